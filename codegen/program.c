@@ -17,16 +17,17 @@
 
 static uint32_t position(const EmitBody *b) { return program_count_instrs(b->e->b) - b->start; }
 
-/* A buffer that is live at the instruction about to be added; uses extend it. */
-static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, const Type *t) {
-  uint32_t at = position(b);
+/* A buffer that is live at the instruction about to be added; uses extend it.  What later bodies read is live from the
+ * first to the last call. */
+static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, const Type *t, bool handed) {
+  uint32_t at = handed ? 0 : position(b);
   return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
                                                        .class_ = class_,
                                                        .stage = (uint32_t)b->stage,
                                                        .entry = b->entry,
-                                                       .body = b->body,
+                                                       .body = handed ? PROGRAM_NONE : b->body,
                                                        .first = at,
-                                                       .last = at,
+                                                       .last = handed ? b->calls - 1 : at,
                                                        .slots = 1,
                                                        .bytes = emit_bytes(b->e, t)});
 }
@@ -53,11 +54,13 @@ void emit_fresh_tensor(EmitBody *b, Val v, ProgramClass class_) {
   const Type *t = emit_body_type(b, v);
   if (has_target(b, v)) b->tensor[v] = b->target[v];
   else if (emit_in_carry(b, v)) emit_share_tensor(b, v, b->tensor[b->becomes[v]]);
-  else b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
+  else
+    b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t, b->handed && b->handed[v]),
+                               program_const(b->e->b, 0), t);
 }
 
 uint32_t emit_scratch(EmitBody *b, const Type *t) {
-  return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t), program_const(b->e->b, 0), t);
+  return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t, false), program_const(b->e->b, 0), t);
 }
 
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
@@ -100,7 +103,7 @@ static const char *written_to(const EmitBody *b, Val v) {
 
 bool emit_may_share(const EmitBody *b, Val x, Val v) {
   Val root = b->root[x];
-  if (b->last_use[root] > b->at) return false;
+  if (b->last_use[root] > b->at || (b->given && b->given[root]) || (b->handed && b->handed[v])) return false;
   if (root >= b->spec->l2->values.n) return true;
   const Op *op = op_of(b->spec->l2, root);
   if (op->kind == OP_param) return false;
@@ -447,24 +450,77 @@ static void emit_fetches(EmitBody *b) {
     if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
 }
 
-static bool emit_body(Emitting *e, const LegalBody *legal, uint32_t entry) {
+/* The units of a phase. */
+static const UnitList *units_done(const Emitting *e, const UnitList *all, bool once) {
+  UnitList *some = ARENA_NEW(e->m->arena, UnitList);
+  *some = *all;
+  some->items = ARENA_ARRAY(e->m->arena, Unit, all->n + 1);
+  some->n = 0;
+  for (size_t i = 0; i < all->n; i++)
+    if (all->items[i].once == once) some->items[some->n++] = all->items[i];
+  return some;
+}
+
+/* A body of an entry and stage, without units. */
+static EmitBody body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t calls, uint32_t *tensors) {
+  return (EmitBody){.e = e,
+                    .spec = legal->entry,
+                    .entry = entry,
+                    .body = program_count_bodies(e->b),
+                    .start = program_count_instrs(e->b),
+                    .calls = calls,
+                    .buffers = program_count_buffers(e->b),
+                    .stage = legal->stage,
+                    .tensor = tensors};
+}
+
+static void body_end(EmitBody *b, ProgramPhase phase) {
+  Emitting *e = b->e;
+  emit_wait_all(b);
+  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, b->spec->name),
+                                          .entry = b->entry,
+                                          .stage = (uint32_t)b->stage,
+                                          .phase = phase,
+                                          .instrs = b->start,
+                                          .n = program_count_instrs(e->b) - b->start});
+}
+
+/* What is done once, before all micro-batches (D38).  What the others read of it is left where it is. */
+static bool emit_pre(EmitBody *b, const UnitList *others, size_t n) {
+  b->handed = ARENA_ARRAY(b->e->m->arena, bool, n);
+  emit_find_uses(b);
+  for (size_t i = 0; i < others->n; i++)
+    for (int k = 0; k < others->items[i].nin; k++) b->handed[b->root[others->items[i].in[k]]] = true;
+  for (size_t i = 0; i < b->spec->l2->outputs.n; i++) b->handed[b->root[b->spec->l2->outputs.items[i].value]] = true;
+  for (size_t v = 0; v < n; v++)
+    if (b->handed[v]) b->last_use[v] = (int)b->units->n;
+  for (b->at = 0; b->at < (int)b->units->n; b->at++)
+    if (!emit_unit(b)) return false;
+  body_end(b, PHASE_pre);
+  return true;
+}
+
+/* The bodies of an entry and stage; *pre says whether there is one of phase `pre`. */
+static bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches, bool *pre) {
   const ProgramEntrySpec *spec = legal->entry;
-  int stage = legal->stage;
   bool prepare = legal->prepare;
-  EmitBody b = {.e = e,
-                .spec = spec,
-                .entry = entry,
-                .body = program_count_bodies(e->b),
-                .start = program_count_instrs(e->b),
-                .buffers = program_count_buffers(e->b),
-                .stage = stage,
-                .units = legal->units};
-  size_t n = spec->l2->values.n + b.units->ntemps;
-  b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
-  for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
+  const UnitList *once = units_done(e, legal->units, true), *each = units_done(e, legal->units, false);
+  size_t n = spec->l2->values.n + legal->units->ntemps;
+  uint32_t *tensors = ARENA_ARRAY(e->m->arena, uint32_t, n), calls = micro_batches + (once->n > 0);
+  for (size_t v = 0; v < n; v++) tensors[v] = PROGRAM_NONE;
+  *pre = once->n > 0;
+  if (*pre) {
+    EmitBody b = body_new(e, legal, entry, calls, tensors);
+    b.units = once;
+    if (!emit_pre(&b, each, n)) return false;
+  }
+  EmitBody b = body_new(e, legal, entry, calls, tensors);
+  b.units = each;
+  b.given = ARENA_ARRAY(e->m->arena, bool, n);
+  for (size_t v = 0; v < n; v++) b.given[v] = tensors[v] != PROGRAM_NONE;
   emit_find_uses(&b);
   b.level1 = loops_of(e->m->arena, spec->l1);
-  if (stage == 0) emit_size_checks(&b);
+  if (b.stage == 0) emit_size_checks(&b);
   if (prepare && !find_targets(&b, n)) return false;
   for (b.at = 0; b.at < (int)b.units->n; b.at++)
     if (!emit_unit(&b)) return false;
@@ -472,13 +528,7 @@ static bool emit_body(Emitting *e, const LegalBody *legal, uint32_t entry) {
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !tool_emit_write(&b, &b.units->items[i])) return false;
-  emit_wait_all(&b);
-  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name),
-                                          .entry = entry,
-                                          .stage = (uint32_t)stage,
-                                          .phase = prepare ? PHASE_pre : PHASE_fwd,
-                                          .instrs = b.start,
-                                          .n = program_count_instrs(e->b) - b.start});
+  body_end(&b, prepare ? PHASE_pre : PHASE_fwd);
   return true;
 }
 
@@ -515,7 +565,7 @@ static uint32_t micro_batches(const Mesh *mesh) {
   return 1;
 }
 
-/* The bodies of one entry, one per stage. */
+/* The bodies of one entry and their calls: what is done once, then all else in every micro-batch. */
 static bool add_entry(Emitting *e, const LegalBody *list) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
@@ -524,13 +574,14 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .inputs = program_count_ports(e->b),
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
-  uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
-  for (int s = 0; s < e->m->mesh.stages; s++)
-    if (!emit_body(e, &list[s], entry)) return false;
+  uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : micro_batches(&e->m->mesh);
   for (int s = 0; s < e->m->mesh.stages; s++) {
-    uint32_t first = program_count_calls(e->b), n = prepare ? 1 : micro_batches(&e->m->mesh);
-    for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){bodies + (uint32_t)s, mb});
-    program_add_schedules(e->b, &(ProgramSchedule){first, n});
+    uint32_t first = program_count_calls(e->b), body = program_count_bodies(e->b);
+    bool pre;
+    if (!emit_bodies(e, &list[s], entry, n, &pre)) return false;
+    if (pre) program_add_calls(e->b, &(ProgramCall){body++, 0});
+    for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){body, mb});
+    program_add_schedules(e->b, &(ProgramSchedule){first, n + pre});
   }
   e->entry_base += (uint32_t)spec->l2->ops.n;
   return true;

@@ -17,6 +17,7 @@ typedef struct EmitBody {
   Emitting *e;
   const ProgramEntrySpec *spec;
   uint32_t entry, body, start; /* instruction 0 of the body */
+  uint32_t calls;              /* of the schedule of its stage */
   uint32_t buffers;            /* its first buffer */
   int stage;
   int at;          /* the unit being written */
@@ -33,6 +34,8 @@ typedef struct EmitBody {
   BodyLoop *loops;
   int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
   Loops level1;     /* the loops of the level-1 function */
+  bool *given;      /* by value: an earlier body of the stage made it, so that nothing is written over it; NULL: none */
+  bool *handed;     /* by value: a later body reads it or a view of it; NULL: none */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
 } EmitBody;
 

@@ -56,7 +56,7 @@ static int makes_in(const EmitBody *b, int unit) {
 /* The unit behind which no round reads what unit `def` made and unit `use` reads: the end of the outermost loop in
  * between. */
 static int use_ends(const EmitBody *b, int def, int use) {
-  int made = makes_in(b, def), end = use;
+  int made = def < 0 ? -1 : makes_in(b, def), end = use;
   for (int l = b->loop[use]; l != made && l >= 0; l = b->loops[l].parent) end = b->loops[l].end;
   return end;
 }
@@ -86,7 +86,7 @@ void emit_find_uses(EmitBody *b) {
   b->root = ARENA_ARRAY(a, Val, n);
   b->becomes = ARENA_ARRAY(a, Val, n);
   for (size_t v = 0; v < n; v++) {
-    b->last_use[v] = -1;
+    b->last_use[v] = def[v] = -1;
     b->root[v] = (Val)v;
   }
   find_loops(b);

@@ -95,7 +95,12 @@ Val build_op(Builder *b, const OpSpec *given) {
   const char *wanted = spec.name;
   if (!wanted)
     wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
-  Op op = {.kind = spec.kind, .stage = spec.stage, .loc = spec.loc, .nin = spec.nin, .nattrs = spec.nattrs};
+  Op op = {.kind = spec.kind,
+           .stage = spec.stage,
+           .once = spec.once || b->once,
+           .loc = spec.loc,
+           .nin = spec.nin,
+           .nattrs = spec.nattrs};
   op.name = builder_unique_name(b, wanted);
   op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
   if (b->m->expr_fault && !is_place(b->m->expr_fault_at))

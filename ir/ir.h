@@ -164,6 +164,7 @@ typedef uint32_t Val; /* index into Func.values; 0 is "no value" */
 typedef struct Op {
   OpKind kind;
   int stage;         /* level 2: pipeline stage */
+  bool once;         /* level 2: done once, before all micro-batches (V25) */
   const char *name;  /* unique in its function, stable over passes (D25); names the first result */
   const char *group; /* planner variable this operation belongs to; its own name by default */
   Loc loc;
@@ -313,6 +314,7 @@ typedef struct OpSpec {
   const char *group; /* NULL: its own name */
   Loc loc;
   int stage;
+  bool once;
   int nin;
   const Val *in;
   int nattrs;
@@ -326,10 +328,11 @@ typedef struct Builder {
   Module *m;
   Func *f;
   Diags *diags;       /* receives errors of user input (shape mismatch ...) */
-  Loc loc;            /* default location, name prefix, group and stage of new operations */
+  Loc loc;            /* default location, name prefix, group, stage and `once` of new operations */
   const char *prefix; /* put before every default name; may be NULL */
   const char *group;
   int stage;
+  bool once;
   struct NameSet *names;
 } Builder;
 

@@ -177,6 +177,7 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .group = op->group,
                   .loc = op->loc,
                   .stage = op->stage,
+                  .once = op->once,
                   .nin = op->nin,
                   .in = op->in,
                   .nattrs = op->nattrs,

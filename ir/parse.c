@@ -164,6 +164,8 @@ static void suffixes(Parser *p, OpSpec *spec) {
       int64_t s = parse_integer(p, "a stage");
       if (s < 0 || s >= p->m->mesh.stages) parse_fail(p, start, "stage %lld of %d", (long long)s, p->m->mesh.stages);
       spec->stage = (int)s;
+    } else if (parse_accept_word(p, "once")) {
+      spec->once = true;
     } else if (parse_accept_word(p, "group")) {
       spec->group = parse_quoted(p, "a group");
     } else if (parse_accept_word(p, "loc")) {

@@ -67,7 +67,7 @@ static void check_extents(Verify *v, const Op *op, const Type *t) {
 
 static void check_level1(Verify *v, const Op *op) {
   if (op_level2_only(op->kind)) broken(v, op, "V5", "communication at level 1");
-  if (op->stage) broken(v, op, "V5", "a stage at level 1");
+  if (op->stage || op->once) broken(v, op, "V5", "a stage or `once` at level 1");
   if (op->out && v->f->values.items[op->out].layout) broken(v, op, "V5", "a layout at level 1");
   const Expr *start = op_expr(op, AT_start);
   if (start && !ex_is_const(start, 0)) broken(v, op, "V5", "start is not 0 at level 1");
@@ -203,6 +203,40 @@ static void check_comm(Verify *v, const Op *op) {
   }
 }
 
+/* The symbol of the micro-batch; -1: there is none. */
+static int micro_batch_symbol(const Mesh *mesh) {
+  for (int a = 0; a < mesh->naxes; a++)
+    if (mesh->axes[a].temporal) return mesh->axes[a].symbol;
+  return -1;
+}
+
+static bool asks_micro_batch(const Verify *v, const Op *op, int symbol) {
+  for (Val k = op->out; k < op_end(op); k++)
+    for (int d = 0; d < type_of(v->f, k)->rank; d++)
+      if (ex_uses(type_of(v->f, k)->dims[d], symbol)) return true;
+  for (int i = 0; i < op->nattrs; i++) {
+    const Attr *a = &op->attrs[i];
+    if (attr_kind(a->key) == AK_EXPR && ex_uses(a->u.e, symbol)) return true;
+    for (int k = 0; attr_kind(a->key) == AK_EXPRS && k < a->n; k++)
+      if (ex_uses(a->u.exprs[k], symbol)) return true;
+  }
+  return false;
+}
+
+/* V25: what is done once for all micro-batches asks for none and needs only what is done once; it is neither of a loop
+ * nor an input, a state or a transfer. */
+static void check_once(Verify *v, const Op *op) {
+  int symbol = micro_batch_symbol(&v->m->mesh);
+  if (!op->once) return;
+  if (op_is_loop_part(op->kind) || op_is_state(op->kind) || op_is_call(op->kind) || op->kind == OP_input ||
+      op->kind == OP_transfer)
+    broken(v, op, "V25", "`once` of %s", op_name(op->kind));
+  if (symbol < 0 || asks_micro_batch(v, op, symbol))
+    broken(v, op, "V25", "`once` of what depends on the micro-batch, or without one");
+  for (int i = 0; i < op->nin; i++)
+    if (!op_of(v->f, op->in[i])->once) broken(v, op, "V25", "operand %d is made in every micro-batch", i);
+}
+
 /* V16: what is reduced over the mesh, and what a source is declared partial by, is a reduction its type has. */
 static void check_reduction(Verify *v, const Op *op) {
   const Attr *a = op_attr(op, AT_op);
@@ -301,6 +335,7 @@ static void check_loops(Verify *v) {
         broken(v, op, "V21", "operand %d is a value of a loop's body", k);
     if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
+    if (op->once) broken(v, op, "V25", "`once` in a loop");
     if (acts_once(v, op)) broken(v, op, "V22", "a write or random numbers in a loop");
     if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage)
       broken(v, op, "V22", "it leaves the pipeline stage of the loop");
@@ -412,6 +447,7 @@ static void check_op(Verify *v, size_t index) {
   if (v->f->level == 2) {
     check_comm(v, op);
     check_reduction(v, op);
+    check_once(v, op);
   }
   check_size(v, op);
   check_call(v, op);

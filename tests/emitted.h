@@ -31,7 +31,8 @@ typedef struct Emitted {
   CostModel *cost;
   Arena *arena;
   long all_to_alls[3]; /* by how they are made contiguous: parts of the first dimension, of the second, gathered */
-  double times;        /* what is added to now runs so often */
+  double times;        /* what is added to now runs so often, in each micro-batch */
+  bool once;           /* or before all of them */
   StageCost stages[MOST_STAGES];
   PlanTraffic traffic[COMM_KIND_COUNT];
 } Emitted;
@@ -110,20 +111,21 @@ static inline bool emitted_comm(const Emitted *e, const Op *op, CommSize *out) {
   }
 }
 
-static inline double emitted_repeat(const Mesh *mesh) {
+static inline double emitted_repeat(const Emitted *e) {
+  const Mesh *mesh = &e->m->mesh;
   double repeat = 1;
   for (int i = 0; i < mesh->naxes; i++)
-    if (mesh->axes[i].temporal) repeat = mesh->axes[i].size;
+    if (mesh->axes[i].temporal && !e->once) repeat = mesh->axes[i].size;
   return repeat;
 }
 
 static inline void emitted_spend(Emitted *e, int stage, double each, double *class) {
-  e->stages[stage].each += each * e->times;
-  *class += each * e->times * emitted_repeat(&e->m->mesh);
+  *(e->once ? &e->stages[stage].once : &e->stages[stage].each) += each * e->times;
+  *class += each * e->times * emitted_repeat(e);
 }
 
 static inline void emitted_count(Emitted *e, CommKind kind, double bytes) {
-  double times = e->times * emitted_repeat(&e->m->mesh);
+  double times = e->times * emitted_repeat(e);
   e->traffic[kind].messages += times;
   e->traffic[kind].bytes += times * bytes;
 }
@@ -219,7 +221,7 @@ static inline void emitted_add(Emitted *e, size_t index) {
   } else {
     OpCost k = emitted_kernel(e, op);
     emitted_spend(e, op->stage, k.seconds, k.compute_bound ? &s->compute : &s->memory_bound);
-    s->flops += k.flops * e->times * emitted_repeat(&e->m->mesh);
+    s->flops += k.flops * e->times * emitted_repeat(e);
   }
 }
 
@@ -227,6 +229,7 @@ static inline void emitted_sum(Emitted *e) {
   const LoopCosts *loops = cost_loops(e->arena, e->cost, e->l2);
   for (size_t i = 0; i < e->l2->ops.n; i++) {
     e->times = runs_of_op(loops, i);
+    e->once = e->l2->ops.items[i].once;
     emitted_add(e, i);
   }
 }
@@ -250,7 +253,8 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
               {"operations", offsetof(StageCost, flops)},
               {"bytes of weights", offsetof(StageCost, params)},
               {"bytes of states", offsetof(StageCost, state)},
-              {"seconds", offsetof(StageCost, each)}};
+              {"seconds", offsetof(StageCost, each)},
+              {"seconds before micro-batches", offsetof(StageCost, once)}};
   StageCost stages[MOST_STAGES] = {{0}};
   PlanTraffic traffic[COMM_KIND_COUNT] = {{0}};
   const Rule *const *rules = (const Rule *const *)rules_of(m, f);

@@ -20,7 +20,8 @@ Val work_temp(Work *w, const Type *type) {
 }
 
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
-  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .group = -1};
+  WorkOp item = {
+      .op = op, .origin = origin, .class = class, .live = true, .once = w->f->ops.items[origin].once, .group = -1};
   ARENA_PUSH(w->m->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
   if (op_end(op) > w->ndef) {
@@ -419,6 +420,20 @@ static void find_live(Work *w) {
   }
 }
 
+/* What only moves or repeats a value that is made once is done where the result is used, unless that is once too: it
+ * costs nothing there, and would take memory. */
+static void move_to_users(Work *w) {
+  bool *used_once = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  for (size_t i = w->ops.n; i-- > 0;) {
+    WorkOp *o = &w->ops.items[i];
+    OpKind k = o->op->kind;
+    bool moves = k == OP_broadcast || k == OP_transpose || k == OP_reshape || k == OP_slice || k == OP_shard_slice;
+    moves &= w->f->ops.items[o->origin].kind == k; /* not what legalising put around a collective */
+    if (o->once && moves && !used_once[o->op->out]) o->once = false;
+    for (int j = 0; j < o->op->nin && o->once && o->live; j++) used_once[o->op->in[j]] = true;
+  }
+}
+
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
@@ -427,5 +442,6 @@ Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, 
   move_out_of_loops(w);
   if (join) work_join(w);
   find_live(w);
+  move_to_users(w);
   return w;
 }

@@ -30,6 +30,7 @@ typedef struct WorkOp {
   WorkClass class;
   bool live;            /* some result of the stage needs it */
   bool virtual_;        /* MAP: computed where it is used, never stored */
+  bool once;            /* before all micro-batches */
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
@@ -49,7 +50,7 @@ typedef struct WorkGroup {
   int *ops; /* ascending */
   WorkSpace space;
   bool fusable;    /* MAP and ROW */
-  int segment;     /* groups between the same beginnings and ends of loops: only these merge */
+  int segment;     /* groups between the same beginnings and ends of loops, of one `once`: only these merge */
   bool dead;       /* merged into another */
   uint64_t *needs; /* transitive: bit per group */
 } WorkGroup;

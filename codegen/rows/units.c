@@ -18,12 +18,12 @@ const Type *units_type(const UnitList *units, const Func *l2, Val v) {
   return v < l2->values.n ? type_of(l2, v) : units->temps[v - l2->values.n];
 }
 
-static Unit *add_unit(Make *k, UnitKind kind, int origin) {
+static Unit *add_unit(Make *k, UnitKind kind, const WorkOp *o) {
   struct {
     Unit *items;
     size_t n, cap;
   } grow = {k->list->items, k->list->n, k->cap};
-  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = origin}));
+  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = o->origin, .once = o->once}));
   k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
   return &k->list->items[k->list->n - 1];
 }
@@ -83,7 +83,7 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
     list[n++] = p->buffers.items[i].value;
     nin += !p->buffers.items[i].output;
   }
-  Unit *u = add_unit(k, UNIT_KERNEL, last->origin);
+  Unit *u = add_unit(k, UNIT_KERNEL, last);
   u->row = p, u->legal = last->op;
   u->nin = nin, u->in = values(k, nin, list);
   u->nout = n - nin, u->out = values(k, n - nin, list + nin);
@@ -99,7 +99,7 @@ static void add_template(Make *k, const WorkOp *o) {
   for (int i = 0; i < o->op->nout; i++) alias[i] = -1, out[i] = o->op->out + (Val)i;
   *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
   if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
-  Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
+  Unit *u = add_unit(k, UNIT_KERNEL, o);
   u->legal = o->conv ? o->conv->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
   u->nout = o->op->nout, u->out = out;
@@ -109,13 +109,13 @@ static void add_template(Make *k, const WorkOp *o) {
 
 static void add_gemm(Make *k, const WorkOp *o) {
   const GemmUnit *g = o->gemm;
-  Unit *u = add_unit(k, UNIT_GEMM, o->origin);
+  Unit *u = add_unit(k, UNIT_GEMM, o);
   u->nin = o->op->nin, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->gemm = g;
 }
 
 static void add_view(Make *k, const WorkOp *o, const Expr *offset) {
-  Unit *u = add_unit(k, UNIT_VIEW, o->origin);
+  Unit *u = add_unit(k, UNIT_VIEW, o);
   u->nin = 1, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->view_offset = ex_muli(k->m, offset, (int64_t)dtype_bytes(work_type(k->w, o->op->out)->dtype));
 }
@@ -123,7 +123,7 @@ static void add_view(Make *k, const WorkOp *o, const Expr *offset) {
 static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
   bool arrives = o->op->kind == OP_transfer && o->op->stage != k->w->stage;
   bool leaves = o->op->kind == OP_transfer && op_int(o->op, AT_to_stage, 0) != k->w->stage;
-  Unit *u = add_unit(k, kind, o->origin);
+  Unit *u = add_unit(k, kind, o);
   u->legal = o->op;
   if (!arrives) u->nin = o->op->nin, u->in = o->op->in;
   if (o->op->out && kind != UNIT_WRITE && !leaves) u->nout = 1, u->out = values(k, 1, &o->op->out);
@@ -144,7 +144,7 @@ static const Val *results(Make *k, const WorkGroup *g, int from) {
 }
 
 static void add_loop(Make *k, const WorkGroup *g) {
-  Unit *u = add_unit(k, UNIT_LOOP, k->w->ops.items[g->ops[0]].origin);
+  Unit *u = add_unit(k, UNIT_LOOP, &k->w->ops.items[g->ops[0]]);
   u->nin = u->nout = g->n;
   u->in = operands(k, g, 0, 0, 0);
   u->out = results(k, g, 0);
@@ -152,7 +152,7 @@ static void add_loop(Make *k, const WorkGroup *g) {
 
 static void add_repeat(Make *k, const WorkGroup *g) {
   const WorkOp *o = &k->w->ops.items[g->ops[0]];
-  Unit *u = add_unit(k, UNIT_REPEAT, o->origin);
+  Unit *u = add_unit(k, UNIT_REPEAT, o);
   u->nout = g->n - 1;
   u->nin = u->nout + (o->op->nin > 1);
   u->in = operands(k, g, 1, 1, o->op->nin > 1 ? o->op->in[1] : 0);
@@ -266,7 +266,7 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
   static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
-    text_printf(t, "%s %s", names[u->kind], l2->ops.items[u->op].name);
+    text_printf(t, "%s%s %s", u->once ? "once " : "", names[u->kind], l2->ops.items[u->op].name);
     for (int k = 0; k < u->nin; k++) print_value(m, t, l2, units, u->in[k]);
     text_add(t, " ->");
     for (int k = 0; k < u->nout; k++) {

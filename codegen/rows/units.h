@@ -62,7 +62,8 @@ typedef struct ConvUnit {
 
 typedef struct Unit {
   UnitKind kind;
-  int op; /* index in Func.ops of the operation it is named after */
+  int op;    /* index in Func.ops of the operation it is named after */
+  bool once; /* before all micro-batches; it needs only such units */
   int nin;
   const Val *in; /* ptr[0 .. nin) */
   int nout;

@@ -16,6 +16,8 @@ typedef struct Held {
   size_t born, dies; /* operations */
   bool converted;
   bool in_place; /* it lies where another value lay */
+  bool once;     /* for all micro-batches */
+  bool kept;     /* it is, and some are to read it: from the beginning to the end */
 } Held;
 
 /* What the walk gets for versions inside decompositions, and numbers behind it for further results: their memory is not
@@ -64,11 +66,13 @@ typedef struct Pricing {
   PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
 
-/* Adds seconds to a stage and to one of its classes.  A stage's body is called for every micro-batch, also what does
- * not depend on it. */
+/* How often what the walk tells of now is done. */
+static double repeats(const Pricing *p) { return p->walk.once ? 1 : p->repeat; }
+
+/* Adds seconds to a stage and to one of its classes. */
 static void spend(Pricing *p, int stage, double seconds, double *class) {
-  p->sums[stage].each += seconds;
-  *class += seconds * p->repeat;
+  *(p->walk.once ? &p->sums[stage].once : &p->sums[stage].each) += seconds;
+  *class += seconds * repeats(p);
 }
 
 static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
@@ -83,8 +87,8 @@ static double runs_here(const Pricing *p, const WalkScope *s) { return runs_in_l
 
 static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
   if (!p->traffic) return;
-  p->traffic[kind].messages += runs_here(p, s) * p->repeat;
-  p->traffic[kind].bytes += runs_here(p, s) * p->repeat * bytes;
+  p->traffic[kind].messages += runs_here(p, s) * repeats(p);
+  p->traffic[kind].bytes += runs_here(p, s) * repeats(p) * bytes;
 }
 
 /* ---- memory of versions */
@@ -92,7 +96,8 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
 /* Made now. */
 static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
-  ARENA_PUSH(p->arena, &p->held, ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false}));
+  ARENA_PUSH(p->arena, &p->held,
+             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.once, false}));
   return (Val)p->held.n;
 }
 
@@ -110,6 +115,7 @@ static void live_until(Pricing *p, Val v, size_t op) {
   if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
+  x->kept |= x->once && !p->walk.once;
 }
 
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
@@ -240,7 +246,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   OpCost cost = cost_kernel(p->c, s->f, op, s->rules[index], &s->strategies[index]);
   if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
-  sum->flops += cost.flops * runs * p->repeat;
+  sum->flops += cost.flops * runs * repeats(p);
   if (s->from) return NOT_HELD;
   use_operands(p, index, in);
   if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->carried, ((Carried){in[0], in[1], index}));
@@ -293,8 +299,8 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
     bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
     if (x->stage != stage || x->in_place || resident) continue;
     double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
-    change[x->converted][x->born] += bytes;
-    change[x->converted][x->dies + 1] -= bytes;
+    change[x->converted][x->kept ? 0 : x->born] += bytes;
+    change[x->converted][x->kept ? n - 1 : x->dies + 1] -= bytes;
   }
   for (size_t i = 0; i < n; i++) {
     now[0] += change[0][i];
@@ -306,19 +312,20 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
 }
 
 static PlanTime pipeline_time(const Pricing *p, int stages) {
-  double sum = 0;
+  double sum = 0, before = 0;
   int busiest = 0;
   for (int s = 0; s < stages; s++) {
     sum += p->sums[s].each;
+    before = fmax(before, p->sums[s].once);
     if (p->sums[s].each > p->sums[busiest].each) busiest = s;
   }
   const StageCost *b = &p->sums[busiest];
-  PlanTime t = {.total = sum + (p->repeat - 1) * b->each,
+  PlanTime t = {.total = before + sum + (p->repeat - 1) * b->each,
                 .compute = b->compute,
                 .memory_bound = b->memory_bound,
                 .collectives = b->collectives,
                 .transfers = b->transfers};
-  t.idle = fmax(0, t.total - p->repeat * b->each);
+  t.idle = fmax(0, t.total - p->repeat * b->each - b->once);
   return t;
 }
 

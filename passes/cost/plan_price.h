@@ -1,8 +1,7 @@
 /* passes/cost/plan_price.h - what a complete choice of strategies and stages costs, as it will be lowered.
  *
  * The walk (passes/lower/walk.h) says what is made where; here its price is added up.  The time of a pipeline is the
- * sum of its stages plus (micro-batches - 1) times the slowest.  Every stage runs once per micro-batch, also what does
- * not depend on it.
+ * sum of its stages plus (micro-batches - 1) times the slowest, after what stages do once before, all at the same time.
  */
 #ifndef APC_PASSES_COST_PLAN_PRICE_H
 #define APC_PASSES_COST_PLAN_PRICE_H
@@ -39,7 +38,7 @@ typedef struct PlanPrice {
 
 /* What one stage adds up to. */
 typedef struct StageCost {
-  double each;                                          /* seconds per micro-batch */
+  double each, once;                                    /* seconds per micro-batch, and before all of them */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double flops, params, state;
 } StageCost;

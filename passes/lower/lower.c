@@ -17,6 +17,7 @@ static const char *scoped_name(Lowering *w, const WalkScope *s, const char *name
 /* What is built next belongs to the operation that the walk is at. */
 static void build_in(Lowering *w, int stage) {
   w->b.stage = stage;
+  w->b.once = w->walk.once;
   w->b.loc = w->walk.at->loc;
 }
 

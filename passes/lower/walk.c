@@ -26,6 +26,15 @@ const Layout *walk_output(Module *m, const Layout *produced) {
   return layout_get(m, &whole);
 }
 
+bool walk_layout_once(const Module *m, const Layout *layout) {
+  bool micro_batches = false;
+  for (int a = 0; a < m->mesh.naxes; a++) micro_batches |= m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1;
+  for (int d = 0; d < layout->rank; d++)
+    for (int i = 0; i < layout->dims[d].n; i++)
+      if (m->mesh.axes[layout->dims[d].axes[i]].temporal) return false;
+  return micro_batches;
+}
+
 static bool picked_before(const Strategy *s, int pick) {
   for (int i = 0; i < pick; i++)
     if (s->picks[i].factor == s->picks[pick].factor) return true;
@@ -80,6 +89,16 @@ static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout
   return v;
 }
 
+/* Is a version of what operation number `index` makes made once for all micro-batches? */
+static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
+  const Op *op = &s->f->ops.items[index];
+  if (s->from) return s->once;
+  bool once = s->derived && s->derived[index] && s->loop < 0 && walk_layout_once(w->m, layout);
+  for (int i = 0; i < op->nout && once && !op_is_source(op->kind); i++)
+    once = walk_layout_once(w->m, strategy_result(w->m, s->rules[index], &s->strategies[index], i));
+  return once;
+}
+
 static const Layout *form_of(const Walk *w, const Layout *l) { return w->sink->form ? w->sink->form(w, l) : l; }
 
 const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int operand) {
@@ -91,6 +110,7 @@ const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int
 }
 
 static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
+  w->once = is_once(w, s, (size_t)s->f->values.items[op->out].op, layout);
   return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
 }
 
@@ -100,6 +120,7 @@ static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, in
   const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
   Val there = walk_want(w, s, value, travel, v->stage);
   if (!there) return 0;
+  w->once = false;
   Val here = add_here(w, s, value, travel, stage, w->sink->transfer(w, s, value, there, travel, v->stage, stage));
   return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
 }
@@ -117,6 +138,7 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, value_index(s->f, value), stage);
   else if (!original) return send(w, s, value, layout, stage);
   if (!original || v->produced == layout) return original;
+  w->once = is_once(w, s, index, v->produced) && is_once(w, s, index, layout);
   return add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
 }
 
@@ -138,8 +160,10 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
     return diag_error(w->diags, DIAG_plan_state, (Loc){.node = op->name},
                       "state \"%s\" is read in stage %d and written in stage %d", name, place.stage, stage);
   /* Never read here: a read declares the layout. */
+  w->once = false;
   if (w->states.n > known && !w->sink->source(w, s, op, place.layout, stage, true)) return false;
   Val v = walk_want(w, s, op->in[0], place.layout, stage);
+  w->once = false;
   return v && w->sink->operation(w, s, index, &v, stage);
 }
 
@@ -163,6 +187,7 @@ static Val exchange_windows(Walk *w, const WalkScope *s, size_t index, int opera
 }
 
 static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
+  w->once = is_once(w, s, index, walk_produced(w, s, index, 0));
   for (int i = 0; i < s->f->ops.items[index].nin; i++)
     if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
   return w->sink->operation(w, s, index, in, stage);
@@ -242,6 +267,7 @@ bool walk_function(Walk *w, WalkScope *s) {
     const Layout *layout = walk_output(w->m, v->produced);
     Val val = walk_want(w, s, o->value, layout, v->stage);
     if (!val) return false;
+    w->once = false;
     w->sink->output(w, s, o, val, layout);
   }
   return true;
@@ -260,7 +286,8 @@ bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, con
                  .versions = ARENA_ARRAY(w->arena, Versions, f->values.n),
                  .from = outer,
                  .composite = op,
-                 .loop = -1};
+                 .loop = -1,
+                 .once = is_once(w, outer, (size_t)(op - outer->f->ops.items), strategy_result(w->m, r, st, 0))};
   w->sink->enter(w, &s, in);
   int operand = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -275,6 +302,7 @@ bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, con
     const Layout *layout = form_of(w, strategy_result(w->m, r, st, i));
     ok = (out[i] = walk_want(w, &s, f->outputs.items[i].value, layout, stage)) != 0;
   }
+  w->once = s.once;
   w->sink->leave(w, &s, known, out);
   return ok;
 }

@@ -92,6 +92,7 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
   int first = c->micro > 1;
   if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
   in.repeat = repeat_of(c);
+  in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
@@ -296,7 +297,8 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
 
 /* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
  * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
- * the first tells where a pipeline is not filled, the second where parts are too small.  That holds for every operation
+ * the first tells where a pipeline is not filled, the second where parts are too small.  What is done once before them
+ * counts f / S at least (all stages do it at the same time).  That holds for every operation
  * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   CostModel *whole = NULL;

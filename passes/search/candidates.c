@@ -30,7 +30,8 @@ void measure_least(Search *s) {
   for (int k = 0; k < shape->nclasses; k++) {
     size_t i = shape->first[k];
     by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]),
-                              .degrees = degrees_in(s, i)};
+                              .degrees = degrees_in(s, i),
+                              .before = shape->before[i]};
   }
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (shape->class[i] >= 0) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
@@ -74,7 +75,7 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
 
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
- * micro-batch has at least 1 / m, as bound_mesh says. */
+ * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
          repeat = repeat_of(c);
@@ -86,7 +87,8 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
   for (size_t i = 0; i < s->least.n; i++) {
     const LeastWork *w = &s->least.items[i];
     double work = fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks);
-    sum += w->runs * (w->each.launch * repeat + work * share);
+    bool before = w->before && c->micro > 1;
+    sum += w->runs * (before ? (w->each.launch + work) / c->stages : w->each.launch * repeat + work * share);
   }
   return sum;
 }

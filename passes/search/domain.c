@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/lower/walk.h"
+
 int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
 
 /* An operation of the class that a domain is made for. */
@@ -84,8 +86,10 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->strategies[at] = *s;
   for (int i = 0; i < d->nout; i++) d->results[i][at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s, i));
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
-  /* What does not depend on the micro-batch is in its body all the same. */
-  d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat;
+  /* What depends on more than constants is in a micro-batch's body all the same. */
+  bool before = d->before;
+  for (int i = 0; i < d->nout; i++) before &= walk_layout_once(m, d->results[i][at]);
+  d->time[at] = seconds_of(k, k->in->cost, s) * (before ? k->in->before : k->in->repeat);
   if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->results[0][at]);
   /* Its share, should all reads of the weight have one layout. */
@@ -106,6 +110,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   *d = (Domain){.nin = nin,
                 .nout = k.op->nout,
                 .conversions = runs_of_result(in->shape->loops, in->f, index),
+                .before = in->shape->before[index],
                 .strategies = ARENA_ARRAY(a, Strategy, n),
                 .time = ARENA_ARRAY(a, double, n)};
   d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);
@@ -165,6 +170,7 @@ Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domai
   for (int i = 0; i < nusers; i++) most += users[i]->n * __builtin_popcount((unsigned)masks[i]);
   d->nin = d->nout = 1;
   d->conversions = producer->conversions;
+  d->before = producer->before;
   d->results = ARENA_ARRAY(a, const Layout **, 1);
   d->results[0] = ARENA_ARRAY(a, const Layout *, most);
   for (int v = 0; v < producer->n; v++) add_layout(d, producer->results[result][v]);

@@ -11,6 +11,7 @@ typedef struct Domain {
   const Layout ***results;  /* by result, strategy */
   const Layout ***operands; /* by operand, strategy */
   double conversions;       /* how often the results are converted */
+  bool before;              /* Shape.before */
   double *time;             /* by strategy, weighted */
   double *memory;           /* NULL: none */
 } Domain;

@@ -183,7 +183,9 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
     if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
     for (int i = 0; i < w->n; i++) {
-      seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
+      bool before = s->producer->before && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
+      if (before) seconds[i] *= g->in.before;
+      else seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
       seconds[i] *= s->producer->conversions / s->shares;
     }
   }

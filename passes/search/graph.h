@@ -37,7 +37,8 @@ typedef struct GraphInput {
   double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
                        * former */
   AxisUse uses[MAX_AXES];
-  double repeat;       /* weight of what a micro-batch costs */
+  double repeat;       /* weight of what a micro-batch costs, */
+  double before;       /* and of what is done once before all of them */
   int micro;           /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
                         * has */
   double memory_limit; /* of weights and state; INFINITY: none */

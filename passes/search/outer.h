@@ -56,6 +56,7 @@ typedef struct LeastWork {
   OpLeast each;
   double runs;      /* of all of them */
   unsigned degrees; /* whose labels they have, as a bit set */
+  bool before;      /* Shape.before */
 } LeastWork;
 
 /* The prices on a mesh. */

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "passes/rewrite/agreed.h"
+#include "passes/rewrite/derived.h"
 #include "passes/search/graph.h"
 
 typedef struct Shaping {
@@ -74,6 +75,16 @@ static int key_number(Keys *k, const void *bytes, size_t n) {
   return k->n++;
 }
 
+/* What constants alone determine, outside of loops (passes/lower/walk.h). */
+static void find_before(Shaping *w) {
+  const Func *f = w->out->f;
+  const bool *derived = derived_ops(w->arena, f);
+  bool *before = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++)
+    before[i] = derived[i] && cost_loop_of_value(&w->out->loops->loops, f, f->ops.items[i].out) < 0;
+  w->out->before = before;
+}
+
 static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
@@ -81,6 +92,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
               runs_of_result(w->out->loops, w->out->f, index));
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
+  if (w->out->before[index]) text_add(&t, "before ");
   if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
   for (int i = 0; i < op->nin; i++) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
@@ -204,6 +216,7 @@ const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const 
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = rewrite_same_weight(m->arena, f)};
   Shaping w = {.m = m, .arena = m->arena, .out = s};
   find_partial(&w);
+  find_before(&w);
   find_classes(&w);
   find_fans(&w);
   find_pairs(&w);

@@ -34,6 +34,7 @@ typedef struct Shape {
   const OpLabels *labels;
   const LoopCosts *loops;
   SameWeight same;
+  const bool *before;         /* by operation: done once before all micro-batches, in layouts that they do not cut */
   const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */

@@ -94,6 +94,14 @@ static const Layout *produced(const Cutting *k, size_t op, int result) {
   return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
 }
 
+/* Is it made in the layout once, before all micro-batches (walk.h)? */
+static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
+  if (!k->derived[op]) return false; /* which have results */
+  bool once = cost_loop_of_value(&k->loops->loops, k->f, k->f->ops.items[op].out) < 0;
+  for (int i = 0; i < k->f->ops.items[op].nout; i++) once = once && walk_layout_once(k->m, produced(k, op, i));
+  return once && walk_layout_once(k->m, layout);
+}
+
 /* That operation `user` wants the value in the layout. */
 static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
   const Func *f = k->f;
@@ -103,11 +111,12 @@ static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user
   WalkSupply supply = walk_supply(maker, k->derived[made], to);
   if (supply == SUPPLY_ANYWHERE) return;
   const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
+  bool once = is_once(k, made, to);
   Need need = {.id = id_of(k, seen, v, to),
                .sent = id_of(k, seen, v, travel),
                .made = maker->kind == OP_read ? k->first_user[v] : made,
                .supply = supply,
-               .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
+               .convert = once ? 0 : cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
                .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
   if (maker->kind == OP_param)
@@ -122,9 +131,10 @@ static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
 
+/* In every micro-batch. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
-  if (op_is_source(op->kind)) return 0;
+  if (op_is_source(op->kind) || is_once(k, index, produced(k, index, 0))) return 0;
   if (op->kind == OP_write) return cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
   return cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
 }

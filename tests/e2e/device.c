@@ -275,10 +275,11 @@ static Contents contents_of(const char *path) {
 
 /* What the next program is made for as well. */
 static struct {
-  bool contiguous;   /* an engine that moves contiguous parts only */
-  bool asynchronous; /* communication beside computation; */
-  bool beside;       /* there is some that has something beside it, */
-  bool in_loops;     /* and in a round */
+  bool contiguous;                   /* an engine that moves contiguous parts only */
+  bool asynchronous;                 /* communication beside computation; */
+  bool beside;                       /* there is some that has something beside it, */
+  bool in_loops;                     /* and in a round */
+  uint32_t pre_bodies, pre_messages; /* it has so many bodies of phase `pre`, with so much communication */
 } also;
 
 /* The same plan, made for a CPU with other traits: other programs, the same bits. */
@@ -310,6 +311,23 @@ static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool co
   free((char *)(uintptr_t)run.path);
 }
 
+static bool has_pre_bodies(const char *path) {
+  Artifact a;
+  RtError error = {0};
+  uint32_t bodies = 0, messages = 0;
+  if (artifact_open(path, "the program", &a, &error) != RT_OK) return false;
+  for (uint32_t i = 0; i < a.program.n_bodies; i++) {
+    const ProgramBody *b = &a.program.bodies[i];
+    if (b->phase != PHASE_pre || a.program.entries[b->entry].prepare) continue;
+    bodies++;
+    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++) messages += program_instr_is_comm(a.program.instrs[k].kind);
+  }
+  artifact_close(&a);
+  if (bodies != also.pre_bodies || messages != also.pre_messages)
+    fprintf(stderr, "%u bodies of phase pre, %u messages in them\n", bodies, messages);
+  return bodies == also.pre_bodies && messages == also.pre_messages;
+}
+
 static void check(const char *model, int ndefines, const DslDefine *defines, const char *target, PlanOptions plan,
                   const int64_t sizes[REQUESTS][2]) {
   E2eModel e;
@@ -320,6 +338,7 @@ static void check(const char *model, int ndefines, const DslDefine *defines, con
   ok = ok && e2e_compile(&e, target, &plan, run.path);
   CHECKF(ok, "%s", what);
   if (ok) {
+    CHECKF(has_pre_bodies(run.path), "%s", what);
     CHECKF(run_on(&run, NULL, false), "%s", what);
     char *near = run.io;
     far_from(&run, near, what);
@@ -364,14 +383,54 @@ static void collectives(void) {
   check_gpt("cpux3", (PlanOptions){.tp = 3});
 }
 
+/* Both stages make the positions of their attention once. */
 static void micro_batches(void) {
   also.asynchronous = true;
+  also.pre_bodies = 2;
   check_gpt("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2});
 }
 
 static void rounds(void) {
   also.asynchronous = also.in_loops = true;
   check("examples/lstm.apc", 3, lstm, "cpux2", (PlanOptions){.tp = 2}, texts);
+}
+
+/* Tables that constants alone determine are made once, before all micro-batches: in both stages, one of them cut and
+ * gathered; one is an output too.  What repeats them over the batch is done in each. */
+static void tables(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol b hint 4\n"
+      "param \"w\" : f32[16, 16] = uniform 1 seed 3\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[b, 12, 16]\n"
+      "  %i = iota {axis=0, start=0} : f32[12, 12]\n"
+      "  %j = iota {axis=1, start=0} : f32[12, 12]\n"
+      "  %d = sub %i, %j : f32[12, 12]\n"
+      "  %s = sin %d : f32[12, 12]\n"
+      "  %near = mul %s, %d : f32[12, 12]\n"
+      "  %t = iota {axis=0, start=0} : f32[12, 16]\n"
+      "  %c = cos %t : f32[12, 16]\n"
+      "  %cs = broadcast %c {dims=[1, 2]} : f32[b, 12, 16]\n"
+      "  %w = param {name=\"w\"} : f32[16, 16]\n"
+      "  %h = dot %x, %w {spec=\"bsd,df->bsf\"} : f32[b, 12, 16]\n"
+      "  %h1 = mul %h, %cs : f32[b, 12, 16]\n"
+      "  %m = dot %near, %h1 {spec=\"st,btd->bsd\"} : f32[b, 12, 16]\n"
+      "  %a = tanh %m : f32[b, 12, 16]\n"
+      "  %g = dot %near, %a {spec=\"st,btd->bsd\"} : f32[b, 12, 16]\n"
+      "  %y = mul %g, %cs : f32[b, 12, 16]\n"
+      "  output \"y\" %y\n"
+      "  output \"near\" %near\n"
+      "}\n";
+  static const char plan[] =
+      "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux4 ranks 4\nmesh [mb=2 time, tp=2] stages 2\n"
+      "stage 1 \"g\"\n"
+      "op \"x\" {x0:mb}\nop \"d\" {x0:tp}\nop \"s\" {x0:tp}\nop \"near\" {x0:tp}\nop \"c\" {x1:tp}\n"
+      "op \"cs\" {x0:mb, x2:tp}\nop \"w\" {x1:tp}\nop \"h\" {b:mb, f:tp}\nop \"h1\" {x0:mb, x2:tp}\n"
+      "op \"m\" {b:mb, d:tp}\nop \"a\" {x0:mb, x2:tp}\nop \"g\" {b:mb, d:tp}\nop \"y\" {x0:mb, x2:tp}\n";
+  also.asynchronous = true;
+  also.pre_bodies = 2, also.pre_messages = 2;
+  check_text("tables.ir", text, plan, "cpux4", images);
 }
 
 /* A model and a plan as text: windows that reach over the cut of the only dimension. */
@@ -477,6 +536,7 @@ int main(int argc, char **argv) {
   RUN(products);
   RUN(collectives);
   RUN(micro_batches);
+  RUN(tables);
   RUN(convolutions);
   RUN(halos);
   RUN(inner_dimensions);

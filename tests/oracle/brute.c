@@ -332,6 +332,7 @@ static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, c
                    .shape = shape_of(m, f, rules, labels, cost_loops(m->arena, cost, f)),
                    .cost = cost,
                    .repeat = 1,
+                   .before = 1,
                    .memory_limit = limit,
                    .table_cap = cap,
                    .settle = relax,

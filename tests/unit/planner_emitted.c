@@ -13,7 +13,7 @@
 
 /* ---- the check */
 
-static long lowered, refused, timed, cuts_compared, drawn[OP_COUNT];
+static long lowered, refused, timed, once, cuts_compared, drawn[OP_COUNT];
 
 /* Whether something is cut into micro-batches. */
 static bool is_timed(const Module *m, const Strategy *s, size_t n) {
@@ -34,7 +34,10 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
   const char *why = NULL;
   if (l2) {
     why = emitted_differs(m, f, &p, t, l2, arena);
-    for (size_t i = 0; i < l2->ops.n; i++) drawn[l2->ops.items[i].kind]++;
+    for (size_t i = 0; i < l2->ops.n; i++) {
+      drawn[l2->ops.items[i].kind]++;
+      once += l2->ops.items[i].once && l2->ops.items[i].nin > 0;
+    }
     lowered++;
     timed += is_timed(m, p.strategies, f->ops.n);
   } else { /* micro-batches are never gathered: a plan that asks for it has no price */
@@ -136,10 +139,12 @@ static void predictions_are_sums_of_what_is_emitted(void) {
       OP_all_reduce,   OP_all_gather, OP_reduce_scatter, OP_all_to_all, OP_exchange, OP_transfer, OP_shard_slice,
       OP_mask_partial, OP_param,      OP_read,           OP_write,      OP_loop,     OP_exp,      OP_random};
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld plans lowered, %ld of them cut into micro-batches, %ld refused, %ld cuts\n",
-         (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, timed,
-         refused, cuts_compared);
-  CHECK(lowered > 2 * refused && timed > lowered / 50 && cuts_compared > lowered / 2);
+  printf(
+      "seeds %llu to %llu: %ld plans lowered, %ld of them cut into micro-batches, %ld operations done once before, "
+      "%ld refused, %ld cuts\n",
+      (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, timed, once,
+      refused, cuts_compared);
+  CHECK(lowered > 2 * refused && timed > lowered / 50 && once > lowered / 10 && cuts_compared > lowered / 2);
   for (int i = 0; i < 3 && seeds >= 300; i++) CHECKF(emitted_all_to_alls[i] > 0, "no all-to-all of form %d", i);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 300; i++) /* a rare one may be missing among fewer */
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
