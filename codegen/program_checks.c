@@ -40,10 +40,18 @@ static void check_indices(EmitBody *b) {
   }
 }
 
+static void check_topk(EmitBody *b, const Op *op) {
+  SizeCondition c;
+  if (topk_conditions(b->e->m, b->spec->l1, op, &c))
+    check(b, op->name, arena_printf(b->e->m->arena, "'%s' takes more than there are", op->name), c.value, c.most);
+}
+
+/* Slices, and how many are taken. */
 static void check_slices(EmitBody *b, int loop) {
   const Func *l1 = b->spec->l1;
   for (size_t i = 0; i < l1->ops.n; i++) {
     const Op *op = &l1->ops.items[i];
+    if (b->level1.of[i] == loop && op->kind == OP_topk) check_topk(b, op);
     if (op->kind != OP_slice || b->level1.of[i] != loop) continue;
     for (int d = 0; d < type_of(l1, op->out)->rank; d++) {
       SizeCondition c[2];

@@ -200,7 +200,7 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
   return out;
 }
 
-/* ---- slices */
+/* ---- slices, and the first k */
 
 static bool always(Module *m, const SizeCondition *c) {
   return never_below(m, c->value, 0) && never_below(m, ex_sub(m, c->most, c->value), 0);
@@ -219,4 +219,9 @@ int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeConditio
   for (int i = 0; i < 2; i++)
     if (!always(m, &all[i])) out[n++] = all[i];
   return n;
+}
+
+int topk_conditions(Module *m, const Func *f, const Op *op, SizeCondition *out) {
+  *out = (SizeCondition){op_expr(op, AT_k), type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)]};
+  return !always(m, out);
 }

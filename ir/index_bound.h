@@ -44,5 +44,7 @@ typedef struct SizeCondition {
 /* When a slice lies in dimension `d` of its operand, and has an extent, without what holds for all sizes; at most 2.
  * (What has constant bounds was checked by its type.) */
 int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]);
+/* The same of a topk, which takes at most what there is; 0 or 1. */
+int topk_conditions(Module *m, const Func *f, const Op *op, SizeCondition *out);
 
 #endif

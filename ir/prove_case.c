@@ -614,6 +614,7 @@ static bool check_case(const Case *c) {
     case OP_scatter:
     case OP_put: return case_scatter(c);
     case OP_argsort:
+    case OP_topk:
     case OP_scan: return case_ordered(c);
     case OP_update: return case_update(c);
     case OP_iota: return case_iota(c);

@@ -106,7 +106,8 @@ static uint8_t numbers_of(const Terms *t, const Func *f, const Op *op, int resul
     case OP_reshape:
     case OP_transpose:
     case OP_slice:
-    case OP_broadcast: return x;
+    case OP_broadcast:
+    case OP_topk: return x;
     case OP_relu:
     case OP_floor:
     case OP_ceil:

@@ -121,12 +121,13 @@ static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes,
   return false;
 }
 
-/* What a term of a part's extent multiplies a division by: where units are symbols, only they tell them. */
+/* What a term of a part's extent multiplies a division of coordinates by: where units are symbols, only they tell them;
+ * a unit may be a division of sizes. */
 static const Expr *unit_of_term(Module *m, const Expr *term) {
   const Expr *unit = term->kind == EX_MUL ? ex_const(m, term->value < 0 ? -term->value : term->value) : ex_const(m, 1);
   bool divides = false;
   for (int i = 0; i < term->n && term->kind == EX_MUL; i++) {
-    if (term->args[i]->kind == EX_DIV && !divides) divides = true;
+    if (term->args[i]->kind == EX_DIV && !divides && ex_uses_coordinate(m, term->args[i])) divides = true;
     else unit = ex_mul(m, unit, term->args[i]);
   }
   return divides ? unit : NULL;

@@ -141,6 +141,7 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_gather:
     case OP_take:
     case OP_argsort:
+    case OP_topk:
     case OP_scan:
     case OP_put: key_extent(t, text, x, axis); return;
     case OP_grouped_dot:

@@ -506,6 +506,7 @@ static void do_op(const Task *k) {
     case OP_grouped_dot:
     case OP_grouped_mlp: return do_grouped(k);
     case OP_argsort:
+    case OP_topk:
     case OP_scan:
     case OP_softmax: return do_along(k, (int)op_int(k->op, AT_axis, 0));
     case OP_norm: return do_along(k, k->t->rank - 1);
@@ -529,7 +530,7 @@ static void hand_op(Hand *h, const Op *op) {
   settle_partials(h, op, in, &y);
   if (h->failed) return;
   do_op(&(Task){h, op, in, &y, op->out ? l1_type(h, op->out) : NULL});
-  if (op->out) h->of[op->out] = y;
+  for (int k = 0; k < op->nout; k++, y.v++) h->of[op->out + (Val)k] = y;
 }
 
 #endif

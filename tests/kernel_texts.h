@@ -337,6 +337,14 @@ static void indexing(void) {
             "  %%c = scan %%x {op=sum, axis=1, exclusive=0, reverse=0} : %s[b,s,3]\n"
                            "  %%m = scan %%x {op=max, axis=0, exclusive=1, reverse=1} : %s[b,s,3]\n" OUTF("p")
             OUTF("q") OUTF("y") OUTF("c") OUTF("m"), t, t, t, t));
+    text_case(arena_printf(a, "first %s", t), /* one of whose results is used alone; as many as there are; many */
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,3] @{}\n  %%z = input {name=\"z\"} : %s[200,b] @{}\n"
+            "  %%v, %%i = topk %%x {axis=2, descending=1, k=2} : %s[b,s,2], i64[b,s,2]\n"
+            "  %%u, %%j = topk %%x {axis=2, descending=0, k=1} : %s[b,s,1], i64[b,s,1]\n"
+            "  %%w, %%k = topk %%x {axis=1, descending=0, k=s} : %s[b,s,3], i64[b,s,3]\n"
+            "  %%p, %%q = topk %%z {axis=0, descending=1, k=150} : %s[150,b], i64[150,b]\n"
+            "  %%e, %%f = topk %%z {axis=0, descending=1, k=0} : %s[0,b], i64[0,b]\n"
+            OUTF("v") OUTF("i") OUTF("j") OUTF("w") OUTF("p") OUTF("q") OUTF("e"), t, t, t, t, t, t, t));
     text_case(arena_printf(a, "scatter %s", t),
               arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,70] @{}\n  %%i = iota {axis=0, start=0} : i64[s]\n"
             "  %%three = const {value=3} : i64[s]\n  %%m = mod %%i, %%three : i64[s]\n"

@@ -179,6 +179,9 @@ static const char *const indexed =
     "  %e = input {name=\"e\"} : i64[6]\n"
     "  %a = argsort %x {axis=1, descending=1} : i64[6, 8]\n"
     "  %s = take %x, %a {axis=1, start=0} : f32[6, 8]\n"
+    "  %v, %w = topk %i {axis=0, descending=1, k=6} : i64[6, 8], i64[6, 8]\n"
+    "  %t = take %x, %w {axis=0, start=0} : f32[6, 8]\n"
+    "  %u, %l = topk %t {axis=1, descending=0, k=5} : f32[6, 5], i64[6, 5]\n"
     "  %c = scan %s {op=sum, axis=1, exclusive=1, reverse=0} : f32[6, 8]\n"
     "  %m = scan %x {op=max, axis=0, exclusive=0, reverse=1} : f32[6, 8]\n"
     "  %p = put %c, %i {op=sum, axis=1, start=0} : f32[6, 8]\n"
@@ -190,6 +193,9 @@ static const char *const indexed =
     "  %o = add %k, %b : f32[6, 8]\n"
     "  output \"n\" %n\n"
     "  output \"o\" %o\n"
+    "  output \"v\" %v\n"
+    "  output \"u\" %u\n"
+    "  output \"l\" %l\n"
     "}\n";
 
 /* Rows that meet the matrices their indices name. */
@@ -201,9 +207,7 @@ static const char *const mixture =
     "  %x = input {name=\"x\"} : f32[b, 3, 4]\n"
     "  %router = param {name=\"router\"} : f32[4, 6]\n"
     "  %score = dot %x, %router {spec=\"bsd,de->bse\"} : f32[b, 3, 6]\n"
-    "  %order = argsort %score {axis=2, descending=1} : i64[b, 3, 6]\n"
-    "  %expert = slice %order {starts=[0, 0, 0], strides=[1, 1, 1]} : i64[b, 3, 2]\n"
-    "  %top = take %score, %expert {axis=2, start=0} : f32[b, 3, 2]\n"
+    "  %top, %expert = topk %score {axis=2, descending=1, k=2} : f32[b, 3, 2], i64[b, 3, 2]\n"
     "  %share = softmax %top {axis=2} : f32[b, 3, 2]\n"
     "  %rows = broadcast %x {dims=[0, 1, 3]} : f32[b, 3, 2, 4]\n"
     "  %gate = param {name=\"gate\"} : f32[6, 4, 5]\n"

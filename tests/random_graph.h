@@ -89,6 +89,12 @@ static Val sort(Making *k, Val x, int axis) {
   return build_op(&k->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
 }
 
+/* The first along the axis, and where they were. */
+static Val first_of(Making *k, Val x, int axis, const Expr *count) {
+  Attr a[] = {attr_i(AT_axis, axis), attr_i(AT_descending, below(k->r, 2)), attr_e(AT_k, count)};
+  return build_op(&k->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
+}
+
 static Val scan(Making *k, Reduction op, Val x, int axis) {
   Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_i(AT_exclusive, below(k->r, 2)),
               attr_i(AT_reverse, below(k->r, 2))};
@@ -100,12 +106,13 @@ static Val index_of(Making *k, int rank, const Expr *const *dims) {
   const Type *t = type_get(k->m, DT_i64, rank, dims);
   Val v = below(k->r, 3) ? of_type(k, k->integers, k->nintegers, t) : 0;
   if (v || k->nintegers == MAX_POOL) return v;
-  int how = below(k->r, 5), axis = rank ? below(k->r, rank) : 0;
+  int how = below(k->r, 6), axis = rank ? below(k->r, rank) : 0;
   if (rank && how == 0) v = build_iota(&k->b, t, axis);
   else v = input_of(k, t); /* 0 to 3 */
   if (how == 1) v = build_binary(&k->b, OP_sub, v, build_splat(&k->b, t, 1));
   if (rank && how == 2) v = sort(k, v, axis);
   if (rank && how == 3) v = scan(k, RED_SUM, v, axis);
+  if (rank && how == 4) v = first_of(k, v, axis, dims[axis]) + (Val)below(k->r, 2);
   return k->integers[k->nintegers++] = v;
 }
 
@@ -266,6 +273,17 @@ static Val make_composite(Making *k) {
   }
   Attr a[] = {attr_s(k->m, AT_kind, below(k->r, 2) ? "layer" : "rms"), attr_f(AT_eps, 0.5)};
   return build_op(&k->b, &(OpSpec){.kind = OP_norm, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
+}
+
+/* The values are continuous; which they are is not, and is left unused. */
+static Val make_topk(Making *k) {
+  Val x = any(k);
+  int64_t extent;
+  if (rank_of(k, x) == 0) return 0;
+  int axis = below(k->r, rank_of(k, x));
+  const Expr *all = type(k, x)->dims[axis];
+  if (ex_get_const(all, &extent) && extent > 1) all = ex_const(k->m, 1 + below(k->r, (int)extent));
+  return first_of(k, x, axis, all);
 }
 
 /* ---- indexing, order */
@@ -513,7 +531,7 @@ static Val make_any(Making *k) {
       make_reduce, make_dot,     make_dot,    make_transpose, make_broadcast, make_reshape, make_reshape,
       make_concat, make_pad,     make_slice,  make_composite, make_gather,    make_source,  make_take,
       make_put,    make_scatter, make_update, make_sort,      make_scan,      make_scan,    make_pool,
-      make_conv,   make_conv,    make_conv,   make_grouped};
+      make_conv,   make_conv,    make_conv,   make_grouped,   make_topk,      make_topk};
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 

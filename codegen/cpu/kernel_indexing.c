@@ -1,4 +1,4 @@
-/* codegen/cpu/kernel_indexing.c - prints the kernels of scatter, put, argsort and scan: sizes, then one macro of
+/* codegen/cpu/kernel_indexing.c - prints the kernels of scatter, put, argsort, topk and scan: sizes, then one macro of
  * kernel_indexing.h. */
 #include "codegen/cpu/kernel_template.h"
 #include "codegen/rows/print_row.h"
@@ -41,6 +41,12 @@ void template_indexing(const Work *w, const Op *op, Text *t, Scalars *s) {
   print_sizes(w, x, axis, t, s);
   text_printf(t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", rp_stored_type(work_type(w, op->out)->dtype),
               rp_stored_type(x->dtype));
+  if (op->kind == OP_topk) {
+    text_printf(t, "  int64_t *z = ptr[2];\n  const int64_t k = %s;\n  const int descending = %d;\n  TOPK(%s, %s);\n",
+                rp_scalar_text(w->m, s, op_expr(op, AT_k)), op_int(op, AT_descending, 0) != 0, dtype_name(x->dtype),
+                rp_value_type(x->dtype));
+    return;
+  }
   if (op->kind == OP_argsort) {
     text_printf(t, "  const int descending = %d;\n  ARGSORT(%s, %s);\n", op_int(op, AT_descending, 0) != 0,
                 dtype_name(x->dtype), rp_value_type(x->dtype));

@@ -1,4 +1,4 @@
-/* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort and scan; part of every generated text, behind
+/* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk and scan; part of every generated text, behind
  * kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the axis;
  * threads share lines, never an element, and terms are combined in the order of the operand, in the computed type: the
  * same whatever the threads. */
@@ -51,7 +51,8 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
 #define SORTS_BEFORE(p, q) \
   (descending ? (key[q] != key[q] ? 0 : key[p] != key[p] || key[p] > key[q]) \
               : (key[p] != key[p] ? 0 : key[q] != key[q] || key[p] < key[q]))
-#define ARGSORT(T, type) \
+/* BODY sees the line's first element of a, its elements key[0 ... n) and their places from[0 ... n). */
+#define EACH_LINE(T, type, ...) \
   do { \
     _Pragma("omp parallel for schedule(static) if (outer * inner * n >= PARALLEL_WORK)") for (int64_t line = 0; \
                                                                                               line < outer * inner; \
@@ -60,16 +61,40 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
       type *key = scratch(0, n * (int64_t)sizeof(type)); \
       int64_t *from = scratch(1, 2 * n * (int64_t)sizeof(int64_t)), *to = from + n; \
       for (int64_t i = 0; i < n; i++) key[i] = load_##T(a + first + i * inner), from[i] = i; \
-      for (int64_t width = 1; width < n; width *= 2) { \
-        for (int64_t lo = 0; lo < n; lo += 2 * width) { \
-          int64_t mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, p = lo, \
-                  q = mid; \
-          for (int64_t i = lo; i < hi; i++) \
-            to[i] = p < mid && (q >= hi || !SORTS_BEFORE(from[q], from[p])) ? from[p++] : from[q++]; \
-        } \
-        int64_t *swap = from; \
-        from = to, to = swap; \
-      } \
-      for (int64_t i = 0; i < n; i++) y[first + i * inner] = from[i]; \
+      __VA_ARGS__ \
     } \
   } while (0)
+#define SORT_LINE() \
+  for (int64_t width = 1; width < n; width *= 2) { \
+    for (int64_t lo = 0; lo < n; lo += 2 * width) { \
+      int64_t mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, p = lo, q = mid; \
+      for (int64_t i = lo; i < hi; i++) \
+        to[i] = p < mid && (q >= hi || !SORTS_BEFORE(from[q], from[p])) ? from[p++] : from[q++]; \
+    } \
+    int64_t *swap = from; \
+    from = to, to = swap; \
+  }
+/* The first k in from[], each put where it belongs among those before it: few are, once the largest were seen. */
+#define SELECT_LINE() \
+  for (int64_t i = 0, found = 0; i < n; i++) { \
+    if (found == k && !SORTS_BEFORE(i, from[k - 1])) continue; \
+    int64_t at = found < k ? found++ : k - 1; \
+    for (; at > 0 && SORTS_BEFORE(i, from[at - 1]); at--) from[at] = from[at - 1]; \
+    from[at] = i; \
+  }
+#define ARGSORT(T, type) \
+  EACH_LINE(T, type, { \
+    SORT_LINE() \
+    for (int64_t i = 0; i < n; i++) y[first + i * inner] = from[i]; \
+  })
+enum { SELECT_MOST = 128 }; /* beyond, sorting all is cheaper than putting so many in place */
+#define TOPK(T, type) \
+  EACH_LINE(T, type, { \
+    int64_t at = line / inner * k * inner + line % inner; \
+    if (k > SELECT_MOST) SORT_LINE() \
+    else if (k > 0) SELECT_LINE() \
+    for (int64_t i = 0; i < k; i++) { \
+      store_##T(y + at + i * inner, key[from[i]]); \
+      z[at + i * inner] = from[i]; \
+    } \
+  })

@@ -1,10 +1,10 @@
-/* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort and scan in the dialect.  Behind
- * dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along the
- * axis; values and index are the operands, y the result.
+/* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort, topk and scan in the dialect.
+ * Behind dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along
+ * the axis; values and index are the operands, y the result.
  *
  * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and
- * the bits of the CPU kernels.  Put and argsort look at the whole line for each element: their work is quadratic in its
- * length. */
+ * the bits of the CPU kernels.  Put, argsort and topk look at the whole line for each element: their work is quadratic
+ * in its length. */
 /* Names of macros in a row are no statements. */
 /* clang-format off */
 
@@ -74,7 +74,7 @@
 /* A thread has an element; its place is the number of elements that come before it.  Equal ones keep their order, NaN
  * is the largest. */
 #define COMES_BEFORE(p, q) (descending ? (q != q ? 0 : p != p || p > q) : (p != p ? 0 : q != q || p < q))
-#define ARGSORT(T, type) do { \
+#define BY_PLACE(T, type, ...) do { \
     int64_t i = block_index() * 256 + thread_index(); \
     if (i >= outer * n * inner) return; \
     int64_t own = i / inner % n, first = i - own * inner, place = 0; \
@@ -87,5 +87,11 @@
       const type other = load_##T(values + first + q * inner); \
       place += COMES_BEFORE(other, key); \
     } \
-    y[first + place * inner] = own; \
+    __VA_ARGS__ \
   } while (0)
+#define ARGSORT(T, type) BY_PLACE(T, type, y[first + place * inner] = own;)
+/* Into y[outer, k, inner] and z. */
+#define TOPK(T, type) BY_PLACE(T, type, { \
+    int64_t at = i / inner / n * k * inner + i % inner + place * inner; \
+    if (place < k) store_##T(y + at, key), z[at] = own; \
+  })

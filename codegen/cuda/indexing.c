@@ -1,4 +1,4 @@
-/* codegen/cuda/indexing.c - prints the CUDA kernels of scatter, put, argsort and scan: sizes, then one macro of
+/* codegen/cuda/indexing.c - prints the CUDA kernels of scatter, put, argsort, topk and scan: sizes, then one macro of
  * dialect_indexing.h. */
 #include "codegen/cuda/template.h"
 #include "codegen/rows/print_row.h"
@@ -55,17 +55,21 @@ static void scan(CudaTemplate *k, Reduction r) {
   text_printf(&k->body, "  %s(%s);\n", by_rows ? "SCAN_ROWS" : "SCAN_COLUMNS", reduction_arguments(k, x->dtype, r));
 }
 
-static void argsort(CudaTemplate *k) {
+/* All in order, or the first k. */
+static void sorted(CudaTemplate *k) {
   const Type *x = ct_in(k, 0);
   ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");
   sizes(k, x, (int)op_int(k->op, AT_axis, 0));
-  text_printf(&k->body, "  const int descending = %d;\n  ARGSORT(%s, %s);\n", op_int(k->op, AT_descending, 0) != 0,
-              dtype_name(x->dtype), rp_value_type(x->dtype));
+  if (k->op->kind == OP_topk)
+    text_printf(&k->body, "  int64_t *const z = a.p%d;\n  const int64_t k = %s;\n", k->u->nin + 1,
+                ct_scalar(k, op_expr(k->op, AT_k)));
+  text_printf(&k->body, "  const int descending = %d;\n  %s(%s, %s);\n", op_int(k->op, AT_descending, 0) != 0,
+              k->op->kind == OP_topk ? "TOPK" : "ARGSORT", dtype_name(x->dtype), rp_value_type(x->dtype));
 }
 
 void cuda_indexing(CudaTemplate *k) {
   pointers(k);
-  if (k->op->kind == OP_argsort) argsort(k);
+  if (k->op->kind == OP_argsort || k->op->kind == OP_topk) sorted(k);
   else if (k->op->kind == OP_scan) scan(k, op_attr(k->op, AT_op)->u.reduction);
   else scatter(k, op_attr(k->op, AT_op)->u.reduction);
 }

@@ -98,7 +98,7 @@ DslValue dsl_built(DslEval *ev, DslNode *n, Val v) {
     const char *name = op->kind == OP_write     ? arena_printf(ev->arena, "%s.write", symbol)
                        : symbol && op->nin == 0 ? symbol
                                                 : dsl_scope_join(ev, scope, op_name(op->kind));
-    ARENA_PUSH(ev->arena, &ev->labels, ((OpLabel){name, dsl_user_loc(ev, n), symbol != NULL}));
+    ARENA_PUSH(ev->arena, &ev->labels, ((OpLabel){.name = name, .loc = dsl_user_loc(ev, n), .fixed = symbol != NULL}));
   }
   if (ev->m->expr_fault) return size_fault(ev, n);
   if (v) return (DslValue){.kind = V_TENSOR, .u.t = v};
@@ -111,8 +111,23 @@ void dsl_label(DslEval *ev, DslValue v, size_t mark, const char *name, bool fixe
   if (v.kind != V_TENSOR || !*name) return;
   size_t i = (size_t)ev->b.f->values.items[v.u.t].op;
   if (i < mark || ev->labels.items[i].fixed) return;
+  int which = value_index(ev->b.f, v.u.t);
+  if (which) {
+    ev->labels.items[i].further[which - 1] = name;
+    return;
+  }
   ev->labels.items[i].name = name;
   ev->labels.items[i].fixed = fixed;
+}
+
+/* Results without a name of their own are numbered. */
+static void label_further(DslEval *ev, Builder *names, Op *op, const OpLabel *label) {
+  const char **list = ARENA_ARRAY(ev->m->arena, const char *, op->nout - 1);
+  for (int k = 1; k < op->nout; k++) {
+    const char *own = label->further[k - 1];
+    list[k - 1] = builder_unique_name(names, own ? own : arena_printf(ev->arena, "%s.%d", op->name, k));
+  }
+  op->names = list;
 }
 
 void dsl_apply_labels(DslEval *ev) {
@@ -123,6 +138,7 @@ void dsl_apply_labels(DslEval *ev) {
     Op *op = &f->ops.items[i];
     const OpLabel *label = &ev->labels.items[i];
     op->name = op->group = builder_unique_name(&names, label->name);
+    if (op->nout > 1) label_further(ev, &names, op, label);
     op->loc = label->loc;
     op->loc.file = module_string(ev->m, label->loc.file);
   }

@@ -60,7 +60,7 @@ typedef struct DslFrame {
 
 /* What an operation will be called, and the place in the user's file it comes from. */
 typedef struct OpLabel {
-  const char *name;
+  const char *name, *further[MAX_RESULTS - 1]; /* of the operation and its first result, of the others (NULL: none) */
   Loc loc;
   bool fixed;
 } OpLabel;

@@ -1,7 +1,7 @@
 /* frontend/dsl/order.c - built-in functions that place elements by index or by order: take, scatter, put, argsort,
  * top_k and running reductions.
  *
- * Each is one operation of the IR; top_k is argsort, a slice and a take.
+ * Each is one operation of the IR; top_k gives both its results.
  */
 #include "frontend/dsl/builtin.h"
 
@@ -131,18 +131,12 @@ DslValue dsl_fn_top_k(Args *a) {
   if (k < 1 || k > extent)
     return dsl_fail(a->ev, a->at[1], DIAG_dsl_value, "'k' must be between 1 and %lld, not %lld", (long long)extent,
                     (long long)k);
-  Module *m = a->ev->m;
-  Builder *b = &a->ev->b;
-  Attr sorting[] = {attr_i(AT_axis, axis), attr_i(AT_descending, 1)},
-       taking[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(m, 0))};
+  Attr attrs[] = {attr_i(AT_axis, axis), attr_i(AT_descending, 1), attr_e(AT_k, ex_const(a->ev->m, k))};
   dsl_begin(a->ev, a->call);
-  Val in[2] = {x, build_op(b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = sorting})};
-  if (in[1] && k < extent) in[1] = build_slice(b, in[1], axis, ex_const(m, 0), ex_const(m, k), 1);
+  Val v = build_op(&a->ev->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &x, .nattrs = 3, .attrs = attrs});
   DslValue *items = ARENA_ARRAY(a->ev->arena, DslValue, 2);
-  items[0] =
-      dsl_built(a->ev, a->call,
-                in[1] ? build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = taking}) : 0);
-  items[1] = dsl_built(a->ev, a->call, in[1]);
+  items[0] = dsl_built(a->ev, a->call, v);
+  items[1] = dsl_built(a->ev, a->call, v ? v + 1 : 0);
   return items[0].kind == V_ERROR ? items[0] : value_list(2, items);
 }
 

@@ -158,7 +158,7 @@ static double work_of(const Evaluation *e, const Op *op) {
     sum += n, product *= n > 1 ? n : 1;
   }
   if (op_is_contraction(op->kind) || op_is_windowed(op->kind)) return product;
-  return op_is_composite(op->kind) || op->kind == OP_argsort ? 20 * sum : sum + 1;
+  return op_is_composite(op->kind) || op->kind == OP_argsort || op->kind == OP_topk ? 20 * sum : sum + 1;
 }
 
 static const Cell *constants(Evaluation *e, const Op *op, int which) {

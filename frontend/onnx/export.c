@@ -309,6 +309,20 @@ static const char *write_scan(const Writing *n) {
   return onnx_write_node(n->x->w, "CumSum", n->wanted, 2, in, 2, attrs);
 }
 
+/* Both results, used or not. */
+static const char *write_topk(const Writing *n) {
+  OnnxWriter *w = n->x->w;
+  const char *in[2] = {operand(n, 0), import_extent_of(n, op_expr(n->op, AT_k))}, *results[2];
+  if (n->type->dtype == DT_bf16) return export_no_form(n, "TopK takes no bf16");
+  if (!in[1]) return NULL;
+  Onnx__AttributeProto *attrs[2] = {onnx_write_int(w, "axis", op_int(n->op, AT_axis, 0)),
+                                    onnx_write_int(w, "largest", op_int(n->op, AT_descending, 0) != 0)};
+  results[0] = builder_unique_name(&w->names, n->wanted);
+  results[1] = n->s->names[n->op->out + 1] = builder_unique_name(&w->names, n->op->names[0]);
+  onnx_write_results(w, "TopK", 2, results, 2, in, 2, attrs);
+  return results[0];
+}
+
 /* ---- pointwise */
 
 typedef struct Same {
@@ -386,7 +400,9 @@ static const char *write_body(const Writing *n) {
          k++) {}
     s.names[op->out] = operand(n, (int)k);
   }
-  return write_range(x, &s, 0, body->ops.n, n->wanted) ? s.names[body->outputs.items[0].value] : NULL;
+  if (!write_range(x, &s, 0, body->ops.n, n->wanted)) return NULL;
+  for (int k = 1; k < n->op->nout; k++) n->s->names[n->op->out + (Val)k] = s.names[body->outputs.items[k].value];
+  return s.names[body->outputs.items[0].value];
 }
 
 static const char *write_op(const Writing *n) {
@@ -423,6 +439,7 @@ static const char *write_op(const Writing *n) {
     case OP_take: return write_gather(n, "GatherElements");
     case OP_update: return write_update(n);
     case OP_scan: return write_scan(n);
+    case OP_topk: return write_topk(n);
     case OP_conv:
     case OP_conv_transpose: return write_conv(n);
     case OP_pool: return write_pool(n);

@@ -37,12 +37,13 @@ typedef struct ExportScope {
   bool *skip; /* by operation: written together with another */
 } ExportScope;
 
-/* An operation being written; `wanted` is the name for its result. */
+/* An operation being written; `wanted` is the name for its first result.  Of the others a writer itself says in the
+ * scope what they are called. */
 typedef struct Writing {
   Export *x;
   const ExportScope *s;
   const Op *op;
-  const Type *type; /* of the result; NULL without one */
+  const Type *type; /* of the first result; NULL without one */
   const char *wanted;
 } Writing;
 

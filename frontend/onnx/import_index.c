@@ -133,7 +133,6 @@ bool import_reverse_sequence(ImportNode *n) {
   return import_set_output(n, 0, at ? take(n, input(n, 0), broadcast(n, at, t->rank, t->dims), time) : 0);
 }
 
-/* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
 /* min(8, extent), which is not above it. */
 static bool is_operand(const Expr *e, const Expr *extent) {
   bool found = false;
@@ -159,14 +158,14 @@ static const Expr *top_count(ImportNode *n, const Expr *extent) {
   return NULL;
 }
 
+/* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
 bool import_top_k(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
   const Expr *k = top_count(n, t->dims[axis]);
   Val x = k ? input(n, 0) : 0;
-  Attr a[2] = {attr_i(AT_axis, axis), attr_i(AT_descending, node_int(n, "largest", 1) != 0)};
-  Val order = x ? build_op(n->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a}) : 0;
-  Val first = order ? build_slice(n->b, order, axis, ex_const(n->m, 0), k, 1) : 0;
-  return import_set_output(n, 1, first) && import_set_output(n, 0, take(n, x, first, axis));
+  Attr a[3] = {attr_i(AT_axis, axis), attr_i(AT_descending, node_int(n, "largest", 1) != 0), attr_e(AT_k, k)};
+  Val v = x ? build_op(n->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}) : 0;
+  return import_set_output(n, 0, v) && import_set_output(n, 1, v ? v + 1 : 0);
 }

@@ -1,4 +1,4 @@
-/* ir/ops/reduce.c - operations along dimensions: reduce, scan, argsort. */
+/* ir/ops/reduce.c - operations along dimensions: reduce, scan, argsort, topk. */
 #define _GNU_SOURCE /* qsort_r */
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +26,21 @@ static const Type *infer_reduce(const Infer *c) {
 static const Type *infer_argsort(const Infer *c) {
   if (c->in[0]->dtype == DT_bool) return infer_fail(c, "not defined for bool");
   return infer_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : type_with_dtype(c->m, c->in[0], DT_i64);
+}
+
+static const Type *infer_topk(const Infer *c) {
+  const Type *x = c->in[0];
+  const Expr *dims[MAX_RANK], *k = infer_attr(c, AT_k)->u.e;
+  int axis = infer_axis(c, AT_axis, x->rank);
+  int64_t number, all;
+  if (x->dtype == DT_bool) return infer_fail(c, "not defined for bool");
+  if (axis < 0) return NULL;
+  bool known = ex_get_const(k, &number);
+  if (known && (number < 0 || (ex_get_const(x->dims[axis], &all) && number > all)))
+    return infer_fail(c, "takes %lld along dimension %d", (long long)number, axis);
+  for (int d = 0; d < x->rank; d++) dims[d] = d == axis ? k : x->dims[d];
+  infer_further(c, type_get(c->m, DT_i64, x->rank, dims));
+  return type_get(c->m, x->dtype, x->rank, dims);
 }
 
 static const Type *infer_scan(const Infer *c) {
@@ -57,6 +72,18 @@ static void rule_ordered(const RuleMaking *k) {
   if (k->op->kind == OP_scan && op_attr(k->op, AT_op)->u.reduction == RED_SUM) rule_linear(k, 1, RED_SUM);
 }
 
+/* All of them along the axis are looked at, wherever the largest are. */
+static void rule_topk(const RuleMaking *k) {
+  int axis = (int)op_int(k->op, AT_axis, 0);
+  for (int d = 0; d < rule_in(k, 0)->rank; d++) {
+    bool ordered = d == axis;
+    uint8_t of = rule_numbered(k, ordered ? "n" : "x", d, rule_in(k, 0)->dims[d], ordered ? FK_FROZEN : FK_PARALLEL);
+    uint8_t to = ordered ? rule_numbered(k, "k", d, rule_out(k)->dims[d], FK_FROZEN) : of;
+    rule_set_dim(&k->r->operands[0], d, of);
+    for (int i = 0; i < k->r->nresults; i++) rule_set_dim(&k->r->results[i], d, to);
+  }
+}
+
 /* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33). */
 static void local_reduce(const LocalPart *p, LocalAttrs *out) {
   const Type *x = type_of(p->f, p->op->in[0]);
@@ -72,6 +99,7 @@ static void local_reduce(const LocalPart *p, LocalAttrs *out) {
   if (cut) local_set(out, attr_exprs(p->m, AT_starts, axes->n, list));
 }
 
+/* One per element of the operand. */
 static double flops_reduce(const OpPart *p) { return p->first; }
 
 /* ---- meaning */
@@ -124,6 +152,32 @@ static int by_element(const void *p, const void *q, void *context) {
   return c ? c : (a > b) - (a < b);
 }
 
+/* The places of line `line` in order, with room for one more than there are. */
+static void sort_line(const Eval *e, const InterpTensor *x, const EvalLines *l, int64_t line, int64_t *places) {
+  Sorting s = {x->cells + eval_line_start(l, line), l->inner, dtype_is_float(x->dtype) && !e->run->modp,
+               dtype_class(x->dtype) == DTC_U, op_int(e->op, AT_descending, 0) != 0};
+  for (int64_t i = 0; i < l->n; i++) places[i] = i;
+  qsort_r(places, (size_t)l->n, sizeof *places, by_element, &s);
+}
+
+static bool eval_topk(Eval *e) {
+  const InterpTensor *x = e->in[0], *y = e->outs[0], *index = e->outs[1];
+  int axis = (int)op_int(e->op, AT_axis, 0);
+  EvalLines from = eval_lines(x, axis), to = eval_lines(y, axis);
+  if (!eval_aligned(e, x, y, axis) || !eval_aligned(e, y, index, -1)) return false;
+  if (to.n > from.n) return eval_fail(e, "takes %lld of %lld", (long long)to.n, (long long)from.n);
+  int64_t *places = arena_alloc(e->run->arena, sizeof *places * (size_t)(from.n + 1));
+  for (int64_t line = 0; line < to.outer * to.inner; line++) {
+    sort_line(e, x, &from, line, places);
+    for (int64_t i = 0; i < to.n; i++) {
+      int64_t at = eval_line_start(&to, line) + i * to.inner;
+      y->cells[at] = x->cells[eval_line_start(&from, line) + places[i] * from.inner];
+      index->cells[at] = cell_i(places[i]);
+    }
+  }
+  return true;
+}
+
 static bool eval_argsort(Eval *e) {
   const InterpTensor *x = e->in[0], *y = e->out;
   EvalLines l = eval_lines(x, (int)op_int(e->op, AT_axis, 0));
@@ -131,10 +185,7 @@ static bool eval_argsort(Eval *e) {
   int64_t *places = arena_alloc(e->run->arena, sizeof *places * (size_t)(l.n + 1));
   for (int64_t line = 0; line < l.outer * l.inner; line++) {
     int64_t start = eval_line_start(&l, line);
-    Sorting s = {x->cells + start, l.inner, dtype_is_float(x->dtype) && !e->run->modp, dtype_class(x->dtype) == DTC_U,
-                 op_int(e->op, AT_descending, 0) != 0};
-    for (int64_t i = 0; i < l.n; i++) places[i] = i;
-    qsort_r(places, (size_t)l.n, sizeof *places, by_element, &s);
+    sort_line(e, x, &l, line, places);
     for (int64_t i = 0; i < l.n; i++) y->cells[start + i * l.inner] = cell_of_int(e->run->modp, DT_i64, places[i]);
   }
   return true;
@@ -163,4 +214,5 @@ static bool eval_scan(Eval *e) {
 const OpRecord record_reduce = {
     .infer = infer_reduce, .rule = rule_reduce, .local = local_reduce, .eval = eval_reduce, .flops = flops_reduce};
 const OpRecord record_argsort = {.infer = infer_argsort, .rule = rule_ordered, .eval = eval_argsort};
+const OpRecord record_topk = {.infer = infer_topk, .rule = rule_topk, .eval = eval_topk, .flops = flops_reduce};
 const OpRecord record_scan = {.infer = infer_scan, .rule = rule_ordered, .eval = eval_scan};

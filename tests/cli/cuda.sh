@@ -71,7 +71,7 @@ schedule_of bert "$source_dir/examples/bert.apc" -D layers=2 -D d=32 -D heads=4 
 schedule_of t5 "$source_dir/examples/t5.apc" -D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50 --dim batch=2 --dim seq=16 --dim tgt=9
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 --dim batch=2 --dim seq=16
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=capacity --dim batch=2 --dim seq=16
-has moe 'k[0-9]+_argsort<<<'
+has moe 'k[0-9]+_topk<<<'
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16 --ep 4
 has moe 'k[0-9]+_grouped_mlp<<<' # its products carry its name
 schedule_of lstm "$source_dir/examples/lstm.apc" -D d=2048 -D vocab=50 --dim batch=2 --dim seq=16 --tp 4

@@ -23,6 +23,21 @@ expect 0 "" "$apc" convert "$examples/gpt-tiny.onnx" g.ir -q
 expect 0 "" "$apc" convert g.ir again.onnx -q
 check "IR text on the way changes the bytes" cmp out.onnx again.onnx
 
+# an operation with two results, one of which nobody uses in the second
+cat > first.ir <<'IR'
+apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : f32[4, 16]
+  %v, %i = topk %x {axis=1, descending=1, k=3} : f32[4, 3], i64[4, 3]
+  %w = neg %v : f32[4, 3]
+  %u, %j = topk %w {axis=1, descending=0, k=2} : f32[4, 2], i64[4, 2]
+  output "w" %w
+  output "i" %i
+  output "j" %j
+}
+IR
+written first.ir
+
 small_llama="-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=64 -D vocab=64"
 written "$examples/mlp.apc" -D d=16 -D hidden=32 -D layers=2
 # shellcheck disable=SC2086

@@ -91,7 +91,7 @@ static Func *with_partial_operands(Guard *g, uint32_t operands, Reduction r) {
       map[op->out] = build_reduce(&b, r, build_op(&b, &spec), 1, (int[]){0});
     } else {
       Val v = build_op(&b, &spec);
-      if (op->out) map[op->out] = v;
+      for (int k = 0; k < op->nout; k++) map[op->out + (Val)k] = v + (Val)k;
     }
   }
   for (size_t i = 0; i < f->outputs.n; i++)
@@ -277,6 +277,7 @@ static void elementwise_rows(void) {
   "%g = input {name=\"g\"} : " type "[" v ", " k ", " f "] %u = input {name=\"u\"} : " type "[" v ", " k ", " f \
   "] %d = input {name=\"d\"} : " type "[" v ", " f ", " n "] "
 #define Y(op, type) "%y = " op " : " type " output \"y\" %y"
+#define YZ(op, type) "%y, %y2 = " op " : " type " output \"y\" %y output \"z\" %y2"
 
 static const Instance others[] = {
     F(input, Y("input {name=\"y\"}", "f32[A, B]")),
@@ -417,6 +418,9 @@ static const Instance others[] = {
       X("i16[C, B]") "%i = input {name=\"i\"} : i64[C, B] " Y("put %x, %i {op=min, axis=0, start=0}", "i16[A, B]")),
     F(argsort, X("f32[A, B]") Y("argsort %x {axis=1, descending=0}", "i64[A, B]")),
     F(argsort, X("i8[A, C, B]") Y("argsort %x {axis=0, descending=1}", "i64[A, C, B]")),
+    F(topk, X("f32[A, B, 4]") YZ("topk %x {axis=2, descending=1, k=2}", "f32[A, B, 2], i64[A, B, 2]")),
+    F(topk, X("i8[B, A]") YZ("topk %x {axis=0, descending=0, k=B}", "i8[B, A], i64[B, A]")),
+    F(topk, X("f64[5, A]") "%y, %y2 = topk %x {axis=0, descending=1, k=3} : f64[3, A], i64[3, A] output \"z\" %y2"),
     F(scan, X("f32[A, B]") Y("scan %x {op=sum, axis=1, exclusive=0, reverse=0}", "f32[A, B]")),
     F(scan, X("f32[A, C, B]") Y("scan %x {op=sum, axis=0, exclusive=1, reverse=1}", "f32[A, C, B]")),
     F(scan, X("i32[A, B]") Y("scan %x {op=max, axis=0, exclusive=0, reverse=1}", "i32[A, B]")),

@@ -97,8 +97,11 @@ static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
 static long passes_proved, passes_compared, passes_trusted;
 static const char *check_passes(Module *m, Func *f, Arena *arena, Diags *diags) {
   PassChecks checks = {.most_work = 1e8};
+  size_t kept = 0; /* no level 2, of which a plan that is refused leaves a part */
   for (size_t i = 0; i < m->funcs.n; i++)
-    if (strcmp(m->funcs.items[i]->name, f->name) == 0) m->funcs.items[i] = f;
+    if (m->funcs.items[i]->level == 1)
+      m->funcs.items[kept++] = strcmp(m->funcs.items[i]->name, f->name) == 0 ? f : m->funcs.items[i];
+  m->funcs.n = kept;
   if (!pipeline_run(m, NULL,
                     &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu), .checks = &checks},
                     diags))

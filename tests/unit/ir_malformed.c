@@ -5,6 +5,8 @@
 #include "ir/ir.h"
 #include "tests/test.h"
 
+#define TOPK(results) FUNC "  %x = input {name=\"x\"} : f32[4]\n  " results " = topk %x {axis=0, descending=1, k=2}"
+
 typedef struct Bad {
   const char *text;
   int line, col;
@@ -38,6 +40,14 @@ static const Bad bad[] = {
     {FUNC "  %x = input {name=\"x\"} : f32[1,1,1,1,1,1,1,1,1]\n}\n", 4, 47, "more than 8 dimensions"},
     {FUNC "  %x = input {name=\"x\n", 4, 20, "unterminated string"},
     {FUNC "  %x = frobnicate : f32[4]\n}\n", 4, 8, "frobnicate"},
+    {TOPK("%v") " : f32[2]\n}\n", 5, 3, "topk has 2 results here, not 1"},
+    {TOPK("%v, %i, %j") " : f32[2], i64[2], i64[2]\n}\n", 5, 3, "topk has 2 results here, not 3"},
+    {TOPK("%a, %b, %c, %d, %e") " : f32[2]\n}\n", 5, 20, "more than 4 results"},
+    {TOPK("%v, %i") " : f32[2]\n}\n", 6, 1, "expected ','"},
+    {TOPK("%v, %i") " : f32[2], f32[2]\n}\n", 5, 3, "the result i is i64[2], written otherwise"},
+    {TOPK("%v, %v") " : f32[2], i64[2]\n}\n", 5, 3, "the name v is used twice"},
+    {TOPK("%v, %x") " : f32[2], i64[2]\n}\n", 5, 3, "the name x is used twice"},
+    {TOPK("%v, i") " : f32[2], i64[2]\n}\n", 5, 7, "expected '%'"},
     {FUNC "  %x = neg %y : f32[4]\n}\n", 4, 12, "no value %y above this line"},
     {FUNC "  output \"y\" %y\n}\n", 4, 14, "no value %y above this line"},
     {FUNC "  %x = const {value=1} : i64[]\n  %t = loop %x : i64[]\n  repeat \"r\" %t\n  %y = neg %r : i64[]\n}\n", 7,

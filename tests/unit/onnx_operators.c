@@ -4,14 +4,19 @@
 
 /* ---- picking and scattering */
 
-static void the_k_largest_are_the_first_of_a_sort(void) {
+static void the_k_largest_are_one_operation(void) {
   begin();
   in("x", F32, "batch,9"), out("v"), out("i");
   ints("k", "3");
   attr(node("TopK", "x,k", "v,i"), "axis", INT, 1);
   IMPORTS();
-  HAS("argsort %x {axis=1, descending=1} : i64[batch, 9]");
-  HAS("take %x, %\"/v,i.slice\" {axis=1, start=0} : f32[batch, 3]");
+  HAS("topk %x {axis=1, descending=1, k=3} : f32[batch, 3], i64[batch, 3]");
+  begin();
+  in("x", F32, "batch,9"), out("i");
+  ints("k", "3");
+  attr(node("TopK", "x,k", ",i"), "axis", INT, 1);
+  IMPORTS();
+  HAS("topk %x {axis=1, descending=1, k=3} : f32[batch, 3], i64[batch, 3]");
   begin();
   in("x", F32, "2,9"), out("v"), out("i");
   ints("k", "10");
@@ -19,7 +24,7 @@ static void the_k_largest_are_the_first_of_a_sort(void) {
   expect(DIAG_onnx_node, "k is 10", "/v,i");
 }
 
-/* A sort of all, and the first 4 or all: the shape of x decides. */
+/* All, and the first 4 or all: the shape of x decides. */
 static void how_many_are_taken_may_be_a_size(void) {
   begin();
   in("x", F32, "batch,n"), out("v"), out("i");
@@ -27,14 +32,14 @@ static void how_many_are_taken_may_be_a_size(void) {
   node("Shape", "x", "s"), node("Gather", "s,one", "k");
   node("TopK", "x,k", "v,i");
   IMPORTS();
-  HAS("take %x, %\"/v,i.argsort\" {axis=1, start=0} : f32[batch, n]");
+  HAS("topk %x {axis=1, descending=1, k=n} : f32[batch, n], i64[batch, n]");
   begin();
   in("x", F32, "batch,n"), out("v"), out("i");
   ints("one", "1"), ints("four", "4");
   node("Shape", "x", "s"), node("Gather", "s,one", "all"), node("Min", "all,four", "k");
   node("TopK", "x,k", "v,i");
   IMPORTS();
-  HAS("{axis=1, start=0} : f32[batch, min(4, n)]");
+  HAS("k=min(4, n)} : f32[batch, min(4, n)], i64[batch, min(4, n)]");
   begin();
   in("x", F32, "batch,n"), out("v"), out("i");
   ints("zero", "0");
@@ -168,7 +173,7 @@ static void quantised_products_are_integers(void) {
 }
 
 int main(void) {
-  RUN(the_k_largest_are_the_first_of_a_sort);
+  RUN(the_k_largest_are_one_operation);
   RUN(how_many_are_taken_may_be_a_size);
   RUN(automatic_padding_of_free_extents);
   RUN(gathering_by_element_is_a_take);

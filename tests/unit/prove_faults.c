@@ -319,6 +319,23 @@ static bool other_order(Module *m, Func *f, size_t at) {
   return set_attr(f, at, key, attr_i(key, !op_int(op_at(f, at), key, 0)));
 }
 
+/* What reads the first result reads the second. */
+static bool another_result(Module *m, Func *f, size_t at) {
+  Op *op = op_at(f, at);
+  (void)m;
+  if (op->nout < 2 || type_of(f, op->out) != type_of(f, op->out + 1)) return false;
+  replace_uses(f, op->out, op->out + 1);
+  return true;
+}
+
+/* The smallest for the largest. */
+static bool other_end(Module *m, Func *f, size_t at) {
+  Op *op = op_at(f, at);
+  (void)m;
+  if (op->kind != OP_topk) return false;
+  return set_attr(f, at, AT_descending, attr_i(AT_descending, !op_int(op, AT_descending, 0)));
+}
+
 /* ---- windows */
 
 static const Expr *begins_later(Module *m, const Expr *start) { return ex_addi(m, start, 1); }
@@ -397,6 +414,8 @@ static const Fault faults[] = {
     {"another rank's windows", mirrored_windows},
     {"other steps", other_steps},
     {"no halo", no_halo},
+    {"another result", another_result},
+    {"other end", other_end},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
