@@ -22,7 +22,8 @@ RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, 
   for (uint32_t i = 0; i < n && !status; i++)
     status = c[i].refused ? exec_error(e, c[i].instr, RT_INTERNAL, error, c[i].refused) : fill_gaps(e, b, &c[i], error);
   if (status) return status;
-  uint64_t position = e->positions++, key = exec_key(e->request, e->micro_batch, e->p->instrs[c->instr].key);
+  uint32_t turn = exec_turn(e->p->bodies[b->calls.body].phase, e->micro_batch);
+  uint64_t position = e->positions++, key = exec_key(e->request, turn, e->p->instrs[c->instr].key);
   CommTicket *ticket = &e->window[position % PROGRAM_POSITIONS];
   if (position >= PROGRAM_POSITIONS) status = comm_wait(e->options.comm, *ticket, error);
   if (!status) status = comm_enqueue(e->options.comm, key, &b->ops[c->comm->index], (int)n, ticket, error);

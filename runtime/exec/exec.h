@@ -55,11 +55,16 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
 void exec_report(const Executor *e, RankReport *out);
 void exec_close(Executor *e); /* NULL is allowed */
 
-/* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its
- * least and its greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap
- * round; and where a schedule goes from one micro-batch to an earlier one, only about so). */
-static inline uint64_t exec_key(uint32_t request, uint32_t micro_batch, uint64_t position) {
-  return (uint64_t)(request & 0xfff) << 36 | (uint64_t)micro_batch << 24 | position;
+/* Order keys: the request, the turn, the position in the body.  Turns are what runs once before, the micro-batches,
+ * what runs once behind.  What moves before and after a request takes its least and its greatest key, so that the
+ * smaller key is always the rank that is behind (until request numbers wrap round; and where a schedule goes from one
+ * micro-batch to an earlier one, only about so). */
+static inline uint64_t exec_key(uint32_t request, uint32_t turn, uint64_t position) {
+  return (uint64_t)(request & 0xfff) << 36 | (uint64_t)turn << 24 | position;
+}
+static inline uint32_t exec_turn(uint32_t phase, uint32_t micro_batch) {
+  if (program_phase_each(phase)) return micro_batch + 1;
+  return phase < PHASE_fwd ? 0 : PROGRAM_MAX_MICRO_BATCHES + 1;
 }
 static inline uint64_t exec_key_before(uint32_t request) { return exec_key(request, 0, 0); }
 static inline uint64_t exec_key_after(uint32_t request) { return exec_key(request, 0xfff, 0xffffff); }
