@@ -108,7 +108,7 @@ bool emit_may_share(const EmitBody *b, Val x, Val v) {
   const Op *op = op_of(b->spec->l2, root);
   if (op->kind == OP_param) return false;
   if (op->kind == OP_carry) return b->becomes[v] == root;
-  if (op->kind != OP_read) return true;
+  if (op->kind != OP_read) return !emit_is_sent(b, x);
   const char *state = written_to(b, v);
   return state && strcmp(state, op_str(op, AT_name)) == 0;
 }

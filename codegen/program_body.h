@@ -74,6 +74,8 @@ void emit_event(EmitBody *b, uint32_t instr);
  * one that it writes, and all where a round begins or ends. */
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors);
 void emit_wait_all(EmitBody *b);
+/* Does communication that nobody waited for yet use the value's memory?  Who writes there would have to wait. */
+bool emit_is_sent(const EmitBody *b, Val v);
 
 /* ---- program_checks.c */
 

@@ -51,6 +51,12 @@ static bool needs(const EmitBody *b, uint32_t instr, uint32_t buffer, bool write
   return false;
 }
 
+bool emit_is_sent(const EmitBody *b, Val v) {
+  for (size_t k = 0; k < b->pending.n; k++)
+    if (needs(b, b->pending.items[k], buffer_of(b, emit_body_tensor(b, v)), true)) return true;
+  return false;
+}
+
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors) {
   const ProgramInstr next = {.kind = kind, .tensors.n = n, .dim = b->writes};
   if (kind == PI_loop || kind == PI_repeat) emit_wait_all(b);

@@ -240,6 +240,7 @@ typedef struct Contents {
   int kinds[PI_COUNT];
   int events;   /* communication that is asynchronous */
   int beside;   /* of these: something is done before they are waited for */
+  int early;    /* of these: waited for before something that does not touch what is received */
   int in_loops; /* of these: in a round */
 } Contents;
 
@@ -247,6 +248,15 @@ static uint32_t wait_of(const Program *p, uint32_t i) {
   uint32_t w = i + 1;
   while (w < p->n_instrs && (p->instrs[w].kind != PI_wait || p->instrs[w].event != p->instrs[i].event)) w++;
   return w;
+}
+
+/* Does the instruction touch the last tensor of communication i? */
+static bool touches_result(const Program *p, uint32_t instr, uint32_t i) {
+  const ProgramInstr *x = &p->instrs[instr], *comm = &p->instrs[i];
+  uint32_t result = p->tensors[program_list(p, comm->tensors)[comm->tensors.n - 1]].buffer;
+  for (uint32_t t = 0; t < x->tensors.n; t++)
+    if (p->tensors[program_list(p, x->tensors)[t]].buffer == result) return true;
+  return false;
 }
 
 static Contents contents_of(const char *path) {
@@ -263,6 +273,7 @@ static Contents contents_of(const char *path) {
     if (!program_instr_is_comm(x->kind) || x->event == PROGRAM_NONE) continue;
     c.events++;
     c.in_loops += depth > 0;
+    c.early += !touches_result(p, wait_of(p, i) + 1, i);
     for (uint32_t k = i + 1; k < wait_of(p, i); k++)
       if (!program_instr_is_comm(p->instrs[k].kind) && p->instrs[k].kind != PI_wait) {
         c.beside++;
@@ -277,7 +288,7 @@ static Contents contents_of(const char *path) {
 static struct {
   bool contiguous;                   /* an engine that moves contiguous parts only */
   bool asynchronous;                 /* communication beside computation; */
-  bool beside;                       /* there is some that has something beside it, */
+  bool beside;                       /* there is some that has something beside it, and none is waited for early, */
   bool in_loops;                     /* and in a round */
   uint32_t pre_bodies, pre_messages; /* it has so many bodies of phase `pre`, with so much communication */
 } also;
@@ -301,6 +312,7 @@ static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool co
   CHECKF(was.events == 0 && is.events == is.kinds[PI_wait], "%s: %d events, %d waits", what, is.events,
          is.kinds[PI_wait]);
   CHECKF((is.events > 0) == asynchronous, "%s: %d events", what, is.events);
+  CHECKF(!asynchronous || !also.beside || is.early == 0, "%s: %d waits are early", what, is.early);
   CHECKF(!asynchronous || ((is.beside > 0) >= also.beside && (is.in_loops > 0) >= also.in_loops),
          "%s: %d of %d beside something, %d in loops", what, is.beside, is.events, is.in_loops);
   if (contiguous) {
@@ -485,7 +497,7 @@ static void inner_dimensions(void) {
   check_text("inner.ir", text, plan, "cpux3", lengths);
 }
 
-/* An all-to-all that nobody wants before two products are done. */
+/* An all-to-all that nobody wants before two products are done, of what a kernel between them could write over. */
 static void beside_products(void) {
   static const char text[] =
       "apc.ir 1\n"
@@ -495,15 +507,16 @@ static void beside_products(void) {
       "  %x = input {name=\"x\"} : f32[s, 16]\n"
       "  %a = tanh %x : f32[s, 16]\n"
       "  %w = param {name=\"w\"} : f32[16, 16]\n"
-      "  %g = dot %x, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
-      "  %q = dot %g, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
+      "  %g = dot %a, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
+      "  %c = sub %a, %g : f32[s, 16]\n"
+      "  %q = dot %c, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
       "  %b = sin %a : f32[s, 16]\n"
       "  output \"b\" %b\n"
       "  output \"q\" %q\n"
       "}\n";
   static const char plan[] =
       "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux2 ranks 2\nmesh [h=2] stages 1\n"
-      "op \"x\" {x0:h}\nop \"a\" {x0:h}\nop \"g\" {m:h}\nop \"q\" {m:h}\nop \"b\" {x1:h}\n";
+      "op \"x\" {x0:h}\nop \"a\" {x0:h}\nop \"g\" {m:h}\nop \"c\" {x0:h}\nop \"q\" {m:h}\nop \"b\" {x1:h}\n";
   also.asynchronous = also.beside = true;
   check_text("beside.ir", text, plan, "cpux2", lengths);
 }
