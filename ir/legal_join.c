@@ -12,6 +12,7 @@ typedef struct Joining {
   const Func *f;
   int *uses, *user; /* by value: how many operands and outputs it is, and the last operation that reads it */
   int *segment;     /* by operation: how many beginnings and ends of loops come before it */
+  bool *constant;   /* by value: constants alone determine it, so it may be made once for all micro-batches */
   LegalJoin *joins;
 } Joining;
 
@@ -22,6 +23,9 @@ typedef struct Chain {
   const Expr *channels; /* of a convolution; NULL for a product */
   int vector;           /* a bias of a product has the dimensions of the result from this on; -1: there are none */
   bool bias, residual, done;
+  Val value;   /* the value so far, converted or not */
+  bool apart;  /* it is converted or sent, or the vector that is added to it */
+  bool broken; /* so is what came before a reshape, or the weights, and then the library has no part in it */
 } Chain;
 
 /* Copies are looked through. */
@@ -38,10 +42,14 @@ static void find_uses(Joining *j, Arena *a) {
   j->uses = ARENA_ARRAY(a, int, f->values.n + 1);
   j->user = ARENA_ARRAY(a, int, f->values.n + 1);
   j->segment = ARENA_ARRAY(a, int, f->ops.n + 1);
+  j->constant = ARENA_ARRAY(a, bool, f->values.n + 1);
   for (size_t v = 0; v <= f->values.n; v++) j->user[v] = -1;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
+    bool constant = op->nin ? true : op_is_constant(op->kind);
     j->segment[i + 1] = j->segment[i] + op_is_loop_part(op->kind);
+    for (int k = 0; k < op->nin; k++) constant = constant && j->constant[op->in[k]];
+    if (op->out) j->constant[op->out] = constant;
     for (int k = 0; k < op->nin && op->kind != OP_copy; k++)
       j->uses[operand(j, op, k)]++, j->user[operand(j, op, k)] = (int)i;
   }
@@ -49,6 +57,14 @@ static void find_uses(Joining *j, Arena *a) {
     Val v = resolve(f, f->outputs.items[i].value);
     j->uses[v]++, j->user[v] = -1;
   }
+}
+
+static bool is_conversion(const Op *op) { return op_level2_only(op->kind); }
+
+/* What was converted, or sent. */
+static Val unconverted(const Joining *j, Val v) {
+  while (is_conversion(op_of(j->f, v))) v = operand(j, op_of(j->f, v), 0);
+  return v;
 }
 
 /* ---- what is joined */
@@ -59,6 +75,7 @@ static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   bool one[128] = {false};
   if (op->kind != OP_conv || !j->device->after_convolutions) return false;
   Window win = window_of(j->f, op);
+  Val weights = unconverted(j, operand(j, op, 1));
   const Type *types[3];
   for (int r = 0; r < 3; r++) {
     int n;
@@ -68,8 +85,9 @@ static bool start_conv(const Joining *j, const Op *op, Chain *c) {
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = ex_is_const(types[r]->dims[d], 1);
   }
   if (!op_conv_in_library(j->device, op->kind, op_str(op, AT_spec), type_of(j->f, op->out)->dtype,
-                          op_of(j->f, operand(j, op, 1))->kind == OP_param, one, list))
+                          op_of(j->f, weights)->kind == OP_param, one, list))
     return false;
+  c->broken = weights != operand(j, op, 1);
   const Expr *extent[2], *unit = ex_const(j->m, 1);
   for (int i = 0; i < 2; i++) {
     const ConvLetter *l = &list[i ? CONV_OUT : CONV_GROUPS];
@@ -97,12 +115,23 @@ static bool start_dot(const Joining *j, const Op *op, Chain *c) {
 
 /* ---- what follows */
 
-/* What joined something else is no user any more; nothing moves into a loop, or to another stage. */
+/* What joined something else is no user any more; nothing moves into a loop. */
 static int user_of(const Joining *j, const Chain *c, Val v) {
   int user = j->user[v];
-  bool here = user >= 0 && j->joins[user].kind == JOIN_NONE && j->segment[user] == j->segment[c->at] &&
-              op_at(j, user)->stage == op_at(j, c->at)->stage;
+  bool here = user >= 0 && j->joins[user].kind == JOIN_NONE && j->segment[user] == j->segment[c->at];
   return here ? user : -1;
+}
+
+/* The only user of what the chain has so far, behind conversions. */
+static int find_user(const Joining *j, Chain *c) {
+  c->value = op_at(j, c->at)->out, c->apart = false;
+  for (int user; j->uses[c->value] == 1; c->apart = true) {
+    if ((user = user_of(j, c, c->value)) < 0 || !is_conversion(op_at(j, user))) return user;
+    const Type *from = type_of(j->f, c->value), *to = type_of(j->f, op_at(j, user)->out);
+    if (c->channels && from->rank && from->dims[from->rank - 1] == c->channels) c->channels = to->dims[to->rank - 1];
+    c->value = op_at(j, user)->out;
+  }
+  return -1;
 }
 
 static bool channels_innermost(const Chain *c, const Type *t) {
@@ -110,10 +139,11 @@ static bool channels_innermost(const Chain *c, const Type *t) {
 }
 
 /* A vector spread over all dimensions but those of the bias, extents of 1 left out on both sides. */
-static bool is_bias(const Joining *j, const Chain *c, Val v, const Type *to, Val *vector) {
+static bool is_bias(const Joining *j, const Chain *c, Val v, Val *vector) {
   const Op *op = op_of(j->f, v);
+  const Type *to = type_of(j->f, v);
   if (op->kind != OP_broadcast) return false;
-  if (c->channels ? !channels_innermost(c, to) : c->vector < 0) return false;
+  if (c->channels ? !channels_innermost(c, type_of(j->f, c->value)) : c->vector < 0) return false;
   const Attr *dims = op_attr(op, AT_dims);
   Val from = operand(j, op, 0);
   const Type *x = type_of(j->f, from);
@@ -130,31 +160,51 @@ static bool is_bias(const Joining *j, const Chain *c, Val v, const Type *to, Val
 }
 
 /* Something that is in memory anyway, not a picture of something smaller. */
-static bool is_residual(const Joining *j, Val v, const Type *to) {
+static bool is_residual(const Joining *j, Val v) {
   OpKind k = op_of(j->f, v)->kind;
-  return type_of(j->f, v) == to && !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast &&
-         k != OP_slice && k != OP_shard_slice;
+  return !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast && k != OP_slice;
 }
 
 static LegalJoin *join(const Joining *j, Chain *c, int user, JoinKind kind) {
-  Val v = resolve(j->f, op_at(j, c->at)->out);
   LegalJoin *x = &j->joins[user];
-  *x = (LegalJoin){.kind = kind, .operand = operand(j, op_at(j, user), 0) == v ? 0 : 1, .next = -1};
+  *x = (LegalJoin){.kind = kind,
+                   .operand = operand(j, op_at(j, user), 0) == c->value ? 0 : 1,
+                   .next = -1,
+                   .apart = c->apart || c->broken};
+  c->broken = kind == JOIN_VIEW && x->apart;
   j->joins[c->at].next = user;
   c->at = user;
   return x;
 }
 
+/* A single number, spread: a vector may be that on a rank. */
+static bool is_number(const Joining *j, Val v) {
+  const Op *op = op_of(j->f, v);
+  const Type *x = op->kind == OP_broadcast ? type_of(j->f, op->in[0]) : NULL;
+  for (int d = 0; x && d < x->rank; d++)
+    if (!ex_is_const(x->dims[d], 1)) return false;
+  return x != NULL;
+}
+
+static bool is_weight(const Joining *j, Val v) {
+  v = unconverted(j, v);
+  while (op_of(j->f, v)->kind == OP_reshape) v = unconverted(j, operand(j, op_of(j->f, v), 0));
+  return op_of(j->f, v)->kind == OP_param;
+}
+
 static bool join_addition(const Joining *j, Chain *c, int user) {
   const Op *op = op_at(j, user);
   if (op->kind != OP_add || operand(j, op, 0) == operand(j, op, 1)) return false;
-  Val v = op_at(j, c->at)->out, other = operand(j, op, operand(j, op, 0) == v ? 1 : 0), vector;
-  const Type *t = type_of(j->f, v);
-  if (c->may & JOINS_BIAS && !c->bias && !c->residual && is_bias(j, c, other, t, &vector)) {
-    join(j, c, user, JOIN_BIAS)->other = vector;
+  Val other = operand(j, op, operand(j, op, 0) == c->value ? 1 : 0), made = unconverted(j, other), vector = 0;
+  bool number = is_number(j, made);
+  if (c->may & JOINS_BIAS && !c->bias && !c->residual && (number || is_bias(j, c, made, &vector))) {
+    c->apart |= number || other != made;
+    LegalJoin *x = join(j, c, user, JOIN_BIAS);
+    x->other = number ? 0 : vector;
+    x->of_weights = is_weight(j, operand(j, op_of(j->f, made), 0));
     return c->bias = true;
   }
-  if (!(c->may & JOINS_RESIDUAL) || c->residual || !is_residual(j, other, t)) return false;
+  if (!(c->may & JOINS_RESIDUAL) || c->residual || !is_residual(j, made)) return false;
   join(j, c, user, JOIN_RESIDUAL)->other = other;
   return c->residual = true;
 }
@@ -165,7 +215,7 @@ static bool may_activate(const Chain *c, OpKind k) {
 
 /* x * sigmoid(x) */
 static void join_silu(const Joining *j, Chain *c) {
-  Val v = op_at(j, c->at)->out;
+  Val v = c->value = op_at(j, c->at)->out;
   int mul = user_of(j, c, v);
   if (j->uses[v] != 2 || mul < 0 || !(c->may & JOINS_SIGMOIDS) || op_at(j, mul)->kind != OP_mul) return;
   const Op *op = op_at(j, mul);
@@ -179,14 +229,14 @@ static void join_silu(const Joining *j, Chain *c) {
 
 static void follow(const Joining *j, Chain *c) {
   for (bool more = true; more && !c->done;) {
-    Val v = op_at(j, c->at)->out;
-    int user = j->uses[v] == 1 ? user_of(j, c, v) : -1;
+    int user = find_user(j, c);
     OpKind k = user < 0 ? OP_none : op_at(j, user)->kind;
     if (k == OP_reshape && c->channels && channels_innermost(c, type_of(j->f, op_at(j, user)->out)))
       join(j, c, user, JOIN_VIEW);
     else if (may_activate(c, k)) join(j, c, user, JOIN_ACTIVATION), c->done = true;
     else more = user >= 0 && join_addition(j, c, user);
   }
+  c->apart = false;
   if (!c->done) join_silu(j, c);
 }
 
@@ -198,7 +248,7 @@ const LegalJoin *legal_joins(Arena *a, Module *m, const DeviceTraits *d, const F
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Chain c = {.at = (int)i};
-    if ((op->kind == OP_conv || op->kind == OP_dot) && type_of(f, op->out)->dtype == DT_f32 &&
+    if ((op->kind == OP_conv || op->kind == OP_dot) && type_of(f, op->out)->dtype == DT_f32 && !j.constant[op->out] &&
         (start_conv(&j, op, &c) || start_dot(&j, op, &c)))
       follow(&j, &c);
   }

@@ -6,8 +6,9 @@
  *
  * Behind a convolution or product of the device's library, where the value has no other use, in this order: + bias
  * along the innermost dimension, + a value of the same shape, an activation.  Reshapes that keep a convolution's
- * channels innermost may stand between.  At level 2 a conversion between two operations is an operation as well, so
- * they are apart there.
+ * channels innermost may stand between.  At level 1 this is so where the value comes as it was made; at level 2, where
+ * conversions are operations, what has one before it is apart.  What joins an addition that is apart is part of its
+ * kernel.
  *
  * Only f32 operations are joined: 16-bit results would otherwise be rounded at other places than level 2 says.
  */
@@ -29,15 +30,22 @@ typedef enum JoinKind {
 
 typedef struct LegalJoin {
   JoinKind kind;
-  int operand; /* which operand the product's or convolution's value is */
-  Val other;   /* BIAS: the vector; RESIDUAL: the value that is added */
-  int next;    /* operation that joins this one, a product or convolution too; -1: none */
+  int operand;     /* which operand the product's or convolution's value is */
+  Val other;       /* BIAS: the vector, if it is not apart; RESIDUAL: the value that is added */
+  int next;        /* operation that joins this one, a product or convolution too; -1: none */
+  bool of_weights; /* BIAS: the vector is a weight, which may be had in any layout */
+  bool apart;      /* its vector has one element; level 2: its value, or its vector, is converted or sent before */
 } LegalJoin;
 
 /* By operation; lives in the arena. */
 const LegalJoin *legal_joins(Arena *a, Module *m, const DeviceTraits *d, const Func *f);
 
-/* What joins it saves it: does it compute where it would else read and write all there is? */
+/* Is a kernel saved, which would read and write all there is? */
 static inline bool join_is_computed(JoinKind k) { return k == JOIN_BIAS || k == JOIN_RESIDUAL || k == JOIN_ACTIVATION; }
+
+/* Is that counted on?  Not of a vector that is computed: where its picture is converted, it does not join. */
+static inline bool join_is_counted(const LegalJoin *j) {
+  return join_is_computed(j->kind) && (j->kind != JOIN_BIAS || j->of_weights);
+}
 
 #endif

@@ -144,7 +144,7 @@ static inline OpCost emitted_kernel(const Emitted *e, const Op *op) {
   bool at_level1 = op_is_grouped(op->kind) || (from != SIZE_MAX && emitted_has_windows(e, from));
   if (from != SIZE_MAX && !strchr(op->name, '/') && at_level1)
     return cost_kernel(e->cost, e->f, &e->f->ops.items[from], e->rules[from], &e->plan->strategies[from]);
-  return cost_kernel(e->cost, e->l2, op, rule_of(e->m, e->l2, op), &(Strategy){0});
+  return cost_joined(e->cost, e->l2, op, rule_of(e->m, e->l2, op), &(Strategy){0});
 }
 
 /* Weights of one name and layout are one copy in a stage. */
@@ -201,6 +201,17 @@ static inline double emitted_comm_seconds(Emitted *e, size_t index, CommSize *x)
   return cost_window(e->cost, e->f, &e->f->ops.items[from], e->rules[from], &e->plan->strategies[from], operand, &w);
 }
 
+/* Weights of convolutions have room for the library's blocks. */
+static inline double emitted_kept(const Emitted *e, const Op *op) {
+  double bytes = emitted_bytes(e, op->out);
+  for (size_t i = 0; i < e->f->ops.n && op->kind == OP_param; i++) {
+    const Op *conv = &e->f->ops.items[i], *w = conv->kind == OP_conv ? op_of(e->f, conv->in[1]) : NULL;
+    if (w && w->kind == OP_param && strcmp(op_str(w, AT_name), op_str(op, AT_name)) == 0)
+      return cost_target(e->cost)->device->convolutions ? bytes + bytes / LEGAL_CONV_ROOM : bytes;
+  }
+  return bytes;
+}
+
 static inline void emitted_add(Emitted *e, size_t index) {
   const Op *op = &e->l2->ops.items[index];
   StageCost *s = &e->stages[op->stage];
@@ -217,7 +228,7 @@ static inline void emitted_add(Emitted *e, size_t index) {
     emitted_spend(e, to, cost_transfer(e->cost, emitted_bytes(e, op->out)), &e->stages[to].transfers);
     emitted_count(e, COMM_send, emitted_bytes(e, op->out));
   } else if (op_is_resident(op->kind)) {
-    if (!emitted_before(e->l2, index)) *(op->kind == OP_param ? &s->params : &s->state) += emitted_bytes(e, op->out);
+    if (!emitted_before(e->l2, index)) *(op->kind == OP_param ? &s->params : &s->state) += emitted_kept(e, op);
   } else {
     OpCost k = emitted_kernel(e, op);
     emitted_spend(e, op->stage, k.seconds, k.compute_bound ? &s->compute : &s->memory_bound);

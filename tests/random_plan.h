@@ -82,8 +82,64 @@ static inline Val make_derived(Making *k) {
   return build_unary(&k->b, OP_tanh, build_unary(&k->b, OP_sin, v));
 }
 
+static inline Val cast(Making *k, Val v, DType to) {
+  Attr a = attr_dtype(AT_to, to);
+  return build_op(&k->b, &(OpSpec){.kind = OP_cast, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+}
+
+static inline Val narrow_operand(Making *k, int rank, const Expr *const *dims) {
+  return cast(k, operand(k, rank, dims), DT_f32);
+}
+
+/* f32: a product, which is followed by others on GPUs, or a convolution of weights, which is on CPUs. */
+static inline Val make_root(Making *k, const Expr *const dims[3]) {
+  const Expr *c = k->extents[below(k->r, 4)];
+  Val x = narrow_operand(k, 3, (const Expr *[]){dims[0], dims[1], c});
+  int64_t in, out;
+  if (below(k->r, 2) || !ex_get_const(c, &in) || !ex_get_const(dims[2], &out))
+    return build_dot(&k->b, x, narrow_operand(k, 2, (const Expr *[]){c, dims[2]}), "nhc,co->nho");
+  const char *name = arena_printf(k->m->arena, "w%zu", k->m->params.n);
+  module_param_add(k->m, name, type_of_ints(k->m, DT_f32, 3, (int64_t[]){1, in, out}));
+  const Expr *zero = ex_const(k->m, 0);
+  int64_t one = 1;
+  Attr a[] = {attr_exprs(k->m, AT_starts, 1, &zero), attr_ints(k->m, AT_strides, 1, &one),
+              attr_ints(k->m, AT_dilations, 1, &one), attr_s(k->m, AT_spec, "nHc,Hco->nHo")};
+  return build_op(&k->b, &(OpSpec){.kind = OP_conv,
+                                   .nin = 2,
+                                   .in = (Val[]){x, build_param(&k->b, name)},
+                                   .nattrs = 4,
+                                   .attrs = a,
+                                   .type = type_get(k->m, DT_f32, 3, dims)});
+}
+
+/* A weight, or something that is computed. */
+static inline Val make_vector(Making *k, const Expr *n) {
+  int64_t extent;
+  if (below(k->r, 4) == 0 || !ex_get_const(n, &extent)) return narrow_operand(k, 1, &n);
+  const char *name = arena_printf(k->m->arena, "w%zu", k->m->params.n);
+  module_param_add(k->m, name, type_of_ints(k->m, DT_f32, 1, &extent));
+  return build_param(&k->b, name);
+}
+
+/* And what may join it: + bias, + residual, on either side, an activation. */
+static inline Val make_joined(Making *k) {
+  const Expr *dims[3] = {any_extent(k), any_extent(k), any_extent(k)};
+  Val y = make_root(k, dims);
+  if (below(k->r, 2)) {
+    Val v = build_bcast_to(&k->b, make_vector(k, dims[2]), 3, dims);
+    y = below(k->r, 2) ? build_binary(&k->b, OP_add, y, v) : build_binary(&k->b, OP_add, v, y);
+  }
+  if (below(k->r, 2)) {
+    Val v = build_unary(&k->b, OP_exp, narrow_operand(k, 3, dims));
+    y = below(k->r, 2) ? build_binary(&k->b, OP_add, y, v) : build_binary(&k->b, OP_add, v, y);
+  }
+  if (below(k->r, 2)) y = build_unary(&k->b, below(k->r, 3) ? OP_relu : OP_tanh, y);
+  return cast(k, y, DT_f64);
+}
+
 static inline Val make_further(Making *k) {
-  switch (below(k->r, 8)) {
+  switch (below(k->r, 9)) {
+    case 8: return make_joined(k);
     case 0: return make_state(k);
     case 1:
     case 2: return make_weight(k);

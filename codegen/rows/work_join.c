@@ -96,6 +96,7 @@ static int joined_by(const Join *j, int at, const LegalJoin **how) {
   const WorkOp *o = &j->w->ops.items[at];
   if (o->op->out >= j->w->f->values.n || j->rule[o->origin].next < 0) return -1; /* it is put in another order first */
   *how = &j->rule[j->rule[o->origin].next];
+  if ((*how)->apart) return -1;
   return work_def(j->w, j->w->f->ops.items[j->rule[o->origin].next].out);
 }
 

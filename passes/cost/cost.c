@@ -26,12 +26,22 @@ typedef struct OpenBody {
   Body *body;
 } OpenBody;
 
+/* What joins what in a function. */
+typedef struct Joined {
+  const Func *f;
+  const LegalJoin *joins; /* by operation */
+} Joined;
+
 /* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
 typedef struct OpenBodies {
   Arena *arena;
   DotMemo dots;
   OpenBody *items;
   size_t slots, n;
+  struct {
+    Joined *items;
+    size_t n, cap;
+  } joined;
 } OpenBodies;
 
 /* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
@@ -551,6 +561,53 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   return out;
 }
 
+const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op) {
+  OpenBodies *b = c->bodies;
+  size_t i = 0;
+  while (i < b->joined.n && b->joined.items[i].f != f) i++;
+  if (i == b->joined.n)
+    ARENA_PUSH(b->arena, &b->joined, ((Joined){f, legal_joins(b->arena, c->m, c->target->device, f)}));
+  return &b->joined.items[i].joins[op - f->ops.items];
+}
+
+/* Has every rank one element of the vector that is added?  Then level 2 has a constant extent there. */
+static bool is_cut_up(const CostModel *c, const Func *f, const Op *op, const LegalJoin *join, const Layout *result) {
+  const Op *spread = op_of(f, op->in[1 - join->operand]);
+  while (spread->kind == OP_copy) spread = op_of(f, spread->in[0]);
+  if (spread->kind != OP_broadcast) return false; /* level 2 */
+  const Type *x = type_of(f, spread->in[0]);
+  for (int d = 0; d < x->rank; d++) {
+    int64_t extent;
+    const DimLayout *l = &result->dims[op_attr(spread, AT_dims)->u.ints[d]];
+    if (!ex_get_const(x->dims[d], &extent) || (extent > 1 && layout_parts(&c->mesh, l) != extent)) return false;
+  }
+  return true;
+}
+
+static bool is_joined(const CostModel *c, const Func *f, const Op *op, const LegalJoin *join, const Layout *result) {
+  return join_is_counted(join) && !join->apart && !(join->kind == JOIN_BIAS && is_cut_up(c, f, op, join, result));
+}
+
+/* Of so many bytes of the result. */
+static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
+  return k == JOIN_RESIDUAL ? cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0) : 0;
+}
+
+OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpCost out = cost_kernel(c, f, op, r, s);
+  const LegalJoin *join = cost_join(c, f, op);
+  const Layout *result = op->out ? strategy_result(c->m, r, s, 0) : NULL;
+  if (is_joined(c, f, op, join, result))
+    out.seconds = joined_seconds(c, join->kind, cost_bytes(c, type_of(f, op->out), result));
+  return out;
+}
+
+double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout) {
+  double bytes = cost_bytes(c, type_of(f, op->out), layout);
+  if (!is_joined(c, f, op, cost_join(c, f, op), layout)) return 0;
+  return traffic(c, (op->nin + 1) * bytes) - joined_seconds(c, cost_join(c, f, op)->kind, bytes);
+}
+
 double cost_write(const CostModel *c, const Type *global, const Layout *l) {
   return traffic(c, cost_bytes(c, global, l));
 }
@@ -630,7 +687,7 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
 
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
-  OpCost out = cost_kernel(c, f, op, r, s);
+  OpCost out = cost_joined(c, f, op, r, s);
   out.communication = window_cost(c, f, op, r, s);
   out.seconds += out.communication;
   return out;
@@ -658,6 +715,8 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
+  const LegalJoin *join = cost_join(c, f, op);
+  if (join_is_counted(join) && !join->apart) return (OpLeast){.memory = joined_seconds(c, join->kind, part.bytes)};
   if (op_is_grouped(op->kind))
     out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
   else if (op_is_contraction(op->kind))

@@ -5,13 +5,14 @@
  * tiers of links that its axes span.  Every constant comes from the target.  Values that are f32 in the model are
  * counted as the target's compute type keeps them. Sizes that are still symbols count as their hint.
  * What is made, and so paid, where and how often, is the walk's to say (passes/lower/walk.h).
- * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
+ * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations with each other, caches.
  */
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H
 
 #include "ir/body.h"
 #include "ir/convert.h"
+#include "ir/legal_join.h"
 #include "ir/rule.h"
 #include "ir/target.h"
 #include "passes/cost/comm.h"
@@ -58,10 +59,19 @@ typedef struct OpCost {
  * reshapes, broadcasts and what loops carry are free: they are views, or read or written in place. */
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
+/* The same where it joins the product or convolution before it (ir/legal_join.h): a residual is read, and that is all.
+ */
+OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+/* What it joins; asked of functions that do not change any more. */
+const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op);
+/* How much more an operation that joins takes where its value comes converted, or from another stage, in a layout. */
+double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout);
+
 /* A write of a state, in the layout that the state has. */
 double cost_write(const CostModel *c, const Type *global, const Layout *l);
 
-/* With the windows that are exchanged for it, or, when a body factor is cut, its decomposition as it will be made. */
+/* Joined, if it joins anything; with the windows that are exchanged for it, or, when a body factor is cut, its
+ * decomposition as it will be made. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
 /* The decomposition, which the model keeps. */

@@ -18,6 +18,7 @@ typedef struct Held {
   bool in_place; /* it lies where another value lay */
   bool once;     /* for all micro-batches */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
+  bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
 } Held;
 
 /* What the walk gets for versions inside decompositions, and numbers behind it for further results: their memory is not
@@ -97,7 +98,7 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
 static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
   ARENA_PUSH(p->arena, &p->held,
-             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.once, false}));
+             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.once, false, false}));
   return (Val)p->held.n;
 }
 
@@ -238,20 +239,39 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
   return v;
 }
 
+/* The same for what joins it, which is known of a convolution by its weights, of a reshape by its operand. */
+static bool stays_alone(const Pricing *p, const WalkScope *s, const Op *op, const Val *in) {
+  const LegalJoin *join = cost_join(p->c, s->f, op);
+  if (join->kind == JOIN_NONE && op->kind == OP_conv) return p->held.items[in[1] - 1].converted;
+  const Held *x = join->kind == JOIN_VIEW ? &p->held.items[in[join->operand] - 1] : NULL;
+  return x && (x->converted || x->alone);
+}
+
+/* Does it join what makes its operand, but gets that converted or from another stage? */
+static bool is_apart(const Pricing *p, const WalkScope *s, const Op *op, const Val *in) {
+  const LegalJoin *join = cost_join(p->c, s->f, op);
+  if (join_is_counted(join) && p->held.items[in[join->operand] - 1].alone) return true;
+  return join_is_counted(join) && (p->held.items[in[join->operand] - 1].converted ||
+                                   (join->kind == JOIN_BIAS && p->held.items[in[1 - join->operand] - 1].converted));
+}
+
 static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage) {
   Pricing *p = (Pricing *)w;
   const Op *op = &s->f->ops.items[index];
   StageCost *sum = &p->sums[stage];
   double runs = runs_here(p, s);
-  OpCost cost = cost_kernel(p->c, s->f, op, s->rules[index], &s->strategies[index]);
+  bool alone = s->from || is_apart(p, s, op, in);
+  OpCost cost = (alone ? cost_kernel : cost_joined)(p->c, s->f, op, s->rules[index], &s->strategies[index]);
   if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
   sum->flops += cost.flops * runs * repeats(p);
   if (s->from) return NOT_HELD;
   use_operands(p, index, in);
   if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->carried, ((Carried){in[0], in[1], index}));
+  bool stays = stays_alone(p, s, op, in);
   Val first = op->out ? hold(p, s, op->out, walk_produced(w, s, index, 0), stage, false) : NOT_HELD;
   for (int i = 1; i < op->nout; i++) hold(p, s, op->out + (Val)i, walk_produced(w, s, index, i), stage, false);
+  if (stays) p->held.items[first - 1].alone = true;
   return first;
 }
 

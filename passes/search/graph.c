@@ -20,6 +20,7 @@ typedef struct Shared {
   const Domain *const *users;
   const int *masks; /* of operands, by user */
   bool output;
+  const Op *joined;   /* the only user, when it joins the producer: it pays when it does not get the value as it is */
   int shares;         /* every entry is divided by this */
   SolveFactor factor; /* without vars */
 } Shared;
@@ -182,6 +183,11 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     if (search_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
     cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
     if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
+    for (int i = 0; i < w->n && s->joined; i++) {
+      if (w->to[i] == from) continue;
+      seconds[i] += cost_apart(g->in.cost, g->in.f, s->joined, w->to[i]);
+      if (g->in.whole) whole[i] += cost_apart(g->in.whole, g->in.f, s->joined, w->to[i]);
+    }
     for (int i = 0; i < w->n; i++) {
       bool before = s->producer->before && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
       if (before) seconds[i] *= g->in.before;
@@ -248,7 +254,7 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
     if (k->producer == s.producer && k->result == s.result && k->nusers == s.nusers && k->output == s.output &&
-        k->shares == s.shares && same_users(k, &s))
+        k->shares == s.shares && !k->joined == !s.joined && same_users(k, &s))
       return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
@@ -358,6 +364,15 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
                                   .shares = shares});
 }
 
+static const Op *joined_user(const Graph *g, const FanOut *fan) {
+  const Op *op = fan->nusers ? &g->in.f->ops.items[fan->users[0]] : NULL;
+  const LegalJoin *join = op ? cost_join(g->in.cost, g->in.f, op) : NULL;
+  return op && join_is_counted(join) && fan->masks[0] == 1 << join->operand &&
+                 op->in[join->operand] == g->in.f->ops.items[fan->producer].out && fan->nusers == 1
+             ? op
+             : NULL;
+}
+
 static FanTables *tables_of(Graph *g, const FanOut *fan) {
   FanTables *t = &g->fans[fan->class];
   if (t->made) return t;
@@ -370,6 +385,7 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
               .masks = fan->masks,
               .output = fan->output,
               .shares = 1};
+  s.joined = joined_user(g, fan);
   double entries = classes_of(g, s.producer, 0, s.result).n;
   int choosing = 0; /* users that can ask for different layouts */
   for (int i = 0; i < fan->nusers; i++) {

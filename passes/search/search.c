@@ -425,7 +425,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->base = cost_model_new(m, t);
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!rewrite_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
-  s->shape = shape_of(m, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f));
+  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
   measure_least(s);

@@ -10,6 +10,7 @@
 
 typedef struct Shaping {
   Module *m;
+  const CostModel *cost;
   Arena *arena;
   Shape *out;
 } Shaping;
@@ -94,6 +95,8 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
   if (w->out->before[index]) text_add(&t, "before ");
   if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
+  const LegalJoin *join = cost_join(w->cost, w->out->f, op);
+  if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
   for (int i = 0; i < op->nin; i++) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
     text_add(&t, " ");
@@ -210,11 +213,11 @@ static void find_pairs(Shaping *w) {
   w->out->npairs = pairs.n;
 }
 
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = rewrite_same_weight(m->arena, f)};
-  Shaping w = {.m = m, .arena = m->arena, .out = s};
+  Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_partial(&w);
   find_before(&w);
   find_classes(&w);

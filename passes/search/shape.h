@@ -46,7 +46,7 @@ typedef struct Shape {
 } Shape;
 
 /* Lives in the module's arena. */
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops);
 
 /* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */

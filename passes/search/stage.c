@@ -27,6 +27,8 @@ typedef struct Need {
   size_t made;  /* operation that makes the value; of a state the first that reads it */
   WalkSupply supply;
   double convert, transfer;
+  size_t reader; /* who asks for it; `apart`: what that takes longer when it is sent */
+  double apart;
   int weight; /* id of the weight, -1: none */
   double weight_bytes;
 } Need;
@@ -103,13 +105,13 @@ static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
 }
 
 /* That operation `user` wants the value in the layout. */
-static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
+static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
   const Func *f = k->f;
   const Op *maker = op_of(f, v);
   const Type *type = type_of(f, v);
   size_t made = (size_t)f->values.items[v].op;
   WalkSupply supply = walk_supply(maker, k->derived[made], to);
-  if (supply == SUPPLY_ANYWHERE) return;
+  if (supply == SUPPLY_ANYWHERE) return NULL;
   const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
   bool once = is_once(k, made, to);
   Need need = {.id = id_of(k, seen, v, to),
@@ -122,6 +124,7 @@ static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user
   if (maker->kind == OP_param)
     need.weight = (int)copy_of_weight(k, same, made), need.weight_bytes = cost_bytes(k->c, type, from);
   ARENA_PUSH(k->arena, &k->needs[user], need);
+  return &k->needs[user].items[k->needs[user].n - 1];
 }
 
 /* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
@@ -131,12 +134,49 @@ static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
 
+/* Does the operation only join what makes another operand when operand j comes as it was made? */
+static bool joins_by(const Cutting *k, size_t i, int j) {
+  const LegalJoin *join = cost_join(k->c, k->f, &k->f->ops.items[i]);
+  return join_is_counted(join) && (join->operand == j || join->kind == JOIN_BIAS);
+}
+
+static size_t maker_of(const Cutting *k, const Op *op, int j) { return (size_t)k->f->values.items[op->in[j]].op; }
+
+static bool is_converted(const Cutting *k, size_t i, int j) {
+  const Op *op = &k->f->ops.items[i];
+  return produced(k, maker_of(k, op, j), value_index(k->f, op->in[j])) != wanted_layout(k, i, j);
+}
+
+/* A convolution that is none of the library, or a reshape behind a conversion: nothing joins it. */
+static bool stays_alone(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  const LegalJoin *join = cost_join(k->c, k->f, op);
+  if (join->kind == JOIN_NONE) return op->kind == OP_conv && is_converted(k, i, 1);
+  return join->kind == JOIN_VIEW &&
+         (is_converted(k, i, join->operand) || stays_alone(k, maker_of(k, op, join->operand)));
+}
+
+static bool comes_apart(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  const LegalJoin *join = cost_join(k->c, k->f, op);
+  if (join_is_counted(join) && stays_alone(k, maker_of(k, op, join->operand))) return true;
+  for (int j = 0; j < op->nin; j++)
+    if (joins_by(k, i, j) && is_converted(k, i, j)) return true;
+  return false;
+}
+
+static double apart_seconds(const Cutting *k, size_t i) {
+  const Layout *result = strategy_result(k->m, k->rules[i], &k->strategies[i], 0);
+  return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
+}
+
 /* In every micro-batch. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
   if (op_is_source(op->kind) || is_once(k, index, produced(k, index, 0))) return 0;
   if (op->kind == OP_write) return cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
-  return cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
+  double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
+  return comes_apart(k, index) ? own + apart_seconds(k, index) : own;
 }
 
 /* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
@@ -177,7 +217,10 @@ static void find_needs(Cutting *k) {
     const Op *op = &f->ops.items[i];
     size_t at = paid_with(k, i);
     k->own[at] += own_seconds(k, i);
-    for (int j = 0; j < op->nin; j++) add_need(k, &same, seen, at, op->in[j], wanted_layout(k, i, j));
+    for (int j = 0; j < op->nin; j++) {
+      Need *need = add_need(k, &same, seen, at, op->in[j], wanted_layout(k, i, j));
+      if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
+    }
   }
   for (size_t i = 0; i < f->outputs.n; i++) {
     Val v = f->outputs.items[i].value;
@@ -251,6 +294,7 @@ typedef struct Run {
   int mark;
   int *wanted, *sent; /* by id */
   int *derived;       /* by operation */
+  int *apart;         /* by operation */
   int *weights;       /* by value */
   double time, bytes;
 } Run;
@@ -266,8 +310,9 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   run->time += k->own[op];
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
-    if (!is_first(&run->wanted[need->id], run->mark)) continue;
     bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
+    if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
+    if (!is_first(&run->wanted[need->id], run->mark)) continue;
     run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
     if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
     if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
@@ -283,7 +328,8 @@ static bool has_user(const Cutting *k, size_t i) {
 
 static void measure_from(Cutting *k, int first, Run *run) {
   bool empty = true;
-  *run = (Run){(size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->weights, 0, 0};
+  *run = (Run){
+      (size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->apart, run->weights, 0, 0};
   /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
     bool unused = k->derived[i] && !has_user(k, i);
@@ -407,6 +453,7 @@ static void measure(Cutting *k) {
   Run run = {.wanted = ARENA_ARRAY(k->arena, int, k->nids),
              .sent = ARENA_ARRAY(k->arena, int, k->nids),
              .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
+             .apart = ARENA_ARRAY(k->arena, int, k->f->ops.n),
              .weights = ARENA_ARRAY(k->arena, int, k->f->values.n)};
   k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
   k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);

@@ -19,7 +19,7 @@ expect_json '0 < d["lower_bound_us"] <= d["time_us"] and 0 <= d["gap"] < 1'
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target dgx-a100x16 --effort 0 --json -q
 expect_json 'd["gap"] < 0.65'
 expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" --target dgx-a100x12288 --effort 0 --json -q
-expect_json 'd["gap"] < 0.65'
+expect_json 'd["gap"] < 0.8'
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
 hasty=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
 # So when memory is short, or the batch is cut.

@@ -7,13 +7,48 @@
  */
 #include "tests/emitted.h"
 
+#include "codegen/rows/row_work.h"
 #include "frontend/topo/target.h"
 #include "passes/search/stage.h"
 #include "tests/random_plan.h"
 
 /* ---- the check */
 
-static long lowered, refused, timed, once, cuts_compared, drawn[OP_COUNT];
+static long lowered, refused, timed, once, cuts_compared, drawn[OP_COUNT], joined, apart;
+
+static bool is_made(const UnitList *units, Val v) {
+  for (size_t i = 0; i < units->n; i++)
+    for (int k = 0; k < units->items[i].nout; k++)
+      if (units->items[i].out[k] == v) return true;
+  return false;
+}
+
+/* What is priced as joined is: what it joins is no result of a unit, and as many are part of a product or convolution
+ * as follow one without anything apart. */
+static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int stage, const char *what) {
+  const LegalJoin *joins = legal_joins(m->arena, m, d, l2);
+  const Work *needed = work_new(m, l2, stage, d, false);
+  const UnitList *units = units_of(work_new(m, l2, stage, d, true));
+  long priced = 0, emitted = 0;
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    const Op *op = &l2->ops.items[i];
+    if (op->stage != stage || !op->out || work_def(needed, op->out) < 0) continue;
+    bool computed = join_is_computed(joins[i].kind);
+    apart += computed && joins[i].apart;
+    joined += computed && !joins[i].apart;
+    CHECKF(!computed || joins[i].apart || !is_made(units, op->in[joins[i].operand]),
+           "%s: %s is priced as joined, and is not", what, op->name);
+    for (int at = joins[i].kind ? -1 : joins[i].next; at >= 0 && !joins[at].apart; at = joins[at].next)
+      priced += join_is_computed(joins[at].kind);
+  }
+  for (size_t i = 0; i < units->n; i++) {
+    const Unit *u = &units->items[i];
+    Epilogue e = u->gemm ? u->gemm->epilogue : u->conv ? u->conv->epilogue : (Epilogue){0};
+    emitted += e.bias + e.residual + (e.activation != ACT_none && e.activation != ACT_silu);
+  }
+  CHECKF(priced == emitted, "%s: %ld operations join products and convolutions, of which %ld are emitted so", what,
+         priced, emitted);
+}
 
 /* Whether something is cut into micro-batches. */
 static bool is_timed(const Module *m, const Strategy *s, size_t n) {
@@ -38,6 +73,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
       drawn[l2->ops.items[i].kind]++;
       once += l2->ops.items[i].once && l2->ops.items[i].nin > 0;
     }
+    for (int q = 0; q < m->mesh.stages; q++) check_joins(m, l2, t->device, q, what);
     lowered++;
     timed += is_timed(m, p.strategies, f->ops.n);
   } else { /* micro-batches are never gathered: a plan that asks for it has no price */
@@ -123,6 +159,7 @@ static void check_seed(uint64_t seed) {
     if (!t) continue;
     CostModel *cost = cost_model_new(m, t);
     LowerPlan p = make_plan(cost, m, f, &r, arena);
+    if (i == 0) p.strategies = ARENA_ARRAY(arena, Strategy, f->ops.n); /* nothing is converted */
     cost_model_free(cost);
     check_cuts(m, f, p.strategies, t, &r, what, arena);
     check_plan(m, f, &p, t, what, arena);
@@ -141,9 +178,10 @@ static void predictions_are_sums_of_what_is_emitted(void) {
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
   printf(
       "seeds %llu to %llu: %ld plans lowered, %ld of them cut into micro-batches, %ld operations done once before, "
-      "%ld refused, %ld cuts\n",
+      "%ld refused, %ld cuts, %ld operations joined and %ld apart\n",
       (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, timed, once,
-      refused, cuts_compared);
+      refused, cuts_compared, joined, apart);
+  CHECK(joined > lowered / 20 && apart > lowered / 20);
   CHECK(lowered > 2 * refused && timed > lowered / 50 && once > lowered / 10 && cuts_compared > lowered / 2);
   for (int i = 0; i < 3 && seeds >= 300; i++) CHECKF(emitted_all_to_alls[i] > 0, "no all-to-all of form %d", i);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 300; i++) /* a rare one may be missing among fewer */
