@@ -46,9 +46,14 @@ static bool add_list(Expansion *x, char what) {
   return n > 0;
 }
 
-static const Attr *named_attr(const Expansion *x, const char *name, size_t n) {
+/* NULL: the operation has it not. */
+static const Attr *find_attr(const Expansion *x, const char *name, size_t n) {
   AttrKey key;
-  const Attr *a = attr_find(arena_strndup(x->m->arena, name, n), &key) ? op_attr(x->op, key) : NULL;
+  return attr_find(arena_strndup(x->m->arena, name, n), &key) ? op_attr(x->op, key) : NULL;
+}
+
+static const Attr *named_attr(const Expansion *x, const char *name, size_t n) {
+  const Attr *a = find_attr(x, name, n);
   if (!a) die("body of %s: no attribute %.*s", op_name(x->op->kind), (int)n, name);
   return a;
 }
@@ -62,11 +67,13 @@ static void add_attr(Expansion *x, const Attr *a) {
   }
 }
 
-/* "?name=value rest": the rest, or NULL when the attribute has another value. */
+/* "?name=value rest": the rest, or NULL when the attribute has another value or is not there. */
 static const char *condition(Expansion *x, const char *line) {
   const char *equals = strchr(line, '='), *space = strchr(equals, ' ');
   size_t start = x->out.n;
-  add_attr(x, named_attr(x, line + 1, (size_t)(equals - line - 1)));
+  const Attr *a = find_attr(x, line + 1, (size_t)(equals - line - 1));
+  if (!a) return NULL;
+  add_attr(x, a);
   bool same = x->out.n - start == (size_t)(space - equals - 1) &&
               memcmp(x->out.data + start, equals + 1, x->out.n - start) == 0;
   x->out.n = start;

@@ -186,6 +186,15 @@ static void attentions(void) {
                                "  %%y = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[%s,40]\n"
             OUTF("y"),
                                t, q, t, bg, n, t, bg, n, s, n, causal, t, q));
+        text_case(arena_printf(a, "attention with sums %s %s %d", t, q, causal),
+                  arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,20] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[%s,%s,20] @{}\n"
+                               "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n"
+            "  %%i = iota {axis=0, start=-1} : i64[%s]\n"
+                               "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=60} : i64[]\n"
+                               "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d, lse=1}"
+                               " : %s[%s,40], %s[%s]\n" OUTF("y") OUTF("z"),
+                               t, q, t, bg, n, t, bg, n, s, n, causal, t, q, i == 1 ? "f64" : "f32", q));
         if (k == 1) /* products that are all -inf */
           text_case(arena_printf(a, "attention %s to -inf %d", t, causal),
                     arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n"

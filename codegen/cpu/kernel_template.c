@@ -34,7 +34,7 @@ void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
               span(w, s, q, 2, 4), span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), e, e);
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
               op_int(op, AT_causal, 0) != 0);
-  text_printf(t, "    .length = *(const int64_t *)ptr[5]};\n");
+  text_printf(t, "    .length = *(const int64_t *)ptr[5]%s};\n", op->nout > 1 ? ", .lse = ptr[7]" : "");
   text_printf(t, "  attention_%s(ptr[6], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), span(w, s, q, 0, 2));
   if (q->dtype == DT_f64) text_printf(t, ", %a", scale);
   text_add(t, ");\n");

@@ -116,6 +116,7 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
+  void *lse; /* [groups, rows] of floats or doubles; NULL: nobody asks */
 } Attention;
 
 typedef struct AttentionBlock {
@@ -175,6 +176,10 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
     for (int64_t e = 0; e < a->wide; e++) b->o[r * a->wide + e] *= keep;
 }
 
+FN float attention_lse(const AttentionBlock *b, int64_t r) {
+  return b->sum[r] == 0 ? -__builtin_inff() : b->max[r] + log_f32(b->sum[r]);
+}
+
 /* One block of queries, and all of them; `stored` matters in loads and stores only. */
 #define ATTENTION(T, stored) \
   /* One score, for decoding: with few queries, all of them, the keys are not worth transposing. */ \
@@ -188,8 +193,9 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
       for (int l = 0; l < w; l++) lane[l] += lane[l + w]; \
     return lane[0]; \
   } \
-  static __attribute__((unused, noinline)) void attention_block_##T( \
-      const Attention *a, stored *out, const stored *q, const stored *key, const stored *value, int64_t row) { \
+  static __attribute__((unused, noinline)) void attention_block_##T(const Attention *a, stored *out, float *lse, \
+                                                                    const stored *q, const stored *key, \
+                                                                    const stored *value, int64_t row) { \
     int64_t n = a->rows - row < QUERIES ? a->rows - row : QUERIES; \
     AttentionBlock b = {.q = scratch(0, 4 * QUERIES * a->k), \
                         .kt = scratch(1, 4 * KEYS * a->k), \
@@ -228,6 +234,7 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
     for (int64_t r = 0; r < n; r++) \
       for (int64_t e = 0; e < a->e; e++) \
         store_##T(out + (row + r) * a->e + e, b.sum[r] == 0 ? 0 : b.o[r * a->wide + e] / b.sum[r]); \
+    for (int64_t r = 0; lse && r < n; r++) lse[row + r] = attention_lse(&b, r); \
   } \
   static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, \
                                                     const stored *value, int64_t groups, const Attention *a) { \
@@ -239,7 +246,8 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
                                                                                                 __ATOMIC_RELAXED)) < \
                                                                                            groups * blocks;) { \
       int64_t g = i / blocks; \
-      attention_block_##T(a, out + g * a->rows * a->e, q + g * a->rows * a->k, key + g * a->t * a->k, \
+      float *lse = a->lse ? (float *)a->lse + g * a->rows : (float *)0; \
+      attention_block_##T(a, out + g * a->rows * a->e, lse, q + g * a->rows * a->k, key + g * a->t * a->k, \
                           value + g * a->t * a->e, i % blocks * QUERIES); \
     } \
   }
@@ -266,5 +274,6 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
       for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * a->t + t) * a->e + e];
     }
     for (int64_t e = 0; e < a->e; e++) o[e] = sum == 0 ? 0 : o[e] / sum;
+    if (a->lse) ((double *)a->lse)[i] = sum == 0 ? -__builtin_inf() : max + __builtin_log(sum);
   }
 }

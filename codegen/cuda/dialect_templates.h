@@ -62,12 +62,13 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
+  void *lse; /* [groups, rows] of float or double; 0: nobody asks */
 } Attention;
 
 #define ATTENTION(T, stored, C, type) \
   FN void attention_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
       const stored *values, type scale) { \
-    int64_t chunks = (a->e + 255) / 256, job = block_index() * 4 + warp_index(); \
+    int64_t chunks = a->e > 256 ? (a->e + 255) / 256 : 1, job = block_index() * 4 + warp_index(); \
     if (job >= a->groups * a->rows * chunks) return; \
     int64_t row = job / chunks, first = job % chunks * 256 + lane_index(), group = row / a->rows; \
     int left = (int)(a->e - first < 256 ? a->e - first : 256); \
@@ -98,6 +99,8 @@ typedef struct Attention {
     } \
     UNROLL for (int i = 0; i < 8; i++) \
       if (32 * i < left) store_##T(out + row * a->e + first + 32 * i, sum == 0 ? 0 : result[i] / sum); \
+    if (a->lse && job % chunks == 0 && lane_index() == 0) \
+      ((type *)a->lse)[row] = sum == 0 ? -__builtin_inff() : max + log_##C(sum); \
   }
 ATTENTION(f32, float, f32, float)
 ATTENTION(f64, double, f64, double)

@@ -43,12 +43,14 @@ void cuda_rope(CudaTemplate *k) {
 void cuda_attention(CudaTemplate *k) {
   const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
+  if (k->u->nout > 1) chunks = ex_max(k->m, chunks, ex_const(k->m, 1));
   ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
   text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
               ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
               ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
   text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
               op_int(k->op, AT_causal, 0) != 0);
+  text_printf(&k->body, "  b.lse = %s;\n", k->u->nout > 1 ? "a.p7" : "0");
   text_printf(&k->body, "  attention_%s(&b, a.p6, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype),
               op_float(k->op, AT_scale, 1));
 }

@@ -282,15 +282,28 @@ static Val group_queries(Args *a, Val q) {
   return build_reshape(&a->ev->b, q, 5, dims);
 }
 
+/* Without the group dimension that the queries got; `lse`: both results. */
+static DslValue attention_results(Args *a, Val y, bool grouped, bool lse) {
+  Val v[2] = {y, y + 1};
+  DslValue *items = ARENA_ARRAY(a->ev->arena, DslValue, 2);
+  for (int i = 0; i <= lse; i++) {
+    const Type *t = arg_type_of(a, v[i]);
+    const Expr *dims[] = {t->dims[0], t->dims[1], t->dims[3], i ? NULL : t->dims[4]};
+    items[i] = built(a, grouped ? v[i] : build_reshape(&a->ev->b, v[i], 4 - i, dims));
+  }
+  return lse ? value_list(2, items) : items[0];
+}
+
 DslValue dsl_fn_attention(Args *a) {
   Val in[6];
-  bool causal;
+  bool causal, lse;
   double scale;
   int64_t width;
   for (int i = 0; i < 3; i++)
     if (!dsl_arg_floats(a, i, &in[i])) return value_error();
   const Type *q = arg_type_of(a, in[0]), *k = arg_type_of(a, in[1]), *v = arg_type_of(a, in[2]);
-  if (!attention_shapes(a, q, k, v) || !dsl_arg_flag(a, 6, false, &causal)) return value_error();
+  if (!attention_shapes(a, q, k, v) || !dsl_arg_flag(a, 6, false, &causal) || !dsl_arg_flag(a, 8, false, &lse))
+    return value_error();
   bool known = ex_get_const(k->dims[3], &width) && width > 0;
   if (!known && !arg_given(a, 7))
     return dsl_fail(a->ev, a->call, DIAG_dsl_argument, "attention needs 'scale' when the head size is not a number");
@@ -304,11 +317,9 @@ DslValue dsl_fn_attention(Args *a) {
     in[5] = dsl_operand(a->ev, a->call, value_expr(k->dims[2]), type_get(a->ev->m, DT_i64, 0, NULL));
   else if (!arg_position(a, 5, &in[5])) return value_error();
   in[0] = group_queries(a, in[0]);
-  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal)};
-  DslValue out = operation(a, OP_attention, 6, in, 2, attrs);
-  if (out.kind != V_TENSOR || q->rank == 5) return out;
-  const Expr *dims[] = {q->dims[0], q->dims[1], q->dims[2], v->dims[3]};
-  return built(a, build_reshape(&a->ev->b, out.u.t, 4, dims));
+  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_lse, 1)};
+  DslValue out = operation(a, OP_attention, 6, in, lse ? 3 : 2, attrs);
+  return out.kind == V_TENSOR ? attention_results(a, out.u.t, q->rank == 5, lse) : out;
 }
 
 DslValue dsl_fn_cross_entropy(Args *a) {

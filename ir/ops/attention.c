@@ -114,7 +114,16 @@ static const Type *infer_attention(const Infer *c) {
       c->in[4]->dims[0] != k->dims[2] || c->in[5]->rank != 0)
     return infer_fail(c, "positions must be [s] and [t], the length a scalar");
   const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
+  const Attr *lse = infer_attr(c, AT_lse);
+  if (lse && lse->u.i) infer_further(c, type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims));
   return type_get(c->m, q->dtype, 5, dims);
+}
+
+/* The second result does not depend on the values, so it stays whole where these are partial sums. */
+static void rule_attention(const RuleMaking *k) {
+  rule_parse(k, "b g r s k, b g t k, b g t e, s, t, -> b g r s e, b g r s", "body:t frozen:k e linear:2");
+  for (int i = 0; i < k->r->nfactors; i++)
+    if (k->r->factors[i].kind == FK_LINEAR) k->r->factors[i].results = 1;
 }
 
 /* Scores, and the mixture of the values. */
@@ -169,7 +178,10 @@ static const char attention_body[] =
     "%mixed = dot %weight, %uv {spec=\"bgrst,bgte->bgrse\"} : $C[b, g, r, s, e]\n"
     "%y = div %mixed, %divisors : $C[b, g, r, s, e]\n"
     "%out = cast %y {to=$T} : $T[b, g, r, s, e]\n"
-    "output \"out\" %out\n";
+    "output \"out\" %out\n"
+    "?lse=1 %log = log %sum : $C[b, g, r, s]\n"
+    "?lse=1 %lse = add %log, %finite : $C[b, g, r, s]\n"
+    "?lse=1 output \"lse\" %lse\n";
 
 typedef struct Attention {
   int64_t t, k, e;
@@ -181,8 +193,8 @@ typedef struct Attention {
 } Attention;
 
 /* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is
- * -inf.  A query whose scores are all -inf gets 0. */
-static void attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
+ * -inf.  A query whose scores are all -inf gets 0.  Returns the logarithm of the sum of their exponentials. */
+static double attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
   double max = -INFINITY, sum = 0;
   for (int64_t t = 0; t < a->t; t++) {
     bool seen = a->key_positions[t].i < a->length && (!a->causal || a->key_positions[t].i <= position);
@@ -197,6 +209,7 @@ static void attend(const Attention *a, const Cell *query, int64_t position, Cell
     for (int64_t t = 0; t < a->t; t++) v += a->weight[t] * a->value[t * a->e + i].f;
     out[i].f = sum == 0 ? 0 : v / sum;
   }
+  return sum == 0 ? -INFINITY : max + log(sum);
 }
 
 static bool eval_attention(Eval *e) {
@@ -212,23 +225,26 @@ static bool eval_attention(Eval *e) {
                  .length = e->in[5]->cells[0].i};
   bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t &&
               k->dims[3] == a.k && e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t &&
-              interp_elements(e->out) == groups * r * s * a.e;
+              interp_elements(e->out) == groups * r * s * a.e &&
+              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s);
   if (!fits) return eval_fail(e, "the extents of the operands do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
   if (!a.weight) die_out_of_memory("for the weights of attention");
   for (int64_t g = 0; g < groups; g++) {
     a.key = k->cells + g * a.t * a.k;
     a.value = v->cells + g * a.t * a.e;
-    for (int64_t i = 0; i < r * s; i++)
-      attend(&a, q->cells + (g * r * s + i) * a.k, e->in[3]->cells[i % s].i, e->out->cells + (g * r * s + i) * a.e);
+    for (int64_t i = 0; i < r * s; i++) {
+      int64_t row = g * r * s + i;
+      double lse = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
+      if (e->op->nout > 1) e->outs[1]->cells[row].f = lse;
+    }
   }
   free(a.weight);
   return true;
 }
 
 const OpRecord record_attention = {.infer = infer_attention,
-                                   .space = "b g r s k, b g t k, b g t e, s, t, -> b g r s e",
-                                   .kinds = "body:t frozen:k e linear:2",
+                                   .rule = rule_attention,
                                    .eval = eval_attention,
                                    .products = products_attention,
                                    .symbols = "b g r s k t e",

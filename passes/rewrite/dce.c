@@ -32,6 +32,17 @@ static void mark_loop(Dce *d, const Loops *loops, size_t i) {
   d->live[leave] = true;
 }
 
+/* The operation without a result that is there on request only and that nobody uses: `attrs` has room for its others.
+ */
+static Op asked_for(const Dce *d, const Op *op, Attr *attrs) {
+  Op out = *op;
+  if (op->kind != OP_attention || op->nout < 2 || d->live[op->out + 1]) return out;
+  out.nout = 1, out.nattrs = 0, out.attrs = attrs, out.names = NULL;
+  for (int i = 0; i < op->nattrs; i++)
+    if (op->attrs[i].key != AT_lse) attrs[out.nattrs++] = op->attrs[i];
+  return out;
+}
+
 static Func *dce(Module *m, const Func *f, Diags *diags) {
   Dce d = {f, ARENA_ARRAY(m->arena, bool, f->values.n), true};
   Loops loops = loops_of(m->arena, f);
@@ -49,7 +60,9 @@ static Func *dce(Module *m, const Func *f, Diags *diags) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (!stays(&d, op)) continue;
-    if (!rewrite_copy(&r, op)) return NULL;
+    Attr attrs[AT_COUNT];
+    Op asked = asked_for(&d, op, attrs);
+    if (!rewrite_copy(&r, &asked)) return NULL;
   }
   return rewrite_finish(&r);
 }

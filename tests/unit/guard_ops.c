@@ -437,6 +437,17 @@ static const Instance others[] = {
     F(attention,
       "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
       ": f32[2, B, C, 3] "
+      "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] " YZ(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1, lse=1}", "f32[2, B, 2, A, 3], f32[2, B, 2, A]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[A, 1, 2, 1, 2] %k = input {name=\"k\"} : f32[A, 1, C, 2] %v = input {name=\"v\"} "
+      ": f32[A, 1, C, 2] "
+      "%s = input {name=\"s\"} : i64[1] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] "
+      "%y, %y2 = attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0, lse=1} : f32[A, 1, 2, 1, 2], f32[A, 1, 2, 1] "
+      "output \"z\" %y2"),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
+      ": f32[2, B, C, 3] "
       "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] " Y(
           "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}", "f32[2, B, 2, A, 3]")),
     F(attention,
