@@ -70,6 +70,14 @@ static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r,
   return v ? v + (Val)which : 0;
 }
 
+/* The results beside that one. */
+static void add_others(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st, int which,
+                       Val v, int stage) {
+  for (int i = 0; i < op->nout; i++)
+    if (i != which)
+      walk_add(&w->walk, s, op->out + (Val)i, strategy_result(w->m, r, st, i), stage, -1, v - (Val)which + (Val)i);
+}
+
 /* The value of @prepare in that layout and stage. */
 static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage) {
   const Op *op = op_of(s->f, l1);
@@ -81,8 +89,10 @@ static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layo
   for (int d = 0; d < layout->rank; d++)
     if (layout->dims[d].n) carry_back(w->m, r, which, layout, d, &st);
   const Layout *made = strategy_result(w->m, r, &st, which);
-  if (made == layout) v = make_op(w, s, op, r, &st, which, stage);
-  else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->f, l1), v, made, layout, stage);
+  if (made == layout) {
+    v = make_op(w, s, op, r, &st, which, stage);
+    if (v) add_others(w, s, op, r, &st, which, v, stage);
+  } else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->f, l1), v, made, layout, stage);
   if (v) walk_add(&w->walk, s, l1, layout, stage, -1, v);
   return v;
 }
