@@ -1,5 +1,6 @@
 /* codegen/target.h - what code generation has of a kind of device: one record per row of ir/device.def, defined in
- * codegen/NAME/target.c.  What its libraries do is in the row (ir/device.h).
+ * codegen/NAME/target.c.  The types its libraries multiply, the calls they have, what joins these and at which rate our
+ * kernels run is in the row (ir/device.h), since passes decide and price by it.
  *
  * Units (codegen/rows/units.h) are the same for all; a record prints their kernels, says how they are launched, makes
  * whole texts of them and compiles these.
@@ -43,6 +44,8 @@ struct ArtifactProgram; /* codegen/artifact.h */
 
 typedef struct KernelTarget {
   const char *const *prelude; /* in front of every text */
+  /* Does it print the kernel of that operation from a template?  Of every row of codegen/rows/templates.def. */
+  bool (*has_template)(OpKind k);
   /* Adds the kernels of units to a set, and says of each unit how it is launched. */
   void (*print)(Module *m, const Func *l2, UnitList *units, KernelSet *set);
   /* A kernel's definition, complete behind the prelude. */

@@ -45,6 +45,8 @@ static TemplateFn *const families[OP_COUNT] = {
 #include "codegen/rows/templates.def"
 };
 
+bool template_exists(OpKind k) { return families[k] != NULL; }
+
 const char *template_print(const Work *w, const Op *op, Scalars *s) {
   Text text = {.arena = w->m->arena}, *t = &text;
   text_add(t, "(void *const *ptr, const int64_t *x) {\n");

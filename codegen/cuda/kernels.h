@@ -24,5 +24,6 @@ const char *cuda_text(Arena *a, const Kernel *k);
 
 /* update, rope, attention: the text of one kernel. */
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out);
+bool cuda_template_exists(OpKind k);
 
 #endif

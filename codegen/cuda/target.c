@@ -56,4 +56,5 @@ static bool ready(Arena *a, Diags *d) {
 
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {&prelude, print, cuda_text, texts, compile, NULL, ready, cuda_schedule_print};
+const KernelTarget kernel_target_cuda = {&prelude, cuda_template_exists, print, cuda_text, texts, compile, NULL,
+                                         ready,    cuda_schedule_print};

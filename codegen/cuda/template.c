@@ -60,6 +60,8 @@ static CudaTemplateFn *const families[OP_COUNT] = {
 #include "codegen/rows/templates.def"
 };
 
+bool cuda_template_exists(OpKind k) { return families[k] != NULL; }
+
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
   CudaTemplate k = {
       .m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};

@@ -364,13 +364,12 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
                                   .shares = shares});
 }
 
+/* The only user, where it joins what makes the value; NULL: there is none. */
 static const Op *joined_user(const Graph *g, const FanOut *fan) {
-  const Op *op = fan->nusers ? &g->in.f->ops.items[fan->users[0]] : NULL;
-  const LegalJoin *join = op ? cost_join(g->in.cost, g->in.f, op) : NULL;
-  return op && join_is_counted(join) && fan->masks[0] == 1 << join->operand &&
-                 op->in[join->operand] == g->in.f->ops.items[fan->producer].out && fan->nusers == 1
-             ? op
-             : NULL;
+  if (fan->nusers != 1) return NULL;
+  const Op *op = &g->in.f->ops.items[fan->users[0]];
+  const LegalJoin *join = cost_join(g->in.cost, g->in.f, op);
+  return join_is_counted(join) && fan->masks[0] == 1 << join->operand ? op : NULL;
 }
 
 static FanTables *tables_of(Graph *g, const FanOut *fan) {

@@ -5,6 +5,18 @@
 #include "runtime/device/device.h"
 #include "tests/test.h"
 
+/* Written by hand on every device, and nothing else is. */
+static void templates_agree(void) {
+  bool listed[OP_COUNT] = {
+#define TEMPLATE(op, family) [OP_##op] = true,
+#include "codegen/rows/templates.def"
+  };
+  for (int k = 0; k < DEVICE_KINDS; k++)
+    for (int op = 0; op < OP_COUNT; op++)
+      CHECKF(kernel_target(target_device_traits((DeviceKind)k))->has_template((OpKind)op) == listed[op], "%s on a %s",
+             op_name((OpKind)op), target_device_traits((DeviceKind)k)->name);
+}
+
 static void tables_agree(void) {
   for (int k = 0; k < DEVICE_KINDS; k++) {
     const DeviceTraits *d = target_device_traits((DeviceKind)k);
@@ -20,5 +32,6 @@ static void tables_agree(void) {
 
 int main(void) {
   RUN(tables_agree);
+  RUN(templates_agree);
   return test_summary();
 }
