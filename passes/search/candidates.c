@@ -24,7 +24,35 @@ static unsigned degrees_in(const Search *s, size_t op) {
   return found;
 }
 
+static size_t part_of(size_t *part, size_t i) {
+  while (part[i] != i) i = part[i] = part[part[i]];
+  return i;
+}
+
+/* Parts of the model between which no value passes, of what lies in one stage only. */
+static int count_parts(const Search *s) {
+  Arena *scratch = arena_new();
+  const Func *f = s->f;
+  const bool *derived = derived_ops(scratch, f);
+  size_t *part = ARENA_ARRAY(scratch, size_t, f->ops.n);
+  int n = 0;
+  for (size_t i = 0; i < f->ops.n; i++) part[i] = i;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (!stages_is_placed(f, derived, i)) continue;
+    n++;
+    for (int k = 0; k < f->ops.items[i].nin; k++) {
+      size_t made = (size_t)f->values.items[f->ops.items[i].in[k]].op;
+      if (!stages_is_placed(f, derived, made) || part_of(part, made) == part_of(part, i)) continue;
+      part[part_of(part, made)] = part_of(part, i);
+      n--;
+    }
+  }
+  arena_free(scratch);
+  return n;
+}
+
 void measure_least(Search *s) {
+  s->parts = count_parts(s);
   const Shape *shape = s->shape;
   LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
   for (int k = 0; k < shape->nclasses; k++) {
@@ -73,7 +101,14 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
 }
 
-/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.
+/* So many stages of a connected model receive something. */
+static double ideal_transfers(const Search *s, const Candidate *c, double inner) {
+  double span = fmin(2 * inner, s->t->ranks);
+  return c->stages > s->parts ? (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) : 0;
+}
+
+/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication but
+ * a message to every stage that something connects with the others.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
@@ -90,7 +125,7 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
     bool before = w->before && c->micro > 1;
     sum += w->runs * (before ? (w->each.launch + work) / c->stages : w->each.launch * repeat + work * share);
   }
-  return sum;
+  return sum + ideal_transfers(s, c, ranks);
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {

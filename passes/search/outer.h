@@ -86,6 +86,7 @@ typedef struct Search {
     LeastWork *items;
     size_t n, cap;
   } least;                       /* by class of operations */
+  int parts;                     /* of the model between which no value passes */
   int most_stages;               /* that have something to do */
   bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
   int most_micro;

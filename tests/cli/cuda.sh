@@ -6,6 +6,7 @@ four=dgx-a100x4
 gpt=$source_dir/examples/gpt-tiny.onnx
 small="-D layers=2 -D d=64 -D heads=4 -D ffn=128 -D vocab=100"
 small_mlp="-D layers=2 -D d=64 -D hidden=128"
+large_mlp="-D layers=2 -D d=4096 -D hidden=16384" # worth cutting: that has kernels and collectives
 
 # Every line of a schedule is a comment, a launch of an emitted kernel, a call of a library, or the bracket of a loop.
 calls='cudaMemcpyAsync|cudaMemcpy3DAsync|cudaMemsetAsync|cublasLtMatmul|nccl[A-Z][A-Za-z]*|cudaEventRecord|cudaStreamWaitEvent'
@@ -58,7 +59,7 @@ has gpt-tiny '^body [0-9]+: .* of stage 1 on rank 2 3$'
 schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --tp 4
 has llama 'k[0-9]+_attention<<<'
 schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --cp 4 --dim seq=30
-schedule_of mlp "$source_dir/examples/mlp.apc" $small_mlp --tp 4 --dim batch=5
+schedule_of mlp "$source_dir/examples/mlp.apc" $large_mlp --tp 4 --dim batch=5
 has mlp 'ncclAllReduce\(.* ncclSum, comm[0-9]+\)|ncclReduceScatter|ncclAllGather'
 
 # The other families: convolutions, pools, indexing, sorting.
@@ -79,10 +80,10 @@ has lstm '^      ncclReduceScatter|^      ncclAllGather|^      ncclAllReduce' # 
 has lstm '^    cublasLtMatmul' # the input's product, before the loop
 
 mv mlp.cu first.cu
-expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda
+expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $large_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda
 check "the same text twice" cmp -s mlp.cu first.cu
 # plan writes the same text, on its own
-expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda=planned.cu
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" $large_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda=planned.cu
 check "plan and compile write the same" cmp -s planned.cu first.cu
 check "no #include outside the branch for nvcc" test "$(grep -c '#include' first.cu)" -le 2
 
@@ -95,14 +96,14 @@ many() { # many RANKS MODEL options...
   mv $name.schedule $name-$ranks.schedule
 }
 mlp=$source_dir/examples/mlp.apc
-many 8 "$mlp" --tp 8 --dim batch=1024
-many 1024 "$mlp" --tp 8 --dp 128 --dim batch=1024
+many 8 "$mlp" $large_mlp --tp 8 --dim batch=1024
+many 1024 "$mlp" $large_mlp --tp 8 --dp 128 --dim batch=1024
 many 16384 "$gpt" --dim seq=32 --dp 16384 --dim batch=16384
 check "one list for 1,024 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-1023$' mlp-1024.schedule
 check "groups of 1,024 ranks" grep -qE '^comm[0-9]+: 128 groups of .* the first \{0 1 \.\.\. 7\}$' mlp-1024.schedule
 check "one list for 16,384 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-16383$' gpt-tiny-16384.schedule
 check "as long as for 8 ranks" test "$(wc -c <mlp-1024.schedule)" -lt $((2 * $(wc -c <mlp-8.schedule)))
-many 1024 "$mlp" --tp 8 --dp 128 --dim batch=1000 # uneven: two classes
+many 1024 "$mlp" $large_mlp --tp 8 --dp 128 --dim batch=1000 # uneven: two classes
 check "two lists" test "$(grep -cE '^body 0: ' mlp-1024.schedule)" -eq 2
 
 # What is refused.
