@@ -85,11 +85,19 @@ const Type *infer_given(const Infer *c) { return c->spec->type; }
 
 /* ---- entry */
 
+static bool is_flag(AttrKey key) {
+  return key == AT_descending || key == AT_exclusive || key == AT_reverse || key == AT_causal || key == AT_lse ||
+         key == AT_interleaved;
+}
+
 static bool check_attrs(const Infer *c) {
   OpKind k = c->spec->kind;
-  for (int i = 0; i < c->spec->nattrs; i++)
-    if (op_attr_rule(k, c->spec->attrs[i].key) < 0)
-      return infer_fail(c, "has no attribute %s", attr_name(c->spec->attrs[i].key)) != NULL;
+  for (int i = 0; i < c->spec->nattrs; i++) {
+    const Attr *a = &c->spec->attrs[i];
+    if (op_attr_rule(k, a->key) < 0) return infer_fail(c, "has no attribute %s", attr_name(a->key)) != NULL;
+    if (is_flag(a->key) && a->u.i != 0 && a->u.i != 1)
+      return infer_fail(c, "%s is %lld, not 0 or 1", attr_name(a->key), (long long)a->u.i) != NULL;
+  }
   for (int key = 0; key < AT_COUNT; key++)
     if (op_attr_rule(k, (AttrKey)key) == 1 && !infer_attr(c, (AttrKey)key))
       return infer_fail(c, "needs attribute %s", attr_name((AttrKey)key)) != NULL;
