@@ -67,8 +67,15 @@ static double plain_seconds(const Target *t, DType type, double flops) {
   return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : cost_flops_seconds(t, type, flops);
 }
 
+/* --dtype is for plans: what of f32 a machine could do in another type, of which no code is emitted yet.  Attention on
+ * its matrix units is part of that, as in the systems whose times are published. */
+static bool is_supposed(const Target *t, MatrixKernel kernel, DType type) {
+  return kernel == KERNEL_ATTENTION && type == DT_f32 && t->compute != CT_f32;
+}
+
 double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops) {
-  double seconds = t->device->kernels & kernel ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
+  bool units = t->device->kernels & kernel || is_supposed(t, kernel, type);
+  double seconds = units ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
   return kernel == KERNEL_ATTENTION && t->has_kernels ? seconds / t->kernels.attention : seconds;
 }
 

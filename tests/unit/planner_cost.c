@@ -130,6 +130,8 @@ static void products(void) {
   is(cost_kernel_seconds(t, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention");
   const Target *half = topo_target_computing_in(arena, t, CT_f16);
   is(cost_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
+  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f32, 1e14), 2, "attention of f32 in f16");
+  is(cost_kernel_seconds(half, KERNEL_GROUPED, DT_f32, 1e13), 1, "grouped products of f32 in f16");
   is(cost_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
   DeviceTraits fast = *t->device;
   Target other = *t;
