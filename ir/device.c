@@ -6,7 +6,7 @@
 #define TYPE_BIT(type) (1u << DT_##type)
 
 static const DeviceTraits devices[DEVICE_KINDS] = {
-#define DEVICE(id, ...) {DEVICE_##id, __VA_ARGS__},
+#define DEVICE(id, word, brief, ...) {DEVICE_##id, #word, __VA_ARGS__},
 #include "ir/device.def"
 #undef DEVICE
 };

@@ -305,6 +305,12 @@ enum {
 #undef BLOCK
   BLOCKS
 };
+enum {
+  DEVICES = 0u
+#define DEVICE(id, word, ...) | B(word)
+#include "ir/device.def"
+#undef DEVICE
+};
 
 static void statements(unsigned block) {
   static const struct {

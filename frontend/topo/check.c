@@ -23,6 +23,12 @@ typedef struct Field {
 } Field;
 
 #define B(kind) (1u << TOPO_##kind)
+enum {
+  DEVICES = 0u
+#define DEVICE(id, word, ...) | B(word)
+#include "ir/device.def"
+#undef DEVICE
+};
 static const Field fields[] = {
 #define FIELD(blocks, name, need, pattern, brief) {blocks, #name, need, pattern, brief},
 #include "frontend/topo/topo.def"
