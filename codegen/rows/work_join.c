@@ -161,6 +161,7 @@ static bool start(Join *j, int at) {
   const WorkOp *o = &j->w->ops.items[at];
   const LegalJoin *how;
   j->epilogue = (Epilogue){0};
+  if (o->op->nin < 2) return false;
   j->in[0] = o->op->in[0], j->in[1] = o->op->in[1], j->nin = 2, j->at = at;
   return o->gemm ? joined_by(j, at, &how) >= 0 : o->class == WC_TEMPLATE && start_conv(j, o->op);
 }

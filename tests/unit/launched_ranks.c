@@ -95,6 +95,7 @@ static void all_gather_as_one(void) {
   ends(pids, -1, 0, "");
   CHECK(npy_read(d, out + 3, &y));
   CHECK(y.rank == 2 && y.dims[0] == ROWS && y.dims[1] == COLUMNS && !memcmp(y.data, values, sizeof values));
+  tensor_free(&y);
   arena_free(a);
 }
 

@@ -161,8 +161,9 @@ static bool swapped_operands(Module *m, Func *f, size_t at) {
   (void)m;
   Op *op = op_at(f, at);
   bool mlp = op->kind == OP_grouped_mlp; /* gate and up */
+  if (op->kind != OP_sub && op->kind != OP_div && op->kind != OP_le && !mlp) return false;
   Val *in = (Val *)(uintptr_t)op->in + (mlp ? 2 : 0), t = in[0];
-  if ((op->kind != OP_sub && op->kind != OP_div && op->kind != OP_le && !mlp) || in[0] == in[1]) return false;
+  if (in[0] == in[1]) return false;
   in[0] = in[1];
   in[1] = t;
   return true;
