@@ -25,7 +25,11 @@ expect 1 "missing.npz: cannot read the file" mpirun -np 2 --oversubscribe ./tp2 
 expect 2 "there is no option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
 expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 : -np 1 ./other --bench=1
 
-# A rank hangs: rank 0 tells which, and all end.  One that dies is mpirun's to notice.
+# A rank hangs: rank 0 tells which, and all end.  One that dies is mpirun's to notice.  By then the ranks compute: as long as a whole run
+# takes here has passed.
+begin=$SECONDS
+expect 0 "" mpirun -np 2 --oversubscribe ./tp2 --bench=1
+whole=$((SECONDS - begin + 1))
 hit() { # hit SIGNAL: rank 1 while it computes; the exit code of mpirun goes to `code`
   timeout -k 1 100 mpirun -np 2 --oversubscribe ./tp2 --bench=1000000 --timeout 3s >out 2>err </dev/null &
   local limit=$! runner ranks=()
@@ -36,7 +40,7 @@ hit() { # hit SIGNAL: rank 1 while it computes; the exit code of mpirun goes to 
     [ -n "$runner" ] && ranks=($(cat /proc/${runner% }/task/*/children 2>/dev/null))
     [ ${#ranks[@]} -eq 2 ] && break
   done
-  sleep 2
+  sleep $((whole + 1))
   kill "-$1" "${ranks[1]}"
   wait $limit
   code=$?
@@ -50,4 +54,4 @@ check "exit $code, wanted 137, mpirun's" test $code -eq 137
 sleep 1
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
 check "$left processes are left" test "$left" -eq 0
-summary 25
+summary 26
