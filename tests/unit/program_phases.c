@@ -521,7 +521,10 @@ static bool simulate(const Program *p, const float *x, uint32_t n, float *out) {
     for (uint32_t i = 0; i < p->n_states; i++)
       k[s].memory[(size_t)p->states[i].buffer * 2 * ROWS_MOST] = (float)p->states[i].value;
   }
-  while (run_stage(&k[0], x, n, &sent[0], &sent[1], out) | run_stage(&k[1], x, n, &sent[1], &sent[0], out)) continue;
+  for (bool moved = true; moved;) {
+    bool first = run_stage(&k[0], x, n, &sent[0], &sent[1], out);
+    moved = run_stage(&k[1], x, n, &sent[1], &sent[0], out) || first;
+  }
   bool ended = k[0].row == p->schedules[0].n && k[1].row == p->schedules[1].n;
   free(k[0].memory);
   free(k[1].memory);
