@@ -6,14 +6,17 @@
 
 /* ---- items of an operation ---- */
 
+/* A rank that has none of a buffer may have no address for it: nothing is added to NULL, not even 0. */
+static char *at_offset(const void *base, size_t offset) { return base ? (char *)(uintptr_t)base + offset : NULL; }
+
 static Strided at_send(const CommOp *op, int j) {
   CommBlock b = op->send[j];
-  return (Strided){(char *)(uintptr_t)op->src + b.offset, b.rows, b.row_bytes, b.stride};
+  return (Strided){at_offset(op->src, b.offset), b.rows, b.row_bytes, b.stride};
 }
 
 static Strided at_recv(const CommOp *op, int j) {
   CommBlock b = op->recv[j];
-  return (Strided){(char *)op->dst + b.offset, b.rows, b.row_bytes, b.stride};
+  return (Strided){at_offset(op->dst, b.offset), b.rows, b.row_bytes, b.stride};
 }
 
 static bool is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
