@@ -47,6 +47,7 @@ case $name in
   onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx/ops.def" ;;
   dsl) files apc | gather; words "$source/frontend/dsl/builtin.def" ;;
   ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
+  prove) files ir "$source/tests/prove" "$source/tests/proofs" | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
   target) files topo | gather; words "$source/frontend/topo/topo.def" ;;
   plan | npz | npy | safetensors) files "$name" | gather ;;
   greeting | frame | command | welcome) ;; # in tests/fuzz/seeds
