@@ -176,8 +176,9 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
     for (int64_t e = 0; e < a->wide; e++) b->o[r * a->wide + e] *= keep;
 }
 
-FN float attention_lse(const AttentionBlock *b, int64_t r) {
-  return b->sum[r] == 0 ? -__builtin_inff() : b->max[r] + log_f32(b->sum[r]);
+/* Rarely asked for: compiled small, since every attention is compiled with it. */
+static __attribute__((unused, noinline, cold)) void attention_lse(const AttentionBlock *b, int64_t n, float *lse) {
+  for (int64_t r = 0; r < n; r++) lse[r] = b->sum[r] == 0 ? -__builtin_inff() : b->max[r] + log_f32(b->sum[r]);
 }
 
 /* One block of queries, and all of them; `stored` matters in loads and stores only. */
@@ -234,7 +235,7 @@ FN float attention_lse(const AttentionBlock *b, int64_t r) {
     for (int64_t r = 0; r < n; r++) \
       for (int64_t e = 0; e < a->e; e++) \
         store_##T(out + (row + r) * a->e + e, b.sum[r] == 0 ? 0 : b.o[r * a->wide + e] / b.sum[r]); \
-    for (int64_t r = 0; lse && r < n; r++) lse[row + r] = attention_lse(&b, r); \
+    if (lse) attention_lse(&b, n, lse + row); \
   } \
   static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, \
                                                     const stored *value, int64_t groups, const Attention *a) { \
