@@ -145,6 +145,17 @@ ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
 /* The same numbers as the compiler predicts them: for the dimensions bound, or those it planned for. */
 ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
 
+/* ---- where the time goes (docs/profile.md)
+ * From the next run on every rank records what each operation takes, and of `events` calls (of all ranks together, at
+ * most 2^20; 0: none) when they were made.  Called again, it begins anew. */
+ApcStatus apc_record(ApcModel *model, size_t events);
+/* What was recorded so far: a table for people, or one JSON document; valid until the next call of it.  Measures first
+ * what the machine can do at most, which takes a few tenths of a second.  Empty after an error, which apc_error has. */
+const char *apc_profile(ApcModel *model, int json);
+/* The calls as a timeline in the Trace Event Format, which Chrome and Perfetto read.  *dropped (may be NULL): how many
+ * calls there was no room for. */
+ApcStatus apc_write_trace(ApcModel *model, const char *path, uint64_t *dropped);
+
 /* A description of the program for people, or as one JSON document; valid until the next call of it.  Empty when there
  * is not the memory for it; apc_error says so. */
 const char *apc_describe(ApcModel *model, int json);

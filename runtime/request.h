@@ -10,10 +10,15 @@
 #include "runtime/comm/comm.h"
 #include "program/memory.h"
 
-typedef enum RequestKind { REQUEST_RUN, REQUEST_RESET } RequestKind;
+typedef enum RequestKind {
+  REQUEST_RUN,
+  REQUEST_RESET,   /* states go back to their first value; no symbols follow */
+  REQUEST_RECORD,  /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
+  REQUEST_RECORDED /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
+} RequestKind;
 
 typedef struct RequestHead {
-  uint32_t kind; /* REQUEST_RESET: states go back to their first value; no symbols follow */
+  uint32_t kind;
   uint32_t entry;
   uint32_t n_symbols;
   uint32_t number; /* counts requests; part of the communication keys */

@@ -103,6 +103,9 @@ typedef struct CommOps {
 
   CommCount (*count)(const Comm *comm, CommKind kind);
 
+  /* Nanoseconds that waits have lasted so far while nothing moved; may be NULL. */
+  uint64_t (*waited)(const Comm *comm);
+
   void (*close)(Comm *comm);
 } CommOps;
 
@@ -127,6 +130,7 @@ static inline void comm_supervise(Comm *c, CommProgress *progress, CommInterrupt
 }
 static inline void comm_abort(Comm *c) { c->ops->abort(c); }
 static inline CommCount comm_count(const Comm *c, CommKind kind) { return c->ops->count(c, kind); }
+static inline uint64_t comm_waited(const Comm *c) { return c->ops->waited ? c->ops->waited(c) : 0; }
 static inline void comm_close(Comm *c) { /* NULL is allowed */
   if (c) c->ops->close(c);
 }

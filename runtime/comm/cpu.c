@@ -134,10 +134,12 @@ static void publish(CpuComm *c, bool waiting) {
   atomic_store_explicit(&progress->waiting, waiting, memory_order_relaxed);
 }
 
-static int64_t now_ms(void) {
+#define NS_PER_MS INT64_C(1000000)
+
+static int64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Which members the oldest operation still misses something from, for the message of a time-out. */
@@ -157,22 +159,24 @@ static RtStatus late(CpuComm *c) {
  * length, so that a process that was stopped and continued is not late. */
 static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
   unsigned spins = 0;
-  int64_t waited = 0;
+  int64_t waited = 0, idle = 0; /* idle: since when nothing moves */
   while (!is_done(c, ticket)) {
     bool moved;
     RtStatus status = comm_step(c, &moved);
     if (status != RT_OK) return status;
     if (moved) {
-      if (waited) publish(c, true);
+      if (waited >= NS_PER_MS) publish(c, true);
+      if (spins) c->waited_ns += (uint64_t)(now_ns() - idle);
       spins = 0;
       waited = 0;
       continue;
     }
-    int64_t before = now_ms();
+    int64_t before = now_ns();
+    if (!spins) idle = before;
     c->transport->ops->sleep(c->transport, spins++, SLEEP_MS);
-    int64_t slept = now_ms() - before;
-    waited += slept < 2 * SLEEP_MS ? slept : 2 * SLEEP_MS;
-    if (c->options.timeout_ms && waited > c->options.timeout_ms) return late(c);
+    int64_t slept = now_ns() - before;
+    waited += slept < 2 * SLEEP_MS * NS_PER_MS ? slept : 2 * SLEEP_MS * NS_PER_MS;
+    if (c->options.timeout_ms && waited > c->options.timeout_ms * NS_PER_MS) return late(c);
   }
   return RT_OK;
 }
@@ -202,6 +206,8 @@ static void abort_all(Comm *comm) {
 
 static CommCount count(const Comm *comm, CommKind kind) { return ((const CpuComm *)comm)->counts[kind]; }
 
+static uint64_t waited_ns(const Comm *comm) { return ((const CpuComm *)comm)->waited_ns; }
+
 /* ---- opening ---- */
 
 static const CommOps cpu_ops = {.name = "cpu",
@@ -212,6 +218,7 @@ static const CommOps cpu_ops = {.name = "cpu",
                                 .supervise = supervise,
                                 .abort = abort_all,
                                 .count = count,
+                                .waited = waited_ns,
                                 .close = close_comm};
 
 RtStatus comm_cpu_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error) {

@@ -85,6 +85,7 @@ typedef struct CpuComm {
   const void **sources;                /* by group rank, for one comm_reduce */
 
   uint64_t moves;
+  uint64_t waited_ns;           /* while nothing moved */
   CommInterrupted *interrupted; /* NULL: nobody supervises */
   void *supervisor;
   CommCount counts[COMM_KIND_COUNT];

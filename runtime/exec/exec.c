@@ -296,6 +296,7 @@ void exec_close(Executor *e) {
   free(e->capacity);
   free(e->state_values);
   free(e->tickets);
+  free(e->record);
   free(e);
 }
 

@@ -53,6 +53,9 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
                   RtError *error);
 
 void exec_report(const Executor *e, RankReport *out);
+
+/* After REQUEST_RECORDED: one block, runtime/record.h. */
+const void *exec_recorded(const Executor *e, size_t *bytes);
 void exec_close(Executor *e); /* NULL is allowed */
 
 /* Order keys: the request, the turn, the position in the body.  Turns are what runs once before, the micro-batches,

@@ -6,6 +6,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/exec/exec.h"
+#include "runtime/record.h"
 
 enum {
   EXEC_BINDINGS = 8, /* kept; the oldest goes first */
@@ -99,6 +100,7 @@ struct Executor {
   uint32_t request, micro_batch;
   char *io;
   uint64_t load_ns, run_ns;
+  RecordHead *record; /* NULL: nobody asked */
 };
 
 uint64_t exec_now(void); /* nanoseconds */
@@ -147,6 +149,19 @@ RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int
 
 /* An error of an instruction: begins with what and where it is. */
 RtStatus exec_error(const Executor *e, uint32_t instr, RtStatus status, RtError *error, const char *what);
+
+/* record.c: what is known when a call begins, and what is recorded when it is over. */
+typedef struct RecordMark {
+  uint64_t begin, waited;
+  uint32_t round;
+} RecordMark;
+
+RecordMark exec_record_mark(const Executor *e);
+void exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark);
+void exec_record_request(Executor *e, uint64_t begin);
+/* Begins anew, with room for that many events; at the end measures what the machine can do. */
+RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error);
+RtStatus exec_record_end(Executor *e, RtError *error);
 
 /* Where signs of life are counted; NULL: nobody watches. */
 static inline _Atomic uint64_t *exec_beats(const Executor *e) {

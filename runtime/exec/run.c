@@ -123,19 +123,28 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 
+/* The same, for --profile and --trace. */
+static RtStatus run_recorded(Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtError *error) {
+  RecordMark mark = exec_record_mark(e);
+  RtStatus status = run_call(e, b, c, next, error);
+  if (!status) exec_record_call(e, b, c, &mark);
+  return status;
+}
+
 static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
   RtStatus status = RT_OK;
   for (uint32_t i = 0; !status && i < b->calls.n;) {
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
-    if (r && r->n) {
+    if (r && r->n && !e->record) {
       status = e->ops->replay(e->device, r->recorded, error);
       i += r->n;
       continue;
     }
     i++;
-    if (!c->skipped) status = run_call(e, b, c, &i, error);
+    if (c->skipped) continue;
+    status = e->record ? run_recorded(e, b, c, &i, error) : run_call(e, b, c, &i, error);
   }
   return status;
 }
@@ -165,6 +174,8 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
     e->has_states = false;
     return RT_OK;
   }
+  if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
+  if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
   RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
@@ -176,5 +187,6 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (!status) status = run_schedule(e, head->entry, error);
   if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
   e->run_ns = exec_now() - begin;
+  if (e->record && !status) exec_record_request(e, begin);
   return status;
 }

@@ -194,8 +194,8 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
                   (double)r.state_bytes / 1048576, (double)(r.arena_bytes + r.window_bytes) / 1048576);
 }
 
-/* As text, from malloc; NULL without memory.  json_dumps leaves keys out when it can get no more (jansson 2.14). */
-static char *json_written(const json_t *d) {
+/* json_dumps leaves keys out when it can get no more (jansson 2.14). */
+char *host_json_text(const json_t *d) {
   size_t n = json_dumpb(d, NULL, 0, JSON_INDENT(2));
   char *text = n ? malloc(n + 1) : NULL;
   if (!text) return NULL;
@@ -211,7 +211,7 @@ const char *apc_describe(ApcModel *m, int json) {
   m->description = NULL;
   if (json) {
     json_t *d = describe(m, &lacking);
-    m->description = json_written(d);
+    m->description = host_json_text(d);
     json_decref(d);
   } else {
     Arena *a = arena_new();

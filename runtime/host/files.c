@@ -151,6 +151,18 @@ ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {
   return files_end(m, f, path, APC_OK);
 }
 
+ApcStatus apc_write_trace(ApcModel *m, const char *path, uint64_t *dropped) {
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  ApcStatus status = check_output(m, path);
+  if (!status) status = host_status(m, host_record_fetch(m));
+  if (status) return status;
+  Files f = files_begin();
+  FileWriter *w = file_writer_open(f.diags, path, 0666);
+  if (w && host_trace_write(m, w, dropped)) file_writer_finish(w);
+  else if (w) file_writer_abandon(w);
+  return files_end(m, f, path, APC_OK);
+}
+
 ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   const Program *p = &m->artifact.program;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/nearest.h"
@@ -101,6 +102,12 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   return host_status(m, status);
 }
 
+double host_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 static void unbind(Bound *b) {
   tensor_free(&b->tensor);
   free(b->name);
@@ -121,6 +128,8 @@ void apc_close(ApcModel *m) {
   free(m->checked);
   free(m->dim_texts);
   free(m->description);
+  host_record_stale(m);
+  free(m->profile.text);
   free(m);
 }
 
@@ -361,12 +370,13 @@ static RtStatus end(ApcModel *m, RtStatus status) {
   if (!status) return RT_OK;
   session_stop(m->session);
   m->session = NULL;
+  m->profile.on = false;
   m->io = NULL;
   request_layout_free(&m->layout);
   return status;
 }
 
-static RtStatus request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
+static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
   if (m->launched) {
     RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
     bool inputs = m->inputs_new;
@@ -381,6 +391,16 @@ static RtStatus request(ApcModel *m, RequestKind kind, uint32_t entry, const int
   RtStatus status = session_run(m->session, &payload, sizeof payload.head + sizeof *symbols * n_symbols, &m->error);
   if (!status) status = session_wait(m->session, &m->error);
   return end(m, status);
+}
+
+RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
+  double begin = host_now();
+  RtStatus status = ask(m, kind, entry, symbols, n_symbols);
+  if (kind == REQUEST_RUN && m->profile.on) {
+    m->profile.asked_s += host_now() - begin;
+    host_record_stale(m);
+  }
+  return status;
 }
 
 /* Random integers stay inside the table they index. */
@@ -444,9 +464,10 @@ ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!status) status = host_check_indices(m, which);
   if (!status) status = lay_out(m, which);
   if (!status) status = start(m);
+  if (!status) status = host_record_begin(m);
   if (!status) status = place_inputs(m, which);
   m->ran_entry = which;
-  if (!status) status = request(m, REQUEST_RUN, which, m->symbols, m->artifact.program.n_symbols);
+  if (!status) status = host_request(m, REQUEST_RUN, which, m->symbols, m->artifact.program.n_symbols);
   if (status) request_layout_free(&m->layout);
   return host_status(m, status);
 }
@@ -458,13 +479,13 @@ static RtStatus has_run(ApcModel *m) {
 ApcStatus apc_run_again(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
   RtStatus status = has_run(m);
-  if (!status) status = request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols);
+  if (!status) status = host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols);
   return host_status(m, status);
 }
 
 ApcStatus apc_reset(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
-  return m->session || m->launched ? host_status(m, request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
+  return m->session || m->launched ? host_status(m, host_request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
 }
 
 /* ---- outputs */

@@ -3,10 +3,14 @@
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
+#include <jansson.h>
+
+#include "base/file.h"
 #include "base/tensor.h"
 #include "runtime/apc_runtime.h"
 #include "program/artifact.h"
 #include "runtime/launch/launched.h"
+#include "runtime/record.h"
 #include "runtime/request.h"
 #include "runtime/session/session.h"
 #include "runtime/exec/param_files.h"
@@ -43,6 +47,13 @@ struct ApcModel {
   uint32_t checked_entry;
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
   char *description;
+  struct {
+    bool wanted, on;   /* on: the ranks have been told */
+    uint64_t capacity; /* events per rank */
+    char *records;     /* record_bytes per rank; NULL: not fetched since the last run */
+    double asked_s;    /* in recorded runs, as the host sees them */
+    char *text;        /* the last one of apc_profile */
+  } profile;
   RtError error;
 };
 
@@ -79,6 +90,24 @@ ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
 
 /* Symbols under the present bindings. */
 RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
+
+/* Gives the ranks a request and waits for its end. */
+RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
+double host_now(void); /* seconds */
+
+/* runtime/host/record.c.  Tells the ranks to record, where that is wanted and they have not been told. */
+RtStatus host_record_begin(ApcModel *m);
+/* What was fetched is no longer all. */
+void host_record_stale(ApcModel *m);
+/* Fetches what all ranks recorded, unless it is there; then that of a rank. */
+RtStatus host_record_fetch(ApcModel *m);
+RecordHead *host_record_of(const ApcModel *m, uint32_t rank);
+
+/* runtime/host/trace.c: the events fetched as one JSON document; false after the writer's diagnostic. */
+bool host_trace_write(ApcModel *m, FileWriter *w, uint64_t *dropped);
+
+/* A document as text, from malloc; NULL without memory, or for NULL. */
+char *host_json_text(const json_t *d);
 
 /* Finds an output of the last request; -1 after recording the error. */
 int host_output(ApcModel *m, const char *name);

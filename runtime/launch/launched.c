@@ -13,6 +13,7 @@
 #include "program/box.h"
 #include "runtime/comm/cpu.h"
 #include "runtime/exec/exec.h"
+#include "runtime/record.h"
 #include "runtime/launch/limit.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/same_run.h"
@@ -59,9 +60,11 @@ struct Launched {
   Executor *executor;
   char *io;
   size_t io_bytes;
-  bool broken;     /* after an error the ranks have nothing in common any more */
-  bool over;       /* all ranks know that they end */
-  RtError failure; /* what broke it */
+  void *records;       /* rank 0: where those of all ranks go, */
+  size_t record_bytes; /* of each */
+  bool broken;         /* after an error the ranks have nothing in common any more */
+  bool over;           /* all ranks know that they end */
+  RtError failure;     /* what broke it */
   bool failed_alone;
   bool exposed; /* rank 0: anybody who reaches its port can take part */
 };
@@ -429,10 +432,20 @@ static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout 
 
 static void request_through(Launched *l) { l->key = exec_key_before(++l->requests); }
 
-/* Runs this rank's share; then its answer, and the outputs.  layout: NULL for a reset. */
+/* The records, each of the same size, to rank 0. */
+static RtStatus give_record(Launched *l, RtError *error) {
+  size_t bytes;
+  const void *record = exec_recorded(l->executor, &bytes);
+  if (l->place.rank == 0 && bytes != l->record_bytes)
+    return rt_error(error, RT_INTERNAL, "the profile has another size");
+  if (l->place.rank == 0) memcpy(l->records, record, bytes);
+  return gather(l, record, l->records, bytes, error);
+}
+
+/* Runs this rank's share; then its answer, and the outputs.  layout: NULL for what is no run. */
 static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
                     RtError *error) {
-  const ProgramEntry *e = &l->artifact->program.entries[head->entry];
+  const ProgramEntry *e = layout ? &l->artifact->program.entries[head->entry] : NULL;
   l->written.n = 0;
   RtStatus status = exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
   if (status) return status;
@@ -443,6 +456,7 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   mine->report.sent[COMM_broadcast] = mine->report.operations[COMM_broadcast] = 0;
   for (size_t i = 0; i < l->written.n; i++) mine->bytes += part_bytes(&l->artifact->program, e, &l->written.items[i]);
   status = gather(l, mine, l->answers, sizeof *mine, error);
+  if (!status && head->kind == REQUEST_RECORDED) status = give_record(l, error);
   if (status || !layout) return status;
   return l->place.rank ? deliver(l, e, layout, mine->bytes, error) : collect(l, e, layout, error);
 }
@@ -468,13 +482,21 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
   return note(l, status, error);
 }
 
+RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error) {
+  l->records = all;
+  l->record_bytes = bytes;
+  return launched_run(l, head, NULL, NULL, false, error);
+}
+
 /* ---- the other ranks */
 
 /* Nothing but what rank 0 of this program sends: an entry of it, with sizes it was compiled for. */
 static bool command_fits(const Program *p, const Command *c) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
   if (c->kind != COMMAND_RUN || c->send_inputs > 1) return false;
-  if (c->head.kind == REQUEST_RESET) return c->head.entry == 0 && c->head.n_symbols == 0;
+  if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED)
+    return c->head.entry == 0 && c->head.n_symbols == 0;
+  if (c->head.kind == REQUEST_RECORD) return c->head.entry <= RECORD_EVENTS_MOST && c->head.n_symbols == 0;
   if (c->head.kind != REQUEST_RUN || c->head.entry >= p->n_entries || p->entries[c->head.entry].prepare ||
       c->head.n_symbols != p->n_symbols)
     return false;
@@ -487,7 +509,7 @@ static RtStatus serve_one(Launched *l, const Command *c, RtError *error) {
   const Program *p = &l->artifact->program;
   RequestLayout layout = {0};
   void *area;
-  if (c->head.kind == REQUEST_RESET) return run(l, &c->head, c->symbols, NULL, error);
+  if (c->head.kind != REQUEST_RUN) return run(l, &c->head, c->symbols, NULL, error);
   RtStatus status = request_layout(p, c->head.entry, c->symbols, &layout, error);
   if (!status) status = launched_io(l, layout.bytes, &area, error);
   if (!status && c->send_inputs) status = spread_inputs(l, c->head.entry, &layout, error);

@@ -52,6 +52,9 @@ RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error);
 RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
                       bool send_inputs, RtError *error);
 
+/* Rank 0: what all ranks recorded (runtime/record.h) into all[world * bytes]. */
+RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);
+
 /* The other ranks: serves until rank 0 leaves; *code is what it left with. */
 RtStatus launched_serve(Launched *l, int *code, RtError *error);
 

@@ -44,6 +44,17 @@ static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, R
   return comm_cpu_open(transport, &options, comm, error);
 }
 
+/* To this rank's part of the I/O area behind what the last request has there. */
+static RtStatus give_record(const Executor *e, const SessionCommand *c, uint64_t offset, uint32_t rank,
+                            RtError *error) {
+  size_t bytes;
+  const void *record = exec_recorded(e, &bytes);
+  if (offset > c->io_bytes || (c->io_bytes - offset) / bytes <= rank)
+    return rt_error(error, RT_INTERNAL, "the I/O area is too small for the profile");
+  memcpy((char *)c->io + offset + bytes * rank, record, bytes);
+  return RT_OK;
+}
+
 static RtStatus serve_one(Executor *e, SessionRank *session, const SessionCommand *c, uint32_t rank, RtError *error) {
   RequestHead head;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
@@ -53,6 +64,9 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
     return rt_error(error, RT_INTERNAL, "a request has the wrong length");
   memcpy(symbols, (const char *)c->payload + sizeof head, head.n_symbols * sizeof *symbols);
   RtStatus status = exec_run(e, &head, symbols, c->io, c->io_bytes, error);
+  if (!status && head.kind == REQUEST_RECORDED)
+    status = head.n_symbols ? give_record(e, c, (uint64_t)symbols[0], rank, error)
+                            : rt_error(error, RT_INTERNAL, "a request has the wrong length");
   if (status) return status;
   if (c->io_bytes >= (rank + 1) * sizeof(RankReport)) exec_report(e, request_report(c->io, rank));
   session_rank_finish(session);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/secure.h"
 #include "base/standard.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "runtime/apc_runtime.h"
 
@@ -59,6 +60,8 @@ typedef struct Given {
   OptionId id;
   const char *value; /* NULL: none */
 } Given;
+
+enum { TRACE_EVENTS = 1 << 18 }; /* of all ranks together: 10 MiB */
 
 typedef struct Line {
   Given *given;
@@ -231,7 +234,8 @@ static int bind_dim(ApcModel *m, const char *text) {
 
 static int bind_all(ApcModel *m, const Line *line) {
   int code = 0;
-  if (last(line, OPT_bench)) { /* what is given below replaces these */
+  bool measured = last(line, OPT_bench) || last(line, OPT_profile) || last(line, OPT_trace);
+  if (measured) { /* what is given below replaces these */
     ApcTensorInfo info;
     for (int i = 0; i < apc_inputs(m) && !code; i++) {
       ApcStatus status = apc_input_info(m, i, &info);
@@ -255,7 +259,7 @@ static int bind_all(ApcModel *m, const Line *line) {
 static const char *file_of(ApcModel *m, const Given *g) {
   char name[512];
   const char *value;
-  if (g->id == OPT_inputs || g->id == OPT_outputs) return g->value;
+  if (g->id == OPT_inputs || g->id == OPT_outputs || g->id == OPT_trace) return g->value;
   bool ok = g->id == OPT_input ? split(g->value, end_of_input(m, g->value), name, sizeof name, &value)
                                : g->id == OPT_output && split_output(g->value, name, sizeof name, &value);
   return ok && value[0] == '@' ? value + 1 : NULL;
@@ -266,7 +270,7 @@ static int check_apart(ApcModel *m, const Line *line, int i) {
   const Given *g = line->given;
   const char *file = file_of(m, &g[i]), *other;
   for (int k = 0; k < line->n; k++) {
-    bool written = g[k].id == OPT_output || g[k].id == OPT_outputs;
+    bool written = g[k].id == OPT_output || g[k].id == OPT_outputs || g[k].id == OPT_trace;
     if ((written && k >= i) || !(other = file_of(m, &g[k])) || !file_same(file, other)) continue;
     return fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file,
                 written ? "written" : "read", options[g[k].id].name);
@@ -290,9 +294,9 @@ static int check_outputs(ApcModel *m, const Line *line) {
   int code = 0;
   for (int i = 0; i < line->n && !code; i++) {
     const Given *g = &line->given[i];
-    if (g->id != OPT_output && g->id != OPT_outputs) continue;
+    if (g->id != OPT_output && g->id != OPT_outputs && g->id != OPT_trace) continue;
     if (g->id == OPT_output) code = check_name(m, g->value);
-    else if (strcmp(g->value, "-") == 0)
+    else if (g->id == OPT_outputs && strcmp(g->value, "-") == 0)
       code = fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
     if (!code) code = check_apart(m, line, i);
   }
@@ -366,27 +370,51 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-static int measure(ApcModel *m, long runs, long warmup) {
-  double *ms = calloc((size_t)runs, sizeof *ms), sum = 0;
-  if (!ms) return fail(APC_FAILED, "out of memory");
+/* In the middle of warming up and measuring stands the begin of what --profile and --trace record. */
+static ApcStatus run_often(ApcModel *m, long runs, long warmup, long events, double *ms) {
   ApcStatus status = APC_OK;
   for (long i = -warmup; i < runs && !status; i++) {
+    if (i == 0 && events >= 0) status = apc_record(m, (size_t)events);
     double begin = now_ms();
-    status = apc_run_again(m);
-    if (i >= 0) sum += ms[i] = now_ms() - begin;
+    if (!status) status = apc_run_again(m);
+    if (i >= 0) ms[i] = now_ms() - begin;
   }
+  return status;
+}
+
+static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) {
+  double *ms = calloc((size_t)runs, sizeof *ms);
+  if (!ms) return fail(APC_FAILED, "out of memory");
+  ApcStatus status = run_often(m, runs, warmup, events, ms);
   if (!status) {
-    qsort(ms, (size_t)runs, sizeof *ms, ascending);
-    printf("%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, runs == 1 ? "" : "s",
-           (ms[(runs - 1) / 2] + ms[runs / 2]) / 2, sum / (double)runs, ms[0], ms[runs - 1]);
+    Statistics s = statistics_of(ms, (size_t)runs);
+    fprintf(out,
+            "%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms, p90 %.3f ms, p99 %.3f ms, %.1f "
+            "requests/s\n",
+            runs, runs == 1 ? "" : "s", s.median, s.mean, s.least, s.most, s.p90, s.p99, 1e3 / s.mean);
   }
   free(ms);
   return status ? fail_model(m, status) : 0;
+}
+
+static bool in_json(const Given *profile) { return profile && profile->value; }
+
+/* What was recorded. */
+static int report(ApcModel *m, const Line *line) {
+  const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
+  uint64_t dropped = 0;
+  ApcStatus status = trace ? apc_write_trace(m, trace->value, &dropped) : APC_OK;
+  if (status) return fail_model(m, status);
+  if (dropped)
+    fprintf(stderr, "warning: %" PRIu64 " calls are not in the trace: there is room for %d\n", dropped, TRACE_EVENTS);
+  if (!profile) return 0;
+  const char *text = apc_profile(m, in_json(profile));
+  if (!*text) return fail_model(m, APC_FAILED);
+  standard_json(in_json(profile));
+  fputs(text, stdout);
+  if (in_json(profile)) fputs("\n", stdout);
+  standard_json(false);
+  return 0;
 }
 
 /* ---- */
@@ -398,16 +426,22 @@ static int run(ApcModel *m, const Line *line) {
     return fail(APC_USAGE, "--bench=%s: a number of runs is wanted", bench->value);
   if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
     return fail(APC_USAGE, "--warmup %s: a number of runs is wanted", warmup->value);
+  const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
+  if (in_json(profile) && strcmp(profile->value, "json") != 0)
+    return fail(APC_USAGE, "--profile=%s: only json is known", profile->value);
+  long events = trace ? TRACE_EVENTS : profile ? 0 : -1; /* -1: nothing is recorded */
   int code = bind_all(m, line);
   if (!code) code = check_outputs(m, line);
   if (code) return code;
-  ApcStatus status = apc_run(m, NULL);
+  ApcStatus status = !bench && events >= 0 ? apc_record(m, (size_t)events) : APC_OK;
+  if (!status) status = apc_run(m, NULL);
   if (status) return fail_model(m, status);
-  if (bench) code = measure(m, runs, before);
+  if (bench) code = measure(m, in_json(profile) ? stderr : stdout, runs, before, events);
   if (!code) code = write_outputs(m, line);
-  if (!code && !bench && !last(line, OPT_output) && !last(line, OPT_outputs) && !last(line, OPT_describe))
+  if (!code && !bench && !in_json(profile) && !last(line, OPT_output) && !last(line, OPT_outputs) &&
+      !last(line, OPT_describe))
     code = print_outputs(m);
-  return code;
+  return code ? code : report(m, line);
 }
 
 static int check_ranks(const ApcModel *m, const Line *line) {
@@ -435,7 +469,9 @@ static int describe(ApcModel *m, const Line *line) {
 static bool runs_something(const Line *line) {
   for (int i = 0; i < line->n; i++) {
     OptionId id = line->given[i].id;
-    if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench) return true;
+    if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench ||
+        id == OPT_profile || id == OPT_trace)
+      return true;
   }
   return false;
 }

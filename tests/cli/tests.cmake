@@ -26,6 +26,7 @@ foreach(name
     loops
     onnx
     planning
+    profile
     same
     proof
     readme

@@ -272,6 +272,7 @@ static void supervise(Comm *c, CommProgress *progress, CommInterrupted *interrup
 }
 static void abort_all(Comm *c) { comm_abort(inner_of(c)); }
 static CommCount count(const Comm *c, CommKind kind) { return comm_count(inner_of(c), kind); }
+static uint64_t waited(const Comm *c) { return comm_waited(inner_of(c)); }
 static void close_comm(Comm *c) {
   comm_close(inner_of(c));
   free(c);
@@ -285,6 +286,7 @@ static const CommOps far_comm_ops = {.name = "far",
                                      .supervise = supervise,
                                      .abort = abort_all,
                                      .count = count,
+                                     .waited = waited,
                                      .close = close_comm};
 
 Comm *far_comm(Comm *inner, bool contiguous_only) {

@@ -49,7 +49,7 @@ static void command(const uint8_t *bytes, size_t n) {
   RequestLayout layout;
   RtError error = {0};
   memcpy(&c, bytes, n < sizeof c ? n : sizeof c);
-  if (!command_fits(p, &c) || c.kind == COMMAND_LEAVE || c.head.kind == REQUEST_RESET) return;
+  if (!command_fits(p, &c) || c.kind == COMMAND_LEAVE || c.head.kind != REQUEST_RUN) return;
   RtStatus status = request_layout(p, c.head.entry, c.symbols, &layout, &error);
   must_say_why(status, &error);
   if (status) return;

@@ -46,6 +46,11 @@ check "the file is left" test ! -e meeting
 others 1 1 ./tp2 --rank=@R@ --world=2 --rendezvous=./meeting
 expect 0 "runs: median" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --bench=3
 ended 0
+others 1 1 ./tp2 --rank=@R@ --world=2 --rendezvous=./meeting
+expect 0 "runs: median" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --bench=3 --profile=json --trace trace.json
+expect_json "[len(r['operations']) > 20 and sum(r['sums_us'].values()) - r['time_us'] < 1 for r in d['ranks']] == [True] * 2"
+check "the trace lacks a rank" /usr/bin/python3 -c 'import json; assert {e["pid"] for e in json.load(open("trace.json"))["traceEvents"]} == {0, 1}'
+ended 0
 
 check "the file is left" test ! -e meeting
 

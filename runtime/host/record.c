@@ -1,0 +1,81 @@
+/* runtime/host/record.c - asking the ranks to record their runs, and fetching what they recorded. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/host/host.h"
+
+ApcStatus apc_record(ApcModel *m, size_t events) {
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  if (events > RECORD_EVENTS_MOST) return host_error(m, RT_USAGE, "at most %d events are recorded", RECORD_EVENTS_MOST);
+  m->profile.wanted = true;
+  m->profile.on = false;
+  m->profile.capacity = events / (size_t)apc_ranks(m);
+  host_record_stale(m);
+  return m->session || m->layout.bytes ? host_status(m, host_record_begin(m)) : APC_OK;
+}
+
+RtStatus host_record_begin(ApcModel *m) {
+  if (!m->profile.wanted || m->profile.on) return RT_OK;
+  RtStatus status = host_request(m, REQUEST_RECORD, (uint32_t)m->profile.capacity, NULL, 0);
+  m->profile.on = !status;
+  m->profile.asked_s = 0;
+  return status;
+}
+
+void host_record_stale(ApcModel *m) {
+  free(m->profile.records);
+  m->profile.records = NULL;
+}
+
+static size_t bytes_of(const ApcModel *m) { return record_bytes(&m->artifact.program, m->profile.capacity); }
+
+RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
+  return (RecordHead *)(void *)(m->profile.records + bytes_of(m) * rank);
+}
+
+/* The I/O area grows by the records; what is in it stays. */
+static RtStatus fetch_shared(ApcModel *m, char *to, size_t bytes) {
+  void *area;
+  int64_t offset = (int64_t)m->layout.bytes;
+  RtStatus status = session_io(m->session, m->layout.bytes + bytes, &area, &m->error);
+  if (status) return status;
+  m->io = area;
+  status = host_request(m, REQUEST_RECORDED, 0, &offset, 1);
+  if (!status) memcpy(to, m->io + offset, bytes);
+  return status;
+}
+
+/* Ranks of other machines are not to be trusted with places in memory. */
+static RtStatus check(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  for (uint32_t r = 0; r < p->ranks; r++) {
+    RecordHead *h = host_record_of(m, r);
+    bool ok = h->capacity == m->profile.capacity && h->events <= h->capacity;
+    for (uint64_t i = 0; ok && i < h->events; i++) {
+      uint32_t instr = record_events(p, h)[i].instr;
+      ok = instr < p->n_instrs || instr == PROGRAM_NONE;
+    }
+    if (!ok) return rt_error(&m->error, RT_INTERNAL, "rank %u sent a profile that is none", r);
+  }
+  return RT_OK;
+}
+
+RtStatus host_record_fetch(ApcModel *m) {
+  size_t bytes = bytes_of(m), all = bytes * m->artifact.program.ranks;
+  if (!m->profile.on || !m->layout.bytes) return rt_error(&m->error, RT_USAGE, "nothing was recorded");
+  if (m->profile.records) return RT_OK;
+  char *to = calloc(1, all);
+  if (!to) return rt_error(&m->error, RT_FAILED, "out of memory: %zu bytes for the profile", all);
+  RequestHead head = {.kind = REQUEST_RECORDED, .number = m->requests};
+  RtStatus status;
+  if (m->launched) {
+    m->requests++;
+    status = launched_recorded(m->launched, &head, to, bytes, &m->error);
+  } else {
+    status = fetch_shared(m, to, all);
+  }
+  m->profile.records = to;
+  if (!status) status = check(m);
+  if (status) host_record_stale(m);
+  return status;
+}

@@ -1,0 +1,93 @@
+#!/bin/bash
+# --profile, --trace and --bench of compiled programs: sums that fit together, every instruction of every rank, timelines whose events nest.
+. "$(dirname "$0")/lib.sh"
+unset OMP_NUM_THREADS APC_EAGER
+cat >check.py <<'EOP'
+import json, re, sys
+what, ranks, micro_batches, rounds = sys.argv[1], *map(int, sys.argv[2:5])
+p, t = json.load(open("profile.json")), json.load(open("trace.json"))
+schedule = open("schedule").read().split("\nentry main", 1)[1]
+wanted = set(re.findall(r"^  ([a-z_]+) (?!.*\bprepare\b)", schedule.split("\nbody ", 1)[1], re.M))
+assert p["schema"] == "apc.profile/1" and p["runs"] == 4 and len(p["ranks"]) == ranks, "the head"
+found = set()
+for r in p["ranks"]:
+    rows, sums = r["operations"], r["sums_us"]
+    total = sum(o["time_us"] for o in rows)
+    assert 0 < total <= r["time_us"] <= p["asked_us"] * 1.001, f"rows {total}, the rank {r['time_us']}, the host {p['asked_us']}"
+    assert abs(sum(sums.values()) - r["time_us"]) < 1e-3 * r["time_us"] + 1, f"sums {sums} of {r['time_us']}"
+    assert r["threads"] >= 1 and r["peak_gflop_per_s"] > 0.1 and r["peak_gb_per_s"] > 0.1, "the peak"
+    for o in rows:
+        assert o["waiting_us"] <= o["time_us"] + 1e-6 and o["calls"] % 4 == 0 and o["calls"] > 0, o
+        work = o["kind"] in ("gemm", "conv")
+        assert (o["flops"] is not None) == work and (not work or o["flops"] > 0), o
+        assert (o["kernel"] is not None) == (o["kind"] in ("launch", "conv")), o
+        if o["bytes"] and o["time_us"]: assert abs(o["gb_per_s"] / (o["bytes"] / o["time_us"] / 1e3) - 1) < 1e-6, o
+    found |= {o["kind"] for o in rows}
+assert found == wanted, f"kinds {found ^ wanted}"
+calls = max(o["calls"] for r in p["ranks"] for o in r["operations"]) // 4
+assert calls >= micro_batches * max(rounds, 1), f"{calls} calls a run"
+assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(ranks)), "the ranks of the trace"
+for r in p["ranks"]:
+    events = [e for e in t["traceEvents"] if e["pid"] == r["rank"] and e["ph"] == "X"]
+    runs = [e for e in events if e["cat"] == "run"]
+    inner = [e for e in events if e["cat"] != "run"]
+    assert len(runs) == 4
+    inner.sort(key=lambda e: e["ts"])
+    for a, b in zip(inner, inner[1:]): assert a["ts"] + a["dur"] <= b["ts"] + 1e-6, (a, b)
+    for e in inner:
+        assert any(x["ts"] <= e["ts"] + 1e-6 and e["ts"] + e["dur"] <= x["ts"] + x["dur"] + 1e-6 and x["args"]["run"] == e["args"]["run"] for x in runs), e
+    assert abs(sum(e["dur"] for e in inner) - sum(o["time_us"] for o in r["operations"])) < 1, "the trace and the table differ"
+    joined = sum(o["calls"] for o in r["operations"] if o["time_us"])
+    assert len(inner) == joined, f"{len(inner)} events, {joined} calls"
+    assert {e["args"]["micro_batch"] for e in inner} == set(range(micro_batches)), "micro-batches"
+    assert max(e["args"].get("round", 0) for e in inner) == rounds, "rounds"
+EOP
+both() { # both WHAT RANKS MICRO_BATCHES ROUNDS: program `model`, its schedule in `schedule`
+  expect 0 "" ./model --bench=4 --warmup 1 --profile=json --trace trace.json
+  expect_err "4 runs: median"
+  cp out profile.json
+  last=$1
+  check "$1" /usr/bin/python3 check.py "$@"
+  expect 0 "of peak" ./model --bench=4 --profile
+  expect_out "in all"
+  expect_out "everything else"
+}
+gpt="$source_dir/examples/gpt-tiny.onnx --dim-hint batch=4 --dim-hint seq=32 --emit=exe=model,schedule=schedule"
+expect 0 "" "$apc" -q $gpt --target cpu; both "one rank" 1 1 0
+expect 0 "" "$apc" -q $gpt --target cpux2 --tp 2; both "two ranks" 2 1 0
+expect_out "rank 1 "
+expect_out "waiting"
+expect 0 "" "$apc" -q $gpt --target cpux3; both "three ranks" 3 1 0
+expect 0 "" "$apc" -q "$source_dir/examples/mlp.apc" -D d=16 -D hidden=32 -D layers=4 --dim batch=8 --target cpux2 --pp 2 --micro-batches 4 \
+  --emit=exe=model,schedule=schedule
+both "micro-batches" 2 4 0
+expect_out "rank 0 of stage 0"
+expect_out "rank 1 of stage 1"
+expect 0 "" "$apc" -q "$source_dir/examples/lstm.apc" -D d=8 -D vocab=20 --dim batch=2 --dim seq=5 --emit=exe=model,schedule=schedule
+both "loops" 1 1 5
+
+# One run without --bench, with its results; given inputs are taken, a missing one is no reason to fail.
+expect 0 "profile of 1 run on 1 rank" ./model --profile
+expect 0 "apc.profile/1" ./model --profile=json
+expect_json "d['runs'] == 1"
+expect 2 "only json is known" ./model --profile=xml
+cp model before
+expect 2 "is the program or holds its weights" ./model --trace model
+same() { cmp -s "$1" "$2"; }
+check "the program was written over" same model before
+expect 1 "cannot write the file" ./model --trace /nowhere/t.json
+expect 2 "would write" ./model --trace o.npz --outputs o.npz
+expect 0 "" "$apc" inspect trace.json
+
+# Statistics.
+expect 0 "7 runs: median" ./model --bench=7
+cat >statistics.py <<'EOP'
+import re
+text = open("out").read()
+v = {k: float(x) for k, x in re.findall(r"(median|mean|min|max|p90|p99) ([\d.]+) ms", text)}
+rate = float(re.search(r"([\d.]+) requests/s", text)[1])
+assert v["min"] <= v["median"] <= v["p90"] <= v["p99"] <= v["max"] and v["min"] <= v["mean"] <= v["max"], v
+assert v["p99"] == v["max"] and abs(rate * v["mean"] - 1e3) < 1e3 * 0.0006 / v["mean"] + 0.06 * v["mean"] + 1, (rate, v)
+EOP
+check "statistics" /usr/bin/python3 statistics.py
+summary 40
