@@ -18,6 +18,7 @@ Legal *legalise(const ProgramSource *source) {
                .kernels = {.arena = a}};
   for (int i = 0; i < source->nentries; i++) add_bodies(l, &source->entries[i], false);
   if (source->prepare_l2) add_bodies(l, &l->prepare, true);
+  l->panels = panels_choose(l);
   return l;
 }
 

@@ -8,6 +8,7 @@
 #define APC_CODEGEN_LEGAL_H
 
 #include "codegen/kernel_set.h"
+#include "codegen/panels.h"
 #include "codegen/rows/units.h"
 #include "codegen/target.h"
 
@@ -40,6 +41,7 @@ typedef struct Legal {
   ProgramEntrySpec prepare; /* as an entry */
   int n;
   LegalBody *bodies; /* by entry, then by stage; those of @prepare, if any, come last */
+  PanelWeights panels;
   KernelSet kernels; /* of all bodies; number in the set = number in the Program */
 } Legal;
 

@@ -203,7 +203,9 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
 static uint32_t library_tensors(EmitBody *b, const Unit *u, Epilogue e, ProgramClass class_, uint32_t tensors[5]) {
   Val y = u->out[0], last = u->in[u->nin - 1];
   uint32_t n = 0;
-  tensors[n++] = emit_body_tensor(b, u->in[0]), tensors[n++] = emit_body_tensor(b, u->in[1]);
+  bool panels = u->gemm && u->gemm->b_panel; /* no view can describe them */
+  tensors[n++] = emit_body_tensor(b, u->in[0]);
+  tensors[n++] = emit_body_tensor(b, panels ? b->root[u->in[1]] : u->in[1]);
   bool share = e.residual && b->root[last] != b->root[u->in[0]] && b->root[last] != b->root[u->in[1]] &&
                !has_target(b, y) && !emit_in_carry(b, y) && emit_may_share(b, last, y);
   if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
@@ -221,8 +223,17 @@ static void put_epilogue(ProgramInstr *x, Epilogue e) {
 static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   const GemmUnit *g = u->gemm;
   Module *m = b->e->m;
-  const Expr *list[PROGRAM_GEMM_NUMBERS + 4 * GEMM_MAX_BATCH] = {g->m,   g->n,   g->k,   g->a_m, g->a_k,
-                                                                 g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
+  const Expr *list[PROGRAM_GEMM_NUMBERS + 4 * GEMM_MAX_BATCH] = {g->m,
+                                                                 g->n,
+                                                                 g->k,
+                                                                 g->a_m,
+                                                                 g->a_k,
+                                                                 g->b_k,
+                                                                 g->b_n,
+                                                                 g->c_m,
+                                                                 g->c_n,
+                                                                 ex_const(m, 0),
+                                                                 g->b_panel ? g->b_panel : ex_const(m, 0)};
   int n = PROGRAM_GEMM_NUMBERS;
   for (int i = 0; i < g->nbatch; i++) {
     list[n++] = g->batch[i];
@@ -415,6 +426,11 @@ static bool prepared_tensor(EmitBody *b, const Output *o, uint32_t *tensor) {
   return emit_param(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
 }
 
+static const EmitKnown *known_output(const EmitBody *b, const Output *o) {
+  Attr name = attr_s(b->e->m, AT_name, o->name);
+  return emit_known_param(b->e, &(Op){.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name}, o->layout);
+}
+
 /* @prepare: the operations that make a weight write it where it stays. */
 static bool find_targets(EmitBody *b, size_t n) {
   const Func *l2 = b->spec->l2;
@@ -425,6 +441,7 @@ static bool find_targets(EmitBody *b, size_t n) {
     uint32_t tensor;
     if (op_of(l2, o->value)->stage != b->stage) continue;
     if (!prepared_tensor(b, o, &tensor)) return false;
+    if (known_output(b, o)->panels) continue;
     if (b->target[o->value] == PROGRAM_NONE) b->target[o->value] = tensor;
   }
   return true;
@@ -438,6 +455,11 @@ static void emit_targets(EmitBody *b) {
     uint32_t tensors[2];
     if (op_of(l2, o->value)->stage != b->stage) continue;
     tensors[0] = emit_body_tensor(b, o->value);
+    const EmitKnown *known = known_output(b, o);
+    if (known->panels) {
+      emit_pack(b, known, tensors[0]);
+      continue;
+    }
     if (prepared_tensor(b, o, &tensors[1]) &&
         program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
       emit_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
@@ -526,6 +548,7 @@ static bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uin
     if (!emit_unit(&b)) return false;
   if (prepare) emit_targets(&b);
   else emit_fetches(&b);
+  if (prepare && !emit_panels(&b)) return false;
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !tool_emit_write(&b, &b.units->items[i])) return false;
   body_end(&b, prepare ? PHASE_pre : PHASE_fwd);
@@ -598,10 +621,32 @@ static bool fits_program(const Module *m, Diags *diags) {
   return false;
 }
 
+/* A @prepare that computes nothing and puts weights into panels. */
+static bool add_panels(Emitting *e) {
+  static const ProgramEntrySpec spec = {"prepare", NULL, NULL};
+  ProgramEntry r = {.name = emit_text(e, spec.name),
+                    .prepare = 1,
+                    .inputs = program_count_ports(e->b),
+                    .outputs = program_count_ports(e->b)};
+  uint32_t entry = program_add_entries(e->b, &r);
+  for (int s = 0; s < e->m->mesh.stages; s++) {
+    EmitBody b = body_new(e, &(LegalBody){.entry = &spec, .stage = s, .prepare = true}, entry, 1, NULL);
+    program_add_schedules(e->b, &(ProgramSchedule){program_count_calls(e->b), 1});
+    program_add_calls(e->b, &(ProgramCall){b.body, 0});
+    if (!emit_panels(&b)) return false;
+    body_end(&b, PHASE_pre);
+  }
+  return true;
+}
+
 /* Bodies of @prepare stand behind the entries, whose weights it knows then. */
 static bool add_entries(Emitting *e, const Legal *legal) {
-  for (int i = 0; i < legal->n; i += e->m->mesh.stages)
+  bool prepares = false;
+  for (int i = 0; i < legal->n; i += e->m->mesh.stages) {
     if (!add_entry(e, &legal->bodies[i])) return false;
+    prepares |= legal->bodies[i].prepare;
+  }
+  if (!prepares && emit_has_panels(e) && !add_panels(e)) return false;
   for (size_t i = 0; i < e->out->kernels.n; i++) {
     const ProgramKernelText *k = &e->out->kernels.items[i];
     program_add_kernels(

@@ -77,6 +77,15 @@ void emit_wait_all(EmitBody *b);
 /* Does communication that nobody waited for yet use the value's memory?  Who writes there would have to wait. */
 bool emit_is_sent(const EmitBody *b, Val v);
 
+/* ---- program_panels.c */
+
+/* In @prepare: the panels of a weight from its tensor. */
+void emit_pack(EmitBody *b, const EmitKnown *weight, uint32_t from);
+/* In @prepare: the panels of all weights of the stage that @prepare does not compute, from where they are stored. */
+bool emit_panels(EmitBody *b);
+/* Is there such a weight?  Then there is a @prepare, even if it computes nothing. */
+bool emit_has_panels(const Emitting *e);
+
 /* ---- program_checks.c */
 
 /* Instructions that refuse the sizes with which an index or a slice of the entry would leave what it reads.  Those of a

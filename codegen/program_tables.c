@@ -203,17 +203,39 @@ bool emit_param_record(Emitting *e, const Op *op, const Layout *layout, ProgramP
   return true;
 }
 
+/* Its panels: @prepare writes them.  They are this rank's alone, so that the "whole" weight is as large as they are. */
+static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
+  uint32_t interval[2 * MAX_RANK];
+  for (int d = 0; d < w->type->rank; d++) {
+    interval[2 * d] = program_const(e->b, 0);
+    interval[2 * d + 1] = emit_expr(e, w->type->dims[d]);
+  }
+  return (ProgramParam){.name = emit_text(e, arena_printf(e->m->arena, "%s.panels", w->name)),
+                        .dtype = w->type->dtype,
+                        .stage = (uint32_t)w->stage,
+                        .init = PINIT_prepared,
+                        .buffer = PROGRAM_NONE,
+                        .blob = PROGRAM_NONE,
+                        .source_dtype = w->type->dtype,
+                        .dims = emit_exprs(e, w->type->rank, w->type->dims),
+                        .interval = program_list_of(e->b, 2 * (uint32_t)w->type->rank, interval)};
+}
+
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
 bool emit_param(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
   const EmitKnown *have = emit_known_param(e, op, layout);
   ProgramParam r;
   if (have) return *tensor = have->tensor, true;
-  if (!emit_param_record(e, op, layout, &r)) return false;
-  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
+  const PanelWeight *panels = panels_find(&e->legal->panels, name, op->stage, layout);
+  if (panels) r = panels_record(e, panels);
+  else if (!emit_param_record(e, op, layout, &r)) return false;
+  const Type *lies = panels ? panels->type : local;
+  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, lies);
   EmitKnown k = {name,     op->stage,
                  layout,   program_add_params(e->b, &r),
-                 r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
+                 r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), lies),
+                 local,    panels};
   ARENA_PUSH(e->m->arena, &e->params, k);
   *tensor = k.tensor;
   return true;
@@ -257,7 +279,8 @@ bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *loc
                     .value = s->value};
   EmitKnown k = {name,   op->stage,
                  layout, program_add_states(e->b, &r),
-                 buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
+                 buffer, emit_tensor(e, buffer, program_const(e->b, 0), local),
+                 local,  NULL};
   ARENA_PUSH(e->m->arena, &e->states, k);
   *tensor = k.tensor;
   return true;

@@ -11,6 +11,8 @@ typedef struct EmitKnown {
   int stage;
   const Layout *layout;
   uint32_t record, buffer, tensor;
+  const Type *local;         /* a weight: the type of the part */
+  const PanelWeight *panels; /* it lies in panels; NULL: as its tensor does */
 } EmitKnown;
 
 typedef struct Emitting {

@@ -46,6 +46,7 @@ typedef struct DeviceTraits {
   bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
                                   producer and waited for before its first reader; where progress is made in waits only,
                                   that gains nothing and costs memory */
+  bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
   bool runs;                   /* programs are built for it; for others only texts */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
                        use; the others do it in f32 (f64 for f64) */

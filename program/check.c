@@ -589,7 +589,16 @@ static bool gemm_ok(const Program *p, const ProgramInstr *x) {
   for (uint32_t i = 3; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != c->dtype) return false;
   if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
-  return !(x->mask & 2) || is_number(p, e[9], 0);
+  if ((x->mask & 2) && !is_number(p, e[9], 0)) return false;
+  bool panels = !is_number(p, e[10], 0);
+  return !panels ||
+         (b->dtype == DT_f32 && is_number(p, e[5], PROGRAM_PANEL) && is_number(p, e[6], 1) && is_number(p, e[8], 1));
+}
+
+static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry *e) {
+  const ProgramTensor *from = operand(p, x, 0), *to = operand(p, x, 1);
+  return e->prepare && from->dtype == DT_f32 && to->dtype == DT_f32 && to->extents.n == 3 &&
+         is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 
 /* Bias and residual are of f32; all tensors have one type, a float the library may know. */
@@ -613,6 +622,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
     case PI_conv: return conv_ok(p, x);
     case PI_launch: return x->dim <= x->tensors.n;
     case PI_copy: return pair_ok(p, x);
+    case PI_pack: return pack_ok(p, x, e);
     case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
     case PI_reduce_scatter:
       return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT && x->dim < operand(p, x, 0)->extents.n;

@@ -26,6 +26,7 @@ static uint32_t scalars_of(const Program *p, const ProgramInstr *x) {
   switch ((ProgramInstrKind)x->kind) {
     case PI_launch:
     case PI_copy:
+    case PI_pack:
     case PI_feed:
     case PI_fetch:
     case PI_check:
@@ -203,6 +204,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
                   .c_m = v[e[7]],
                   .c_n = v[e[8]],
                   .accumulate = v[e[9]] != 0,
+                  .b_panel = v[e[10]],
                   .loops = (int)(x->exprs.n - PROGRAM_GEMM_NUMBERS) / 4};
   for (int i = 0; i < g->loops; i++) {
     const uint32_t *loop = e + PROGRAM_GEMM_NUMBERS + 4 * i;

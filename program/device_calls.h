@@ -25,6 +25,7 @@ typedef struct GemmCall {
   DType operands, result, sums; /* bias and residual are of the result's type */
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
+  int64_t b_panel; /* 0: B does not lie in panels */
   bool accumulate;
   Epilogue epilogue;
   int loops;
@@ -73,6 +74,7 @@ typedef struct CallComm {
  *   gemm, conv  none, and those of the kernel; the rest is in `gemm` and `conv`
  *   copy        extents of the box, start in tensor 0, start in tensor 1
  *   fill        rows, elements of a row, bytes from row to row
+ *   pack        rows, columns, elements from row to row, from column to column
  *   feed, fetch, load   start of the part
  *   check       value, least, greatest
  *   loop        the most rounds, where there is a limit */

@@ -9,7 +9,8 @@
 #include "base/text.h"
 
 enum {
-  PROGRAM_GEMM_NUMBERS = 10, /* exprs of a product before those of its batch loops */
+  PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows lie one behind the other */
+  PROGRAM_GEMM_NUMBERS = 11, /* exprs of a product before those of its batch loops */
   PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
 };
 

@@ -108,6 +108,7 @@ bool program_instr_writes(const ProgramInstr *x, uint32_t i) {
     case PI_gemm:
     case PI_conv: return i == 2;
     case PI_copy:
+    case PI_pack:
     case PI_all_reduce:
     case PI_all_gather:
     case PI_reduce_scatter:

@@ -66,7 +66,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 7,
+  PROGRAM_VERSION = 8,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */

@@ -128,7 +128,7 @@ static inline void make_gemm(Make *m, ProgramList tensors, uint32_t rows, uint32
   ProgramInstr x = make_instr(m, PI_gemm, "gemm", tensors);
   x.dim2 = program_gemm_sums((DType)program_at_tensors(m->b, *program_at_indices(m->b, tensors.first))->dtype);
   uint32_t one = make_number(m, 1), zero = make_number(m, 0);
-  x.exprs = MAKE_LIST(m, rows, columns, inner, inner, one, columns, one, columns, one, zero);
+  x.exprs = MAKE_LIST(m, rows, columns, inner, inner, one, columns, one, columns, one, zero, zero);
   make_put(m, x);
 }
 

@@ -48,6 +48,7 @@ typedef struct GemmUnit {
   const Expr *a_batch[GEMM_MAX_BATCH], *b_batch[GEMM_MAX_BATCH], *c_batch[GEMM_MAX_BATCH];
   const Expr *m, *n, *k;
   const Expr *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
+  const Expr *b_panel; /* the weight that B is lies in panels (codegen/panels.h); NULL: as b_k and b_n say */
   DType sums;
   Epilogue epilogue;
 } GemmUnit;

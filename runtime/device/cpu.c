@@ -178,6 +178,12 @@ static RtStatus run_copy(Device *d, const DeviceCall *c, RtError *error) {
   return RT_OK;
 }
 
+static RtStatus run_pack(Device *d, const DeviceCall *c, RtError *error) {
+  (void)d, (void)error;
+  gemm_pack(c->data[0], c->scalars, c->data[1]);
+  return RT_OK;
+}
+
 static void fill_row(DType dtype, void *to, int64_t n, double value) {
   size_t size = dtype_bytes(dtype);
   unsigned char element[8] = {0};
@@ -235,6 +241,7 @@ const DeviceOps device_cpu = {.name = "cpu",
                               .conv = run_conv,
                               .copy = run_copy,
                               .fill = run_fill,
+                              .pack = run_pack,
                               .feed = cpu_feed,
                               .fetch = cpu_fetch,
                               .finish = cpu_finish};

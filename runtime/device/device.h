@@ -59,6 +59,7 @@ typedef struct DeviceOps {
 
   /* Calls. */
   DeviceRun *launch, *gemm, *conv, *copy, *fill;
+  DeviceRun *pack; /* of weights, in `prepare`; may be NULL on devices whose products take no panels */
   /* `host`: where the whole port is, `extents` its shape. */
   RtStatus (*feed)(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
   RtStatus (*fetch)(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);

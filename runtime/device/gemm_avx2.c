@@ -7,62 +7,20 @@
  */
 #include "runtime/device/gemm_avx2.h"
 
+#include <stddef.h>
+
+#include "runtime/device/gemm_tiles.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-enum { COLUMNS = GEMM_AVX2_COLUMNS, ROWS = GEMM_AVX2_ROWS, BLOCK = 256 };
+enum { COLUMNS = PROGRAM_PANEL, ROWS = GEMM_AVX2_ROWS, BLOCK = 256 };
 #define AVX2 __attribute__((target("avx2,fma")))
+#define UNROLL _Pragma("GCC unroll 8")
 
-bool gemm_avx2_supported(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool gemm_avx2_supported(void) { return gemm_tiles_avx2() != NULL; }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* ---- one tile: R rows, a row's elements of A a_k apart, b[k][16] */
-
-#define UNROLL _Pragma("GCC unroll 8")
-#define TILE(R) \
-  AVX2 static void tile_##R(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, \
-                            int64_t c_m, bool add) { \
-    __m256 sum[R][2]; \
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-        add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
-    for (int64_t l = 0; l < k; l++, b += COLUMNS, a += a_k) { \
-      __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
-      UNROLL for (int r = 0; r < R; r++) { \
-        __m256 x = _mm256_broadcast_ss(a + r * a_m); \
-        sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]); \
-        sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]); \
-      } \
-    } \
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
-        _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
-  }
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-
-typedef void TileFn(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m,
-                    bool add);
-static TileFn *const tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
-
-/* A tile of fewer columns is computed apart. */
-static void tile(int64_t rows, int64_t columns, int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b,
-                 float *c, int64_t c_m, bool add) {
-  TileFn *run = tiles[rows - 1];
-  if (columns == COLUMNS) {
-    run(k, a, a_m, a_k, b, c, c_m, add);
-    return;
-  }
-  float apart[ROWS * COLUMNS] = {0};
-  for (int64_t r = 0; add && r < rows; r++)
-    for (int64_t j = 0; j < columns; j++) apart[r * COLUMNS + j] = c[r * c_m + j];
-  run(k, a, a_m, a_k, b, apart, COLUMNS, add);
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < columns; j++) c[r * c_m + j] = apart[r * COLUMNS + j];
-}
 
 /* ---- copies */
 
@@ -105,17 +63,19 @@ static void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t k, int6
 /* Rows by all columns, with what was added before. */
 static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels,
                   float *row_copy) {
+  const GemmTiles *tiles = gemm_tiles_avx2();
   bool add = g->accumulate || l > 0;
   for (int64_t i = 0; i < g->m; i += ROWS) {
-    int64_t rows = least(g->m - i, ROWS), a_m = g->a_m, a_k = g->a_k;
-    const float *a = g->a + i * a_m + l * a_k;
-    if (a_k != 1) {
+    int64_t rows = least(g->m - i, ROWS), a_m = g->a_m;
+    const float *a = g->a + i * g->a_m + l * g->a_k;
+    if (g->a_k != 1) {
       for (int64_t r = 0; r < rows; r++)
-        for (int64_t x = 0; x < k; x++) row_copy[r * BLOCK + x] = a[r * a_m + x * a_k];
-      a = row_copy, a_m = BLOCK, a_k = 1;
+        for (int64_t x = 0; x < k; x++) row_copy[r * BLOCK + x] = a[r * g->a_m + x * g->a_k];
+      a = row_copy, a_m = BLOCK;
     }
     for (int64_t p = 0; p < columns; p += COLUMNS)
-      tile(rows, least(columns - p, COLUMNS), k, a, a_m, a_k, panels + p * k, g->c + i * g->c_m + j + p, g->c_m, add);
+      tiles->run(&(GemmTile){rows, least(columns - p, COLUMNS), k, a, panels + p * k, a_m, 0, g->c + i * g->c_m + j + p,
+                             g->c_m, add});
   }
 }
 

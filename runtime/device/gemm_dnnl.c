@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/device/gemm_avx2.h"
+#include "runtime/device/gemm_panels.h"
 #include "runtime/device/onednn.h"
 #include "runtime/device/openmp.h"
 
@@ -149,6 +150,7 @@ static bool have_rooms(int threads) {
  * does 1e6 in about 10 us, and waking a thread costs a system call. */
 #define LARGE_PRODUCT 2e6
 #define LARGE_BATCH 1e6
+#define LARGE_PACK 1e5 /* elements */
 
 typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
 
@@ -221,12 +223,46 @@ static RtStatus product(const GemmCall *call, int64_t total, RtError *error) {
   return multiply(&batch, error);
 }
 
+/* B in panels; what follows is done with the tiles. */
+static void multiply_by_panels(const GemmCall *g, int64_t total) {
+  PanelThreads threads = {lib.parallel, lib.thread_num, lib.parallel ? onednn_threads() : 1};
+  bool alone = threads.n == 1 || (double)g->m * (double)g->n * (double)g->k < LARGE_BATCH;
+  for (int64_t index = 0; index < total; index++) {
+    int64_t a = 0, at = result_at(g, index), rest = index;
+    for (int i = g->loops; i-- > 0; rest /= g->extent[i]) a += rest % g->extent[i] * g->a_step[i];
+    const float *residual = g->epilogue.residual ? (const float *)g->residual + at : NULL;
+    PanelProduct p = {g, (const float *)g->a + a, g->b, residual, (float *)g->c + at};
+    gemm_panels(&p, alone ? NULL : &threads);
+  }
+}
+
+typedef struct Packing {
+  const float *from;
+  const int64_t *numbers;
+  float *to;
+} Packing;
+
+static void pack_part(void *data) {
+  const Packing *p = data;
+  int64_t t = lib.parallel ? lib.thread_num() : 0, n = lib.parallel ? lib.num_threads() : 1;
+  gemm_panels_pack(p->from, p->numbers[2], p->numbers[3], p->numbers[0], p->numbers[1], p->to, t, n);
+}
+
+void gemm_pack(const float *from, const int64_t *numbers, float *to) {
+  Packing p = {from, numbers, to};
+  int threads = lib.parallel ? onednn_threads() : 1;
+  if (threads > 1 && (double)numbers[0] * (double)numbers[1] > LARGE_PACK)
+    lib.parallel(pack_part, &p, (unsigned)threads, 0);
+  else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, 0, 1);
+}
+
 RtStatus gemm_run(const GemmCall *call, RtError *error) {
   GemmCall g = *call;
   int64_t total = 1;
   for (int i = 0; i < g.loops; i++) total *= g.extent[i];
   if (g.m == 0 || g.n == 0 || total == 0) return RT_OK;
   if (g.epilogue.residual && g.residual == g.c) g.accumulate = true, g.epilogue.residual = false;
+  if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;
   RtStatus status = product(&g, total, error);
   for (int64_t index = 0; index < total && !status && epilogue_any(g.epilogue); index++) {
     int64_t at = result_at(&g, index);

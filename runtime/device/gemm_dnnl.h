@@ -1,5 +1,5 @@
 /* runtime/device/gemm_dnnl.h - f32 matrix products on the CPU, by oneDNN, where its kernels are those for AVX2 by our
- * own (gemm_avx2.h).
+ * own (gemm_avx2.h); with B in panels by our own everywhere (gemm_panels.h).
  *
  * dnnl_sgemm is the same in all versions of the library (onednn.h).  Batches of small products are spread over the
  * threads of libgomp, the OpenMP run time that oneDNN and our kernels use; large products are threaded inside oneDNN.
@@ -19,5 +19,8 @@ RtStatus gemm_open(RtError *error);
  * otherwise.  Any extent may be 0: with k = 0 the product is 0.  What follows the product is done behind it, in plain
  * loops. */
 RtStatus gemm_run(const GemmCall *call, RtError *error);
+
+/* Instruction `pack` (program.def): numbers[4] are rows, columns and the steps from one to the next in `from`. */
+void gemm_pack(const float *from, const int64_t *numbers, float *to);
 
 #endif

@@ -257,6 +257,7 @@ static RtStatus run_prepare(Executor *e, RtError *error) {
     e->run_ns = 0;
     exec_release(e, SPACE_ARENA);
     exec_release(e, SPACE_WINDOW);
+    if (!status && e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in it */
   }
   return status;
 }

@@ -100,6 +100,7 @@ static RtStatus run_on_device(Executor *e, const DeviceCall *c, uint32_t *next, 
     case PI_conv: return e->ops->conv(e->device, c, error);
     case PI_copy: return c->in_place ? RT_OK : e->ops->copy(e->device, c, error);
     case PI_fill: return e->ops->fill(e->device, c, error);
+    case PI_pack: return e->ops->pack(e->device, c, error);
     case PI_feed: return run_feed(e, c, error);
     case PI_fetch: return run_fetch(e, c, error);
     case PI_load: return exec_load_part(e, c->object, c->scalars, c->tensors[0].extents, c->data[0], error);

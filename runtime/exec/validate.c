@@ -29,6 +29,14 @@ static const char *gemm_fault(const Executor *e, const Binding *b, const DeviceC
   if (g->epilogue.residual && c->tensors[c->n_tensors - 1].elements != c->tensors[2].elements)
     return "the residual has another size than the result";
   if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return reach;
+  if (g->b_panel && g->k > 0) {
+    __int128 panels = ((__int128)g->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
+    bool whole = g->b_panel >= g->k * PROGRAM_PANEL && panels * g->b_panel <= c->tensors[1].elements;
+    bool one = true; /* the same panels for the whole batch */
+    for (int i = 0; i < g->loops; i++) one &= g->b_step[i] == 0;
+    if (!whole || !one) return reach;
+    return reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) ? reach : NULL;
+  }
   bool fits = g->k == 0 || (!reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) &&
                             !reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements));
   return fits ? NULL : reach;
@@ -74,6 +82,15 @@ static bool copy_fits(const DeviceCall *c) {
   return box_fits(from->rank, first, extent, from->extents) && box_fits(to->rank, second, extent, to->extents);
 }
 
+static bool pack_fits(const DeviceCall *c) {
+  const int64_t *e = c->scalars, *to = c->tensors[1].extents, most = INT64_C(1) << 48;
+  for (int i = 0; i < 4; i++)
+    if (e[i] < 0 || e[i] > most) return false;
+  if (to[0] != (e[1] + PROGRAM_PANEL - 1) / PROGRAM_PANEL || to[1] != e[0]) return false;
+  __int128 last = (__int128)(e[0] - 1) * e[2] + (__int128)(e[1] - 1) * e[3];
+  return e[0] == 0 || e[1] == 0 || last < c->tensors[0].elements;
+}
+
 static bool port_fits(const Executor *e, const Binding *b, const DeviceCall *c) {
   uint32_t port = c->object + (c->kind == PI_fetch ? e->p->entries[b->entry].n_inputs : 0);
   return box_fits(c->tensors[0].rank, c->scalars, c->tensors[0].extents, b->io.shapes[port].dims);
@@ -101,6 +118,9 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
     case PI_gemm: return gemm_fault(e, b, c);
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
     case PI_copy: return copy_fits(c) ? NULL : "the box reaches outside a tensor";
+    case PI_pack:
+      if (!e->ops->pack) return "the device's products take no panels";
+      return pack_fits(c) ? NULL : "the matrix reaches outside a tensor";
     case PI_feed:
     case PI_fetch: return port_fits(e, b, c) ? NULL : "the part reaches outside the tensor";
     case PI_load: return load_fits(e, b, c) ? NULL : "the tensor has another shape than the weight's part";

@@ -135,10 +135,23 @@ void apc_close(ApcModel *m) {
 
 /* ---- what the program offers */
 
-int apc_entries(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.n_entries : 0; }
+/* `prepare` cannot be asked for. */
+static const ProgramEntry *callable(const ApcModel *m, int number) {
+  const Program *p = &m->artifact.program;
+  for (uint32_t i = 0; usable(m) && i < p->n_entries; i++)
+    if (!p->entries[i].prepare && number-- == 0) return &p->entries[i];
+  return NULL;
+}
+
+int apc_entries(const ApcModel *m) {
+  int n = 0;
+  while (callable(m, n)) n++;
+  return n;
+}
 
 const char *apc_entry_name(const ApcModel *m, int i) {
-  return i >= 0 && i < apc_entries(m) ? program_text(&m->artifact.program, m->artifact.program.entries[i].name) : NULL;
+  const ProgramEntry *e = i >= 0 ? callable(m, i) : NULL;
+  return e ? program_text(&m->artifact.program, e->name) : NULL;
 }
 
 static RtStatus find_entry(ApcModel *m, const char *name, uint32_t *out) {

@@ -25,6 +25,7 @@ foreach(name
     samples
     loops
     onnx
+    panels
     planning
     profile
     same

@@ -53,7 +53,7 @@ static bool is_in_place(const DeviceCall *c) {
 static bool is_of_device(const DeviceCall *c) {
   if (c->skipped || (c->kind == PI_fetch && c->elsewhere) || is_in_place(c)) return false;
   return c->kind == PI_launch || c->kind == PI_gemm || c->kind == PI_conv || c->kind == PI_copy || c->kind == PI_fill ||
-         c->kind == PI_feed || c->kind == PI_fetch;
+         c->kind == PI_pack || c->kind == PI_feed || c->kind == PI_fetch;
 }
 
 /* From call `at` of the log on: the calls of a body.  Gaps of an exchange are filled on its behalf. */

@@ -102,6 +102,7 @@ static RtStatus run(Device *d, const DeviceCall *c, RtError *error) {
                    : c->kind == PI_gemm ? cpu->gemm
                    : c->kind == PI_conv ? cpu->conv
                    : c->kind == PI_copy ? cpu->copy
+                   : c->kind == PI_pack ? cpu->pack
                                         : cpu->fill;
   note(c);
   return how(cpu_of(d), near_call(c, &n), error);
@@ -214,6 +215,7 @@ const DeviceOps far_device = {.name = "far",
                               .conv = run,
                               .copy = run,
                               .fill = run,
+                              .pack = run,
                               .feed = feed,
                               .fetch = fetch,
                               .record = record,

@@ -7,6 +7,7 @@
 
 #include "base/compare.h"
 #include "runtime/device/gemm_dnnl.h"
+#include "runtime/device/gemm_tiles.h"
 #include "runtime/device/onednn.h"
 #include "tests/test.h"
 
@@ -157,6 +158,150 @@ static void equal_lines_give_equal_bits(void) {
   free(a), free(b), free(c);
 }
 
+/* ---- B in panels */
+
+static float random_value(void) { return (float)(below(2001) - 1000) / 997; }
+
+/* B as a matrix, by rows or by columns, and as panels. */
+typedef struct Both {
+  int64_t m, n, k;
+  float *a, *b, *panels, *residual, bias[400];
+} Both;
+
+static Both both_new(int64_t m, int64_t n, int64_t k, bool by_rows) {
+  int64_t width = (n + PROGRAM_PANEL - 1) / PROGRAM_PANEL * PROGRAM_PANEL;
+  Both x = {.m = m, .n = n, .k = k};
+  x.a = malloc((size_t)(m * k + 1) * sizeof *x.a), x.b = malloc((size_t)(k * n + 1) * sizeof *x.b);
+  x.panels = malloc((size_t)(k * width + 1) * sizeof *x.panels);
+  x.residual = malloc((size_t)(m * n + 1) * sizeof *x.residual);
+  for (int64_t i = 0; i < m * k; i++) x.a[i] = random_value();
+  for (int64_t i = 0; i < k * n; i++) x.b[i] = random_value();
+  for (int64_t i = 0; i < m * n; i++) x.residual[i] = random_value();
+  for (int64_t i = 0; i < n; i++) x.bias[i] = random_value();
+  for (int64_t i = 0; i < k * width; i++) x.panels[i] = NAN; /* all of it is written */
+  gemm_pack(x.b, (int64_t[]){k, n, by_rows ? n : 1, by_rows ? 1 : k}, x.panels);
+  for (int64_t i = 0; i < k * width; i++) CHECK(!isnan(x.panels[i]));
+  return x;
+}
+
+static void both_free(const Both *x) { free(x->a), free(x->b), free(x->panels), free(x->residual); }
+
+static void in_panels(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
+  int64_t m = 1 + below(trial % 4 ? 60 : 260), n = PROGRAM_PANEL + below(trial % 3 ? 120 : 380),
+          k = 1 + below(trial % 5 ? 80 : 2300);
+  bool by_rows = below(2), a_rows = below(4) > 0;
+  Both x = both_new(m, n, k, by_rows);
+  int64_t c_m = n + below(3), room = m * c_m;
+  float *c = malloc((size_t)room * sizeof *c), *want = malloc((size_t)room * sizeof *want);
+  for (int64_t i = 0; i < room; i++) c[i] = want[i] = (float)(i % 7);
+  float *residual = malloc((size_t)room * sizeof *residual);
+  for (int64_t i = 0; i < room; i++) residual[i] = x.residual[i % (m * n)];
+  GemmCall g = {.m = m,
+                .n = n,
+                .k = k,
+                .a_m = a_rows ? k : 1,
+                .a_k = a_rows ? 1 : m,
+                .b_k = by_rows ? n : 1,
+                .b_n = by_rows ? 1 : k,
+                .c_m = c_m,
+                .c_n = 1,
+                .accumulate = accumulate,
+                .epilogue = epilogue,
+                .a = x.a,
+                .b = x.b,
+                .bias = x.bias,
+                .residual = in_place ? want : residual,
+                .c = want};
+  plain(&g, want);
+  g.b = x.panels, g.b_k = PROGRAM_PANEL, g.b_n = 1, g.b_panel = k * PROGRAM_PANEL, g.c = c;
+  if (in_place) g.residual = c;
+  RtError error = {0};
+  CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+  double worst = 0;
+  for (int64_t i = 0; i < room; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+  CHECKF(worst < 2e-4, "trial %d: m %d n %d k %d, %s: %g", trial, (int)m, (int)n, (int)k,
+         program_activation_name(epilogue.activation), worst);
+  both_free(&x);
+  free(c), free(want), free(residual);
+}
+
+static void products_in_panels(void) {
+  for (int trial = 0; trial < 120; trial++) {
+    Epilogue e = {.bias = below(2), .residual = below(2), .activation = (Activation)below(ACT_COUNT)};
+    in_panels(trial, trial % 2 ? e : (Epilogue){0}, below(2) && !(trial % 2 && e.residual), below(2));
+  }
+}
+
+/* Rows and columns of a product are, bit for bit, those of the product of a part of A and a part of B: so ranks that
+ * share either out have the results of one. */
+static void parts_give_equal_bits(void) {
+  for (int trial = 0; trial < 40; trial++) {
+    int64_t m = 1 + below(150), n = 2 * PROGRAM_PANEL + below(300), k = 1 + below(1500);
+    Both x = both_new(m, n, k, true);
+    int64_t from = below(n - PROGRAM_PANEL), columns = PROGRAM_PANEL + below(n - from - PROGRAM_PANEL + 1),
+            row = below(m), rows = 1 + below(m - row);
+    float *c = malloc((size_t)(m * n) * sizeof *c), *part = malloc((size_t)(rows * columns) * sizeof *part),
+          *panels = malloc((size_t)(k * (columns + PROGRAM_PANEL)) * sizeof *panels);
+    GemmCall g = {.m = m,
+                  .n = n,
+                  .k = k,
+                  .a_m = k,
+                  .a_k = 1,
+                  .b_k = PROGRAM_PANEL,
+                  .b_n = 1,
+                  .c_m = n,
+                  .c_n = 1,
+                  .b_panel = k * PROGRAM_PANEL,
+                  .a = x.a,
+                  .b = x.panels,
+                  .c = c};
+    RtError error = {0};
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    gemm_pack(x.b + from, (int64_t[]){k, columns, n, 1}, panels);
+    g.m = rows, g.n = columns, g.c_m = columns, g.a = x.a + row * k, g.b = panels, g.c = part;
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    int64_t differ = 0;
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) differ += c[(row + i) * n + from + j] != part[i * columns + j];
+    CHECKF(differ == 0, "%d x %d x %d: %d elements differ", (int)m, (int)n, (int)k, (int)differ);
+    both_free(&x);
+    free(c), free(part), free(panels);
+  }
+}
+
+/* Where there are both. */
+static void both_instruction_sets_give_equal_bits(void) {
+  enum { DEPTH = 300, WIDTH = 2 * PROGRAM_PANEL };
+  static float a[12 * DEPTH], b[WIDTH * DEPTH], c[2][12 * WIDTH];
+  const GemmTiles *wide = gemm_tiles(), *narrow = gemm_tiles_avx2();
+  for (int trial = 0; narrow && trial < 200; trial++) {
+    int64_t k = 1 + below(DEPTH), columns = 1 + below(wide->panels * PROGRAM_PANEL);
+    for (int i = 0; i < 12 * DEPTH; i++) a[i] = random_value();
+    for (int i = 0; i < WIDTH * DEPTH; i++) b[i] = random_value();
+    for (int i = 0; i < 12 * WIDTH; i++) c[0][i] = c[1][i] = random_value();
+    GemmTile t = {.rows = 1 + below(wide->rows),
+                  .columns = columns,
+                  .k = k,
+                  .a = a,
+                  .b = b,
+                  .a_m = DEPTH,
+                  .b_panel = k * PROGRAM_PANEL,
+                  .c = c[0],
+                  .c_m = WIDTH,
+                  .add = below(2)};
+    wide->run(&t);
+    for (int64_t r = 0; r < t.rows; r++)
+      for (int64_t j = 0; j < columns; j += PROGRAM_PANEL) {
+        GemmTile part = t;
+        part.rows = 1, part.columns = columns - j < PROGRAM_PANEL ? columns - j : PROGRAM_PANEL;
+        part.a = a + r * DEPTH, part.b = b + j / PROGRAM_PANEL * t.b_panel, part.c = c[1] + r * WIDTH + j;
+        narrow->run(&part);
+      }
+    CHECKF(memcmp(c[0], c[1], sizeof c[0]) == 0, "trial %d: %d rows, %d columns, depth %d", trial, (int)t.rows,
+           (int)columns, (int)k);
+  }
+}
+
 static void without_unit_stride(void) {
   float a[64] = {0};
   GemmCall g = {
@@ -178,6 +323,9 @@ int main(void) {
   RUN(products);
   RUN(products_and_what_follows);
   RUN(equal_lines_give_equal_bits);
+  RUN(products_in_panels);
+  RUN(parts_give_equal_bits);
+  RUN(both_instruction_sets_give_equal_bits);
   RUN(without_unit_stride);
   int failed = test_summary(), status = 0;
   if (child > 0 && (waitpid(child, &status, 0) != child || status != 0)) failed = 1;

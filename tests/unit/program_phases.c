@@ -164,7 +164,7 @@ static void add_product(Step *s, const char *where, uint32_t x, uint32_t y, uint
         program_expr(m->b, PX_max, make_sub(m, make_number(m, 3), s->mb), make_sub(m, s->mb, make_number(m, 3))));
   ProgramInstr g = make_instr(m, PI_gemm, where, MAKE_LIST(m, x, y, sum));
   g.dim2 = DT_f32;
-  g.exprs = MAKE_LIST(m, one, one, s->n, s->n, one, one, one, one, one, continues);
+  g.exprs = MAKE_LIST(m, one, one, s->n, s->n, one, one, one, one, one, continues, make_number(m, 0));
   make_put(m, g);
 }
 

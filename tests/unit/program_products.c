@@ -43,7 +43,7 @@ static void add_kind(Make *m, const Sizes *s, int c, uint32_t a, uint32_t w, uin
   if (kind.epilogue.residual) tensors[n++] = r;
   ProgramInstr x = product(m, make_list(m, n, tensors),
                            MAKE_LIST(m, s->rows, s->n, s->k, s->k, s->one, s->wide, s->one, s->wide, s->one, s->zero,
-                                     s->heads, s->zero, s->n, s->n));
+                                     s->zero, s->heads, s->zero, s->n, s->n));
   x.dim = kind.epilogue.activation;
   x.mask = (kind.epilogue.bias ? 1u : 0) | (kind.epilogue.residual ? 2u : 0);
   make_put(m, x);
@@ -55,8 +55,9 @@ static void add_sum(Make *m, const Sizes *s, uint32_t mb, uint32_t a) {
   uint32_t sum = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, s->k, s->k));
   program_at_buffers(m->b, make_buffer_of(m, sum))->body = PROGRAM_NONE;
   uint32_t accumulate = program_expr(m->b, PX_min, mb, s->one);
-  make_put(m, product(m, MAKE_LIST(m, a, a, sum),
-                      MAKE_LIST(m, s->k, s->k, s->rows, s->one, s->k, s->k, s->one, s->k, s->one, accumulate)));
+  make_put(m,
+           product(m, MAKE_LIST(m, a, a, sum),
+                   MAKE_LIST(m, s->k, s->k, s->rows, s->one, s->k, s->k, s->one, s->k, s->one, accumulate, s->zero)));
   make_io(m, PI_fetch, 1, sum, 0, MAKE_LIST(m, s->zero, s->zero));
 }
 
@@ -181,7 +182,7 @@ static Make make_one(const One *o) {
   for (uint32_t i = 0; i < n; i++) { make_put(&m, make_instr(&m, PI_fill, "fill", MAKE_LIST(&m, tensors[i]))); }
   ProgramInstr g = make_instr(&m, PI_gemm, "product", make_list(&m, n, tensors));
   g.exprs = MAKE_LIST(&m, two, two, o->no_terms ? zero : two, two, one, two, one, o->c_n == 1 ? two : one,
-                      make_number(&m, o->c_n), make_number(&m, o->accumulate));
+                      make_number(&m, o->c_n), make_number(&m, o->accumulate), zero);
   g.dim = o->activation, g.dim2 = o->sums, g.mask = o->mask;
   make_put(&m, g);
   make_io(&m, PI_fetch, 0, y, 0, MAKE_LIST(&m, zero, zero));
@@ -240,9 +241,9 @@ static void prints(void) {
   Text t = {.arena = arena_new()};
   CHECK(!opened(&(One){DT_f32, DT_f32, DT_f32, ACT_relu, 3, DT_f32, 2, 1, false, NULL, false}, &t, program_print));
   CHECK(!opened(&(One){DT_f16, DT_f16, DT_f16, 0, 0, DT_f16, 2, 1, false, NULL, false}, &t, program_print));
-  CHECKF(strstr(text_str(&t), "b3:f32[2, 2] [2, 2, 2, 2, 1, 2, 1, 2, 1, 0] bias residual relu  # product\n"), "%s",
+  CHECKF(strstr(text_str(&t), "b3:f32[2, 2] [2, 2, 2, 2, 1, 2, 1, 2, 1, 0, 0] bias residual relu  # product\n"), "%s",
          text_str(&t));
-  CHECKF(strstr(text_str(&t), "[2, 2, 2, 2, 1, 2, 1, 2, 1, 0] sums f16  # product\n"), "%s", text_str(&t));
+  CHECKF(strstr(text_str(&t), "[2, 2, 2, 2, 1, 2, 1, 2, 1, 0, 0] sums f16  # product\n"), "%s", text_str(&t));
   arena_free(t.arena);
 }
 

@@ -1,0 +1,124 @@
+/* codegen/panels.c - see panels.h. */
+#include "codegen/panels.h"
+
+#include <string.h>
+
+#include "codegen/legal.h"
+#include "codegen/rows/row_work.h"
+
+/* ---- weights by name, stage and layout */
+
+static PanelWeight *find(const PanelWeights *w, const char *name, int stage, const Layout *layout) {
+  for (size_t i = 0; i < w->n; i++) {
+    PanelWeight *p = &w->items[i];
+    if (p->stage == stage && p->layout == layout && strcmp(p->name, name) == 0) return p;
+  }
+  return NULL;
+}
+
+const PanelWeight *panels_find(const PanelWeights *w, const char *name, int stage, const Layout *layout) {
+  const PanelWeight *p = find(w, name, stage, layout);
+  return p && p->type && !p->others ? p : NULL;
+}
+
+/* The operation that holds the weight, of which `v` is all, perhaps in another shape; NULL: v is something else. */
+static const Op *weight_of(const Work *w, Val v) {
+  for (;;) {
+    int def = work_def(w, v);
+    const Op *op = def < 0 ? NULL : w->ops.items[def].op;
+    if (!op || op->kind == OP_param) return op;
+    if (w->ops.items[def].class != WC_VIEW) return NULL;
+    v = op->in[0];
+  }
+}
+
+/* The weight that `v` is all of, which a reader makes known. */
+static PanelWeight *seen(const Work *w, PanelWeights *list, Val v, const Op **op) {
+  *op = weight_of(w, v);
+  if (!*op) return NULL;
+  const char *name = op_str(*op, AT_name);
+  const Layout *layout = w->f->values.items[(*op)->out].layout;
+  PanelWeight *p = find(list, name, w->stage, layout);
+  if (p) return p;
+  ARENA_PUSH(w->m->arena, list, ((PanelWeight){.name = name, .stage = w->stage, .layout = layout}));
+  return &list->items[list->n - 1];
+}
+
+/* ---- readers */
+
+static bool constant(const Expr *e, int64_t *value) {
+  *value = e->value;
+  return e->kind == EX_CONST;
+}
+
+/* The matrix that a product sees in its weight. */
+static bool matrix_of(const Work *w, const GemmUnit *g, const Type *type, PanelWeight *out) {
+  int64_t k, n, row, column, elements;
+  if (type->dtype != DT_f32 || !constant(g->k, &k) || !constant(g->n, &n) || !constant(g->b_k, &row) ||
+      !constant(g->b_n, &column) || !constant(type_elements(w->m, type), &elements))
+    return false;
+  for (int i = 0; i < g->nbatch; i++)
+    if (!ex_is_const(g->b_batch[i], 0)) return false;
+  bool by_rows = column == 1 && row == n, by_columns = row == 1 && column == k;
+  if (k < 1 || n < PROGRAM_PANEL || elements / n != k || elements % n != 0 || !(by_rows || by_columns)) return false;
+  *out = (PanelWeight){.k = k, .n = n, .transposed = !by_rows};
+  return true;
+}
+
+static void note_product(const Work *w, const WorkOp *o, PanelWeights *list) {
+  const Op *op;
+  PanelWeight *p = seen(w, list, o->op->in[1], &op), found;
+  if (!p) return;
+  if (!matrix_of(w, o->gemm, work_type(w, op->out), &found)) p->others = true;
+  else if (!p->type) {
+    const Expr *dims[3] = {ex_const(w->m, (found.n + PROGRAM_PANEL - 1) / PROGRAM_PANEL), ex_const(w->m, found.k),
+                           ex_const(w->m, PROGRAM_PANEL)};
+    p->k = found.k, p->n = found.n, p->transposed = found.transposed;
+    p->type = type_get(w->m, DT_f32, 3, dims);
+  } else if (p->k != found.k || p->n != found.n || p->transposed != found.transposed) p->others = true;
+}
+
+static void note_other(const Work *w, Val v, PanelWeights *list) {
+  const Op *op;
+  PanelWeight *p = seen(w, list, v, &op);
+  if (p) p->others = true;
+}
+
+/* What only puts a weight into another shape is no reader; those of the result are. */
+static void note_readers(const Work *w, bool prepare, PanelWeights *list) {
+  for (size_t i = 0; i < w->ops.n; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    if (!o->live || (o->class == WC_VIEW && weight_of(w, o->op->out))) continue;
+    for (int k = 0; k < o->op->nin; k++) {
+      if (o->gemm && k == 1 && !prepare) note_product(w, o, list);
+      else note_other(w, o->op->in[k], list);
+    }
+  }
+  for (size_t i = 0; i < w->f->outputs.n && !prepare; i++) note_other(w, w->f->outputs.items[i].value, list);
+}
+
+/* ---- all of them */
+
+static void mark_products(const Work *w, const PanelWeights *list) {
+  for (size_t i = 0; i < w->ops.n; i++) {
+    WorkOp *o = &w->ops.items[i];
+    const Op *op = o->gemm ? weight_of(w, o->op->in[1]) : NULL;
+    const PanelWeight *p =
+        op ? panels_find(list, op_str(op, AT_name), w->stage, w->f->values.items[op->out].layout) : NULL;
+    if (!p) continue;
+    GemmUnit *g = ARENA_NEW(w->m->arena, GemmUnit);
+    *g = *o->gemm;
+    g->b_k = ex_const(w->m, PROGRAM_PANEL), g->b_n = ex_const(w->m, 1);
+    g->b_panel = ex_const(w->m, p->k * PROGRAM_PANEL);
+    o->gemm = g;
+  }
+}
+
+PanelWeights panels_choose(const struct Legal *l) {
+  PanelWeights list = {0};
+  if (!l->source.device->panels) return list;
+  for (int i = 0; i < l->n; i++) note_readers(l->bodies[i].work, l->bodies[i].prepare, &list);
+  for (int i = 0; i < l->n; i++)
+    if (!l->bodies[i].prepare) mark_products(l->bodies[i].work, &list);
+  return list;
+}

@@ -1,0 +1,38 @@
+/* runtime/device/gemm_tiles.h - the innermost piece of our f32 matrix products: a few rows of A times panels of B.
+ *
+ * A panel is PROGRAM_PANEL columns of B, row by row: b[k][PROGRAM_PANEL].  Every element of C is one chain of fused
+ * multiply-adds in the order of the summed index, whatever its place, the tile and the threads: equal rows and
+ * equal columns give equal bits, the same ones with AVX2 and with AVX-512 (without either terms are rounded before they
+ * are added).
+ */
+#ifndef APC_RUNTIME_DEVICE_GEMM_TILES_H
+#define APC_RUNTIME_DEVICE_GEMM_TILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "program/epilogue.h"
+
+/* C[rows][columns] = A B or, with `add`, C + A B.  A's rows are a_m apart, their elements contiguous; panel i of B
+ * begins at b + i * b_panel. */
+typedef struct GemmTile {
+  int64_t rows, columns, k;
+  const float *a, *b;
+  int64_t a_m, b_panel;
+  float *c;
+  int64_t c_m;
+  bool add;
+} GemmTile;
+
+typedef struct GemmTiles {
+  int rows;   /* of a whole tile: t->rows is at most that */
+  int panels; /* that a tile multiplies with at once: columns of whole tiles are PROGRAM_PANEL times that */
+  void (*run)(const GemmTile *t); /* columns: at most those of a whole tile */
+} GemmTiles;
+
+/* For this processor. */
+const GemmTiles *gemm_tiles(void);
+/* Those for AVX2, which a processor with AVX-512 has as well; NULL where it lacks them. */
+const GemmTiles *gemm_tiles_avx2(void);
+
+#endif
