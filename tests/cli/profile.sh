@@ -7,7 +7,8 @@ import json, re, sys
 what, ranks, micro_batches, rounds = sys.argv[1], *map(int, sys.argv[2:5])
 p, t = json.load(open("profile.json")), json.load(open("trace.json"))
 schedule = open("schedule").read().split("\nentry main", 1)[1]
-wanted = set(re.findall(r"^  ([a-z_]+) (?!.*\bprepare\b)", schedule.split("\nbody ", 1)[1], re.M))
+bodies = [b for b in schedule.split("\nbody ")[1:] if " of prepare stage" not in b.split("\n", 1)[0]]
+wanted = set(re.findall(r"^  ([a-z_]+) ", "\n".join(bodies), re.M))
 assert p["schema"] == "apc.profile/1" and p["runs"] == 4 and len(p["ranks"]) == ranks, "the head"
 found = set()
 for r in p["ranks"]:
