@@ -61,6 +61,7 @@ static void make_cases(void) {
   RUN(rows);
   RUN(moves);
   RUN(attentions);
+  RUN(long_attentions);
   RUN(dots);
   RUN(windows);
   RUN(equal_lines);

@@ -170,9 +170,9 @@ static void moves(void) {
 
 static void attentions(void) {
   static const char *const types[] = {"f32", "f64", "f16", "bf16"};
-  static const char *const shapes[][2] = {{"b,2,2,s", "s"}, {"1,2,4,1", "150"}, {"2,1,1,33", "0"}};
+  static const char *const shapes[][2] = {{"b,2,2,s", "s"}, {"1,2,4,1", "150"}, {"2,1,1,33", "0"}, {"1,1,2,40", "150"}};
   for (int i = 0; i < 4; i++)
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 4; k++)
       for (int causal = 0; causal < 2; causal++) {
         Arena *a = arena_new();
         const char *t = types[i], *q = shapes[k][0], *n = shapes[k][1], *s = strrchr(q, ',') + 1;
@@ -205,6 +205,21 @@ static void attentions(void) {
                                  " : %s[1,1,1,2,20]\n" OUTF("y"), t, t, t, causal, t));
         arena_free(a);
       }
+}
+
+/* Whole vectors, which are read where they lie: three rows against three chunks of keys, the third of which only the
+ * last row sees, and two panels of rows. */
+static void long_attentions(void) {
+  text_case("attention of chunks", IN("q", "f32[1,2,1,3,64]") IN("k", "f32[1,2,1100,64]") IN("v", "f32[1,2,1100,64]")
+            "  %i = iota {axis=0, start=1022} : i64[3]\n  %j = iota {axis=0, start=0} : i64[1100]\n"
+            "  %n = const {value=1090} : i64[]\n"
+            "  %y, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, lse=1}"
+            " : f32[1,2,1,3,64], f32[1,2,1,3]\n" OUT("y") OUT("z"));
+  text_case("attention of panels", IN("q", "f32[1,2,1,40,64]") IN("k", "f32[1,2,150,64]") IN("v", "f32[1,2,150,64]")
+            "  %i = iota {axis=0, start=100} : i64[40]\n  %j = iota {axis=0, start=0} : i64[150]\n"
+            "  %n = const {value=130} : i64[]\n"
+            "  %y, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, lse=1}"
+            " : f32[1,2,1,40,64], f32[1,2,1,40]\n" OUT("y") OUT("z"));
 }
 
 static void dots(void) {

@@ -1,5 +1,5 @@
-/* codegen/cpu/kernel_template.c - prints calls of the templates in kernel_templates.h with the extents of an
- * operation. */
+/* codegen/cpu/kernel_template.c - prints calls of the templates in kernel_templates.h and kernel_attention.h with the
+ * extents of an operation. */
 #include "codegen/cpu/kernel_template.h"
 
 #include "base/die.h"
@@ -28,10 +28,8 @@ void template_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
 void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   double scale = op_float(op, AT_scale, 1);
-  const char *e = span(w, s, v, 3, 4);
-  text_printf(t,
-              "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s, .wide = (%s + 31) / 32 * 32,\n",
-              span(w, s, q, 2, 4), span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), e, e);
+  text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s,\n", span(w, s, q, 2, 4),
+              span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), span(w, s, v, 3, 4));
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
               op_int(op, AT_causal, 0) != 0);
   text_printf(t, "    .length = *(const int64_t *)ptr[5]%s};\n", op->nout > 1 ? ", .lse = ptr[7]" : "");

@@ -12,7 +12,8 @@
 
 static KernelSet dialect; /* the CUDA kernels of all cases */
 
-static Runner cpu = {.call = call_c}; /* the C kernels of all cases */
+static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share);
+static Runner cpu = {.call = call_threads}; /* the C kernels of all cases */
 
 typedef struct Dialect {
   const CudaKernel *kernels; /* of the case, by unit */
@@ -42,7 +43,7 @@ static bool same_bits(DType t, const unsigned char *a, const unsigned char *b, i
   return true;
 }
 
-static void check_bits(const Case *c, const Unit *u, void *const *ptr) {
+static void check_bits(const Case *c, const Unit *u, void *const *ptr, const char *where) {
   void *own[128];
   memcpy(own, ptr, sizeof *own * (size_t)(u->nin + u->nout));
   for (int i = u->nin; i < u->nin + u->nout; i++) {
@@ -50,16 +51,34 @@ static void check_bits(const Case *c, const Unit *u, void *const *ptr) {
         (size_t)elements_of(c, u->out[i - u->nin]) * dtype_bytes(units_type(c->units, c->f, u->out[i - u->nin])->dtype);
     own[i] = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
   }
-  cpu.call(&cpu, c, u, own, false);
+  call_c(&cpu, c, u, own, false);
   for (int i = u->nin; i < u->nin + u->nout; i++) {
     Val v = u->out[i - u->nin];
     CHECKF(same_bits(units_type(c->units, c->f, v)->dtype, ptr[i], own[i], elements_of(c, v)),
-           "%s: %s: result %d has other bits than on a CPU", c->name, symbol_of(u), i - u->nin);
+           "%s: %s: result %d has other bits %s", c->name, symbol_of(u), i - u->nin, where);
     free(own[i]);
   }
 }
 
 /* ---- running */
+
+/* Attention shares rows or keys among threads, how many there are must not matter. */
+static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
+  call_c(r, c, u, ptr, share);
+  if (share || c->f->ops.items[u->op].kind != OP_attention || getenv("OMP_NUM_THREADS")) return;
+  void (*set)(int) = NULL;
+  int (*most)(void) = NULL;
+  *(void **)&set = dlsym(r->library, "omp_set_num_threads");
+  *(void **)&most = dlsym(r->library, "omp_get_max_threads");
+  CHECK(set != NULL && most != NULL);
+  if (!set || !most) return;
+  int usual = most();
+  for (int n = 1; n <= 3; n += 2) {
+    set(n);
+    check_bits(c, u, ptr, "with another number of threads");
+  }
+  set(usual);
+}
 
 static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
   const Dialect *d = r->more;
@@ -73,7 +92,7 @@ static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *co
   memcpy(words, ptr, sizeof *words * (size_t)(u->nin + u->nout));
   for (int i = 0; i < k->nscalars; i++) words[u->nin + u->nout + i] = value_of(c, k->scalars[i]);
   kernel(words, value_of(c, k->launch.blocks), d->descending);
-  if (!share && exact(c, u, k)) check_bits(c, u, ptr);
+  if (!share && exact(c, u, k)) check_bits(c, u, ptr, "than on a CPU");
 }
 
 static void *compile_dialect(Arena *a) {

@@ -1,0 +1,450 @@
+/* codegen/cpu/kernel_attention.h - attention on CPUs; part of every generated text, behind kernel_templates.h.
+ *
+ * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  A row whose
+ * scores are all -inf, hidden or not, gives 0.  Scores are never stored whole: blocks of keys pass, with a running
+ * maximum and sum per row (Dao, "FlashAttention-2", 2023).  Two ways, chosen by the number of rows alone:
+ *
+ * - Many rows: a panel of 32 rows at a time, one row per lane.  Queries lie transposed, so a tile of scores is some
+ * keys by 32 rows, a tile of the result some columns by 32 rows; keys and values are read element by element where they
+ *   lie, and maximum, exponential and sum have no step across lanes.  Panels and groups are shared among threads.
+ * - Few rows, as when decoding: the work is to read keys and values once.  Lanes are elements of a key or value.  Keys
+ *   are cut into chunks of fixed length that threads share; the chunks' results are joined in ascending order, so that
+ *   the bits do not depend on threads.
+ *
+ * Computed in f32: keys and values of other types, or of rows that do not fill vectors, are loaded a block at a time
+ * into memory of the thread.  Not done: long keys of few panels are not cut among threads. */
+
+/* Functions of their own: together they would need more registers than there are. */
+#define APART static __attribute__((unused, noinline))
+/* Compiled small: every attention is compiled with them, and they take little of its time.  Not for what a loop that
+ * matters calls in any case: gcc then takes the loop for cold as well. */
+#define SMALL static __attribute__((unused, noinline, cold))
+
+/* A vector register, if there is one of more than 16 bytes. */
+#if defined(__AVX512F__)
+enum { VECTOR = 16, TALL = 8, BROAD = 4 };
+#elif defined(__AVX__)
+enum { VECTOR = 8, TALL = 4, BROAD = 8 };
+#else
+enum { VECTOR = 4, TALL = 4, BROAD = 8 };
+#endif
+/* Tiles are TALL keys or columns by ACROSS vectors of rows, or a row by BROAD vectors.  CHUNK is a multiple of KEYS,
+ * KEYS of TALL. */
+enum { LANES = 32, ACROSS = 2, KEYS = 64, CHUNK = 512, FEW = 16 };
+
+typedef float lanes __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
+FN lanes lanes_of(float x) { return x - (lanes){0}; }
+FN lanes lanes_fma(lanes a, lanes b, lanes c) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+  return a * b + c;
+#elif defined(__AVX512F__)
+  return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+#elif defined(__FMA__)
+  return __builtin_ia32_vfmaddps256(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/* A load that serves several multiplications.  gcc makes it an operand of each, and loads are what tiles lack. */
+FN lanes lanes_at(const float *x) {
+  lanes y = *(const lanes *)x;
+#if defined(__AVX__) && !defined(__clang__)
+  __asm__("" : "+v"(y));
+#endif
+  return y;
+}
+
+typedef struct Attention {
+  int64_t rows, s, t, k, e;
+  float scale;
+  int causal;
+  const int64_t *query_position, *key_position;
+  int64_t length;
+  void *lse; /* [groups, rows] of floats or doubles; NULL: nobody asks */
+} Attention;
+
+/* How elements are stored.  `load` puts rows of n elements `wide` apart, with zeros behind them. */
+typedef struct AttentionType {
+  int64_t size;
+  void (*load)(float *y, const void *x, int64_t rows, int64_t n, int64_t wide);
+  void (*store)(void *y, const float *x, int64_t n);
+} AttentionType;
+
+/* What all threads work on. */
+typedef struct AttentionCall {
+  const Attention *a;
+  const AttentionType *type;
+  char *out;
+  const char *q, *key, *value;
+  int64_t groups, kwide, ewide; /* k and e rounded up to whole vectors */
+} AttentionCall;
+
+/* A block of keys. */
+typedef struct AttentionKeys {
+  int64_t n;    /* up to the last that some row sees; 0: none */
+  _Bool hidden; /* some row does not see all n */
+  const int64_t *position;
+  const float *key, *value;
+} AttentionKeys;
+
+/* n rows of keys or values from row `first` on: where they lie, or loaded. */
+APART const float *attention_rows(const AttentionType *type, int slot, const char *x, int64_t first, int64_t rows,
+                                  int64_t n, int64_t wide) {
+  x += first * n * type->size;
+  if (type->size == 4 && n == wide) return (const float *)x;
+  float *y = scratch(slot, 4 * KEYS * wide);
+  type->load(y, x, rows, n, wide);
+  return y;
+}
+
+/* The block from key t on; rows have positions from `lowest` to `highest`. */
+APART AttentionKeys attention_keys(const AttentionCall *c, int64_t group, int64_t t, int64_t lowest, int64_t highest) {
+  const Attention *a = c->a;
+  AttentionKeys b = {.position = a->key_position + t};
+  int64_t all = a->t - t < KEYS ? a->t - t : KEYS, largest = INT64_MIN;
+  for (int64_t j = 0; j < all; j++) {
+    if (b.position[j] < a->length && (!a->causal || b.position[j] <= highest)) b.n = j + 1;
+  }
+  for (int64_t j = 0; j < b.n; j++) largest = b.position[j] > largest ? b.position[j] : largest;
+  b.hidden = largest >= a->length || (a->causal && largest > lowest);
+  if (!b.n) return b;
+  b.key = attention_rows(c->type, 0, c->key, group * a->t + t, b.n, a->k, c->kwide);
+  b.value = attention_rows(c->type, 1, c->value, group * a->t + t, b.n, a->e, c->ewide);
+  return b;
+}
+
+APART void attention_range(const int64_t *position, int64_t n, int64_t *lowest, int64_t *highest) {
+  *lowest = INT64_MAX, *highest = INT64_MIN;
+  for (int64_t r = 0; r < n; r++) {
+    *lowest = position[r] < *lowest ? position[r] : *lowest;
+    *highest = position[r] > *highest ? position[r] : *highest;
+  }
+}
+
+/* e^x for x <= 0; 0 where that is below 2^-126. */
+FN float attention_exp(float x) {
+  float c = x < -87.0f ? -87.0f : x, n = __builtin_rintf(c * 1.44269504088896341f);
+  float r = __builtin_fmaf(n, -0.693359375f, c);
+  r = __builtin_fmaf(n, 2.12194440e-4f, r);
+  float p = __builtin_fmaf(exp_reduced(r), r * r, r) + 1.0f;
+  p *= float_of((uint32_t)((int32_t)n + 127) << 23);
+  return x < -87.0f ? 0 : p;
+}
+
+/* ---- many rows */
+
+typedef struct AttentionPanel {
+  float *q, *o; /* [k][LANES], [ewide][LANES] */
+  float p[KEYS][LANES] __attribute__((aligned(64)));
+  float max[LANES], sum[LANES], keep[LANES]; /* keep: what the result so far is multiplied by */
+  int64_t position[LANES];
+} AttentionPanel;
+
+/* p = key q.  Behind the last key it comes again. */
+APART void attention_scores(AttentionPanel *b, const AttentionKeys *keys, int64_t k, int64_t wide) {
+  for (int64_t j = 0; j < keys->n; j += TALL)
+    for (int l = 0; l < LANES; l += VECTOR * ACROSS) {
+      const float *line[TALL], *q = b->q + l;
+      lanes acc[TALL][ACROSS];
+      for (int r = 0; r < TALL; r++) line[r] = keys->key + (j + r < keys->n ? j + r : keys->n - 1) * wide;
+      for (int r = 0; r < TALL; r++)
+        for (int c = 0; c < ACROSS; c++) acc[r][c] = lanes_of(0);
+      for (int64_t i = 0; i < k; i++, q += LANES) {
+        lanes x = lanes_at(q), y = lanes_at(q + VECTOR);
+        for (int r = 0; r < TALL; r++) {
+          lanes z = lanes_of(line[r][i]);
+          acc[r][0] = lanes_fma(z, x, acc[r][0]), acc[r][1] = lanes_fma(z, y, acc[r][1]);
+        }
+      }
+      for (int r = 0; r < TALL; r++)
+        for (int c = 0; c < ACROSS; c++) ((lanes *)(b->p[j + r] + l))[c] = acc[r][c];
+    }
+}
+
+/* o = o keep + value p. */
+APART void attention_values(AttentionPanel *b, const AttentionKeys *keys, int64_t wide) {
+  for (int64_t e = 0; e < wide; e += TALL)
+    for (int l = 0; l < LANES; l += VECTOR * ACROSS) {
+      float *o = b->o + e * LANES + l;
+      lanes acc[TALL][ACROSS];
+      for (int r = 0; r < TALL; r++)
+        for (int c = 0; c < ACROSS; c++) acc[r][c] = ((lanes *)(o + r * LANES))[c] * ((const lanes *)(b->keep + l))[c];
+      const float *line = keys->value + e;
+      for (int64_t t = 0; t < keys->n; t++, line += wide) {
+        lanes x = lanes_at(b->p[t] + l), y = lanes_at(b->p[t] + l + VECTOR);
+        for (int r = 0; r < TALL; r++) {
+          lanes z = lanes_of(line[r]);
+          acc[r][0] = lanes_fma(z, x, acc[r][0]), acc[r][1] = lanes_fma(z, y, acc[r][1]);
+        }
+      }
+      for (int r = 0; r < TALL; r++)
+        for (int c = 0; c < ACROSS; c++) ((lanes *)(o + r * LANES))[c] = acc[r][c];
+    }
+}
+
+/* Hides keys, moves the running maximum, turns scores into weights. */
+APART void attention_weights(const Attention *a, AttentionPanel *b, const AttentionKeys *keys) {
+  float max[LANES], sum[LANES];
+  if (keys->hidden)
+    for (int64_t j = 0; j < keys->n; j++)
+      for (int l = 0; l < LANES; l++) {
+        int64_t at = keys->position[j];
+        b->p[j][l] = at < a->length && at <= b->position[l] ? b->p[j][l] : -__builtin_inff();
+      }
+  for (int l = 0; l < LANES; l++) max[l] = b->max[l];
+  for (int64_t j = 0; j < keys->n; j++)
+    for (int l = 0; l < LANES; l++) max[l] = b->p[j][l] > max[l] ? b->p[j][l] : max[l];
+  for (int l = 0; l < LANES; l++) {
+    float shift = max[l] == -__builtin_inff() ? 0 : max[l];
+    b->keep[l] = attention_exp(b->max[l] - shift);
+    b->max[l] = max[l], max[l] = shift, sum[l] = 0;
+  }
+  for (int64_t j = 0; j < keys->n; j++)
+    for (int l = 0; l < LANES; l++) {
+      float p = attention_exp(b->p[j][l] - max[l]);
+      b->p[j][l] = p, sum[l] += p;
+    }
+  for (int l = 0; l < LANES; l++) b->sum[l] = b->sum[l] * b->keep[l] + sum[l];
+}
+
+/* Rarely asked for. */
+SMALL void attention_lse(const float *max, const float *sum, int64_t n, float *lse) {
+  for (int64_t r = 0; r < n; r++) lse[r] = sum[r] == 0 ? -__builtin_inff() : max[r] + log_f32(sum[r]);
+}
+
+/* Rows of o, divided by their sums, in order. */
+FN void attention_out(const AttentionCall *c, const AttentionPanel *b, int64_t first, int64_t n) {
+  int64_t e = c->a->e;
+  _Bool here = c->type->size == 4;
+  float *y = here ? (float *)c->out + first * e : scratch(4, 4 * LANES * e);
+  for (int64_t r = 0; r < n; r++) {
+    float over = 1 / b->sum[r];
+    for (int64_t i = 0; i < e; i++) y[r * e + i] = b->sum[r] == 0 ? 0 : b->o[i * LANES + r] * over;
+  }
+  if (!here) c->type->store(c->out + first * e * c->type->size, y, n * e);
+  if (c->a->lse) attention_lse(b->max, b->sum, n, (float *)c->a->lse + first);
+}
+
+/* Rows from `row` on of a group. */
+APART void attention_panel(const AttentionCall *c, int64_t group, int64_t row) {
+  const Attention *a = c->a;
+  int64_t n = a->rows - row < LANES ? a->rows - row : LANES, k = a->k, lowest, highest;
+  AttentionPanel b = {.q = scratch(2, 4 * LANES * k), .o = scratch(3, 4 * LANES * c->ewide)};
+  const float *q = (const float *)(c->q + (group * a->rows + row) * k * c->type->size);
+  if (c->type->size != 4) {
+    float *loaded = scratch(4, 4 * LANES * k);
+    c->type->load(loaded, q, n, k, k), q = loaded;
+  }
+  if (n < LANES) memset(b.q, 0, (size_t)(4 * LANES * k));
+  for (int64_t r = 0; r < n; r++)
+    for (int64_t i = 0; i < k; i++) b.q[i * LANES + r] = q[r * k + i] * a->scale;
+  memset(b.o, 0, (size_t)(4 * LANES * c->ewide));
+  for (int64_t r = 0; r < LANES; r++) {
+    b.max[r] = -__builtin_inff(), b.sum[r] = 0;
+    b.position[r] = a->causal ? a->query_position[(row + (r < n ? r : 0)) % a->s] : INT64_MAX;
+  }
+  attention_range(b.position, LANES, &lowest, &highest);
+  for (int64_t t = 0; t < a->t; t += KEYS) {
+    AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
+    if (!keys.n) continue;
+    attention_scores(&b, &keys, k, c->kwide);
+    attention_weights(a, &b, &keys);
+    attention_values(&b, &keys, c->ewide);
+  }
+  attention_out(c, &b, group * a->rows + row, n);
+}
+
+/* ---- few rows */
+
+/* The result of a chunk of keys for all rows of a group. */
+typedef struct AttentionPart {
+  float max[FEW], sum[FEW], o[]; /* o[rows][ewide] */
+} AttentionPart;
+
+FN int64_t attention_part_bytes(const AttentionCall *c) {
+  return (int64_t)sizeof(AttentionPart) + 4 * c->a->rows * c->ewide;
+}
+FN AttentionPart *attention_part(const AttentionCall *c, char *parts, int64_t i) {
+  return (AttentionPart *)(parts + i * attention_part_bytes(c));
+}
+
+/* Asks for n floats, which are needed after some thousand cycles. */
+FN void attention_ahead(const float *x, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, 0, 2);
+}
+
+/* Scores of a row against keys j to j + 3, or up to the last. */
+FN void attention_four(const float *q, const AttentionKeys *keys, int64_t j, int64_t wide, float *p) {
+  typedef float four __attribute__((vector_size(16)));
+  union {
+    lanes w[4];
+    four f[4][VECTOR / 4];
+    float x[4][VECTOR];
+  } u;
+  const float *line[4];
+  for (int r = 0; r < 4; r++) line[r] = keys->key + (j + r < keys->n ? j + r : keys->n - 1) * wide;
+  for (int r = 0; r < 4; r++) u.w[r] = lanes_of(0);
+  for (int64_t i = 0; i < wide; i += VECTOR)
+    for (int r = 0; r < 4; r++) u.w[r] = lanes_fma(*(const lanes *)(q + i), *(const lanes *)(line[r] + i), u.w[r]);
+  for (int w = VECTOR / 8; w; w /= 2)
+    for (int r = 0; r < 4; r++)
+      for (int l = 0; l < w; l++) u.f[r][l] += u.f[r][l + w];
+  for (int r = 0; r < 4; r++) p[r] = (u.x[r][0] + u.x[r][2]) + (u.x[r][1] + u.x[r][3]);
+}
+
+/* o += p value for `across` vectors of columns. */
+FN void attention_columns(const float *p, const AttentionKeys *keys, int64_t wide, int64_t e, int across, float *o,
+                          const float *next) {
+  lanes acc[BROAD];
+  const float *line = keys->value + e;
+  for (int c = 0; c < across; c++) acc[c] = ((const lanes *)(o + e))[c];
+  for (int64_t t = 0; t < keys->n; t++, line += wide) {
+    if (next) attention_ahead(next + t * wide + e, VECTOR * across);
+    for (int c = 0; c < across; c++) acc[c] = lanes_fma(lanes_of(p[t]), ((const lanes *)line)[c], acc[c]);
+  }
+  for (int c = 0; c < across; c++) ((lanes *)(o + e))[c] = acc[c];
+}
+
+/* One row against a block of keys. */
+APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, const float *q, int64_t position,
+                         float *max, float *sum, float *o) {
+  float p[KEYS] __attribute__((aligned(64)));
+  int64_t e = 0;
+  const float *next = keys->key + KEYS * c->kwide;
+  for (int64_t j = 0; j < keys->n; j += 4) {
+    attention_ahead(keys->value + j * c->ewide, 4 * c->ewide);
+    attention_four(q, keys, j, c->kwide, p + j);
+  }
+  if (keys->hidden)
+    for (int64_t j = 0; j < keys->n; j++)
+      p[j] = keys->position[j] < c->a->length && keys->position[j] <= position ? p[j] : -__builtin_inff();
+  for (int64_t j = keys->n; j < KEYS; j++) p[j] = -__builtin_inff();
+  float higher = max_f32(block_max_f32(p, KEYS), *max), shift = higher == -__builtin_inff() ? 0 : higher;
+  float keep = attention_exp(*max - shift);
+  for (int j = 0; j < KEYS; j++) p[j] = attention_exp(p[j] - shift);
+  *sum = *sum * keep + block_sum_f32(p, KEYS), *max = higher;
+  for (int64_t i = 0; i < c->ewide; i++) o[i] *= keep;
+  for (; e + VECTOR * BROAD <= c->ewide; e += VECTOR * BROAD) attention_columns(p, keys, c->ewide, e, BROAD, o, next);
+  for (; e < c->ewide; e += 16) attention_columns(p, keys, c->ewide, e, 16 / VECTOR, o, next);
+}
+
+/* Scaled queries and their positions, and the part of a chunk that has seen nothing yet. */
+APART void attention_start(const AttentionCall *c, int64_t group, float *q, int64_t *position, AttentionPart *part) {
+  const Attention *a = c->a;
+  c->type->load(q, c->q + group * a->rows * a->k * c->type->size, a->rows, a->k, c->kwide);
+  for (int64_t i = 0; i < a->rows * c->kwide; i++) q[i] *= a->scale;
+  for (int64_t i = 0; i < a->rows * c->ewide; i++) part->o[i] = 0;
+  for (int64_t r = 0; r < a->rows; r++) {
+    part->max[r] = -__builtin_inff(), part->sum[r] = 0;
+    position[r] = a->causal ? a->query_position[r % a->s] : INT64_MAX;
+  }
+}
+
+APART void attention_chunk(const AttentionCall *c, int64_t group, int64_t first, AttentionPart *part) {
+  const Attention *a = c->a;
+  int64_t position[FEW], lowest, highest;
+  float *q = scratch(2, 4 * FEW * c->kwide);
+  attention_start(c, group, q, position, part);
+  attention_range(position, a->rows, &lowest, &highest);
+  for (int64_t t = first; t < first + CHUNK && t < a->t; t += KEYS) {
+    AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
+    for (int64_t r = 0; r < a->rows && keys.n; r++)
+      attention_row(c, &keys, q + r * c->kwide, position[r], &part->max[r], &part->sum[r], part->o + r * c->ewide);
+  }
+}
+
+/* The chunks of one row of a group, in ascending order. */
+SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, int64_t group, int64_t row) {
+  int64_t e = c->a->e, at = group * c->a->rows + row;
+  float *o = scratch(4, 4 * e), max = -__builtin_inff(), sum = 0;
+  for (int64_t i = 0; i < e; i++) o[i] = 0;
+  for (int64_t j = 0; j < chunks; j++) max = max_f32(attention_part(c, parts, group * chunks + j)->max[row], max);
+  for (int64_t j = 0; j < chunks; j++) {
+    const AttentionPart *part = attention_part(c, parts, group * chunks + j);
+    if (part->sum[row] == 0) continue; /* nothing seen */
+    float share = attention_exp(part->max[row] - max);
+    sum += part->sum[row] * share;
+    for (int64_t i = 0; i < e; i++) o[i] += part->o[row * c->ewide + i] * share;
+  }
+  for (int64_t i = 0; i < e; i++) o[i] = sum == 0 ? 0 : o[i] / sum;
+  c->type->store(c->out + at * e * c->type->size, o, e);
+  if (c->a->lse) attention_lse(&max, &sum, 1, (float *)c->a->lse + at);
+}
+
+/* ---- all */
+
+APART void attention_few(const AttentionCall *c) {
+  const Attention *a = c->a;
+  int64_t chunks = (a->t + CHUNK - 1) / CHUNK, next = 0, work = c->groups * a->rows * a->t * (a->k + a->e);
+  char *parts = scratch(5, c->groups * chunks * attention_part_bytes(c));
+#pragma omp parallel if (work >= PARALLEL_WORK / 4)
+  for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < c->groups * chunks;)
+    attention_chunk(c, i / chunks, i % chunks * CHUNK, attention_part(c, parts, i));
+  for (int64_t i = 0; i < c->groups * a->rows; i++) attention_join(c, parts, chunks, i / a->rows, i % a->rows);
+}
+
+APART void attention_many(const AttentionCall *c) {
+  const Attention *a = c->a;
+  int64_t panels = (a->rows + LANES - 1) / LANES, all = c->groups * panels, next = 0;
+  /* Rows differ in how many keys they see: the last, which see most, come first. */
+#pragma omp parallel if (c->groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
+  for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < all;)
+    attention_panel(c, i % c->groups, (panels - 1 - i / c->groups) * LANES);
+}
+
+#define ATTENTION(T, stored) \
+  static __attribute__((unused)) void attention_load_##T(float *y, const void *from, int64_t rows, int64_t n, \
+                                                         int64_t wide) { \
+    const stored *x = from; \
+    for (int64_t r = 0; r < rows; r++) { \
+      for (int64_t i = 0; i < n; i++) y[r * wide + i] = load_##T(x + r * n + i); \
+      for (int64_t i = n; i < wide; i++) y[r * wide + i] = 0; \
+    } \
+  } \
+  static __attribute__((unused)) void attention_store_##T(void *to, const float *x, int64_t n) { \
+    stored *y = to; \
+    for (int64_t i = 0; i < n; i++) store_##T(y + i, x[i]); \
+  } \
+  static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, \
+                                                    const stored *value, int64_t groups, const Attention *a) { \
+    static const AttentionType type = {sizeof(stored), attention_load_##T, attention_store_##T}; \
+    const AttentionCall c = {.a = a, \
+                             .type = &type, \
+                             .out = (char *)out, \
+                             .q = (const char *)q, \
+                             .key = (const char *)key, \
+                             .value = (const char *)value, \
+                             .groups = groups, \
+                             .kwide = (a->k + 15) / 16 * 16, \
+                             .ewide = (a->e + 15) / 16 * 16}; \
+    if (a->rows <= FEW) attention_few(&c); \
+    else attention_many(&c); \
+  }
+ATTENTION(f32, float)
+ATTENTION(f16, uint16_t)
+ATTENTION(bf16, uint16_t)
+
+/* The same by rows in double. */
+static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value,
+                                                  int64_t groups, const Attention *a, double scale) {
+#pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
+  for (int64_t i = 0; i < groups * a->rows; i++) {
+    int64_t g = i / a->rows, last = a->causal ? a->query_position[i % a->rows % a->s] : INT64_MAX;
+    double max = -__builtin_inf(), sum = 0, *o = out + i * a->e;
+    for (int64_t e = 0; e < a->e; e++) o[e] = 0;
+    for (int64_t t = 0; t < a->t; t++) {
+      if (a->key_position[t] >= a->length || a->key_position[t] > last) continue;
+      double score = 0;
+      for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * a->t + t) * a->k + j];
+      score *= scale;
+      if (score == -__builtin_inf()) continue;
+      double higher = max_f64(max, score), keep = __builtin_exp(max - higher), p = __builtin_exp(score - higher);
+      max = higher, sum = sum * keep + p;
+      for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * a->t + t) * a->e + e];
+    }
+    for (int64_t e = 0; e < a->e; e++) o[e] = sum == 0 ? 0 : o[e] / sum;
+    if (a->lse) ((double *)a->lse)[i] = sum == 0 ? -__builtin_inf() : max + __builtin_log(sum);
+  }
+}
