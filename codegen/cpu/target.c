@@ -29,6 +29,10 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
   }
 }
 
+/* An attention is a line that calls functions of the prelude, which take half of the compiler's time: it has a
+ * translation unit of its own. */
+static bool is_long(const Kernel *k) { return strstr(k->text, "  attention_") != NULL; }
+
 static const char *definition(Arena *a, const Kernel *k) { return arena_printf(a, "void %s%s", k->symbol, k->text); }
 
 /* How texts are cut depends on them alone, never on the machine: the bytes of an artifact must not depend on how many
@@ -41,8 +45,9 @@ static const char **texts(const KernelSet *s, size_t *n) {
     text_add(&t, kernel_prelude);
     for (size_t bytes = 0; i < s->kernels.n && bytes < UNIT_BYTES; i++) {
       const Kernel *k = &s->kernels.items[i];
+      if (is_long(k) && bytes) break;
       text_add(&t, definition(s->arena, k));
-      bytes += strlen(k->text);
+      bytes += is_long(k) ? UNIT_BYTES : strlen(k->text);
     }
     list[(*n)++] = text_str(&t);
   }
