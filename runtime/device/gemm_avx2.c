@@ -24,42 +24,6 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- copies */
 
-/* to[8][16] = the transposed of 8 rows of 8 contiguous elements. */
-AVX2 static void transpose_8(const float *from, int64_t step, float *to) {
-  __m256 r[8], t[8];
-  for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * step);
-  for (int i = 0; i < 8; i += 2)
-    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]), t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  for (int i = 0; i < 8; i += 4)
-    for (int h = 0; h < 2; h++) {
-      r[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(1, 0, 1, 0));
-      r[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(3, 2, 3, 2));
-    }
-  for (int i = 0; i < 4; i++) {
-    _mm256_storeu_ps(to + i * COLUMNS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * COLUMNS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-  }
-}
-
-/* Elements [l, k) of columns [j, columns) of a panel; columns that do not exist are 0. */
-static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
-                      float *to) {
-  for (; l < k; l++)
-    for (int64_t i = j; i < COLUMNS; i++) to[l * COLUMNS + i] = i < columns ? b[l * b_k + i * b_n] : 0;
-}
-
-static void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
-  if (b_n == 1 && columns == COLUMNS) {
-    for (int64_t l = 0; l < k; l++) __builtin_memcpy(to + l * COLUMNS, b + l * b_k, COLUMNS * sizeof *to);
-    return;
-  }
-  int64_t whole = b_k == 1 ? columns / 8 * 8 : 0, eights = k / 8 * 8;
-  for (int64_t j = 0; j < whole; j += 8)
-    for (int64_t l = 0; l < eights; l += 8) transpose_8(b + j * b_n + l, b_n, to + l * COLUMNS + j);
-  pack_rest(b, b_k, b_n, 0, eights, whole, columns, to);
-  pack_rest(b, b_k, b_n, eights, k, 0, columns, to);
-}
-
 /* Rows by all columns, with what was added before. */
 static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels,
                   float *row_copy) {
@@ -160,7 +124,8 @@ void gemm_avx2(const GemmAvx2 *g, float *room) {
     for (int64_t l = 0; l < g->k; l += BLOCK) {
       int64_t columns = least(g->n - j, BLOCK), k = least(g->k - l, BLOCK);
       for (int64_t p = 0; p < columns; p += COLUMNS)
-        pack_panel(g->b + l * g->b_k + (j + p) * g->b_n, g->b_k, g->b_n, k, least(columns - p, COLUMNS), room + p * k);
+        gemm_tiles_pack(g->b + l * g->b_k + (j + p) * g->b_n, g->b_k, g->b_n, k, least(columns - p, COLUMNS),
+                        room + p * k);
       block(g, j, columns, l, k, room, room + BLOCK * BLOCK);
     }
 }

@@ -104,17 +104,18 @@ static void own_part(const GemmCall *g, const float *a, const float *b, float *c
   gemm_avx2(&p, room);
 }
 
+/* Where a matrix of a product of the batch begins, in elements; `step`: the matrix's. */
+static int64_t matrix_at(const GemmCall *g, const int64_t *step, int64_t index) {
+  int64_t at = 0;
+  for (int i = g->loops; i-- > 0; index /= g->extent[i]) at += index % g->extent[i] * step[i];
+  return at;
+}
+
 static int product_part(const Batch *batch, int64_t index, int64_t part, int64_t parts, int thread) {
   const GemmCall *g = batch->call;
-  const float *a = g->a, *b = g->b;
-  float *c = g->c;
-  for (int i = g->loops; i-- > 0;) {
-    int64_t at = index % g->extent[i];
-    index /= g->extent[i];
-    a += at * g->a_step[i];
-    b += at * g->b_step[i];
-    c += at * g->c_step[i];
-  }
+  const float *a = (const float *)g->a + matrix_at(g, g->a_step, index),
+              *b = (const float *)g->b + matrix_at(g, g->b_step, index);
+  float *c = (float *)g->c + matrix_at(g, g->c_step, index);
   if (lib.own) {
     own_part(g, a, b, c, part, parts, lib.room + (int64_t)thread * GEMM_AVX2_ROOM);
     return 0;
@@ -177,17 +178,10 @@ static RtStatus multiply(Batch *batch, RtError *error) {
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }
 
-/* Where the result of a product of the batch begins, in elements. */
-static int64_t result_at(const GemmCall *g, int64_t index) {
-  int64_t at = 0;
-  for (int i = g->loops; i-- > 0; index /= g->extent[i]) at += index % g->extent[i] * g->c_step[i];
-  return at;
-}
-
 /* k = 0. */
 static void clear(const GemmCall *g, int64_t total) {
   for (int64_t index = 0; index < total; index++) {
-    float *c = (float *)g->c + result_at(g, index);
+    float *c = (float *)g->c + matrix_at(g, g->c_step, index);
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) c[i * g->c_m + j * g->c_n] = 0;
   }
@@ -228,10 +222,9 @@ static void multiply_by_panels(const GemmCall *g, int64_t total) {
   PanelThreads threads = {lib.parallel, lib.thread_num, lib.parallel ? onednn_threads() : 1};
   bool alone = threads.n == 1 || (double)g->m * (double)g->n * (double)g->k < LARGE_BATCH;
   for (int64_t index = 0; index < total; index++) {
-    int64_t a = 0, at = result_at(g, index), rest = index;
-    for (int i = g->loops; i-- > 0; rest /= g->extent[i]) a += rest % g->extent[i] * g->a_step[i];
+    int64_t at = matrix_at(g, g->c_step, index);
     const float *residual = g->epilogue.residual ? (const float *)g->residual + at : NULL;
-    PanelProduct p = {g, (const float *)g->a + a, g->b, residual, (float *)g->c + at};
+    PanelProduct p = {g, (const float *)g->a + matrix_at(g, g->a_step, index), g->b, residual, (float *)g->c + at};
     gemm_panels(&p, alone ? NULL : &threads);
   }
 }
@@ -265,7 +258,7 @@ RtStatus gemm_run(const GemmCall *call, RtError *error) {
   if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;
   RtStatus status = product(&g, total, error);
   for (int64_t index = 0; index < total && !status && epilogue_any(g.epilogue); index++) {
-    int64_t at = result_at(&g, index);
+    int64_t at = matrix_at(&g, g.c_step, index);
     epilogue_apply(g.epilogue, (float *)g.c + at, g.m, g.n, g.c_m, g.bias,
                    g.epilogue.residual ? (const float *)g.residual + at : NULL);
   }

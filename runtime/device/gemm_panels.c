@@ -158,22 +158,10 @@ void gemm_panels(const PanelProduct *p, const PanelThreads *threads) {
 
 /* ---- packing */
 
-/* Rows [from, to) of a panel; columns that are not there are 0. */
-static void pack_panel(const float *from, int64_t row_step, int64_t column_step, int64_t k, int64_t columns,
-                       float *to) {
-  if (columns == PROGRAM_PANEL && column_step == 1) {
-    for (int64_t l = 0; l < k; l++) memcpy(to + l * PROGRAM_PANEL, from + l * row_step, PROGRAM_PANEL * sizeof *to);
-    return;
-  }
-  for (int64_t l = 0; l < k; l++)
-    for (int64_t j = 0; j < PROGRAM_PANEL; j++)
-      to[l * PROGRAM_PANEL + j] = j < columns ? from[l * row_step + j * column_step] : 0;
-}
-
 void gemm_panels_pack(const float *from, int64_t row_step, int64_t column_step, int64_t k, int64_t n, float *to,
                       int64_t part, int64_t parts) {
   int64_t panels = (n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
   for (int64_t i = part * panels / parts; i < (part + 1) * panels / parts; i++)
-    pack_panel(from + i * PROGRAM_PANEL * column_step, row_step, column_step, k,
-               least(n - i * PROGRAM_PANEL, PROGRAM_PANEL), to + i * k * PROGRAM_PANEL);
+    gemm_tiles_pack(from + i * PROGRAM_PANEL * column_step, row_step, column_step, k,
+                    least(n - i * PROGRAM_PANEL, PROGRAM_PANEL), to + i * k * PROGRAM_PANEL);
 }

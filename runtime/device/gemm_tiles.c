@@ -6,6 +6,59 @@
 #include "runtime/device/gemm_tiles.h"
 
 #include <stddef.h>
+#include <string.h>
+
+/* ---- packing */
+
+/* Elements [l, k) of columns [j, PROGRAM_PANEL) of a panel; columns that do not exist are 0. */
+static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
+                      float *to) {
+  for (; l < k; l++)
+    for (int64_t i = j; i < PROGRAM_PANEL; i++) to[l * PROGRAM_PANEL + i] = i < columns ? b[l * b_k + i * b_n] : 0;
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+/* to[8][16] = the transposed of 8 rows of 8 contiguous elements. */
+__attribute__((target("avx2"))) static void transpose_8(const float *from, int64_t step, float *to) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * step);
+  for (int i = 0; i < 8; i += 2)
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]), t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  for (int i = 0; i < 8; i += 4)
+    for (int h = 0; h < 2; h++) {
+      r[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(1, 0, 1, 0));
+      r[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(3, 2, 3, 2));
+    }
+  for (int i = 0; i < 4; i++) {
+    _mm256_storeu_ps(to + i * PROGRAM_PANEL, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * PROGRAM_PANEL, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+/* By squares of 8, where columns are contiguous: how many columns are done, of k / 8 * 8 rows. */
+static int64_t pack_eights(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
+  int64_t whole = b_k == 1 && __builtin_cpu_supports("avx2") ? columns / 8 * 8 : 0;
+  for (int64_t j = 0; j < whole; j += 8)
+    for (int64_t l = 0; l < k / 8 * 8; l += 8) transpose_8(b + j * b_n + l, b_n, to + l * PROGRAM_PANEL + j);
+  return whole;
+}
+#else
+static int64_t pack_eights(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
+  return (void)b, (void)b_k, (void)b_n, (void)k, (void)columns, (void)to, 0;
+}
+#endif
+
+void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
+  if (b_n == 1 && columns == PROGRAM_PANEL) {
+    for (int64_t l = 0; l < k; l++) memcpy(to + l * PROGRAM_PANEL, b + l * b_k, PROGRAM_PANEL * sizeof *to);
+    return;
+  }
+  int64_t whole = pack_eights(b, b_k, b_n, k, columns, to), eights = whole ? k / 8 * 8 : 0;
+  pack_rest(b, b_k, b_n, 0, eights, whole, columns, to);
+  pack_rest(b, b_k, b_n, eights, k, 0, columns, to);
+}
 
 /* ---- any processor: the compiler's vectors, and two roundings per term where it has no fused multiply-add */
 
@@ -24,73 +77,35 @@ static void run_plain(const GemmTile *t) {
 static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* ---- AVX2: 6 rows, one panel */
-
-#define TILE(R) \
-  __attribute__((target("avx2,fma"))) static void narrow_##R(const GemmTile *t, float *c, int64_t c_m) { \
-    __m256 sum[R][2]; \
+/* R rows by two vectors of B, `second` elements apart in B, side by side in C. */
+#define TILE(name, R, isa, vector, mm, lanes, second) \
+  __attribute__((target(isa))) static void name##_##R(const GemmTile *t, float *c, int64_t c_m) { \
+    vector sum[R][2]; \
     const float *a = t->a, *b = t->b; \
-    int64_t a_m = t->a_m; \
+    int64_t a_m = t->a_m, step = second; \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-        t->add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
+        t->add ? mm##_loadu_ps(c + r * c_m + lanes * v) : mm##_setzero_ps(); \
     for (int64_t l = t->k; l > 0; l--, b += PROGRAM_PANEL, a++) { \
-      __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
+      vector b0 = mm##_loadu_ps(b), b1 = mm##_loadu_ps(b + step); \
       UNROLL for (int r = 0; r < R; r++) { \
-        __m256 x = _mm256_broadcast_ss(a + r * a_m); \
-        sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]); \
-        sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]); \
+        vector x = mm##_set1_ps(a[r * a_m]); \
+        sum[r][0] = mm##_fmadd_ps(x, b0, sum[r][0]); \
+        sum[r][1] = mm##_fmadd_ps(x, b1, sum[r][1]); \
       } \
     } \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
-        _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
+        mm##_storeu_ps(c + r * c_m + lanes * v, sum[r][v]); \
   }
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-#undef TILE
+/* AVX2: 6 rows, one panel.  AVX-512: 12 rows, two panels. */
+#define NARROW(R) TILE(narrow, R, "avx2,fma", __m256, _mm256, 8, 8)
+#define WIDER(R) TILE(wide, R, "avx512f", __m512, _mm512, 16, t->b_panel)
+NARROW(1)
+NARROW(2) NARROW(3) NARROW(4) NARROW(5) NARROW(6) WIDER(1) WIDER(2) WIDER(3) WIDER(4) WIDER(5) WIDER(6) WIDER(7)
+    WIDER(8) WIDER(9) WIDER(10) WIDER(11) WIDER(12)
 
-/* ---- AVX-512: 12 rows, two panels */
-
-#define TILE(R) \
-  __attribute__((target("avx512f"))) static void wide_##R(const GemmTile *t, float *c, int64_t c_m) { \
-    __m512 sum[R][2]; \
-    const float *a = t->a, *b = t->b; \
-    int64_t a_m = t->a_m, b_panel = t->b_panel; \
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-        t->add ? _mm512_loadu_ps(c + r * c_m + 16 * v) : _mm512_setzero_ps(); \
-    for (int64_t l = t->k; l > 0; l--, b += PROGRAM_PANEL, a++) { \
-      __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + b_panel); \
-      UNROLL for (int r = 0; r < R; r++) { \
-        __m512 x = _mm512_set1_ps(a[r * a_m]); \
-        sum[r][0] = _mm512_fmadd_ps(x, b0, sum[r][0]); \
-        sum[r][1] = _mm512_fmadd_ps(x, b1, sum[r][1]); \
-      } \
-    } \
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
-        _mm512_storeu_ps(c + r * c_m + 16 * v, sum[r][v]); \
-  }
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-#undef TILE
-
-typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
+        typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
 static TileFn *const narrow[] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
 static TileFn *const wide[] = {wide_1, wide_2, wide_3, wide_4,  wide_5,  wide_6,
                                wide_7, wide_8, wide_9, wide_10, wide_11, wide_12};

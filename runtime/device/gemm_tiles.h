@@ -30,6 +30,9 @@ typedef struct GemmTiles {
   void (*run)(const GemmTile *t); /* columns: at most those of a whole tile */
 } GemmTiles;
 
+/* One panel of at most PROGRAM_PANEL columns, from elements b_k and b_n apart; columns that do not exist are 0. */
+void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to);
+
 /* For this processor. */
 const GemmTiles *gemm_tiles(void);
 /* Those for AVX2, which a processor with AVX-512 has as well; NULL where it lacks them. */
