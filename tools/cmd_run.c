@@ -2,7 +2,6 @@
  * what --emit asks for. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
@@ -10,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/statistics.h"
 #include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/plan_report.h"
@@ -202,28 +202,6 @@ int cmd_run(Tool *t) {
 
 /* ---- bench */
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return a < b ? -1 : a > b;
-}
-
-typedef struct Statistics {
-  double mean, deviation, least, median, p90, most;
-} Statistics;
-
-/* Sorts the values. */
-static Statistics statistics(double *v, int n) {
-  Statistics s = {0};
-  qsort(v, (size_t)n, sizeof *v, by_value);
-  for (int i = 0; i < n; i++) s.mean += v[i] / n;
-  for (int i = 0; i < n; i++) s.deviation += (v[i] - s.mean) * (v[i] - s.mean);
-  s.deviation = n > 1 ? sqrt(s.deviation / (n - 1)) : 0;
-  s.least = v[0], s.most = v[n - 1];
-  s.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-  s.p90 = v[(9 * n + 9) / 10 - 1];
-  return s;
-}
-
 static void show_statistics(Tool *t, const Running *r, const Statistics *s, int runs, json_t *expected, bool ok) {
   Arena *a = t->arena;
   const Plan *p = r->build.plan;
@@ -256,7 +234,7 @@ static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
   }
   if (code != EXIT_OK) return code;
   tool_stages_end(t);
-  Statistics s = statistics(seconds, runs);
+  Statistics s = statistics_of(seconds, (size_t)runs);
   show_statistics(t, r, &s, runs, expected, ok);
   return ok ? EXIT_OK : EXIT_MISMATCH;
 }
