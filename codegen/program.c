@@ -127,10 +127,11 @@ void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const cha
 
 /* What @prepare reads: a weight that the entries keep as well, or one that is in memory only while it is needed. */
 static bool load_param(EmitBody *b, const Op *op, const Layout *layout) {
-  const EmitKnown *have = emit_known_param(b->e, op, layout);
+  const char *name = op_str(op, AT_name);
+  const EmitKnown *have = emit_known_param(b->e, name, op->stage, layout);
   ProgramParam r;
   if (have) return b->tensor[op->out] = have->tensor, true;
-  if (!emit_param_record(b->e, op, layout, &r)) return false;
+  if (!emit_param_record(b->e, name, op->stage, layout, &r)) return false;
   emit_fresh_tensor(b, op->out, PC_workspace);
   emit_instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
   return true;
@@ -144,7 +145,8 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   const Layout *layout = l2->values.items[v].layout;
   const Type *local = type_of(l2, v);
   if (op->kind == OP_param)
-    return b->target ? load_param(b, op, layout) : emit_param(e, op, layout, local, &b->tensor[v]);
+    return b->target ? load_param(b, op, layout)
+                     : emit_param(e, op_str(op, AT_name), op->stage, layout, local, &b->tensor[v]);
   if (op->kind == OP_read) return emit_state(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = NULL;
@@ -421,14 +423,11 @@ static int output_stage(const Func *l2, const Output *o) {
 
 /* The weight that is this output of @prepare. */
 static bool prepared_tensor(EmitBody *b, const Output *o, uint32_t *tensor) {
-  Attr name = attr_s(b->e->m, AT_name, o->name);
-  Op param = {.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name};
-  return emit_param(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
+  return emit_param(b->e, o->name, b->stage, o->layout, type_of(b->spec->l2, o->value), tensor);
 }
 
 static const EmitKnown *known_output(const EmitBody *b, const Output *o) {
-  Attr name = attr_s(b->e->m, AT_name, o->name);
-  return emit_known_param(b->e, &(Op){.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name}, o->layout);
+  return emit_known_param(b->e, o->name, b->stage, o->layout);
 }
 
 /* @prepare: the operations that make a weight write it where it stays. */

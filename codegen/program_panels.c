@@ -27,9 +27,7 @@ bool emit_panels(EmitBody *b) {
     const EmitKnown *k = &e->params.items[i];
     ProgramParam r;
     if (k->stage != b->stage || !is_stored(e, k)) continue;
-    Attr name = attr_s(e->m, AT_name, k->name);
-    Op param = {.kind = OP_param, .stage = k->stage, .nattrs = 1, .attrs = &name};
-    if (!emit_param_record(e, &param, k->layout, &r)) return false;
+    if (!emit_param_record(e, k->name, k->stage, k->layout, &r)) return false;
     uint32_t whole = emit_scratch(b, k->local);
     emit_instr(b, PI_load, k->name, program_add_params(e->b, &r), 1, &whole, program_list_of(e->b, 0, NULL));
     emit_pack(b, k, whole);

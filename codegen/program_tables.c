@@ -160,11 +160,10 @@ static ProgramList strides_list(Emitting *e, const Param *p) {
   return program_list_of(e->b, (uint32_t)p->type->rank, items);
 }
 
-const EmitKnown *emit_known_param(const Emitting *e, const Op *op, const Layout *layout) {
-  const char *name = op_str(op, AT_name);
+const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout) {
   for (size_t i = 0; i < e->params.n; i++) {
     const EmitKnown *k = &e->params.items[i];
-    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
+    if (k->stage == stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
   }
   return NULL;
 }
@@ -177,14 +176,14 @@ static void emit_origin(Emitting *e, const ParamOrigin *o, ProgramParam *r) {
   r->first = (uint64_t)o->first;
 }
 
-bool emit_param_record(Emitting *e, const Op *op, const Layout *layout, ProgramParam *r) {
+bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *layout, ProgramParam *r) {
   static const ProgramInit inits[] = {
       [INIT_BLOB] = PINIT_blob,     [INIT_ZEROS] = PINIT_zeros,     [INIT_CONSTANT] = PINIT_constant,
       [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
-  const Param *p = module_param(e->m, op_str(op, AT_name));
+  const Param *p = module_param(e->m, name);
   *r = (ProgramParam){.name = emit_text(e, p->name),
                       .dtype = p->type->dtype,
-                      .stage = (uint32_t)op->stage,
+                      .stage = (uint32_t)stage,
                       .init = inits[p->init],
                       .buffer = PROGRAM_NONE,
                       .blob = PROGRAM_NONE,
@@ -222,17 +221,16 @@ static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
 }
 
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
-bool emit_param(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
-  const char *name = op_str(op, AT_name);
-  const EmitKnown *have = emit_known_param(e, op, layout);
+bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor) {
+  const EmitKnown *have = emit_known_param(e, name, stage, layout);
   ProgramParam r;
   if (have) return *tensor = have->tensor, true;
-  const PanelWeight *panels = panels_find(&e->legal->panels, name, op->stage, layout);
+  const PanelWeight *panels = panels_find(&e->legal->panels, name, stage, layout);
   if (panels) r = panels_record(e, panels);
-  else if (!emit_param_record(e, op, layout, &r)) return false;
+  else if (!emit_param_record(e, name, stage, layout, &r)) return false;
   const Type *lies = panels ? panels->type : local;
-  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, lies);
-  EmitKnown k = {name,     op->stage,
+  r.buffer = persistent_buffer(e, name, PC_param, stage, 1, lies);
+  EmitKnown k = {name,     stage,
                  layout,   program_add_params(e->b, &r),
                  r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), lies),
                  local,    panels};

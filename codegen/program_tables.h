@@ -46,10 +46,10 @@ uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *
 
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a
  * diagnostic. */
-bool emit_param(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
-const EmitKnown *emit_known_param(const Emitting *e, const Op *op, const Layout *layout);
+bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor);
+const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout);
 /* The record of a weight in the layout, without a place for it. */
-bool emit_param_record(Emitting *e, const Op *op, const Layout *layout, ProgramParam *r);
+bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *layout, ProgramParam *r);
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
 bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
 
