@@ -102,10 +102,25 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
 #define NARROW(R) TILE(narrow, R, "avx2,fma", __m256, _mm256, 8, 8)
 #define WIDER(R) TILE(wide, R, "avx512f", __m512, _mm512, 16, t->b_panel)
 NARROW(1)
-NARROW(2) NARROW(3) NARROW(4) NARROW(5) NARROW(6) WIDER(1) WIDER(2) WIDER(3) WIDER(4) WIDER(5) WIDER(6) WIDER(7)
-    WIDER(8) WIDER(9) WIDER(10) WIDER(11) WIDER(12)
+NARROW(2)
+NARROW(3)
+NARROW(4)
+NARROW(5)
+NARROW(6)
+WIDER(1)
+WIDER(2)
+WIDER(3)
+WIDER(4)
+WIDER(5)
+WIDER(6)
+WIDER(7)
+WIDER(8)
+WIDER(9)
+WIDER(10)
+WIDER(11)
+WIDER(12)
 
-        typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
+typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
 static TileFn *const narrow[] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
 static TileFn *const wide[] = {wide_1, wide_2, wide_3, wide_4,  wide_5,  wide_6,
                                wide_7, wide_8, wide_9, wide_10, wide_11, wide_12};
