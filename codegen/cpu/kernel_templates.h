@@ -1,11 +1,11 @@
 /* codegen/cpu/kernel_templates.h - kernels written by hand: update, rope; vectors.  Part of every generated text,
  * behind kernel_prelude.h; kernel_template.c prints the calls. */
 
-/* Work from which a second thread pays off, in vectorised additions: about 10 us of one core.  A region of threads that
- * spin costs about 1 us, waking one that sleeps a system call (runtime/stub/threads.c); libgomp's sleeping threads cost
- * 9 us. */
+/* Work from which a second thread pays off, in vectorised additions: about 2.5 us of one core.  A region of threads
+ * that spin costs 0.1 to 0.4 us, waking one that sleeps a system call (runtime/stub/threads.c); libgomp's sleeping
+ * threads cost 9 us. */
 #ifndef PARALLEL_WORK /* tests share small loops too */
-#define PARALLEL_WORK (1 << 20)
+#define PARALLEL_WORK (1 << 18)
 #endif
 
 /* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.

@@ -4,15 +4,14 @@
  * `written`, the consumer alone `read`, both counting bytes since the start.  A message is a 16-byte header
  * (tag, length) and its bytes, cut into pieces so that the receiver starts before the sender is done.
  *
- * A rank with nothing to do spins shortly and then sleeps on its own futex word, the bell, whatever it waits
- * for.  It sets the bell to 1, looks at all its rings once more, and sleeps only while the bell is 1; who
- * changes a ring and then sees 1 sets it to 0 and wakes the rank.  Both sides order their store before
- * their load (sequential consistency), so one of them sees the other and no change is missed.
+ * A rank with nothing to do spins for as long as contention.h says and then sleeps on its own futex word, the bell,
+ * whatever it waits for.  It sets the bell to 1, looks at all its rings once more, and sleeps only while the bell is 1;
+ * who changes a ring and then sees 1 sets it to 0 and wakes the rank.  Both sides order their store before their load
+ * (sequential consistency), so one of them sees the other and no change is missed.
  */
 #include "runtime/comm/transport_local.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/comm/contention.h"
 #include "runtime/comm/relax.h"
 
 enum { LINE = 64, PAGE = 4096, PIECE = 32 * 1024, RANK_BITS = 64 };
@@ -50,8 +50,11 @@ typedef struct Local {
   Bell *bells;
   Ring *rings;
   char *bytes;
-  size_t ring_bytes; /* a power of two */
-  unsigned spin_limit, yield_limit;
+  size_t ring_bytes;       /* a power of two */
+  bool crowded;            /* more ranks than cores: nobody spins */
+  int64_t waiting, looked; /* spinning since then; and until then, as far as we have seen */
+  Contention contention;
+  ContentionWatch watch;
   uint64_t sending, receiving; /* bit p: a transfer with peer p is in flight */
   Transfer *send[RANK_BITS], *receive[RANK_BITS];
   bool header_moved[2][RANK_BITS]; /* of the transfer in flight; by direction */
@@ -209,20 +212,30 @@ static RtStatus local_progress(Transport *base, bool *moved, RtError *error) {
   return RT_OK;
 }
 
+/* Is it too early to sleep?  Never sched_yield: it gives the rest of the time slice away, on a busy core milliseconds.
+ */
+static bool may_spin(Local *t, bool first) {
+  if (t->crowded) return false;
+  int64_t now = contention_clock();
+  if (first) t->waiting = now;
+  else contention_hole(&t->watch, now - t->looked);
+  t->looked = now;
+  return now - t->waiting < contention_spin(&t->contention, &t->watch, now);
+}
+
 static void local_sleep(Transport *base, unsigned spins, int milliseconds) {
   Local *t = (Local *)base;
   Bell *bell = &t->bells[base->rank];
-  if (spins < t->spin_limit) {
-    relax();
-  } else if (spins < t->yield_limit) {
-    sched_yield();
-  } else if (!atomic_load_explicit(&bell->ringable, memory_order_relaxed)) {
-    atomic_store(&bell->ringable, 1); /* the caller looks once more before the real sleep */
-  } else {
-    struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
-    syscall(SYS_futex, &bell->ringable, FUTEX_WAIT, 1, &limit, NULL, 0);
-    atomic_store(&bell->ringable, 0);
+  if (spins == 0) atomic_store_explicit(&bell->ringable, 0, memory_order_relaxed); /* of a sleep that was not needed */
+  if (!atomic_load_explicit(&bell->ringable, memory_order_relaxed)) {
+    if (may_spin(t, spins == 0)) relax();
+    else atomic_store(&bell->ringable, 1); /* the caller looks once more before the real sleep */
+    return;
   }
+  struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  syscall(SYS_futex, &bell->ringable, FUTEX_WAIT, 1, &limit, NULL, 0);
+  atomic_store(&bell->ringable, 0);
+  t->looked = contention_clock();
 }
 
 void transport_local_abort_all(void *memory, int world) {
@@ -257,8 +270,7 @@ RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, T
   t->rings = (Ring *)(t->bells + world);
   t->bytes = (char *)memory + control_bytes(world);
   t->ring_bytes = ring_bytes(world);
-  t->spin_limit = crowded ? 0 : 1000;
-  t->yield_limit = t->spin_limit + 8;
+  t->crowded = crowded;
   *out = &t->base;
   return RT_OK;
 }

@@ -14,7 +14,7 @@ enum { TRANSPORT_LOCAL_MAX_WORLD = 64 };
 size_t transport_local_bytes(int world);
 
 /* `memory` has transport_local_bytes(world) bytes and outlives the transport.  `crowded`: there are more
- * ranks than cores, so waiting gives the core away early. */
+ * ranks than cores, so who waits sleeps at once. */
 RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out, RtError *error);
 
 /* For the process that owns the memory and is not a rank. */

@@ -9,12 +9,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "runtime/comm/relax.h"
 #include "runtime/launch/sockets.h"
 
 #define MESSAGE_MAGIC UINT64_C(0x31474d50435450a1)
@@ -171,7 +171,7 @@ static RtStatus tcp_progress(Transport *base, bool *moved, RtError *error) {
 static void tcp_sleep(Transport *base, unsigned spins, int milliseconds) {
   Tcp *t = (Tcp *)base;
   if (spins < SPINS && t->lost < 0) {
-    sched_yield();
+    relax(); /* never sched_yield: transport_local.c */
     return;
   }
   int n = 0;

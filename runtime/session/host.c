@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/session/host.h"
+#include "runtime/session/quota.h"
 
 enum { IO_ALIGN = 1 << 16, HOST_SLEEP_MS = 500, DEFAULT_TIMEOUT_MS = 60000 };
 
@@ -94,10 +95,12 @@ static int count_cpus(const CpuMask *mask) {
   return n;
 }
 
+/* Those it may use at the same time. */
 static int core_count(void) {
   CpuMask mask;
-  if (allowed_cpus(&mask)) return count_cpus(&mask);
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  long n = allowed_cpus(&mask) ? count_cpus(&mask) : sysconf(_SC_NPROCESSORS_ONLN);
+  int quota = quota_cpus("");
+  if (quota && quota < n) return quota;
   return n < 1 ? 1 : (int)n;
 }
 

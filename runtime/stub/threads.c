@@ -8,9 +8,9 @@
  * has begun.  So a thread that is asleep, or not scheduled because others want the cores, costs nothing but its help; a
  * region with barriers is not finished by the first before all others are in it, so that this cannot lock up.
  *
- * Who waits spins for a while and then sleeps.  How long is learnt by each thread: a wait that ends while spinning
- * doubles it, up to SPIN_MOST, one that does not halves it, down to nothing; then every PROBE-th wait tries again.  On
- * an idle machine threads are there when the next region begins; on a busy one they sleep.
+ * Who waits spins for a while and then sleeps; for how long, others who want the cores decide (comm/contention.h).  On
+ * an idle machine threads are there when the next region begins, and asleep a millisecond after the last; on a busy one
+ * they sleep.
  *
  * Not done: tasks, dynamic schedules, nested teams, binding to cores.
  */
@@ -25,14 +25,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "runtime/comm/contention.h"
 #include "runtime/comm/relax.h"
+#include "runtime/session/session.h"
 
 typedef void (*Body)(void *);
 
-enum { MOST = 64, SPIN_MOST = 100000, SPIN_LEAST = 1000, PROBE = 16 }; /* threads; nanoseconds; waits */
+enum { MOST = 64 }; /* threads */
 
 static struct {
   int wanted;  /* omp_set_num_threads */
@@ -47,30 +48,20 @@ static struct {
   _Atomic uint32_t sleepers;
   _Atomic uint32_t first_sleeps;
   _Atomic uint32_t arrived, barriers, barrier_sleepers;
+  Contention contention;
 } pool;
-
-typedef struct Patience {
-  int64_t spin; /* nanoseconds */
-  unsigned waits;
-} Patience;
 
 static _Thread_local struct {
   int share, n; /* n 0: in no region */
   int trip;     /* of GOMP_loop_static_next */
   long start, end, step, chunk;
-  Patience patience;
-} me = {.patience = {SPIN_MOST, 0}};
+  ContentionWatch watch;
+} me;
 
 static void wait_on(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 static void wake_all(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- waiting */
 
@@ -84,20 +75,16 @@ static bool barrier_open(int share, uint32_t seen) { return (void)share, atomic_
 
 /* True when it became ready while we spun. */
 static bool spin(Ready ready, int share, uint32_t seen) {
-  Patience *p = &me.patience;
   if (ready(share, seen)) return true;
-  int64_t most = p->spin;
-  if (most < SPIN_LEAST) most = ++p->waits % PROBE == 0 ? SPIN_MOST / 8 : 0;
-  if (most == 0) return false;
-  for (int64_t begin = now(); now() - begin < most;)
+  int64_t begin = contention_clock(), now = begin, before;
+  do {
     for (int i = 0; i < 32; i++) {
-      if (ready(share, seen)) {
-        p->spin = 2 * p->spin + SPIN_LEAST < SPIN_MOST ? 2 * p->spin + SPIN_LEAST : SPIN_MOST;
-        return true;
-      }
+      if (ready(share, seen)) return true;
       relax();
     }
-  p->spin /= 2;
+    before = now, now = contention_clock();
+    contention_hole(&me.watch, now - before);
+  } while (now - begin < contention_spin(&pool.contention, &me.watch, now));
   return false;
 }
 
@@ -139,7 +126,7 @@ static void *worker(void *number) {
 
 static int from_environment(void) {
   const char *text = getenv("OMP_NUM_THREADS");
-  long n = text ? strtol(text, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+  long n = text ? strtol(text, NULL, 10) : session_threads_per_rank(1);
   return n < 1 ? 1 : n > MOST ? MOST : (int)n;
 }
 

@@ -1,5 +1,6 @@
 /* tests/unit/runtime_threads.c - the threads of compiled programs (runtime/stub/threads.c): every share runs once,
  * whoever runs it. */
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/stub/threads.c"
@@ -126,9 +127,27 @@ static void loops_of_old_compilers(void) {
     }
 }
 
+static int64_t processor_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Between requests nobody spins, however many regions there were. */
+static void at_rest(void) {
+  Region r = {.n = SHARES};
+  for (int i = 0; i < 1000; i++) GOMP_parallel(note, &r, SHARES, 0);
+  usleep(50000);
+  int64_t before = processor_time();
+  usleep(300000);
+  int64_t took = processor_time() - before;
+  CHECKF(took < 30000000, "%d threads took %.1f ms of processor time in 300 ms at rest", SHARES, (double)took * 1e-6);
+}
+
 int main(void) {
   RUN(every_share_once);
   RUN(after_sleep);
+  RUN(at_rest);
   RUN(wanted_threads);
   RUN(barriers);
   RUN(region_in_a_region);
