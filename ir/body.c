@@ -6,8 +6,9 @@
  *   $D the repeated symbols ("r0, r1");  $d their dimensions ("0, 1");  $z, $o as many zeros, ones
  *   $E, $e like $D, $d without dimension `axis`;  $a the attribute axis
  *   $0 $1 $2 the first dimensions behind the repeated ones;  ${eps} the attribute eps
+ *   ${bias:} the letters of an attribute as symbols ("b, t");  ${bias:bgrst} their places among these ("0, 4")
  * An empty list takes the comma behind it along.  A line that starts with ?name=value is kept where the attribute has
- * that value.
+ * that value, with ?+name where there is the attribute, with ?-name where there is none.
  *
  * The text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over
  * the symbols of the factors (the template), and copied into the caller's module with the symbols replaced by the
@@ -67,10 +68,24 @@ static void add_attr(Expansion *x, const Attr *a) {
   }
 }
 
-/* "?name=value rest": the rest, or NULL when the attribute has another value or is not there. */
+/* "name:" or "name:places" of `n` characters: the letters of an attribute, or where they are. */
+static void add_letters(Expansion *x, const char *s, size_t n) {
+  const char *colon = memchr(s, ':', n);
+  for (const char *letter = named_attr(x, s, (size_t)(colon - s))->u.s, *first = letter; *letter; letter++) {
+    text_add(&x->out, letter == first ? "" : ", ");
+    if (colon + 1 == s + n) text_printf(&x->out, "%c", *letter);
+    else text_printf(&x->out, "%d", (int)(strchr(colon, *letter) - colon - 1));
+  }
+}
+
+/* "?name=value rest", "?+name rest", "?-name rest": the rest, or NULL when that does not hold. */
 static const char *condition(Expansion *x, const char *line) {
-  const char *equals = strchr(line, '='), *space = strchr(equals, ' ');
+  const char *space = strchr(line, ' '), *equals = strchr(line, '=');
   size_t start = x->out.n;
+  if (line[1] == '+' || line[1] == '-') {
+    bool there = find_attr(x, line + 2, (size_t)(space - line - 2)) != NULL;
+    return there == (line[1] == '+') ? space + 1 : NULL;
+  }
   const Attr *a = find_attr(x, line + 1, (size_t)(equals - line - 1));
   if (!a) return NULL;
   add_attr(x, a);
@@ -90,7 +105,8 @@ static const char *placeholder(Expansion *x, const char *s) {
   bool some = true;
   if (*s == '{') {
     size_t n = strcspn(s, "}");
-    add_attr(x, named_attr(x, s + 1, n - 1));
+    if (memchr(s, ':', n)) add_letters(x, s + 1, n - 1);
+    else add_attr(x, named_attr(x, s + 1, n - 1));
     return s + n + 1;
   }
   if (*s == 'T') text_add(&x->out, dtype_name(element_type(x)));

@@ -332,7 +332,8 @@ static void do_cross_entropy(const Task *k) {
   finish_with(k, NULL, 0, NULL);
 }
 
-/* q [b, g, r, s, k], keys [b, g, t, k], values [b, g, t, e], positions [s] and [t], the valid length. */
+/* q [b, g, r, s, k], keys [b, g, t, k], values [b, g, t, e], positions [s] and [t], the valid length, and some of
+ * [b, g, r, s, t]. */
 static void do_attention(const Task *k) {
   Hand *h = k->h;
   Piece *in = k->in;
@@ -344,6 +345,11 @@ static void do_attention(const Task *k) {
   hold_whole(h, &in[1], 3, l1_type(h, k->op->in[1])->dims[3]);
   hold_as(h, &in[3], 0, &in[0], 3);
   hold_as(h, &in[4], 0, &in[1], 2);
+  const Attr *bias = op_attr(k->op, AT_bias);
+  for (int d = 0; bias && bias->u.s[d]; d++) {
+    int of = (int)(strchr("bgrst", bias->u.s[d]) - "bgrst");
+    hold_as(h, &in[6], d, &in[of < 4 ? 0 : 1], of < 4 ? of : 2);
+  }
   for (int d = 0; d < 4; d++) k->y->lo[d] = in[0].lo[d];
   k->y->lo[4] = in[2].lo[3];
   finish_with(k, NULL, 0, NULL);

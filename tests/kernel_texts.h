@@ -195,6 +195,26 @@ static void attentions(void) {
                                "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d, lse=1}"
                                " : %s[%s,40], %s[%s]\n" OUTF("y") OUTF("z"),
                                t, q, t, bg, n, t, bg, n, s, n, causal, t, q, i == 1 ? "f64" : "f32", q));
+        static const char *const biases[] = {"bgrst", "t", "bst", "grt"};
+        static const int dims[][4] = {{1, 1, 1, 1}, {0, 0, 0, 0}, {1, 0, 0, 1}, {0, 1, 1, 0}}; /* of q */
+        const char *bias = "";
+        for (int d = 0, at = 0; d < 4; d++) {
+          int length = (int)strcspn(q + at, ",");
+          if (dims[k][d]) bias = arena_printf(a, "%s%.*s,", bias, length, q + at);
+          at += length + 1;
+        }
+        text_case(arena_printf(a, "attention with bias %s %s %d", t, q, causal),
+                  arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,20] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[%s,%s,20] @{}\n"
+                               "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n"
+            "  %%x = input {name=\"x\"} : %s[%s%s] @{}\n"
+            "  %%i = iota {axis=0, start=-1} : i64[%s]\n"
+                               "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=60} : i64[]\n"
+                               "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n, %%x"
+                               " {scale=2.5, causal=%d, bias=\"%s\", lse=1}"
+                               " : %s[%s,40], %s[%s]\n" OUTF("y") OUTF("z"),
+                               t, q, t, bg, n, t, bg, n, t, bias, n, s, n, causal, biases[k], t, q,
+                               i == 1 ? "f64" : "f32", q));
         if (k == 1) /* products that are all -inf */
           text_case(arena_printf(a, "attention %s to -inf %d", t, causal),
                     arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n"
@@ -215,6 +235,12 @@ static void long_attentions(void) {
             "  %n = const {value=1090} : i64[]\n"
             "  %y, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, lse=1}"
             " : f32[1,2,1,3,64], f32[1,2,1,3]\n" OUT("y") OUT("z"));
+  text_case("attention of chunks with bias",
+            IN("q", "f32[2,2,1,3,64]") IN("k", "f32[2,2,1100,64]") IN("v", "f32[2,2,1100,64]") IN("x", "f32[2,1100]")
+            "  %i = iota {axis=0, start=1022} : i64[3]\n  %j = iota {axis=0, start=0} : i64[1100]\n"
+            "  %n = const {value=1090} : i64[]\n"
+            "  %y = attention %q, %k, %v, %i, %j, %n, %x {scale=0.5, causal=1, bias=\"bt\"} : f32[2,2,1,3,64]\n"
+            OUT("y"));
   text_case("attention of panels", IN("q", "f32[1,2,1,40,64]") IN("k", "f32[1,2,150,64]") IN("v", "f32[1,2,150,64]")
             "  %i = iota {axis=0, start=100} : i64[40]\n  %j = iota {axis=0, start=0} : i64[150]\n"
             "  %n = const {value=130} : i64[]\n"

@@ -84,6 +84,17 @@ static Val operand(Making *k, int rank, const Expr *const *dims) {
   return v ? v : input_of(k, t);
 }
 
+/* An addition to the scores of attention, of some of their dimensions; sets the attribute that says which. */
+static inline Val make_bias(Making *k, const Expr *const scores[5], Attr *bias) {
+  static const char *const some[] = {"t", "bt", "st", "bst", "grt", "bgrst"};
+  const Expr *dims[5];
+  int n = 0;
+  *bias = attr_s(k->m, AT_bias, some[below(k->r, 6)]);
+  for (int d = 0; d < 5; d++)
+    if (strchr(bias->u.s, "bgrst"[d])) dims[n++] = scores[d];
+  return operand(k, n, dims);
+}
+
 static Val sort(Making *k, Val x, int axis) {
   Attr a[] = {attr_i(AT_axis, axis), attr_i(AT_descending, below(k->r, 2))};
   return build_op(&k->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});

@@ -65,11 +65,10 @@ static inline Val make_attention(Making *k) {
   const Type *pos = type_get(k->m, DT_i64, 1, &s), *scalar = type_get(k->m, DT_i64, 0, NULL);
   Val at = build_iota(&k->b, pos, 0), keys = build_iota(&k->b, type_get(k->m, DT_i64, 1, &t), 0),
       length = build_size(&k->b, scalar, t);
-  Attr a[] = {attr_i(AT_causal, below(k->r, 2)), attr_f(AT_scale, 0.5)};
-  Val y = build_op(
-      &k->b,
-      &(OpSpec){
-          .kind = OP_attention, .nin = 6, .in = (Val[]){q, key, value, at, keys, length}, .nattrs = 2, .attrs = a});
+  Attr a[] = {attr_i(AT_causal, below(k->r, 2)), attr_f(AT_scale, 0.5), {0}};
+  int more = below(k->r, 2);
+  Val in[] = {q, key, value, at, keys, length, more ? make_bias(k, (const Expr *[]){b, h, g, s, t}, &a[2]) : 0};
+  Val y = build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6 + more, .in = in, .nattrs = 2 + more, .attrs = a});
   const Expr *dims[] = {b, h, g, ex_mul(k->m, s, e)};
   return y ? build_op(&k->b, &(OpSpec){.kind = OP_reshape, .nin = 1, .in = &y, .type = type_get(k->m, DT_f64, 4, dims)})
            : 0;

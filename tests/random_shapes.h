@@ -188,11 +188,12 @@ static Val make_composite_of_several(Making *k) {
     default: {
       Val q = operand(k, 5, (const Expr *[]){b, g, two, s, two}), key = operand(k, 4, (const Expr *[]){b, g, t, two}),
           v = operand(k, 4, (const Expr *[]){b, g, t, four});
-      Attr a[] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2)), attr_i(AT_lse, 1)};
-      int which = below(k->r, 3); /* 2: one result is all there is */
-      Val in[] = {q, key, v, rows, columns, limit};
-      Val y =
-          build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = which < 2 ? 3 : 2, .attrs = a});
+      Attr a[4] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2))};
+      int which = below(k->r, 3), n = 2, more = below(k->r, 2); /* which: 2: one result is all there is */
+      Val in[] = {q, key, v, rows, columns, limit, 0};
+      if (more) in[6] = make_bias(k, (const Expr *[]){b, g, two, s, t}, &a[n++]);
+      if (which < 2) a[n++] = attr_i(AT_lse, 1);
+      Val y = build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6 + more, .in = in, .nattrs = n, .attrs = a});
       /* finite where a query sees nothing */
       return which == 1 ? build_binary(&k->b, OP_max, y + 1, build_splat(&k->b, type(k, y + 1), -2)) : y;
     }

@@ -1,6 +1,7 @@
 /* codegen/cpu/kernel_attention.h - attention on CPUs; part of every generated text, behind kernel_templates.h.
  *
- * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  A row whose
+ * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  To its scores
+ * t elements of `bias` are added, if there is one; where a row of these begins follows from strides.  A row whose
  * scores are all -inf, hidden or not, gives 0.  Scores are never stored whole: blocks of keys pass, with a running
  * maximum and sum per row (Dao, "FlashAttention-2", 2023).  Two ways, chosen by the number of rows alone:
  *
@@ -62,8 +63,17 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
-  void *lse; /* [groups, rows] of floats or doubles; NULL: nobody asks */
+  const void *bias;  /* NULL: there is none */
+  int64_t heads;     /* a group is heads * b + g, a row s * r + i: element [0] of their bias is that of ... */
+  int64_t stride[4]; /* ... b, g, r, i times these */
+  void *lse;         /* [groups, rows] of floats or doubles; NULL: nobody asks */
 } Attention;
+
+/* Which element of the bias is the row's for key 0. */
+FN int64_t attention_bias_row(const Attention *a, int64_t group, int64_t row) {
+  return group / a->heads * a->stride[0] + group % a->heads * a->stride[1] + row / a->s * a->stride[2] +
+         row % a->s * a->stride[3];
+}
 
 /* How elements are stored.  `load` puts rows of n elements `wide` apart, with zeros behind them. */
 typedef struct AttentionType {
@@ -184,6 +194,31 @@ APART void attention_values(AttentionPanel *b, const AttentionKeys *keys, int64_
     }
 }
 
+/* n elements of the bias from element `first` on, as floats. */
+FN const float *attention_bias(const AttentionCall *c, int64_t first, int64_t n, float *loaded) {
+  const char *x = (const char *)c->a->bias + first * c->type->size;
+  if (c->type->size == 4) return (const float *)x;
+  c->type->load(loaded, x, 1, n, n);
+  return loaded;
+}
+
+/* Adds the bias of `rows` rows from `row` on at keys from t on. */
+APART void attention_add_bias(const AttentionCall *c, AttentionPanel *b, int64_t group, int64_t row, int64_t rows,
+                              int64_t t, int64_t n) {
+  const Attention *a = c->a;
+  float loaded[KEYS];
+  if (!a->stride[2] && !a->stride[3]) { /* the same for all rows */
+    const float *x = attention_bias(c, attention_bias_row(a, group, row) + t, n, loaded);
+    for (int64_t j = 0; j < n; j++)
+      for (int l = 0; l < LANES; l++) b->p[j][l] += x[j];
+    return;
+  }
+  for (int64_t l = 0; l < rows; l++) {
+    const float *x = attention_bias(c, attention_bias_row(a, group, row + l) + t, n, loaded);
+    for (int64_t j = 0; j < n; j++) b->p[j][l] += x[j];
+  }
+}
+
 /* Hides keys, moves the running maximum, turns scores into weights. */
 APART void attention_weights(const Attention *a, AttentionPanel *b, const AttentionKeys *keys) {
   float max[LANES], sum[LANES];
@@ -250,6 +285,7 @@ APART void attention_panel(const AttentionCall *c, int64_t group, int64_t row) {
     AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
     if (!keys.n) continue;
     attention_scores(&b, &keys, k, c->kwide);
+    if (a->bias) attention_add_bias(c, &b, group, row, n, t, keys.n);
     attention_weights(a, &b, &keys);
     attention_values(&b, &keys, c->ewide);
   }
@@ -307,15 +343,20 @@ FN void attention_columns(const float *p, const AttentionKeys *keys, int64_t wid
   for (int c = 0; c < across; c++) ((lanes *)(o + e))[c] = acc[c];
 }
 
-/* One row against a block of keys. */
+/* One row against a block of keys; `bias`: of the first of them, -1: there is none. */
 APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, const float *q, int64_t position,
-                         float *max, float *sum, float *o) {
+                         int64_t bias, float *max, float *sum, float *o) {
   float p[KEYS] __attribute__((aligned(64)));
   int64_t e = 0;
   const float *next = keys->key + KEYS * c->kwide;
   for (int64_t j = 0; j < keys->n; j += 4) {
     attention_ahead(keys->value + j * c->ewide, 4 * c->ewide);
     attention_four(q, keys, j, c->kwide, p + j);
+  }
+  if (bias >= 0) {
+    float loaded[KEYS];
+    const float *x = attention_bias(c, bias, keys->n, loaded);
+    for (int64_t j = 0; j < keys->n; j++) p[j] += x[j];
   }
   if (keys->hidden)
     for (int64_t j = 0; j < keys->n; j++)
@@ -351,7 +392,8 @@ APART void attention_chunk(const AttentionCall *c, int64_t group, int64_t first,
   for (int64_t t = first; t < first + CHUNK && t < a->t; t += KEYS) {
     AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
     for (int64_t r = 0; r < a->rows && keys.n; r++)
-      attention_row(c, &keys, q + r * c->kwide, position[r], &part->max[r], &part->sum[r], part->o + r * c->ewide);
+      attention_row(c, &keys, q + r * c->kwide, position[r], a->bias ? attention_bias_row(a, group, r) + t : -1,
+                    &part->max[r], &part->sum[r], part->o + r * c->ewide);
   }
 }
 
@@ -439,6 +481,7 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
       double score = 0;
       for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * a->t + t) * a->k + j];
       score *= scale;
+      if (a->bias) score += ((const double *)a->bias)[attention_bias_row(a, g, i % a->rows) + t];
       if (score == -__builtin_inf()) continue;
       double higher = max_f64(max, score), keep = __builtin_exp(max - higher), p = __builtin_exp(score - higher);
       max = higher, sum = sum * keep + p;

@@ -2,6 +2,8 @@
  * extents of an operation. */
 #include "codegen/cpu/kernel_template.h"
 
+#include <string.h>
+
 #include "base/die.h"
 #include "ir/window.h"
 
@@ -25,15 +27,28 @@ void template_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
               span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
 }
 
+/* Elements from one of dimension d of the scores [b, g, r, s, t] to the next, in what is added to them. */
+static const char *bias_stride(const Work *w, Scalars *s, const Op *op, int d) {
+  const char *bias = op_str(op, AT_bias), *at = strchr(bias, "bgrst"[d]);
+  const Type *t = work_type(w, op->in[6]);
+  return at ? span(w, s, t, (int)(at - bias) + 1, t->rank) : "0";
+}
+
 void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   double scale = op_float(op, AT_scale, 1);
+  int out = op->nin;
   text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s,\n", span(w, s, q, 2, 4),
               span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), span(w, s, v, 3, 4));
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
               op_int(op, AT_causal, 0) != 0);
-  text_printf(t, "    .length = *(const int64_t *)ptr[5]%s};\n", op->nout > 1 ? ", .lse = ptr[7]" : "");
-  text_printf(t, "  attention_%s(ptr[6], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), span(w, s, q, 0, 2));
+  if (op_attr(op, AT_bias))
+    text_printf(t, "    .bias = ptr[6], .heads = %s, .stride = {%s, %s, %s, %s},\n", span(w, s, q, 1, 2),
+                bias_stride(w, s, op, 0), bias_stride(w, s, op, 1), bias_stride(w, s, op, 2), bias_stride(w, s, op, 3));
+  text_add(t, "    .length = *(const int64_t *)ptr[5]");
+  if (op->nout > 1) text_printf(t, ", .lse = ptr[%d]", out + 1);
+  text_printf(t, "};\n  attention_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), out,
+              span(w, s, q, 0, 2));
   if (q->dtype == DT_f64) text_printf(t, ", %a", scale);
   text_add(t, ");\n");
 }

@@ -62,8 +62,17 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
+  const void *bias; /* 0: there is none */
+  int64_t heads, stride[4];
   void *lse; /* [groups, rows] of float or double; 0: nobody asks */
 } Attention;
+
+/* Which element of the bias is the row's for key 0; row i of group g is i + g * rows. */
+FN int64_t attention_bias_row(const Attention *a, int64_t row) {
+  int64_t group = row / a->rows, i = row % a->rows;
+  return group / a->heads * a->stride[0] + group % a->heads * a->stride[1] + i / a->s * a->stride[2] +
+      i % a->s * a->stride[3];
+}
 
 #define ATTENTION(T, stored, C, type) \
   FN void attention_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
@@ -83,6 +92,7 @@ typedef struct Attention {
         const stored *key = keys + (group * a->t + mine) * a->k; \
         score = 0; \
         for (int64_t i = 0; i < a->k; i++) score += load_##T(q + i) * scale * load_##T(key + i); \
+        if (a->bias) score += load_##T((const stored *)a->bias + attention_bias_row(a, row) + mine); \
       } \
       type high = warp_max_##C(score); \
       if (high == -__builtin_inff()) continue; \

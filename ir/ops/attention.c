@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/die.h"
 #include "ir/ops/record.h"
@@ -99,6 +100,37 @@ const OpRecord record_rope = {.infer = infer_rope,
 
 /* ---- attention */
 
+static const char score_dims[] = "bgrst";
+
+/* The dimension of operand 6 that is dimension d of the scores; -1: it is the same everywhere along that. */
+static int bias_dim(const char *bias, int d) {
+  const char *at = strchr(bias, score_dims[d]);
+  return at ? (int)(at - bias) : -1;
+}
+
+/* Operand 6 has the dimensions of the scores that the attribute names, keys among them. */
+static bool fits_bias(const Infer *c) {
+  const Attr *bias = infer_attr(c, AT_bias);
+  const Type *q = c->in[0];
+  const Expr *scores[] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], c->in[1]->dims[2]};
+  int n = 0;
+  if ((bias != NULL) != (c->spec->nin == 7)) {
+    infer_fail(c, "a seventh operand and `bias` go together");
+    return false;
+  }
+  if (!bias) return true;
+  for (int d = 0; d < 5; d++) n += bias_dim(bias->u.s, d) == n;
+  if (bias->u.s[n] || !n || bias->u.s[n - 1] != 't') {
+    infer_fail(c, "bias must be some of b g r s, in this order, and t");
+    return false;
+  }
+  bool same = c->in[6]->rank == n && c->in[6]->dtype == q->dtype;
+  for (int d = 0; d < 5 && same; d++)
+    same = bias_dim(bias->u.s, d) < 0 || c->in[6]->dims[bias_dim(bias->u.s, d)] == scores[d];
+  if (!same) infer_fail(c, "what is added to the scores must be of their type, with their extents at %s", bias->u.s);
+  return same;
+}
+
 static const Type *infer_attention(const Infer *c) {
   const Type *q = c->in[0], *k = c->in[1], *v = c->in[2];
   if (q->rank != 5 || k->rank != 4 || v->rank != 4)
@@ -113,6 +145,7 @@ static const Type *infer_attention(const Infer *c) {
   if (c->in[3]->rank != 1 || c->in[3]->dims[0] != q->dims[3] || c->in[4]->rank != 1 ||
       c->in[4]->dims[0] != k->dims[2] || c->in[5]->rank != 0)
     return infer_fail(c, "positions must be [s] and [t], the length a scalar");
+  if (!fits_bias(c)) return NULL;
   const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
   const Attr *lse = infer_attr(c, AT_lse);
   if (lse && lse->u.i) infer_further(c, type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims));
@@ -121,7 +154,12 @@ static const Type *infer_attention(const Infer *c) {
 
 /* The second result does not depend on the values, so it stays whole where these are partial sums. */
 static void rule_attention(const RuleMaking *k) {
-  rule_parse(k, "b g r s k, b g t k, b g t e, s, t, -> b g r s e, b g r s", "body:t frozen:k e linear:2");
+  const Attr *bias = op_attr(k->op, AT_bias);
+  Text space = {.arena = k->m->arena};
+  text_add(&space, "b g r s k, b g t k, b g t e, s, t, ");
+  for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(&space, "%s%c", s == bias->u.s ? ", " : " ", *s);
+  text_add(&space, " -> b g r s e, b g r s");
+  rule_parse(k, text_str(&space), "body:t frozen:k e linear:2");
   for (int i = 0; i < k->r->nfactors; i++)
     if (k->r->factors[i].kind == FK_LINEAR) k->r->factors[i].results = 1;
 }
@@ -134,9 +172,9 @@ static int products_attention(const OpPart *p, Product out[MAX_PRODUCTS]) {
   return 2;
 }
 
-/* Keys at positions from `length` on are hidden, with causal=1 also those after the query: their score is -inf.  A
- * query all of whose scores are -inf, or that has none, gets 0. The division stands behind the sum over t, so that a
- * cut t costs three small reductions and none over s x t. */
+/* With `bias` operand 6 is added to the scores.  Keys at positions from `length` on are hidden, with causal=1 also
+ * those after the query: their score is -inf.  A query all of whose scores are -inf, or that has none, gets 0. The
+ * division stands behind the sum over t, so that a cut t costs three small reductions and none over s x t. */
 static const char attention_body[] =
     "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
     "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
@@ -144,12 +182,17 @@ static const char attention_body[] =
     "%queryposition = input {name=\"3\"} : i64[s]\n"
     "%keyposition = input {name=\"4\"} : i64[t]\n"
     "%length = input {name=\"5\"} : i64[]\n"
+    "?+bias %bias = input {name=\"6\"} : $T[${bias:}]\n"
     "%uq = cast %q {to=$C} : $C[b, g, r, s, k]\n"
     "%uk = cast %k {to=$C} : $C[b, g, t, k]\n"
     "%uv = cast %v {to=$C} : $C[b, g, t, e]\n"
     "%dot = dot %uq, %uk {spec=\"bgrsk,bgtk->bgrst\"} : $C[b, g, r, s, t]\n"
     "%scale = const {value=${scale}} : $C[b, g, r, s, t]\n"
-    "%score = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "?-bias %score = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "?+bias %product = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "?+bias %ubias = cast %bias {to=$C} : $C[${bias:}]\n"
+    "?+bias %biases = broadcast %ubias {dims=[${bias:bgrst}]} : $C[b, g, r, s, t]\n"
+    "?+bias %score = add %product, %biases : $C[b, g, r, s, t]\n"
     "%keypositions = broadcast %keyposition {dims=[1]} : i64[s, t]\n"
     "%lengths = broadcast %length {dims=[]} : i64[s, t]\n"
     "%valid = lt %keypositions, %lengths : bool[s, t]\n"
@@ -188,6 +231,7 @@ typedef struct Attention {
   double scale;
   bool causal;
   const Cell *key, *value, *key_positions;
+  const Cell *bias; /* of the query; NULL: there is none */
   int64_t length;
   double *weight; /* t of them */
 } Attention;
@@ -200,7 +244,8 @@ static double attend(const Attention *a, const Cell *query, int64_t position, Ce
     bool seen = a->key_positions[t].i < a->length && (!a->causal || a->key_positions[t].i <= position);
     double score = 0;
     for (int64_t i = 0; i < a->k; i++) score += query[i].f * a->key[t * a->k + i].f;
-    a->weight[t] = seen ? score * a->scale : -INFINITY;
+    score = score * a->scale + (a->bias ? a->bias[t].f : 0);
+    a->weight[t] = seen ? score : -INFINITY;
     if (a->weight[t] > max) max = a->weight[t];
   }
   for (int64_t t = 0; t < a->t; t++) sum += a->weight[t] = a->weight[t] == -INFINITY ? 0 : exp(a->weight[t] - max);
@@ -210,6 +255,26 @@ static double attend(const Attention *a, const Cell *query, int64_t position, Ce
     out[i].f = sum == 0 ? 0 : v / sum;
   }
   return sum == 0 ? -INFINITY : max + log(sum);
+}
+
+/* What is added to the scores of a query: row `at` of [b, g, r, s]. */
+static const Cell *bias_of(const Eval *e, int64_t at) {
+  const Attr *bias = op_attr(e->op, AT_bias);
+  const InterpTensor *q = e->in[0], *x = bias ? e->in[6] : NULL;
+  int64_t index[4], row = 0;
+  if (!bias) return NULL;
+  for (int d = 3; d >= 0; d--) index[d] = at % q->dims[d], at /= q->dims[d];
+  for (int d = 0; d < 4; d++)
+    if (strchr(bias->u.s, score_dims[d])) row = row * q->dims[d] + index[d];
+  return x->cells + row * e->in[1]->dims[2];
+}
+
+static bool bias_is_there(const Eval *e) {
+  const Attr *bias = op_attr(e->op, AT_bias);
+  int64_t elements = e->in[1]->dims[2];
+  for (int d = 0; d < 4; d++)
+    if (bias && strchr(bias->u.s, score_dims[d])) elements *= e->in[0]->dims[d];
+  return !bias || interp_elements(e->in[6]) == elements;
 }
 
 static bool eval_attention(Eval *e) {
@@ -226,7 +291,7 @@ static bool eval_attention(Eval *e) {
   bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t &&
               k->dims[3] == a.k && e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t &&
               interp_elements(e->out) == groups * r * s * a.e &&
-              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s);
+              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s) && bias_is_there(e);
   if (!fits) return eval_fail(e, "the extents of the operands do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
   if (!a.weight) die_out_of_memory("for the weights of attention");
@@ -235,6 +300,7 @@ static bool eval_attention(Eval *e) {
     a.value = v->cells + g * a.t * a.e;
     for (int64_t i = 0; i < r * s; i++) {
       int64_t row = g * r * s + i;
+      a.bias = bias_of(e, row);
       double lse = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
       if (e->op->nout > 1) e->outs[1]->cells[row].f = lse;
     }

@@ -1,5 +1,6 @@
 /* The decompositions of composites: evaluating the body equals evaluating the composite. */
 #include <math.h>
+#include <string.h>
 
 #include "base/die.h"
 #include "ir/body.h"
@@ -97,6 +98,24 @@ static void attention(void) {
     }
 }
 
+/* Every choice of dimensions, and cut dimensions of what is added. */
+static void added_to_scores(void) {
+  static const char *const extents[] = {"2, ", "2, ", "3, ", "4, "};
+  for (int set = 0; set < 16; set++) {
+    char bias[6] = "", dims[32] = "", text[900];
+    for (int d = 0; d < 4; d++)
+      if ((set >> d) & 1) strncat(bias, &"b\0g\0r\0s"[2 * d], 1), strcat(dims, extents[d]);
+    snprintf(text, sizeof text,
+             "func @main level 1 { %%0 = input {name=\"0\"} : %1$s[2,2,3,4,5] %%1 = input {name=\"1\"} : "
+             "%1$s[2,2,6,5] %%2 = input {name=\"2\"} : %1$s[2,2,6,7] %%3 = input {name=\"3\"} : i64[4] "
+             "%%4 = input {name=\"4\"} : i64[6] %%5 = input {name=\"5\"} : i64[] "
+             "%%6 = input {name=\"6\"} : %1$s[%2$s6] %%y = attention %%0, %%1, %%2, %%3, %%4, %%5, %%6 "
+             "{scale=0.3, causal=%3$d, bias=\"%4$st\"} : %1$s[2,2,3,4,7] output \"y\" %%y }",
+             set % 3 == 2 ? "bf16" : "f32", dims, set & 1, bias);
+    compare(text, set % 3 == 2 ? 8e-3 : 1e-12);
+  }
+}
+
 static void cross_entropy(void) {
   compare(
       "func @main level 1 { %0 = input {name=\"0\"} : f32[4] %1 = input {name=\"1\"} : i64[] %y = cross_entropy %0, %1 "
@@ -156,6 +175,7 @@ int main(void) {
   RUN(norm);
   RUN(rope);
   RUN(attention);
+  RUN(added_to_scores);
   RUN(cross_entropy);
   RUN(strategies);
   return test_summary();
