@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/element_internal.h"
+#include "ir/index_bound.h"
 #include "ir/loops.h"
 
 enum { MAX_ROUNDS = 24, MAX_ORDERS = 48 };
@@ -112,7 +113,8 @@ static bool equal_elements(Matching *t, Element *element, Val u, const Expr *con
     equal = p && q && poly_equal(p, q);
     if (p && !equal && e->guarded) {
       q = made(t, element, t->y, v, index, true);
-      equal = q && poly_equal(p, q);
+      const Poly *r = q && !poly_equal(p, q) ? made(t, element, t->x, u, other, true) : p;
+      equal = q && r && poly_equal(r, q);
     }
     latest = p && q && !equal ? latest_difference(t, p, q) : 0;
     e->opened[latest] = true;
@@ -244,6 +246,18 @@ static bool *live_values(Arena *a, const Func *f) {
   return live;
 }
 
+static bool *ops_of_sizes(Arena *a, const Func *f) {
+  bool *out = ARENA_ARRAY(a, bool, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    DType t = op->out ? type_of(f, op->out)->dtype : DT_f32;
+    out[i] = op_is_constant(op->kind) || (op->nin && !op_is_loop_part(op->kind) && !op_is_call(op->kind));
+    out[i] = out[i] && (t == DT_i64 || t == DT_i32 || t == DT_bool);
+    for (int k = 0; k < op->nin; k++) out[i] = out[i] && out[f->values.items[op->in[k]].op];
+  }
+  return out;
+}
+
 static bool match_op(Matching *t, size_t i, const bool *live) {
   const Op *op = &t->y->f->ops.items[i];
   if (op->kind == OP_loop) return enter_loop(t, i);
@@ -286,6 +300,31 @@ static bool same_results(Matching *t) {
   return true;
 }
 
+static bool has_condition(Module *m, const Func *f, const SizeCondition *c) {
+  SizeCondition own[2];
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    for (int d = 0; op->kind == OP_slice && d < type_of(f, op->out)->rank; d++)
+      for (int k = slice_conditions(m, f, op, d, own); k-- > 0;)
+        if (own[k].value == c->value && own[k].most == c->most) return true;
+  }
+  return false;
+}
+
+/* A slice that does not lie in its operand for all sizes fails, whoever needs it: the form before has to fail as well.
+ */
+static bool same_conditions(Matching *t) {
+  const Func *g = t->y->f;
+  SizeCondition c[2];
+  for (size_t i = 0; i < g->ops.n; i++) {
+    const Op *op = &g->ops.items[i];
+    for (int d = 0; op->kind == OP_slice && d < type_of(g, op->out)->rank; d++)
+      for (int k = slice_conditions(t->e.m, g, op, d, c); k-- > 0;)
+        if (!has_condition(t->e.m, t->x->f, &c[k])) return fail(t, "the bounds of slice %s", op->name);
+  }
+  return true;
+}
+
 bool element_equal(Module *m, const FuncList *before, const FuncList *after, const char *name, Arena *arena,
                    const char **why) {
   const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
@@ -296,12 +335,13 @@ bool element_equal(Module *m, const FuncList *before, const FuncList *after, con
                 .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
   t.x = scope_new(&t.e, BEFORE, f, before), t.y = scope_new(&t.e, AFTER, g, after);
   t.x->known = ARENA_ARRAY(scratch, Known, f->values.n), t.y->known = ARENA_ARRAY(scratch, Known, g->values.n);
+  t.x->of_sizes = ops_of_sizes(scratch, f), t.y->of_sizes = ops_of_sizes(scratch, g);
   t.e.opened = ARENA_ARRAY(scratch, bool, f->values.n), t.sides = ARENA_ARRAY(scratch, uint8_t, f->values.n);
   t.loops_x = loops_of(scratch, f), t.loops_y = loops_of(scratch, g);
   const bool *live = live_values(scratch, g);
   bool ok = true;
   for (size_t i = 0; i < g->ops.n && ok; i++) ok = match_op(&t, i, live);
-  ok = ok && same_results(&t);
+  ok = ok && same_results(&t) && same_conditions(&t);
   if (!ok) *why = arena_strdup(arena, t.why);
   algebra_free(t.e.a);
   arena_free(scratch);

@@ -10,9 +10,11 @@
  * over their rounds.
  *
  * What it rests on: the laws of real numbers where both forms are defined (rounding, overflow, -0.0 and the difference
- * between a quotient by 0 and a NaN are not looked at; a mask of at most -1e37 is -inf; positions do not wrap), numbers
- * in the text compared to 12 digits, bodies (ir/body.h), ir/window.h.  It shares no code with passes.  Not equal says
- * nothing.  Not done: conditions on data, integer arithmetic beyond positions and equal terms, calls.
+ * between a quotient by 0 and a NaN are not looked at, and what stood in for a NaN may be gone; a mask of at most -1e37
+ * is -inf; positions do not wrap), numbers in the text compared to 12 digits, bodies (ir/body.h), ir/window.h.  It
+ * shares no code with passes.  Not equal says nothing.
+ * Not done: conditions on data, integer arithmetic beyond positions and
+ * equal terms, calls.
  */
 #ifndef APC_IR_ELEMENT_H
 #define APC_IR_ELEMENT_H

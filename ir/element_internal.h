@@ -23,7 +23,8 @@ typedef struct Scope {
   const FuncList *funcs;     /* where @prepare is */
   const struct Scope *outer; /* of a body: where its operands are */
   const Op *composite;
-  Known *known;                /* by value; NULL in bodies */
+  Known *known;   /* by value; NULL in bodies */
+  bool *of_sizes; /* by operation: integers or conditions of indices and sizes alone, never atoms; NULL in bodies */
   const struct Scope **bodies; /* by operation; NULL: not looked at yet */
 } Scope;
 
@@ -33,7 +34,8 @@ typedef struct Elements {
   Arena *arena;
   int nscopes;
   bool *opened;     /* by number of a known value: it is taken apart, in both forms */
-  bool past_guards; /* AFTER: a divisor that is guarded against 0 is taken without */
+  bool past_guards; /* AFTER: a divisor that is guarded against 0 is taken without; BEFORE: what is 0 where it is NaN,
+                       without that */
   bool guarded;     /* there was one */
   struct {
     const char **keys;

@@ -250,8 +250,19 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
 
 static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast; }
 
+/* select(isnan(x), 0, x) */
+static bool is_guard(const Ask *q) {
+  if (q->op->kind != OP_select || q->s->form != BEFORE) return false;
+  const Op *test = op_of(q->s->f, q->op->in[0]);
+  return test->kind == OP_isnan && test->in[0] == q->op->in[2] && !operand(q, 1, q->index)->n;
+}
+
 static const Poly *each(const Ask *q) {
   const Poly *x[3];
+  if (is_guard(q)) {
+    q->e->guarded = true;
+    if (q->e->past_guards) return operand(q, 2, q->index);
+  }
   for (int i = 0; i < q->op->nin; i++) x[i] = operand(q, i, q->index);
   const Poly *y = q->a->failed ? NULL : logical(q, x);
   if (y) return y;
@@ -310,9 +321,52 @@ static const Poly *padded(const Ask *q) {
   return poly_atom(q->a, arena_printf(q->e->arena, "pad %.17g", value), 0, NULL, 2, (const Poly *[]){where, y});
 }
 
-/* Which part the element is in is not looked at: the parts as functions of the index along the axis. */
+/* Is 0 <= at < extent everywhere? */
+static bool is_inside(const Ask *q, const Expr *at, const Expr *extent) {
+  return index_always(q->a, at) && index_always(q->a, ex_addi(q->a->m, ex_sub(q->a->m, extent, at), -1));
+}
+
+/* Element `at` of part k of a join, along its axis. */
+static const Poly *element_of_part(const Ask *q, int k, const Expr *at) {
+  Index x;
+  memcpy(x, q->index, sizeof *x * (size_t)type_out(q)->rank);
+  x[op_int(q->op, AT_axis, 0)] = at;
+  return operand(q, k, x);
+}
+
+/* Does a part of one element, which is element `start` of the join, go on with the positions that `longest` says of the
+ * element at `index` + offset? */
+static bool goes_on(const Ask *q, int k, const Expr *start, const Expr *longest, const Expr *index,
+                    const Expr *offset) {
+  const Expr *here = poly_get_whole(q->a, element_of_part(q, k, number(q, 0)));
+  return here && here == ex_subst(q->a->m, longest, (int)index->value, ex_sub(q->a->m, start, offset));
+}
+
+/* The element of the one part that it is in; or of a part that all others, of one element, go on with; else NULL. */
+static const Poly *part_of_join(const Ask *q) {
+  int axis = (int)op_int(q->op, AT_axis, 0), longest = -1;
+  const Expr *at = q->index[axis], *starts[MAX_OPERANDS + 1] = {number(q, 0)};
+  for (int k = 0; k < q->op->nin; k++) {
+    const Expr *extent_k = extent(q, type_in(q, k), axis), *there = ex_sub(q->a->m, at, starts[k]);
+    if (is_inside(q, there, extent_k)) return element_of_part(q, k, there);
+    if (!ex_is_const(extent_k, 1)) longest = longest < 0 ? k : q->op->nin;
+    starts[k + 1] = ex_add(q->a->m, starts[k], extent_k);
+  }
+  int64_t constant = at->kind == EX_ADD ? at->value : 0;
+  const Expr *index = ex_addi(q->a->m, at, -constant);
+  if (longest < 0 || longest == q->op->nin || !index_extent(q->a, index)) return NULL;
+  const Poly *p = element_of_part(q, longest, ex_sub(q->a->m, at, starts[longest]));
+  const Expr *whole = poly_get_whole(q->a, p);
+  for (int k = 0; k < q->op->nin && whole; k++)
+    if (k != longest && !goes_on(q, k, starts[k], whole, index, number(q, constant))) return NULL;
+  return whole ? p : NULL;
+}
+
+/* Parts that cannot be told apart are functions of the index along the axis. */
 static const Poly *joined(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0);
+  const Poly *part = part_of_join(q);
+  if (part) return part;
   const Poly *parts[MAX_OPERANDS];
   Text t = {.arena = q->e->arena};
   text_add(&t, "join");
@@ -450,7 +504,8 @@ static const Poly *pooled(const Ask *q) {
 
 /* ---- tables, and everything else */
 
-/* Operand 0 as a function of its index along the axis, at the index that operand 1 holds. */
+/* Operand 0 at the index that operand 1 holds; where it is not known to have that one, operand 0 as a function of its
+ * index along the axis. */
 static const Poly *looked_up(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0), rank = type_in(q, 1)->rank;
   bool gather = q->op->kind == OP_gather;
@@ -458,10 +513,30 @@ static const Poly *looked_up(const Ask *q) {
   for (int d = 0; d < type_in(q, 0)->rank; d++)
     if (d != axis) table[d] = q->index[!gather || d < axis ? d : d + rank - 1];
   for (int d = 0; d < rank; d++) index[d] = q->index[gather ? axis + d : d];
-  const Expr *bound = table[axis] = index_fresh(q->a, extent(q, type_in(q, 0), axis)),
-             *count = extent(q, type_in(q, 0), axis);
+  const Expr *count = extent(q, type_in(q, 0), axis);
+  const Poly *at = operand(q, 1, index);
+  const Expr *whole = ex_is_const(op_expr(q->op, AT_start), 0) ? poly_get_whole(q->a, at) : NULL;
+  if (whole && is_inside(q, whole, count)) {
+    table[axis] = whole;
+    return operand(q, 0, table);
+  }
+  const Expr *bound = table[axis] = index_fresh(q->a, count);
   const Poly *f = poly_function(q->a, 1, &bound, operand(q, 0, table));
-  return poly_atom(q->a, "look up", 1, &count, 2, (const Poly *[]){f, operand(q, 1, index)});
+  return poly_atom(q->a, "look up", 1, &count, 2, (const Poly *[]){f, at});
+}
+
+/* A running sum of one number from the first element on: NULL for any other scan. */
+static const Poly *running_sum(const Ask *q) {
+  const Type *t = type_in(q, 0);
+  int axis = (int)op_int(q->op, AT_axis, 0);
+  Index index;
+  double each;
+  if (op_attr(q->op, AT_op)->u.reduction != RED_SUM || op_int(q->op, AT_reverse, 0)) return NULL;
+  if (t->dtype != DT_i64 && t->dtype != DT_i32) return NULL;
+  for (int d = 0; d < t->rank; d++) index[d] = index_fresh(q->a, extent(q, t, d));
+  if (!poly_get_number(operand(q, 0, index), &each)) return NULL;
+  const Expr *count = ex_addi(q->a->m, q->index[axis], op_int(q->op, AT_exclusive, 0) ? 0 : 1);
+  return poly_mul(q->a, poly_number(q->a, each), poly_whole(q->a, count));
 }
 
 /* The operation itself, of its operands as functions of their indices. */
@@ -507,6 +582,8 @@ static const Poly *by_op(const Ask *q) {
   if (!q->op->nin && k != OP_random && k != OP_opaque && k != OP_call) return source(q);
   if (k == OP_copy) return operand(q, 0, q->index);
   if (elementwise(k)) return each(q);
+  const Poly *sum = k == OP_scan ? running_sum(q) : NULL;
+  if (sum) return sum;
   switch (k) {
     case OP_reshape: return reshaped(q);
     case OP_slice:
@@ -550,13 +627,14 @@ const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const 
 }
 
 /* What is read, a constant or a position says itself what it is, and what only moves elements says whose they are. */
-static bool is_plain(const Elements *e, const Op *op) {
+static bool is_plain(const Elements *e, const Scope *s, const Op *op) {
+  if (s->of_sizes && s->of_sizes[op - s->f->ops.items]) return true;
   if (op->kind == OP_broadcast || op->kind == OP_transpose || op->kind == OP_copy) return true;
   return !op->nin && (op->kind != OP_param || module_param(e->m, op_str(op, AT_name))->init != INIT_PREPARED);
 }
 
 const Poly *element_of(Elements *e, const Scope *s, Val v, const Expr *const *index) {
-  const Known *known = s->known && !is_plain(e, op_of(s->f, v)) ? &s->known[v] : NULL;
+  const Known *known = s->known && !is_plain(e, s, op_of(s->f, v)) ? &s->known[v] : NULL;
   int rank = type_of(s->f, v)->rank;
   if (e->a->failed) return poly_number(e->a, 0);
   if (known && known->number && !e->opened[known->number]) {

@@ -85,9 +85,14 @@ const Expr *index_extent(const Algebra *a, const Expr *e) {
 
 static bool is_index(const Algebra *a, const Expr *e) { return index_extent(a, e) != NULL; }
 
-/* A product of dimensions and a positive number. */
+/* A product of dimensions and a positive number, or a sum of such products and a number that is not negative. */
 static bool is_stride(const Expr *e) {
   if (e->kind == EX_CONST) return e->value > 0;
+  if (e->kind == EX_ADD) {
+    bool all = e->value >= 0;
+    for (int i = 0; i < e->n; i++) all = all && is_stride(e->args[i]);
+    return all;
+  }
   if (e->kind == EX_SYM) return true;
   if (e->kind != EX_MUL || e->value <= 0) return false;
   for (int i = 0; i < e->n; i++)
@@ -106,14 +111,20 @@ static const Expr *numbers_of(Algebra *a, const Expr *e) {
                                                       : NULL;
 }
 
-/* stride * index */
-static bool digit_of(Algebra *a, const Expr *term, Digit *d) {
+/* The one factor of a term that takes numbers; NULL: there is none, or several. */
+static const Expr *index_in(Algebra *a, const Expr *term) {
   const Expr *index = numbers_of(a, term) ? term : NULL;
   for (int i = 0; term->kind == EX_MUL && i < term->n; i++) {
     if (!numbers_of(a, term->args[i])) continue;
-    if (index) return false;
+    if (index) return NULL;
     index = term->args[i];
   }
+  return index;
+}
+
+/* stride * index */
+static bool digit_of(Algebra *a, const Expr *term, Digit *d) {
+  const Expr *index = index_in(a, term->kind == EX_ADD && term->n ? term->args[0] : term);
   if (!index) return false;
   *d = (Digit){ex_exact_div(a->m, term, index), numbers_of(a, index)};
   return d->stride && is_stride(d->stride);
@@ -141,11 +152,29 @@ static bool below(Algebra *a, int n, const Expr *const *terms, const Expr *limit
   return ex_exact_div(a->m, limit, cover) != NULL && is_stride(limit);
 }
 
+enum { MAX_TERMS = 60 };
+
+/* Terms of one index put together, as strides that are sums are spread over several. */
+static int by_index(Algebra *a, int n, const Expr *const *terms, const Expr **out) {
+  const Expr *index[MAX_TERMS];
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    const Expr *x = index_in(a, terms[i]);
+    int k = 0;
+    while (k < count && (!x || index[k] != x)) k++;
+    index[k] = x;
+    out[k] = k < count ? ex_add(a->m, out[k], terms[i]) : terms[i];
+    count += k == count;
+  }
+  return count;
+}
+
 void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotient, const Expr **remainder) {
-  const Expr *rest[64], *q = ex_const(a->m, 0), *r = ex_const(a->m, 0);
+  const Expr *rest[MAX_TERMS], *joined[MAX_TERMS], *q = ex_const(a->m, 0), *r = ex_const(a->m, 0);
   const Expr *const *terms = e->kind == EX_ADD ? e->args : &e;
   int n = 0, count = e->kind == EX_ADD ? e->n : 1;
-  if (count > 60) a->failed = true;
+  if (count > MAX_TERMS) a->failed = true;
+  else if (by->kind == EX_ADD) count = by_index(a, count, terms, joined), terms = joined;
   for (int i = 0; i < count && !a->failed; i++) {
     const Expr *exact = ex_exact_div(a->m, terms[i], by);
     if (exact) q = ex_add(a->m, q, exact);
@@ -372,8 +401,16 @@ static const Poly *common_factor(Algebra *a, const Poly *x) {
 }
 
 /* Of a sum: what its monomials have in common, and an atom of what is left without its first number. */
+/* Is it 0 where some condition is? */
+static bool needs_truth(const Algebra *a, const Poly *x) {
+  for (int k = 0; x->n == 1 && k < x->items[0].n; k++)
+    if (a->atoms.items[x->items[0].powers[k].atom].truth) return true;
+  return false;
+}
+
 const Poly *poly_recip(Algebra *a, const Poly *x) {
   if (!x->n) return fail(a);
+  if (needs_truth(a, x)) return poly_atom(a, "over 0", 0, NULL, 1, &x);
   const Poly *common = x->n > 1 ? common_factor(a, x) : NULL;
   if (common && common->items[0].n) {
     const Poly *inverse = poly_recip(a, common);

@@ -132,7 +132,7 @@ static bool smallest(const Module *m, const Expr *e, int64_t *out) {
   return true;
 }
 
-static bool never_below(const Module *m, const Expr *e, int64_t bound) {
+bool size_never_below(const Module *m, const Expr *e, int64_t bound) {
   int64_t v;
   return smallest(m, e, &v) && v >= bound;
 }
@@ -141,7 +141,7 @@ static bool never_below(const Module *m, const Expr *e, int64_t bound) {
 static const Expr *any_elements(Module *m, const Type *t) {
   const Expr *any = NULL;
   for (int d = 0; d < t->rank; d++)
-    if (!never_below(m, t->dims[d], 1)) any = ex_min(m, any ? any : ex_const(m, 1), t->dims[d]);
+    if (!size_never_below(m, t->dims[d], 1)) any = ex_min(m, any ? any : ex_const(m, 1), t->dims[d]);
   return any;
 }
 
@@ -159,7 +159,7 @@ static Span span_of_select(Module *m, const Func *f, const Span *spans, const Op
   const Op *test = op_of(f, op->in[0]);
   Span x = spans[op->in[2]];
   const Expr *zero = test->kind == OP_lt && test->in[0] == op->in[2] ? uniform_integer(m, f, test->in[1]) : NULL;
-  return zero && ex_is_const(zero, 0) && x.first && never_below(m, x.first, 0) ? x : (Span){0};
+  return zero && ex_is_const(zero, 0) && x.first && size_never_below(m, x.first, 0) ? x : (Span){0};
 }
 
 static Span span_of(Module *m, const Func *f, const Span *spans, const Op *op) {
@@ -203,7 +203,7 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
 /* ---- slices, and the first k */
 
 static bool always(Module *m, const SizeCondition *c) {
-  return never_below(m, c->value, 0) && never_below(m, ex_sub(m, c->most, c->value), 0);
+  return size_never_below(m, c->value, 0) && size_never_below(m, ex_sub(m, c->most, c->value), 0);
 }
 
 /* The last element start + (extent - 1) * stride is there when start + extent * stride <= have + stride - 1; no extent,

@@ -10,6 +10,9 @@
  * not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
+/* Is the expression at least `bound` for all sizes?  False: not found; only what grows with every size is looked at. */
+bool size_never_below(const Module *m, const Expr *e, int64_t bound);
+
 /* The integer every element of the value has, seen through broadcasts; NULL when they differ or it is not known. */
 const Expr *uniform_integer(Module *m, const Func *f, Val v);
 
