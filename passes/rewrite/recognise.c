@@ -5,13 +5,15 @@
  * dimensions already.  Out: the same function with the last operation of each match replaced; what only it needed is
  * left for dce.
  *
- * A match is exact: the composite means the same for all inputs, with two liberties.  A mask of a finite number at most
- * -1e37 counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size
- * themselves).  A query whose products with all keys that it sees are -inf, which takes infinite inputs or an overflow,
- * gets 0 instead of NaN; a causal mask that is recognised hides no row whole.  It lies in one body of a loop, or
+ * A match is exact: the composite means the same for all inputs, with three liberties.  A mask of a finite number at
+ * most -1e37 counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size
+ * themselves); such a mask that is recognised hides no row whole.  A query whose products with all keys that it sees
+ * are -inf, which takes infinite inputs or an overflow, gets 0 instead of NaN.  A query one of whose scores is NaN or
+ * +inf, which takes the same, keeps its NaN where a guard made it 0.  It lies in one body of a loop, or
  * outside of all, so that no work moves into a body.
  *
- * Not done: masks that depend on data (padding of a batch), rotary embeddings, softmax or GELU written out.
+ * Not done: masks that depend on data and select, or lie outside of a scale; rotary embeddings, softmax or GELU
+ * written out.
  */
 #include "passes/rewrite/recognise.h"
 

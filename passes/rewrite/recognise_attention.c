@@ -1,181 +1,145 @@
 /* passes/rewrite/recognise_attention.c - attention, as exporters write it:
  *
- *   dot(softmax(mask(scale(dot(q, k)))), v)
+ *   dot(guard(softmax(mask(scale(dot(q, k))))), v)
  *
- * Scale is a product with, or quotient by, a number.  The mask may be absent, or hide keys after the query: a select
- * of, or sum with, a large negative number where key position > query position, both iotas.  Operands may come in any
- * order of dimensions.  Keys and values that were repeated for groups of queries (broadcast of a new dimension, merged)
- * are taken before that.
+ * Scale is a product with, or quotient by, a number, of scores, queries or keys.  Masks are selects of, or sums with, a
+ * large negative number, or nothing at all, by conditions on positions (positions.h): keys after the query's position,
+ * or from a length on, are hidden.  A mask that may hide all keys of a query is one only where it hides with -inf and
+ * the guard makes weights that are NaN 0.  Anything else that is added to the products becomes the operand that an
+ * attention adds, with the guard, or where its numbers are finite.  Operands may come in any order of dimensions, with
+ * dimensions merged and split again on the way.  Keys and values that were repeated for groups of queries (broadcast of
+ * a new dimension, merged) are taken before that.
  */
+#include <math.h>
 #include <string.h>
 
+#include "ir/index_bound.h"
+#include "passes/rewrite/positions.h"
 #include "passes/rewrite/recognise.h"
 
 #define HIDDEN (-1e37) /* a mask's number from here on down counts as -inf */
 
-/* ---- causal masks */
+/* ---- masks */
 
-/* v's element is its index along `dim` plus `offset`. */
-typedef struct Position {
-  int dim;
-  double offset;
-} Position;
-
-/* Where dimension `dim` of a reshape's operand is in its result, when only extents of 1 come and go; -1. */
-static int reshaped_dim(const Type *from, const Type *to, int dim) {
-  int d = 0, found = -1;
-  for (int k = 0; k < from->rank; k++) {
-    if (ex_is_const(from->dims[k], 1)) continue;
-    while (d < to->rank && ex_is_const(to->dims[d], 1)) d++;
-    if (d == to->rank || to->dims[d] != from->dims[k]) return -1;
-    if (k == dim) found = d;
-    d++;
-  }
-  return found;
-}
-
-/* Where dimension `dim` of the operand of a shape operation is in its result; -1: nowhere as it was. */
-static int moved_dim(const Func *f, const Op *op, int dim) {
-  const Type *from = type_of(f, op->in[0]), *to = type_of(f, op->out);
-  if (op->kind == OP_reshape) return reshaped_dim(from, to, dim);
-  if (op->kind == OP_transpose) {
-    const Attr *perm = op_attr(op, AT_perm);
-    for (int d = 0; d < to->rank; d++)
-      if (perm->u.ints[d] == dim) return d;
-    return -1;
-  }
-  int64_t at = op_attr(op, AT_dims)->u.ints[dim];
-  return to->dims[at] == from->dims[dim] ? (int)at : -1;
-}
-
-static bool moves(OpKind k) { return k == OP_reshape || k == OP_transpose || k == OP_broadcast; }
-
-static bool position_of(const Func *f, Val v, Position *p) {
-  const Op *op = op_of(f, v);
-  double number;
-  if (op->kind == OP_iota) {
-    *p = (Position){(int)op_int(op, AT_axis, 0), 0};
-    return ex_is_const(op_expr(op, AT_start), 0);
-  }
-  if (moves(op->kind)) return position_of(f, op->in[0], p) && (p->dim = moved_dim(f, op, p->dim)) >= 0;
-  if (op->kind == OP_cast)
-    return dtype_class(type_of(f, v)->dtype) != DTC_B && type_of(f, op->in[0])->dtype == DT_i64 &&
-           (type_of(f, v)->dtype == DT_i64 || type_of(f, v)->dtype == DT_i32) && position_of(f, op->in[0], p);
-  if (op->kind != OP_add && op->kind != OP_sub) return false;
-  if (!position_of(f, op->in[0], p) || !recognise_number(f, op->in[1], &number)) return false;
-  p->offset += op->kind == OP_add ? number : -number;
-  return true;
-}
-
-/* True exactly where index[plus] - index[minus] >= least. */
-typedef struct Band {
-  int plus, minus;
-  double least;
-} Band;
-
-static bool band_of(const Func *f, Val v, Band *b);
-
-/* v is the number `then` inside the band and `otherwise` outside. */
-static bool choice_of(const Func *f, Val v, Band *b, double *then, double *otherwise) {
-  const Op *op = op_of(f, v);
-  if (moves(op->kind))
-    return choice_of(f, op->in[0], b, then, otherwise) && (b->plus = moved_dim(f, op, b->plus)) >= 0 &&
-           (b->minus = moved_dim(f, op, b->minus)) >= 0;
-  if (op->kind == OP_cast && type_of(f, op->in[0])->dtype == DT_bool) {
-    *then = 1, *otherwise = 0;
-    return band_of(f, op->in[0], b);
-  }
-  return op->kind == OP_select && recognise_number(f, op->in[1], then) && recognise_number(f, op->in[2], otherwise) &&
-         band_of(f, op->in[0], b);
-}
-
-/* A choice compared with one of its numbers. */
-static bool band_of_choice(const Func *f, const Op *op, Band *b) {
-  double then, otherwise, number;
-  if (!choice_of(f, op->in[0], b, &then, &otherwise) || !recognise_number(f, op->in[1], &number)) return false;
-  if (then == otherwise || (number != then && number != otherwise)) return false;
-  if ((number == then) != (op->kind == OP_eq)) *b = (Band){b->minus, b->plus, 1 - b->least};
-  return true;
-}
-
-static bool band_of(const Func *f, Val v, Band *b) {
-  const Op *op = op_of(f, v);
-  Position x, y;
-  if (moves(op->kind))
-    return band_of(f, op->in[0], b) && (b->plus = moved_dim(f, op, b->plus)) >= 0 &&
-           (b->minus = moved_dim(f, op, b->minus)) >= 0;
-  if (op->kind == OP_not) {
-    if (!band_of(f, op->in[0], b)) return false;
-    *b = (Band){b->minus, b->plus, 1 - b->least};
-    return true;
-  }
-  if (op->kind == OP_eq || op->kind == OP_ne) return band_of_choice(f, op, b);
-  bool greater = op->kind == OP_gt || op->kind == OP_ge, less = op->kind == OP_lt || op->kind == OP_le;
-  if ((!greater && !less) || !position_of(f, op->in[0], &x) || !position_of(f, op->in[1], &y)) return false;
-  double strict = op->kind == OP_gt || op->kind == OP_lt ? 1 : 0;
-  *b =
-      greater ? (Band){x.dim, y.dim, y.offset - x.offset + strict} : (Band){y.dim, x.dim, x.offset - y.offset + strict};
-  return true;
-}
-
-static bool hides(const Func *f, Val v) {
-  double number;
-  return recognise_number(f, v, &number) && number <= HIDDEN;
-}
-
-/* A band over scores [b, h, s, t] that holds exactly the keys after the query (or, when `visible`, the others). */
-static bool after_query(const Band *b, bool visible) {
-  return visible ? b->plus == 2 && b->minus == 3 && b->least == 0 : b->plus == 3 && b->minus == 2 && b->least == 1;
-}
-
-static bool is_causal(const Func *f, Val condition, bool visible) {
-  Band b;
-  return band_of(f, condition, &b) && after_query(&b, visible);
-}
-
-/* A value added to scores: a large negative number at keys after the query, else 0. */
-static bool is_causal_bias(const Func *f, Val v) {
-  Band b;
-  double then, otherwise;
-  if (!choice_of(f, v, &b, &then, &otherwise)) return false;
-  return (then <= HIDDEN && otherwise == 0 && after_query(&b, false)) ||
-         (otherwise <= HIDDEN && then == 0 && after_query(&b, true));
-}
-
-/* ---- scores */
+/* Which keys a query sees: those up to its own position, when it is `causal`, and those before `length`. */
+typedef struct Mask {
+  bool causal;
+  const Expr *first;  /* position of the first query */
+  const Expr *length; /* NULL: all */
+} Mask;
 
 typedef struct Scores {
   const Op *dot;
   double scale;
-  bool causal;
+  bool guarded; /* weights that are NaN became 0 */
+  Mask mask;
+  Val bias; /* what else is added; 0: nothing */
+  Positions positions;
+  IndexSum at[4]; /* of an element: b, h, s, t */
 } Scores;
 
-/* Takes one mask or scale off; false when there is none. */
-static bool peel(const Func *f, const Op *op, Scores *s, Val *inner) {
-  double number;
-  if (op->kind == OP_select && !s->causal && s->scale == 1) {
-    bool visible = hides(f, op->in[2]);
-    if (!visible && !hides(f, op->in[1])) return false;
-    *inner = op->in[visible ? 1 : 2];
-    return s->causal = is_causal(f, op->in[0], visible);
+/* Keys are seen only where `c` is >= 0.  A query that sees no key is 0 in an attention: `blind` queries are so before
+ * as well. */
+static bool see_only(Scores *s, const IndexSum *c, bool blind) {
+  Positions *p = &s->positions;
+  IndexSum up_to = position_sum(p, c, &s->at[3], ex_const(p->m, 1));
+  bool length = position_is_size(p, &up_to);
+  if (!length) up_to = position_sum(p, &up_to, &s->at[2], ex_const(p->m, -1));
+  if (!position_is_size(p, &up_to) || (!blind && !size_never_below(p->m, up_to.base, 0))) return false;
+  const Expr *end = ex_addi(p->m, up_to.base, 1);
+  if (length) {
+    s->mask.length = s->mask.length ? ex_min(p->m, s->mask.length, end) : end;
+    return true;
   }
-  if (op->kind == OP_add && !s->causal && s->scale == 1) {
-    for (int i = 0; i < 2; i++)
-      if (is_causal_bias(f, op->in[1 - i])) {
-        *inner = op->in[i];
-        return s->causal = true;
-      }
-    return false;
-  }
-  if (op->kind == OP_div && recognise_number(f, op->in[1], &number) && number != 0) s->scale /= number;
-  else if (op->kind == OP_mul && recognise_number(f, op->in[1], &number)) s->scale *= number;
-  else return false;
-  *inner = op->in[0];
+  if (s->mask.causal && s->mask.first != up_to.base) return false;
+  s->mask.causal = true, s->mask.first = up_to.base;
   return true;
 }
 
-static bool scores_of(Recognise *w, Val v, Scores *s) {
-  *s = (Scores){.scale = 1};
+/* Keys are seen where the conditions hold, and have the number elsewhere or added to their score. */
+static bool mask_by(Scores *s, Conditions *seen, bool visible, double hidden) {
+  if (!(hidden <= HIDDEN) || (!visible && !conditions_negate(&s->positions, seen)) || seen->never) return false;
+  const Mask before = s->mask;
+  for (int i = 0; i < seen->n; i++) {
+    if (see_only(s, &seen->least[i], s->guarded && hidden == -INFINITY)) continue;
+    s->mask = before;
+    return false;
+  }
+  return true;
+}
+
+/* 0 is added to scores of keys that are seen. */
+static bool mask_added(Scores *s, Val v) {
+  Choice c;
+  if (!choice_of(&s->positions, v, s->at, &c)) return false;
+  if (!c.when.never && !c.when.n && c.then == 0) return true;
+  return c.then == 0 ? mask_by(s, &c.when, true, c.otherwise) : c.otherwise == 0 && mask_by(s, &c.when, false, c.then);
+}
+
+/* ---- scores */
+
+/* Is the operation a product with a number, or a quotient by one?  Multiplies the scale by it. */
+static bool is_scaled(const Func *f, const Op *op, double *scale, Val *inner) {
+  double number;
+  for (int i = 1; i >= 0; i--) {
+    if (op->kind != OP_mul && (op->kind != OP_div || !i)) continue;
+    if (!recognise_number(f, op->in[i], &number) || (op->kind == OP_div && number == 0)) continue;
+    if (op->kind == OP_div) *scale /= number;
+    else *scale *= number;
+    *inner = op->in[1 - i];
+    return true;
+  }
+  return false;
+}
+
+/* Is no element an infinity? */
+static bool is_finite(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  double number;
+  if (recognise_number(f, v, &number)) return isfinite(number);
+  if (op->kind == OP_select) return is_finite(f, op->in[1]) && is_finite(f, op->in[2]);
+  bool moves = op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_transpose || op->kind == OP_slice;
+  return moves && is_finite(f, op->in[0]);
+}
+
+/* What is added to products of queries and keys.  A query may see no key behind it where that is 0 before as well. */
+static bool bias_added(const Recognise *w, const Op *op, Scores *s, Val *inner) {
+  for (int i = 0; i < 2 && !s->bias; i++) {
+    const Op *scores = op_of(w->r.old, op->in[i]);
+    bool product = scores->kind == OP_dot || scores->kind == OP_mul || scores->kind == OP_div;
+    if (!product || w->uses[op->in[i]] != 1 || (!s->guarded && !is_finite(w->r.old, op->in[1 - i]))) continue;
+    *inner = op->in[i], s->bias = op->in[1 - i];
+    return true;
+  }
+  return false;
+}
+
+/* Takes one mask or scale off; false when there is none. */
+static bool peel(const Recognise *w, const Op *op, Scores *s, Val *inner) {
+  const Func *f = w->r.old;
+  double number;
+  if (op->kind == OP_select && s->scale == 1) {
+    Conditions seen;
+    bool visible = recognise_number(f, op->in[2], &number);
+    if (!visible && !recognise_number(f, op->in[1], &number)) return false;
+    *inner = op->in[visible ? 1 : 2];
+    return conditions_of(&s->positions, op->in[0], s->at, &seen) && mask_by(s, &seen, visible, number);
+  }
+  if (op->kind == OP_add && s->scale == 1) {
+    for (int i = 0; i < 2; i++)
+      if (mask_added(s, op->in[1 - i])) {
+        *inner = op->in[i];
+        return true;
+      }
+    return bias_added(w, op, s, inner);
+  }
+  return is_scaled(f, op, &s->scale, inner);
+}
+
+static bool scores_of(Recognise *w, Val v, bool guarded, Scores *s) {
+  const Type *t = type_of(w->r.old, v);
+  *s = (Scores){.scale = 1, .guarded = guarded, .positions = positions_new(w->r.m, w->r.old)};
+  for (int d = 0; d < 4; d++) s->at[d] = position_index(&s->positions, t->dims[d]);
   for (Val inner;; v = inner) {
     const Op *op = op_of(w->r.old, v);
     if (w->uses[v] != 1) return false;
@@ -183,7 +147,7 @@ static bool scores_of(Recognise *w, Val v, Scores *s) {
       s->dot = op;
       return true;
     }
-    if (!peel(w->r.old, op, s, &inner)) return false;
+    if (!peel(w, op, s, &inner)) return false;
   }
 }
 
@@ -208,15 +172,74 @@ typedef struct Operand {
   int perm[4];
 } Operand;
 
-/* The value under transposes that stand together with `end`, with its dimensions in the order of `wanted` letters. */
-static bool operand(const Recognise *w, const Op *end, Val v, const char *part, const char *wanted, Operand *o) {
-  for (int d = 0; d < 4; d++)
-    if ((o->perm[d] = letter_at(part, wanted[d])) < 0) return false;
-  for (const Op *op; (op = recognise_op(w->r.old, v, OP_transpose)) != NULL && recognise_together(w, op, end);
-       v = op->in[0])
-    for (int d = 0; d < 4; d++) o->perm[d] = (int)op_attr(op, AT_perm)->u.ints[o->perm[d]];
-  o->v = v;
-  return true;
+/* The dimensions of a value, each made of some of those wanted: `parts` of them, which lie one behind the other in
+ * `letters`. */
+typedef struct Grouped {
+  int rank, parts[MAX_RANK];
+  int letters[4];
+  const Expr *extent[4]; /* by letter */
+} Grouped;
+
+static void before_transpose(Grouped *g, const Attr *perm) {
+  Grouped t = *g;
+  for (int d = 0; d < g->rank; d++) t.parts[perm->u.ints[d]] = g->parts[d];
+  for (int d = 0, next = 0; d < g->rank; d++)
+    for (int k = 0; k < g->parts[d]; k++) {
+      int at = k;
+      for (int64_t e = 0; e < perm->u.ints[d]; e++) at += t.parts[e];
+      t.letters[at] = g->letters[next++];
+    }
+  *g = t;
+}
+
+/* A reshape keeps the order; its operand's dimensions have to be made of whole letters. */
+static bool before_reshape(Module *m, Grouped *g, const Type *from) {
+  int next = 0;
+  g->rank = from->rank;
+  for (int d = 0; d < from->rank; d++) {
+    const Expr *product = ex_const(m, 1);
+    g->parts[d] = 0;
+    while (next < 4 && (product != from->dims[d] || (!g->parts[d] && ex_is_const(g->extent[g->letters[next]], 1))))
+      product = ex_mul(m, product, g->extent[g->letters[next++]]), g->parts[d]++;
+    if (product != from->dims[d]) return false;
+  }
+  return next == 4;
+}
+
+static bool ungrouped_dims(const Grouped *g) {
+  bool single = g->rank == 4;
+  for (int d = 0; d < g->rank; d++) single = single && g->parts[d] == 1;
+  return single;
+}
+
+/* The value under transposes, reshapes that merge dimensions and split them again, and (with `scale`, which they
+ * multiply) products with numbers, as far as they stand together with `end`; with its dimensions in the order of
+ * `wanted` letters. */
+static bool operand(const Recognise *w, const Op *end, Val v, const char *part, const char *wanted, double *scale,
+                    Operand *o) {
+  const Type *t = type_of(w->r.old, v);
+  Grouped g = {.rank = 4, .parts = {1, 1, 1, 1}};
+  double factor = 1;
+  for (int d = 0; d < 4; d++) {
+    int at = letter_at(part, wanted[d]);
+    if (at < 0) return false;
+    g.letters[at] = d, g.extent[d] = t->dims[at];
+  }
+  for (Val inner;; v = inner) {
+    const Op *op = op_of(w->r.old, v);
+    if (ungrouped_dims(&g)) {
+      o->v = v;
+      for (int d = 0; d < 4; d++) o->perm[g.letters[d]] = d;
+      if (scale) *scale *= factor;
+      factor = 1;
+    }
+    if (!op->nin || !recognise_together(w, op, end)) return true;
+    inner = op->in[0];
+    if (op->kind == OP_transpose) before_transpose(&g, op_attr(op, AT_perm));
+    else if (op->kind == OP_reshape ? !before_reshape(w->r.m, &g, type_of(w->r.old, inner))
+                                    : !scale || !is_scaled(w->r.old, op, &factor, &inner))
+      return true;
+  }
 }
 
 /* [b, g * r, t, k] made of [b, g, 1, t, k]: the latter and r; else the operand itself and 1. */
@@ -238,26 +261,65 @@ static Val ungrouped(const Recognise *w, const Op *end, const Operand *o, const 
   return repeat->in[0];
 }
 
+/* What is added to the scores, before it was repeated. */
+typedef struct Bias {
+  Val v;           /* 0: nothing */
+  char letters[7]; /* its dimensions that are no 1, among b g r s t */
+  const Expr *dims[5];
+} Bias;
+
 typedef struct Match {
   Scores scores;
+  Bias bias;
   Operand q, k, v;
   Val shared_k, shared_v; /* before they were repeated for each group; 0 */
   const Expr *repeats;    /* queries per key head */
   int out[4];             /* the result's dimensions among [b, h, s, e] */
 } Match;
 
+/* Of a value [b, h, s, t]: where it comes from, and the dimensions it has there. */
+static bool bias_of(const Recognise *w, Val v, Bias *bias) {
+  const Func *f = w->r.old;
+  const Type *t = type_of(f, v);
+  int place[MAX_RANK], n = 0, last = -1;
+  for (int d = 0; d < 4; d++) place[d] = d;
+  for (const Op *op; (op = recognise_op(f, v, OP_broadcast)) != NULL; v = op->in[0])
+    for (int d = 0; d < type_of(f, op->in[0])->rank; d++) place[d] = place[op_attr(op, AT_dims)->u.ints[d]];
+  t = type_of(f, v);
+  *bias = (Bias){.v = v};
+  for (int d = 0; d < t->rank; d++) {
+    if (ex_is_const(t->dims[d], 1)) continue;
+    if (place[d] <= last) return false;
+    last = place[d];
+    bias->letters[n] = "bgst"[place[d]], bias -> dims[n++] = t->dims[d];
+  }
+  return last == 3;
+}
+
+/* The softmax that nothing else reads, with or without NaN made 0: weights of queries that see no key. */
+static const Op *weights_of(const Recognise *w, Val v, bool *guarded) {
+  const Func *f = w->r.old;
+  const Op *select = recognise_op(f, v, OP_select), *test = select ? recognise_op(f, select->in[0], OP_isnan) : NULL;
+  double number;
+  *guarded = test && test->in[0] == select->in[2] && recognise_number(f, select->in[1], &number) && number == 0;
+  if (*guarded && (w->uses[v] != 1 || w->uses[test->out] != 1)) return NULL;
+  const Op *softmax = recognise_op(f, *guarded ? select->in[2] : v, OP_softmax);
+  return softmax && w->uses[softmax->out] == (*guarded ? 2 : 1) ? softmax : NULL;
+}
+
 static bool match(Recognise *w, const Op *op, Match *a) {
   const Func *f = w->r.old;
   const char *p[3], *s[3];
-  const Op *softmax = recognise_op(f, op->in[0], OP_softmax);
-  if (!softmax || w->uses[softmax->out] != 1 || op_int(softmax, AT_axis, 0) != 3 || !letters_of(op, p)) return false;
-  if (!dtype_is_float(type_of(f, op->out)->dtype) || !scores_of(w, softmax->in[0], &a->scores) ||
+  bool guarded;
+  const Op *softmax = weights_of(w, op->in[0], &guarded);
+  if (!softmax || op_int(softmax, AT_axis, 0) != 3 || !letters_of(op, p)) return false;
+  if (!dtype_is_float(type_of(f, op->out)->dtype) || !scores_of(w, softmax->in[0], guarded, &a->scores) ||
       !letters_of(a->scores.dot, s))
     return false;
   char wanted[5] = {p[0][0], p[0][1], p[0][3], 0, 0}; /* probabilities [b, h, s, t] times v [b, h, t, e] */
   for (int d = 0; d < 4; d++)
     if (!memchr(p[0], p[1][d], 4)) wanted[3] = p[1][d];
-  if (!wanted[3] || !operand(w, op, op->in[1], p[1], wanted, &a->v)) return false;
+  if (!wanted[3] || !operand(w, op, op->in[1], p[1], wanted, NULL, &a->v)) return false;
   const char result[4] = {p[0][0], p[0][1], p[0][2], wanted[3]};
   for (int d = 0; d < 4; d++) {
     const char *at = memchr(result, p[2][d], 4);
@@ -269,23 +331,31 @@ static bool match(Recognise *w, const Op *op, Match *a) {
     if (!memchr(s[2], s[0][d], 4)) sum = s[0][d];
   const char query[4] = {s[2][0], s[2][1], s[2][2], sum}, key[4] = {s[2][0], s[2][1], s[2][3], sum};
   int left = letter_at(s[0], s[2][3]) < 0 ? 0 : 1; /* which operand has the queries */
-  if (!sum || !operand(w, op, a->scores.dot->in[left], s[left], query, &a->q) ||
-      !operand(w, op, a->scores.dot->in[1 - left], s[1 - left], key, &a->k))
+  if (!sum || !operand(w, op, a->scores.dot->in[left], s[left], query, &a->scores.scale, &a->q) ||
+      !operand(w, op, a->scores.dot->in[1 - left], s[1 - left], key, &a->scores.scale, &a->k))
     return false;
   const Expr *rk, *rv;
   a->shared_k = ungrouped(w, op, &a->k, &rk), a->shared_v = ungrouped(w, op, &a->v, &rv);
   if (!a->shared_k || !a->shared_v || rk != rv) a->shared_k = a->shared_v = 0;
   a->repeats = a->shared_k ? rk : ex_const(w->r.m, 1);
-  const Val from[] = {a->q.v, a->shared_k ? a->shared_k : a->k.v, a->shared_v ? a->shared_v : a->v.v};
-  return recognise_is_whole(w, op, 3, from);
+  a->bias = (Bias){0};
+  if (a->scores.bias && !bias_of(w, a->scores.bias, &a->bias)) return false;
+  const Val from[] = {a->q.v, a->shared_k ? a->shared_k : a->k.v, a->shared_v ? a->shared_v : a->v.v, a->bias.v};
+  return recognise_is_whole(w, op, a->bias.v ? 4 : 3, from);
 }
 
 /* ---- building */
 
-static Val positions(Recognise *w, const Op *op, const char *part, const Expr *extent) {
-  Attr a[2] = {attr_i(AT_axis, 0), attr_e(AT_start, ex_const(w->r.m, 0))};
-  return recognise_build(
-      w, op, part, (OpSpec){.kind = OP_iota, .nattrs = 2, .attrs = a, .type = type_get(w->r.m, DT_i64, 1, &extent)});
+/* first, first + 1, ... */
+static Val positions(Recognise *w, const Op *op, const char *part, const Expr *first, const Expr *extent) {
+  const Type *t = type_get(w->r.m, DT_i64, 1, &extent);
+  Attr from[2] = {attr_i(AT_axis, 0), attr_e(AT_start, ex_const(w->r.m, 0))}, by = attr_e(AT_expr, first);
+  OpSpec iota = {.kind = OP_iota, .nattrs = 2, .attrs = from, .type = t};
+  if (ex_is_const(first, 0)) return recognise_build(w, op, part, iota);
+  Val in[] = {recognise_build(w, op, arena_printf(w->r.m->arena, "%s.iota", part), iota),
+              recognise_build(w, op, arena_printf(w->r.m->arena, "%s.first", part),
+                              (OpSpec){.kind = OP_size, .nattrs = 1, .attrs = &by, .type = t})};
+  return recognise_build(w, op, part, (OpSpec){.kind = OP_add, .nin = 2, .in = in});
 }
 
 /* [b, g, t, e] of keys or values. */
@@ -294,6 +364,20 @@ static Val shared(Recognise *w, const Op *op, const char *part, const Operand *o
   const Type *t = type_of(w->r.old, before);
   return recognise_reshape(w, op, part, w->r.map[before], 4,
                            (const Expr *[]){t->dims[0], t->dims[1], t->dims[3], t->dims[4]});
+}
+
+/* Without extents of 1, and with heads by groups of queries; sets the attribute that says which dimensions it has. */
+static Val bias(Recognise *w, const Op *op, const Bias *b, const Expr *groups, const Expr *repeats, Attr *letters) {
+  const Expr *dims[5];
+  char names[7] = "";
+  int n = 0;
+  for (int d = 0; b->letters[d]; d++) {
+    bool heads = b->letters[d] == 'g' && !ex_is_const(repeats, 1);
+    names[n] = b->letters[d], dims[n++] = heads ? groups : b->dims[d];
+    if (heads) names[n] = 'r', dims[n++] = repeats;
+  }
+  *letters = attr_s(w->r.m, AT_bias, names);
+  return recognise_reshape(w, op, "bias", w->r.map[b->v], n, dims);
 }
 
 Val recognise_attention(Recognise *w, const Op *op) {
@@ -305,18 +389,24 @@ Val recognise_attention(Recognise *w, const Op *op) {
   const Type *tq = type_of(w->r.b.f, q), *tk = type_of(w->r.b.f, k);
   const Expr *grouped[] = {tq->dims[0], tk->dims[1], a.repeats, tq->dims[2], tq->dims[3]};
   q = recognise_reshape(w, op, "q.groups", q, 5, grouped);
-  Attr length = attr_e(AT_expr, tk->dims[2]);
+  const Mask *mask = &a.scores.mask;
+  const Expr *zero = ex_const(m, 0);
+  Attr length = attr_e(AT_expr, mask->length ? mask->length : tk->dims[2]);
   Val in[] = {q,
               k,
               v,
-              positions(w, op, "queries", tq->dims[2]),
-              positions(w, op, "keys", tk->dims[2]),
+              positions(w, op, "queries", mask->causal ? mask->first : zero, tq->dims[2]),
+              positions(w, op, "keys", zero, tk->dims[2]),
               recognise_build(
                   w, op, "length",
-                  (OpSpec){.kind = OP_size, .nattrs = 1, .attrs = &length, .type = type_of_ints(m, DT_i64, 0, NULL)})};
-  Attr attrs[] = {attr_f(AT_scale, a.scores.scale), attr_i(AT_causal, a.scores.causal)};
-  Val y = recognise_build(w, op, "attention",
-                          (OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = attrs});
+                  (OpSpec){.kind = OP_size, .nattrs = 1, .attrs = &length, .type = type_of_ints(m, DT_i64, 0, NULL)}),
+              0};
+  Attr attrs[3] = {attr_f(AT_scale, a.scores.scale), attr_i(AT_causal, mask->causal)};
+  int more = a.bias.v != 0;
+  if (more) in[6] = bias(w, op, &a.bias, tk->dims[1], a.repeats, &attrs[2]);
+  Val y =
+      recognise_build(w, op, "attention",
+                      (OpSpec){.kind = OP_attention, .nin = 6 + more, .in = in, .nattrs = 2 + more, .attrs = attrs});
   const Type *ty = type_of(w->r.b.f, y);
   bool in_order = a.out[0] == 0 && a.out[1] == 1 && a.out[2] == 2;
   y = recognise_reshape(w, op, in_order ? NULL : "heads", y, 4,

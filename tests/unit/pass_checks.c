@@ -60,6 +60,7 @@ static const char *const texts[] = {"channels_last",
                                     "outline",
                                     "prepare",
                                     "recognise",
+                                    "recognise_exported",
                                     "recognise_masks",
                                     "strided",
                                     "views",
@@ -409,6 +410,7 @@ static void faults(void) {
       {"views", "", "views", KEEPS_FIELD, 20},
       {"recognise", "", "recognise", KEEPS_REALS, 20},
       {"recognise_masks", "", "recognise", KEEPS_REALS, 10},
+      {"recognise_exported", "", "recognise", KEEPS_REALS, 10},
       {"widen", "", "widen", KEEPS_REALS, 4},
       {"strided", "", "strided", KEEPS_FIELD, 3},
       {"prepare", "", "prepare", KEEPS_FIELD, 5},
@@ -430,6 +432,7 @@ static void faults(void) {
 static void faults_before(void) {
   plant_before("recognise", "recognise", 60);
   plant_before("recognise_masks", "recognise", 50);
+  plant_before("recognise_exported", "recognise", 50);
   plant_before("fold", "fold", 20);
   plant_before("views", "views", 15);
 }
