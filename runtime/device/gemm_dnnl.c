@@ -249,11 +249,52 @@ void gemm_pack(const float *from, const int64_t *numbers, float *to) {
   else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, 0, 1);
 }
 
+static int64_t products_of(const GemmCall *g) {
+  int64_t total = 1;
+  for (int i = 0; i < g->loops; i++) total *= g->extent[i];
+  return total;
+}
+
+static void drop_loop(GemmCall *g, int i) {
+  for (g->loops--; i < g->loops; i++) {
+    g->extent[i] = g->extent[i + 1];
+    g->a_step[i] = g->a_step[i + 1], g->b_step[i] = g->b_step[i + 1], g->c_step[i] = g->c_step[i + 1];
+  }
+}
+
+/* Loop i goes over rows of A and C that B is the same for: is it one more part of the rows?  Else it becomes them, and
+ * the rows a loop, where it is longer. */
+static bool loop_becomes_rows(GemmCall *g, int i) {
+  int64_t extent = g->extent[i], a = g->a_step[i], c = g->c_step[i], m = g->m;
+  if (g->b_step[i] != 0 || g->a_k != 1 || g->c_n != 1 || a < g->k || c < g->n) return false;
+  if (m == 1 || (g->a_m == extent * a && g->c_m == extent * c)) g->a_m = a, g->c_m = c;
+  else if (a != m * g->a_m || c != m * g->c_m) {
+    if (extent <= m || g->a_m < g->k || g->c_m < g->n) return false;
+    g->m = extent, g->extent[i] = m;
+    g->a_step[i] = g->a_m, g->c_step[i] = g->c_m;
+    g->a_m = a, g->c_m = c;
+    return true;
+  }
+  g->m = m * extent;
+  drop_loop(g, i);
+  return true;
+}
+
+/* Which dimensions of a product are its rows was decided before their extents were known: one product of many rows
+ * takes a fraction of the time that many of few rows take. */
+static void gather_rows(GemmCall *g) {
+  for (int i = g->loops; i-- > 0;)
+    if (g->extent[i] == 1) drop_loop(g, i);
+  for (int i = g->loops; i-- > 0;)
+    if (loop_becomes_rows(g, i)) i = g->loops; /* fewer loops, or more rows: it ends */
+}
+
 RtStatus gemm_run(const GemmCall *call, RtError *error) {
   GemmCall g = *call;
-  int64_t total = 1;
-  for (int i = 0; i < g.loops; i++) total *= g.extent[i];
+  int64_t total = products_of(&g);
   if (g.m == 0 || g.n == 0 || total == 0) return RT_OK;
+  gather_rows(&g);
+  total = products_of(&g);
   if (g.epilogue.residual && g.residual == g.c) g.accumulate = true, g.epilogue.residual = false;
   if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;
   RtStatus status = product(&g, total, error);

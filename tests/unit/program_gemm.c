@@ -102,6 +102,47 @@ static void products(void) {
   for (int trial = 0; trial < 300; trial++) product(trial, (Epilogue){0}, below(2), false);
 }
 
+/* One B for all products of a batch whose rows lie in any order, those of A and of C: a loop may be longer than m, or
+ * be one dimension with it. */
+static void rows_in_loops(void) {
+  static float a[ROOM], b[ROOM], c[ROOM], want[ROOM], residual[ROOM];
+  for (int i = 0; i < ROOM; i++) a[i] = b[i] = (float)(below(2001) - 1000) / 500, residual[i] = a[i] + b[ROOM - 1 - i];
+  for (int trial = 0; trial < 300; trial++) {
+    int64_t extent[4] = {1 + below(4), 1 + below(5), 1 + below(6), below(9) ? 1 + below(9) : 0}, step[2][4];
+    int64_t k = 1 + below(9), n = 1 + below(40);
+    for (int t = 0; t < 2; t++) { /* rows of A, rows of C: the same dimensions, in an order of their own or not */
+      int order[4] = {0, 1, 2, 3}, at[2] = {(int)below(4), (int)below(4)};
+      int64_t so_far = t ? n + below(2) : k + below(2);
+      if (trial % 3) order[at[0]] = at[1], order[at[1]] = at[0];
+      for (int i = 4; i-- > 0; so_far *= extent[order[i]] ? extent[order[i]] : 1) step[t][order[i]] = so_far;
+    }
+    GemmCall g = {.m = extent[0],
+                  .n = n,
+                  .k = k,
+                  .a_m = step[0][0],
+                  .a_k = 1,
+                  .b_k = n,
+                  .b_n = 1,
+                  .c_m = step[1][0],
+                  .c_n = 1,
+                  .accumulate = below(2),
+                  .loops = 3,
+                  .a = a,
+                  .b = b,
+                  .residual = residual,
+                  .c = c};
+    g.epilogue.residual = !g.accumulate && below(2);
+    for (int i = 0; i < 3; i++) g.extent[i] = extent[i + 1], g.a_step[i] = step[0][i + 1], g.c_step[i] = step[1][i + 1];
+    for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
+    plain(&g, want);
+    RtError error = {0};
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    double worst = 0;
+    for (int i = 0; i < ROOM; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+    CHECKF(worst < 1e-4, "trial %d: %g", trial, worst);
+  }
+}
+
 /* All that may follow, with and without what it accumulates to; sizes of 0, of 1 and odd ones are among them. */
 static void products_and_what_follows(void) {
   for (int a = 0; a < ACT_COUNT; a++)
@@ -322,6 +363,7 @@ int main(void) {
     onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(products);
   RUN(products_and_what_follows);
+  RUN(rows_in_loops);
   RUN(equal_lines_give_equal_bits);
   RUN(products_in_panels);
   RUN(parts_give_equal_bits);
