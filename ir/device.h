@@ -30,8 +30,9 @@ typedef enum MatrixKernel {
 typedef enum DeviceJoin {
   JOINS_BIAS = 1 << 0,
   JOINS_RESIDUAL = 1 << 1,
-  JOINS_RELU = 1 << 2,
-  JOINS_SIGMOIDS = 1 << 3 /* sigmoid, tanh, x sigmoid(x) */
+  JOINS_RELU = 1 << 2,    /* max(x, 0) too */
+  JOINS_RELU6 = 1 << 3,   /* min(max(x, 0), 6) */
+  JOINS_SIGMOIDS = 1 << 4 /* sigmoid, tanh, x sigmoid(x) */
 } DeviceJoin;
 
 typedef struct DeviceTraits {

@@ -209,8 +209,29 @@ static bool join_addition(const Joining *j, Chain *c, int user) {
   return c->residual = true;
 }
 
+/* An operation of the value and the number `value` everywhere. */
+static bool has_number(const Joining *j, const Chain *c, const Op *op, double value) {
+  Val other = unconverted(j, operand(j, op, operand(j, op, 0) == c->value ? 1 : 0));
+  if (op_of(j->f, other)->kind == OP_broadcast) other = unconverted(j, operand(j, op_of(j->f, other), 0));
+  const Op *number = op_of(j->f, other);
+  return number->kind == OP_const && op_attr(number, AT_value) && op_float(number, AT_value, 0) == value;
+}
+
+static bool is_relu(const Joining *j, const Chain *c, const Op *op) {
+  return op->kind == OP_relu || (op->kind == OP_max && has_number(j, c, op, 0));
+}
+
 static bool may_activate(const Chain *c, OpKind k) {
-  return k == OP_relu ? c->may & JOINS_RELU : (k == OP_sigmoid || k == OP_tanh) && c->may & JOINS_SIGMOIDS;
+  return (k == OP_sigmoid || k == OP_tanh) && c->may & JOINS_SIGMOIDS;
+}
+
+/* relu, then perhaps a bound. */
+static void join_relu(const Joining *j, Chain *c, int user) {
+  join(j, c, user, JOIN_ACTIVATION);
+  int next = find_user(j, c);
+  const Op *op = next < 0 || !(c->may & JOINS_RELU6) ? NULL : op_at(j, next);
+  if (op && op->kind == OP_min && has_number(j, c, op, 6)) join(j, c, next, JOIN_BOUND);
+  c->done = true;
 }
 
 /* x * sigmoid(x) */
@@ -233,6 +254,7 @@ static void follow(const Joining *j, Chain *c) {
     OpKind k = user < 0 ? OP_none : op_at(j, user)->kind;
     if (k == OP_reshape && c->channels && channels_innermost(c, type_of(j->f, op_at(j, user)->out)))
       join(j, c, user, JOIN_VIEW);
+    else if (c->may & JOINS_RELU && user >= 0 && is_relu(j, c, op_at(j, user))) join_relu(j, c, user);
     else if (may_activate(c, k)) join(j, c, user, JOIN_ACTIVATION), c->done = true;
     else more = user >= 0 && join_addition(j, c, user);
   }

@@ -23,7 +23,8 @@ typedef enum JoinKind {
   JOIN_VIEW,       /* a reshape */
   JOIN_BIAS,       /* adds a vector */
   JOIN_RESIDUAL,   /* adds a value of the same shape */
-  JOIN_ACTIVATION, /* relu, sigmoid, tanh */
+  JOIN_ACTIVATION, /* relu, max with 0, sigmoid, tanh */
+  JOIN_BOUND,      /* min with 6, of a relu */
   JOIN_GATE,       /* the sigmoid of x sigmoid(x) */
   JOIN_SILU        /* the product of x sigmoid(x) */
 } JoinKind;
@@ -41,7 +42,9 @@ typedef struct LegalJoin {
 const LegalJoin *legal_joins(Arena *a, Module *m, const DeviceTraits *d, const Func *f);
 
 /* Is a kernel saved, which would read and write all there is? */
-static inline bool join_is_computed(JoinKind k) { return k == JOIN_BIAS || k == JOIN_RESIDUAL || k == JOIN_ACTIVATION; }
+static inline bool join_is_computed(JoinKind k) {
+  return k == JOIN_BIAS || k == JOIN_RESIDUAL || k == JOIN_ACTIVATION || k == JOIN_BOUND;
+}
 
 /* Is that counted on?  Not of a vector that is computed: where its picture is converted, it does not join. */
 static inline bool join_is_counted(const LegalJoin *j) {

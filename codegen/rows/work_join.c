@@ -89,7 +89,7 @@ static bool start_conv(Join *j, const Op *op) {
 
 /* ---- what follows: as ir/legal_join.h says */
 
-static Activation activation_of(OpKind k) { return k == OP_relu ? ACT_relu : k == OP_sigmoid ? ACT_sigmoid : ACT_tanh; }
+static Activation activation_of(OpKind k) { return k == OP_sigmoid ? ACT_sigmoid : k == OP_tanh ? ACT_tanh : ACT_relu; }
 
 /* By operation of the work: the one that joins it, or -1. */
 static int joined_by(const Join *j, int at, const LegalJoin **how) {
@@ -108,6 +108,7 @@ static void join_all(Join *j) {
       case JOIN_BIAS: j->epilogue.bias = true, j->in[j->nin++] = how->other; break;
       case JOIN_RESIDUAL: j->epilogue.residual = true, j->in[j->nin++] = how->other; break;
       case JOIN_ACTIVATION: j->epilogue.activation = activation_of(op->kind); break;
+      case JOIN_BOUND: j->epilogue.activation = ACT_relu6; break;
       case JOIN_SILU:
         j->epilogue.activation = ACT_silu;
         j->gone[work_def(j->w, op->in[1 - how->operand])] = true;

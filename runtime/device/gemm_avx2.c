@@ -38,8 +38,15 @@ static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int6
       a = row_copy, a_m = BLOCK;
     }
     for (int64_t p = 0; p < columns; p += COLUMNS)
-      tiles->run(&(GemmTile){rows, least(columns - p, COLUMNS), k, a, panels + p * k, a_m, 0, g->c + i * g->c_m + j + p,
-                             g->c_m, add});
+      tiles->run(&(GemmTile){.rows = rows,
+                             .columns = least(columns - p, COLUMNS),
+                             .k = k,
+                             .a = a,
+                             .b = panels + p * k,
+                             .a_m = a_m,
+                             .c = g->c + i * g->c_m + j + p,
+                             .c_m = g->c_m,
+                             .add = add});
   }
 }
 

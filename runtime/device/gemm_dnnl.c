@@ -152,6 +152,7 @@ static bool have_rooms(int threads) {
 #define LARGE_PRODUCT 2e6
 #define LARGE_BATCH 1e6
 #define LARGE_PACK 1e5 /* elements */
+#define LARGE_EPILOGUE 3e4
 
 typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
 
@@ -249,6 +250,33 @@ void gemm_pack(const float *from, const int64_t *numbers, float *to) {
   else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, 0, 1);
 }
 
+typedef struct Following {
+  const GemmCall *g;
+  int64_t rows; /* of all products */
+} Following;
+
+/* My rows: part of one product after the other. */
+static void follow_part(void *data) {
+  const Following *f = data;
+  const GemmCall *g = f->g;
+  int64_t t = lib.parallel ? lib.thread_num() : 0, n = lib.parallel ? lib.num_threads() : 1;
+  for (int64_t row = t * f->rows / n, end = (t + 1) * f->rows / n, rows; row < end; row += rows) {
+    int64_t at = matrix_at(g, g->c_step, row / g->m) + row % g->m * g->c_m;
+    rows = g->m - row % g->m < end - row ? g->m - row % g->m : end - row;
+    epilogue_apply(g->epilogue, (float *)g->c + at, rows, g->n, g->c_m, g->bias,
+                   g->epilogue.residual ? (const float *)g->residual + at : NULL);
+  }
+}
+
+/* What follows products that are done. */
+static void follow(const GemmCall *g, int64_t total) {
+  Following f = {g, total * g->m};
+  int threads = lib.parallel ? onednn_threads() : 1;
+  if (threads > 1 && (double)f.rows * (double)g->n > LARGE_EPILOGUE)
+    lib.parallel(follow_part, &f, (unsigned)threads, 0);
+  else follow_part(&f);
+}
+
 static int64_t products_of(const GemmCall *g) {
   int64_t total = 1;
   for (int i = 0; i < g->loops; i++) total *= g->extent[i];
@@ -298,10 +326,6 @@ RtStatus gemm_run(const GemmCall *call, RtError *error) {
   if (g.epilogue.residual && g.residual == g.c) g.accumulate = true, g.epilogue.residual = false;
   if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;
   RtStatus status = product(&g, total, error);
-  for (int64_t index = 0; index < total && !status && epilogue_any(g.epilogue); index++) {
-    int64_t at = matrix_at(&g, g.c_step, index);
-    epilogue_apply(g.epilogue, (float *)g.c + at, g.m, g.n, g.c_m, g.bias,
-                   g.epilogue.residual ? (const float *)g.residual + at : NULL);
-  }
+  if (!status && epilogue_any(g.epilogue)) follow(&g, total);
   return status;
 }

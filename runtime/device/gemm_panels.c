@@ -66,15 +66,6 @@ static const float *rows_of(const Block *b, int64_t row, int64_t rows, float *co
   return copy;
 }
 
-static void follow(const Block *b, int64_t row, int64_t rows) {
-  const PanelProduct *p = b->p;
-  const GemmCall *g = p->g;
-  int64_t at = row * g->c_m + b->column;
-  epilogue_apply(g->epilogue, p->c + at, rows, b->columns, g->c_m,
-                 g->epilogue.bias ? (const float *)g->bias + b->column : NULL,
-                 g->epilogue.residual ? p->residual + at : NULL);
-}
-
 /* Rows are shared out evenly among tiles. */
 static void run_block(const Block *b) {
   const PanelProduct *p = b->p;
@@ -86,13 +77,16 @@ static void run_block(const Block *b) {
     int64_t row = b->row + i * b->rows / n, rows = b->row + (i + 1) * b->rows / n - row;
     GemmTile t = {.rows = rows, .k = b->k, .b_panel = g->b_panel, .c_m = g->c_m, .add = g->accumulate || b->depth > 0};
     t.a = rows_of(b, row, rows, copy, &t.a_m);
+    if (b->depth + b->k == g->k) t.epilogue = g->epilogue;
     for (int64_t j = 0; j < b->columns; j += wide) {
       t.columns = least(b->columns - j, wide);
       t.b = p->b + (b->column + j) / PROGRAM_PANEL * g->b_panel + b->depth * PROGRAM_PANEL;
-      t.c = p->c + row * g->c_m + b->column + j;
+      int64_t at = row * g->c_m + b->column + j;
+      t.c = p->c + at;
+      t.bias = t.epilogue.bias ? (const float *)g->bias + b->column + j : NULL;
+      t.residual = t.epilogue.residual ? p->residual + at : NULL;
       tiles->run(&t);
     }
-    if (b->depth + b->k == g->k && epilogue_any(g->epilogue)) follow(b, row, rows);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "runtime/device/onednn.h"
+
 /* ---- packing */
 
 /* Elements [l, k) of columns [j, PROGRAM_PANEL) of a panel; columns that do not exist are 0. */
@@ -72,6 +74,7 @@ static void run_plain(const GemmTile *t) {
       for (int j = 0; j < PROGRAM_PANEL; j++) sum[j] += t->a[r * t->a_m + l] * t->b[l * PROGRAM_PANEL + j];
     for (int64_t j = 0; j < t->columns; j++) t->c[r * t->c_m + j] = sum[j];
   }
+  epilogue_apply(t->epilogue, t->c, t->rows, t->columns, t->c_m, t->bias, t->residual);
 }
 
 static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
@@ -79,7 +82,8 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
 #if defined(__x86_64__)
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* R rows by two vectors of B, `second` elements apart in B, side by side in C. */
+/* R rows by two vectors of B, `second` elements apart in B, side by side in C.  Of what follows, activations that are
+ * no bounds are done with what was stored.  NaN passes bounds. */
 #define TILE(name, R, isa, vector, mm, lanes, second) \
   __attribute__((target(isa))) static void name##_##R(const GemmTile *t, float *c, int64_t c_m) { \
     vector sum[R][2]; \
@@ -95,6 +99,18 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
         sum[r][1] = mm##_fmadd_ps(x, b1, sum[r][1]); \
       } \
     } \
+    if (t->bias) \
+      UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+          mm##_add_ps(sum[r][v], mm##_loadu_ps(t->bias + lanes * v)); \
+    if (t->residual) \
+      UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+          mm##_add_ps(sum[r][v], mm##_loadu_ps(t->residual + r * c_m + lanes * v)); \
+    if (t->epilogue.activation == ACT_relu || t->epilogue.activation == ACT_relu6) \
+      UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+          mm##_max_ps(mm##_setzero_ps(), sum[r][v]); \
+    if (t->epilogue.activation == ACT_relu6) \
+      UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+          mm##_min_ps(mm##_set1_ps(6), sum[r][v]); \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
         mm##_storeu_ps(c + r * c_m + lanes * v, sum[r][v]); \
   }
@@ -127,19 +143,30 @@ static TileFn *const wide[] = {wide_1, wide_2, wide_3, wide_4,  wide_5,  wide_6,
 
 enum { NARROW_ROWS = 6, WIDE_ROWS = 12, WIDE = 2 * PROGRAM_PANEL };
 
+/* A whole tile: bias, residual and bounds are done in it. */
+static void run_whole(const GemmTile *t, TileFn *run) {
+  Epilogue e = {.activation = t->epilogue.activation};
+  run(t, t->c, t->c_m);
+  if (e.activation != ACT_none && e.activation != ACT_relu && e.activation != ACT_relu6)
+    epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
+}
+
 /* A tile of fewer columns is computed apart; `columns` are those of a whole one. */
 static void run_apart(const GemmTile *t, TileFn *run, int64_t columns) {
+  GemmTile sums = *t;
   float apart[WIDE_ROWS * WIDE] = {0};
+  sums.epilogue = (Epilogue){0}, sums.bias = NULL, sums.residual = NULL;
   for (int64_t r = 0; t->add && r < t->rows; r++)
     for (int64_t j = 0; j < t->columns; j++) apart[r * columns + j] = t->c[r * t->c_m + j];
-  run(t, apart, columns);
+  run(&sums, apart, columns);
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t j = 0; j < t->columns; j++) t->c[r * t->c_m + j] = apart[r * columns + j];
+  epilogue_apply(t->epilogue, t->c, t->rows, t->columns, t->c_m, t->bias, t->residual);
 }
 
 static void run_narrow(const GemmTile *t) {
   TileFn *run = narrow[t->rows - 1];
-  if (t->columns == PROGRAM_PANEL) run(t, t->c, t->c_m);
+  if (t->columns == PROGRAM_PANEL) run_whole(t, run);
   else run_apart(t, run, PROGRAM_PANEL);
 }
 
@@ -147,7 +174,7 @@ static void run_narrow(const GemmTile *t) {
 static void run_wide(const GemmTile *t) {
   TileFn *run = wide[t->rows - 1];
   if (t->columns == WIDE) {
-    run(t, t->c, t->c_m);
+    run_whole(t, run);
     return;
   }
   if (t->columns > PROGRAM_PANEL) {
@@ -158,6 +185,7 @@ static void run_wide(const GemmTile *t) {
   for (int64_t row = 0; row < t->rows; row += NARROW_ROWS) {
     part.rows = t->rows - row < NARROW_ROWS ? t->rows - row : NARROW_ROWS;
     part.a = t->a + row * t->a_m, part.c = t->c + row * t->c_m;
+    if (t->residual) part.residual = t->residual + row * t->c_m;
     run_narrow(&part);
   }
 }

@@ -3,7 +3,7 @@
  * A panel is PROGRAM_PANEL columns of B, row by row: b[k][PROGRAM_PANEL].  Every element of C is one chain of fused
  * multiply-adds in the order of the summed index, whatever its place, the tile and the threads: equal rows and
  * equal columns give equal bits, the same ones with AVX2 and with AVX-512 (without either terms are rounded before they
- * are added).
+ * are added).  What follows a product is done with the tile before it is stored.
  */
 #ifndef APC_RUNTIME_DEVICE_GEMM_TILES_H
 #define APC_RUNTIME_DEVICE_GEMM_TILES_H
@@ -22,6 +22,8 @@ typedef struct GemmTile {
   float *c;
   int64_t c_m;
   bool add;
+  Epilogue epilogue;            /* of the whole sum: not of a part of k behind which others come */
+  const float *bias, *residual; /* those that it has; the residual lies as C */
 } GemmTile;
 
 typedef struct GemmTiles {

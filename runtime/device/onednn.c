@@ -267,20 +267,22 @@ static const ActivationRow activations[] = {
 #undef ACTIVATION
 };
 
-/* relu: alpha is the slope below 0; swish: alpha is the factor of its argument. */
+/* relu: alpha is the slope below 0; clip: alpha and beta are the bounds; swish: alpha is the factor of its argument. */
 static float alpha_of(Activation a) { return a == ACT_silu ? 1 : 0; }
+static float beta_of(Activation a) { return a == ACT_relu6 ? 6 : 0; }
 
 static bool append(Handle post, OnednnEpilogue e, const void *result) {
-  int number = activations[e.what.activation].number[lib.version - 2];
+  Activation a = e.what.activation;
+  int number = activations[a].number[lib.version - 2];
   if (e.what.residual) {
     int failed = !e.in_place        ? lib.post_ops_append_binary(post, BINARY_ADD, result)
                  : lib.version == 2 ? lib.append_sum_2(post, 1)
                                     : lib.append_sum_3(post, 1, 0, 0);
     if (failed) return false;
   }
-  if (e.what.activation == ACT_none) return true;
-  return (lib.version == 2 ? lib.append_eltwise_2(post, 1, number, alpha_of(e.what.activation), 0)
-                           : lib.append_eltwise_3(post, number, alpha_of(e.what.activation), 0)) == 0;
+  if (a == ACT_none) return true;
+  return (lib.version == 2 ? lib.append_eltwise_2(post, 1, number, alpha_of(a), beta_of(a))
+                           : lib.append_eltwise_3(post, number, alpha_of(a), beta_of(a))) == 0;
 }
 
 static Handle attributes(OnednnEpilogue e, const void *result) {
@@ -415,6 +417,14 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]) {
 #include "program/program.def"
 #undef ACTIVATION
 
+/* Blocks of a fixed size become vectors. */
+static void row_add(float *y, const float *x, int64_t n) {
+  enum { BLOCK = 16 };
+  for (; n >= BLOCK; n -= BLOCK, y += BLOCK, x += BLOCK)
+    for (int i = 0; i < BLOCK; i++) y[i] += x[i];
+  for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+
 void epilogue_apply(Epilogue e, float *y, int64_t rows, int64_t columns, int64_t step, const float *bias,
                     const float *residual) {
   static void (*const activate[])(float *, int64_t) = {
@@ -423,8 +433,8 @@ void epilogue_apply(Epilogue e, float *y, int64_t rows, int64_t columns, int64_t
 #undef ACTIVATION
   };
   for (int64_t r = 0; r < rows; r++, y += step) {
-    for (int64_t c = 0; e.bias && c < columns; c++) y[c] += bias[c];
-    for (int64_t c = 0; e.residual && c < columns; c++) y[c] += residual[r * step + c];
-    activate[e.activation](y, columns);
+    if (e.bias) row_add(y, bias, columns);
+    if (e.residual) row_add(y, residual + r * step, columns);
+    if (e.activation != ACT_none) activate[e.activation](y, columns);
   }
 }

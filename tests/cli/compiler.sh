@@ -1,13 +1,13 @@
 #!/bin/bash
 # The C compiler: what it makes of generated code is checked, so that a program which was written also runs.
 . "$(dirname "$0")/lib.sh"
-mlp="$source_dir/examples/mlp.apc -D d=8 -D hidden=8 -D layers=1"
+model="$source_dir/examples/product.apc" # it has one kernel
 compiler() { # compiler NAME SCRIPT: a compiler that does that first; `small` says whether it is the one that tries the compiler out
   printf '#!/bin/sh\nsmall=true; grep -qs "void k[0-9]" *.c && small=false\n%s\nexec cc "$@"\n' "$2" >"$1"; chmod +x "$1"
 }
 refused() { # refused CODE TEXT CC
   # shellcheck disable=SC2086
-  expect "$1" "$2" env CC="$3" "$apc" $mlp -q -o x
+  expect "$1" "$2" env CC="$3" "$apc" $model -q -o x
   check "a program is written" test ! -e x
 }
 
@@ -34,7 +34,7 @@ once() { check "it is not said once" test "$(grep -c "error" err)" -eq 1; check 
 for command in compile run bench verify; do
   for cc in no-such-compiler false; do
     # shellcheck disable=SC2086
-    expect 5 "error[APC070" env CC=$cc "$apc" $command $mlp; once
+    expect 5 "error[APC070" env CC=$cc "$apc" $command $model; once
   done
 done
 expect_err "error[APC0702]: false failed on a small program (exit status 1) and said nothing"
@@ -46,8 +46,8 @@ expect 5 "late failed on generated code (exit status 3) and said nothing" env CC
 check "it is not said once" test "$(grep -c "error" err)" -eq 1
 # but only where there is something to compile
 # shellcheck disable=SC2086
-expect 0 "" env CC=false "$apc" $mlp -q --emit=schedule,c
+expect 0 "" env CC=false "$apc" $model -q --emit=schedule,c
 # shellcheck disable=SC2086
-expect 0 "" env CC=false "$apc" plan $mlp -q
+expect 0 "" env CC=false "$apc" plan $model -q
 check "a temporary folder is left" test -z "$(ls "$TMPDIR")"
 summary 47

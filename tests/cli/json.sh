@@ -40,10 +40,10 @@ fails 1 APC0802 run $mlp --json --input xx=zeros
 fails 3 APC0405 plan $mlp --json --tp 2
 fails 5 APC0620 plan $mlp --json --train mse
 fails 5 APC0649 convert "$source_dir/examples/mlp.apc" a.b --json
-CC=false fails 5 APC0702 $mlp --json -o x
+CC=false fails 5 APC0702 "$source_dir/examples/product.apc" --json -o x
 fails 7 APC0801 run "$source_dir/examples/gpt.apc" -D layers=4 -D d=512 -D heads=4 --dim seq=256 --dim batch=8 --json --timeout 1ms
 printf '#!/bin/sh\ngrep -qs "void k[0-9]" *.c && sed -i "s/^void k[0-9].*{/& no_such_function();/" *.c\nexec cc "$@"\n' >broken; chmod +x broken
-CC=$work/broken fails 70 "" $mlp --json -o x; expect_json "'no_such_function' in d['diagnostics'][-1]['message']"
+CC=$work/broken fails 70 "" "$source_dir/examples/product.apc" --json -o x; expect_json "'no_such_function' in d['diagnostics'][-1]['message']"
 # a document of its own, with what was found
 /usr/bin/python3 -c 'import numpy; numpy.savez("y.npz", y=numpy.ones((8, 8), numpy.float32))'
 expect 4 "" "$apc" run $mlp -q --json --expect y.npz; expect_json 'd["schema"] == "apc.run/1" and not d["ok"] and d["diagnostics"] == []'

@@ -301,7 +301,7 @@ onnx.save(model, 'external.onnx', save_as_external_data=True, location='external
 PY
 expect 0 "" "$apc" convert "$gpt" whole.safetensors -q
 cp "$gpt" whole.onnx
-expect 0 "" "$apc" "$mlp" $small -o whole
+expect 0 "" "$apc" "$source_dir/examples/product.apc" -q -o whole
 truncated() { # truncated FILE BYTES [EXPECTED]
   local kind=${1##*.}
   head -c "$2" "$1" >"cut.$kind"

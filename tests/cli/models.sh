@@ -103,13 +103,14 @@ for kind in plan ir ir:inline spmd schedule c dot html; do
   check "--emit=$kind differs from run to run" diff out one
 done
 expect 0 "" "$apc" "$gpt" -q --emit=ir:outline=-; expect_out 'call %block0.0, %blocks.0.ln1.weight'; expect_out 'labels=["1"]'
-expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --pp 2 --emit=dot=m.dot
+summed="-D d=16 -D hidden=64 -D layers=2 -q --target cpux4 --tp 2 --pp 2" # a product's partial sums are added up
+expect 0 "" "$apc" plan "$mlp" $summed --emit=dot=m.dot
 check "m.dot is not the graph" /usr/bin/python3 -c 'import re
 t = open("m.dot").read()
 nodes = set(re.findall(r"^ +([no]\d+) \[", t, re.M)); edges = re.findall(r"^  (\w+) -> (\w+)", t, re.M)
 assert t.count("{") == t.count("}") and edges and all(a in nodes and b in nodes for a, b in edges), nodes
 assert t.count("subgraph cluster_") == 2 and t.count("style=dashed") == 1 and "{sum:tp} to {}" in t'
-expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --pp 2 --emit=html=m.html
+expect 0 "" "$apc" plan "$mlp" $summed --emit=html=m.html
 check "m.html is not well-formed, or refers to something" /usr/bin/python3 -c 'import re, xml.dom.minidom
 t = open("m.html").read()
 xml.dom.minidom.parseString(re.sub(r"<meta[^>]*>|<!DOCTYPE html>", "", t))
@@ -131,8 +132,8 @@ expect 0 "" "$apc" "$gpt" -q --target cpux4 -o gpt --save-temps=temps
 check "no program" test -x gpt
 check "no temporaries" test -s temps/gpt-tiny.ir -a -s temps/gpt-tiny.plan -a -s temps/kernels0.c -a -s temps/kernels0.o
 check "empty logs are kept" test -z "$(find temps -name '*.log' -empty)"
-mkdir elsewhere; expect 0 "" "$apc" "$mlp" $small -q -o elsewhere/prog --save-temps
-check "no mlp.temps, the folder that --help names" test -s mlp.temps/mlp.ir -a -s mlp.temps/kernels0.c
+mkdir elsewhere; expect 0 "" "$apc" "$gpt" -q -o elsewhere/prog --save-temps
+check "no gpt-tiny.temps, the folder that --help names" test -s gpt-tiny.temps/gpt-tiny.ir -a -s gpt-tiny.temps/kernels0.c
 expect 0 "MODEL.temps here" "$apc" compile --help
 expect 0 "" ./gpt --inputs "$gpt_in" --outputs mine.npz
 expect 0 "4 in 1 stage" "$apc" inspect gpt

@@ -46,6 +46,7 @@ static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int st
     const Unit *u = &units->items[i];
     Epilogue e = u->gemm ? u->gemm->epilogue : u->conv ? u->conv->epilogue : (Epilogue){0};
     emitted += e.bias + e.residual + (e.activation != ACT_none && e.activation != ACT_silu);
+    emitted += e.activation == ACT_relu6; /* it is two operations */
   }
   CHECKF(priced == emitted, "%s: %ld operations join products and convolutions, of which %ld are emitted so", what,
          priced, emitted);

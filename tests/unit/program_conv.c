@@ -46,7 +46,12 @@ static double one_sum(const ConvShape *s, const float *weights, int64_t image, c
 
 static double activated(Activation a, double v) {
   double s = 1 / (1 + exp(-v));
-  return a == ACT_relu ? fmax(v, 0) : a == ACT_sigmoid ? s : a == ACT_silu ? v * s : a == ACT_tanh ? tanh(v) : v;
+  return a == ACT_relu      ? fmax(v, 0)
+         : a == ACT_relu6   ? fmin(fmax(v, 0), 6)
+         : a == ACT_sigmoid ? s
+         : a == ACT_silu    ? v * s
+         : a == ACT_tanh    ? tanh(v)
+                            : v;
 }
 
 static void plain(const ConvCall *c, const float *weights) {

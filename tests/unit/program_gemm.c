@@ -19,7 +19,12 @@ static int64_t below(int64_t n) {
 
 static double activated(Activation a, double v) {
   double s = 1 / (1 + exp(-v));
-  return a == ACT_relu ? fmax(v, 0) : a == ACT_sigmoid ? s : a == ACT_silu ? v * s : a == ACT_tanh ? tanh(v) : v;
+  return a == ACT_relu      ? fmax(v, 0)
+         : a == ACT_relu6   ? fmin(fmax(v, 0), 6)
+         : a == ACT_sigmoid ? s
+         : a == ACT_silu    ? v * s
+         : a == ACT_tanh    ? tanh(v)
+                            : v;
 }
 
 /* The residual may be what is in C. */

@@ -105,6 +105,7 @@ static double plain(Epilogue e, int64_t row, int64_t head, int64_t n) {
   if (e.residual) v += (double)r[at];
   double s = 1 / (1 + exp(-v));
   return e.activation == ACT_relu      ? fmax(v, 0)
+         : e.activation == ACT_relu6   ? fmin(fmax(v, 0), 6)
          : e.activation == ACT_sigmoid ? s
          : e.activation == ACT_silu    ? v * s
          : e.activation == ACT_tanh    ? tanh(v)
