@@ -174,6 +174,28 @@ static void print_rows(RowPrinter *c) {
   rp_close(c);
 }
 
+/* The first condition for a whole row on which elements are loaded: which operand of a concatenation it is; -1: there
+ * is none. */
+static int row_guard(const RowPrinter *c) {
+  for (size_t i = 0; i < c->p->nodes.n; i++) {
+    const RowNode *x = &c->p->nodes.items[i];
+    if (c->wanted[i] && x->kind == RN_LOAD && x->inner && x->guard >= 0 && !c->p->nodes.items[x->guard].inner)
+      return x->guard;
+  }
+  return -1;
+}
+
+/* A loop for rows where the guard holds and one for the others: one loop for both asks for every element, and takes
+ * four times as long as a copy. */
+static void print_guarded_loops(RowPrinter *c, int guard) {
+  for (int holds = 1; holds >= 0; holds--) {
+    rp_open(c, holds ? arena_printf(c->m->arena, "if (v%d)", guard) : "else");
+    rp_line(c, "const _Bool v%d = %d;", guard, holds);
+    print_element_loop(c, 0, "from", "to");
+    rp_close(c);
+  }
+}
+
 static void print_elements(RowPrinter *c) {
   rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner),
           rp_row_count(c), PIECE - 1, PIECE);
@@ -183,7 +205,9 @@ static void print_elements(RowPrinter *c) {
           PIECE, PIECE, PIECE);
   rp_outer_indices(c, "row");
   print_row_scope(c, 0);
-  print_element_loop(c, 0, "from", "to");
+  int guard = row_guard(c);
+  if (guard >= 0) print_guarded_loops(c, guard);
+  else print_element_loop(c, 0, "from", "to");
   rp_close(c);
 }
 
