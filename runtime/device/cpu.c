@@ -146,6 +146,14 @@ static void cpu_release(Device *d, char *at, uint64_t bytes) {
   munmap(at, bytes);
 }
 
+static RtStatus cpu_share(Device *d, char *at, uint64_t bytes, int fd, uint64_t offset, RtError *error) {
+  (void)d;
+  void *p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+  if (p == MAP_FAILED) return rt_error(error, RT_FAILED, "%s", strerror(errno));
+  madvise(p, bytes, MADV_HUGEPAGE); /* where the system allows it for such files */
+  return RT_OK;
+}
+
 static RtStatus cpu_move(Device *d, void *to, const void *from, size_t bytes, RtError *error) {
   (void)d, (void)error;
   memcpy(to, from, bytes);
@@ -180,7 +188,7 @@ static RtStatus run_copy(Device *d, const DeviceCall *c, RtError *error) {
 
 static RtStatus run_pack(Device *d, const DeviceCall *c, RtError *error) {
   (void)d, (void)error;
-  gemm_pack(c->data[0], c->scalars, c->data[1]);
+  gemm_pack(c->data[0], c->scalars, c->data[1], c->tensors[1].extents[1] * PROGRAM_PANEL);
   return RT_OK;
 }
 
@@ -233,6 +241,7 @@ const DeviceOps device_cpu = {.name = "cpu",
                               .facts = cpu_facts,
                               .alloc = cpu_alloc,
                               .release = cpu_release,
+                              .share = cpu_share,
                               .upload = cpu_move,
                               .read = cpu_move,
                               .weights = cpu_convs_weights,

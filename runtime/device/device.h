@@ -51,6 +51,9 @@ typedef struct DeviceOps {
   /* Memory; alloc may be asked for 0 bytes by nobody.  What is new is not cleared on every device. */
   RtStatus (*alloc)(Device *d, uint64_t bytes, char **out, RtError *error);
   void (*release)(Device *d, char *at, uint64_t bytes);
+  /* Makes whole pages of what alloc gave those of a file, at `offset`, which other processes may write as well; NULL on
+   * devices whose memory is not of pages. */
+  RtStatus (*share)(Device *d, char *at, uint64_t bytes, int fd, uint64_t offset, RtError *error);
   RtStatus (*upload)(Device *d, void *to, const void *from, size_t bytes, RtError *error); /* from the host */
   RtStatus (*read)(Device *d, void *to, const void *from, size_t bytes, RtError *error);   /* to the host, at once */
 
@@ -59,7 +62,10 @@ typedef struct DeviceOps {
 
   /* Calls. */
   DeviceRun *launch, *gemm, *conv, *copy, *fill;
-  DeviceRun *pack; /* of weights, in `prepare`; may be NULL on devices whose products take no panels */
+  /* Of weights, in `prepare`; may be NULL on devices whose products take no panels.  data[0] may lie at any address of
+   * the host's memory where host_memory is; scalars[0] may be fewer rows than the panels have, data[1] then where the
+   * first of them goes. */
+  DeviceRun *pack;
   /* `host`: where the whole port is, `extents` its shape. */
   RtStatus (*feed)(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
   RtStatus (*fetch)(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);

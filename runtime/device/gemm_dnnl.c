@@ -234,20 +234,21 @@ typedef struct Packing {
   const float *from;
   const int64_t *numbers;
   float *to;
+  int64_t panel;
 } Packing;
 
 static void pack_part(void *data) {
   const Packing *p = data;
   int64_t t = lib.parallel ? lib.thread_num() : 0, n = lib.parallel ? lib.num_threads() : 1;
-  gemm_panels_pack(p->from, p->numbers[2], p->numbers[3], p->numbers[0], p->numbers[1], p->to, t, n);
+  gemm_panels_pack(p->from, p->numbers[2], p->numbers[3], p->numbers[0], p->numbers[1], p->to, p->panel, t, n);
 }
 
-void gemm_pack(const float *from, const int64_t *numbers, float *to) {
-  Packing p = {from, numbers, to};
+void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel) {
+  Packing p = {from, numbers, to, panel};
   int threads = lib.parallel ? onednn_threads() : 1;
   if (threads > 1 && (double)numbers[0] * (double)numbers[1] > LARGE_PACK)
     lib.parallel(pack_part, &p, (unsigned)threads, 0);
-  else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, 0, 1);
+  else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
 }
 
 typedef struct Following {

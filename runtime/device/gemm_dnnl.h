@@ -20,7 +20,8 @@ RtStatus gemm_open(RtError *error);
  * loops. */
 RtStatus gemm_run(const GemmCall *call, RtError *error);
 
-/* Instruction `pack` (program.def): numbers[4] are rows, columns and the steps from one to the next in `from`. */
-void gemm_pack(const float *from, const int64_t *numbers, float *to);
+/* Instruction `pack` (program.def): numbers[4] are rows, columns and the steps from one to the next in `from`, whose
+ * elements may lie at any address; panels are `panel` elements apart, which are more where these rows are not all. */
+void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel);
 
 #endif

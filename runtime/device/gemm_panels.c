@@ -153,9 +153,9 @@ void gemm_panels(const PanelProduct *p, const PanelThreads *threads) {
 /* ---- packing */
 
 void gemm_panels_pack(const float *from, int64_t row_step, int64_t column_step, int64_t k, int64_t n, float *to,
-                      int64_t part, int64_t parts) {
+                      int64_t panel, int64_t part, int64_t parts) {
   int64_t panels = (n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
   for (int64_t i = part * panels / parts; i < (part + 1) * panels / parts; i++)
     gemm_tiles_pack(from + i * PROGRAM_PANEL * column_step, row_step, column_step, k,
-                    least(n - i * PROGRAM_PANEL, PROGRAM_PANEL), to + i * k * PROGRAM_PANEL);
+                    least(n - i * PROGRAM_PANEL, PROGRAM_PANEL), to + i * panel);
 }

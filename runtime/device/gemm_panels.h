@@ -27,9 +27,9 @@ typedef struct PanelThreads {
 /* NULL: by the caller's thread alone. */
 void gemm_panels(const PanelProduct *p, const PanelThreads *threads);
 
-/* The panels of a matrix of k rows and n columns; elements are row_step and column_step apart.  `part` of `parts`, all
- * panels together. */
+/* The panels, `panel` elements apart, of a matrix of k rows and n columns; elements are row_step and column_step apart,
+ * at any address.  `part` of `parts`, all panels together. */
 void gemm_panels_pack(const float *from, int64_t row_step, int64_t column_step, int64_t k, int64_t n, float *to,
-                      int64_t part, int64_t parts);
+                      int64_t panel, int64_t part, int64_t parts);
 
 #endif

@@ -16,7 +16,11 @@
 static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
                       float *to) {
   for (; l < k; l++)
-    for (int64_t i = j; i < PROGRAM_PANEL; i++) to[l * PROGRAM_PANEL + i] = i < columns ? b[l * b_k + i * b_n] : 0;
+    for (int64_t i = j; i < PROGRAM_PANEL; i++) {
+      float x = 0;
+      if (i < columns) memcpy(&x, b + l * b_k + i * b_n, sizeof x); /* files align nothing */
+      to[l * PROGRAM_PANEL + i] = x;
+    }
 }
 
 #if defined(__x86_64__)

@@ -150,16 +150,18 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
     e->capacity[t->buffer] = plan->slot_bytes[t->buffer];
     if (need > e->capacity[t->buffer]) return bad_part(p, i, error);
   }
-  return exec_alloc(e, SPACE_PARAM, bytes, error);
+  RtStatus status = exec_alloc(e, SPACE_PARAM, bytes, error);
+  return status ? status : exec_share(e, plan, error);
 }
 
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                         RtError *error) {
   size_t bytes = part_bytes(&e->p->params[param], extent);
-  if (e->host_memory) return weights_load(e->weights, param, lo, extent, to, exec_beats(e)), RT_OK;
-  void *host = malloc(bytes + 1);
+  void *host = e->host_memory ? to : malloc(bytes + 1);
   if (!host) return rt_error(error, RT_FAILED, "out of memory");
   weights_load(e->weights, param, lo, extent, host, exec_beats(e));
+  weights_give_back_part(e->weights, param, lo, extent);
+  if (e->host_memory) return RT_OK;
   RtStatus status = e->ops->upload(e->device, to, host, bytes, error);
   free(host);
   return status;
@@ -168,16 +170,19 @@ RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, co
 static RtStatus load_weights(Executor *e, const int64_t *values, const MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
   RtStatus status = RT_OK;
-  for (uint32_t i = 0; i < p->n_params && !status; i++) {
+  uint32_t first = (uint32_t)exec_shared_first(e, p->n_params);
+  for (uint32_t k = 0; k < p->n_params && !status; k++) {
+    uint32_t i = (first + k) % p->n_params;
     const ProgramParam *t = &p->params[i];
     int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
     if (t->stage != e->stage || t->buffer == PROGRAM_NONE || e->mapped[t->buffer]) continue;
     char *at = e->spaces[SPACE_PARAM].data + plan->offsets[t->buffer];
     e->mapped[t->buffer] = at;
-    if (t->init == PINIT_prepared) continue;
+    if (t->init == PINIT_prepared || exec_shared_has(e, t->buffer, 0)) continue;
     if (e->options.place) rank_place_step(e->options.place, exec_step_load(i));
     part_of(p, t, values, lo, extent);
     status = exec_load_part(e, i, lo, extent, at, error);
+    if (!status) exec_shared_wrote(e, t->buffer, 0);
   }
   if (e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in loading */
   return status;
@@ -278,6 +283,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   if (!status) status = param_files_unchanged(options->files, RT_BAD_INPUT, error);
   if (!status) status = tell_weights(e, error);
   if (!status) status = run_prepare(e, error);
+  if (!status) weights_give_back_all(e->weights); /* what is used in place comes again, and no more */
   if (status) {
     exec_close(e);
     return status;
@@ -291,6 +297,7 @@ void exec_close(Executor *e) {
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
   for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
   weights_close(e->weights);
+  exec_share_close(e);
   if (e->device) e->ops->close(e->device);
   free(e->groups);
   free(e->mapped);

@@ -35,6 +35,7 @@ typedef struct ExecOptions {
   RankPlace *place;        /* where steps are told; may be NULL */
   WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
   const ParamFiles *files; /* must stay open */
+  int shared;              /* what exec_share_create gave, open while exec_open runs; 0 or less: none */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
   bool eager;              /* APC_EAGER=1: record nothing, make every call by itself */
 } ExecOptions;

@@ -1,6 +1,6 @@
 /* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
  * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
- * (positions of communication), run.c (the walk). */
+ * (positions of communication), pack.c (weights in panels), share.c (weights of several ranks), run.c (the walk). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -74,6 +74,11 @@ struct Executor {
   int *groups;          /* per family: the communicator's group of this rank, -1: none */
 
   Space spaces[SPACE_COUNT];
+  struct {
+    _Atomic unsigned char *written; /* flags in memory of all ranks; NULL: nothing is shared */
+    uint64_t bytes, *flag;          /* of the flags; per buffer: its first one */
+    uint32_t *n_flags;              /* per buffer: how many; 0: it is not shared */
+  } shared;
   uint64_t mapped_bytes;
   uint64_t generation; /* grows when a space moves */
   const char **mapped; /* per buffer: a weight used in place */
@@ -138,6 +143,20 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
 RtStatus exec_wait_all(Executor *e, RtError *error);
+
+/* share.c: maps what all ranks of the stage hold alike from their file, once the memory of weights is there. */
+RtStatus exec_share(Executor *e, const MemoryPlan *plan, RtError *error);
+void exec_share_close(Executor *e);
+/* Has some rank written that piece of a buffer?  Not known of buffers that are not shared, and of pieces smaller than
+ * 256 KiB but the first one.  And: this rank has; of n pieces, the one that it begins with. */
+bool exec_shared_has(const Executor *e, uint32_t buffer, uint64_t piece);
+void exec_shared_wrote(const Executor *e, uint32_t buffer, uint64_t piece);
+uint64_t exec_shared_first(const Executor *e, uint64_t n);
+
+/* pack.c: makes the load `c` and the pack behind it, *next, as one, which reads the weight where its file is mapped.
+ * False: they have to be made as they are. */
+bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtStatus *status,
+                      RtError *error);
 
 /* The part of a weight, from its source into the device's memory. */
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,

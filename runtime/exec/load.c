@@ -1,4 +1,5 @@
 /* runtime/exec/load.c - see load.h. */
+#define _GNU_SOURCE /* MADV_POPULATE_READ */
 #include "runtime/exec/load.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ typedef struct Range {
   const unsigned char *data;
   uint64_t bytes;
   bool mapped; /* ours to unmap */
+  bool file;   /* its pages are those of a file, ours to unmap or not */
 } Range;
 
 /* Where one weight is: `data` is element [0,..,0]. */
@@ -43,7 +45,7 @@ static RtStatus map_file(const ParamFile *f, Range *out, RtError *error) {
   void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, 0);
   if (map == MAP_FAILED) return rt_error_errno(error, RT_BAD_INPUT, "%s", f->path);
   lost_pages_watch(map, bytes, f->path);
-  *out = (Range){map, bytes, true};
+  *out = (Range){map, bytes, true, true};
   return RT_OK;
 }
 
@@ -52,7 +54,9 @@ static RtStatus map_blobs(const ParamFiles *f, Weights *w, RtError *error) {
   for (uint32_t i = 0; i < f->n && !status; i++) {
     const ProgramBlob *b = &w->p->blobs[i];
     if (f->items[i].fd >= 0) status = map_file(&f->items[i], &w->blobs[i], error);
-    else w->blobs[i] = (Range){f->artifact->image + b->offset, b->bytes, false};
+    else
+      w->blobs[i] =
+          (Range){f->artifact->image + b->offset, b->bytes, false, f->artifact->fd > 0 && !f->artifact->tables_only};
   }
   return status;
 }
@@ -185,6 +189,35 @@ const void *weights_in_place(const Weights *w, uint32_t param, const int64_t *lo
   return (one_run || empty) && (uintptr_t)at % size == 0 ? at : NULL;
 }
 
+/* Dimensions [from, to) as one: the elements in it, and from one to the next.  False when there is no such step. */
+static bool as_one(const Source *s, const int64_t *extent, uint32_t from, uint32_t to, int64_t *n, int64_t *step) {
+  *n = 1, *step = 0;
+  for (uint32_t d = to; d-- > from;) {
+    if (extent[d] == 1) continue;
+    if (*n == 1) *step = s->strides[d];
+    else if (s->strides[d] != *step * *n) return false;
+    *n *= extent[d];
+  }
+  return true;
+}
+
+bool weights_matrix(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, const int64_t dense[4],
+                    WeightsMatrix *out) {
+  const ProgramParam *t = &w->p->params[param];
+  const Source *s = &w->sources[param];
+  bool by_rows = dense[3] == 1 && dense[2] == dense[1], by_columns = dense[2] == 1 && dense[3] == dense[0];
+  int64_t outside = by_rows ? dense[0] : dense[1], inside = by_rows ? dense[1] : dense[0], first = 0, n = 1;
+  uint32_t d = 0;
+  if (!s->data || s->dtype != (DType)t->dtype || !(by_rows || by_columns)) return false;
+  while (d < t->dims.n && n * extent[d] <= outside && n < outside) n *= extent[d++];
+  for (uint32_t i = 0; i < t->dims.n; i++) first += lo[i] * s->strides[i];
+  int64_t n_outside, n_inside, far, near;
+  if (!as_one(s, extent, 0, d, &n_outside, &far) || !as_one(s, extent, d, t->dims.n, &n_inside, &near)) return false;
+  if (n_outside != outside || n_inside != inside || n_outside < 1 || n_inside < 1 || far < 0 || near < 0) return false;
+  *out = (WeightsMatrix){s->data + first * (int64_t)dtype_bytes(s->dtype), by_rows ? far : near, by_rows ? near : far};
+  return true;
+}
+
 /* n elements, `stride` elements apart. */
 static void copy_run(const unsigned char *from, DType from_type, int64_t stride, char *to, DType to_type, int64_t n) {
   size_t in = dtype_bytes(from_type), out = dtype_bytes(to_type);
@@ -281,4 +314,47 @@ void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int
     while (d > 0 && ++at[d - 1] == extent[d - 1]) at[--d] = 0;
     if (d == 0) return;
   }
+}
+
+/* ---- pages */
+
+static void advise(const Weights *w, const void *from, const void *to, int advice) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from, end = (uintptr_t)to;
+  for (uint32_t i = 0; i < w->n_blobs; i++) {
+    uintptr_t data = (uintptr_t)w->blobs[i].data;
+    if (!w->blobs[i].file || first < data || end > data + w->blobs[i].bytes) continue;
+    /* What lies in front in its first page was read before, what lies behind in its last one may be read next. */
+    uintptr_t begin = first / page * page, behind = advice == MADV_DONTNEED ? end / page * page : end;
+    if (begin < behind) madvise((void *)begin, behind - begin, advice);
+    return;
+  }
+}
+
+void weights_soon(const Weights *w, const void *from, const void *to) {
+#ifdef MADV_POPULATE_READ
+  advise(w, from, to, MADV_POPULATE_READ); /* old systems do not know it: then pages come when they are touched */
+#else
+  (void)w, (void)from, (void)to;
+#endif
+}
+
+void weights_give_back(const Weights *w, const void *from, const void *to) { advise(w, from, to, MADV_DONTNEED); }
+
+void weights_give_back_part(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent) {
+  const Source *s = &w->sources[param];
+  int64_t first = 0, last = 0;
+  if (!s->data) return;
+  for (uint32_t d = 0; d < w->p->params[param].dims.n; d++) {
+    if (extent[d] == 0) return;
+    int64_t a = lo[d] * s->strides[d], b = (lo[d] + extent[d] - 1) * s->strides[d];
+    first += a < b ? a : b;
+    last += a < b ? b : a;
+  }
+  int64_t size = (int64_t)dtype_bytes(s->dtype);
+  advise(w, s->data + first * size, s->data + (last + 1) * size, MADV_DONTNEED);
+}
+
+void weights_give_back_all(const Weights *w) {
+  for (uint32_t i = 0; i < w->n_blobs; i++)
+    if (w->blobs[i].data) advise(w, w->blobs[i].data, w->blobs[i].data + w->blobs[i].bytes, MADV_DONTNEED);
 }

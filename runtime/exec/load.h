@@ -22,4 +22,22 @@ const void *weights_in_place(const Weights *w, uint32_t param, const int64_t *lo
 void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                   _Atomic uint64_t *beats);
 
+/* That part as a matrix, where it lies. */
+typedef struct WeightsMatrix {
+  const void *data;    /* of the weight's own type, perhaps not aligned to it */
+  int64_t row, column; /* elements from one to the next */
+} WeightsMatrix;
+
+/* dense: rows, columns, and how many elements they are apart in the part when it is row-major.  False when it lies
+ * nowhere as such a matrix: in several runs, of another type, not in a file. */
+bool weights_matrix(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, const int64_t dense[4],
+                    WeightsMatrix *out);
+
+/* The pages of a mapped file in [from, to) will be needed soon, or are no longer: those in use no longer count as this
+ * process's memory; who reads them again gets them again.  Nothing happens where no file is mapped. */
+void weights_soon(const Weights *w, const void *from, const void *to);
+void weights_give_back(const Weights *w, const void *from, const void *to);
+void weights_give_back_part(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent);
+void weights_give_back_all(const Weights *w);
+
 #endif

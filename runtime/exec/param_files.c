@@ -162,7 +162,7 @@ char *param_files_text(const ParamFiles *f) {
 }
 
 int *param_files_descriptors(const ParamFiles *f, int *n) {
-  int *fds = malloc(sizeof *fds * (f->n + 1u));
+  int *fds = malloc(sizeof *fds * (f->n + 2u));
   *n = 0;
   for (uint32_t i = 0; fds && i < f->n; i++)
     if (f->items[i].fd >= 0) fds[(*n)++] = f->items[i].fd;

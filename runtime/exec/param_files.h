@@ -43,7 +43,7 @@ uint64_t param_files_digest(const ParamFiles *f);
 RtStatus param_files_unchanged(const ParamFiles *f, RtStatus status, RtError *error);
 
 /* For a rank: the descriptors, and what they looked like when they were checked, as text from malloc; and from it.
- * `fds` (n of them, from malloc) are the descriptors to hand on. */
+ * The descriptors to hand on, n of them, from malloc with room for one more. */
 char *param_files_text(const ParamFiles *f);
 int *param_files_descriptors(const ParamFiles *f, int *n);
 RtStatus param_files_inherit(const Artifact *a, const char *other, const char *text, ParamFiles **out, RtError *error);

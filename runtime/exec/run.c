@@ -120,7 +120,9 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
     return exec_communicate(e, b, c, error);
   }
   inner.status = RT_OK, inner.text[0] = 0;
-  RtStatus status = run_on_device(e, c, next, &inner);
+  RtStatus status;
+  if (c->kind != PI_load || !exec_pack_stored(e, b, c, next, &status, &inner))
+    status = run_on_device(e, c, next, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "runtime/exec/exec.h"
+#include "runtime/exec/share.h"
 
 _Static_assert((int)APC_BOOL == (int)DT_bool && (int)APC_U64 == (int)DT_u64 && (int)APC_F16 == (int)DT_f16 &&
                    (int)APC_BOOL + 1 == (int)DT_COUNT,
@@ -367,12 +368,16 @@ static RtStatus start(ApcModel *m) {
                             .step_text = step_text,
                             .step_context = &m->artifact.program};
   char *text = param_files_text(m->files);
-  int *kept = param_files_descriptors(m->files, &options.n_kept);
-  const char *args[] = {"--files", text, m->weights ? "--weights" : NULL, m->weights, NULL};
+  int *kept = param_files_descriptors(m->files, &options.n_kept), shared = exec_share_create(&m->artifact.program);
+  char number[16];
+  snprintf(number, sizeof number, "%d", shared);
+  const char *args[] = {"--files", text, "--shared", number, m->weights ? "--weights" : NULL, m->weights, NULL};
+  if (kept && shared >= 0) kept[options.n_kept++] = shared;
   options.kept = kept;
   options.args = args;
   RtStatus status =
       text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
+  if (shared >= 0) close(shared); /* the ranks have it */
   free(text);
   free(kept);
   return status;

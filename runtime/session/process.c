@@ -1,9 +1,10 @@
 /* runtime/session/process.c - the life of a rank process: attach, load, serve requests until told to leave.
  *
- *   PATH [--weights FILE] --files TEXT --rank R --world N     with APC_SESSION_FD in the environment
+ *   PATH [--weights FILE] --files TEXT --shared FD --rank R --world N     with APC_SESSION_FD in the environment
  *   (runtime/session/session.h)
  *
- * TEXT: the files of the weights as the host opened and checked them (runtime/exec/param_files.h).
+ * TEXT: the files of the weights as the host opened and checked them (runtime/exec/param_files.h).  FD: memory for
+ * weights that ranks hold alike (runtime/exec/share.h), or -1.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +19,15 @@
 
 typedef struct Arguments {
   const char *weights, *files;
-  int rank, world;
+  int rank, world, shared;
 } Arguments;
 
 static Arguments parse(int argc, char **argv) {
-  Arguments a = {.weights = NULL, .files = "", .rank = -1};
+  Arguments a = {.weights = NULL, .files = "", .rank = -1, .shared = -1};
   for (int i = 1; i + 1 < argc; i++) {
     if (strcmp(argv[i], "--rank") == 0) a.rank = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--world") == 0) a.world = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "--shared") == 0) a.shared = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--weights") == 0) a.weights = argv[i + 1];
     if (strcmp(argv[i], "--files") == 0) a.files = argv[i + 1];
   }
@@ -77,6 +79,7 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
   ExecOptions options = {.rank = (uint32_t)a->rank,
                          .comm = comm,
                          .place = session_rank_place(session),
+                         .shared = a->shared,
                          .check = exec_is_set("APC_CHECK"),
                          .eager = exec_is_set("APC_EAGER")};
   Executor *e = NULL;
@@ -84,6 +87,7 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);
   options.files = files;
   if (!status) status = exec_open(artifact, &options, &e, error);
+  if (a->shared >= 0) close(a->shared);
   while (!status) {
     SessionCommand command;
     status = session_rank_next(session, &command, error);

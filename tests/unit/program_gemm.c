@@ -225,7 +225,7 @@ static Both both_new(int64_t m, int64_t n, int64_t k, bool by_rows) {
   for (int64_t i = 0; i < m * n; i++) x.residual[i] = random_value();
   for (int64_t i = 0; i < n; i++) x.bias[i] = random_value();
   for (int64_t i = 0; i < k * width; i++) x.panels[i] = NAN; /* all of it is written */
-  gemm_pack(x.b, (int64_t[]){k, n, by_rows ? n : 1, by_rows ? 1 : k}, x.panels);
+  gemm_pack(x.b, (int64_t[]){k, n, by_rows ? n : 1, by_rows ? 1 : k}, x.panels, k * PROGRAM_PANEL);
   for (int64_t i = 0; i < k * width; i++) CHECK(!isnan(x.panels[i]));
   return x;
 }
@@ -303,7 +303,7 @@ static void parts_give_equal_bits(void) {
                   .c = c};
     RtError error = {0};
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
-    gemm_pack(x.b + from, (int64_t[]){k, columns, n, 1}, panels);
+    gemm_pack(x.b + from, (int64_t[]){k, columns, n, 1}, panels, k * PROGRAM_PANEL);
     g.m = rows, g.n = columns, g.c_m = columns, g.a = x.a + row * k, g.b = panels, g.c = part;
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
     int64_t differ = 0;

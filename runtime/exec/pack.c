@@ -1,0 +1,73 @@
+/* runtime/exec/pack.c - weights in panels, straight from their files.
+ *
+ * In @prepare a weight is loaded and then packed (codegen/program_panels.c).  Where the device reads the host's memory
+ * and the file holds this rank's part as a matrix, rows any distance apart, nothing is loaded: panels are made from the
+ * mapped file, in pieces that stay in a core's cache, and the pages of a piece are given back behind it.  So a weight
+ * is read from memory once, and is there once: at no time are more than a piece of it and its panels in memory.
+ *
+ * Not done: where anything else reads what would be loaded.
+ */
+#include "runtime/exec/internal.h"
+
+enum { PIECE = 1 << 20 }; /* bytes of a file */
+
+/* Does any other instruction touch the buffer of what is loaded? */
+static bool read_elsewhere(const Program *p, const DeviceCall *load, const DeviceCall *pack) {
+  uint32_t buffer = p->tensors[program_list(p, p->instrs[load->instr].tensors)[0]].buffer;
+  for (uint32_t i = 0; i < p->n_instrs; i++) {
+    const ProgramInstr *x = &p->instrs[i];
+    for (uint32_t t = 0; t < x->tensors.n && i != load->instr && i != pack->instr; t++)
+      if (p->tensors[program_list(p, x->tensors)[t]].buffer == buffer) return true;
+  }
+  return false;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Rows or columns `at` to `at + n` of the matrix, those that are farther apart in the file. */
+static RtStatus pack_piece(const Executor *e, const DeviceCall *pack, const WeightsMatrix *m, bool by_rows, int64_t at,
+                           int64_t n, RtError *error) {
+  int64_t rows = pack->scalars[0], columns = pack->scalars[1], far = by_rows ? m->row : m->column,
+          near = by_rows ? m->column : m->row, inside = by_rows ? columns : rows;
+  const float *from = (const float *)m->data + at * far;
+  const float *to = from + (n - 1) * far + (inside - 1) * near + 1;
+  int64_t scalars[4] = {by_rows ? n : rows, by_rows ? columns : n, m->row, m->column};
+  void *data[2] = {(void *)(uintptr_t)from, (float *)pack->data[1] + at * (by_rows ? PROGRAM_PANEL : rows)};
+  DeviceCall piece = *pack;
+  piece.scalars = scalars, piece.data = data;
+  weights_soon(e->weights, from, to);
+  RtStatus status = e->ops->pack(e->device, &piece, error);
+  weights_give_back(e->weights, from, to);
+  if (exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
+  return status;
+}
+
+static RtStatus pack_matrix(const Executor *e, const DeviceCall *pack, const WeightsMatrix *m, RtError *error) {
+  bool by_rows = m->row >= m->column;
+  int64_t rows = pack->scalars[0], columns = pack->scalars[1], outside = by_rows ? rows : columns;
+  int64_t span = (by_rows ? columns : rows) * (int64_t)sizeof(float), step = PIECE / span;
+  step = step < PROGRAM_PANEL ? PROGRAM_PANEL : step / PROGRAM_PANEL * PROGRAM_PANEL; /* panels are whole */
+  uint32_t buffer = e->p->tensors[program_list(e->p, e->p->instrs[pack->instr].tensors)[1]].buffer;
+  int64_t n = (outside + step - 1) / step, first = (int64_t)exec_shared_first(e, (uint64_t)n);
+  RtStatus status = RT_OK;
+  for (int64_t i = 0; i < n && !status; i++) {
+    int64_t piece = (first + i) % n, at = piece * step;
+    if (exec_shared_has(e, buffer, (uint64_t)piece)) continue;
+    status = pack_piece(e, pack, m, by_rows, at, least(step, outside - at), error);
+    if (!status) exec_shared_wrote(e, buffer, (uint64_t)piece);
+  }
+  return status;
+}
+
+bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtStatus *status,
+                      RtError *error) {
+  const DeviceCall *pack = *next < b->calls.n ? &b->calls.items[*next] : NULL;
+  WeightsMatrix m;
+  if (!e->host_memory || !pack || pack->kind != PI_pack || pack->refused || pack->skipped) return false;
+  if (pack->data[0] != c->data[0] || pack->tensors[0].elements != c->tensors[0].elements) return false;
+  if (read_elsewhere(e->p, c, pack)) return false;
+  if (!weights_matrix(e->weights, c->object, c->scalars, c->tensors[0].extents, pack->scalars, &m)) return false;
+  *status = pack_matrix(e, pack, &m, error);
+  ++*next;
+  return true;
+}
