@@ -87,7 +87,8 @@ typedef struct DeviceCall {
   int64_t blocks; /* launch, conv: of the grid; without one 1 */
   bool skipped;   /* its guard is 0 */
   bool elsewhere; /* fetch: a replica of this rank's part writes it */
-  bool in_place;  /* copy: the box is where it should go; from device_calls_place */
+  bool in_place;  /* copy: the box is where it should go, from device_calls_place; feed, fetch: so is the part, from the
+                     executor */
   bool varying;
   const char *refused; /* why it is an error to come to this call; NULL: it may be made.  The executor's */
   CallTensor *tensors;

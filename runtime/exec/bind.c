@@ -188,7 +188,8 @@ static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
   }
   if (!status) status = bind_parts(e, b, error);
   if (!status) status = request_layout(p, b->entry, b->symbols, &b->io, error);
-  return status ? status : exec_bodies_make(e, b, error);
+  if (!status) status = exec_bodies_make(e, b, error);
+  return status ? status : exec_ports_find(e, b, error);
 }
 
 static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
@@ -201,9 +202,10 @@ static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols
   b->values = calloc(p->n_exprs + 1u, sizeof *b->values);
   b->parts = calloc(b->instr_end - b->instr_first + 1u, sizeof *b->parts);
   b->address = calloc(p->n_buffers + 1u, sizeof *b->address);
+  b->ports = calloc(p->n_buffers + 1u, sizeof *b->ports);
   b->bodies = calloc(p->n_bodies + 1u, sizeof *b->bodies);
   RtStatus status = RT_OK;
-  if (!b->symbols || !b->values || !b->parts || !b->address || !b->bodies)
+  if (!b->symbols || !b->values || !b->parts || !b->address || !b->ports || !b->bodies)
     status = rt_error(error, RT_FAILED, "out of memory");
   if (!status && p->n_symbols) memcpy(b->symbols, symbols, sizeof *symbols * p->n_symbols);
   if (!status) status = fill_binding(e, b, error);
@@ -225,6 +227,7 @@ void exec_binding_free(const Executor *e, Binding *b) {
   free(b->values);
   free(b->parts);
   free(b->address);
+  free(b->ports);
   free(b);
 }
 
@@ -250,7 +253,7 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
   if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
   if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
   if (status) return status;
-  if (b->generation != e->generation) {
+  if (b->generation != e->generation || b->area != e->io) {
     exec_place(e, b);
     status = exec_bodies_place(e, b, error);
     if (status) return status;
@@ -267,9 +270,11 @@ void exec_place(const Executor *e, Binding *b) {
     const ProgramBuffer *buffer = &p->buffers[i];
     if (!in_binding(e, b, buffer)) continue;
     char *space = e->spaces[program_class_space(buffer->class_)].data;
-    if (buffer->class_ == PC_param) b->address[i] = (char *)(uintptr_t)e->mapped[i];
+    if (b->ports[i] != EXEC_NO_PORT && e->io) b->address[i] = e->io + b->io.offsets[b->ports[i]];
+    else if (buffer->class_ == PC_param) b->address[i] = (char *)(uintptr_t)e->mapped[i];
     else b->address[i] = space ? space + b->plan.offsets[i] : nothing;
     if (!b->address[i]) b->address[i] = nothing;
   }
   b->generation = e->generation;
+  b->area = e->io;
 }

@@ -125,10 +125,17 @@ static RtStatus record(const Executor *e, BoundBody *b, RtError *error) {
 
 /* ---- placing */
 
-static void place(const Binding *b, BoundBody *body, bool varying) {
+/* Does the tensor lie in the I/O area, where it should come from or go to? */
+static bool is_port(const Executor *e, const Binding *b, const DeviceCall *c) {
+  uint32_t port = c->object + (c->kind == PI_fetch ? e->p->entries[b->entry].n_inputs : 0);
+  return b->ports[c->tensors[0].buffer] == port;
+}
+
+static void place(const Executor *e, const Binding *b, BoundBody *body, bool varying) {
   device_calls_place(&body->calls, b->address, b->plan.slot_bytes, varying);
   for (uint32_t i = 0; i < (varying ? body->calls.n_varying : body->calls.n); i++) {
-    const DeviceCall *c = call_at(body, i, varying);
+    DeviceCall *c = call_at(body, i, varying);
+    if (c->kind == PI_feed || c->kind == PI_fetch) c->in_place = is_port(e, b, c);
     if (!program_instr_is_comm(c->kind)) continue;
     CommOp *op = &body->ops[c->comm->index];
     op->src = c->data[0];
@@ -141,7 +148,7 @@ RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error) {
   for (uint32_t i = 0; !status && i < e->p->n_bodies; i++) {
     BoundBody *body = &b->bodies[i];
     forget(e, body);
-    place(b, body, false);
+    place(e, b, body, false);
     if (body->recordings) status = record(e, body, error);
   }
   if (!status) b->generation = e->generation;
@@ -153,7 +160,7 @@ RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32
   RtStatus status = exec_micro_batch(e, b, mb, error);
   if (status) return status;
   resolve(e, b, body, true);
-  place(b, body, true);
+  place(e, b, body, true);
   return RT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
  * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
- * (positions of communication), pack.c (weights in panels), share.c (weights of several ranks), run.c (the walk). */
+ * (positions of communication), pack.c (weights in panels), share.c (weights of several ranks), ports.c (inputs and
+ * outputs in place), run.c (the walk). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -12,6 +13,7 @@ enum {
   EXEC_BINDINGS = 8, /* kept; the oldest goes first */
   EXEC_STATE_VALUES = 1 + PROGRAM_MAX_RANK
 };
+#define EXEC_NO_PORT UINT32_MAX
 
 /* For one communication instruction: per micro-batch (or once) and member, the extents its blocks follow from. */
 typedef struct CommParts {
@@ -52,8 +54,10 @@ typedef struct Binding {
   uint32_t instr_first, instr_end;
   RequestLayout io;
   BoundBody *bodies; /* per body of the Program */
-  char **address;    /* per buffer: slot 0; valid while `generation` is the executor's */
+  uint32_t *ports;   /* per buffer: the input or output in the I/O area that is its memory, or EXEC_NO_PORT */
+  char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
   uint64_t generation;
+  const char *area; /* of inputs and outputs */
 } Binding;
 
 typedef struct Space {
@@ -130,6 +134,8 @@ void exec_coordinates(const Executor *e, uint32_t mb, int64_t coordinates[PROGRA
 /* bodies.c: makes the lists of calls of a binding, for micro-batch 0. */
 RtStatus exec_bodies_make(const Executor *e, Binding *b, RtError *error);
 void exec_bodies_free(const Executor *e, Binding *b);
+/* ports.c: once the calls are made, which buffers lie in the I/O area. */
+RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error);
 /* After exec_place: puts the addresses in. */
 RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
 /* Makes a body's list the one of a micro-batch. */

@@ -35,7 +35,7 @@ static double comm_bytes(const BoundBody *b, const DeviceCall *c) {
 static double bytes_of(const BoundBody *b, const DeviceCall *c) {
   double sum = 0;
   if (program_instr_is_comm(c->kind)) return comm_bytes(b, c);
-  if (c->kind == PI_copy && c->in_place) return 0;
+  if (c->in_place) return 0;
   if (c->kind == PI_copy) { /* a box of both */
     sum = 2.0 * (double)dtype_bytes((DType)c->tensors[0].dtype);
     for (uint32_t d = 0; d < c->tensors[0].rank; d++) sum *= (double)c->scalars[d];

@@ -31,6 +31,7 @@ static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c
 
 static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error) {
   const RequestLayout *io = &e->binding->io;
+  if (c->in_place) return RT_OK;
   return e->ops->feed(e->device, c, e->io + io->offsets[c->object], io->shapes[c->object].dims, error);
 }
 
@@ -38,7 +39,8 @@ static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error
   const RequestLayout *io = &e->binding->io;
   uint32_t port = e->p->entries[e->binding->entry].n_inputs + c->object;
   if (c->elsewhere) return RT_OK;
-  RtStatus status = e->ops->fetch(e->device, c, e->io + io->offsets[port], io->shapes[port].dims, error);
+  RtStatus status =
+      c->in_place ? RT_OK : e->ops->fetch(e->device, c, e->io + io->offsets[port], io->shapes[port].dims, error);
   return status || !e->options.written ? status : note_written(e->options.written, port, c, error);
 }
 
@@ -181,11 +183,11 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
+  e->io = io;
   RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
   bool has_io = p->entries[head->entry].n_inputs + p->entries[head->entry].n_outputs > 0;
   if (!status && has_io && io_bytes < e->binding->io.bytes)
     status = rt_error(error, RT_INTERNAL, "the I/O area is too small");
-  e->io = io;
   e->request = head->number;
   if (!status) status = run_schedule(e, head->entry, error);
   if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);

@@ -91,4 +91,11 @@ assert v["min"] <= v["median"] <= v["p90"] <= v["p99"] <= v["max"] and v["min"] 
 assert v["p99"] == v["max"] and abs(rate * v["mean"] - 1e3) < 1e3 * 0.0006 / v["mean"] + 0.06 * v["mean"] + 1, (rate, v)
 EOP
 check "statistics" /usr/bin/python3 statistics.py
-summary 40
+# whole inputs and outputs are used where the host has them
+expect 0 "" "$apc" -q "$source_dir/examples/product.apc" --target cpu -o whole
+expect 0 "" ./whole --bench=2 --profile=json; cp out profile.json
+check "a whole input or output is copied" /usr/bin/python3 -c 'import json
+rows = json.load(open("profile.json"))["ranks"][0]["operations"]
+moved = [o["bytes"] for o in rows if o["kind"] in ("feed", "fetch")]
+assert moved == [0, 0], moved'
+summary 43

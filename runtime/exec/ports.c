@@ -1,0 +1,94 @@
+/* runtime/exec/ports.c - inputs and outputs that are used where they lie in the I/O area.
+ *
+ * In: the calls of a binding.  Out: per buffer, the input or output that is its memory.  A buffer that one `feed` fills
+ * with a whole input and that nothing else writes is read there; one that a `fetch` gives as a whole output, and that
+ * nothing writes afterwards, is made there.  Then the copy is left out; the buffer's place in the arena stays, and is
+ * not touched.  It matters where a model has its cache as inputs and outputs.
+ *
+ * Not done: parts of inputs and outputs, micro-batches, what stands in a loop, devices with memory of their own.
+ */
+#include <stdlib.h>
+
+#include "runtime/exec/internal.h"
+
+typedef struct Use {
+  bool fed, fetched;            /* so far */
+  bool rewritten, written_late; /* by more than one feed; after a fetch */
+  uint32_t input, output;       /* places in the RequestLayout, EXEC_NO_PORT: none */
+} Use;
+
+/* Is the call's tensor the whole port, from the first byte of its buffer on? */
+static bool is_whole(const Binding *b, const DeviceCall *c, uint32_t port) {
+  const CallTensor *t = &c->tensors[0];
+  const RequestLayout *io = &b->io;
+  if (c->varying || c->skipped || c->refused || c->elsewhere || t->offset != 0 || (int)t->rank != io->shapes[port].rank)
+    return false;
+  for (uint32_t d = 0; d < t->rank; d++)
+    if (c->scalars[d] != 0 || t->extents[d] != io->shapes[port].dims[d]) return false;
+  return b->plan.slot_bytes[t->buffer] <= (io->sizes[port] + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN;
+}
+
+static void note_feed(const Binding *b, const DeviceCall *c, bool looped, Use *u) {
+  u->rewritten = u->rewritten || u->fed || looped;
+  u->written_late = u->written_late || u->fetched;
+  u->fed = true;
+  u->input = is_whole(b, c, c->object) ? c->object : EXEC_NO_PORT;
+}
+
+static void note_fetch(const Executor *e, const Binding *b, const DeviceCall *c, bool looped, Use *u) {
+  uint32_t port = e->p->entries[b->entry].n_inputs + c->object;
+  if (looped) u->written_late = true;
+  if (u->output == EXEC_NO_PORT && is_whole(b, c, port)) u->output = port;
+  u->fetched = true;
+}
+
+static void note_call(const Executor *e, const Binding *b, const DeviceCall *c, bool looped, Use *uses) {
+  const ProgramInstr *x = &e->p->instrs[c->instr];
+  if (c->kind == PI_feed) note_feed(b, c, looped, &uses[c->tensors[0].buffer]);
+  else if (c->kind == PI_fetch) note_fetch(e, b, c, looped, &uses[c->tensors[0].buffer]);
+  else
+    for (uint32_t i = 0; i < c->n_tensors; i++) {
+      Use *u = &uses[c->tensors[i].buffer];
+      if (!program_instr_writes(x, i)) continue;
+      u->rewritten = true;
+      u->written_late = u->written_late || u->fetched;
+    }
+}
+
+/* False: a body is called more than once. */
+static bool note_schedule(const Executor *e, const Binding *b, Use *uses) {
+  const Program *p = e->p;
+  const ProgramSchedule *s = &p->schedules[b->entry * p->stages + e->stage];
+  for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
+    const DeviceCalls *l = &b->bodies[p->calls[k].body].calls;
+    uint32_t loops = 0;
+    for (uint32_t other = s->calls; other < k; other++)
+      if (p->calls[other].body == p->calls[k].body) return false;
+    for (uint32_t i = 0; i < l->n; i++) {
+      loops += l->items[i].kind == PI_loop;
+      note_call(e, b, &l->items[i], loops > 0, uses);
+      loops -= l->items[i].kind == PI_repeat;
+    }
+  }
+  return true;
+}
+
+static uint32_t port_of(const Executor *e, const Binding *b, uint32_t buffer, const Use *u) {
+  const ProgramBuffer *x = &e->p->buffers[buffer];
+  bool own = x->stage == e->stage && x->entry == b->entry && x->slots == 1 &&
+             program_class_space(x->class_) == SPACE_ARENA && b->plan.slot_bytes[buffer] > 0;
+  if (!own) return EXEC_NO_PORT;
+  if (u->fed && !u->rewritten) return u->input;
+  return u->written_late ? EXEC_NO_PORT : u->output;
+}
+
+RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error) {
+  const Program *p = e->p;
+  Use *uses = calloc(p->n_buffers + 1u, sizeof *uses);
+  if (!uses) return rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_buffers; i++) uses[i].input = uses[i].output = EXEC_NO_PORT;
+  bool once = e->host_memory && p->mb_axis == PROGRAM_NONE && note_schedule(e, b, uses);
+  for (uint32_t i = 0; i < p->n_buffers; i++) b->ports[i] = once ? port_of(e, b, i, &uses[i]) : EXEC_NO_PORT;
+  free(uses);
+  return RT_OK;
+}
