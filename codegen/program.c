@@ -10,6 +10,7 @@
 
 #include "base/die.h"
 #include "codegen/program_body.h"
+#include "codegen/rows/row.h"
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
 
@@ -178,6 +179,23 @@ static void put_grid(EmitBody *b, uint32_t instr, const Unit *u) {
   if (u->blocks) program_at_instrs(b->e->b, instr)->blocks = emit_expr(b->e, u->blocks);
 }
 
+/* Bit per tensor: is it read only at places that other values name, as a table of embeddings? */
+static uint32_t looked_up(const RowProgram *row) {
+  uint32_t mask = 0;
+  int place = 0;
+  for (size_t i = 0; row && i < row->buffers.n && place < 32; i++) {
+    bool named = false, plain = false;
+    if (row->buffers.items[i].table) continue;
+    for (size_t k = 0; k < row->nodes.n; k++) {
+      const RowNode *n = &row->nodes.items[k];
+      if (n->kind == RN_LOAD && n->buffer == (int)i) *(n->nargs ? &named : &plain) = true;
+    }
+    if (named && !plain) mask |= 1u << place;
+    place++;
+  }
+  return mask;
+}
+
 static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
@@ -198,6 +216,7 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t at =
       emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(b->e, u->nscalars, u->scalars));
   program_at_instrs(b->e->b, at)->dim = b->writes;
+  program_at_instrs(b->e->b, at)->mask = looked_up(u->row);
   put_grid(b, at, u);
 }
 
@@ -395,7 +414,7 @@ static void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
 
 static bool emit_unit(EmitBody *b) {
   const Unit *u = &b->units->items[b->at];
-  const char *where = b->spec->l2->ops.items[u->op].name;
+  const char *where = b->spec->l2->ops.items[u->tells].name;
   switch (u->kind) {
     case UNIT_SOURCE: return emit_source(b, u);
     case UNIT_KERNEL:

@@ -22,12 +22,18 @@ typedef struct RecordHead {
   uint32_t zero;
 } RecordHead;
 
+/* What a product or convolution works on, in its last call.
+ *   gemm  batch, m, k, n
+ *   conv  images, groups, channels of a group in and out, then per dimension: of the output (3), of the window (3) */
+enum { RECORD_SIZES = 10 };
+
 /* All calls of an instruction.  Of communication that is joined to one position, the first instruction has the time. */
 typedef struct RecordRow {
   uint64_t calls, ns;
   uint64_t wait_ns; /* communication: of ns, while nothing moved */
-  double flops;     /* products and convolutions: a multiply-add counts 2 */
+  double flops;     /* products and convolutions: a multiply-add counts 2, what a window has outside the image 0 */
   double bytes;     /* of its tensors; communication: sent to other ranks */
+  int64_t size[RECORD_SIZES];
 } RecordRow;
 
 /* One call, or one request (instr PROGRAM_NONE). */

@@ -24,7 +24,7 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
     (void)l2;
     if (u->kind != UNIT_KERNEL) continue;
     const char *text = u->row ? print_c_kernel(m, u->row, &scalars) : template_print(units->work, u->legal, &scalars);
-    u->kernel = kernel_set_add(set, op_name(u->legal->kind), text);
+    u->kernel = kernel_set_add(set, op_name(u->row ? u->computes : u->legal->kind), text);
     u->nscalars = (int)scalars.n, u->scalars = scalars.items;
   }
 }

@@ -23,7 +23,7 @@ static Unit *add_unit(Make *k, UnitKind kind, const WorkOp *o) {
     Unit *items;
     size_t n, cap;
   } grow = {k->list->items, k->list->n, k->cap};
-  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = o->origin, .once = o->once}));
+  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = o->origin, .tells = o->origin, .once = o->once}));
   k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
   return &k->list->items[k->list->n - 1];
 }
@@ -70,6 +70,23 @@ static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, 
   return alias;
 }
 
+static bool moves(OpKind kind) {
+  return op_is_view(kind) || kind == OP_transpose || kind == OP_slice || kind == OP_broadcast;
+}
+
+/* What a reader looks for is what computes: relu6 whose result is reshaped is no reshape.  The operation itself when
+ * its kernel only moves. */
+static const WorkOp *telling(const Work *w, const WorkOp *last) {
+  const WorkOp *o = last;
+  while (moves(o->op->kind)) {
+    int def = o->op->in[0] < w->ndef ? w->def[o->op->in[0]] : -1;
+    if (def < 0) return last;
+    o = &w->ops.items[def];
+    if ((!o->virtual_ && o->group != last->group) || (o->class != WC_MAP && o->class != WC_ROW)) return last;
+  }
+  return o;
+}
+
 static void add_row_kernel(Make *k, const WorkGroup *g) {
   const RowProgram *p = row_build(k->w, g);
   const WorkOp *last = &k->w->ops.items[g->ops[g->n - 1]];
@@ -85,6 +102,7 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
   }
   Unit *u = add_unit(k, UNIT_KERNEL, last);
   u->row = p, u->legal = last->op;
+  u->tells = telling(k->w, last)->origin, u->computes = telling(k->w, last)->op->kind;
   u->nin = nin, u->in = values(k, nin, list);
   u->nout = n - nin, u->out = values(k, n - nin, list + nin);
   u->alias = find_aliases(k, p, ptr_of, nin, n - nin);

@@ -1,7 +1,7 @@
 /* runtime/exec/record.c - what is recorded of a call: its time, and the work that follows from its sizes.
  *
  * Work is counted when the call is over, so that it is no part of the call's time.  Tensors count once with all their
- * bytes: what a kernel leaves out (rows of a table that nobody asks for) or reads again is not known here.
+ * bytes, tables as below: what a kernel reads again is not known here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,20 @@ static double comm_bytes(const BoundBody *b, const DeviceCall *c) {
   return sum;
 }
 
-static double bytes_of(const BoundBody *b, const DeviceCall *c) {
+/* What is looked up in a table is taken to be as much as the kernel writes, unless the table is smaller. */
+static double launch_bytes(const DeviceCall *c, const ProgramInstr *x) {
+  double sum = 0, written = 0;
+  for (uint32_t i = 0; i < c->n_tensors; i++) {
+    bool table = i < 32 && (x->mask >> i & 1u);
+    if (!table) sum += tensor_bytes(&c->tensors[i]);
+    if (i + x->dim >= c->n_tensors) written += tensor_bytes(&c->tensors[i]);
+  }
+  for (uint32_t i = 0; i < c->n_tensors && i < 32; i++)
+    if (x->mask >> i & 1u) sum += tensor_bytes(&c->tensors[i]) < written ? tensor_bytes(&c->tensors[i]) : written;
+  return sum;
+}
+
+static double bytes_of(const BoundBody *b, const DeviceCall *c, const ProgramInstr *x) {
   double sum = 0;
   if (program_instr_is_comm(c->kind)) return comm_bytes(b, c);
   if (c->in_place) return 0;
@@ -41,24 +54,44 @@ static double bytes_of(const BoundBody *b, const DeviceCall *c) {
     for (uint32_t d = 0; d < c->tensors[0].rank; d++) sum *= (double)c->scalars[d];
     return sum;
   }
+  if (c->kind == PI_launch) return launch_bytes(c, x);
   for (uint32_t i = 0; i < c->n_tensors; i++) sum += tensor_bytes(&c->tensors[i]);
   if (c->kind == PI_gemm && c->gemm->accumulate) sum += tensor_bytes(&c->tensors[2]);
   if (c->kind == PI_feed || c->kind == PI_fetch) sum *= 2; /* and the same in the host's memory */
   return sum;
 }
 
-static double flops_of(const DeviceCall *c) {
-  double n = 2;
-  if (c->kind == PI_gemm) {
-    n *= (double)c->gemm->m * (double)c->gemm->n * (double)c->gemm->k;
-    for (int i = 0; i < c->gemm->loops; i++) n *= (double)c->gemm->extent[i];
-    return n;
+static double gemm_flops(const GemmCall *g, int64_t size[RECORD_SIZES]) {
+  int64_t batch = 1;
+  for (int i = 0; i < g->loops; i++) batch *= g->extent[i];
+  memcpy(size, (int64_t[]){batch, g->m, g->k, g->n}, 4 * sizeof *size);
+  return 2 * (double)batch * (double)g->m * (double)g->k * (double)g->n;
+}
+
+/* Of the outputs times the elements of the window in dimension i, those that meet the image. */
+static double met(const ConvShape *s, int i) {
+  int64_t n = 0, step = s->stride[i] > 0 ? s->stride[i] : 1;
+  for (int64_t k = 0; k < s->window[i]; k++) {
+    int64_t at = s->start[i] + k * s->dilation[i]; /* of output 0 */
+    int64_t first = at < 0 ? (-at + step - 1) / step : 0;
+    int64_t end = at < s->image[i] ? (s->image[i] - at + step - 1) / step : 0;
+    if (end > s->output[i]) end = s->output[i];
+    if (end > first) n += end - first;
   }
-  if (c->kind != PI_conv) return 0;
-  const ConvShape *s = c->conv;
-  n *= (double)s->images * (double)s->groups * (double)s->in * (double)s->out;
-  for (int i = 0; i < 3; i++) n *= (double)s->window[i] * (double)s->output[i];
-  return n;
+  return (double)n;
+}
+
+static double conv_flops(const ConvShape *s, int64_t size[RECORD_SIZES]) {
+  memcpy(size, (int64_t[]){s->images, s->groups, s->in, s->out}, 4 * sizeof *size);
+  memcpy(size + 4, s->output, sizeof s->output);
+  memcpy(size + 7, s->window, sizeof s->window);
+  double n = 2 * (double)s->images * (double)s->groups * (double)s->in * (double)s->out;
+  return n * met(s, 0) * met(s, 1) * met(s, 2);
+}
+
+static double flops_of(const DeviceCall *c, int64_t size[RECORD_SIZES]) {
+  if (c->kind == PI_gemm) return gemm_flops(c->gemm, size);
+  return c->kind == PI_conv ? conv_flops(c->conv, size) : 0;
 }
 
 static void add_event(Executor *e, RecordEvent event) {
@@ -79,11 +112,11 @@ void exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, cons
   uint32_t n = program_instr_is_comm(c->kind) ? c->comm->joined : 1;
   for (uint32_t i = 0; i < n; i++) {
     rows[c[i].instr].calls++;
-    rows[c[i].instr].bytes += bytes_of(b, &c[i]);
+    rows[c[i].instr].bytes += bytes_of(b, &c[i], &e->p->instrs[c[i].instr]);
   }
   row->ns += end - mark->begin;
   row->wait_ns += wait;
-  row->flops += flops_of(c);
+  row->flops += flops_of(c, row->size);
   add_event(e, (RecordEvent){.begin = mark->begin,
                              .end = end,
                              .wait_ns = wait,
@@ -99,9 +132,31 @@ void exec_record_request(Executor *e, uint64_t begin) {
   add_event(e, (RecordEvent){.begin = begin, .end = begin + e->run_ns, .instr = PROGRAM_NONE, .request = e->request});
 }
 
+/* The most that an instruction did, per second. */
+static double most_flops(Executor *e) {
+  const RecordRow *rows = record_rows(e->record);
+  double most = 0;
+  for (uint32_t i = 0; i < e->p->n_instrs; i++)
+    if (rows[i].ns && rows[i].flops * 1e9 / (double)rows[i].ns > most) most = rows[i].flops * 1e9 / (double)rows[i].ns;
+  return most;
+}
+
+/* Somebody else who takes the cores just then makes a peak below what was done: then it is measured again. */
+static Peak measure_peak(Executor *e) {
+  enum { TIMES = 4 };
+  Peak best = {0};
+  for (int i = 0; i < TIMES && (i == 0 || best.flops < most_flops(e)); i++) {
+    Peak peak = peak_measure(e->options.threads, (int)e->p->ranks, exec_beats(e));
+    best.threads = peak.threads;
+    best.flops = peak.flops > best.flops ? peak.flops : best.flops;
+    best.bytes = peak.bytes > best.bytes ? peak.bytes : best.bytes;
+  }
+  return best;
+}
+
 RtStatus exec_record_end(Executor *e, RtError *error) {
   if (!e->record) return rt_error(error, RT_INTERNAL, "the host asks for a profile that was not begun");
-  Peak peak = peak_measure(e->options.threads, (int)e->p->ranks, exec_beats(e));
+  Peak peak = measure_peak(e);
   e->record->peak_flops = peak.flops;
   e->record->peak_bytes = peak.bytes;
   e->record->threads = (uint32_t)peak.threads;

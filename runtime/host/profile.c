@@ -92,7 +92,7 @@ static Speed speed_of(const RecordHead *h, const RecordRow *r, Sort sort) {
   if (seconds <= 0) return s;
   s.flops = r->flops / seconds;
   s.bytes = r->bytes / seconds;
-  if (sort >= MOVING || r->bytes <= 0 || h->peak_flops <= 0 || h->peak_bytes <= 0) return s;
+  if ((sort >= MOVING && sort != PORTS) || r->bytes <= 0 || h->peak_flops <= 0 || h->peak_bytes <= 0) return s;
   double arithmetic = s.flops / h->peak_flops, memory = s.bytes / h->peak_bytes;
   s.of_peak = arithmetic > memory ? arithmetic : memory;
   s.bound = arithmetic > memory ? "arithmetic" : "memory";
@@ -112,6 +112,7 @@ static int compare_alike(const void *a, const void *b) {
   if (!c) c = order_of(x->kernel, y->kernel);
   if (!c) c = order_of((double)x->row.calls, (double)y->row.calls);
   if (!c) c = order_of(x->row.flops, y->row.flops);
+  if (!c) c = memcmp(x->row.size, y->row.size, sizeof x->row.size);
   return c ? c : order_of(x->row.bytes, y->row.bytes);
 }
 
@@ -148,6 +149,25 @@ static size_t lines_of(const Program *p, RecordHead *h, Line *lines) {
 
 /* ---- text */
 
+/* "128x768x3072", "12 of 128x64x128"; "14x14, 256 to 256, 3x3", "56x56, 144 groups, 3x3"; "" for what is neither. */
+static const char *size_text(Arena *a, uint32_t kind, const int64_t *size) {
+  Text t = {.arena = a};
+  if (kind != PI_gemm && kind != PI_conv) return "";
+  if (size[0] != 1) text_printf(&t, "%" PRId64 " of ", size[0]);
+  if (kind == PI_gemm) {
+    text_printf(&t, "%" PRId64 "x%" PRId64 "x%" PRId64, size[1], size[2], size[3]);
+    return text_str(&t);
+  }
+  const int64_t *output = size + 4, *window = size + 7;
+  int first = 0; /* an image of two dimensions has 1 before them */
+  while (first < 2 && output[first] == 1 && window[first] == 1) first++;
+  for (int i = first; i < 3; i++) text_printf(&t, "%s%" PRId64, i > first ? "x" : "", output[i]);
+  if (size[1] != 1) text_printf(&t, ", %" PRId64 " groups", size[1]);
+  if (size[1] == 1 || size[2] * size[3] != 1) text_printf(&t, ", %" PRId64 " to %" PRId64, size[2], size[3]);
+  for (int i = first; i < 3; i++) text_printf(&t, "%s%" PRId64, i > first ? "x" : ", ", window[i]);
+  return text_str(&t);
+}
+
 typedef struct Report {
   ApcModel *m;
   const Program *p;
@@ -179,7 +199,8 @@ static void print_line(const Report *r, const RecordHead *h, const Line *l) {
   print_speed(r, h, &l->row, sort_of(x->kind));
   text_printf(r->t, "  %s", program_instr_name(x->kind));
   if (l->kernel != PROGRAM_NONE) text_printf(r->t, " %s", program_text(r->p, r->p->kernels[l->kernel].name));
-  text_printf(r->t, "  %s", text_shown(r->arena, program_text(r->p, x->where)));
+  const char *size = size_text(r->arena, x->kind, l->row.size);
+  text_printf(r->t, "%s%s  %s", *size ? " " : "", size, text_shown(r->arena, program_text(r->p, x->where)));
   if (l->alike) text_printf(r->t, "  and %u alike", l->alike);
   text_add(r->t, "\n");
 }
@@ -254,7 +275,7 @@ static json_t *add(json_t *list, json_t *item) {
   return NULL;
 }
 
-static json_t *operations_json(const Program *p, RecordHead *h) {
+static json_t *operations_json(Arena *a, const Program *p, RecordHead *h) {
   json_t *list = json_array();
   const RecordRow *rows = record_rows(h);
   for (uint32_t i = 0; i < p->n_instrs; i++) {
@@ -265,14 +286,16 @@ static json_t *operations_json(const Program *p, RecordHead *h) {
     uint32_t kernel = kernel_of(x);
     bool work = x->kind == PI_gemm || x->kind == PI_conv;
     json_t *of_peak = s.bound ? json_real(s.of_peak) : json_null();
-    list = add(list, json_pack("{s:I, s:o, s:s, s:o, s:I, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:s?}", "instruction",
-                               (json_int_t)i, "name", json_text(program_text(p, x->where)), "kind",
-                               program_instr_name(x->kind), "kernel",
-                               json_text(kernel == PROGRAM_NONE ? NULL : program_text(p, p->kernels[kernel].name)),
-                               "calls", (json_int_t)r->calls, "time_us", (double)r->ns * 1e-3, "waiting_us",
-                               (double)r->wait_ns * 1e-3, "flops", work ? json_real(r->flops) : json_null(), "bytes",
-                               r->bytes, "gflop_per_s", work ? json_real(s.flops * 1e-9) : json_null(), "gb_per_s",
-                               s.bytes * 1e-9, "of_peak", of_peak, "bound", s.bound));
+    const char *size = work ? size_text(a, x->kind, r->size) : NULL;
+    list =
+        add(list,
+            json_pack("{s:I, s:o, s:s, s:o, s:s?, s:I, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:s?}", "instruction",
+                      (json_int_t)i, "name", json_text(program_text(p, x->where)), "kind", program_instr_name(x->kind),
+                      "kernel", json_text(kernel == PROGRAM_NONE ? NULL : program_text(p, p->kernels[kernel].name)),
+                      "size", size, "calls", (json_int_t)r->calls, "time_us", (double)r->ns * 1e-3, "waiting_us",
+                      (double)r->wait_ns * 1e-3, "flops", work ? json_real(r->flops) : json_null(), "bytes", r->bytes,
+                      "gflop_per_s", work ? json_real(s.flops * 1e-9) : json_null(), "gb_per_s", s.bytes * 1e-9,
+                      "of_peak", of_peak, "bound", s.bound));
   }
   return list;
 }
@@ -285,7 +308,7 @@ static json_t *rank_json(const Report *r, uint32_t rank) {
   return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "rank", (json_int_t)rank, "stage",
                    (json_int_t)program_stage(r->p, rank), "threads", (json_int_t)h->threads, "peak_gflop_per_s",
                    h->peak_flops * 1e-9, "peak_gb_per_s", h->peak_bytes * 1e-9, "time_us", s.run_ns * 1e-3, "load_us",
-                   (double)h->load_ns * 1e-3, "sums_us", sums, "operations", operations_json(r->p, h));
+                   (double)h->load_ns * 1e-3, "sums_us", sums, "operations", operations_json(r->arena, r->p, h));
 }
 
 static char *json_of(const Report *r) {

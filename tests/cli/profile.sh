@@ -67,6 +67,34 @@ expect_out "rank 1 of stage 1"
 expect 0 "" "$apc" -q "$source_dir/examples/lstm.apc" -D d=8 -D vocab=20 --dim batch=2 --dim seq=5 --emit=exe=model,schedule=schedule
 both "loops" 1 1 5
 
+# Sizes tell products of equal work and bytes apart; windows count where they meet the image.
+expect 0 "" "$apc" -q "$source_dir/examples/mlp.apc" -D d=16 -D hidden=32 -D layers=2 --init random --dim batch=8 -o model
+expect 0 "gemm 8x16x32  " ./model --bench=2 --profile; expect_out "gemm 8x32x16  "
+expect 0 "" "$apc" -q "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --init random --dim batch=2 -o model
+expect 0 "conv k" ./model --bench=2 --profile; expect_out " 2 of 16x16, 3 to 4, 7x7  "
+expect 0 "" ./model --bench=2 --profile=json
+cat >convolution.py <<'EOP'
+import json
+o = [o for o in json.load(open("out"))["ranks"][0]["operations"] if o["size"] == "2 of 16x16, 3 to 4, 7x7"]
+met = sum(0 <= 2 * u - 3 + k < 32 for u in range(16) for k in range(7))
+assert len(o) == 1 and o[0]["flops"] == o[0]["calls"] * 2 * 2 * 3 * 4 * met * met, (o, met)
+EOP
+check "the work of a convolution" /usr/bin/python3 convolution.py
+
+# Of a table counts what is looked up; a kernel bears the name of what it computes, not of how it stores that.
+printf '%s\n' 'apc.ir 1' 'symbol b' 'func @main level 1 {' '  %t = input {name="t"} : f32[1000, 4]' '  %x = input {name="x"} : i64[b]' \
+  '  %g = gather %t, %x {axis=0, start=0} : f32[b, 4]' '  %r = relu %g : f32[b, 4]' '  %y = reshape %r : f32[b, 4, 1]' \
+  '  output "y" %y' '}' >look.ir
+expect 0 "" "$apc" -q look.ir -o model
+expect 0 "launch k0_relu  r" ./model --bench=2 --dim b=2 --profile
+expect 0 "" ./model --bench=2 --dim b=2 --profile=json
+cat >table.py <<'EOP'
+import json
+o = [o for o in json.load(open("out"))["ranks"][0]["operations"] if o["kind"] == "launch"]
+assert len(o) == 1 and o[0]["bytes"] / o[0]["calls"] == 2 * 8 + 2 * 4 * 4 + 2 * 4 * 4, o
+EOP
+check "the bytes of a table" /usr/bin/python3 table.py
+
 # One run without --bench, with its results; given inputs are taken, a missing one is no reason to fail.
 expect 0 "profile of 1 run on 1 rank" ./model --profile
 expect 0 "apc.profile/1" ./model --profile=json
@@ -98,4 +126,4 @@ check "a whole input or output is copied" /usr/bin/python3 -c 'import json
 rows = json.load(open("profile.json"))["ranks"][0]["operations"]
 moved = [o["bytes"] for o in rows if o["kind"] in ("feed", "fetch")]
 assert moved == [0, 0], moved'
-summary 43
+summary 65
