@@ -38,8 +38,7 @@ static bool computes(const Tool *t) {
   return c == CMD_compile || c == CMD_run || c == CMD_verify || c == CMD_bench;
 }
 
-/* All NAME=N of an option, whose form the option reader has checked. */
-static const DimSize *dim_sizes(Tool *t, OptionId id, size_t *count) {
+const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count) {
   struct {
     DimSize *items;
     size_t n, cap;
@@ -132,8 +131,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .times = t->times,
                       .checks = t->checks,
                       .watch = {t, show_stage, show_said, accept_weights}};
-  o->dims = dim_sizes(t, OPT_dim, &o->ndims);
-  o->hints = dim_sizes(t, OPT_dim_hint, &o->nhints);
+  o->dims = tool_dim_sizes(t, OPT_dim, &o->ndims);
+  o->hints = tool_dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);
   o->defines = defines(t, &o->ndefines);
   return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights);

@@ -1,5 +1,5 @@
-/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here; beside that, write
- * what --emit asks for. */
+/* tools/cmd_run.c - apc run MODEL: compile into a temporary folder and run here; beside that, write what --emit asks
+ * for. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -9,20 +9,11 @@
 #include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
-#include "base/statistics.h"
 #include "tools/emit.h"
 #include "tools/expect.h"
-#include "tools/plan_report.h"
+#include "tools/running.h"
 
-/* ---- a program of the model, with its inputs */
-
-typedef struct Running {
-  Build build;
-  TemporaryFolder scratch;
-  Npz *expected;
-  Tensors inputs, outputs;
-  ApcModel *program;
-} Running;
+/* ---- before the work */
 
 static bool check_here(Tool *t, const Target *target) {
   if (target->device->runs) return true;
@@ -86,7 +77,7 @@ static bool check_archive(Tool *t) {
   return false;
 }
 
-static int start(Tool *t, Running *r) {
+int running_start(Tool *t, Running *r) {
   const char *model = t->options.args.items[0];
   EmitList forms;
   if (!check_archive(t)) return EXIT_USAGE;
@@ -107,7 +98,7 @@ static int start(Tool *t, Running *r) {
   return r->program ? tool_program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
 }
 
-static void stop(Running *r) {
+void running_stop(Running *r) {
   apc_close(r->program);
   temporary_close(&r->scratch);
   expect_close(r->expected);
@@ -194,77 +185,8 @@ static int finish_run(Tool *t, Running *r) {
 int cmd_run(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   Running r = {0};
-  int code = start(t, &r);
+  int code = running_start(t, &r);
   if (code == EXIT_OK) code = finish_run(t, &r);
-  stop(&r);
-  return code;
-}
-
-/* ---- bench */
-
-static void show_statistics(Tool *t, const Running *r, const Statistics *s, int runs, json_t *expected, bool ok) {
-  Arena *a = t->arena;
-  const Plan *p = r->build.plan;
-  if (!option_given(&t->options, OPT_json)) {
-    fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.options.target->name,
-            tool_degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
-    fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n",
-            show_seconds(a, s->mean), show_seconds(a, s->deviation), show_seconds(a, s->median),
-            show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
-    fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total),
-            r->build.options.target->name);
-    return;
-  }
-  tool_json(
-      t, json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1",
-                   "model", json_text(r->build.model.path), "target", json_text(r->build.options.target->name), "ranks",
-                   p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
-                   s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6,
-                   "predicted_us", p->price.time.total * 1e6, "expected", expected, "ok", ok));
-}
-
-static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
-  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3),
-      code = EXIT_OK; /* check_runs */
-  double *seconds = ARENA_ARRAY(t->arena, double, runs);
-  for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
-    double begin = tool_now_ms();
-    code = tool_program_status(t, r->program, apc_run_again(r->program));
-    if (i >= 0) seconds[i] = (tool_now_ms() - begin) / 1e3;
-  }
-  if (code != EXIT_OK) return code;
-  tool_stages_end(t);
-  Statistics s = statistics_of(seconds, (size_t)runs);
-  show_statistics(t, r, &s, runs, expected, ok);
-  return ok ? EXIT_OK : EXIT_MISMATCH;
-}
-
-/* --expect is about the first run: states go on from run to run. */
-static int compare_and_measure(Tool *t, Running *r) {
-  int code = EXIT_OK;
-  bool ok = true;
-  json_t *expected = json_array();
-  if (r->expected && outputs_read(t, r->program, &r->outputs, &code)) {
-    tool_stages_end(t);
-    if (!expect_compare(t, r->expected, &r->outputs, expected, &ok)) code = tool_failed(t->diags);
-  }
-  if (code == EXIT_OK) code = measure(t, r, expected, ok);
-  json_decref(expected);
-  return code;
-}
-
-static bool check_runs(Tool *t, OptionId id) {
-  enum { MOST = 1000000 };
-  if (option_int(&t->options, id, 0) <= MOST) return true;
-  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '%s' takes at most %d, not '%s'",
-                    option_rows[id].flag, MOST, option_text(&t->options, id));
-}
-
-int cmd_bench(Tool *t) {
-  if (!tool_args(t, 1, 1) || !check_runs(t, OPT_runs) || !check_runs(t, OPT_warmup)) return EXIT_USAGE;
-  Running r = {0};
-  int code = start(t, &r);
-  if (code == EXIT_OK) code = compare_and_measure(t, &r);
-  stop(&r);
+  running_stop(&r);
   return code;
 }

@@ -147,31 +147,29 @@ static bool read_archive(const Inputs *in, const char *path) {
   return ok;
 }
 
-/* The '=' behind the name; a name that the model declares may contain one. */
-static const char *end_of_name(const Inputs *in, const char *text) {
+/* The '=' behind the name. */
+static const char *end_of_name(const Tensors *names, const char *text) {
   const char *end = NULL;
-  for (size_t i = 0; i < in->list->n; i++) {
-    const char *name = in->list->items[i].name;
+  for (size_t i = 0; i < names->n; i++) {
+    const char *name = names->items[i].name;
     size_t n = strlen(name);
     if (strncmp(text, name, n) == 0 && text[n] == '=' && (!end || text + n > end)) end = text + n;
   }
   return end ? end : strchr(text, '=');
 }
 
-/* NAME=VALUE; a bare value serves a model with one input. */
-static bool split_input(const Inputs *in, const char *text, const char **name, const char **value) {
-  const char *equals = end_of_name(in, text);
+bool split_input(Tool *t, const Tensors *names, const char *text, const char **name, const char **value) {
+  const char *equals = end_of_name(names, text);
   if (equals && text[0] != '@') {
-    *name = arena_strndup(in->t->arena, text, (size_t)(equals - text));
+    *name = arena_strndup(t->arena, text, (size_t)(equals - text));
     *value = equals + 1;
     return true;
   }
   *value = text;
-  *name = in->list->n ? in->list->items[0].name : "";
-  if (in->list->n == 1) return true;
-  return diag_error(in->t->diags, DIAG_input, (Loc){0},
-                    "--input %s: the model has %zu inputs, so the value needs a name: NAME=%s", text, in->list->n,
-                    text);
+  *name = names->n ? names->items[0].name : "";
+  if (names->n == 1) return true;
+  return diag_error(t->diags, DIAG_input, (Loc){0},
+                    "--input %s: the model has %zu inputs, so the value needs a name: NAME=%s", text, names->n, text);
 }
 
 static bool read_file(const Inputs *in, const char *name, const char *path) {
@@ -205,7 +203,7 @@ static bool check_how(const Inputs *in, const char *name, const char *how) {
 /* An input that is to be made stays empty until the sizes are known. */
 static bool read_one(const Inputs *in, const char *text) {
   const char *name, *value;
-  if (!split_input(in, text, &name, &value)) return false;
+  if (!split_input(in->t, in->list, text, &name, &value)) return false;
   if (value[0] == '@') return read_file(in, name, value + 1);
   if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
@@ -273,7 +271,8 @@ static const char *how_to_make(const Inputs *in, const char *name) {
   size_t at = 0;
   for (const OptionUse *u; (u = option_next(&in->t->options, OPT_input, &at));) {
     const char *given, *value;
-    if (split_input(in, u->value, &given, &value) && strcmp(given, name) == 0 && value[0] != '@') how = value;
+    if (split_input(in->t, in->list, u->value, &given, &value) && strcmp(given, name) == 0 && value[0] != '@')
+      how = value;
   }
   return how;
 }

@@ -18,6 +18,9 @@ typedef struct Tensors {
  * the plan is made, the rest is made once it is known to fit. */
 bool inputs_read(Tool *t, const Build *b, const Func *f, Tensors *out);
 bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
+/* A value of --input, NAME=HOW: a name of the list may contain '='; a bare HOW serves a list of one.  False after a
+ * diagnostic. */
+bool split_input(Tool *t, const Tensors *names, const char *text, const char **name, const char **value);
 void tensors_free(Tensors *x);
 const Tensor *tensors_find(const Tensors *x, const char *name);
 /* "f32[2,16]" */

@@ -3,6 +3,7 @@ find_program(APC_BASH bash REQUIRED)
 foreach(name
     artifact
     before
+    bench
     compiler
     cuda
     docs
