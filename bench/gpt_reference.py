@@ -1,11 +1,12 @@
-"""Runs an ONNX model with ONNX Runtime, for bench/gpt.sh and bench/models.sh; with --make, writes a GPT as ONNX instead.
+"""Runs an ONNX model with ONNX Runtime, for bench/gpt.sh and bench/models.sh; with --make, writes a GPT as ONNX.
 
 usage: gpt_reference.py MODEL.onnx --batch B --seq S --threads T --runs N --save-inputs IN.npz [--save-outputs OUT.npz]
-       gpt_reference.py MODEL.onnx --inputs IN.npz --threads T --runs N [--save-outputs OUT.npz]
+       gpt_reference.py MODEL.onnx --inputs IN.npz --threads T --runs N [--warmup N] [--save-outputs OUT.npz]
        gpt_reference.py --make MODEL.onnx [--layers L --d D --heads H --vocab V --seq S]
 
-Unknown dimensions of the inputs are B for the first and S for every other.  Prints one line: median and least time in ms and
-the peak resident set in MiB.  ONNX Runtime is no dependency of apc: install onnxruntime (and onnx for --make) yourself.
+Unknown dimensions of the inputs are B for the first and S for every other.  Prints one line: median and least time in
+ms, the peak resident set in MiB, and the time from opening the model to the first answer in ms.  ONNX Runtime is no
+dependency of apc: install onnxruntime (and onnx for --make) yourself.
 """
 import argparse
 import resource
@@ -77,7 +78,8 @@ def inputs_of(session, batch, seq):
         shape = [n if isinstance(n, int) else (batch if i == 0 else seq) for i, n in enumerate(value.shape)]
         if "int" in value.type:  # 1 is inside every table, and a mask of ones hides nothing
             kind = np.int32 if "int32" in value.type else np.int64
-            out[value.name] = rng.integers(0, 2, shape).astype(kind) if "mask" not in value.name else np.ones(shape, kind)
+            mask = "mask" in value.name
+            out[value.name] = np.ones(shape, kind) if mask else rng.integers(0, 2, shape).astype(kind)
         else:
             out[value.name] = rng.standard_normal(shape, dtype=np.float32)
     return out
@@ -85,6 +87,7 @@ def inputs_of(session, batch, seq):
 
 def run(o):
     import onnxruntime
+    begin = time.perf_counter()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = o.threads
     options.inter_op_num_threads = 1
@@ -94,9 +97,10 @@ def run(o):
         np.savez(o.save_inputs, **inputs)
     names = [value.name for value in session.get_outputs()]
     outputs = session.run(names, inputs)
+    first = (time.perf_counter() - begin) * 1e3
     if o.save_outputs:
         np.savez(o.save_outputs, **dict(zip(names, outputs)))
-    for _ in range(3):
+    for _ in range(o.warmup):
         session.run(names, inputs)
     times = []
     for _ in range(o.runs):
@@ -104,15 +108,15 @@ def run(o):
         session.run(names, inputs)
         times.append((time.perf_counter() - start) * 1e3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{statistics.median(times):.3f} {min(times):.3f} {peak:.1f}")
+    print(f"{statistics.median(times or [first]):.3f} {min(times or [first]):.3f} {peak:.1f} {first:.3f}")
 
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("model")
     p.add_argument("--make", action="store_true")
-    for name, default in [("batch", 1), ("seq", 256), ("threads", 1), ("runs", 20), ("layers", 6), ("d", 768),
-                          ("heads", 12), ("vocab", 8192)]:
+    for name, default in [("batch", 1), ("seq", 256), ("threads", 1), ("runs", 20), ("warmup", 3), ("layers", 6),
+                          ("d", 768), ("heads", 12), ("vocab", 8192)]:
         p.add_argument("--" + name, type=int, default=default)
     p.add_argument("--inputs")
     p.add_argument("--save-inputs")

@@ -1,30 +1,54 @@
 #!/usr/bin/env bash
-# bench/loaded.sh - compiled programs on a machine whose cores are also wanted by others.
+# bench/loaded.sh - compiled programs on a machine whose cores are also wanted by others, against the idle one.
 #
 # usage: bench/loaded.sh PROGRAM...
-#   LOAD=4 (busy loops in the background)  ROUNDS=5  RUNS=10  RUN= (for the programs, as "--dim batch=8")
-# Rounds alternate between the programs (give one twice, with and without OMP_WAIT_POLICY: "env OMP_WAIT_POLICY=active ./model").
-# Prints per program the median, the least and the largest of the rounds' medians, and the least time of all.
+#   CORES=0,1  LOAD=2 (busy loops beside, on these cores)  ROUNDS=5  RUNS=10
+#   RUN= (for the programs, as "--dim batch=8" or "--inputs x.npz")
+# Rounds alternate between idle and loaded, and between the programs (give one twice, with and without OMP_WAIT_POLICY:
+# "env OMP_WAIT_POLICY=active ./model").  Prints per program the middle of the rounds' medians idle and loaded and the
+# ratio of the two; of the loaded rounds also the least and the largest median, and the least time of all.  First it
+# says the load: what else runs makes the idle rounds none.
 set -euo pipefail
-load=${LOAD:-4} rounds=${ROUNDS:-5} runs=${RUNS:-10}
+load=${LOAD:-2} rounds=${ROUNDS:-5} runs=${RUNS:-10} cores=${CORES:-0,1}
 [ $# -gt 0 ] || { echo "usage: bench/loaded.sh PROGRAM..." >&2; exit 2; }
+taskset -cp "$cores" $$ >/dev/null
 folder=$(mktemp -d)
 busy=()
-trap 'kill "${busy[@]}" 2>/dev/null; rm -rf "$folder"' EXIT
-for ((i = 0; i < load; i++)); do
-  while :; do :; done &
-  busy+=($!)
-done
+end_load() {
+  [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true
+  wait 2>/dev/null || true
+  busy=()
+}
+trap 'end_load; rm -rf "$folder"' EXIT
+begin_load() {
+  for ((i = 0; i < load; i++)); do
+    while :; do :; done &
+    busy+=($!)
+  done
+}
 read -ra run <<<"${RUN:-}"
-for ((r = 0; r < rounds; r++)); do
+round() { # round idle|loaded PROGRAM...
+  local how=$1 p
+  shift
   for ((p = 1; p <= $#; p++)); do
     read -ra program <<<"${!p}"
-    "${program[@]}" "${run[@]}" --bench="$runs" 2>&1 | sed -nE 's/.*median ([0-9.]+) ms.*min ([0-9.]+) ms.*/\1 \2/p' >>"$folder/$p"
+    "${program[@]}" "${run[@]}" --bench="$runs" >"$folder/out" 2>&1 || { cat "$folder/out" >&2; exit 1; }
+    sed -nE 's/.*median ([0-9.]+) ms.*min ([0-9.]+) ms.*/\1 \2/p' "$folder/out" >>"$folder/$how.$p"
+    [ -s "$folder/$how.$p" ] || { echo "loaded.sh: ${!p} printed no times" >&2; exit 1; }
   done
+}
+echo "load $(cut -d' ' -f1 /proc/loadavg)"
+for ((r = 0; r < rounds; r++)); do
+  round idle "$@"
+  begin_load
+  round loaded "$@"
+  end_load
 done
 for ((p = 1; p <= $#; p++)); do
-  sort -g "$folder/$p" | awk -v name="${!p}" '
+  idle=$(sort -g "$folder/idle.$p" | awk '{ m[NR] = $1 } END { print m[int((NR + 1) / 2)] }')
+  sort -g "$folder/loaded.$p" | awk -v name="${!p}" -v idle="$idle" '
     { m[NR] = $1; if (NR == 1 || $2 < least) least = $2 }
-    END { if (!NR) { print "loaded.sh: " name " printed no times" > "/dev/stderr"; exit 1 }
-          printf "%-40s medians: middle %9.3f ms  least %9.3f  largest %9.3f   least time %9.3f ms\n", name, m[int((NR + 1) / 2)], m[1], m[NR], least }'
+    END { middle = m[int((NR + 1) / 2)]
+          printf "%-40s idle %9.3f ms  loaded %9.3f  ratio %5.2f   ", name, idle, middle, middle / idle
+          printf "loaded medians: least %9.3f  largest %9.3f   least time %9.3f ms\n", m[1], m[NR], least }'
 done
