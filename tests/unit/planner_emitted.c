@@ -60,19 +60,28 @@ static bool is_timed(const Module *m, const Strategy *s, size_t n) {
   return any;
 }
 
-/* Which operations join a product depends on its extents of 1.  On a rank a cut may make one, or take one away where it
- * cuts it; prices go by the model's (ir/legal_join.h). */
+/* Is an extent of 1 of the operation's result cut, or does a cut make one? */
+static bool cuts_ones(Module *m, const Func *f, const Rule *const *rules, const LowerPlan *p, size_t i) {
+  const Type *type = type_of(f, f->ops.items[i].out);
+  const Layout *l = strategy_result(m, rules[i], &p->strategies[i], 0);
+  for (int d = 0; d < type->rank; d++) {
+    int64_t extent, parts = layout_parts(&m->mesh, &l->dims[d]);
+    if (parts > 1 && ex_get_const(type->dims[d], &extent) && (extent == 1 || extent == parts)) return true;
+  }
+  return false;
+}
+
+/* Which operations join a product depends on its extents of 1, and on those of what is added to it.  On a rank a cut
+ * may make one, or take one away where it cuts it; prices go by the model's (ir/legal_join.h). */
 static bool joins_by_ones(Module *m, const Func *f, const LowerPlan *p, const Target *t, Arena *arena) {
   const LegalJoin *joins = legal_joins(arena, m, t->device, f);
   const Rule *const *rules = (const Rule *const *)rules_of(m, f);
   for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
     if (joins[i].kind == JOIN_NONE && joins[i].next < 0) continue;
-    const Type *type = type_of(f, f->ops.items[i].out);
-    const Layout *l = strategy_result(m, rules[i], &p->strategies[i], 0);
-    for (int d = 0; d < type->rank; d++) {
-      int64_t extent, parts = layout_parts(&m->mesh, &l->dims[d]);
-      if (parts > 1 && ex_get_const(type->dims[d], &extent) && (extent == 1 || extent == parts)) return true;
-    }
+    if (cuts_ones(m, f, rules, p, i)) return true;
+    for (int k = 0; k < op->nin; k++)
+      if (cuts_ones(m, f, rules, p, (size_t)f->values.items[op->in[k]].op)) return true;
   }
   return false;
 }
