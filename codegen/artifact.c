@@ -80,12 +80,13 @@ static bool pad_to(FileWriter *w, uint64_t offset) {
   return file_writer_pad(w, 0, offset - at);
 }
 
-static bool add_file(const Job *j, FileWriter *w, const char *path, uint64_t bytes) {
+static bool add_file(const Job *j, FileWriter *w, const Embedded *e, uint64_t base) {
   FileMap map;
-  if (!file_map(j->diags, path, &map)) return false;
-  bool ok = map.size == bytes ||
-            diag_error(j->diags, DIAG_file_read, file_loc(j->diags, path), "the file changed while it was compiled");
-  ok = ok && file_writer_add(w, map.data, map.size);
+  if (!file_map(j->diags, e->path, &map)) return false;
+  bool ok = map.size == e->file_bytes ||
+            diag_error(j->diags, DIAG_file_read, file_loc(j->diags, e->path), "the file changed while it was compiled");
+  for (size_t i = 0; ok && i < e->n; i++)
+    ok = pad_to(w, base + e->parts[i].to) && file_writer_add(w, map.data + e->parts[i].from, e->parts[i].bytes);
   file_unmap(&map);
   return ok;
 }
@@ -103,8 +104,9 @@ static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t 
   const Program *p = &image->p;
   bool ok = file_writer_add(w, image->tables, image->table_bytes);
   for (size_t i = 0; ok && i < image->result->embedded.n; i++) {
-    const ProgramEmbedded *f = &image->result->embedded.items[i];
-    ok = pad_to(w, base + p->blobs[f->blob].offset) && add_file(j, w, f->path, f->bytes);
+    const Embedded *e = &image->result->embedded.items[i];
+    uint64_t at = base + p->blobs[e->blob].offset;
+    ok = pad_to(w, at) && add_file(j, w, e, at);
   }
   for (uint32_t i = 0; ok && i < p->n_images; i++)
     ok = pad_to(w, base + p->blobs[p->images[i].blob].offset) &&

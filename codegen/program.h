@@ -11,15 +11,9 @@
 #ifndef APC_CODEGEN_PROGRAM_H
 #define APC_CODEGEN_PROGRAM_H
 
+#include "codegen/embedded.h"
 #include "codegen/legal.h"
 #include "program/build.h"
-
-/* One embedded file of weights. */
-typedef struct ProgramEmbedded {
-  uint32_t blob; /* index in the Program */
-  const char *path;
-  uint64_t bytes;
-} ProgramEmbedded;
 
 /* A kernel, by its number in the Program. */
 typedef struct ProgramKernelText {
@@ -36,9 +30,9 @@ typedef struct ProgramResult {
   } kernels;       /* different ones */
   uint32_t events; /* of asynchronous communication */
   struct {
-    ProgramEmbedded *items;
+    Embedded *items;
     size_t n, cap;
-  } embedded;
+  } embedded; /* files of weights */
 } ProgramResult;
 
 /* Of legalised entries with their kernels.  False after diagnostics: a weights file that cannot be read, more symbolic

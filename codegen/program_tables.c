@@ -118,8 +118,8 @@ static bool add_blob(Emitting *e, int index, uint32_t *out) {
     return false;
   }
   if (e->legal->source.embed) {
-    *out = program_embed(e->b, map.size, program_blob_hash(map.data, map.size));
-    ProgramEmbedded embedded = {*out, blob->path, map.size};
+    Embedded embedded = embedded_of(e->m, index);
+    *out = embedded.blob = program_embed(e->b, embedded.bytes, embedded_hash(&embedded, map.data));
     ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
   } else {
     char absolute[PATH_MAX]; /* the program may run in another folder */
@@ -131,6 +131,13 @@ static bool add_blob(Emitting *e, int index, uint32_t *out) {
   file_unmap(&map);
   e->blobs[index] = *out;
   return true;
+}
+
+/* Where a weight begins in a blob of the Program that add_blob gave. */
+static uint64_t place_in_blob(const Emitting *e, uint32_t blob, uint64_t offset) {
+  for (size_t i = 0; i < e->out->embedded.n; i++)
+    if (e->out->embedded.items[i].blob == blob) return embedded_place(&e->out->embedded.items[i], offset);
+  return offset;
 }
 
 uint32_t emit_bytes(Emitting *e, const Type *t) {
@@ -193,7 +200,7 @@ bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *l
                       .value = p->value};
   if (p->init == INIT_BLOB) {
     if (!add_blob(e, p->blob, &r->blob)) return false;
-    r->offset = p->offset;
+    r->offset = place_in_blob(e, r->blob, p->offset);
     r->strides = strides_list(e, p);
     if (p->origin.name) emit_origin(e, &p->origin, r);
   }

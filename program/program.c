@@ -205,12 +205,39 @@ uint32_t program_member(const ProgramMembers *m, uint32_t i) {
 }
 
 uint64_t program_blob_hash(const void *bytes, size_t n) {
-  if (n <= PROGRAM_HASH_SMALL) return hash64(bytes, n, n);
-  Hash64 all;
-  hash64_begin(&all, n);
-  for (size_t at = 0; at < n; at += PROGRAM_HASH_PIECE) {
-    uint64_t piece = hash64((const char *)bytes + at, n - at < PROGRAM_HASH_PIECE ? n - at : PROGRAM_HASH_PIECE, n);
-    hash64_add(&all, &piece, sizeof piece);
+  ProgramBlobHash h;
+  program_blob_hash_begin(&h, n);
+  program_blob_hash_add(&h, bytes, n);
+  return program_blob_hash_end(&h);
+}
+
+void program_blob_hash_begin(ProgramBlobHash *h, uint64_t n) {
+  *h = (ProgramBlobHash){.n = n};
+  hash64_begin(&h->all, n);
+  hash64_begin(&h->piece, n);
+}
+
+static void end_piece(ProgramBlobHash *h) {
+  uint64_t piece = hash64_end(&h->piece);
+  hash64_add(&h->all, &piece, sizeof piece);
+  hash64_begin(&h->piece, h->n);
+}
+
+void program_blob_hash_add(ProgramBlobHash *h, const void *bytes, size_t n) {
+  const char *p = bytes;
+  if (h->n <= PROGRAM_HASH_SMALL) {
+    hash64_add(&h->all, bytes, n);
+    return;
   }
-  return hash64_end(&all);
+  while (n) {
+    size_t left = PROGRAM_HASH_PIECE - h->done % PROGRAM_HASH_PIECE, take = n < left ? n : left;
+    hash64_add(&h->piece, p, take);
+    h->done += take, p += take, n -= take;
+    if (take == left) end_piece(h);
+  }
+}
+
+uint64_t program_blob_hash_end(ProgramBlobHash *h) {
+  if (h->done % PROGRAM_HASH_PIECE) end_piece(h);
+  return hash64_end(&h->all);
 }

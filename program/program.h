@@ -58,6 +58,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "program/epilogue.h"
 #include "program/status.h"
@@ -436,5 +437,15 @@ void program_instr_text(const Program *p, uint32_t instr, char *text, size_t siz
  * pieces, which several threads compute. */
 enum { PROGRAM_HASH_SMALL = 64 << 20, PROGRAM_HASH_PIECE = 16 << 20 };
 uint64_t program_blob_hash(const void *bytes, size_t n);
+
+/* The same of `n` bytes that come in any pieces. */
+typedef struct ProgramBlobHash {
+  Hash64 all, piece;
+  uint64_t n, done;
+} ProgramBlobHash;
+
+void program_blob_hash_begin(ProgramBlobHash *h, uint64_t n);
+void program_blob_hash_add(ProgramBlobHash *h, const void *bytes, size_t n);
+uint64_t program_blob_hash_end(ProgramBlobHash *h);
 
 #endif
