@@ -8,7 +8,9 @@
  *   - a reshape that merges dimensions and feeds the contracted dimension of a dot down into the dot (its weight is
  *     split instead),
  * so that heads become dimensions of their own.  A push happens only when every path ends in something that can take
- * it.  Not done: activations are never strided; weights made by an initialiser (not read from a file) keep their shape.
+ * it, and a slice stays where the contraction is computed whole for others: rotary positions take the halves of each
+ * head beside the head, and as contractions of their own these would be computed twice.  Not done: activations are
+ * never strided; weights made by an initialiser (not read from a file) keep their shape.
  */
 #include <string.h>
 
@@ -26,6 +28,7 @@ typedef struct Cut {
 typedef struct Views {
   Rewrite r;
   Diags *diags;
+  int *whole; /* old value -> users that are no slices */
 } Views;
 
 static const Op *def(const Views *w, Val v) { return op_of(w->r.b.f, v); }
@@ -296,6 +299,29 @@ static bool ends_at_weight(const Views *w, Val v) {
   return false;
 }
 
+/* Does v, an old value, come from a contraction that is computed whole in any case?  `own`: how many of its users that
+ * are no slices lead to the slice in question. */
+static bool computed_whole(const Views *w, Val v, int own) {
+  const Op *op = op_of(w->r.old, v);
+  bool dot = op->kind == OP_dot, slice = op->kind == OP_slice;
+  if (dot && w->whole[v] > own) return true;
+  if (dot || !(op_is_elementwise(op->kind) || op->kind == OP_broadcast || op->kind == OP_transpose || slice ||
+               op->kind == OP_reshape))
+    return false;
+  for (int i = 0; i < op->nin; i++) /* Where v is wanted whole, so is all it is made of. */
+    if (computed_whole(w, op->in[i], w->whole[v] > own ? -1 : slice ? 0 : 1)) return true;
+  return false;
+}
+
+/* How many users that are no slices the old values have; outputs count. */
+static int *count_whole(const Module *m, const Func *f) {
+  int *n = ARENA_ARRAY(m->arena, int, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) n[f->ops.items[i].in[k]] += f->ops.items[i].kind != OP_slice;
+  for (size_t i = 0; i < f->outputs.n; i++) n[f->outputs.items[i].value]++;
+  return n;
+}
+
 /* transpose(weight): the same bytes with other strides. */
 static Val transposed_param(Views *w, const Op *op, const Op *param) {
   Module *m = w->r.m;
@@ -346,7 +372,8 @@ static Val try_view(Views *w, const Op *op) {
   int dim;
   Cut c;
   Val x = op->nin ? w->r.map[op->in[0]] : 0;
-  if (op->kind == OP_slice && slice_cut(w, op, x, &dim, &c) && ends_at_weight(w, x) && can_push(w, x, dim, &c))
+  if (op->kind == OP_slice && slice_cut(w, op, x, &dim, &c) && ends_at_weight(w, x) && can_push(w, x, dim, &c) &&
+      !computed_whole(w, op->in[0], 0))
     return push(w, x, dim, &c);
   if (op->kind == OP_reshape && split_shape(type(w, x), type_of(w->r.old, op->out), &dim, &c) && ends_at_weight(w, x) &&
       can_push(w, x, dim, &c))
@@ -357,7 +384,7 @@ static Val try_view(Views *w, const Op *op) {
 }
 
 static bool views(Module *m, const Func *f, Diags *diags) {
-  Views w = {rewrite_start(m, f, diags), diags};
+  Views w = {rewrite_start(m, f, diags), diags, count_whole(m, f)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Val v = op->out ? try_view(&w, op) : 0;
