@@ -153,8 +153,45 @@ int exec_share_create(const Program *p) {
 
 /* ---- mapping it */
 
-static bool is_alike(const Executor *e, const MemoryPlan *plan, const bool *alike, uint32_t b) {
-  return alike[b] && e->p->buffers[b].stage == e->stage && plan->offsets[b] != MEMORY_IN_PLACE;
+/* In the memory of a stage's weights. */
+typedef struct Shares {
+  const Program *p;
+  uint32_t stage;
+  const MemoryPlan *plan;
+  bool *alike; /* per buffer */
+} Shares;
+
+static bool is_alike(const Shares *s, uint32_t b) {
+  return s->alike[b] && s->p->buffers[b].stage == s->stage && s->plan->offsets[b] != MEMORY_IN_PLACE;
+}
+
+/* The next whole pages [*begin, *end) of that memory that are shared, of buffers behind each other from *b on, which
+ * grows.  False: there are no more. */
+static bool next_range(const Shares *s, uint32_t *b, uint64_t *begin, uint64_t *end) {
+  while (*b < s->p->n_buffers) {
+    if (!is_alike(s, *b)) {
+      ++*b;
+      continue;
+    }
+    uint64_t first = s->plan->offsets[*b], last = first;
+    for (; *b < s->p->n_buffers && (!is_alike(s, *b) || s->plan->offsets[*b] == last); ++*b)
+      if (is_alike(s, *b)) last += s->plan->slot_bytes[*b] * s->p->buffers[*b].slots;
+    *begin = whole_pages(first), *end = last / page_size() * page_size();
+    if (*end >= *begin + SHARE_LEAST) return true;
+  }
+  return false;
+}
+
+RtStatus exec_share_bytes(const Program *p, uint32_t stage, const MemoryPlan *plan, uint64_t *bytes, RtError *error) {
+  uint64_t begin, end;
+  uint32_t b = 0;
+  *bytes = 0;
+  if (p->ranks_per_stage < 2) return RT_OK;
+  Shares s = {p, stage, plan, malloc(p->n_buffers + 1u)};
+  bool ok = s.alike && find_alike(p, stage, s.alike);
+  while (ok && next_range(&s, &b, &begin, &end)) *bytes += end - begin;
+  free(s.alike);
+  return ok ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
 
 /* Each rank gets its share of the pages from the system at once, which is faster than one by one when they are written.
@@ -173,19 +210,17 @@ static void take_pages(const Executor *e, char *at, uint64_t bytes) {
 #endif
 }
 
-/* Whole pages of [first, end) of the memory of weights.  Buffers that lie in them to the last byte get their flags:
- * others have bytes in pages that are this rank's alone. */
-static RtStatus share_range(Executor *e, const MemoryPlan *plan, const bool *alike, uint64_t first, uint64_t end,
-                            uint64_t offset, RtError *error) {
-  uint64_t begin = whole_pages(first), flag = 0;
-  end = end / page_size() * page_size();
-  if (end < begin + SHARE_LEAST) return RT_OK;
+/* Buffers that lie in [begin, end) to the last byte get their flags: others have bytes in pages that are this rank's
+ * alone. */
+static RtStatus share_range(Executor *e, const Shares *s, uint64_t begin, uint64_t end, uint64_t offset,
+                            RtError *error) {
+  uint64_t flag = 0;
   for (uint32_t b = 0; b < e->p->n_buffers; b++) {
     if (e->p->buffers[b].class_ != PC_param || e->p->buffers[b].stage != e->stage) continue;
-    uint64_t at = plan->offsets[b];
-    if (is_alike(e, plan, alike, b) && at >= begin && at + plan->slot_bytes[b] <= end)
-      e->shared.flag[b] = flag, e->shared.n_flags[b] = (uint32_t)flags_of(plan, b);
-    flag += flags_of(plan, b);
+    uint64_t at = s->plan->offsets[b];
+    if (is_alike(s, b) && at >= begin && at + s->plan->slot_bytes[b] <= end)
+      e->shared.flag[b] = flag, e->shared.n_flags[b] = (uint32_t)flags_of(s->plan, b);
+    flag += flags_of(s->plan, b);
   }
   char *at = e->spaces[SPACE_PARAM].data + begin;
   RtStatus status = e->ops->share(e->device, at, end - begin, e->options.shared, offset + begin, error);
@@ -193,19 +228,12 @@ static RtStatus share_range(Executor *e, const MemoryPlan *plan, const bool *ali
   return status;
 }
 
-/* Buffers behind each other are one range. */
-static RtStatus share_ranges(Executor *e, const MemoryPlan *plan, const bool *alike, uint64_t offset, RtError *error) {
-  uint64_t first = 0, end = 0;
+static RtStatus share_ranges(Executor *e, const Shares *s, uint64_t offset, RtError *error) {
+  uint64_t begin, end;
+  uint32_t b = 0;
   RtStatus status = RT_OK;
-  for (uint32_t b = 0; b < e->p->n_buffers && !status; b++) {
-    if (!is_alike(e, plan, alike, b)) continue;
-    if (plan->offsets[b] != end) {
-      status = share_range(e, plan, alike, first, end, offset, error);
-      first = plan->offsets[b];
-    }
-    end = plan->offsets[b] + plan->slot_bytes[b] * e->p->buffers[b].slots;
-  }
-  return status ? status : share_range(e, plan, alike, first, end, offset, error);
+  while (!status && next_range(s, &b, &begin, &end)) status = share_range(e, s, begin, end, offset, error);
+  return status;
 }
 
 static RtStatus map_flags(Executor *e, const MemoryPlan *plan, uint64_t offset, RtError *error) {
@@ -223,16 +251,16 @@ RtStatus exec_share(Executor *e, const MemoryPlan *plan, RtError *error) {
   uint64_t offset;
   RtStatus status = stage_offset(e->p, e->stage, &offset, error);
   if (status) return status;
-  bool *alike = malloc(e->p->n_buffers + 1u);
+  Shares s = {e->p, e->stage, plan, malloc(e->p->n_buffers + 1u)};
   e->shared.flag = calloc(e->p->n_buffers + 1u, sizeof *e->shared.flag);
   e->shared.n_flags = calloc(e->p->n_buffers + 1u, sizeof *e->shared.n_flags);
   RtError inner = {0};
-  if (!alike || !e->shared.flag || !e->shared.n_flags || !find_alike(e->p, e->stage, alike))
+  if (!s.alike || !e->shared.flag || !e->shared.n_flags || !find_alike(e->p, e->stage, s.alike))
     status = rt_error(error, RT_FAILED, "out of memory");
-  else if (map_flags(e, plan, offset, &inner) || share_ranges(e, plan, alike, offset, &inner))
+  else if (map_flags(e, plan, offset, &inner) || share_ranges(e, &s, offset, &inner))
     status = rt_error(error, inner.status, "rank %u cannot get the memory that ranks share: %s", e->options.rank,
                       inner.text);
-  free(alike);
+  free(s.alike);
   return status;
 }
 

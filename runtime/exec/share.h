@@ -13,11 +13,14 @@
 #ifndef APC_RUNTIME_EXEC_SHARE_H
 #define APC_RUNTIME_EXEC_SHARE_H
 
-#include "program/program.h"
+#include "program/memory.h"
 
 /* The file, as large as the weights of all stages, for the host to hand on; nothing of it is in memory before ranks
  * write to it.  -1: stages have one rank, or the system has no such file or limits its size: then every rank has
  * memory of its own. */
 int exec_share_create(const Program *p);
+
+/* How much of the memory of weights of a stage's plan is that file's, and so there once for all ranks of the stage. */
+RtStatus exec_share_bytes(const Program *p, uint32_t stage, const MemoryPlan *plan, uint64_t *bytes, RtError *error);
 
 #endif

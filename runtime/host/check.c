@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/machine.h"
+#include "runtime/exec/share.h"
 #include "runtime/host/host.h"
 
 /* ---- indices */
@@ -112,30 +113,33 @@ static bool add_up(uint64_t *sum, uint64_t n, uint64_t times) {
   return !__builtin_mul_overflow(n, times, &n) && !__builtin_add_overflow(*sum, n, sum);
 }
 
-/* What a rank of the stage allocates; UINT64_MAX when it cannot be counted. */
-static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_t *bytes) {
+/* What a rank of the stage allocates, UINT64_MAX when it cannot be counted; *shared of it is there once for all ranks
+ * of the stage, when a host starts them. */
+static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_t *bytes, uint64_t *shared) {
+  const Program *p = &m->artifact.program;
   MemoryPlan plan;
-  RtStatus status = memory_plan(&m->artifact.program, entry, stage, m->symbols, &plan, &m->error);
-  *bytes = 0;
+  RtStatus status = memory_plan(p, entry, stage, m->symbols, &plan, &m->error);
+  *bytes = *shared = 0;
   if (status) return status;
   for (int k = 0; k < SPACE_COUNT; k++)
     if (!add_up(bytes, plan.bytes[k], 1)) *bytes = UINT64_MAX, k = SPACE_COUNT;
+  if (!m->launched) status = exec_share_bytes(p, stage, &plan, shared, &m->error);
   memory_plan_free(&plan);
-  return RT_OK;
+  return status;
 }
 
 /* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they
  * count as the smallest. */
 static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint32_t here, uint64_t *sum) {
   const Program *p = &m->artifact.program;
-  uint64_t least = UINT64_MAX, bytes;
+  uint64_t least = UINT64_MAX, bytes, shared;
   bool all = here == p->ranks, fits = true;
   *sum = 0;
   for (uint32_t s = 0; s < p->stages; s++) {
-    RtStatus status = stage_bytes(m, entry, s, &bytes);
+    RtStatus status = stage_bytes(m, entry, s, &bytes, &shared);
     if (status) return status;
     if (bytes < least) least = bytes;
-    if (all) fits = fits && add_up(sum, bytes, p->ranks_per_stage);
+    if (all) fits = fits && add_up(sum, shared, 1) && add_up(sum, bytes - shared, p->ranks_per_stage);
     else if (s == program_stage(p, 0)) *sum = bytes;
   }
   if (!all) fits = add_up(sum, least, here - 1);

@@ -123,6 +123,13 @@ expect 1 "the model has no input 'w'" "$apc" verify entries.ir -q --input w=zero
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
 expect 1 "error:" ./gpt --input random --dim batch=9000000000000000000
+# two ranks hold 2 MiB of panels once (whole pages of them): that much less than twice what one rank needs for half the batch
+for ranks in 1 2; do
+  expect 0 "" "$apc" "$source_dir/examples/mlp.apc" -D layers=1 -D d=256 --init random --target cpux$ranks --dp $ranks -q -o mlp$ranks
+  expect 1 "these sizes need" ./mlp$ranks --input random --dim batch=${ranks}000000000
+  need[ranks]=$(sed -n 's/.* and \([0-9]*\) for.*/\1/p' err)
+done
+check "${need[1]} bytes of one rank, ${need[2]} of two" test $((2 * need[1] - need[2])) -ge $((2047 << 10)) -a $((2 * need[1] - need[2])) -le $((2053 << 10))
 expect 1 "would have 51200000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000 --input random
 expect 3 "needs" "$apc" run "$gpt" -q --dim batch=1000000 --memory 1MB --input zeros
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000 --micro-batches 1
