@@ -192,6 +192,11 @@ static RtStatus run_pack(Device *d, const DeviceCall *c, RtError *error) {
   return RT_OK;
 }
 
+static void run_parallel(Device *d, void (*body)(void *), void *data) {
+  (void)d;
+  gemm_parallel(body, data);
+}
+
 static void fill_row(DType dtype, void *to, int64_t n, double value) {
   size_t size = dtype_bytes(dtype);
   unsigned char element[8] = {0};
@@ -251,6 +256,7 @@ const DeviceOps device_cpu = {.name = "cpu",
                               .copy = run_copy,
                               .fill = run_fill,
                               .pack = run_pack,
+                              .parallel = run_parallel,
                               .feed = cpu_feed,
                               .fetch = cpu_fetch,
                               .finish = cpu_finish};

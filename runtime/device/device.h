@@ -64,8 +64,11 @@ typedef struct DeviceOps {
   DeviceRun *launch, *gemm, *conv, *copy, *fill;
   /* Of weights, in `prepare`; may be NULL on devices whose products take no panels.  data[0] may lie at any address of
    * the host's memory where host_memory is; scalars[0] may be fewer rows than the panels have, data[1] then where the
-   * first of them goes. */
+   * first of them goes.  Threads of `parallel` may ask for different parts at the same time. */
   DeviceRun *pack;
+  /* Calls body(data) once on each of the host's threads that it computes with, and returns when all have returned; NULL
+   * on devices that compute with none. */
+  void (*parallel)(Device *d, void (*body)(void *), void *data);
   /* `host`: where the whole port is, `extents` its shape. */
   RtStatus (*feed)(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
   RtStatus (*fetch)(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);

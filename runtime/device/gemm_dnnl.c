@@ -251,6 +251,12 @@ void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t pan
   else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
 }
 
+void gemm_parallel(void (*body)(void *), void *data) {
+  int threads = lib.parallel ? onednn_threads() : 1;
+  if (threads > 1) lib.parallel(body, data, (unsigned)threads, 0);
+  else body(data);
+}
+
 typedef struct Following {
   const GemmCall *g;
   int64_t rows; /* of all products */

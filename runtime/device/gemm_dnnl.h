@@ -24,4 +24,7 @@ RtStatus gemm_run(const GemmCall *call, RtError *error);
  * elements may lie at any address; panels are `panel` elements apart, which are more where these rows are not all. */
 void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel);
 
+/* Calls body(data) once on each of the threads that products are computed with. */
+void gemm_parallel(void (*body)(void *), void *data);
+
 #endif

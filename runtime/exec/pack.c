@@ -3,13 +3,15 @@
  * In @prepare a weight is loaded and then packed (codegen/program_panels.c).  Where the device reads the host's memory
  * and the file holds this rank's part as a matrix, rows any distance apart, nothing is loaded: panels are made from the
  * mapped file, in pieces that stay in a core's cache, and the pages of a piece are given back behind it.  So a weight
- * is read from memory once, and is there once: at no time are more than a piece of it and its panels in memory.
+ * is read from memory once, and is there once: at no time are more than some pieces of it and its panels in memory.
+ * Each of the device's threads takes the next piece: getting the file's pages and clearing those of the panels take as
+ * long as packing, so threads that shared out the inside of a piece would wait for these.
  *
  * Not done: where anything else reads what would be loaded.
  */
 #include "runtime/exec/internal.h"
 
-enum { PIECE = 1 << 20 }; /* bytes of a file */
+enum { PIECE = 512 << 10 }; /* bytes of a file */
 
 /* Does any other instruction touch the buffer of what is loaded? */
 static bool read_elsewhere(const Program *p, const DeviceCall *load, const DeviceCall *pack) {
@@ -42,21 +44,49 @@ static RtStatus pack_piece(const Executor *e, const DeviceCall *pack, const Weig
   return status;
 }
 
+/* The pieces of a weight, taken by the device's threads. */
+typedef struct Packing {
+  const Executor *e;
+  const DeviceCall *pack;
+  const WeightsMatrix *m;
+  bool by_rows;
+  int64_t outside, step, n, first; /* rows or columns in all and of a piece; pieces; the one to begin with */
+  uint32_t buffer;
+  _Atomic int64_t next;
+  _Atomic bool failed;
+  RtError error; /* of the first that failed */
+} Packing;
+
+static void take_pieces(void *data) {
+  Packing *p = data;
+  RtError error = {0};
+  for (int64_t i; !p->failed && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
+    int64_t piece = (p->first + i) % p->n, at = piece * p->step;
+    if (exec_shared_has(p->e, p->buffer, (uint64_t)piece)) continue;
+    RtStatus status = pack_piece(p->e, p->pack, p->m, p->by_rows, at, least(p->step, p->outside - at), &error);
+    if (!status) exec_shared_wrote(p->e, p->buffer, (uint64_t)piece);
+    else if (!atomic_exchange(&p->failed, true)) p->error = error;
+  }
+}
+
 static RtStatus pack_matrix(const Executor *e, const DeviceCall *pack, const WeightsMatrix *m, RtError *error) {
   bool by_rows = m->row >= m->column;
   int64_t rows = pack->scalars[0], columns = pack->scalars[1], outside = by_rows ? rows : columns;
   int64_t span = (by_rows ? columns : rows) * (int64_t)sizeof(float), step = PIECE / span;
   step = step < PROGRAM_PANEL ? PROGRAM_PANEL : step / PROGRAM_PANEL * PROGRAM_PANEL; /* panels are whole */
-  uint32_t buffer = e->p->tensors[program_list(e->p, e->p->instrs[pack->instr].tensors)[1]].buffer;
-  int64_t n = (outside + step - 1) / step, first = (int64_t)exec_shared_first(e, (uint64_t)n);
-  RtStatus status = RT_OK;
-  for (int64_t i = 0; i < n && !status; i++) {
-    int64_t piece = (first + i) % n, at = piece * step;
-    if (exec_shared_has(e, buffer, (uint64_t)piece)) continue;
-    status = pack_piece(e, pack, m, by_rows, at, least(step, outside - at), error);
-    if (!status) exec_shared_wrote(e, buffer, (uint64_t)piece);
-  }
-  return status;
+  int64_t n = (outside + step - 1) / step;
+  Packing p = {.e = e,
+               .pack = pack,
+               .m = m,
+               .by_rows = by_rows,
+               .outside = outside,
+               .step = step,
+               .n = n,
+               .first = (int64_t)exec_shared_first(e, (uint64_t)n),
+               .buffer = e->p->tensors[program_list(e->p, e->p->instrs[pack->instr].tensors)[1]].buffer};
+  if (n > 1 && e->ops->parallel) e->ops->parallel(e->device, take_pieces, &p);
+  else take_pieces(&p);
+  return p.failed ? rt_error(error, p.error.status, "%s", p.error.text) : RT_OK;
 }
 
 bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtStatus *status,
