@@ -2,9 +2,10 @@
  *
  * Rows are cut into parts, one for each thread, since what comes before and behind a product is cut so: rows stay in a
  * core's cache.  A part is cut into tasks; a thread that has done its own takes those that others have not begun, so
- * that one that gets no core holds nobody up.  A task goes over blocks of columns and of the summed index, small enough
- * that B's part stays in the second cache while all rows of the task pass, and does what follows the product while its
- * tile of C is in the first.
+ * that one that gets no core holds nobody up.  A task goes over blocks (Goto and van de Geijn, "Anatomy of
+ * high-performance matrix multiplication", 2008): as much of the summed index of two panels of B as stays in the first
+ * cache meets all rows of a block, whose part of A stays in the second.  Tiles fetch what is read for the first time
+ * soon: rows of A, panels of B, C.  What follows the product is done with the tile.
  */
 #include "runtime/device/gemm_panels.h"
 
@@ -15,16 +16,20 @@
 #include "runtime/device/onednn.h"
 
 enum {
-  DEPTH = 1024,         /* most of the summed index in a block */
-  COLUMNS = 128,        /* of a block: 512 KiB of B with DEPTH */
-  SMALL_B = 96 * 1024,  /* elements of B that stay in the second cache whole: then tasks are rows alone */
-  PART_ROWS = 24,       /* a part has at least so many */
-  ROWS_LEAST = 48,      /* of a task that is rows alone */
-  TASKS_PER_THREAD = 4, /* so that they end at the same time */
-  TILE_ROWS = 12,       /* at most */
-  PAGE = 1024,          /* 4 KiB of floats: the first cache has as many sets */
-  COPY = DEPTH + 16,    /* from row to row of a copy */
-  THREADS = 64          /* more than that take part in no product */
+  ROWS = 108,          /* of a block, whose part of A stays in the second cache */
+  DEPTH = 256,         /* most of the summed index in a block: two panels of B are 32 KiB */
+  FEW = 12,            /* rows that use B once: */
+  DEPTH_FEW = 1024,    /* it is read in longer pieces */
+  COLUMNS = 512,       /* of a block */
+  SMALL_B = 96 * 1024, /* elements of B that stay in the second cache whole */
+  PART_ROWS = 24,      /* a part has at least so many */
+  TASK_ROWS = 48,      /* and a task: twice as many where B does not stay in the second cache */
+  TASK_COLUMNS = 128,
+  TASKS_PER_THREAD = 4,       /* so that they end at the same time */
+  PAGE = 1024,                /* 4 KiB of floats: the first cache has as many sets */
+  APART = 16,                 /* between rows of a copy */
+  COPY = ROWS * (DEPTH + 16), /* FEW rows of DEPTH_FEW fit as well */
+  THREADS = 64                /* more than that take part in no product */
 };
 
 /* Rows are cut into parts, at most as many as threads, and a part into tasks. */
@@ -51,40 +56,60 @@ typedef struct Block {
 } Block;
 
 /* Rows of A that are not contiguous are copied; so are those a multiple of a page apart, which would drive each other
- * out of the first cache. */
-static const float *rows_of(const Block *b, int64_t row, int64_t rows, float *copy, int64_t *step) {
+ * and B out of the first cache. */
+static const float *rows_of(const Block *b, float *copy, int64_t *step) {
   const GemmCall *g = b->p->g;
-  const float *a = b->p->a + row * g->a_m + b->depth * g->a_k;
+  const float *a = b->p->a + b->row * g->a_m + b->depth * g->a_k;
   bool contiguous = g->a_k == 1 || b->k == 1;
   *step = g->a_m;
-  if (contiguous && (g->a_m % PAGE != 0 || rows <= 4)) return a;
-  for (int64_t r = 0; r < rows; r++)
-    if (contiguous) memcpy(copy + r * COPY, a + r * g->a_m, (size_t)b->k * sizeof *a);
+  if (contiguous && (g->a_m % PAGE != 0 || b->rows <= 4)) return a;
+  *step = b->k + APART;
+  for (int64_t r = 0; r < b->rows; r++)
+    if (contiguous) memcpy(copy + r * *step, a + r * g->a_m, (size_t)b->k * sizeof *a);
     else
-      for (int64_t l = 0; l < b->k; l++) copy[r * COPY + l] = a[r * g->a_m + l * g->a_k];
-  *step = COPY;
+      for (int64_t l = 0; l < b->k; l++) copy[r * *step + l] = a[r * g->a_m + l * g->a_k];
   return copy;
 }
 
-/* Rows are shared out evenly among tiles. */
+/* Panel i of those that come when columns up to j are done; NULL: none in this block of columns. */
+static const float *panel_after(const Block *b, int64_t j, int64_t i) {
+  int64_t depth = b->depth, column = j + i * PROGRAM_PANEL;
+  if (j >= b->columns) depth += b->k, column -= j;
+  if (depth >= b->p->g->k || column >= b->columns) return NULL;
+  return b->p->b + (b->column + column) / PROGRAM_PANEL * b->p->g->b_panel + depth * PROGRAM_PANEL;
+}
+
+/* Do whole rows of A come behind row `end` of the block, one right behind the other?  Their first reading is worth more
+ * than panels that others have read before. */
+static bool a_after(const Block *b, int64_t a_m, int64_t end) {
+  return a_m == b->k && b->row + end + FEW <= b->p->g->m;
+}
+
+/* One panel, or what a tile takes of them, stays in the first cache while the rows pass; of what comes next each tile
+ * fetches a part.  Rows are shared out evenly among tiles. */
 static void run_block(const Block *b) {
   const PanelProduct *p = b->p;
   const GemmCall *g = p->g;
   const GemmTiles *tiles = gemm_tiles();
-  int64_t n = (b->rows + tiles->rows - 1) / tiles->rows, wide = tiles->panels * PROGRAM_PANEL;
-  float copy[TILE_ROWS * COPY];
-  for (int64_t i = 0; i < n; i++) {
-    int64_t row = b->row + i * b->rows / n, rows = b->row + (i + 1) * b->rows / n - row;
-    GemmTile t = {.rows = rows, .k = b->k, .b_panel = g->b_panel, .c_m = g->c_m, .add = g->accumulate || b->depth > 0};
-    t.a = rows_of(b, row, rows, copy, &t.a_m);
+  int64_t n = (b->rows + tiles->rows - 1) / tiles->rows, wide = tiles->panels * PROGRAM_PANEL, a_m;
+  float copy[COPY];
+  const float *a = rows_of(b, copy, &a_m);
+  for (int64_t j = 0; j < b->columns; j += wide) {
+    GemmTile t = {.k = b->k, .a_m = a_m, .b_panel = g->b_panel, .c_m = g->c_m, .add = g->accumulate || b->depth > 0};
+    t.columns = least(b->columns - j, wide);
+    t.b = p->b + (b->column + j) / PROGRAM_PANEL * g->b_panel + b->depth * PROGRAM_PANEL;
     if (b->depth + b->k == g->k) t.epilogue = g->epilogue;
-    for (int64_t j = 0; j < b->columns; j += wide) {
-      t.columns = least(b->columns - j, wide);
-      t.b = p->b + (b->column + j) / PROGRAM_PANEL * g->b_panel + b->depth * PROGRAM_PANEL;
-      int64_t at = row * g->c_m + b->column + j;
+    t.bias = t.epilogue.bias ? (const float *)g->bias + b->column + j : NULL;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t row = i * b->rows / n, end = (i + 1) * b->rows / n, at = (b->row + row) * g->c_m + b->column + j;
+      t.rows = end - row;
+      t.a = a + row * a_m;
       t.c = p->c + at;
-      t.bias = t.epilogue.bias ? (const float *)g->bias + b->column + j : NULL;
       t.residual = t.epilogue.residual ? p->residual + at : NULL;
+      t.ahead = j == 0 && a_after(b, a_m, end) ? t.a + t.rows * a_m
+                : n > 1 && i < tiles->panels   ? panel_after(b, j + wide, i)
+                                               : NULL;
+      t.next = i + 1 < n ? t.c + t.rows * g->c_m : NULL;
       tiles->run(&t);
     }
   }
@@ -94,32 +119,36 @@ static void run_block(const Block *b) {
 static void run_task(const Tasks *t, int64_t row, int64_t rows, int64_t task) {
   const GemmCall *g = t->p->g;
   int64_t column = task % t->across * t->columns, to = least(column + t->columns, g->n);
-  int64_t first = task / t->across * t->rows, parts = (g->k + DEPTH - 1) / DEPTH;
-  Block b = {.p = t->p, .row = row + first, .rows = least(t->rows, rows - first)};
+  int64_t first = task / t->across * t->rows, end = least(first + t->rows, rows);
+  int64_t blocks = (end - first + ROWS - 1) / ROWS, deep = end - first > FEW ? DEPTH : DEPTH_FEW,
+          parts = (g->k + deep - 1) / deep;
+  Block b = {.p = t->p};
   for (b.column = column; b.column < to; b.column += COLUMNS) {
     b.columns = least(to - b.column, COLUMNS);
-    for (int64_t i = 0; i < parts; i++) {
-      b.depth = i * g->k / parts, b.k = (i + 1) * g->k / parts - b.depth;
-      run_block(&b);
+    for (int64_t j = 0; j < blocks; j++) {
+      b.row = row + first + j * (end - first) / blocks;
+      b.rows = row + first + (j + 1) * (end - first) / blocks - b.row;
+      for (int64_t i = 0; i < parts; i++) {
+        b.depth = i * g->k / parts, b.k = (i + 1) * g->k / parts - b.depth;
+        run_block(&b);
+      }
     }
   }
 }
 
 /* ---- all of them */
 
-/* A part has tasks enough for those who are at home there to end at the same time.  Columns of a task are whole pairs
- * of panels, so that every tile but the last is whole. */
+/* A part has tasks enough for those who are at home there to end at the same time: rows of it, or columns where it has
+ * few rows.  Columns of a task are whole pairs of panels, so that every tile but the last is whole. */
 static Tasks tasks_of(const PanelProduct *p, int threads) {
   const GemmCall *g = p->g;
   Tasks t = {.p = p, .threads = threads, .parts = most(1, least(g->m / PART_ROWS, threads))};
   int64_t want = threads > 1 ? TASKS_PER_THREAD * threads / t.parts : 1, rows = (g->m + t.parts - 1) / t.parts;
-  if (g->k * g->n <= SMALL_B && rows >= 2 * ROWS_LEAST) {
-    t.rows = most(ROWS_LEAST, up(rows / most(want, 2), TILE_ROWS));
-    t.columns = g->n;
-  } else {
-    t.rows = rows;
-    t.columns = least(COLUMNS, most(2 * PROGRAM_PANEL, up(g->n / want, 2 * PROGRAM_PANEL)));
-  }
+  int64_t by_rows = least(rows / (g->k * g->n <= SMALL_B ? TASK_ROWS : 2 * TASK_ROWS), want);
+  t.rows = rows, t.columns = g->n;
+  if (by_rows > 1) t.rows = (rows + by_rows - 1) / by_rows;
+  else if (threads > 1)
+    t.columns = most(g->m > FEW ? TASK_COLUMNS : 2 * PROGRAM_PANEL, up(g->n / want, 2 * PROGRAM_PANEL));
   t.across = (g->n + t.columns - 1) / t.columns;
   return t;
 }

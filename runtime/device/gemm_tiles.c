@@ -1,7 +1,6 @@
 /* runtime/device/gemm_tiles.c - see gemm_tiles.h.
  *
- * A tile of C stays in registers: 6 rows of 2 vectors of 8 with AVX2, 12 of 2 of 16 with AVX-512.  On a core that does
- * 117 GFLOP/s both reach 105 to 116 (bench/results/cpu.md).
+ * A tile of C stays in registers: 6 rows of 2 vectors of 8 with AVX2; gemm_tiles_avx512.c has those for AVX-512.
  */
 #include "runtime/device/gemm_tiles.h"
 
@@ -86,66 +85,48 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
 #if defined(__x86_64__)
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* R rows by two vectors of B, `second` elements apart in B, side by side in C.  Of what follows, activations that are
- * no bounds are done with what was stored.  NaN passes bounds. */
-#define TILE(name, R, isa, vector, mm, lanes, second) \
-  __attribute__((target(isa))) static void name##_##R(const GemmTile *t, float *c, int64_t c_m) { \
-    vector sum[R][2]; \
+/* R rows by a panel, as two vectors.  Of what follows, activations that are no bounds are done with what was stored.
+ * NaN passes bounds. */
+#define NARROW(R) \
+  __attribute__((target("avx2,fma"))) static void narrow_##R(const GemmTile *t, float *c, int64_t c_m) { \
+    __m256 sum[R][2]; \
     const float *a = t->a, *b = t->b; \
-    int64_t a_m = t->a_m, step = second; \
+    int64_t a_m = t->a_m; \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-        t->add ? mm##_loadu_ps(c + r * c_m + lanes * v) : mm##_setzero_ps(); \
+        t->add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
     for (int64_t l = t->k; l > 0; l--, b += PROGRAM_PANEL, a++) { \
-      vector b0 = mm##_loadu_ps(b), b1 = mm##_loadu_ps(b + step); \
+      __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
       UNROLL for (int r = 0; r < R; r++) { \
-        vector x = mm##_set1_ps(a[r * a_m]); \
-        sum[r][0] = mm##_fmadd_ps(x, b0, sum[r][0]); \
-        sum[r][1] = mm##_fmadd_ps(x, b1, sum[r][1]); \
+        __m256 x = _mm256_set1_ps(a[r * a_m]); \
+        sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]); \
+        sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]); \
       } \
     } \
     if (t->bias) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-          mm##_add_ps(sum[r][v], mm##_loadu_ps(t->bias + lanes * v)); \
+          _mm256_add_ps(sum[r][v], _mm256_loadu_ps(t->bias + 8 * v)); \
     if (t->residual) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-          mm##_add_ps(sum[r][v], mm##_loadu_ps(t->residual + r * c_m + lanes * v)); \
+          _mm256_add_ps(sum[r][v], _mm256_loadu_ps(t->residual + r * c_m + 8 * v)); \
     if (t->epilogue.activation == ACT_relu || t->epilogue.activation == ACT_relu6) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-          mm##_max_ps(mm##_setzero_ps(), sum[r][v]); \
+          _mm256_max_ps(_mm256_setzero_ps(), sum[r][v]); \
     if (t->epilogue.activation == ACT_relu6) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
-          mm##_min_ps(mm##_set1_ps(6), sum[r][v]); \
+          _mm256_min_ps(_mm256_set1_ps(6), sum[r][v]); \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
-        mm##_storeu_ps(c + r * c_m + lanes * v, sum[r][v]); \
+        _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
   }
-/* AVX2: 6 rows, one panel.  AVX-512: 12 rows, two panels. */
-#define NARROW(R) TILE(narrow, R, "avx2,fma", __m256, _mm256, 8, 8)
-#define WIDER(R) TILE(wide, R, "avx512f", __m512, _mm512, 16, t->b_panel)
 NARROW(1)
 NARROW(2)
 NARROW(3)
 NARROW(4)
 NARROW(5)
 NARROW(6)
-WIDER(1)
-WIDER(2)
-WIDER(3)
-WIDER(4)
-WIDER(5)
-WIDER(6)
-WIDER(7)
-WIDER(8)
-WIDER(9)
-WIDER(10)
-WIDER(11)
-WIDER(12)
 
+enum { NARROW_ROWS = 6 };
 typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
 static TileFn *const narrow[] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
-static TileFn *const wide[] = {wide_1, wide_2, wide_3, wide_4,  wide_5,  wide_6,
-                               wide_7, wide_8, wide_9, wide_10, wide_11, wide_12};
-
-enum { NARROW_ROWS = 6, WIDE_ROWS = 12, WIDE = 2 * PROGRAM_PANEL };
 
 /* A whole tile: bias, residual and bounds are done in it. */
 static void run_whole(const GemmTile *t, TileFn *run) {
@@ -155,43 +136,23 @@ static void run_whole(const GemmTile *t, TileFn *run) {
     epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
 }
 
-/* A tile of fewer columns is computed apart; `columns` are those of a whole one. */
-static void run_apart(const GemmTile *t, TileFn *run, int64_t columns) {
+/* A tile of fewer columns is computed apart. */
+static void run_apart(const GemmTile *t, TileFn *run) {
   GemmTile sums = *t;
-  float apart[WIDE_ROWS * WIDE] = {0};
+  float apart[NARROW_ROWS * PROGRAM_PANEL] = {0};
   sums.epilogue = (Epilogue){0}, sums.bias = NULL, sums.residual = NULL;
   for (int64_t r = 0; t->add && r < t->rows; r++)
-    for (int64_t j = 0; j < t->columns; j++) apart[r * columns + j] = t->c[r * t->c_m + j];
-  run(&sums, apart, columns);
+    for (int64_t j = 0; j < t->columns; j++) apart[r * PROGRAM_PANEL + j] = t->c[r * t->c_m + j];
+  run(&sums, apart, PROGRAM_PANEL);
   for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t j = 0; j < t->columns; j++) t->c[r * t->c_m + j] = apart[r * columns + j];
+    for (int64_t j = 0; j < t->columns; j++) t->c[r * t->c_m + j] = apart[r * PROGRAM_PANEL + j];
   epilogue_apply(t->epilogue, t->c, t->rows, t->columns, t->c_m, t->bias, t->residual);
 }
 
 static void run_narrow(const GemmTile *t) {
   TileFn *run = narrow[t->rows - 1];
   if (t->columns == PROGRAM_PANEL) run_whole(t, run);
-  else run_apart(t, run, PROGRAM_PANEL);
-}
-
-/* The last panel may be alone: then its rows go in two parts through the narrow tiles. */
-static void run_wide(const GemmTile *t) {
-  TileFn *run = wide[t->rows - 1];
-  if (t->columns == WIDE) {
-    run_whole(t, run);
-    return;
-  }
-  if (t->columns > PROGRAM_PANEL) {
-    run_apart(t, run, WIDE);
-    return;
-  }
-  GemmTile part = *t;
-  for (int64_t row = 0; row < t->rows; row += NARROW_ROWS) {
-    part.rows = t->rows - row < NARROW_ROWS ? t->rows - row : NARROW_ROWS;
-    part.a = t->a + row * t->a_m, part.c = t->c + row * t->c_m;
-    if (t->residual) part.residual = t->residual + row * t->c_m;
-    run_narrow(&part);
-  }
+  else run_apart(t, run);
 }
 
 const GemmTiles *gemm_tiles_avx2(void) {
@@ -199,16 +160,13 @@ const GemmTiles *gemm_tiles_avx2(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &tiles : NULL;
 }
 
-const GemmTiles *gemm_tiles(void) {
-  static const GemmTiles tiles = {WIDE_ROWS, 2, run_wide};
-  const GemmTiles *avx2 = gemm_tiles_avx2();
-  if (!avx2) return &plain;
-  return __builtin_cpu_supports("avx512f") ? &tiles : avx2;
-}
-
 #else
 
 const GemmTiles *gemm_tiles_avx2(void) { return NULL; }
-const GemmTiles *gemm_tiles(void) { return &plain; }
 
 #endif
+
+const GemmTiles *gemm_tiles(void) {
+  const GemmTiles *avx512 = gemm_tiles_avx512(), *avx2 = gemm_tiles_avx2();
+  return avx512 ? avx512 : avx2 ? avx2 : &plain;
+}

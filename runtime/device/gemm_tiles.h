@@ -24,6 +24,7 @@ typedef struct GemmTile {
   bool add;
   Epilogue epilogue;            /* of the whole sum: not of a part of k behind which others come */
   const float *bias, *residual; /* those that it has; the residual lies as C */
+  const float *ahead, *next;    /* NULL, or what will be read soon: k lines, and the next tile of C; may be fetched */
 } GemmTile;
 
 typedef struct GemmTiles {
@@ -37,7 +38,8 @@ void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_
 
 /* For this processor. */
 const GemmTiles *gemm_tiles(void);
-/* Those for AVX2, which a processor with AVX-512 has as well; NULL where it lacks them. */
+/* Those for AVX2, which a processor with AVX-512 has as well, and for AVX-512; NULL where it lacks them. */
 const GemmTiles *gemm_tiles_avx2(void);
+const GemmTiles *gemm_tiles_avx512(void);
 
 #endif

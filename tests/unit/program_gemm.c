@@ -282,7 +282,7 @@ static void products_in_panels(void) {
  * share either out have the results of one. */
 static void parts_give_equal_bits(void) {
   for (int trial = 0; trial < 40; trial++) {
-    int64_t m = 1 + below(150), n = 2 * PROGRAM_PANEL + below(300), k = 1 + below(1500);
+    int64_t m = 1 + below(150), n = 2 * PROGRAM_PANEL + below(300), k = trial % 8 ? 1 + below(1500) : 2048;
     Both x = both_new(m, n, k, true);
     int64_t from = below(n - PROGRAM_PANEL), columns = PROGRAM_PANEL + below(n - from - PROGRAM_PANEL + 1),
             row = below(m), rows = 1 + below(m - row);
