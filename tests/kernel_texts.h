@@ -129,6 +129,9 @@ static void moves(void) {
             IN("z", "f32[b,0]") "  %c = concat %x, %z, %y {axis=1} : f32[b,s + 4]\n"
             "  %d = concat %y, %y {axis=0} : f32[2*b,4]\n"
             "  %e = tanh %d : f32[2*b,4]\n" OUT("c") OUT("d") OUT("e"));
+  /* Copied past the caches, in rows that begin anywhere. */
+  text_case("concat large", IN("x", "f32[3,349,1013]") IN("y", "f32[3,1,1013]")
+            "  %c = concat %x, %y {axis=1} : f32[3,350,1013]\n" OUT("c"));
   text_case("broadcast", IN("x", "f32[5]") IN("o", "f32[1,s]") "  %y = broadcast %x {dims=[0]} : f32[5,s]\n"
             "  %z = broadcast %o {dims=[0,1]} : f32[b,s]\n  %w = broadcast %x {dims=[1]} : f32[b,5,s]\n" OUT("y")
             OUT("z") OUT("w"));

@@ -85,6 +85,41 @@ BLOCKS(u8, uint8_t, 0, UINT8_MAX) BLOCKS(u16, uint16_t, 0, UINT16_MAX)
 BLOCKS(u32, uint32_t, 0, UINT32_MAX) BLOCKS(u64, uint64_t, 0, UINT64_MAX)
 BLOCK(bool, _Bool, or, or, 0) BLOCK(bool, _Bool, and, and, 1)
 
+/* ---- copies past the caches */
+
+/* Copies of at least so many bytes do not stay in a second cache.  Writing them past the caches leaves out reading what
+ * is overwritten; asking for what comes AHEAD bytes later gives another fifth. */
+enum { FAR = 1 << 22, AHEAD = 16384 };
+#if defined(__x86_64__)
+typedef float far_four __attribute__((vector_size(16), may_alias));
+typedef float far_any __attribute__((vector_size(16), may_alias, aligned(1)));
+FN void far_store(far_four *y, const far_any *x) {
+#if defined(__clang__)
+  __builtin_nontemporal_store((far_four)*x, y);
+#else
+  __builtin_ia32_movntps((float *)y, (far_four)*x);
+#endif
+}
+/* Behind the last copy of a kernel, by the thread that began it: others order their stores where they meet it. */
+FN void far_end(void) { __builtin_ia32_sfence(); }
+static __attribute__((unused)) void copy_far(void *to, const void *from, int64_t bytes) {
+  int64_t lead = (int64_t)(-(uintptr_t)to % sizeof(far_four));
+  if (lead > bytes) lead = bytes;
+  if (lead) memcpy(to, from, (size_t)lead);
+  far_four *y = (far_four *)((char *)to + lead);
+  const far_any *x = (const far_any *)((const char *)from + lead);
+  for (bytes -= lead; bytes >= 64; bytes -= 64) {
+    __builtin_prefetch((const char *)x + AHEAD, 0, 2);
+    for (int i = 0; i < 4; i++) far_store(y++, x++);
+  }
+  for (; bytes >= 16; bytes -= 16) far_store(y++, x++);
+  if (bytes) memcpy(y, x, (size_t)bytes);
+}
+#else
+FN void far_end(void) {}
+FN void copy_far(void *to, const void *from, int64_t bytes) { memcpy(to, from, (size_t)bytes); }
+#endif
+
 /* ---- memory of a thread: grows, is kept for the next kernel */
 
 enum { SCRATCH_SLOTS = 16 };

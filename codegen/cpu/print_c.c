@@ -185,12 +185,44 @@ static int row_guard(const RowPrinter *c) {
   return -1;
 }
 
+static bool is_contiguous(const RowPrinter *c, const Affine *at) {
+  const Expr *step = at->coef[c->p->inner];
+  return step && ex_is_const(step, 1);
+}
+
+/* What all that is stored copies, element by element, where the guard holds: the node that loads it; NULL: it does
+ * more. 16-bit floats and bools do not pass through loads and stores bit for bit. */
+static const RowNode *copied(const RowPrinter *c, int guard) {
+  const RowProgram *p = c->p;
+  if (guard < 0 || p->stores.n != 1) return NULL;
+  const RowStore *s = &p->stores.items[0];
+  const RowNode *choice = &p->nodes.items[s->node];
+  if (choice->kind != RN_OP || choice->op != OP_select || choice->args[0] != guard) return NULL;
+  const RowNode *load = &p->nodes.items[choice->args[1]];
+  DType t = p->buffers.items[s->buffer].dtype;
+  if (load->kind != RN_LOAD || load->nargs || load->guard != guard || p->buffers.items[load->buffer].dtype != t ||
+      t == DT_f16 || t == DT_bf16 || t == DT_bool || !is_contiguous(c, &load->at) || !is_contiguous(c, &s->at))
+    return NULL;
+  return load;
+}
+
+static void print_copy(RowPrinter *c, const RowNode *load) {
+  const RowStore *s = &c->p->stores.items[0];
+  rp_open(c, "if (far)");
+  rp_line(c, "const int64_t i%d = from;", c->p->inner);
+  rp_line(c, "copy_far(p%d + (%s), p%d + (%s), (to - from) * (int64_t)sizeof *p%d);", s->buffer,
+          rp_affine_text(c, &s->at), load->buffer, rp_affine_text(c, &load->at), s->buffer);
+  rp_line(c, "continue;");
+  rp_close(c);
+}
+
 /* A loop for rows where the guard holds and one for the others: one loop for both asks for every element, and takes
  * four times as long as a copy. */
-static void print_guarded_loops(RowPrinter *c, int guard) {
+static void print_guarded_loops(RowPrinter *c, int guard, const RowNode *copy) {
   for (int holds = 1; holds >= 0; holds--) {
     rp_open(c, holds ? arena_printf(c->m->arena, "if (v%d)", guard) : "else");
     rp_line(c, "const _Bool v%d = %d;", guard, holds);
+    if (holds && copy) print_copy(c, copy);
     print_element_loop(c, 0, "from", "to");
     rp_close(c);
   }
@@ -199,16 +231,19 @@ static void print_guarded_loops(RowPrinter *c, int guard) {
 static void print_elements(RowPrinter *c) {
   rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner),
           rp_row_count(c), PIECE - 1, PIECE);
+  int guard = row_guard(c);
+  const RowNode *copy = copied(c, guard);
+  if (copy) rp_line(c, "const _Bool far = rows * n * (int64_t)sizeof *p%d >= FAR;", c->p->stores.items[0].buffer);
   print_parallel(c, "rows * n");
   rp_open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
   rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;",
           PIECE, PIECE, PIECE);
   rp_outer_indices(c, "row");
   print_row_scope(c, 0);
-  int guard = row_guard(c);
-  if (guard >= 0) print_guarded_loops(c, guard);
+  if (guard >= 0) print_guarded_loops(c, guard, copy);
   else print_element_loop(c, 0, "from", "to");
   rp_close(c);
+  if (copy) rp_line(c, "if (far) far_end();");
 }
 
 static void print_tiles(RowPrinter *c) {
