@@ -337,7 +337,7 @@ static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_A
   const void *scratch = lib.primitive_desc_query_md(p->description, QUERY_SCRATCHPAD, 0);
   int residual = (lib.version == 2 ? ARG_POST_OP_2 : ARG_POST_OP_3) | ARG_SECOND;
   size_t bytes = scratch ? lib.memory_desc_get_size(scratch) : 0;
-  if (bytes > ONEDNN_SCRATCH) return false;
+  if (bytes > (size_t)onednn_threads() * ONEDNN_SCRATCH) return false;
   if (bytes > lib.scratch_bytes) {
     void *more = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!more) return false;

@@ -54,7 +54,8 @@ typedef struct OnednnEpilogue {
 
 /* conv: NULL for a matrix product.  Bias and residual have the result's type; layout[ONEDNN_RESIDUAL] is ignored.  NULL
  * when the library has no fast implementation (the reference ones and those that copy the image are refused) or needs
- * more than ONEDNN_SCRATCH bytes beside. */
+ * more than ONEDNN_SCRATCH bytes per thread beside: of an image whose places are not all read it keeps, for every
+ * thread, those that are. */
 enum { ONEDNN_SCRATCH = 1 << 20 };
 OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e);
 void onednn_primitive_free(OnednnPrimitive *p);
