@@ -21,41 +21,14 @@
  * matters calls in any case: gcc then takes the loop for cold as well. */
 #define SMALL static __attribute__((unused, noinline, cold))
 
-/* A vector register, if there is one of more than 16 bytes. */
 #if defined(__AVX512F__)
-enum { VECTOR = 16, TALL = 8, BROAD = 4 };
-#elif defined(__AVX__)
-enum { VECTOR = 8, TALL = 4, BROAD = 8 };
+enum { TALL = 8, BROAD = 4 };
 #else
-enum { VECTOR = 4, TALL = 4, BROAD = 8 };
+enum { TALL = 4, BROAD = 8 };
 #endif
 /* Tiles are TALL keys or columns by ACROSS vectors of rows, or a row by BROAD vectors.  CHUNK is a multiple of KEYS,
  * KEYS of TALL. */
 enum { LANES = 32, ACROSS = 2, KEYS = 64, CHUNK = 512, FEW = 16 };
-
-typedef float lanes __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
-FN lanes lanes_of(float x) { return x - (lanes){0}; }
-FN lanes lanes_fma(lanes a, lanes b, lanes c) {
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-  return a * b + c;
-#elif defined(__AVX512F__)
-  return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
-#elif defined(__FMA__)
-  return __builtin_ia32_vfmaddps256(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-
-/* A load that serves several multiplications.  gcc makes it an operand of each, and loads are what tiles lack. */
-FN lanes lanes_at(const float *x) {
-  lanes y = *(const lanes *)x;
-#if defined(__AVX__) && !defined(__clang__)
-  __asm__("" : "+v"(y));
-#endif
-  return y;
-}
 
 typedef struct Attention {
   int64_t rows, s, t, k, e;
@@ -157,19 +130,19 @@ APART void attention_scores(AttentionPanel *b, const AttentionKeys *keys, int64_
   for (int64_t j = 0; j < keys->n; j += TALL)
     for (int l = 0; l < LANES; l += VECTOR * ACROSS) {
       const float *line[TALL], *q = b->q + l;
-      lanes acc[TALL][ACROSS];
+      vector acc[TALL][ACROSS];
       for (int r = 0; r < TALL; r++) line[r] = keys->key + (j + r < keys->n ? j + r : keys->n - 1) * wide;
       for (int r = 0; r < TALL; r++)
-        for (int c = 0; c < ACROSS; c++) acc[r][c] = lanes_of(0);
+        for (int c = 0; c < ACROSS; c++) acc[r][c] = vector_of(0);
       for (int64_t i = 0; i < k; i++, q += LANES) {
-        lanes x = lanes_at(q), y = lanes_at(q + VECTOR);
+        vector x = vector_at(q), y = vector_at(q + VECTOR);
         for (int r = 0; r < TALL; r++) {
-          lanes z = lanes_of(line[r][i]);
-          acc[r][0] = lanes_fma(z, x, acc[r][0]), acc[r][1] = lanes_fma(z, y, acc[r][1]);
+          vector z = vector_of(line[r][i]);
+          acc[r][0] = vector_fma(z, x, acc[r][0]), acc[r][1] = vector_fma(z, y, acc[r][1]);
         }
       }
       for (int r = 0; r < TALL; r++)
-        for (int c = 0; c < ACROSS; c++) ((lanes *)(b->p[j + r] + l))[c] = acc[r][c];
+        for (int c = 0; c < ACROSS; c++) ((vector *)(b->p[j + r] + l))[c] = acc[r][c];
     }
 }
 
@@ -178,19 +151,20 @@ APART void attention_values(AttentionPanel *b, const AttentionKeys *keys, int64_
   for (int64_t e = 0; e < wide; e += TALL)
     for (int l = 0; l < LANES; l += VECTOR * ACROSS) {
       float *o = b->o + e * LANES + l;
-      lanes acc[TALL][ACROSS];
+      vector acc[TALL][ACROSS];
       for (int r = 0; r < TALL; r++)
-        for (int c = 0; c < ACROSS; c++) acc[r][c] = ((lanes *)(o + r * LANES))[c] * ((const lanes *)(b->keep + l))[c];
+        for (int c = 0; c < ACROSS; c++)
+          acc[r][c] = ((vector *)(o + r * LANES))[c] * ((const vector *)(b->keep + l))[c];
       const float *line = keys->value + e;
       for (int64_t t = 0; t < keys->n; t++, line += wide) {
-        lanes x = lanes_at(b->p[t] + l), y = lanes_at(b->p[t] + l + VECTOR);
+        vector x = vector_at(b->p[t] + l), y = vector_at(b->p[t] + l + VECTOR);
         for (int r = 0; r < TALL; r++) {
-          lanes z = lanes_of(line[r]);
-          acc[r][0] = lanes_fma(z, x, acc[r][0]), acc[r][1] = lanes_fma(z, y, acc[r][1]);
+          vector z = vector_of(line[r]);
+          acc[r][0] = vector_fma(z, x, acc[r][0]), acc[r][1] = vector_fma(z, y, acc[r][1]);
         }
       }
       for (int r = 0; r < TALL; r++)
-        for (int c = 0; c < ACROSS; c++) ((lanes *)(o + r * LANES))[c] = acc[r][c];
+        for (int c = 0; c < ACROSS; c++) ((vector *)(o + r * LANES))[c] = acc[r][c];
     }
 }
 
@@ -315,15 +289,15 @@ FN void attention_ahead(const float *x, int64_t n) {
 FN void attention_four(const float *q, const AttentionKeys *keys, int64_t j, int64_t wide, float *p) {
   typedef float four __attribute__((vector_size(16)));
   union {
-    lanes w[4];
+    vector w[4];
     four f[4][VECTOR / 4];
     float x[4][VECTOR];
   } u;
   const float *line[4];
   for (int r = 0; r < 4; r++) line[r] = keys->key + (j + r < keys->n ? j + r : keys->n - 1) * wide;
-  for (int r = 0; r < 4; r++) u.w[r] = lanes_of(0);
+  for (int r = 0; r < 4; r++) u.w[r] = vector_of(0);
   for (int64_t i = 0; i < wide; i += VECTOR)
-    for (int r = 0; r < 4; r++) u.w[r] = lanes_fma(*(const lanes *)(q + i), *(const lanes *)(line[r] + i), u.w[r]);
+    for (int r = 0; r < 4; r++) u.w[r] = vector_fma(*(const vector *)(q + i), *(const vector *)(line[r] + i), u.w[r]);
   for (int w = VECTOR / 8; w; w /= 2)
     for (int r = 0; r < 4; r++)
       for (int l = 0; l < w; l++) u.f[r][l] += u.f[r][l + w];
@@ -333,14 +307,14 @@ FN void attention_four(const float *q, const AttentionKeys *keys, int64_t j, int
 /* o += p value for `across` vectors of columns. */
 FN void attention_columns(const float *p, const AttentionKeys *keys, int64_t wide, int64_t e, int across, float *o,
                           const float *next) {
-  lanes acc[BROAD];
+  vector acc[BROAD];
   const float *line = keys->value + e;
-  for (int c = 0; c < across; c++) acc[c] = ((const lanes *)(o + e))[c];
+  for (int c = 0; c < across; c++) acc[c] = ((const vector *)(o + e))[c];
   for (int64_t t = 0; t < keys->n; t++, line += wide) {
     if (next) attention_ahead(next + t * wide + e, VECTOR * across);
-    for (int c = 0; c < across; c++) acc[c] = lanes_fma(lanes_of(p[t]), ((const lanes *)line)[c], acc[c]);
+    for (int c = 0; c < across; c++) acc[c] = vector_fma(vector_of(p[t]), ((const vector *)line)[c], acc[c]);
   }
-  for (int c = 0; c < across; c++) ((lanes *)(o + e))[c] = acc[c];
+  for (int c = 0; c < across; c++) ((vector *)(o + e))[c] = acc[c];
 }
 
 /* One row against a block of keys; `bias`: of the first of them, -1: there is none. */

@@ -17,11 +17,11 @@ typedef struct GroupedBlock {
 } GroupedBlock;
 
 #ifdef __AVX512F__
-enum { GROUPED_VECTORS = 4 };
+enum { GROUPED_VECTORS = 4 }; /* 6 rows of them are 24 of 32 registers */
 #else
-enum { GROUPED_VECTORS = 1 }; /* 6 rows of it fill 16 registers of 32 bytes */
+enum { GROUPED_VECTORS = 2 }; /* 12 of 16 */
 #endif
-enum { GROUPED_WIDTH = 16 * GROUPED_VECTORS, GROUPED_ROWS = 240, GROUPED_FEW = 6 };
+enum { GROUPED_WIDTH = VECTOR * GROUPED_VECTORS, GROUPED_ROWS = 240, GROUPED_FEW = 6 };
 
 /* The group here of a row with this index; g->groups: none. */
 FN int64_t grouped_group(const Grouped *g, int64_t index) {
@@ -49,18 +49,21 @@ static __attribute__((unused)) int64_t grouped_blocks(const Grouped *g, const in
 
 /* c += x b for M rows and GROUPED_WIDTH columns, `depth` terms from p on. */
 #define GROUPED_TILE(T, stored, M) \
-  FN void grouped_tile##M##_##T(const stored *const *x, int64_t p, const float *b, int64_t b_step, int64_t depth, \
-                                float *c, int64_t c_step) { \
-    v16 acc[M][GROUPED_VECTORS]; \
+  static __attribute__((unused, noinline)) void grouped_tile##M##_##T( \
+      const stored *const *x, int64_t p, const float *b, int64_t b_step, int64_t depth, float *c, int64_t c_step) { \
+    vector acc[M][GROUPED_VECTORS]; \
     for (int r = 0; r < M; r++) \
-      for (int j = 0; j < GROUPED_VECTORS; j++) acc[r][j] = ((const v16 *)(c + r * c_step))[j]; \
-    for (int64_t i = p; i < p + depth; i++, b += b_step) \
+      for (int j = 0; j < GROUPED_VECTORS; j++) acc[r][j] = ((const vector *)(c + r * c_step))[j]; \
+    for (int64_t i = p; i < p + depth; i++, b += b_step) { \
+      vector line[GROUPED_VECTORS]; \
+      for (int j = 0; j < GROUPED_VECTORS; j++) line[j] = vector_at(b + VECTOR * j); \
       for (int r = 0; r < M; r++) { \
-        v16 a = v16_of(load_##T(x[r] + i)); \
-        for (int j = 0; j < GROUPED_VECTORS; j++) acc[r][j] = v16_fma(a, ((const v16 *)b)[j], acc[r][j]); \
+        vector a = vector_of(load_##T(x[r] + i)); \
+        for (int j = 0; j < GROUPED_VECTORS; j++) acc[r][j] = vector_fma(a, line[j], acc[r][j]); \
       } \
+    } \
     for (int r = 0; r < M; r++) \
-      for (int j = 0; j < GROUPED_VECTORS; j++) ((v16 *)(c + r * c_step))[j] = acc[r][j]; \
+      for (int j = 0; j < GROUPED_VECTORS; j++) ((vector *)(c + r * c_step))[j] = acc[r][j]; \
   }
 
 #define GROUPED(T, stored) \

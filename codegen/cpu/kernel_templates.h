@@ -85,23 +85,35 @@ ROPE(f64, double, f64, double)
 ROPE(f16, uint16_t, f32, float)
 ROPE(bf16, uint16_t, f32, float)
 
-/* ---- vectors, for the kernels that keep tiles in registers */
+/* ---- vectors, for the kernels that keep tiles in registers: of one register, as gcc keeps longer ones in memory */
 
-typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
-FN v16 v16_of(float x) { return (v16){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
-FN v16 v16_fma(v16 a, v16 b, v16 c) {
-#if defined(__AVX512F__) && !defined(__clang__)
+#if defined(__AVX512F__)
+enum { VECTOR = 16 };
+#elif defined(__AVX__)
+enum { VECTOR = 8 };
+#else
+enum { VECTOR = 4 };
+#endif
+typedef float vector __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
+FN vector vector_of(float x) { return x - (vector){0}; }
+FN vector vector_fma(vector a, vector b, vector c) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+  return a * b + c;
+#elif defined(__AVX512F__)
   return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
-#elif defined(__FMA__) && !defined(__clang__)
-  typedef float v8 __attribute__((vector_size(32)));
-  union {
-    v16 w;
-    v8 h[2];
-  } x = {a}, y = {b}, z = {c};
-  z.h[0] = __builtin_ia32_vfmaddps256(x.h[0], y.h[0], z.h[0]);
-  z.h[1] = __builtin_ia32_vfmaddps256(x.h[1], y.h[1], z.h[1]);
-  return z.w;
+#elif defined(__FMA__)
+  return __builtin_ia32_vfmaddps256(a, b, c);
 #else
   return a * b + c;
 #endif
+}
+
+/* A load that serves several multiplications.  gcc makes it an operand of each, and loads are what tiles lack. */
+FN vector vector_at(const float *x) {
+  vector y = *(const vector *)x;
+#if defined(__AVX__) && !defined(__clang__)
+  __asm__("" : "+v"(y));
+#endif
+  return y;
 }

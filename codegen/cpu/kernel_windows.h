@@ -130,17 +130,19 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
 /* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result
  * (channels last)
  *
- * A tile is CONV_PIXELS places of the result by one or two vectors of its innermost letter, held in registers while the
- * window and the summed letter pass; weights are packed once per block of lanes, and places outside operand 0 read
- * zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding: the same
- * whatever the tile, the threads and the part. */
+ * A tile is CONV_PIXELS places of the result by CONV_ACROSS vectors of its innermost letter, or half as many, held in
+ * registers while the window and the summed letter pass; weights are packed once per block of lanes, and places outside
+ * operand 0 read zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding:
+ * the same whatever the tile, the threads and the part. */
 
 #if defined(__AVX512F__)
-enum { CONV_PIXELS = 8, CONV_VECTORS = 2 }; /* 16 of 32 registers are sums */
+enum { CONV_PIXELS = 8, CONV_LANES = 32 }; /* 16 of 32 registers are sums */
+#elif defined(__AVX__)
+enum { CONV_PIXELS = 6, CONV_LANES = 16 }; /* 12 of 16 */
 #else
-enum { CONV_PIXELS = 6, CONV_VECTORS = 1 };
+enum { CONV_PIXELS = 3, CONV_LANES = 16 };
 #endif
-enum { CONV_LANES = 16 * CONV_VECTORS, CONV_CHUNK = 64 * CONV_PIXELS };
+enum { CONV_ACROSS = CONV_LANES / VECTOR, CONV_CHUNK = 64 * CONV_PIXELS, CONV_DEPTHWISE = 16 };
 
 typedef struct ConvTiles {
   const Windows *w;
@@ -156,34 +158,46 @@ typedef struct ConvPixel {
   int64_t at[3]; /* conv: first image index; conv_transpose: image index - start */
 } ConvPixel;
 
-FN v16 conv_some(const float *x, int64_t n) {
-  v16 v = v16_of(0);
-  __builtin_memcpy(&v, x, (size_t)(n < 16 ? n : 16) * sizeof *x);
-  return v;
-}
-
-#define CONV_STEP(V) \
-  FN void conv_step_##V(v16 *sums, const float *const *x, const float *weights, int64_t n) { \
-    v16 acc[CONV_PIXELS][V]; \
+/* sums[p][v] += x[p][i] weights[i][v] for V vectors. */
+#define CONV_STEP(name, V) \
+  FN void name(vector *sums, const float *const *x, const float *weights, int64_t n) { \
+    vector acc[CONV_PIXELS][V]; \
+    const float *at[CONV_PIXELS]; \
+    for (int p = 0; p < CONV_PIXELS; p++) at[p] = x[p]; \
     for (int p = 0; p < CONV_PIXELS; p++) \
-      for (int v = 0; v < V; v++) acc[p][v] = sums[p * V + v]; \
-    for (int64_t i = 0; i < n; i++) { \
-      const v16 *line = (const v16 *)(weights + i * 16 * V); \
+      for (int v = 0; v < (V); v++) acc[p][v] = sums[p * (V) + v]; \
+    for (int64_t i = 0; i < n; i++, weights += VECTOR * (V)) { \
+      vector line[V]; \
+      for (int v = 0; v < (V); v++) line[v] = vector_at(weights + VECTOR * v); \
       for (int p = 0; p < CONV_PIXELS; p++) { \
-        v16 value = v16_of(x[p][i]); \
-        for (int v = 0; v < V; v++) acc[p][v] = v16_fma(value, line[v], acc[p][v]); \
+        vector value = vector_of(at[p][i]); \
+        for (int v = 0; v < (V); v++) acc[p][v] = vector_fma(value, line[v], acc[p][v]); \
       } \
     } \
     for (int p = 0; p < CONV_PIXELS; p++) \
-      for (int v = 0; v < V; v++) sums[p * V + v] = acc[p][v]; \
+      for (int v = 0; v < (V); v++) sums[p * (V) + v] = acc[p][v]; \
   }
-CONV_STEP(1)
-CONV_STEP(2)
+CONV_STEP(conv_step_half, CONV_ACROSS / 2)
+CONV_STEP(conv_step_whole, CONV_ACROSS)
 
-FN void conv_depthwise(v16 *sums, const float *const *x, const float *weights, int64_t lanes) {
-  v16 line = *(const v16 *)weights;
-  for (int p = 0; p < CONV_PIXELS; p++)
-    sums[p] = v16_fma(lanes >= 16 ? *(const v16 *)x[p] : conv_some(x[p], lanes), line, sums[p]);
+/* At most a vector of them, zeros behind. */
+FN vector conv_some(const float *x, int64_t n) {
+  vector v = vector_of(0);
+  if (n > 0) __builtin_memcpy(&v, x, (size_t)(n < VECTOR ? n : VECTOR) * sizeof *x);
+  return v;
+}
+
+FN void conv_depthwise(vector *sums, const float *const *x, const float *weights, int64_t lanes) {
+  enum { ACROSS = CONV_DEPTHWISE / VECTOR };
+  for (int v = 0; v < ACROSS; v++) {
+    vector line = vector_at(weights + VECTOR * v);
+    int64_t n = lanes - VECTOR * v;
+    for (int p = 0; p < CONV_PIXELS; p++) {
+      const float *from = x[p] + VECTOR * v;
+      sums[p * ACROSS + v] =
+          vector_fma(n >= VECTOR ? *(const vector *)from : conv_some(from, n), line, sums[p * ACROSS + v]);
+    }
+  }
 }
 
 /* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
@@ -220,11 +234,11 @@ FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, 
   p->a = a + as, p->y = y + ys;
 }
 
-FN void conv_step(const ConvTiles *t, v16 *sums, const float *const *x, const float *weights, int64_t n, int vectors,
+FN void conv_step(const ConvTiles *t, vector *sums, const float *const *x, const float *weights, int64_t n, int vectors,
                   int64_t lanes) {
   if (t->lanes_a) conv_depthwise(sums, x, weights, lanes);
-  else if (vectors == 1) conv_step_1(sums, x, weights, n);
-  else conv_step_2(sums, x, weights, n);
+  else if (vectors == CONV_ACROSS) conv_step_whole(sums, x, weights, n);
+  else conv_step_half(sums, x, weights, n);
 }
 
 /* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled
@@ -242,13 +256,13 @@ FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, cons
 /* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where
  * they can be. */
 static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel,
-                                                        const float *weights, float *lines, v16 *sums, int vectors,
+                                                        const float *weights, float *lines, vector *sums, int vectors,
                                                         int64_t lanes) {
   const Windows *w = t->w;
   const int64_t *step = t->transposed ? w->output_step : w->image_step;
-  int64_t line = w->window[2] * t->sum, wide = 16 * vectors;
+  int64_t line = w->window[2] * t->sum, wide = VECTOR * vectors;
   const float *row[CONV_PIXELS], *x[CONV_PIXELS];
-  for (int i = 0; i < CONV_PIXELS * vectors; i++) sums[i] = v16_of(0);
+  for (int i = 0; i < CONV_PIXELS * vectors; i++) sums[i] = vector_of(0);
   for (int64_t k0 = 0; k0 < w->window[0]; k0++)
     for (int64_t k1 = 0; k1 < w->window[1]; k1++) {
       const float *from = weights + (k0 * w->window[1] + k1) * line * wide;
@@ -306,7 +320,7 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
                                                          int64_t work) {
   const Windows *w = t->w;
   const int64_t *extent = t->transposed ? w->image : w->output;
-  int64_t wide = t->lanes_a ? 16 : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
+  int64_t wide = t->lanes_a ? CONV_DEPTHWISE : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
   int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2],
           chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
   int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
@@ -323,15 +337,15 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
       int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first,
               as = first * t->lanes_a, bs = first * t->lanes_b;
       int64_t lanes = t->lanes - first < wide ? t->lanes - first : wide;
-      int vectors = lanes > 16 ? 2 : 1;
+      int vectors = t->lanes_a ? CONV_DEPTHWISE / VECTOR : lanes > CONV_LANES / 2 ? CONV_ACROSS : CONV_ACROSS / 2;
       int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
       letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
-      const float *weights = conv_packed(t, 16 * vectors, lanes) ? b + bs : strip;
+      const float *weights = conv_packed(t, VECTOR * vectors, lanes) ? b + bs : strip;
       if (weights == strip && packed != item / chunks)
-        conv_pack(t, b + bs, strip, 16 * vectors, lanes), packed = item / chunks;
+        conv_pack(t, b + bs, strip, VECTOR * vectors, lanes), packed = item / chunks;
       for (int64_t at = chunk * CONV_CHUNK; at < end; at += CONV_PIXELS) {
         ConvPixel pixel[CONV_PIXELS];
-        v16 sums[CONV_PIXELS * 2];
+        vector sums[CONV_PIXELS * CONV_ACROSS];
         int64_t n = end - at < CONV_PIXELS ? end - at : CONV_PIXELS;
         for (int64_t p = 0; p < CONV_PIXELS; p++) conv_pixel(t, at + (p < n ? p : 0), y + ys, a + as, &pixel[p]);
         conv_tile(t, pixel, weights, lines, sums, vectors, lanes);
