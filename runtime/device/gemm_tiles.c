@@ -1,6 +1,7 @@
 /* runtime/device/gemm_tiles.c - see gemm_tiles.h.
  *
  * A tile of C stays in registers: 6 rows of 2 vectors of 8 with AVX2; gemm_tiles_avx512.c has those for AVX-512.
+ * Meanwhile B of the tile after it comes into the second cache, a line a step.
  */
 #include "runtime/device/gemm_tiles.h"
 
@@ -92,10 +93,12 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
     __m256 sum[R][2]; \
     const float *a = t->a, *b = t->b; \
     int64_t a_m = t->a_m; \
+    uintptr_t ahead = t->ahead ? (uintptr_t)t->ahead - (uintptr_t)b : 0; \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
         t->add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
     for (int64_t l = t->k; l > 0; l--, b += PROGRAM_PANEL, a++) { \
       __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
+      __builtin_prefetch((const void *)((uintptr_t)b + ahead), 0, 2); \
       UNROLL for (int r = 0; r < R; r++) { \
         __m256 x = _mm256_set1_ps(a[r * a_m]); \
         sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]); \
