@@ -270,7 +270,8 @@ void exec_place(const Executor *e, Binding *b) {
     const ProgramBuffer *buffer = &p->buffers[i];
     if (!in_binding(e, b, buffer)) continue;
     char *space = e->spaces[program_class_space(buffer->class_)].data;
-    if (b->ports[i] != EXEC_NO_PORT && e->io) b->address[i] = e->io + b->io.offsets[b->ports[i]];
+    const BufferPort *port = &b->ports[i];
+    if (port->port != EXEC_NO_PORT && e->io) b->address[i] = e->io + b->io.offsets[port->port] + port->at;
     else if (buffer->class_ == PC_param) b->address[i] = (char *)(uintptr_t)e->mapped[i];
     else b->address[i] = space ? space + b->plan.offsets[i] : nothing;
     if (!b->address[i]) b->address[i] = nothing;

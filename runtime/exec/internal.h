@@ -44,6 +44,12 @@ typedef struct BoundBody {
   Recording *recordings; /* per call; NULL: the device records nothing */
 } BoundBody;
 
+/* Where in the I/O area a buffer lies. */
+typedef struct BufferPort {
+  uint32_t port; /* place in the RequestLayout; EXEC_NO_PORT: it does not lie there */
+  uint64_t at;   /* bytes from the port's first on */
+} BufferPort;
+
 typedef struct Binding {
   uint32_t entry;
   int64_t *symbols;
@@ -54,7 +60,7 @@ typedef struct Binding {
   uint32_t instr_first, instr_end;
   RequestLayout io;
   BoundBody *bodies; /* per body of the Program */
-  uint32_t *ports;   /* per buffer: the input or output in the I/O area that is its memory, or EXEC_NO_PORT */
+  BufferPort *ports; /* per buffer: the input or output in the I/O area that is its memory */
   char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
   uint64_t generation;
   const char *area; /* of inputs and outputs */

@@ -1,11 +1,12 @@
 /* runtime/exec/ports.c - inputs and outputs that are used where they lie in the I/O area.
  *
- * In: the calls of a binding.  Out: per buffer, the input or output that is its memory.  A buffer that one `feed` fills
- * with a whole input and that nothing else writes is read there; one that a `fetch` gives as a whole output, and that
- * nothing writes afterwards, is made there.  Then the copy is left out; the buffer's place in the arena stays, and is
- * not touched.  It matters where a model has its cache as inputs and outputs.
+ * In: the calls of a binding.  Out: per buffer, the input or output that is its memory, and where in it.  A buffer that
+ * one `feed` fills with an input and that nothing else writes is read there; one that a `fetch` gives as an output, and
+ * that nothing writes afterwards, is made there.  Then the copy is left out; the buffer's place in the arena stays, and
+ * is not touched.  It matters where a model has its cache as inputs and outputs.  A part counts too, if it is one run
+ * of memory between borders that buffers have: some heads of the cache of one sequence.
  *
- * Not done: parts of inputs and outputs, micro-batches, what stands in a loop, devices with memory of their own.
+ * Not done: parts that are several runs, micro-batches, what stands in a loop, devices with memory of their own.
  */
 #include <stdlib.h>
 
@@ -14,31 +15,50 @@
 typedef struct Use {
   bool fed, fetched;            /* so far */
   bool rewritten, written_late; /* by more than one feed; after a fetch */
-  uint32_t input, output;       /* places in the RequestLayout, EXEC_NO_PORT: none */
+  BufferPort input, output;
 } Use;
 
-/* Is the call's tensor the whole port, from the first byte of its buffer on? */
-static bool is_whole(const Binding *b, const DeviceCall *c, uint32_t port) {
+static const BufferPort none = {EXEC_NO_PORT, 0};
+
+/* Is the box from `start` on one run of the port's memory?  *at, *n: its first element, and how many. */
+static bool is_run(const ProgramShape *port, const int64_t *start, const int64_t *extents, uint64_t *at, uint64_t *n) {
+  bool one = true; /* of all dimensions so far one index is taken */
+  *at = 0, *n = 1;
+  for (int d = 0; d < port->rank; d++) {
+    if (!one && (start[d] != 0 || extents[d] != port->dims[d])) return false;
+    *at = *at * (uint64_t)port->dims[d] + (uint64_t)start[d];
+    *n *= (uint64_t)extents[d];
+    one = one && extents[d] == 1;
+  }
+  return true;
+}
+
+/* Where the call's tensor, the whole of its buffer, is in the port.  A part must not share a border's bytes with the
+ * next one, which another rank may write. */
+static BufferPort place_of(const Binding *b, const DeviceCall *c, uint32_t port) {
   const CallTensor *t = &c->tensors[0];
   const RequestLayout *io = &b->io;
+  uint64_t at, n, size = dtype_bytes((DType)t->dtype);
   if (c->varying || c->skipped || c->refused || c->elsewhere || t->offset != 0 || (int)t->rank != io->shapes[port].rank)
-    return false;
-  for (uint32_t d = 0; d < t->rank; d++)
-    if (c->scalars[d] != 0 || t->extents[d] != io->shapes[port].dims[d]) return false;
-  return b->plan.slot_bytes[t->buffer] <= (io->sizes[port] + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN;
+    return none;
+  if (!is_run(&io->shapes[port], c->scalars, t->extents, &at, &n)) return none;
+  bool whole = n * size == io->sizes[port];
+  if (!whole && ((at * size) % PROGRAM_ALIGN != 0 || (n * size) % PROGRAM_ALIGN != 0)) return none;
+  if (b->plan.slot_bytes[t->buffer] > (n * size + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN) return none;
+  return (BufferPort){port, at * size};
 }
 
 static void note_feed(const Binding *b, const DeviceCall *c, bool looped, Use *u) {
   u->rewritten = u->rewritten || u->fed || looped;
   u->written_late = u->written_late || u->fetched;
   u->fed = true;
-  u->input = is_whole(b, c, c->object) ? c->object : EXEC_NO_PORT;
+  u->input = place_of(b, c, c->object);
 }
 
 static void note_fetch(const Executor *e, const Binding *b, const DeviceCall *c, bool looped, Use *u) {
   uint32_t port = e->p->entries[b->entry].n_inputs + c->object;
   if (looped) u->written_late = true;
-  if (u->output == EXEC_NO_PORT && is_whole(b, c, port)) u->output = port;
+  if (u->output.port == EXEC_NO_PORT) u->output = place_of(b, c, port);
   u->fetched = true;
 }
 
@@ -73,22 +93,22 @@ static bool note_schedule(const Executor *e, const Binding *b, Use *uses) {
   return true;
 }
 
-static uint32_t port_of(const Executor *e, const Binding *b, uint32_t buffer, const Use *u) {
+static BufferPort port_of(const Executor *e, const Binding *b, uint32_t buffer, const Use *u) {
   const ProgramBuffer *x = &e->p->buffers[buffer];
   bool own = x->stage == e->stage && x->entry == b->entry && x->slots == 1 &&
              program_class_space(x->class_) == SPACE_ARENA && b->plan.slot_bytes[buffer] > 0;
-  if (!own) return EXEC_NO_PORT;
+  if (!own) return none;
   if (u->fed && !u->rewritten) return u->input;
-  return u->written_late ? EXEC_NO_PORT : u->output;
+  return u->written_late ? none : u->output;
 }
 
 RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error) {
   const Program *p = e->p;
   Use *uses = calloc(p->n_buffers + 1u, sizeof *uses);
   if (!uses) return rt_error(error, RT_FAILED, "out of memory");
-  for (uint32_t i = 0; i < p->n_buffers; i++) uses[i].input = uses[i].output = EXEC_NO_PORT;
+  for (uint32_t i = 0; i < p->n_buffers; i++) uses[i].input = uses[i].output = none;
   bool once = e->host_memory && p->mb_axis == PROGRAM_NONE && note_schedule(e, b, uses);
-  for (uint32_t i = 0; i < p->n_buffers; i++) b->ports[i] = once ? port_of(e, b, i, &uses[i]) : EXEC_NO_PORT;
+  for (uint32_t i = 0; i < p->n_buffers; i++) b->ports[i] = once ? port_of(e, b, i, &uses[i]) : none;
   free(uses);
   return RT_OK;
 }

@@ -126,4 +126,18 @@ check "a whole input or output is copied" /usr/bin/python3 -c 'import json
 rows = json.load(open("profile.json"))["ranks"][0]["operations"]
 moved = [o["bytes"] for o in rows if o["kind"] in ("feed", "fetch")]
 assert moved == [0, 0], moved'
-summary 65
+# so are parts that are one run of memory, as rows are; columns are not
+/usr/bin/python3 -c 'import numpy as np
+np.savez("rows.npz", x=np.random.default_rng(1).standard_normal((16, 256), dtype="f4"))'
+expect 0 "" ./whole --inputs rows.npz --outputs whole.npz
+for parts in dp tp; do
+  expect 0 "" "$apc" -q "$source_dir/examples/product.apc" --target cpux2 --$parts 2 -o $parts
+  expect 0 "" ./$parts --inputs rows.npz --outputs $parts.npz
+  check "outputs of $parts 2" same whole.npz $parts.npz
+  expect 0 "" ./$parts --inputs rows.npz --bench=2 --profile=json; cp out profile.json
+  check "what $parts 2 copies" /usr/bin/python3 -c 'import json, sys
+for r in json.load(open("profile.json"))["ranks"]:
+    moved = [o["bytes"] > 0 for o in r["operations"] if o["kind"] in ("feed", "fetch")]
+    assert moved == [False, sys.argv[1] == "tp"], moved' $parts
+done
+summary 75
