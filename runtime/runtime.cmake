@@ -4,12 +4,13 @@ find_program(APC_MPICC mpicc)
 set(mpi_image ${CMAKE_BINARY_DIR}/generated/mpi_image.c)
 if(APC_MPICC)
   set(mpi_plugin ${CMAKE_BINARY_DIR}/libapcrt_mpi.so)
-  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/comm/transport.c ${CMAKE_SOURCE_DIR}/program/status.c
-                  ${CMAKE_SOURCE_DIR}/base/show.c)
+  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/comm/transport.c
+                  ${CMAKE_SOURCE_DIR}/runtime/comm/contention.c ${CMAKE_SOURCE_DIR}/program/status.c ${CMAKE_SOURCE_DIR}/base/show.c)
   add_custom_command(OUTPUT ${mpi_plugin}
     COMMAND ${APC_MPICC} -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
             -I${CMAKE_SOURCE_DIR} ${mpi_sources} -o ${mpi_plugin}
-    DEPENDS ${mpi_sources} runtime/comm/transport_mpi.h runtime/comm/transport.h program/status.h program/status.def VERBATIM)
+    DEPENDS ${mpi_sources} runtime/comm/transport_mpi.h runtime/comm/transport.h runtime/comm/contention.h
+            runtime/comm/relax.h program/status.h program/status.def VERBATIM)
   set(mpi_include ".incbin \\\"${mpi_plugin}\\\"\\n")
 endif()
 file(CONFIGURE OUTPUT ${mpi_image} @ONLY CONTENT

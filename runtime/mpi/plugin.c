@@ -6,19 +6,21 @@
  * their place, others through a buffer.  The header is checked before anything else is received, so that ranks that
  * disagree are told apart.
  *
- * MPI has no wait with a time limit: who waits polls, then gives the core away, then naps for ever longer.  All calls
- * come from one thread (MPI_THREAD_FUNNELED).  A dead process is the launcher's to notice: mpirun ends the others.
+ * MPI has no wait with a time limit: who waits polls for as long as contention.h says, then naps for ever longer.  All
+ * calls come from one thread (MPI_THREAD_FUNNELED).  A dead process is the launcher's to notice: mpirun ends the
+ * others.
  */
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "runtime/comm/contention.h"
+#include "runtime/comm/relax.h"
 #include "runtime/comm/transport_mpi.h"
 
-enum { FIRST = 16 * 1024, PIECE = 256 * 1024, TAG = 77, SPINS = 200, YIELDS = 1000, NAP_US = 50, NAP_MOST_US = 1000 };
+enum { FIRST = 16 * 1024, PIECE = 256 * 1024, TAG = 77, NAP_US = 50, NAP_MOST_US = 1000 };
 
 typedef struct Header {
   uint64_t tag, length;
@@ -39,6 +41,10 @@ typedef struct Mpi {
   Channel *channels;     /* 2 * world: sends, receives */
   int *active, n_active; /* the channels with a transfer */
   RtError failure;
+  long nap;                /* microseconds of the next one of this wait; 0: it spins */
+  int64_t waiting, looked; /* since when, and when it looked last */
+  Contention contention;
+  ContentionWatch watch;
 } Mpi;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -143,15 +149,24 @@ static RtStatus mpi_progress(Transport *base, bool *moved, RtError *error) {
   return t->failure.status ? rt_error(error, t->failure.status, "%s", t->failure.text) : RT_OK;
 }
 
+/* Never sched_yield: transport_local.c. */
+static bool may_spin(Mpi *t, bool first) {
+  int64_t now = contention_clock();
+  if (first) t->waiting = now;
+  else contention_hole(&t->watch, now - t->looked);
+  t->looked = now;
+  return now - t->waiting < contention_spin(&t->contention, &t->watch, now);
+}
+
 static void mpi_sleep(Transport *base, unsigned spins, int milliseconds) {
-  (void)base;
-  if (spins < SPINS) return;
-  if (spins < YIELDS) {
-    sched_yield();
+  Mpi *t = (Mpi *)base;
+  if (spins == 0) t->nap = 0;
+  if (!t->nap && may_spin(t, spins == 0)) {
+    relax();
     return;
   }
-  long nap = (long)least((size_t)NAP_US + (spins - YIELDS), NAP_MOST_US);
-  if (nap > milliseconds * 1000L) nap = milliseconds * 1000L;
+  t->nap = t->nap ? (long)least((size_t)t->nap + 1, NAP_MOST_US) : NAP_US;
+  long nap = t->nap < milliseconds * 1000L ? t->nap : milliseconds * 1000L;
   nanosleep(&(struct timespec){0, nap * 1000}, NULL);
 }
 
