@@ -231,7 +231,7 @@ static Bound *find_bound(const ApcModel *m, const char *name) {
   return NULL;
 }
 
-const Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
+Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
 
 static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
   const Program *p = &m->artifact.program;
@@ -386,6 +386,7 @@ static RtStatus start(ApcModel *m) {
 /* After a failure of the ranks nothing of the session is usable. */
 static RtStatus end(ApcModel *m, RtStatus status) {
   if (!status) return RT_OK;
+  host_inputs_take_back(m);
   session_stop(m->session);
   m->session = NULL;
   m->profile.on = false;
@@ -421,24 +422,6 @@ RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64
   return status;
 }
 
-/* Random integers stay inside the table they index. */
-static RtStatus random_limit(ApcModel *m, uint32_t port, const Bound *b, uint64_t *below) {
-  const Program *p = &m->artifact.program;
-  int64_t v = 2;
-  if (b->kind != BOUND_RANDOM || p->ports[port].random_below == PROGRAM_NONE) return RT_OK;
-  RtStatus status = program_value(p, p->ports[port].random_below, m->symbols, &v, &m->error);
-  *below = v < 1 ? 1 : (uint64_t)v;
-  return status;
-}
-
-static void place_input(const ApcModel *m, uint32_t port, const Bound *b, uint64_t below, char *to, uint64_t bytes) {
-  const ProgramPort *t = &m->artifact.program.ports[port];
-  size_t n = bytes / dtype_bytes((DType)t->dtype);
-  if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
-  else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
-  else request_random((DType)t->dtype, to, n, b->seed, b->name, below);
-}
-
 /* The sizes of the request, and whether this machine can hold them; asked once per sizes. */
 static RtStatus lay_out(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
@@ -453,25 +436,6 @@ static RtStatus lay_out(ApcModel *m, uint32_t entry) {
   return RT_OK;
 }
 
-static RtStatus place_inputs(ApcModel *m, uint32_t entry) {
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[entry];
-  void *area;
-  RtStatus status = m->launched ? launched_io(m->launched, m->layout.bytes, &area, &m->error)
-                                : session_io(m->session, m->layout.bytes, &area, &m->error);
-  if (status) return status;
-  m->io = area;
-  m->inputs_new = true;
-  for (uint32_t i = 0; !status && i < e->n_inputs; i++) {
-    uint32_t port = e->inputs + i;
-    const Bound *b = find_bound(m, program_text(p, p->ports[port].name));
-    uint64_t below = 0;
-    status = random_limit(m, port, b, &below);
-    if (!status) place_input(m, port, b, below, m->io + m->layout.offsets[i], m->layout.sizes[i]);
-  }
-  return status;
-}
-
 ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!host_begin(m)) return not_loaded(m);
   uint32_t which = m->entry;
@@ -483,7 +447,7 @@ ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!status) status = lay_out(m, which);
   if (!status) status = start(m);
   if (!status) status = host_record_begin(m);
-  if (!status) status = place_inputs(m, which);
+  if (!status) status = host_inputs_place(m, which);
   m->ran_entry = which;
   if (!status) status = host_request(m, REQUEST_RUN, which, m->symbols, m->artifact.program.n_symbols);
   if (status) request_layout_free(&m->layout);

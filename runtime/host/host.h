@@ -1,5 +1,5 @@
 /* runtime/host/host.h - what the files behind apc_runtime.h share: host.c (loading, binding, running), files.c (tensor
- * files and texts), describe.c (descriptions). */
+ * files and texts), inputs.c (their values to the ranks), describe.c (descriptions). */
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
@@ -23,6 +23,8 @@ typedef struct Bound {
   BoundKind kind;
   uint64_t seed;
   Tensor tensor; /* DATA: a view of the caller's memory, or ours when it came from a file */
+  bool kept;     /* DATA: a view of the I/O area, at byte `place`: inputs.c */
+  size_t place;
 } Bound;
 
 struct ApcModel {
@@ -75,7 +77,7 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __at
 bool host_begin(ApcModel *m);
 
 /* What the input of that name is bound to; NULL. */
-const Bound *host_bound(const ApcModel *m, const char *name);
+Bound *host_bound(const ApcModel *m, const char *name);
 
 /* runtime/host/check.c: refusals before anything runs, for the symbols in m->symbols. */
 RtStatus host_check_indices(ApcModel *m, uint32_t entry);
@@ -94,6 +96,14 @@ RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
 /* Gives the ranks a request and waits for its end. */
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
 double host_now(void); /* seconds */
+
+/* runtime/host/inputs.c.  Makes the I/O area at least so large and sets m->io. */
+RtStatus host_io(ApcModel *m, size_t bytes);
+/* Puts the inputs of the request in m->layout where the ranks read them. */
+RtStatus host_inputs_place(ApcModel *m, uint32_t entry);
+/* Before the I/O area goes: what is bound lies nowhere in it any more; what there is no memory for is not bound any
+ * more. */
+void host_inputs_take_back(ApcModel *m);
 
 /* runtime/host/record.c.  Tells the ranks to record, where that is wanted and they have not been told. */
 RtStatus host_record_begin(ApcModel *m);

@@ -35,11 +35,9 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
 
 /* The I/O area grows by the records; what is in it stays. */
 static RtStatus fetch_shared(ApcModel *m, char *to, size_t bytes) {
-  void *area;
   int64_t offset = (int64_t)m->layout.bytes;
-  RtStatus status = session_io(m->session, m->layout.bytes + bytes, &area, &m->error);
+  RtStatus status = host_io(m, m->layout.bytes + bytes);
   if (status) return status;
-  m->io = area;
   status = host_request(m, REQUEST_RECORDED, 0, &offset, 1);
   if (!status) memcpy(to, m->io + offset, bytes);
   return status;

@@ -1,0 +1,108 @@
+/* runtime/host/inputs.c - the values of inputs, into the memory that the ranks read them from.
+ *
+ * What was read from a file is large where a cache is an input, and would be there twice: as it was read, and in the
+ * I/O area.  So a large tensor that is ours is given back once its values lie in the area; later requests of the same
+ * layout find them there, and before anything else comes to that place they are copied out again.  Ranks do not write
+ * to inputs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/host/host.h"
+
+enum { KEPT_LEAST = 1 << 20 }; /* bytes: less is not worth it */
+
+RtStatus host_io(ApcModel *m, size_t bytes) {
+  void *area;
+  RtStatus status =
+      m->launched ? launched_io(m->launched, bytes, &area, &m->error) : session_io(m->session, bytes, &area, &m->error);
+  if (status) return status;
+  m->io = area;
+  for (size_t i = 0; i < m->n_bound; i++)
+    if (m->bound[i].kept) m->bound[i].tensor.data = m->io + m->bound[i].place;
+  return RT_OK;
+}
+
+static RtStatus take_back(ApcModel *m, Bound *b) {
+  Tensor own;
+  if (!tensor_alloc(&own, b->tensor.dtype, b->tensor.rank, b->tensor.dims))
+    return rt_error(&m->error, RT_FAILED, "out of memory for input '%s'", b->name);
+  memcpy(own.data, b->tensor.data, own.bytes);
+  b->tensor = own;
+  b->kept = false;
+  return RT_OK;
+}
+
+void host_inputs_take_back(ApcModel *m) {
+  for (size_t i = 0; i < m->n_bound;) {
+    Bound *b = &m->bound[i];
+    RtError before = m->error;
+    if (!b->kept || take_back(m, b) == RT_OK) {
+      i++;
+      continue;
+    }
+    m->error = before;
+    free(b->name);
+    *b = m->bound[--m->n_bound];
+  }
+}
+
+/* Is the binding an input of the entry, at the same place of the present layout? */
+static bool stays(const ApcModel *m, uint32_t entry, const Bound *b) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = 0; i < e->n_inputs; i++)
+    if (strcmp(program_text(p, p->ports[e->inputs + i].name), b->name) == 0)
+      return m->layout.offsets[i] == b->place && m->layout.sizes[i] == b->tensor.bytes;
+  return false;
+}
+
+static RtStatus make_room(ApcModel *m, uint32_t entry) {
+  RtStatus status = RT_OK;
+  for (size_t i = 0; i < m->n_bound && !status; i++)
+    if (m->bound[i].kept && !stays(m, entry, &m->bound[i])) status = take_back(m, &m->bound[i]);
+  return status;
+}
+
+/* Random integers stay inside the table they index. */
+static RtStatus random_limit(ApcModel *m, uint32_t port, const Bound *b, uint64_t *below) {
+  const Program *p = &m->artifact.program;
+  int64_t v = 2;
+  if (b->kind != BOUND_RANDOM || p->ports[port].random_below == PROGRAM_NONE) return RT_OK;
+  RtStatus status = program_value(p, p->ports[port].random_below, m->symbols, &v, &m->error);
+  *below = v < 1 ? 1 : (uint64_t)v;
+  return status;
+}
+
+static void place_input(const ApcModel *m, uint32_t port, Bound *b, uint64_t below, size_t place, uint64_t bytes) {
+  const ProgramPort *t = &m->artifact.program.ports[port];
+  size_t n = bytes / dtype_bytes((DType)t->dtype);
+  char *to = m->io + place;
+  if (b->kept) return;
+  if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
+  else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
+  else request_random((DType)t->dtype, to, n, b->seed, b->name, below);
+  if (!m->session || b->kind != BOUND_DATA || !b->tensor.release || bytes < KEPT_LEAST) return;
+  Tensor view = tensor_view(b->tensor.dtype, b->tensor.rank, b->tensor.dims, to);
+  tensor_free(&b->tensor);
+  b->tensor = view;
+  b->kept = true;
+  b->place = place;
+}
+
+RtStatus host_inputs_place(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  RtStatus status = make_room(m, entry);
+  if (!status) status = host_io(m, m->layout.bytes);
+  if (status) return status;
+  m->inputs_new = true;
+  for (uint32_t i = 0; !status && i < e->n_inputs; i++) {
+    uint32_t port = e->inputs + i;
+    Bound *b = host_bound(m, program_text(p, p->ports[port].name));
+    uint64_t below = 0;
+    status = random_limit(m, port, b, &below);
+    if (!status) place_input(m, port, b, below, m->layout.offsets[i], m->layout.sizes[i]);
+  }
+  return status;
+}
