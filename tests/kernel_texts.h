@@ -125,6 +125,21 @@ static void moves(void) {
   text_case("pad", IN("x", "f32[b,s]") "  %y = pad %x {low=[1, 0], high=[2, 3], value=7} : f32[b + 3,s + 3]\n"
             "  %e = exp %x : f32[b,s]\n"
             "  %z = pad %e {low=[0, 2], high=[0, 0], value=-1} : f32[b,s + 2]\n" OUT("y") OUT("z"));
+  /* Along the row, sliced, one in another, along rows; several with borders of their own, more than there are loops. */
+  text_case("concat of many", IN("x", "f32[b,s]") IN("y", "f32[b,4]") IN("z", "f32[b,33]")
+            "  %c = concat %x, %y, %z, %y {axis=1} : f32[b,s + 41]\n  %h = const {value=0.5} : f32[b,s + 41]\n"
+            "  %m = mul %c, %h : f32[b,s + 41]\n"
+            "  %e = slice %m {starts=[0, 3], strides=[1, 1]} : f32[b,s + 35]\n  %n = neg %e : f32[b,s + 35]\n"
+            "  %o = concat %y, %e, %z {axis=1} : f32[b,s + 72]\n  %p = relu %o : f32[b,s + 72]\n"
+            "  %r = concat %z, %z, %z, %z {axis=0} : f32[4*b,33]\n  %q = abs %r : f32[4*b,33]\n"
+            OUT("m") OUT("n") OUT("p") OUT("q"));
+  text_case("sum of concats", IN("x", "f32[b,9]") IN("y", "f32[b,14]") IN("z", "f32[b,5]") IN("w", "f32[b,7]")
+            "  %a = concat %x, %x, %x, %x, %x, %x, %x {axis=1} : f32[b,63]\n"
+            "  %c = concat %z, %y, %y, %y, %y, %x, %x, %z, %z, %z, %z, %z, %z, %z, %z {axis=1} : f32[b,119]\n"
+            "  %d = concat %w, %w, %w, %w, %w, %w, %w, %w, %w {axis=1} : f32[b,63]\n"
+            "  %e = slice %c {starts=[0, 40], strides=[1, 1]} : f32[b,63]\n  %f = add %a, %d : f32[b,63]\n"
+            "  %g = add %f, %e : f32[b,63]\n"
+            "  %h = slice %c {starts=[0, 0], strides=[1, 1]} : f32[b,63]\n  %i = sub %g, %h : f32[b,63]\n" OUT("i"));
   text_case("concat", IN("x", "f32[b,s]") IN("y", "f32[b,4]")
             IN("z", "f32[b,0]") "  %c = concat %x, %z, %y {axis=1} : f32[b,s + 4]\n"
             "  %d = concat %y, %y {axis=0} : f32[2*b,4]\n"

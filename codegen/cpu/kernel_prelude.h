@@ -120,6 +120,11 @@ FN void far_end(void) {}
 FN void copy_far(void *to, const void *from, int64_t bytes) { memcpy(to, from, (size_t)bytes); }
 #endif
 
+/* ---- loops over a part of a row */
+
+/* x, or the end of [from, to] that it is behind. */
+FN int64_t place(int64_t x, int64_t from, int64_t to) { return x < from ? from : x < to ? x : to; }
+
 /* ---- memory of a thread: grows, is kept for the next kernel */
 
 enum { SCRATCH_SLOTS = 16 };

@@ -89,9 +89,19 @@ static const char *number_text(const RowPrinter *c, const RowNode *n) {
   return arena_printf(c->m->arena, n->dtype == DT_f64 ? "(%a)" : "(%af)", v);
 }
 
+/* 0 or 1 where that is the node's value in this scope, -1 where it is not known. */
+static int known(const RowPrinter *c, int i) { return c->known ? c->known[i] : -1; }
+
+/* The operand that a select is in this scope; -1: it asks. */
+static int selected(const RowPrinter *c, const RowNode *n) {
+  bool asks = n->kind != RN_OP || n->op != OP_select || known(c, n->args[0]) < 0;
+  return asks ? -1 : n->args[known(c, n->args[0]) ? 1 : 2];
+}
+
 static const char *op_text(const RowPrinter *c, const RowNode *n) {
   Arena *a = c->m->arena;
   const RowNode *x = &c->p->nodes.items[n->args[0]];
+  if (selected(c, n) >= 0) return arena_printf(a, "v%d", selected(c, n));
   if (n->op == OP_select) return arena_printf(a, "v%d ? v%d : v%d", n->args[0], n->args[1], n->args[2]);
   if (n->op == OP_cast) return arena_printf(a, "to_%s_%s(v%d)", dtype_name(n->dtype), rp_suffix(x->dtype), n->args[0]);
   const char *name = op_name(n->op), *s = rp_suffix(x->dtype);
@@ -113,12 +123,13 @@ static const char *load_text(const RowPrinter *c, const RowNode *n) {
   const char *at = rp_affine_text(c, &n->at);
   if (n->nargs) at = arena_printf(a, "%s + v%d", at, n->args[0]);
   const char *load = arena_printf(a, "load_%s(p%d + (%s))", dtype_name(stored), n->buffer, at);
-  return n->guard < 0 ? load : arena_printf(a, "v%d ? %s : 0", n->guard, load);
+  return n->guard < 0 || known(c, n->guard) == 1 ? load : arena_printf(a, "v%d ? %s : 0", n->guard, load);
 }
 
 static const char *node_text(const RowPrinter *c, int i) {
   const RowNode *n = &c->p->nodes.items[i];
   if (c->instead && c->instead[i]) return c->instead[i];
+  if (known(c, i) >= 0) return known(c, i) ? "1" : "0";
   switch (n->kind) {
     case RN_CONST: return number_text(c, n);
     case RN_SCALAR: return rp_scalar(c, n->expr);
@@ -144,10 +155,11 @@ void rp_store(const RowPrinter *c, const RowStore *s) {
 
 /* ---- what a scope needs */
 
-static int arguments(const RowNode *n, int *args) {
+static int arguments(const RowPrinter *c, const RowNode *n, int *args) {
   int count = n->nargs;
   memcpy(args, n->args, sizeof n->args);
-  if (n->guard >= 0) args[count++] = n->guard;
+  if (selected(c, n) >= 0) args[0] = selected(c, n), count = 1;
+  if (n->guard >= 0 && known(c, n->guard) != 1) args[count++] = n->guard;
   return count;
 }
 
@@ -157,8 +169,8 @@ void rp_need(const RowPrinter *c, bool *needed, int i, int stage) {
   needed[i] = true;
   const RowNode *n = &c->p->nodes.items[i];
   if (c->kept[i] >= 0 && n->stage < stage) return;
-  if (c->instead && c->instead[i]) return;
-  int args[4], count = arguments(n, args);
+  if ((c->instead && c->instead[i]) || known(c, i) >= 0) return;
+  int args[4], count = arguments(c, n, args);
   for (int k = 0; k < count; k++) rp_need(c, needed, args[k], stage);
 }
 
@@ -173,7 +185,7 @@ void rp_needed(const RowPrinter *c, const bool *needed, int stage) {
   }
 }
 
-void rp_element(const RowPrinter *c, int stage) {
+bool *rp_element_needs(const RowPrinter *c, int stage) {
   bool *needed = rp_no_nodes(c);
   const RowProgram *p = c->p;
   for (size_t i = 0; i < p->accs.n; i++)
@@ -183,8 +195,10 @@ void rp_element(const RowPrinter *c, int stage) {
       rp_need(c, needed, p->stores.items[i].node, stage);
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_need(c, needed, (int)i, stage);
-  rp_needed(c, needed, stage);
+  return needed;
 }
+
+void rp_element(const RowPrinter *c, int stage) { rp_needed(c, rp_element_needs(c, stage), stage); }
 
 /* ---- what a stage needs */
 
@@ -204,7 +218,7 @@ static void keep(RowPrinter *c, int i, int stage, int from, int max, int *n) {
     c->kept[i] = (*n)++;
     return;
   }
-  int args[4], count = arguments(x, args);
+  int args[4], count = arguments(c, x, args);
   for (int k = 0; k < count; k++) keep(c, args[k], stage, from, max, n);
 }
 

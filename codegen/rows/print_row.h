@@ -32,9 +32,10 @@ typedef struct RowPrinter {
   const RowProgram *p;
   Scalars *scalars;
   Text *t;
-  const char *kept_index; /* k0[kept_index] is the current element */
-  bool columns_in_arrays; /* COLUMNS: a0 is an array over the columns, indexed by w */
-  const char **instead;   /* node -> text that gives its value without its arguments; NULL for none */
+  const char *kept_index;   /* k0[kept_index] is the current element */
+  bool columns_in_arrays;   /* COLUMNS: a0 is an array over the columns, indexed by w */
+  const char **instead;     /* node -> text that gives its value without its arguments; NULL for none */
+  const signed char *known; /* node -> 0 or 1 where that is the value of a condition in this scope, else -1; or NULL */
   int indent;
   /* Set by rp_start. */
   RowSchedule schedule;
@@ -75,8 +76,9 @@ bool *rp_no_nodes(const RowPrinter *c);
 /* Marks the nodes behind `i`, not looking behind those in scope or kept by an earlier stage. */
 void rp_need(const RowPrinter *c, bool *needed, int i, int stage);
 void rp_needed(const RowPrinter *c, const bool *needed, int stage); /* defines them */
-void rp_element(const RowPrinter *c,
-                int stage); /* defines what the stores, kept values and accumulations of a stage take of one element */
+/* What the stores, kept values and accumulations of a stage take of one element; and their definitions. */
+bool *rp_element_needs(const RowPrinter *c, int stage);
+void rp_element(const RowPrinter *c, int stage);
 void rp_store(const RowPrinter *c, const RowStore *s);
 bool rp_has_accs(const RowPrinter *c, int stage);
 bool rp_has_elements(const RowPrinter *c, int stage); /* accumulations or stores of elements */

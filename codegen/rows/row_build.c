@@ -249,15 +249,16 @@ static int at_concat(Build *b, const Op *op, const Index *index, int guard) {
   int axis = (int)op_int(op, AT_axis, 0), before[MAX_OPERANDS], part[MAX_OPERANDS] = {0};
   const Type *y = work_type(b->w, op->out);
   const Expr *start = ex_const(b->m, 0);
+  int i = index_node(b, &index[axis]);
   for (int k = 0; k < op->nin; k++) {
     const Type *x = work_type(b->w, op->in[k]);
     Index at[MAX_RANK];
     memcpy(at, index, sizeof(Index) * (size_t)y->rank);
     at[axis] = index_affine(b, &index[axis], 1, ex_muli(b->m, start, -1));
-    int here = inside(b, &at[axis], x->dims[axis], k > 0, k < op->nin - 1);
-    part[k] = value_at(b, op->in[k], at, both(b, guard, here));
+    int behind = k > 0 ? op2(b, OP_ge, DT_bool, i, scalar(b, start)) : -1;
     start = ex_add(b->m, start, x->dims[axis]);
-    before[k] = op2(b, OP_lt, DT_bool, index_node(b, &index[axis]), scalar(b, start));
+    before[k] = k < op->nin - 1 ? op2(b, OP_lt, DT_bool, i, scalar(b, start)) : -1;
+    part[k] = value_at(b, op->in[k], at, both(b, guard, both(b, behind, before[k])));
   }
   int joined = part[op->nin - 1];
   for (int k = op->nin - 2; k >= 0; k--) joined = select_node(b, y->dtype, before[k], part[k], joined);
