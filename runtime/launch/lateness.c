@@ -83,7 +83,7 @@ static double quiet_seconds(const Lateness *l, int rank) {
 static RtStatus report_late(const Lateness *l, int late, int guilty, RtError *error) {
   char text[RT_ERROR_TEXT] = "", place[RT_ERROR_TEXT / 2] = "";
   lateness_place(l, guilty, place, sizeof place);
-  if (quiet_seconds(l, guilty) * 1000 > l->timeout_ms) {
+  if (quiet_seconds(l, guilty) * 1000 > l->timeout_ms || l->ranks[guilty].stopped) {
     add_text(text, sizeof text, "rank %d is late: no progress for %.1f s%s", guilty, quiet_seconds(l, guilty), place);
   } else { /* it moves, but not to where another one waits for it */
     add_text(text, sizeof text, "rank %d is late%s", guilty, place);
