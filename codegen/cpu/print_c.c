@@ -259,7 +259,7 @@ static const RowNode *copied(const Knowledge *k) {
   const RowProgram *p = k->c->p;
   const RowStore *s = &p->stores.items[0];
   const RowNode *x = node_at(k->c, s->node);
-  while (is_op(x, OP_select) && k->known[x->args[0]] >= 0) x = node_at(k->c, x->args[k->known[x->args[0]] ? 1 : 2]);
+  while (rp_selected(k->c, x) >= 0) x = node_at(k->c, rp_selected(k->c, x));
   DType t = p->buffers.items[s->buffer].dtype;
   bool there = x->kind == RN_LOAD && !x->nargs && (x->guard < 0 || k->known[x->guard] == 1);
   bool same = there && p->buffers.items[x->buffer].dtype == t && t != DT_f16 && t != DT_bf16 && t != DT_bool;
@@ -322,7 +322,6 @@ static void print_elements(RowPrinter *c) {
           PIECE, PIECE, PIECE);
   rp_outer_indices(c, "row");
   print_row_scope(c, 0);
-  none = knowing_nothing(c); /* of the scope that is open now */
   int n = 0;
   print_loops(&none, "from", "to", &n);
   c->known = NULL;

@@ -92,8 +92,7 @@ static const char *number_text(const RowPrinter *c, const RowNode *n) {
 /* 0 or 1 where that is the node's value in this scope, -1 where it is not known. */
 static int known(const RowPrinter *c, int i) { return c->known ? c->known[i] : -1; }
 
-/* The operand that a select is in this scope; -1: it asks. */
-static int selected(const RowPrinter *c, const RowNode *n) {
+int rp_selected(const RowPrinter *c, const RowNode *n) {
   bool asks = n->kind != RN_OP || n->op != OP_select || known(c, n->args[0]) < 0;
   return asks ? -1 : n->args[known(c, n->args[0]) ? 1 : 2];
 }
@@ -101,7 +100,7 @@ static int selected(const RowPrinter *c, const RowNode *n) {
 static const char *op_text(const RowPrinter *c, const RowNode *n) {
   Arena *a = c->m->arena;
   const RowNode *x = &c->p->nodes.items[n->args[0]];
-  if (selected(c, n) >= 0) return arena_printf(a, "v%d", selected(c, n));
+  if (rp_selected(c, n) >= 0) return arena_printf(a, "v%d", rp_selected(c, n));
   if (n->op == OP_select) return arena_printf(a, "v%d ? v%d : v%d", n->args[0], n->args[1], n->args[2]);
   if (n->op == OP_cast) return arena_printf(a, "to_%s_%s(v%d)", dtype_name(n->dtype), rp_suffix(x->dtype), n->args[0]);
   const char *name = op_name(n->op), *s = rp_suffix(x->dtype);
@@ -158,7 +157,7 @@ void rp_store(const RowPrinter *c, const RowStore *s) {
 static int arguments(const RowPrinter *c, const RowNode *n, int *args) {
   int count = n->nargs;
   memcpy(args, n->args, sizeof n->args);
-  if (selected(c, n) >= 0) args[0] = selected(c, n), count = 1;
+  if (rp_selected(c, n) >= 0) args[0] = rp_selected(c, n), count = 1;
   if (n->guard >= 0 && known(c, n->guard) != 1) args[count++] = n->guard;
   return count;
 }

@@ -73,6 +73,8 @@ bool rp_is_float_sum(const RowAcc *a);
 /* ---- scopes */
 
 bool *rp_no_nodes(const RowPrinter *c);
+/* The operand that a select is in this scope; -1: it asks, or the node is none. */
+int rp_selected(const RowPrinter *c, const RowNode *n);
 /* Marks the nodes behind `i`, not looking behind those in scope or kept by an earlier stage. */
 void rp_need(const RowPrinter *c, bool *needed, int i, int stage);
 void rp_needed(const RowPrinter *c, const bool *needed, int stage); /* defines them */

@@ -68,3 +68,13 @@ int64_t contention_spin(Contention *c, ContentionWatch *w, int64_t now) {
   if (now - w->looked >= STRETCH) look(c, w, now);
   return now < atomic_load_explicit(&c->until, memory_order_relaxed) ? CONTENTION_SPIN_CONTENDED : CONTENTION_SPIN;
 }
+
+bool contention_may_spin(Contention *c, ContentionWatch *w, bool first) {
+  int64_t now = contention_clock();
+  if (first) w->waiting = now;
+  else contention_hole(w, now - w->seen);
+  w->seen = now;
+  return now - w->waiting < contention_spin(c, w, now);
+}
+
+void contention_slept(ContentionWatch *w) { w->seen = contention_clock(); }

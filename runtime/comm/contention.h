@@ -32,6 +32,7 @@ typedef struct Contention {
 typedef struct ContentionWatch {
   int file;                          /* its schedstat plus 1; -1: there is none */
   int64_t looked, cpu, delay, holes; /* when, and the sums then; holes: since then */
+  int64_t waiting, seen;             /* contention_may_spin: since when, and the clock last time */
 } ContentionWatch;
 
 int64_t contention_clock(void); /* nanoseconds */
@@ -41,6 +42,12 @@ void contention_hole(ContentionWatch *w, int64_t ns);
 
 /* How long to spin now; looks, when the last look is long enough ago. */
 int64_t contention_spin(Contention *c, ContentionWatch *w, int64_t now);
+
+/* For who looks for something, then asks this, and does both again: is it too early to sleep?  `first`: the wait begins
+ * here.  Never sched_yield instead: it gives the rest of the time slice away, on a busy core milliseconds. */
+bool contention_may_spin(Contention *c, ContentionWatch *w, bool first);
+/* Who slept in such a wait and goes on looking was not kept from it. */
+void contention_slept(ContentionWatch *w);
 
 /* The judgement on a stretch that ends now: so long on a core, and so long ready without one. */
 void contention_judge(Contention *c, int64_t now, int64_t ran, int64_t delayed);

@@ -50,9 +50,8 @@ typedef struct Local {
   Bell *bells;
   Ring *rings;
   char *bytes;
-  size_t ring_bytes;       /* a power of two */
-  bool crowded;            /* more ranks than cores: nobody spins */
-  int64_t waiting, looked; /* spinning since then; and until then, as far as we have seen */
+  size_t ring_bytes; /* a power of two */
+  bool crowded;      /* more ranks than cores: nobody spins */
   Contention contention;
   ContentionWatch watch;
   uint64_t sending, receiving; /* bit p: a transfer with peer p is in flight */
@@ -212,30 +211,19 @@ static RtStatus local_progress(Transport *base, bool *moved, RtError *error) {
   return RT_OK;
 }
 
-/* Is it too early to sleep?  Never sched_yield: it gives the rest of the time slice away, on a busy core milliseconds.
- */
-static bool may_spin(Local *t, bool first) {
-  if (t->crowded) return false;
-  int64_t now = contention_clock();
-  if (first) t->waiting = now;
-  else contention_hole(&t->watch, now - t->looked);
-  t->looked = now;
-  return now - t->waiting < contention_spin(&t->contention, &t->watch, now);
-}
-
 static void local_sleep(Transport *base, unsigned spins, int milliseconds) {
   Local *t = (Local *)base;
   Bell *bell = &t->bells[base->rank];
   if (spins == 0) atomic_store_explicit(&bell->ringable, 0, memory_order_relaxed); /* of a sleep that was not needed */
   if (!atomic_load_explicit(&bell->ringable, memory_order_relaxed)) {
-    if (may_spin(t, spins == 0)) relax();
+    if (!t->crowded && contention_may_spin(&t->contention, &t->watch, spins == 0)) relax();
     else atomic_store(&bell->ringable, 1); /* the caller looks once more before the real sleep */
     return;
   }
   struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
   syscall(SYS_futex, &bell->ringable, FUTEX_WAIT, 1, &limit, NULL, 0);
   atomic_store(&bell->ringable, 0);
-  t->looked = contention_clock();
+  contention_slept(&t->watch);
 }
 
 void transport_local_abort_all(void *memory, int world) {

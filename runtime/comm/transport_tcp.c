@@ -171,7 +171,7 @@ static RtStatus tcp_progress(Transport *base, bool *moved, RtError *error) {
 static void tcp_sleep(Transport *base, unsigned spins, int milliseconds) {
   Tcp *t = (Tcp *)base;
   if (spins < SPINS && t->lost < 0) {
-    relax(); /* never sched_yield: transport_local.c */
+    relax(); /* never sched_yield: contention.h */
     return;
   }
   int n = 0;

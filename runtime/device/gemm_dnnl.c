@@ -230,6 +230,12 @@ static void multiply_by_panels(const GemmCall *g, int64_t total) {
   }
 }
 
+void gemm_parallel(void (*body)(void *), void *data) {
+  int threads = lib.parallel ? onednn_threads() : 1;
+  if (threads > 1) lib.parallel(body, data, (unsigned)threads, 0);
+  else body(data);
+}
+
 typedef struct Packing {
   const float *from;
   const int64_t *numbers;
@@ -245,16 +251,9 @@ static void pack_part(void *data) {
 
 void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel) {
   Packing p = {from, numbers, to, panel};
-  int threads = lib.parallel ? onednn_threads() : 1;
-  if (threads > 1 && (double)numbers[0] * (double)numbers[1] > LARGE_PACK)
-    lib.parallel(pack_part, &p, (unsigned)threads, 0);
-  else gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
-}
-
-void gemm_parallel(void (*body)(void *), void *data) {
-  int threads = lib.parallel ? onednn_threads() : 1;
-  if (threads > 1) lib.parallel(body, data, (unsigned)threads, 0);
-  else body(data);
+  if ((double)numbers[0] * (double)numbers[1] > LARGE_PACK) gemm_parallel(pack_part, &p);
+  else /* all of it, whatever threads the caller is one of */
+    gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
 }
 
 typedef struct Following {
@@ -278,9 +277,7 @@ static void follow_part(void *data) {
 /* What follows products that are done. */
 static void follow(const GemmCall *g, int64_t total) {
   Following f = {g, total * g->m};
-  int threads = lib.parallel ? onednn_threads() : 1;
-  if (threads > 1 && (double)f.rows * (double)g->n > LARGE_EPILOGUE)
-    lib.parallel(follow_part, &f, (unsigned)threads, 0);
+  if ((double)f.rows * (double)g->n > LARGE_EPILOGUE) gemm_parallel(follow_part, &f);
   else follow_part(&f);
 }
 

@@ -66,6 +66,12 @@ void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_
   pack_rest(b, b_k, b_n, eights, k, 0, columns, to);
 }
 
+void gemm_tiles_activate(const GemmTile *t) {
+  Epilogue e = {.activation = t->epilogue.activation};
+  if (e.activation != ACT_none && e.activation != ACT_relu && e.activation != ACT_relu6)
+    epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
+}
+
 /* ---- any processor: the compiler's vectors, and two roundings per term where it has no fused multiply-add */
 
 enum { PLAIN_ROWS = 4 };
@@ -133,10 +139,8 @@ static TileFn *const narrow[] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_
 
 /* A whole tile: bias, residual and bounds are done in it. */
 static void run_whole(const GemmTile *t, TileFn *run) {
-  Epilogue e = {.activation = t->epilogue.activation};
   run(t, t->c, t->c_m);
-  if (e.activation != ACT_none && e.activation != ACT_relu && e.activation != ACT_relu6)
-    epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
+  gemm_tiles_activate(t);
 }
 
 /* A tile of fewer columns is computed apart. */

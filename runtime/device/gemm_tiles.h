@@ -36,6 +36,9 @@ typedef struct GemmTiles {
 /* One panel of at most PROGRAM_PANEL columns, from elements b_k and b_n apart; columns that do not exist are 0. */
 void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to);
 
+/* What tiles do not do themselves of what follows: activations that are no bounds, of what was stored. */
+void gemm_tiles_activate(const GemmTile *t);
+
 /* For this processor. */
 const GemmTiles *gemm_tiles(void);
 /* Those for AVX2, which a processor with AVX-512 has as well, and for AVX-512; NULL where it lacks them. */

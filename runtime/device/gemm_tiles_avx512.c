@@ -74,10 +74,8 @@ static void run(const GemmTile *t) {
   { tile_##R##_1, tile_##R##_2 }
   static void (*const tiles[ROWS][2])(const GemmTile *) = {BOTH(1), BOTH(2), BOTH(3), BOTH(4),  BOTH(5),  BOTH(6),
                                                            BOTH(7), BOTH(8), BOTH(9), BOTH(10), BOTH(11), BOTH(12)};
-  Epilogue e = {.activation = t->epilogue.activation};
   tiles[t->rows - 1][t->columns > LANES](t);
-  if (e.activation != ACT_none && e.activation != ACT_relu && e.activation != ACT_relu6)
-    epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
+  gemm_tiles_activate(t);
 }
 
 const GemmTiles *gemm_tiles_avx512(void) {

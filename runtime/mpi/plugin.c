@@ -41,8 +41,7 @@ typedef struct Mpi {
   Channel *channels;     /* 2 * world: sends, receives */
   int *active, n_active; /* the channels with a transfer */
   RtError failure;
-  long nap;                /* microseconds of the next one of this wait; 0: it spins */
-  int64_t waiting, looked; /* since when, and when it looked last */
+  long nap; /* microseconds of the next one of this wait; 0: it spins */
   Contention contention;
   ContentionWatch watch;
 } Mpi;
@@ -149,19 +148,10 @@ static RtStatus mpi_progress(Transport *base, bool *moved, RtError *error) {
   return t->failure.status ? rt_error(error, t->failure.status, "%s", t->failure.text) : RT_OK;
 }
 
-/* Never sched_yield: transport_local.c. */
-static bool may_spin(Mpi *t, bool first) {
-  int64_t now = contention_clock();
-  if (first) t->waiting = now;
-  else contention_hole(&t->watch, now - t->looked);
-  t->looked = now;
-  return now - t->waiting < contention_spin(&t->contention, &t->watch, now);
-}
-
 static void mpi_sleep(Transport *base, unsigned spins, int milliseconds) {
   Mpi *t = (Mpi *)base;
   if (spins == 0) t->nap = 0;
-  if (!t->nap && may_spin(t, spins == 0)) {
+  if (!t->nap && contention_may_spin(&t->contention, &t->watch, spins == 0)) {
     relax();
     return;
   }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/device/conv_dnnl.h"
+#include "tests/activated.h"
 #include "tests/test.h"
 
 enum { ROOM = 60000 };
@@ -42,16 +43,6 @@ static double one_sum(const ConvShape *s, const float *weights, int64_t image, c
              (double)weights[wk + g * s->w_group + c * s->w_in + o * s->w_out];
   }
   return sum;
-}
-
-static double activated(Activation a, double v) {
-  double s = 1 / (1 + exp(-v));
-  return a == ACT_relu      ? fmax(v, 0)
-         : a == ACT_relu6   ? fmin(fmax(v, 0), 6)
-         : a == ACT_sigmoid ? s
-         : a == ACT_silu    ? v * s
-         : a == ACT_tanh    ? tanh(v)
-                            : v;
 }
 
 static void plain(const ConvCall *c, const float *weights) {

@@ -9,22 +9,13 @@
 #include "runtime/device/gemm_dnnl.h"
 #include "runtime/device/gemm_tiles.h"
 #include "runtime/device/onednn.h"
+#include "tests/activated.h"
 #include "tests/test.h"
 
 static uint32_t seed = 1;
 static int64_t below(int64_t n) {
   seed = seed * 1664525u + 1013904223u;
   return (int64_t)(((uint64_t)seed * (uint64_t)n) >> 32);
-}
-
-static double activated(Activation a, double v) {
-  double s = 1 / (1 + exp(-v));
-  return a == ACT_relu      ? fmax(v, 0)
-         : a == ACT_relu6   ? fmin(fmax(v, 0), 6)
-         : a == ACT_sigmoid ? s
-         : a == ACT_silu    ? v * s
-         : a == ACT_tanh    ? tanh(v)
-                            : v;
 }
 
 /* The residual may be what is in C. */
@@ -65,6 +56,18 @@ static int64_t strides(int64_t rows, int64_t columns, bool by_rows, int64_t *row
 
 enum { ROOM = 50000 };
 
+/* Of the result, memory between its elements included, from the plain loop's; `want` has room for that one. */
+static double worst_gap(const GemmCall *g, float *want) {
+  float *c = g->c;
+  for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
+  plain(g, want);
+  RtError error = {0};
+  CHECKF(gemm_run(g, &error) == RT_OK, "%s", error.text);
+  double worst = 0;
+  for (int i = 0; i < ROOM; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+  return worst;
+}
+
 /* One product of random sizes, strides and batches, whose result is by rows where something follows it. */
 static void product(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
   static float a[ROOM], b[ROOM], c[ROOM], want[ROOM], bias[20], residual[ROOM];
@@ -93,12 +96,7 @@ static void product(int trial, Epilogue epilogue, bool accumulate, bool in_place
     g.c_step[i] = c_room;
     a_room *= g.extent[i], b_room *= g.extent[i], c_room *= g.extent[i];
   }
-  for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
-  plain(&g, want);
-  RtError error = {0};
-  CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
-  double worst = 0;
-  for (int i = 0; i < ROOM; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+  double worst = worst_gap(&g, want);
   CHECKF(worst < 1e-4, "trial %d: m %d n %d k %d, %s: %g", trial, (int)g.m, (int)g.n, (int)g.k,
          program_activation_name(epilogue.activation), worst);
 }
@@ -138,12 +136,7 @@ static void rows_in_loops(void) {
                   .c = c};
     g.epilogue.residual = !g.accumulate && below(2);
     for (int i = 0; i < 3; i++) g.extent[i] = extent[i + 1], g.a_step[i] = step[0][i + 1], g.c_step[i] = step[1][i + 1];
-    for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
-    plain(&g, want);
-    RtError error = {0};
-    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
-    double worst = 0;
-    for (int i = 0; i < ROOM; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+    double worst = worst_gap(&g, want);
     CHECKF(worst < 1e-4, "trial %d: %g", trial, worst);
   }
 }
