@@ -23,7 +23,7 @@ TIMES = ["model", "ONNX Runtime, 2 threads", "1 rank, 2 threads", "2 ranks, 1 th
          "1 rank, one core", "ratio, 1 rank", "ratio, 2 ranks", "ratio, one core", "second core: ONNX Runtime",
          "second core: 1 rank", "second core: 2 ranks", "others, cores"]
 REST = ["model", "memory: ONNX Runtime, 1, 2 ranks", "compiling 1, 2 ranks", "first answer: ONNX Runtime, 1, 2 ranks",
-        "1 rank reads, GB/s", "of the bandwidth"]
+        "1 rank reads, GB/s", "of the bandwidth", "and writes outputs, together GB/s", "of the bandwidth"]
 MEANS = {"one rank": 6, "two ranks": 7, "one core": 8, "second core, ONNX Runtime": 9, "second core, one rank": 10,
          "second core, two ranks": 11}  # columns of TIMES
 
@@ -225,6 +225,15 @@ def bytes_read(bench, case):
     return products / profile["runs"] + Path(case["inputs"]).stat().st_size
 
 
+def bytes_written(bench, case, folder):
+    """The outputs of a run."""
+    file = f"{folder}/written.npz"
+    run(bench.command(case, "1x2", 0, file))
+    size = Path(file).stat().st_size
+    os.unlink(file)
+    return size
+
+
 # ---- a case
 
 def shape_in(archive, name):
@@ -297,11 +306,12 @@ def measure(bench, case, folder):
     first = {s: statistics.median(first_answer(bench, case, s) for _ in range(3)) for s in SIDES[:3]}
     peak = {s: peak_memory(bench, case, s) for s in SIDES[:3]}
     reads = bytes_read(bench, case) / (ms["1x2"] * 1e-3)
+    moves = reads + bytes_written(bench, case, folder) / (ms["1x2"] * 1e-3)
     times = [case["name"], *(ms[s] for s in SIDES), ms["ort2"] / ms["1x2"], ms["ort2"] / ms["2x1"],
              ms["ort1"] / ms["1x1"], ms["ort1"] / ms["ort2"], ms["1x1"] / ms["1x2"], ms["1x1"] / ms["2x1"], foreign]
     rest = [case["name"], ", ".join(f"{peak[s]:.0f}" for s in peak), ", ".join(f"{s:.1f}" for s in compiling),
             ", ".join(f"{first[s]:.2f}" for s in first), f"{reads * 1e-9:.1f}",
-            f"{100 * reads / bench.bandwidth:.0f} %"]
+            f"{100 * reads / bench.bandwidth:.0f} %", f"{moves * 1e-9:.1f}", f"{100 * moves / bench.bandwidth:.0f} %"]
     if bench.values["TORCH"] == "1":
         rest += [f"{ms['torch2']:.2f}", f"{ms['torch2'] / ms['1x2']:.2f}"] if case["torch"] else ["-", "-"]
     return times, rest

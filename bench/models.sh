@@ -19,7 +19,8 @@
 #   Python and numpy in it); time to compile; time from start to the first answer, inputs read, files in the page cache
 #   (ONNX Runtime's without the start of Python); what one rank reads: the bytes of its inputs and of all tensors of
 #   its products and convolutions over its median, and that as part of the bandwidth that bench/peak.c measures
-#   (decoding is bound by it, prefill is not); with TORCH=1 PyTorch's time over ours.
+#   (decoding is bound by it, prefill is not); the same with the bytes of its outputs, as large as the inputs where a
+#   cache is both; with TORCH=1 PyTorch's time over ours.
 # Stops when outputs differ.  Before it begins it says what else runs.  Others that use more than half a core now are an
 # error; when only the load (of the last minute) is above 0.5, as after an own run, it waits for that up to 90 seconds.
 set -euo pipefail

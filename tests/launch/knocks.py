@@ -35,6 +35,8 @@ SLACK = 10.0        # seconds on top of every promised limit: the machine may be
 NOTICE = 2.0        # a death is noticed within
 PATIENCE = 90.0     # nobody takes that long: a hang
 ALONE = 20.0        # mpirun without ranks takes no longer than that
+LONG = 8.0          # so long computes a program that is hit and goes on, if that gives at most 5000 runs
+MEDIAN = {}         # milliseconds of a run, by program
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INPUTS = SOURCE / "examples" / "gpt-tiny.inputs.npz"
 
@@ -141,7 +143,8 @@ class Round:
 
     def command(self, rank):
         """The command line of a rank, or of the only process that is started."""
-        runs = 1000000 if self.endless else 400 if self.moment != "run" else 1000 if self.engine == "mpi" else 5000
+        long = max(100, min(5000, int(LONG * 1e3 / MEDIAN[self.name])))  # sanitizers take a hundred times as long for a run
+        runs = 1000000 if self.endless else min(400, long) if self.moment != "run" else min(1000, long) if self.engine == "mpi" else long
         line = [self.program, f"--timeout={self.timeout}s"]
         if rank in (None, 0):
             line += ["--inputs", str(INPUTS), f"--bench={runs}", "--outputs", str(self.place("out.npz"))]
@@ -349,13 +352,15 @@ class Round:
 # ---- all rounds
 
 def compile_all(apc, folder, names):
-    """The programs, and the outputs that are right, by ranks that are left alone."""
+    """The programs, the outputs that are right, by ranks that are left alone, and how long a run takes these."""
     for name in names:
         ranks, options = PROGRAMS[name]
         subprocess.run([apc, SOURCE / "examples" / "gpt-tiny.onnx", "--target", f"cpux{ranks}", *options, "--dim-hint", "batch=4",
                         "--dim-hint", "seq=32", "-o", folder / name, "-q"], check=True)
         environment = {k: v for k, v in os.environ.items() if not LAUNCHERS.match(k)} | {"OMP_NUM_THREADS": "1"}
-        subprocess.run([folder / name, "--inputs", INPUTS, "--outputs", folder / f"{name}.npz"], check=True, env=environment)
+        text = subprocess.run([folder / name, "--inputs", INPUTS, "--outputs", folder / f"{name}.npz", "--bench=5"], check=True,
+                              env=environment, stdout=subprocess.PIPE, text=True).stdout
+        MEDIAN[name] = float(re.search(r"median ([0-9.]+) ms", text)[1])
 
 
 def table(rows):
