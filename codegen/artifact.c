@@ -127,7 +127,7 @@ static bool write_behind(const Job *j, const Image *image, const FileMap *stub, 
 }
 
 static KernelCompile compile_of(const Job *j) {
-  return (KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, NULL};
+  return (KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, j->spec->arch};
 }
 
 /* Programs without kernels have no images. */
@@ -159,6 +159,7 @@ static void close_program(const ArtifactSpec *s, const ProgramResult *r, const K
   ProgramFacts facts = {.name = s->name,
                         .target = s->target,
                         .producer = s->producer,
+                        .device = s->legal->source.device->name,
                         .stages = (uint32_t)s->legal->source.m->mesh.stages,
                         .n_events = r->events};
   for (size_t i = 0; kernels && i < kernels->n; i++) {

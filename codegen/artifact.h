@@ -10,6 +10,7 @@ typedef struct ArtifactSpec {
   const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
   const char *out;                      /* path of the artifact; NULL: compile everything, write nothing */
   const char *cc;                       /* C compiler; NULL: $CC, else cc */
+  const char *arch;                     /* of the devices, where there are several; else NULL */
   const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, removed */
 } ArtifactSpec;
 
@@ -19,7 +20,7 @@ typedef struct ArtifactReport {
 } ArtifactReport;
 
 /* Compiles the kernels of a Program just made (codegen_program_of), closes the Program, and writes the artifact under a
- * temporary name and renames it.  False after diagnostics: the C compiler or the runtime is missing (exit code 5 is the
+ * temporary name and renames it.  False after diagnostics: the compiler or the runtime is missing (exit code 5 is the
  * caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or written. */
 bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
 

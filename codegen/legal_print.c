@@ -2,9 +2,9 @@
  * device does, and remarks about what its library does of them.
  *
  * In: the level-2 function of an entry, legalised stage by stage; here convolutions stay apart from what joins them,
- * since IR has no word for both.  Out: a function of the same module with the operations of all stages, each stage's in
- * its order; a stage waits where it receives what another has not sent.  A sum of narrow floats that is continued in
- * f32 is written with the casts that this means.
+ * and attentions from the joins they do, since IR has no word for both.  Out: a function of the same module with the
+ * operations of all stages, each stage's in its order; a stage waits where it receives what another has not sent.  A
+ * sum of narrow floats that is continued in f32 is written with the casts that this means.
  */
 #include <string.h>
 
@@ -150,11 +150,19 @@ static void print_conv(Text *t, const WorkOp *o) {
   print_epilogue(t, o->conv->epilogue);
 }
 
+static void print_grow(const Work *w, Text *t, const WorkOp *o) {
+  const GrowUnit *g = o->grow;
+  text_printf(t, "# %s joins", g->op->name);
+  for (int i = 0; i < g->n; i++) text_printf(t, "%s %s", i ? " and" : "", name_of(w->f, g->whole[i]));
+  text_add(t, " while it reads\n");
+}
+
 static void print_remarks(const Module *m, Text *t, const LegalBody *b) {
   for (size_t i = 0; i < b->work->ops.n; i++) {
     const WorkOp *o = &b->work->ops.items[i];
     if (o->gemm) print_gemm(m, t, o, work_type(b->work, o->op->out)->dtype);
     if (o->conv) print_conv(t, o);
+    if (o->grow) print_grow(b->work, t, o);
   }
 }
 

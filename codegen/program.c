@@ -164,15 +164,17 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   return true;
 }
 
-/* Kernels are numbered as units come; a unit says of its own how it is launched. */
+/* A unit says of its own kernel how it is launched; those with lower numbers may be of units that come later. */
 static void note_kernel(Emitting *e, const Unit *u) {
   Arena *a = e->m->arena;
   const KernelSet *set = &e->legal->kernels;
   for (size_t have = e->out->kernels.n; have <= (size_t)u->kernel; have++) {
     const Kernel *new = &set->kernels.items[have];
     const char *text = kernel_target(e->legal->source.device)->definition(a, new);
-    ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){new->symbol, text, u->how, u->threads, u->shared}));
+    ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){.symbol = new->symbol, .text = text}));
   }
+  ProgramKernelText *k = &e->out->kernels.items[u->kernel];
+  k->how = u->how, k->threads = u->threads, k->shared = u->shared;
 }
 
 static void put_grid(EmitBody *b, uint32_t instr, const Unit *u) {

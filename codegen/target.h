@@ -43,6 +43,7 @@ typedef struct KernelImages {
 struct ArtifactProgram; /* codegen/artifact.h */
 
 typedef struct KernelTarget {
+  const char *language;       /* of its texts: "C", "CUDA" */
   const char *const *prelude; /* in front of every text */
   /* Does it print the kernel of that operation from a template?  Of every row of codegen/rows/templates.def. */
   bool (*has_template)(OpKind k);

@@ -171,6 +171,7 @@ ArtifactSpec driver_artifact_spec(const Build *b) {
                         .producer = o->producer,
                         .stub = o->stub,
                         .out = o->out,
+                        .arch = o->target->arch,
                         .save_temps = o->save_temps};
 }
 
@@ -208,10 +209,10 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
 }
 
 /* What would end it is found out before the work. */
-bool driver_write(Build *b, const char *out) {
+bool driver_write(Build *b, const DeviceTraits *device, const char *out) {
   const ModelOptions *o = &b->options.model;
   b->options.out = out;
-  if (!b->device->runs) driver_make_for(b, target_device_traits(DEVICE_cpu));
+  driver_make_for(b, device);
   go_back(b, DRIVER_program); /* a Program is closed when it is written */
   if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
   driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);

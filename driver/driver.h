@@ -68,8 +68,8 @@ bool driver_run(Build *b, DriverStage last);
 /* From stage legalise on, makes code for that kind of device. */
 void driver_make_for(Build *b, const DeviceTraits *device);
 
-/* Runs all stages, the last one for a program at that path; again for another path. */
-bool driver_write(Build *b, const char *out);
+/* Runs all stages, the last one for a program of such devices at that path; again for another path. */
+bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);

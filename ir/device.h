@@ -42,15 +42,17 @@ typedef struct DeviceTraits {
   bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last
                        */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
-  bool contiguous_collectives; /* its engine of communication moves contiguous memory only (ir/legal_comm.h); else it
-                                  reads and writes parts of tensors where they are */
+  bool contiguous_collectives; /* its engine of communication moves contiguous memory only and reduces as NCCL does
+                                  (ir/legal_comm.h); else it reads and writes parts of tensors where they are */
   bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
                                   producer and waited for before its first reader; where progress is made in waits only,
                                   that gains nothing and costs memory */
   bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
   bool runs;                   /* programs are built for it; for others only texts */
-  uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
-                       use; the others do it in f32 (f64 for f64) */
+  bool grows;                  /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
+  bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
+  uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products
+                       of the library use; the others, and those of other types, do it in f32 (f64 for f64) */
   uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what its library does along with them */
 } DeviceTraits;
 

@@ -1,5 +1,6 @@
-/* ir/legal_comm.h - what a collective becomes on a device whose engine moves contiguous memory only
- * (DeviceTraits.contiguous_collectives): one answer for prices and for code generation.
+/* ir/legal_comm.h - what a collective becomes on a device whose engine is a library like NCCL, which moves contiguous
+ * memory only and knows few reductions (DeviceTraits.contiguous_collectives): one answer for prices and for code
+ * generation.
  *
  * A part of a dimension is contiguous where all dimensions before it have extent 1.  Elsewhere the dimension is moved
  * to the front by a transpose before the collective, and back behind it; these are kernels like others, which may join
@@ -10,11 +11,17 @@
  *   split evenly   [.., n * s, .., e, ..] is [n, e, .., s, ..] before, and [1, E, .., s, ..] behind
  *   join evenly    [.., S, .., e, ..] is [1, S, e, ..] before, and [n, s, e, ..] behind
  * If neither has, the joined dimension is gathered and the other one sliced: n times the bytes.
+ *
+ * A reduction that the library has not is made here: the operands of all n members are gathered, as [n, elements], and
+ * a kernel reduces them; of a reduce-scatter each member then slices its part.  n times the bytes, but all that models
+ * reduce so is small: the largest score of a row, a flag.
  */
 #ifndef APC_IR_LEGAL_COMM_H
 #define APC_IR_LEGAL_COMM_H
 
 #include <stdbool.h>
+
+#include "ir/ir.h"
 
 typedef enum LegalAllToAll {
   ALL_TO_ALL_AS_IT_IS,
@@ -31,5 +38,10 @@ typedef struct AllToAllForm {
 } AllToAllForm;
 
 LegalAllToAll legal_all_to_all(const AllToAllForm *f);
+
+/* Has the library this reduction of elements of this type, as ir/ops/comm.c defines it?  NCCL has no integers of 16
+ * bits, and its largest and smallest float may not be the NaN that is among them.  `one`
+ * moves bits: it is the sum of integers of which all but one are 0. */
+bool legal_reduces(Reduction op, DType type);
 
 #endif

@@ -63,8 +63,11 @@ static bool lies_back(const Op *reduce, const Op *broadcast) {
 
 /* exp(x - the largest x) is at most 1. */
 static bool is_below_maximum(const Terms *t, Term exponent) {
-  const TermFacts *sub = term_facts(t, exponent), *spread = sub->kind == OP_sub ? term_facts(t, sub->args[1]) : sub;
-  const TermFacts *most = spread->kind == OP_broadcast ? term_facts(t, spread->args[0]) : spread;
+  const TermFacts *sub = term_facts(t, exponent);
+  if (sub->kind != OP_sub) return false;
+  const TermFacts *spread = term_facts(t, sub->args[1]);
+  if (spread->kind != OP_broadcast) return false;
+  const TermFacts *most = term_facts(t, spread->args[0]);
   return most->kind == OP_reduce && op_attr(most->op, AT_op)->u.reduction == RED_MAX && most->args[0] == sub->args[0] &&
          lies_back(most->op, spread->op);
 }

@@ -212,6 +212,7 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.target = program_string(b, facts->target);
   h.producer = program_string(b, facts->producer);
   h.stages = facts->stages;
+  h.device = program_string(b, facts->device ? facts->device : "cpu");
   h.n_events = facts->n_events;
   h.table_bytes = lay_out(b, &h);
   h.image_bytes = place_blobs(b, h.table_bytes);

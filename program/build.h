@@ -51,6 +51,7 @@ typedef struct ProgramFacts {
   const char *name, *target, *producer;
   uint32_t stages;
   uint32_t n_events;
+  const char *device; /* NULL: "cpu" */
 } ProgramFacts;
 
 /* The tables: *bytes bytes from malloc, to be freed by the caller; the image is they, then the embedded ranges at

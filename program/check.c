@@ -181,7 +181,8 @@ static bool check_blobs(Check *c) {
              b->bytes <= h->image_bytes - b->offset,
          "blobs", i, "the range");
   }
-  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer), "header", 0, "a text");
+  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->device), "header", 0,
+       "a text");
   return true;
 }
 

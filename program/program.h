@@ -67,7 +67,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 8,
+  PROGRAM_VERSION = 9,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -322,7 +322,7 @@ typedef struct ProgramHeader {
   uint32_t producer;    /* text: "apc 0.1.0" */
   uint32_t stages;      /* at least 1 */
   uint32_t n_events;    /* events are numbers below this */
-  uint32_t zero;
+  uint32_t device;      /* text: the kind of device its ranks are, "cpu" (runtime/device/devices.def) */
   ProgramSection sections[PS_COUNT];
 } ProgramHeader;
 
@@ -415,6 +415,8 @@ typedef struct ProgramShape {
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
 /* The hint, or without one the smallest size above 0 that is allowed. */
 int64_t program_default_size(const ProgramSymbol *s);
+/* The smallest size above 0 that is allowed. */
+int64_t program_least_size(const ProgramSymbol *s);
 /* The value of one expression without coordinates under bound symbols. */
 RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, int64_t *out, RtError *error);
 /* The shape of a port under bound symbols. */

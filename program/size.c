@@ -233,8 +233,9 @@ static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape 
   return status;
 }
 
-int64_t program_default_size(const ProgramSymbol *s) {
-  if (s->hint) return s->hint;
+int64_t program_default_size(const ProgramSymbol *s) { return s->hint ? s->hint : program_least_size(s); }
+
+int64_t program_least_size(const ProgramSymbol *s) {
   int64_t n = s->min > 1 ? s->min : 1, more = (s->multiple - n % s->multiple) % s->multiple;
   return n <= INT64_MAX - more && (s->max == 0 || n + more <= s->max) ? n + more : s->min;
 }

@@ -166,6 +166,8 @@ static inline double emitted_work_bytes(const Emitted *e, const Work *w, Val v) 
   return n;
 }
 
+static long emitted_reduced; /* reductions that kernels make instead of the engine */
+
 /* What a device of contiguous collectives has around and instead of a communication: transposes and slices that are no
  * views. */
 static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
@@ -181,9 +183,15 @@ static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
     if (k->kind == OP_transpose && work_is_view(&w, k, &offset)) continue;
     if (k->kind == OP_transpose || k->kind == OP_shard_slice)
       seconds += t->launch + cost_memory_seconds(t, 2 * emitted_work_bytes(e, &w, k->out));
+    if (k->kind == OP_reduce) { /* of what was gathered instead of reduced */
+      double bytes = emitted_work_bytes(e, &w, k->in[0]) + emitted_work_bytes(e, &w, k->out);
+      seconds += t->launch + cost_memory_seconds(t, bytes), emitted_reduced++;
+    }
+    if (op_is_comm(k->kind) && op_attr(op, AT_op) && !op_attr(k, AT_op))
+      x->kind = COMM_all_gather, x->bytes = emitted_work_bytes(e, &w, k->out);
     if (op_is_comm(k->kind) && op->kind == OP_all_to_all) e->all_to_alls[op_int(k, AT_split, 2)] += k != op;
     if (k->kind == OP_all_gather && op->kind == OP_all_to_all)
-      x->kind = COMM_all_gather, x->bytes = emitted_work_bytes(e, &w, k->out);
+      x->kind = k->kind == OP_exchange ? COMM_exchange : COMM_all_gather, x->bytes = emitted_work_bytes(e, &w, k->out);
   }
   return seconds;
 }

@@ -25,6 +25,7 @@ typedef struct Case {
   const Func *f;
   UnitList *units;
   int64_t *symbols;
+  UnitList *apart; /* NULL unless `units` are with what joins, for the CPU only: without that */
   struct Case *next;
 } Case;
 
@@ -197,7 +198,7 @@ static void compare(const Case *c, const Output *o, const unsigned char *got, co
          relative);
 }
 
-static __attribute__((unused)) void run_case(const Case *c, const Runner *runner, bool share) {
+static __attribute__((unused)) Memory run_units(const Case *c, const Runner *runner, bool share) {
   Memory m = {.c = c, .n = c->f->values.n + c->units->ntemps};
   m.data = calloc(m.n, sizeof *m.data);
   m.bytes = calloc(m.n, sizeof *m.bytes);
@@ -206,17 +207,26 @@ static __attribute__((unused)) void run_case(const Case *c, const Runner *runner
     for (int k = 0; k < u->nin; k++)
       if (!m.data[u->in[k]]) {
         CHECKF(false, "%s: unit %zu takes a value that is not made", c->name, i);
-        return;
+        return m;
       }
     run_unit(&m, u, runner, share);
   }
+  return m;
+}
+
+static __attribute__((unused)) void free_memory(Memory *m) {
+  for (size_t v = 0; v < m->n; v++) free(m->data[v]);
+  free(m->data), free(m->bytes);
+}
+
+static __attribute__((unused)) void run_case(const Case *c, const Runner *runner, bool share) {
+  Memory m = run_units(c, runner, share);
   for (int i = 0; i < c->p.result.noutputs; i++) {
     const Output *o = &c->f->outputs.items[i];
     CHECKF(m.data[o->value] != NULL, "%s: output %s is not made", c->name, o->name);
     if (m.data[o->value]) compare(c, o, m.data[o->value], &c->p.result.outputs[i].tensor, share);
   }
-  for (size_t v = 0; v < m.n; v++) free(m.data[v]);
-  free(m.data), free(m.bytes);
+  free_memory(&m);
 }
 
 /* ---- cases */
@@ -235,6 +245,10 @@ static void fill_inputs(Case *c, uint64_t seed) {
   }
 }
 
+static bool joining; /* the cases that are added */
+
+static DeviceKind case_device = DEVICE_cpu; /* whom cases are legalised for; only CPUs' are printed at once */
+
 static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
   *c = (Case){
@@ -246,9 +260,11 @@ static void add_case(const char *name, InterpProgram p, uint64_t seed) {
     fprintf(stderr, "%s: the interpreter refuses\n", name);
     exit(1);
   }
-  const DeviceTraits *cpu = target_device_traits(DEVICE_cpu);
-  c->units = units_of(work_new(p.m, c->f, 0, cpu, false));
-  kernel_target(cpu)->print(p.m, c->f, c->units, &kernels);
+  const DeviceTraits *cpu = target_device_traits(DEVICE_cpu), *device = target_device_traits(case_device);
+  c->units = units_of(work_new(p.m, c->f, 0, device, joining || device != cpu));
+  if (device == cpu) kernel_target(cpu)->print(p.m, c->f, c->units, &kernels);
+  if (joining) c->apart = units_of(work_new(p.m, c->f, 0, cpu, false));
+  if (joining) kernel_target(cpu)->print(p.m, c->f, c->apart, &kernels);
   ncases++;
   *last_case = c;
   last_case = &c->next;

@@ -64,6 +64,7 @@ static void make_cases(void) {
   RUN(moves);
   RUN(attentions);
   RUN(long_attentions);
+  RUN(tiled_attentions);
   RUN(dots);
   RUN(windows);
   RUN(equal_lines);

@@ -266,6 +266,66 @@ static void long_attentions(void) {
             " : f32[1,2,1,40,64], f32[1,2,1,40]\n" OUT("y") OUT("z"));
 }
 
+/* More rows and keys than a tile of a GPU has, none a multiple; rows that see no key, keys that no row sees. */
+static void tiled_attentions(void) {
+  static const char *const types[] = {"f32", "f16", "bf16"};
+  static const struct {
+    const char *bg, *rs, *t, *k, *e, *bias, *of;
+    int start, causal;
+  } rows[] = {{"1,2", "1,70", "200", "36", "130", "", "", -3, 1},
+              {"1,1", "2,33", "129", "64", "64", "st", "33,", 100, 0},
+              {"2,1", "3,40", "190", "128", "128", "brst", "2,3,40,", 60, 1},
+              {"1,2", "1,130", "64", "80", "96", "t", "", -70, 1},
+              {"1,1", "1,64", "70", "20", "8", "", "", 200, 0}};
+  for (int i = 0; i < 15; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 3], *s = strchr(rows[i / 3].rs, ',') + 1, *bg = rows[i / 3].bg, *n = rows[i / 3].t,
+        *rs = rows[i / 3].rs, *k = rows[i / 3].k, *e = rows[i / 3].e, *bias = "", *of = "", *with = "";
+    if (*rows[i / 3].bias) {
+      bias = rows[i / 3].bias, with = ", %x";
+      of = arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s%s] @{}\n", t, rows[i / 3].of, n);
+    }
+    text_case(arena_printf(a, "attention of tiles %s %d", t, i / 3),
+              arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,%s,%s] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n"
+                           "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n%s"
+            "  %%i = iota {axis=0, start=%d} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n"
+                           "  %%n = const {value=180} : i64[]\n"
+            "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, lse=1%s%s%s}"
+                           " : %s[%s,%s,%s], f32[%s,%s]\n" OUTF("y") OUTF("z"),
+                           t, bg, rs, k, t, bg, n, k, t, bg, n, e, of, rows[i / 3].start, s, n, with,
+                           rows[i / 3].causal, *bias ? ", bias=\"" : "", bias, *bias ? "\"" : "", t, bg, rs, e, bg,
+                           rs));
+    arena_free(a);
+  }
+}
+
+/* A few rows against many keys: for GPUs only, where the keys are cut into pieces, the last of which sees none here. */
+static __attribute__((unused)) void split_attentions(void) {
+  static const char *const types[] = {"f32", "f16", "bf16"};
+  static const char *const rows[][4] = {
+      {"1,2,1,1", "1100", "64", "64"}, {"1,1,4,1", "3000", "128", "128"}, {"2,1,3,2", "2000", "20", "40"}};
+  case_device = DEVICE_cuda;
+  for (int i = 0; i < 9; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 3], *q = rows[i / 3][0], *n = rows[i / 3][1], *k = rows[i / 3][2], *e = rows[i / 3][3],
+               *bg = arena_strndup(a, q, 3), *s = strrchr(q, ',') + 1;
+    bool bias = i / 3 != 1;
+    text_case(arena_printf(a, "attention in pieces %s %d", t, i / 3),
+              arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,%s] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n"
+                           "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n  %%x = input {name=\"x\"} : %s[%s] @{}\n"
+            "  %%i = iota {axis=0, start=1000} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n"
+                           "  %%n = const {value=1900} : i64[]\n"
+            "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, lse=1%s}"
+                           " : %s[%s,%s], f32[%s]\n" OUTF("y") OUTF("z"),
+                           t, q, k, t, bg, n, k, t, bg, n, e, t, n, s, n, bias ? ", %x" : "", i / 3 != 1,
+                           bias ? ", bias=\"t\"" : "", t, q, e, q));
+    arena_free(a);
+  }
+  case_device = DEVICE_cpu;
+}
+
 static void dots(void) {
   text_case("dot of transposed operands",
             "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,s,3,4] @{}\n"
@@ -326,6 +386,14 @@ static void windows(void) {
        "spec=\"nHWgc,HWgco->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,9,3,17"},
       {"conv", "b,6,s,21,1", "3,3,21,1,1",
        "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], strides=[1, 2], dilations=[1, 1]", "b,6,(s + 1) div 2,21,1"},
+      {"conv", "b,s,9,37,1", "3,3,37,1,2",
+       "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,s,9,37,2"},
+      {"conv", "b,s,5,5,1", "2,3,5,1,3",
+       "spec=\"nHWgc,HWgco->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,5,5,3"},
+      {"conv", "b,12,s,83,1", "3,2,83,1,1",
+       "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, 0], strides=[1, 1], dilations=[2, 1]", "b,10,s - 1,83,1"},
+      {"conv_transpose", "b,4,s,20,1", "3,2,20,1,2",
+       "spec=\"nHWgo,HWgoc->nHWgc\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,6,3*s,20,2"},
       {"conv", "b,s,4", "3,4,1", "spec=\"nHc,Hco->nHo\", starts=[-2], strides=[1], dilations=[2]", "b,s,1"},
       {"conv", "b,5,s,4", "3,3,2,4,32",
        "spec=\"nHWc,pHWcq->nHWpq\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,5,s + 1,3,32"},

@@ -248,7 +248,7 @@ static inline const char *make_artifact(Make *m, const char *name) {
   char *path = paths[next++ % 4];
   snprintf(path, sizeof paths[0], "%s", temp_path(name));
   const char *so = temp_path("kernels.so"), *tables_path = temp_path("tables");
-  ProgramFacts facts = {name, "test", "test", m->stages, m->events};
+  ProgramFacts facts = {name, "test", "test", m->stages, m->events, NULL};
   uint32_t object = PROGRAM_NONE;
   if (m->kernels) {
     make_shared_object(m->kernels, so);

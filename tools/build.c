@@ -255,7 +255,6 @@ const char *tool_stub(Arena *a) {
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
 
-bool tool_can_compile(Tool *t) {
-  return codegen_stub_check(tool_stub(t->arena), t->diags) &&
-         kernel_target(target_device_traits(DEVICE_cpu))->ready(t->arena, t->diags);
+bool tool_can_compile(Tool *t, const DeviceTraits *device) {
+  return codegen_stub_check(tool_stub(t->arena), t->diags) && kernel_target(device)->ready(t->arena, t->diags);
 }

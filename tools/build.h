@@ -27,9 +27,9 @@ bool tool_plan_shown(Tool *t, Build *b);
 /* The same on one rank of the machine apc runs on, without plan options: what results are compared with. */
 bool tool_plan_one_rank(Tool *t, const char *path, Build *out);
 
-/* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan
+/* Is there what programs are made with: a compiler that works, and the runtime?  Asked before the time that a plan
  * takes; false after a diagnostic. */
-bool tool_can_compile(Tool *t);
+bool tool_can_compile(Tool *t, const DeviceTraits *device);
 
 /* The folder of --save-temps for a model of that name; NULL when it is not given. */
 const char *tool_temps(Tool *t, const char *name);

@@ -44,7 +44,8 @@ int cmd_compile(Tool *t) {
   if (!target || !tool_emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
   bool shown = option_given(&t->options, OPT_json) || tool_emit_wants(&list, EMIT_HTML);
-  bool ok = tool_load(t, path, target, &b) && (!tool_emit_wants(&list, EMIT_EXE) || tool_can_compile(t)) &&
+  bool ok = tool_load(t, path, target, &b) &&
+            (!tool_emit_wants(&list, EMIT_EXE) || tool_can_compile(t, target->device)) &&
             (!tool_emit_needs_plan(&list) || (shown ? tool_plan_shown : tool_plan)(t, &b)) &&
             (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 #include "base/json_text.h"
 #include "base/machine.h"
 #include "program/cpu.h"
+#include "runtime/device/cuda/library.h"
 #include "tools/build.h"
 #include "tools/tool.h"
 
@@ -67,11 +69,9 @@ static Check mpi(Arena *a) {
 
 /* How a library tells its version. */
 typedef enum VersionKind {
-  V_DNNL,   /* const struct of int major, minor, patch */
-  V_PAIR,   /* f(int *major, int *minor) */
-  V_DRIVER, /* f(int *v): 1000 major + 10 minor */
-  V_NUMBER, /* size_t f(): 10000 major + 100 minor + patch */
-  V_NCCL    /* f(int *v): the same */
+  V_DNNL,  /* const struct of int major, minor, patch */
+  V_PAIR,  /* f(int *major, int *minor) */
+  V_NUMBER /* size_t f(): 10000 major + 100 minor + patch */
 } VersionKind;
 
 typedef struct Library {
@@ -89,31 +89,18 @@ static const Library libraries[] = {
      "dnnl_version",
      V_DNNL,
      {"libdnnl.so.3", "libdnnl.so.2", NULL}},
-    {"CUDA driver",
-     "GPU ranks (not yet)",
-     "libcuda1 (non-free)",
-     "cuDriverGetVersion",
-     V_DRIVER,
-     {"libcuda.so.1", NULL}},
     {"NVRTC",
-     "--emit=ptx, --emit=cubin",
+     "compiling for GPUs",
      "cuda-nvrtc-13-0" NVIDIA,
      "nvrtcVersion",
      V_PAIR,
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
-    {"cuBLASLt",
-     "GPU ranks (not yet)",
-     "libcublas-13-0" NVIDIA,
-     "cublasLtGetVersion",
-     V_NUMBER,
-     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL}},
     {"cuDNN",
-     "GPU ranks (not yet)",
+     "nothing yet",
      "libcudnn9-cuda-13" NVIDIA,
      "cudnnGetVersion",
      V_NUMBER,
      {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL}},
-    {"NCCL", "GPU ranks (not yet)", "libnccl2" NVIDIA, "ncclGetVersion", V_NCCL, {"libnccl.so.2", NULL}},
 };
 enum { LIBRARIES = sizeof libraries / sizeof *libraries };
 
@@ -135,9 +122,7 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
   if (l->kind == V_PAIR)
     return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor)
                                                                   : "version unknown";
-  if (l->kind == V_NUMBER) v = (int)((size_t(*)(void))(uintptr_t)f)();
-  else if (((int (*)(int *))(uintptr_t)f)(&v) != 0) return "version unknown";
-  if (l->kind == V_DRIVER) return arena_printf(a, "CUDA %d.%d", v / 1000, v % 1000 / 10);
+  v = (int)((size_t(*)(void))(uintptr_t)f)();
   return arena_printf(a, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
 }
 
@@ -155,9 +140,56 @@ static Check library(Arena *a, const Library *l) {
   return (Check){l->name, l->needed_for, false, false, why, l->package};
 }
 
+/* ---- what programs for GPUs open, found as they find it (runtime/device/cuda/library.h); it stays loaded */
+
+static Check opened(Arena *a, RtStatus status, const RtError *error, void *handle, const char *version) {
+  char path[4096] = "";
+  if (status) return (Check){.found = false, .detail = arena_strdup(a, error->text)};
+  gpu_library_file(handle, path, sizeof path);
+  return (Check){.found = true, .detail = arena_printf(a, "%s (%s)", version, path)};
+}
+
+static Check driver(Arena *a, int *version) {
+  CudaDriver d;
+  RtError error = {0};
+  char text[32] = "";
+  *version = INT_MAX; /* without one, the newest of the others is shown */
+  RtStatus status = gpu_open_driver(&d, version, &error);
+  if (!status) gpu_driver_text(*version, text);
+  else *version = INT_MAX;
+  Check c = opened(a, status, &error, d.handle, arena_printf(a, "for CUDA %s", text));
+  c.name = "CUDA driver", c.needed_for = "GPU ranks", c.package = "libcuda1 (non-free)";
+  return c;
+}
+
+static Check blas(Arena *a, int driver_version) {
+  CudaBlas b;
+  RtError error = {0};
+  int version = 0;
+  char text[32] = "";
+  RtStatus status = gpu_open_blas(driver_version, &b, &version, &error);
+  if (!status) gpu_blas_text(version, text);
+  Check c = opened(a, status, &error, b.handle, text);
+  c.name = "cuBLASLt", c.needed_for = "products on GPU ranks", c.package = "libcublas-13-0" NVIDIA;
+  return c;
+}
+
+static Check nccl(Arena *a, int driver_version) {
+  CudaNccl n;
+  RtError error = {0};
+  int version = 0;
+  char text[32] = "";
+  RtStatus status = gpu_open_nccl(driver_version, &n, &version, &error);
+  if (!status) gpu_nccl_text(version, text);
+  Check c = opened(a, status, &error, n.handle, text);
+  c.name = "NCCL", c.package = "libnccl2" NVIDIA;
+  c.needed_for = "communication between GPU ranks; without it through the host's memory";
+  return c;
+}
+
 /* The GPUs by name, as NVML tells them. */
 static Check gpus(Arena *a) {
-  Check c = {"GPUs", "GPU ranks (not yet)", false, false, "none", "nvidia-driver (non-free)"};
+  Check c = {"GPUs", "GPU ranks", false, false, "none", "nvidia-driver (non-free)"};
   void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
   int (*init)(void) = NULL, (*count)(unsigned *) = NULL, (*get)(unsigned, void **) = NULL,
       (*name)(void *, char *, unsigned) = NULL;
@@ -306,11 +338,10 @@ static Check temporary_folder(Arena *a) {
 static Check gpu_devices(Arena *a) {
   const char *device = "/dev/nvidiactl";
   if (access(device, F_OK) != 0)
-    return (Check){"GPU devices", "GPU ranks (not yet)", false, false, arena_printf(a, "no %s", device), NULL};
+    return (Check){"GPU devices", "GPU ranks", false, false, arena_printf(a, "no %s", device), NULL};
   bool ok = access(device, R_OK | W_OK) == 0;
   return (Check){
-      "GPU devices", "GPU ranks (not yet)", false, ok, ok ? device : arena_printf(a, "%s: %s", device, strerror(errno)),
-      NULL};
+      "GPU devices", "GPU ranks", false, ok, ok ? device : arena_printf(a, "%s: %s", device, strerror(errno)), NULL};
 }
 
 static void print_check(const Tool *t, const Check *c) {
@@ -321,14 +352,17 @@ static void print_check(const Tool *t, const Check *c) {
   putchar('\n');
 }
 
-enum { HERE = 12 }; /* checks besides the libraries */
+enum { HERE = 15 }; /* checks besides the libraries */
 
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;
   Arena *a = t->arena;
-  Check checks[HERE + LIBRARIES] = {cores(a),        shared_memory(a), compiler(a), runtime(a),  temporary_folder(a),
-                                    links(a),        gpu_devices(a),   mpi(a),      shm_size(a), perf(a),
-                                    ptrace_scope(a), gpus(a)};
+  int version;
+  Check found = driver(a, &version);
+  Check checks[HERE + LIBRARIES] = {
+      cores(a),        shared_memory(a), compiler(a), runtime(a),       temporary_folder(a),
+      links(a),        gpu_devices(a),   mpi(a),      shm_size(a),      perf(a),
+      ptrace_scope(a), gpus(a),          found,       blas(a, version), nccl(a, version)};
   for (int i = 0; i < LIBRARIES; i++) checks[HERE + i] = library(a, &libraries[i]);
   json_t *array = json_array();
   bool ok = true;

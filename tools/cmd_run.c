@@ -18,8 +18,7 @@
 static bool check_here(Tool *t, const Target *target) {
   if (target->device->runs) return true;
   return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
-                    "target %s is made of %s ranks; this apc runs cpu ranks (cpu, cpuxN)", target->name,
-                    target->device->name);
+                    "target %s is made of %s ranks, which no program is built for", target->name, target->device->name);
 }
 
 /* ---- --output NAME=@FILE.npy */
@@ -87,12 +86,13 @@ int running_start(Tool *t, Running *r) {
   if (!target || !check_here(t, target) || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
     return tool_failed(t->diags);
   if (!tool_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
-      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !tool_can_compile(t) || !tool_plan(t, &r->build) ||
-      !inputs_make(t, &r->build, r->build.l1, &r->inputs) || !driver_run(&r->build, DRIVER_lower) ||
-      !tool_emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
+      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !tool_can_compile(t, r->build.options.target->device) ||
+      !tool_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
+      !driver_run(&r->build, DRIVER_lower) || !tool_emit_write(t, &r->build, &forms) ||
+      !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
-  if (!driver_write(&r->build, path)) return tool_failed(t->diags);
+  if (!driver_write(&r->build, r->build.options.target->device, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
   r->program = tool_program_open(t, path, NULL, &code);
   return r->program ? tool_program_run(t, r->program, r->build.l1->name, &r->inputs) : code;

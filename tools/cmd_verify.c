@@ -68,7 +68,7 @@ static bool draw_weights(Tool *t, Verify *v) {
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
-  if (!driver_write(b, path)) return tool_failed(t->diags);
+  if (!driver_write(b, target_device_traits(DEVICE_cpu), path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
   ApcModel *program = tool_program_open(t, path, v->drawn, &code);
   for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
@@ -324,7 +324,8 @@ static int report(Tool *t, const Verify *v) {
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
 static bool can_run(Tool *t, Verify *v) {
-  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && tool_can_compile(t);
+  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE)
+    return read_inputs(t, v) && tool_can_compile(t, target_device_traits(DEVICE_cpu));
   return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 

@@ -144,18 +144,17 @@ bool tool_emit_needs_plan(const EmitList *l) { return needs(l, PLANNED); }
 
 bool tool_emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
 
-/* Planning works for any target; programs are made for CPU ranks. */
+/* Planning works for any target. */
 bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
-  if (target->device->runs &&
+  if (strcmp(kernel_target(target->device)->language, "CUDA") != 0 &&
       (tool_emit_wants(l, EMIT_CUDA) || tool_emit_wants(l, EMIT_PTX) || tool_emit_wants(l, EMIT_CUBIN))) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
     diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
     return false;
   }
   if (!tool_emit_wants(l, EMIT_EXE) || target->device->runs) return true;
-  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
-             "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
-             target->device->name);
+  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks, which no program is built for",
+             target->name, target->device->name);
   diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
   return false;
 }
@@ -235,7 +234,7 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
 static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
   const DeviceTraits *device = b->options.target->device;
   driver_make_for(b, device);
-  if (!device->runs && b->plan->ranks > PROGRAM_MAX_RANKS)
+  if (b->plan->ranks > PROGRAM_MAX_RANKS)
     return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
                       "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
                       b->plan->ranks);
@@ -320,7 +319,7 @@ static bool write_html(Tool *t, Build *b, const Emit *e) {
 static bool write_form(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
-    case EMIT_EXE: return driver_write(b, e->file);
+    case EMIT_EXE: return driver_write(b, b->options.target->device, e->file);
     case EMIT_PLAN: return write_plan(t, b, e);
     case EMIT_IR: return write_module(t, b, e, 1);
     case EMIT_IR_PASS: return write_after_pass(t, b, e);

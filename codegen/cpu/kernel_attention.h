@@ -12,6 +12,10 @@
  *   are cut into chunks of fixed length that threads share; the chunks' results are joined in ascending order, so that
  *   the bits do not depend on threads.
  *
+ * Keys and values may be in two parts: what there was, and what comes behind it in every group.  Then both together are
+ * written as well, as the next call reads them: with few rows each block by the thread that reads it, when it has it in
+ * its cache, so that memory is read once; with many before all else.
+ *
  * Computed in f32: keys and values of other types, or of rows that do not fill vectors, are loaded a block at a time
  * into memory of the thread.  Not done: long keys of few panels are not cut among threads. */
 
@@ -30,16 +34,25 @@ enum { TALL = 4, BROAD = 8 };
  * KEYS of TALL. */
 enum { LANES = 32, ACROSS = 2, KEYS = 64, CHUNK = 512, FEW = 16 };
 
+/* Keys or values in two parts: [groups, past, ...], which is what the attention is given, and `more`; both together,
+ * [groups, t, ...], become `whole`.  NULL: there is one part. */
+typedef struct AttentionGrowth {
+  void *whole;
+  const void *more;
+  int64_t past;
+} AttentionGrowth;
+
 typedef struct Attention {
   int64_t rows, s, t, k, e;
   float scale;
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
-  const void *bias;  /* NULL: there is none */
-  int64_t heads;     /* a group is heads * b + g, a row s * r + i: element [0] of their bias is that of ... */
-  int64_t stride[4]; /* ... b, g, r, i times these */
-  void *lse;         /* [groups, rows] of floats or doubles; NULL: nobody asks */
+  const void *bias;          /* NULL: there is none */
+  int64_t heads;             /* a group is heads * b + g, a row s * r + i: element [0] of their bias is that of ... */
+  int64_t stride[4];         /* ... b, g, r, i times these */
+  void *lse;                 /* [groups, rows] of floats or doubles; NULL: nobody asks */
+  AttentionGrowth growth[2]; /* of keys, of values */
 } Attention;
 
 /* Which element of the bias is the row's for key 0. */
@@ -60,8 +73,10 @@ typedef struct AttentionCall {
   const Attention *a;
   const AttentionType *type;
   char *out;
-  const char *q, *key, *value;
-  int64_t groups, kwide, ewide; /* k and e rounded up to whole vectors */
+  const char *q;
+  const char *from[2];                /* keys, values */
+  const AttentionGrowth *growth[2];   /* of these; NULL: they are in one part */
+  int64_t groups, n[2], kwide, ewide; /* n: k and e; the others: rounded up to whole vectors */
 } AttentionCall;
 
 /* A block of keys. */
@@ -72,13 +87,57 @@ typedef struct AttentionKeys {
   const float *key, *value;
 } AttentionKeys;
 
-/* n rows of keys or values from row `first` on: where they lie, or loaded. */
-APART const float *attention_rows(const AttentionType *type, int slot, const char *x, int64_t first, int64_t rows,
-                                  int64_t n, int64_t wide) {
-  x += first * n * type->size;
-  if (type->size == 4 && n == wide) return (const float *)x;
-  float *y = scratch(slot, 4 * KEYS * wide);
-  type->load(y, x, rows, n, wide);
+/* Rows from t on, of a group of keys or values that are in two parts: how many of them are in the first, and where
+ * those of both begin. */
+FN int64_t attention_parts(const AttentionGrowth *g, const void *from, int64_t all, int64_t group, int64_t t,
+                           int64_t rows, int64_t bytes, const char *part[2]) {
+  int64_t first = g->past - t < 0 ? 0 : g->past - t < rows ? g->past - t : rows;
+  part[0] = first ? (const char *)from + (group * g->past + t) * bytes : NULL;
+  part[1] = first < rows ? (const char *)g->more + (group * (all - g->past) + t + first - g->past) * bytes : NULL;
+  return first;
+}
+
+FN void attention_copy(char *to, const char *from, int64_t bytes, _Bool far) {
+  if (bytes && far) copy_far(to, from, bytes);
+  else if (bytes) memcpy(to, from, (size_t)bytes);
+}
+
+/* Writes such rows where both parts will be. */
+APART void attention_grow(const Attention *a, const AttentionGrowth *g, const void *from, int64_t groups, int64_t group,
+                          int64_t t, int64_t bytes) {
+  int64_t rows = a->t - t < KEYS ? a->t - t : KEYS;
+  const char *part[2];
+  int64_t first = attention_parts(g, from, a->t, group, t, rows, bytes, part);
+  char *to = (char *)g->whole + (group * a->t + t) * bytes;
+  _Bool far = groups * a->t * bytes >= FAR;
+  attention_copy(to, part[0], first * bytes, far);
+  attention_copy(to + first * bytes, part[1], (rows - first) * bytes, far);
+}
+
+/* All of them, before they are read; where they are then. */
+SMALL const void *attention_grown(const Attention *a, int side, const void *from, int64_t groups, int64_t bytes) {
+  const AttentionGrowth *g = &a->growth[side];
+  int64_t blocks = (a->t + KEYS - 1) / KEYS;
+  if (!g->whole) return from;
+#pragma omp parallel for schedule(static) if (groups * a->t * bytes / 4 >= PARALLEL_WORK)
+  for (int64_t i = 0; i < groups * blocks; i++)
+    attention_grow(a, g, from, groups, i / blocks, i % blocks * KEYS, bytes);
+  far_end();
+  return g->whole;
+}
+
+/* Rows of keys (side 0) or values (1) of a group from t on: where they lie, or loaded. */
+APART const float *attention_rows(const AttentionCall *c, int side, int64_t group, int64_t t, int64_t rows) {
+  const AttentionType *type = c->type;
+  const AttentionGrowth *g = c->growth[side];
+  int64_t n = c->n[side], wide = side ? c->ewide : c->kwide, bytes = n * type->size, first = rows;
+  const char *part[2];
+  if (g) first = attention_parts(g, c->from[side], c->a->t, group, t, rows, bytes, part);
+  else part[0] = c->from[side] + (group * c->a->t + t) * bytes;
+  if (type->size == 4 && n == wide && (first == 0 || first == rows)) return (const float *)part[first == 0];
+  float *y = scratch(side, 4 * KEYS * wide);
+  if (first) type->load(y, part[0], first, n, wide);
+  if (first < rows) type->load(y + first * wide, part[1], rows - first, n, wide);
   return y;
 }
 
@@ -93,8 +152,8 @@ APART AttentionKeys attention_keys(const AttentionCall *c, int64_t group, int64_
   for (int64_t j = 0; j < b.n; j++) largest = b.position[j] > largest ? b.position[j] : largest;
   b.hidden = largest >= a->length || (a->causal && largest > lowest);
   if (!b.n) return b;
-  b.key = attention_rows(c->type, 0, c->key, group * a->t + t, b.n, a->k, c->kwide);
-  b.value = attention_rows(c->type, 1, c->value, group * a->t + t, b.n, a->e, c->ewide);
+  b.key = attention_rows(c, 0, group, t, b.n);
+  b.value = attention_rows(c, 1, group, t, b.n);
   return b;
 }
 
@@ -280,6 +339,40 @@ FN AttentionPart *attention_part(const AttentionCall *c, char *parts, int64_t i)
   return (AttentionPart *)(parts + i * attention_part_bytes(c));
 }
 
+/* Copies that are done between products, which wait for memory less so: of a block of keys, and of its values. */
+typedef struct AttentionCopy {
+  char *to;
+  const char *from;
+  int64_t left, step; /* bytes; so many at a time */
+  _Bool far;
+} AttentionCopy;
+
+/* The copies of a block of so many keys, which are to be read next: as many are left as lie in one piece. */
+APART void attention_copies(const AttentionCall *c, int64_t group, int64_t t, AttentionCopy copy[2]) {
+  const Attention *a = c->a;
+  int64_t rows = a->t - t < KEYS ? a->t - t : KEYS;
+  for (int side = 0; side < 2; side++) {
+    const AttentionGrowth *g = c->growth[side];
+    int64_t bytes = c->n[side] * c->type->size;
+    const char *part[2];
+    copy[side] = (AttentionCopy){0};
+    if (!g) continue;
+    int64_t first = attention_parts(g, c->from[side], a->t, group, t, rows, bytes, part);
+    if (first > 0 && first < rows) {
+      attention_grow(a, g, c->from[side], c->groups, group, t, bytes);
+      continue;
+    }
+    copy[side] = (AttentionCopy){(char *)g->whole + (group * a->t + t) * bytes, part[first == 0], rows * bytes,
+                                 4 * bytes, c->groups * a->t * bytes >= FAR};
+  }
+}
+
+APART void attention_copy_some(AttentionCopy *x, int64_t bytes) {
+  int64_t n = bytes < x->left ? bytes : x->left;
+  attention_copy(x->to, x->from, n, x->far);
+  x->to += n, x->from += n, x->left -= n;
+}
+
 /* Asks for n floats, which are needed after some thousand cycles. */
 FN void attention_ahead(const float *x, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, 0, 2);
@@ -317,13 +410,15 @@ FN void attention_columns(const float *p, const AttentionKeys *keys, int64_t wid
   for (int c = 0; c < across; c++) ((vector *)(o + e))[c] = acc[c];
 }
 
-/* One row against a block of keys; `bias`: of the first of them, -1: there is none. */
+/* One row against a block of keys; `bias`: of the first of them, -1: there is none; `copy`: copies to be begun. */
 APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, const float *q, int64_t position,
-                         int64_t bias, float *max, float *sum, float *o) {
+                         int64_t bias, AttentionCopy *copy, float *max, float *sum, float *o) {
   float p[KEYS] __attribute__((aligned(64)));
   int64_t e = 0;
   const float *next = keys->key + KEYS * c->kwide;
   for (int64_t j = 0; j < keys->n; j += 4) {
+    for (int side = 0; side < 2; side++)
+      if (copy[side].left) attention_copy_some(&copy[side], copy[side].step);
     attention_ahead(keys->value + j * c->ewide, 4 * c->ewide);
     attention_four(q, keys, j, c->kwide, p + j);
   }
@@ -364,10 +459,13 @@ APART void attention_chunk(const AttentionCall *c, int64_t group, int64_t first,
   attention_start(c, group, q, position, part);
   attention_range(position, a->rows, &lowest, &highest);
   for (int64_t t = first; t < first + CHUNK && t < a->t; t += KEYS) {
+    AttentionCopy copy[2];
+    attention_copies(c, group, t, copy);
     AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
     for (int64_t r = 0; r < a->rows && keys.n; r++)
-      attention_row(c, &keys, q + r * c->kwide, position[r], a->bias ? attention_bias_row(a, group, r) + t : -1,
+      attention_row(c, &keys, q + r * c->kwide, position[r], a->bias ? attention_bias_row(a, group, r) + t : -1, copy,
                     &part->max[r], &part->sum[r], part->o + r * c->ewide);
+    for (int side = 0; side < 2; side++) attention_copy_some(&copy[side], copy[side].left);
   }
 }
 
@@ -398,6 +496,7 @@ APART void attention_few(const AttentionCall *c) {
 #pragma omp parallel if (work >= PARALLEL_WORK / 4)
   for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < c->groups * chunks;)
     attention_chunk(c, i / chunks, i % chunks * CHUNK, attention_part(c, parts, i));
+  far_end();
   for (int64_t i = 0; i < c->groups * a->rows; i++) attention_join(c, parts, chunks, i / a->rows, i % a->rows);
 }
 
@@ -408,6 +507,17 @@ APART void attention_many(const AttentionCall *c) {
 #pragma omp parallel if (c->groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < all;)
     attention_panel(c, i % c->groups, (panels - 1 - i / c->groups) * LANES);
+}
+
+APART void attention_any(AttentionCall *c) {
+  for (int side = 0; side < 2; side++) {
+    const AttentionGrowth *g = &c->a->growth[side];
+    if (!g->whole) continue;
+    if (c->a->rows <= FEW) c->growth[side] = g;
+    else c->from[side] = attention_grown(c->a, side, c->from[side], c->groups, c->n[side] * c->type->size);
+  }
+  if (c->a->rows <= FEW) attention_few(c);
+  else attention_many(c);
 }
 
 #define ATTENTION(T, stored) \
@@ -426,17 +536,16 @@ APART void attention_many(const AttentionCall *c) {
   static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, \
                                                     const stored *value, int64_t groups, const Attention *a) { \
     static const AttentionType type = {sizeof(stored), attention_load_##T, attention_store_##T}; \
-    const AttentionCall c = {.a = a, \
-                             .type = &type, \
-                             .out = (char *)out, \
-                             .q = (const char *)q, \
-                             .key = (const char *)key, \
-                             .value = (const char *)value, \
-                             .groups = groups, \
-                             .kwide = (a->k + 15) / 16 * 16, \
-                             .ewide = (a->e + 15) / 16 * 16}; \
-    if (a->rows <= FEW) attention_few(&c); \
-    else attention_many(&c); \
+    AttentionCall c = {.a = a, \
+                       .type = &type, \
+                       .out = (char *)out, \
+                       .q = (const char *)q, \
+                       .from = {(const char *)key, (const char *)value}, \
+                       .groups = groups, \
+                       .n = {a->k, a->e}, \
+                       .kwide = (a->k + 15) / 16 * 16, \
+                       .ewide = (a->e + 15) / 16 * 16}; \
+    attention_any(&c); \
   }
 ATTENTION(f32, float)
 ATTENTION(f16, uint16_t)
@@ -445,6 +554,8 @@ ATTENTION(bf16, uint16_t)
 /* The same by rows in double. */
 static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value,
                                                   int64_t groups, const Attention *a, double scale) {
+  key = attention_grown(a, 0, key, groups, a->k * (int64_t)sizeof *key);
+  value = attention_grown(a, 1, value, groups, a->e * (int64_t)sizeof *value);
 #pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i = 0; i < groups * a->rows; i++) {
     int64_t g = i / a->rows, last = a->causal ? a->query_position[i % a->rows % a->s] : INT64_MAX;

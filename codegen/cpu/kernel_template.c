@@ -34,10 +34,19 @@ static const char *bias_stride(const Work *w, Scalars *s, const Op *op, int d) {
   return at ? span(w, s, t, (int)(at - bias) + 1, t->rank) : "0";
 }
 
+/* The attention's caches that it makes longer, whose parts are behind its operands and results. */
+static void print_growth(const Work *w, const Op *op, const WorkOp *made, Text *t, Scalars *s) {
+  const GrowUnit *g = made->grow;
+  for (int i = 0; g && i < g->n; i++)
+    text_printf(t, ",\n    .growth[%d] = {.whole = ptr[%d], .more = ptr[%d], .past = %s}", g->operand[i] - 1,
+                made->op->nin + op->nout + i, op->nin + i, span(w, s, work_type(w, made->op->in[g->operand[i]]), 2, 3));
+}
+
 void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
+  const WorkOp *made = &w->ops.items[work_def(w, op->out)];
   double scale = op_float(op, AT_scale, 1);
-  int out = op->nin;
+  int out = made->op->nin;
   text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s,\n", span(w, s, q, 2, 4),
               span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), span(w, s, v, 3, 4));
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
@@ -47,6 +56,7 @@ void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
                 bias_stride(w, s, op, 0), bias_stride(w, s, op, 1), bias_stride(w, s, op, 2), bias_stride(w, s, op, 3));
   text_add(t, "    .length = *(const int64_t *)ptr[5]");
   if (op->nout > 1) text_printf(t, ", .lse = ptr[%d]", out + 1);
+  print_growth(w, op, made, t, s);
   text_printf(t, "};\n  attention_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), out,
               span(w, s, q, 0, 2));
   if (q->dtype == DT_f64) text_printf(t, ", %a", scale);

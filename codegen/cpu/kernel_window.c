@@ -96,26 +96,40 @@ static const Expr *windowed_points(const Printing *p, int role) {
 
 static bool unit_step(const Expr *e) { return e && ex_is_const(e, 1); }
 
+/* Do several results of each channel (letter c, one summand each) lie side by side, those of channels one behind the
+ * other, in the result and in the weights?  Then both letters are lanes, and `lanes` becomes all of them. */
+static int64_t repeated(const Printing *p, const Letter *c, Letter *lanes) {
+  int64_t n;
+  if (!c->step[2] || !unit_step(c->step[1]) || !unit_step(lanes->step[2]) || lanes->step[1] ||
+      !ex_get_const(lanes->extent, &n) || !ex_is_const(c->step[0], n) || !ex_is_const(c->step[2], n))
+    return 0;
+  lanes->extent = ex_mul(p->w->m, lanes->extent, c->extent);
+  return n;
+}
+
 /* The fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost in the
  * result. */
 static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const Letter *summed, int nsummed) {
-  const Letter *lanes = NULL, *sum = nsummed ? &summed[0] : NULL;
-  Letter pixels[MAX_RANK], outer[MAX_RANK];
+  const Letter *sum = nsummed ? &summed[0] : NULL;
+  Letter pixels[MAX_RANK], outer[MAX_RANK], lanes = {0};
   int npixels = 0, nouter = 0;
   if (p->op->kind == OP_conv_filter || part_type(p, -1)->dtype != DT_f32 || nsummed > 1 ||
       (sum && !unit_step(sum->step[1])))
     return false;
   for (int i = 0; i < nkept; i++) {
     const Letter *l = &kept[i];
-    if (unit_step(l->step[0]) && l->step[2] && (!l->step[1] || (unit_step(l->step[1]) && !sum))) lanes = l;
+    if (unit_step(l->step[0]) && l->step[2] && (!l->step[1] || (unit_step(l->step[1]) && !sum))) lanes = *l;
     else if (l->step[2]) outer[nouter++] = *l;
     else pixels[npixels++] = *l;
   }
-  if (!lanes) return false;
+  if (!lanes.extent) return false;
+  int64_t repeat = lanes.step[1] != NULL;
+  for (int i = 0; i < nouter && !sum && !repeat; i++)
+    if ((repeat = repeated(p, &outer[i], &lanes))) outer[i] = outer[--nouter];
   print_letters(p, "pixels", pixels, npixels);
   print_letters(p, "outer", outer, nouter);
-  text_printf(p->t, "  const ConvTiles tiles = {w, %d, pixels, outer, %s, %d, %s, ", p->op->kind == OP_conv_transpose,
-              number(p, lanes->extent), lanes->step[1] != NULL, number(p, lanes->step[2]));
+  text_printf(p->t, "  const ConvTiles tiles = {w, %d, pixels, outer, %s, %s, %lld, ", p->op->kind == OP_conv_transpose,
+              number(p, lanes.extent), number(p, lanes.step[2]), (long long)repeat);
   text_printf(p->t, "%s, %s};\n", sum ? number(p, sum->extent) : "1", sum ? number(p, sum->step[2]) : "0");
   text_add(p->t, "  conv_tiles(y, a, b, &tiles, work);\n");
   return true;

@@ -49,9 +49,9 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
   return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
 }
 
-/* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps
- * R_step[]. */
-#define WINDOW_ROWS(T, stored, type, R, ...) \
+/* The last argument adds all terms of row (r0, r1) to acc, which begins with IDENTITY.  R: the role of the result, of
+ * extents R[] and steps R_step[]. */
+#define WINDOW_ROWS(T, stored, type, R, IDENTITY, ...) \
   do { \
     int64_t rows_ = letters_count(kept) * w->R[0] * w->R[1], n_ = w->R[2]; \
     _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \
@@ -59,7 +59,7 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
       int64_t y0 = 0, a0 = 0, b0 = 0, r1 = row_ % w->R[1], r0 = row_ / w->R[1] % w->R[0]; \
       type *acc = scratch(0, n_ * (int64_t)sizeof(type)); \
       letters_at(kept, row_ / w->R[1] / w->R[0], &y0, &a0, &b0); \
-      for (int64_t i = 0; i < n_; i++) acc[i] = 0; \
+      for (int64_t i = 0; i < n_; i++) acc[i] = IDENTITY; \
       __VA_ARGS__ \
       stored *to = y + y0 + r0 * w->R##_step[0] + r1 * w->R##_step[1]; \
       for (int64_t i = 0; i < n_; i++) store_##T(to + i * w->R##_step[2], acc[i]); \
@@ -102,7 +102,7 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
 
 /* R, L: roles of the result and of the loop; FIND: the third index; A, B: what steps the operands by which index. */
 #define CONV_LOOPS(T, stored, type, R, L, FIND, A, ai, B, bi, TERM) \
-  WINDOW_ROWS(T, stored, type, R, { \
+  WINDOW_ROWS(T, stored, type, R, 0, { \
     for (int64_t sum_ = 0, sums_ = letters_count(summed); sum_ < sums_; sum_++) { \
       int64_t ignored = 0, as = a0, bs = b0; \
       letters_at(summed, sum_, &ignored, &as, &bs); \
@@ -142,13 +142,14 @@ enum { CONV_PIXELS = 6, CONV_LANES = 16 }; /* 12 of 16 */
 #else
 enum { CONV_PIXELS = 3, CONV_LANES = 16 };
 #endif
-enum { CONV_ACROSS = CONV_LANES / VECTOR, CONV_CHUNK = 64 * CONV_PIXELS, CONV_DEPTHWISE = 16 };
+enum { CONV_ACROSS = CONV_LANES / VECTOR, CONV_CHUNK = 64 * CONV_PIXELS, CONV_DEPTHWISE = 64 };
 
 typedef struct ConvTiles {
   const Windows *w;
-  _Bool transposed;                /* conv_transpose: the result has the image's extents */
-  const Letters *pixels, *outer;   /* letters the weights do not have; letters they do, without the lanes' */
-  int64_t lanes, lanes_a, lanes_b; /* lanes_a is 0, or 1: one summand per place and lane (depthwise) */
+  _Bool transposed;              /* conv_transpose: the result has the image's extents */
+  const Letters *pixels, *outer; /* letters the weights do not have; letters they do, without the lanes' */
+  int64_t lanes, lanes_b;
+  int64_t repeat; /* 0, or depthwise, one summand per place and lane: so many lanes have the same one of operand 0 */
   int64_t sum, sum_b;
 } ConvTiles;
 
@@ -187,19 +188,6 @@ FN vector conv_some(const float *x, int64_t n) {
   return v;
 }
 
-FN void conv_depthwise(vector *sums, const float *const *x, const float *weights, int64_t lanes) {
-  enum { ACROSS = CONV_DEPTHWISE / VECTOR };
-  for (int v = 0; v < ACROSS; v++) {
-    vector line = vector_at(weights + VECTOR * v);
-    int64_t n = lanes - VECTOR * v;
-    for (int p = 0; p < CONV_PIXELS; p++) {
-      const float *from = x[p] + VECTOR * v;
-      sums[p * ACROSS + v] =
-          vector_fma(n >= VECTOR ? *(const vector *)from : conv_some(from, n), line, sums[p * ACROSS + v]);
-    }
-  }
-}
-
 /* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
 FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *index) {
   const Windows *w = t->w;
@@ -216,7 +204,7 @@ FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *i
 /* Are the elements that a line of the window meets side by side?  Long lines gain nothing. */
 FN _Bool conv_by_lines(const ConvTiles *t) {
   const Windows *w = t->w;
-  return !t->transposed && !t->lanes_a && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum &&
+  return !t->transposed && !t->repeat && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum &&
          w->window[2] * t->sum <= 2048;
 }
 
@@ -234,10 +222,23 @@ FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, 
   p->a = a + as, p->y = y + ys;
 }
 
-FN void conv_step(const ConvTiles *t, vector *sums, const float *const *x, const float *weights, int64_t n, int vectors,
-                  int64_t lanes) {
-  if (t->lanes_a) conv_depthwise(sums, x, weights, lanes);
-  else if (vectors == CONV_ACROSS) conv_step_whole(sums, x, weights, n);
+/* n places from `first` on, which are neighbours but at ends of lines; places that do not exist are the first. */
+FN void conv_pixels(const ConvTiles *t, int64_t first, int64_t n, float *y, const float *a, ConvPixel *pixel) {
+  const Windows *w = t->w;
+  int64_t extent = t->transposed ? w->image[2] : w->output[2], u = first % extent;
+  for (int64_t p = 0; p < CONV_PIXELS; p++, u++) {
+    if (p >= n) pixel[p] = pixel[0];
+    else if (p == 0 || u == extent) conv_pixel(t, first + p, y, a, &pixel[p]), u = p ? 0 : u;
+    else {
+      pixel[p] = pixel[p - 1];
+      pixel[p].y += t->transposed ? w->image_step[2] : w->output_step[2];
+      pixel[p].at[2] += t->transposed ? 1 : w->stride[2];
+    }
+  }
+}
+
+FN void conv_step(vector *sums, const float *const *x, const float *weights, int64_t n, int vectors) {
+  if (vectors == CONV_ACROSS) conv_step_whole(sums, x, weights, n);
   else conv_step_half(sums, x, weights, n);
 }
 
@@ -256,8 +257,7 @@ FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, cons
 /* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where
  * they can be. */
 static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel,
-                                                        const float *weights, float *lines, vector *sums, int vectors,
-                                                        int64_t lanes) {
+                                                        const float *weights, float *lines, vector *sums, int vectors) {
   const Windows *w = t->w;
   const int64_t *step = t->transposed ? w->output_step : w->image_step;
   int64_t line = w->window[2] * t->sum, wide = VECTOR * vectors;
@@ -277,7 +277,7 @@ static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, cons
       if (conv_by_lines(t)) {
         for (int p = 0; p < CONV_PIXELS; p++)
           x[p] = conv_line(t, row[p], pixel[p].at[2], lines, lines + (p + 1) * line);
-        conv_step(t, sums, x, from, line, vectors, lanes);
+        conv_step(sums, x, from, line, vectors);
         continue;
       }
       for (int64_t k2 = 0; k2 < w->window[2]; k2++) {
@@ -285,9 +285,107 @@ static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, cons
           int64_t i2;
           x[p] = row[p] && conv_meets(t, 2, pixel[p].at[2], k2, &i2) ? row[p] + i2 * step[2] : lines;
         }
-        conv_step(t, sums, x, from + k2 * t->sum * wide, t->sum, vectors, lanes);
+        conv_step(sums, x, from + k2 * t->sum * wide, t->sum, vectors);
       }
     }
+}
+
+/* ---- depthwise tiles: CONV_PIXELS places by a vector of lanes pass the window while they are in registers.  What they
+ * read is found once for all lanes of a block. */
+
+typedef int lane_index __attribute__((vector_size(4 * VECTOR)));
+
+/* Element index[l] of x in lane l. */
+FN vector conv_permuted(vector x, lane_index index) {
+#if defined(__clang__)
+  vector y;
+  for (int l = 0; l < VECTOR; l++) y[l] = x[index[l]];
+  return y;
+#else
+  return __builtin_shuffle(x, index);
+#endif
+}
+
+typedef struct ConvTaps {
+  int64_t n;
+  const float **x;       /* [n][CONV_PIXELS]: element 0 of operand 0 */
+  const float **weights; /* [n] */
+} ConvTaps;
+
+FN _Bool conv_inside(const ConvTiles *t, const ConvPixel *pixel) {
+  const Windows *w = t->w;
+  if (t->transposed) return 0;
+  for (int p = 0; p < CONV_PIXELS; p++)
+    for (int d = 0; d < 3; d++)
+      if (pixel[p].at[d] < 0 || pixel[p].at[d] + (w->window[d] - 1) * w->dilation[d] >= w->image[d]) return 0;
+  return 1;
+}
+
+/* Window elements that some place meets; where a place does not, it reads zeros. */
+FN void conv_taps(const ConvTiles *t, const ConvPixel *pixel, const float *weights, const float *zeros,
+                  ConvTaps *taps) {
+  const Windows *w = t->w;
+  const int64_t *step = t->transposed ? w->output_step : w->image_step;
+  _Bool inside = conv_inside(t, pixel);
+  const float *base[CONV_PIXELS];
+  for (int p = 0; p < CONV_PIXELS && inside; p++)
+    base[p] = pixel[p].a + pixel[p].at[0] * step[0] + pixel[p].at[1] * step[1] + pixel[p].at[2] * step[2];
+  taps->n = 0;
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++)
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++)
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++, weights += CONV_DEPTHWISE) {
+        const float **x = taps->x + taps->n * CONV_PIXELS;
+        int64_t at = k0 * w->dilation[0] * step[0] + k1 * w->dilation[1] * step[1] + k2 * w->dilation[2] * step[2];
+        _Bool any = inside;
+        if (inside)
+          for (int p = 0; p < CONV_PIXELS; p++) x[p] = base[p] + at;
+        else
+          for (int p = 0; p < CONV_PIXELS; p++) {
+            int64_t i0, i1, i2;
+            _Bool in = conv_meets(t, 0, pixel[p].at[0], k0, &i0) && conv_meets(t, 1, pixel[p].at[1], k1, &i1) &&
+                       conv_meets(t, 2, pixel[p].at[2], k2, &i2);
+            x[p] = in ? pixel[p].a + i0 * step[0] + i1 * step[1] + i2 * step[2] : zeros;
+            any |= in;
+          }
+        if (any) taps->weights[taps->n++] = weights;
+      }
+}
+
+/* sums[p] += x[p] weights of all taps: from element `from` on, or what FIND makes of it. */
+#define CONV_TAPS(name, FIND) \
+  FN void name(vector *sums, const ConvTaps *taps, int64_t from, int64_t lane, lane_index index, int64_t n) { \
+    vector acc[CONV_PIXELS]; \
+    for (int p = 0; p < CONV_PIXELS; p++) acc[p] = vector_of(0); \
+    for (int64_t i = 0; i < taps->n; i++) { \
+      const float *const *x = taps->x + i * CONV_PIXELS; \
+      vector line = vector_at(taps->weights[i] + lane); \
+      for (int p = 0; p < CONV_PIXELS; p++) acc[p] = vector_fma(FIND, line, acc[p]); \
+    } \
+    for (int p = 0; p < CONV_PIXELS; p++) sums[p] = acc[p]; \
+  }
+CONV_TAPS(conv_taps_whole, *(const vector *)(x[p] + from))
+CONV_TAPS(conv_taps_permuted, conv_permuted(*(const vector *)(x[p] + from), index))
+CONV_TAPS(conv_taps_few, conv_permuted(conv_some(x[p] + from, n), index))
+
+/* Lanes [first, first + lanes) of the result.  A vector of operand 0 never ends behind its last element: where it
+ * would, it begins earlier, and its elements are put in their lanes. */
+static __attribute__((unused, noinline)) void conv_depthwise(const ConvTiles *t, const ConvPixel *pixel, int64_t places,
+                                                             const ConvTaps *taps, int64_t first, int64_t lanes) {
+  int64_t n = t->lanes / t->repeat;
+  for (int64_t lane = 0; lane < lanes; lane += VECTOR) {
+    int64_t from = (first + lane) / t->repeat, left = lanes - lane < VECTOR ? lanes - lane : VECTOR;
+    vector sums[CONV_PIXELS];
+    lane_index index = {0};
+    if (from + VECTOR > n) from = n > VECTOR ? n - VECTOR : 0;
+    for (int64_t l = 0; l < left; l++) index[l] = (int)((first + lane + l) / t->repeat - from);
+    if (n < VECTOR) conv_taps_few(sums, taps, 0, lane, index, n);
+    else if (t->repeat == 1 && left == VECTOR) conv_taps_whole(sums, taps, from, lane, index, n);
+    else conv_taps_permuted(sums, taps, from, lane, index, n);
+    for (int64_t p = 0; p < places; p++) {
+      if (left == VECTOR) *(vector *)(pixel[p].y + lane) = sums[p];
+      else __builtin_memcpy(pixel[p].y + lane, &sums[p], (size_t)left * sizeof(float));
+    }
+  }
 }
 
 /* Do the weights of a block already lie as conv_pack would put them? */
@@ -320,24 +418,26 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
                                                          int64_t work) {
   const Windows *w = t->w;
   const int64_t *extent = t->transposed ? w->image : w->output;
-  int64_t wide = t->lanes_a ? CONV_DEPTHWISE : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
+  int64_t wide = t->repeat ? CONV_DEPTHWISE : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
   int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2],
           chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
   int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
-  int64_t room = conv_by_lines(t) ? (CONV_PIXELS + 1) * w->window[2] * t->sum : t->sum + 16;
+  int64_t room = conv_by_lines(t) ? (CONV_PIXELS + 1) * w->window[2] * t->sum : t->repeat ? t->lanes + VECTOR : t->sum;
   if (pixels == 0) return;
 #pragma omp parallel if (work >= PARALLEL_WORK)
   {
     float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip),
           *lines = scratch(1, room * (int64_t)sizeof *lines);
+    const float **found = scratch(2, t->repeat ? elements * (CONV_PIXELS + 1) * (int64_t)sizeof *found : 0);
+    ConvTaps taps = {0, found, found + elements * CONV_PIXELS};
     int64_t packed = -1;
     __builtin_memset(lines, 0, (size_t)room * sizeof *lines);
 #pragma omp for schedule(static)
     for (int64_t item = 0; item < outer * blocks * chunks; item++) {
-      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first,
-              as = first * t->lanes_a, bs = first * t->lanes_b;
+      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first, as = 0,
+              bs = first * t->lanes_b;
       int64_t lanes = t->lanes - first < wide ? t->lanes - first : wide;
-      int vectors = t->lanes_a ? CONV_DEPTHWISE / VECTOR : lanes > CONV_LANES / 2 ? CONV_ACROSS : CONV_ACROSS / 2;
+      int vectors = t->repeat ? CONV_DEPTHWISE / VECTOR : lanes > CONV_LANES / 2 ? CONV_ACROSS : CONV_ACROSS / 2;
       int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
       letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
       const float *weights = conv_packed(t, VECTOR * vectors, lanes) ? b + bs : strip;
@@ -347,17 +447,50 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
         ConvPixel pixel[CONV_PIXELS];
         vector sums[CONV_PIXELS * CONV_ACROSS];
         int64_t n = end - at < CONV_PIXELS ? end - at : CONV_PIXELS;
-        for (int64_t p = 0; p < CONV_PIXELS; p++) conv_pixel(t, at + (p < n ? p : 0), y + ys, a + as, &pixel[p]);
-        conv_tile(t, pixel, weights, lines, sums, vectors, lanes);
+        conv_pixels(t, at, n, y + ys, a + as, pixel);
+        if (t->repeat) {
+          conv_taps(t, pixel, weights, lines, &taps);
+          conv_depthwise(t, pixel, n, &taps, first, lanes);
+          continue;
+        }
+        conv_tile(t, pixel, weights, lines, sums, vectors);
         for (int64_t p = 0; p < n; p++) __builtin_memcpy(pixel[p].y, sums + p * vectors, (size_t)lanes * sizeof(float));
       }
     }
   }
 }
 
-/* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result */
+/* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result; where that is
+ * one, lines of the result are computed together */
 
 #define POOL(T, stored, type, IDENTITY, COMBINE) \
+  do { \
+    if (inner == 1) POOL_LINES(T, stored, type, IDENTITY, COMBINE); \
+    else POOL_PLACES(T, stored, type, IDENTITY, COMBINE); \
+  } while (0)
+
+#define POOL_LINES(T, stored, type, IDENTITY, COMBINE) \
+  WINDOW_ROWS(T, stored, type, output, IDENTITY, { \
+    for (int64_t k0 = 0; k0 < w->window[0]; k0++) { \
+      int64_t x0, x1, lo, hi, s = w->stride[2] * w->image_step[2]; \
+      if (!conv_image(w, 0, r0, k0, &x0)) continue; \
+      for (int64_t k1 = 0; k1 < w->window[1]; k1++) { \
+        if (!conv_image(w, 1, r1, k1, &x1)) continue; \
+        for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+          int64_t at = a0 + x0 * w->image_step[0] + x1 * w->image_step[1] + \
+                       (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
+          outputs_inside(w, 2, k2, &lo, &hi); \
+          if (s == 1) { \
+            _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] = COMBINE(acc[i], load_##T(a + at + i)); \
+          } else { \
+            _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] = COMBINE(acc[i], load_##T(a + at + i * s)); \
+          } \
+        } \
+      } \
+    } \
+  })
+
+#define POOL_PLACES(T, stored, type, IDENTITY, COMBINE) \
   do { \
     int64_t rows_ = letters_count(kept) * w->output[0] * w->output[1] * w->output[2]; \
     _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \

@@ -5,6 +5,8 @@
  * hints of symbols. */
 #include "codegen/cuda/choose.h"
 
+#include "codegen/rows/row_work.h"
+
 enum {
   THREADS = 256,
   BLOCK_ROW_FROM = 2048, /* expected elements of a row from which a block is better than a warp */
@@ -21,16 +23,6 @@ static const Expr *row_count(const RowPrinter *c) {
   for (int d = 0; d < c->p->ndims; d++)
     if (d != c->p->inner && d != c->across) e = ex_mul(c->m, e, c->p->extent[d]);
   return e;
-}
-
-/* The value of an extent to plan for. */
-static int64_t expected(const Module *m, const Expr *e) {
-  int64_t v, *values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
-  for (size_t i = 0; i < m->symbols.n; i++) {
-    const Symbol *s = &m->symbols.items[i];
-    values[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : 128;
-  }
-  return ex_eval(e, values, &v) ? v : INT64_MAX;
 }
 
 bool cuda_load_in_packets(const RowPrinter *c, int node) {
@@ -59,7 +51,7 @@ static int packet_elements(const RowPrinter *c) {
   int words;
   size_t narrow;
   count_packets(c, c->wanted, &words, &narrow);
-  if (words == 0 || expected(c->m, c->p->extent[c->p->inner]) < 2) return 1;
+  if (words == 0 || work_expected(c->m, c->p->extent[c->p->inner]) < 2) return 1;
   int v = narrow == 8 ? 2 : narrow == 4 ? 4 : 8;
   while (v > 1 && v * words > MAX_PACKET_WORDS) v /= 2;
   return v;
@@ -95,7 +87,7 @@ static void choose_registers(Cuda *k) {
 static void choose_rows(Cuda *k) {
   const RowPrinter *c = &k->r;
   CudaSchedule *s = k->s;
-  int64_t n = expected(c->m, c->p->extent[c->p->inner]), rows = expected(c->m, row_count(c));
+  int64_t n = work_expected(c->m, c->p->extent[c->p->inner]), rows = work_expected(c->m, row_count(c));
   s->warps = n < BLOCK_ROW_FROM && rows >= ROWS_PER_BLOCK ? 1 : n >= 16 * BLOCK ? 32 : 8;
   choose_registers(k);
   s->shape = s->warps == 1 ? CUDA_WARP_ROW : CUDA_BLOCK_ROW;

@@ -1,6 +1,6 @@
-/* codegen/cuda/dialect_templates.h - kernels of the dialect written by hand: update, rope, attention; indexing is in
- * dialect_indexing.h.  Behind dialect.h; template.c prints the calls.  The meaning of the operands is that of
- * kernel_templates.h.
+/* codegen/cuda/dialect_templates.h - kernels of the dialect written by hand: update, rope; others are in
+ * dialect_attention.h, dialect_indexing.h, dialect_grouped.h.  Behind dialect.h; template.c prints the calls.  The
+ * meaning of the operands is that of kernel_templates.h.
  */
 /* Names of macros in a row are no statements. */
 /* clang-format off */
@@ -53,67 +53,3 @@ ROPE(f32, float, f32, float)
 ROPE(f64, double, f64, double)
 ROPE(f16, uint16_t, f32, float)
 ROPE(bf16, uint16_t, f32, float)
-
-/* ---- attention: a warp has one query row and up to 256 elements of its result; keys come in 32s, one per lane, with a
- * running maximum and sum (Dao, "FlashAttention-2", 2023).  No tensor cores: right everywhere, fast nowhere. */
-
-typedef struct Attention {
-  int64_t groups, rows, s, t, k, e;
-  int causal;
-  const int64_t *query_position, *key_position;
-  int64_t length;
-  const void *bias; /* 0: there is none */
-  int64_t heads, stride[4];
-  void *lse; /* [groups, rows] of float or double; 0: nobody asks */
-} Attention;
-
-/* Which element of the bias is the row's for key 0; row i of group g is i + g * rows. */
-FN int64_t attention_bias_row(const Attention *a, int64_t row) {
-  int64_t group = row / a->rows, i = row % a->rows;
-  return group / a->heads * a->stride[0] + group % a->heads * a->stride[1] + i / a->s * a->stride[2] +
-      i % a->s * a->stride[3];
-}
-
-#define ATTENTION(T, stored, C, type) \
-  FN void attention_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
-      const stored *values, type scale) { \
-    int64_t chunks = a->e > 256 ? (a->e + 255) / 256 : 1, job = block_index() * 4 + warp_index(); \
-    if (job >= a->groups * a->rows * chunks) return; \
-    int64_t row = job / chunks, first = job % chunks * 256 + lane_index(), group = row / a->rows; \
-    int left = (int)(a->e - first < 256 ? a->e - first : 256); \
-    int64_t last = a->causal ? a->query_position[row % a->rows % a->s] : INT64_MAX; \
-    const stored *q = query + row * a->k; \
-    type max = -__builtin_inff(), sum = 0, result[8]; \
-    UNROLL for (int i = 0; i < 8; i++) result[i] = 0; \
-    for (int64_t t = 0; t < a->t; t += 32) { \
-      int64_t mine = t + lane_index(); \
-      type score = -__builtin_inff(); \
-      if (mine < a->t && a->key_position[mine] < a->length && a->key_position[mine] <= last) { \
-        const stored *key = keys + (group * a->t + mine) * a->k; \
-        score = 0; \
-        for (int64_t i = 0; i < a->k; i++) score += load_##T(q + i) * scale * load_##T(key + i); \
-        if (a->bias) score += load_##T((const stored *)a->bias + attention_bias_row(a, row) + mine); \
-      } \
-      type high = warp_max_##C(score); \
-      if (high == -__builtin_inff()) continue; \
-      high = max_##C(high, max); \
-      type keep = exp_##C(max - high), weight = exp_##C(score - high); \
-      max = high, sum = sum * keep + warp_sum_##C(weight); \
-      UNROLL for (int i = 0; i < 8; i++) result[i] *= keep; \
-      for (int j = 0; j < 32 && t + j < a->t; j++) { \
-        type w = shuffle_##C(weight, j); \
-        const stored *value = values + (group * a->t + t + j) * a->e + first; \
-        UNROLL for (int i = 0; i < 8; i++) \
-          if (32 * i < left) result[i] += w * load_##T(value + 32 * i); \
-      } \
-    } \
-    UNROLL for (int i = 0; i < 8; i++) \
-      if (32 * i < left) store_##T(out + row * a->e + first + 32 * i, sum == 0 ? 0 : result[i] / sum); \
-    if (a->lse && job % chunks == 0 && lane_index() == 0) \
-      ((type *)a->lse)[row] = sum == 0 ? -__builtin_inff() : max + log_##C(sum); \
-  }
-ATTENTION(f32, float, f32, float)
-ATTENTION(f64, double, f64, double)
-ATTENTION(f16, uint16_t, f32, float)
-ATTENTION(bf16, uint16_t, f32, float)
-

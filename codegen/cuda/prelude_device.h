@@ -1,10 +1,13 @@
 /* codegen/cuda/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no
  * header of a toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
  *
- * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE UNROLL, thread_index
- * block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide; dialect.h builds the rest on them.
- * tests/dialect/prelude_host.h gives the same names a meaning on CPUs.
+ * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE UNROLL ROLL,
+ * thread_index block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide, copy_async copy_wait,
+ * load_matrices load_matrices_turned, tensor_f16 tensor_bf16, pack_f16 pack_bf16, exp2_fast; dialect.h builds the rest
+ * on them.
+ * tests/dialect/prelude_host.h gives the same names a meaning on CPUs: a text behind it takes those.
  */
+#ifndef KERNEL
 #ifdef __CUDACC_RTC__
 typedef signed char int8_t;
 typedef short int16_t;
@@ -32,6 +35,7 @@ typedef unsigned long long uintptr_t;
 #define __builtin_fabsf fabsf
 #define __builtin_fabs fabs
 #define __builtin_fmaf fmaf
+#define __builtin_fmaxf fmaxf
 #define __builtin_fma fma
 #define __builtin_rintf rintf
 #define __builtin_rint rint
@@ -87,9 +91,11 @@ typedef unsigned long long uintptr_t;
 #define FN static __device__ __forceinline__
 /* A kernel takes one struct `a` by value: pointers, then scalars, eight bytes each. */
 #define KERNEL(name, args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const args a)
-#define SHARED(type, name, count) __shared__ type name[count]
+/* Read 16 bytes at a time, when it is that large. */
+#define SHARED(type, name, count) __shared__ alignas(sizeof(type) * (count) < 64 ? sizeof(type) : 16) type name[count]
 #define TABLE(type, name, count) static __device__ const type name[count]
 #define UNROLL _Pragma("unroll")
+#define ROLL _Pragma("unroll 1")
 
 FN int thread_index(void) { return (int)threadIdx.x; }
 FN int64_t block_index(void) { return (int64_t)blockIdx.x; }
@@ -115,6 +121,7 @@ FN void load_wide(void *to, const void *from, int bytes) {
       memcpy((char *)to + 16 * i, &w, 16);
     }
 }
+/* Written out: NVRTC takes a copy of sixteen bytes apart into its elements. */
 FN void store_wide(void *to, const void *from, int bytes) {
   if (bytes == 2) {
     uint16_t w;
@@ -129,8 +136,60 @@ FN void store_wide(void *to, const void *from, int bytes) {
     memcpy(&w, from, 8);
     *(uint2 *)to = w;
   } else UNROLL for (int i = 0; i < bytes / 16; i++) {
-      uint4 w;
-      memcpy(&w, (const char *)from + 16 * i, 16);
-      ((uint4 *)to)[i] = w;
+      uint32_t w[4];
+      memcpy(w, (const char *)from + 16 * i, 16);
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global((char *)to + 16 * i)),
+                   "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                   : "memory");
     }
 }
+
+/* Copies 16 bytes into shared memory, which has them only when this thread has called copy_wait; bytes = 0: zeros, and
+ * nothing is read.  Both places are aligned to 16. */
+FN void copy_async(void *to, const void *from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+}
+FN void copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/* Four matrices of 8 x 8 numbers of 16 bits from shared memory: lane l says where row l % 8 of matrix l / 8 is, and
+ * gets of each matrix m two neighbours as r[m]: row l / 4, columns 2 (l % 4) and the next; turned: of the transposed.
+ */
+FN void load_matrices(uint32_t *r, const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(row))
+               : "memory");
+}
+FN void load_matrices_turned(uint32_t *r, const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(row))
+               : "memory");
+}
+
+/* d[16 x 8] += a[16 x 16] b[16 x 8] by the warp, in the order that mma.sync.m16n8k16 spreads them over lanes. */
+#define TENSOR(T) \
+  FN void tensor_##T(float *d, const uint32_t *a, const uint32_t *b) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T \
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  } \
+  /* two numbers, rounded to the nearest */ \
+  FN uint32_t pack_##T(float low, float high) { \
+    uint32_t r; \
+    asm("cvt.rn." #T "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); \
+    return r; \
+  }
+TENSOR(f16)
+TENSOR(bf16)
+
+/* 2^x, to two units in the last place. */
+FN float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif

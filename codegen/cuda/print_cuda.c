@@ -433,8 +433,10 @@ void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, in
   text_add(t, "typedef struct " CUDA_NAME "_args {\n");
   for (int i = 0; i < nbuffers; i++)
     text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", rp_stored_type(dtypes[i]), i);
-  text_printf(t, "  int64_t x[%zu];\n} " CUDA_NAME "_args;\n", nscalars ? nscalars : 1);
-  text_printf(t, "KERNEL(" CUDA_NAME ", " CUDA_NAME "_args, %d) {\n  const int64_t *const x = a.x;\n", threads);
+  if (nscalars) text_printf(t, "  int64_t x[%zu];\n", nscalars);
+  text_add(t, "} " CUDA_NAME "_args;\n");
+  text_printf(t, "KERNEL(" CUDA_NAME ", " CUDA_NAME "_args, %d) {\n", threads);
+  if (nscalars) text_add(t, "  const int64_t *const x = a.x;\n");
 }
 
 /* p0, p1 ... in the numbering of the program; in the struct tables do not count. */

@@ -7,8 +7,9 @@
  * There are two queues (streams): compute, and communication, whose calls are those of NCCL.  These begin when what was
  * computed before them is done, and an event tells when they are.
  *
- * NCCL joins and cuts contiguous ranges; the Program's collectives move no others (ir/legal_comm.h).  Its counts are
- * equal on all members: parts of different sizes become one call per member inside a group.
+ * NCCL joins and cuts contiguous ranges; the Program's collectives move no others, and reduce in no way that it has not
+ * (ir/legal_comm.h).  Its counts are equal on all members: parts of different sizes become one call per member inside a
+ * group.
  *
  * Ranks are printed by class (program/device_classes.h): only one rank of each is written out, and lists that come out
  * equal are printed once.  So thousands of ranks cost little more than a few.  Where parts differ and more than
@@ -91,22 +92,15 @@ static const char *nccl_type(uint32_t dtype) {
   return names[dtype];
 }
 
-/* 16-bit integers move as twice as many bytes. */
+/* What of a type moves: NCCL has no integers of 16 bits, which are twice as many bytes. */
 static int64_t nccl_count(uint32_t dtype, int64_t n) { return dtype == DT_i16 || dtype == DT_u16 ? 2 * n : n; }
 
 static const char *nccl_reduction(uint32_t r) {
-  static const char *const words[] = {
-#define COMM_REDUCTION(name, classes) #name,
-#include "program/comm.def"
-#undef COMM_REDUCTION
-  };
-  static const struct {
-    const char *word, *name;
-  } names[] = {{"sum", "ncclSum"}, {"product", "ncclProd"}, {"max", "ncclMax"}, {"min", "ncclMin"},
-               {"or", "ncclMax"},  {"and", "ncclMin"},      {"one", "ncclSum"}};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(words[r], names[i].word) == 0) return names[i].name;
-  die("no NCCL reduction for %s", words[r]);
+  static const char *const names[COMM_REDUCTION_COUNT] = {
+      [COMM_RED_sum] = "ncclSum", [COMM_RED_product] = "ncclProd", [COMM_RED_max] = "ncclMax",
+      [COMM_RED_min] = "ncclMin", [COMM_RED_or] = "ncclMax",       [COMM_RED_and] = "ncclMin",
+      [COMM_RED_one] = "ncclSum"};
+  return names[r];
 }
 
 /* ---- what only moves bytes */
@@ -179,6 +173,18 @@ static int64_t count_of(const Call *q, size_t bytes) {
   return nccl_count(dtype_of(q), (int64_t)(bytes / dtype_bytes((DType)dtype_of(q))));
 }
 
+/* The type that stands in for the elements of a reduction: where one member owns each element and the others hold zero
+ * bits, the sum of unsigned integers is the owner's bits. */
+static uint32_t reduced_type(const Call *q) {
+  static const uint32_t bits[] = {[1] = DT_u8, [2] = DT_u16, [4] = DT_u32, [8] = DT_u64};
+  return q->x->reduction == COMM_RED_one ? bits[dtype_bytes((DType)dtype_of(q))] : dtype_of(q);
+}
+
+static int64_t reduced_count(const Call *q, size_t bytes) {
+  uint32_t type = reduced_type(q);
+  return nccl_count(type, (int64_t)(bytes / dtype_bytes((DType)type)));
+}
+
 static bool equal_parts(const Call *q) {
   const CallComm *m = q->c->comm;
   for (uint32_t i = 1; i < m->members.n; i++)
@@ -188,8 +194,8 @@ static bool equal_parts(const Call *q) {
 
 static void print_all_reduce(const Call *q) {
   line(q->k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
-       count_of(q, (size_t)bytes_of(&q->c->tensors[0])), nccl_type(dtype_of(q)), nccl_reduction(q->x->reduction),
-       comm(q), q->x->key);
+       reduced_count(q, (size_t)bytes_of(&q->c->tensors[0])), nccl_type(reduced_type(q)),
+       nccl_reduction(q->x->reduction), comm(q), q->x->key);
 }
 
 static void print_all_gather(const Call *q) {
@@ -211,16 +217,16 @@ static void print_all_gather(const Call *q) {
 static void print_reduce_scatter(const Call *q) {
   const CommBlock *send = q->k->send;
   const ProgramMembers *m = &q->c->comm->members;
-  const char *op = nccl_reduction(q->x->reduction), *type = nccl_type(dtype_of(q));
+  const char *op = nccl_reduction(q->x->reduction), *type = nccl_type(reduced_type(q));
   if (equal_parts(q)) {
     line(q->k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
-         count_of(q, (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
+         reduced_count(q, (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
     return;
   }
   line(q->k, "ncclGroupStart() key %u", q->x->key);
   for (uint32_t i = 0; i < m->n; i++)
     line(q->k, "  ncclReduce(%s, %s, count %" PRId64 ", %s, %s, root %u, %s)", inside(q, 0, send[i].offset),
-         i == m->place ? place(q, 1) : "NULL", count_of(q, comm_block_bytes(send[i])), type, op, i, comm(q));
+         i == m->place ? place(q, 1) : "NULL", reduced_count(q, comm_block_bytes(send[i])), type, op, i, comm(q));
   line(q->k, "ncclGroupEnd()");
 }
 

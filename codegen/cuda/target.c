@@ -1,11 +1,15 @@
 /* codegen/cuda/target.c - kernels for NVIDIA's GPUs: CUDA texts, compiled by NVRTC.
  *
  * A kernel takes one struct of eight-byte words: the operands and results of its unit in order (pointers), then its
- * scalars. */
+ * scalars.
+ *
+ * Where texts are kept (--save-temps), that of an image with the hash H (program_blob_hash) is H.cu, sixteen
+ * hexadecimal digits: whoever has the cubin or the PTX finds what it was made of. */
 #include "codegen/target.h"
 
 #include <string.h>
 
+#include "base/file.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/schedule.h"
@@ -36,12 +40,23 @@ static const char *virtual_arch(Arena *a, const char *arch) {
   return arena_printf(a, "compute_%s", strncmp(arch, "sm_", 3) == 0 ? arch + 3 : arch);
 }
 
+static bool keep_text(const KernelCompile *how, const char *text, const void *image, size_t bytes) {
+  unsigned long long hash = program_blob_hash(image, bytes);
+  return !how->dir ||
+         file_write(how->diags, arena_printf(how->arena, "%s/%016llx.cu", how->dir, hash), 0666, text, strlen(text));
+}
+
 static bool compile(const KernelCompile *how, const char *const *list, size_t n, KernelImages *out) {
   CudaImage image;
   Text all = {.arena = how->arena};
   *out = (KernelImages){0};
+  if (!how->arch)
+    return diag_error(how->diags, DIAG_usage_value, (Loc){0}, "the target does not say its GPUs' architecture");
   for (size_t i = 0; i < n; i++) text_add(&all, list[i]);
-  if (!nvrtc_compile(how->arena, how->diags, text_str(&all), how->arch, &image)) return false;
+  const char *text = text_str(&all);
+  if (!nvrtc_compile(how->arena, how->diags, text, how->arch, &image) ||
+      !keep_text(how, text, image.cubin, image.cubin_bytes) || !keep_text(how, text, image.ptx, strlen(image.ptx)))
+    return false;
   out->items[out->n++] =
       (KernelImage){.kind = PIMAGE_cubin, .arch = how->arch, .data = image.cubin, .bytes = image.cubin_bytes};
   out->items[out->n++] = (KernelImage){
@@ -56,5 +71,5 @@ static bool ready(Arena *a, Diags *d) {
 
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {&prelude, cuda_template_exists, print, cuda_text, texts, compile, NULL,
-                                         ready,    cuda_schedule_print};
+const KernelTarget kernel_target_cuda = {"CUDA", &prelude, cuda_template_exists, print, cuda_text, texts, compile,
+                                         NULL,   ready,    cuda_schedule_print};

@@ -1,5 +1,5 @@
 /* codegen/cuda/template.c - prints calls of the templates in dialect_templates.h with the extents of an operation;
- * window.c, indexing.c and grouped.c print the others. */
+ * attention.c, window.c, indexing.c and grouped.c print the others. */
 #include <string.h>
 
 #include "base/die.h"
@@ -40,37 +40,6 @@ void cuda_rope(CudaTemplate *k) {
   text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
               ct_scalar(k, type_product(k->m, x, 0, r - 3)), ct_scalar(k, x->dims[r - 3]), ct_scalar(k, x->dims[r - 2]),
               ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
-}
-
-/* Strides of what is added to the scores [b, g, r, s, t], as in template_attention. */
-static void print_bias(CudaTemplate *k) {
-  const char *bias = op_str(k->op, AT_bias);
-  const Type *t = ct_in(k, 6);
-  text_printf(&k->body, "  b.bias = a.p6, b.heads = %s;\n", ct_scalar(k, ct_in(k, 0)->dims[1]));
-  for (int d = 0; d < 4; d++) {
-    const char *at = strchr(bias, "bgrs"[d]);
-    text_printf(&k->body, "  b.stride[%d] = %s;\n", d,
-                at ? ct_scalar(k, type_product(k->m, t, (int)(at - bias) + 1, t->rank)) : "0");
-  }
-}
-
-void cuda_attention(CudaTemplate *k) {
-  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
-  const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
-  if (k->u->nout > 1) chunks = ex_max(k->m, chunks, ex_const(k->m, 1));
-  ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
-  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
-              ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
-              ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
-  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
-              op_int(k->op, AT_causal, 0) != 0);
-  int out = k->op->nin;
-  if (op_attr(k->op, AT_bias)) print_bias(k);
-  else text_add(&k->body, "  b.bias = 0;\n");
-  if (k->u->nout > 1) text_printf(&k->body, "  b.lse = a.p%d;\n", out + 1);
-  else text_add(&k->body, "  b.lse = 0;\n");
-  text_printf(&k->body, "  attention_%s(&b, a.p%d, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype), out,
-              op_float(k->op, AT_scale, 1));
 }
 
 static CudaTemplateFn *const families[OP_COUNT] = {

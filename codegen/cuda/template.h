@@ -22,7 +22,8 @@ const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 
-/* The functions by family (codegen/rows/templates.def): window.c, indexing.c, grouped.c and, the rest, template.c. */
+/* The functions by family (codegen/rows/templates.def): attention.c, window.c, indexing.c, grouped.c and, the rest,
+ * template.c. */
 typedef void CudaTemplateFn(CudaTemplate *k);
 #define TEMPLATE(op, family) CudaTemplateFn cuda_##family;
 #include "codegen/rows/templates.def"

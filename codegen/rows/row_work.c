@@ -34,6 +34,19 @@ int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   return index;
 }
 
+void work_remove(Work *w, const bool *gone) {
+  size_t n = 0;
+  for (size_t i = 0; i < w->ops.n; i++)
+    if (!gone[i]) w->ops.items[n++] = w->ops.items[i];
+  w->ops.n = n;
+  for (size_t v = 0; v < w->ndef; v++) w->def[v] = -1;
+  for (size_t i = 0; i < n; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    for (Val v = o->op->out; v < op_end(o->op); v++) w->def[v] = (int)i;
+    for (int k = 0; o->grow && k < o->grow->n; k++) w->def[o->grow->whole[k]] = (int)i;
+  }
+}
+
 static const Val *val_list(Module *m, int n, const Val *v) {
   Val *list = ARENA_ARRAY(m->arena, Val, n);
   if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
@@ -441,6 +454,8 @@ Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, 
   add_ops(w);
   move_out_of_loops(w);
   if (join) work_join(w);
+  if (join && device->grows) work_grow(w);
+  if (join && device->splits) work_split(w);
   find_live(w);
   move_to_users(w);
   return w;

@@ -34,6 +34,7 @@ typedef struct WorkOp {
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
+  const GrowUnit *grow; /* an attention that makes a cache longer; op is then `grow->op` with what that reads */
 } WorkOp;
 
 /* An iteration space: the extents other than the constant 1, and which of them is reduced. */
@@ -78,7 +79,7 @@ typedef struct Work {
 } Work;
 
 /* The operations of one stage, legalised for a device; with `join`, convolutions and products of its library take in
- * what follows them.  Dies on IR that verify_func would refuse. */
+ * what follows them, and attentions the joins of what they read.  Dies on IR that verify_func would refuse. */
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
 void work_fuse(Work *w); /* groups and `stored` */
 
@@ -87,6 +88,8 @@ Val work_temp(Work *w, const Type *type);
 static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
 /* Appends an operation; its result is `out`. */
 int work_add(Work *w, const Op *op, int origin, WorkClass class);
+/* Takes operations out of the list. */
+void work_remove(Work *w, const bool *gone);
 /* Appends a copy of `step` on behalf of `op`, whose name, group and place it gets; its result is step->out, or a new
  * temporary of the type when that is 0. */
 Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class);
@@ -105,10 +108,20 @@ const Expr *row_type_stride(Module *m, const Type *t, int dim); /* elements */
  * that follow them and products join them (ir/legal_join.h). */
 void work_join(Work *w);
 
+/* work_grow.c: attentions of what is joined along the keys join it themselves. */
+void work_grow(Work *w);
+
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);
 /* Legalises a collective: with transposes around it, where the device's engine wants contiguous parts. */
 void work_add_comm(Work *w, const Op *op, int origin);
+/* work_split.c: an attention of few rows becomes two operations, the second of which joins what the first finds in
+ * pieces of the keys. */
+void work_split(Work *w);
+/* Are few rows planned for that share keys, heads of at most 256 numbers each? */
+bool work_has_few_rows(const Work *w, const Op *op);
+/* The value of an extent to plan for. */
+int64_t work_expected(const Module *m, const Expr *e);
 /* A grouped_mlp is three grouped_dots and what stands between them. */
 void work_add_grouped_mlp(Work *w, const Op *op, int origin);
 

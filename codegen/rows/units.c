@@ -112,17 +112,18 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 
 /* An update in place writes only what changes; a rope rotates pairs where they lie; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
-  int *alias = ARENA_ARRAY(k->m->arena, int, o->op->nout);
-  Val *out = ARENA_ARRAY(k->m->arena, Val, o->op->nout);
-  for (int i = 0; i < o->op->nout; i++) alias[i] = -1, out[i] = o->op->out + (Val)i;
+  int n = o->op->nout + (o->grow ? o->grow->n : 0), *alias = ARENA_ARRAY(k->m->arena, int, n);
+  Val *out = ARENA_ARRAY(k->m->arena, Val, n);
+  for (int i = 0; i < n; i++)
+    alias[i] = -1, out[i] = i < o->op->nout ? o->op->out + (Val)i : o->grow->whole[i - o->op->nout];
   *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
   if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o);
-  u->legal = o->conv ? o->conv->op : o->op;
+  u->legal = o->conv ? o->conv->op : o->grow ? o->grow->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
-  u->nout = o->op->nout, u->out = out;
+  u->nout = n, u->out = out;
   u->alias = alias;
-  u->conv = o->conv;
+  u->conv = o->conv, u->grow = o->grow;
 }
 
 static void add_gemm(Make *k, const WorkOp *o) {

@@ -61,6 +61,14 @@ typedef struct ConvUnit {
   Epilogue epilogue;
 } ConvUnit;
 
+/* An attention that makes its keys, its values or both longer while it reads them: in[operand[i]] is what there was,
+ * in[op->nin + i] what comes behind it, along the dimension of keys, and out[op->nout + i] both together. */
+typedef struct GrowUnit {
+  const struct Op *op; /* without that: it reads both together */
+  int n, operand[2];   /* 1: keys, 2: values */
+  Val whole[2];
+} GrowUnit;
+
 typedef struct Unit {
   UnitKind kind;
   int op;          /* index in Func.ops of the operation it is named after */
@@ -78,6 +86,7 @@ typedef struct Unit {
   const GemmUnit *gemm;
   const ConvUnit *
       conv; /* KERNEL: for the library; the kernel takes image, weights and result and computes the convolution alone */
+  const GrowUnit *grow;    /* KERNEL of an attention */
   const Expr *view_offset; /* VIEW: bytes */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */

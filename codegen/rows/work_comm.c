@@ -1,5 +1,5 @@
-/* codegen/rows/work_comm.c - writes down what a collective becomes (ir/legal_comm.h): itself, or with the transposes
- * that make its parts contiguous, as temporaries of the stage.
+/* codegen/rows/work_comm.c - writes down what a collective becomes (ir/legal_comm.h): itself, with the transposes that
+ * make its parts contiguous, or a kernel that reduces what was gathered, as temporaries of the stage.
  */
 #include <string.h>
 
@@ -57,6 +57,7 @@ static Order to_front(int rank, int a, int b) {
 static Val reshape(const Comm *c, Val x, int n, const Expr *const *dims, Val out) {
   const Type *t = of_dims(c, work_type(c->w, x), n, dims), *from = work_type(c->w, x);
   const Expr *a[MAX_RANK], *b[MAX_RANK];
+  if (t == from && !out) return x;
   int na = dense_dims(from, a, NULL), nb = dense_dims(t, b, NULL);
   bool same = na == nb && memcmp(a, b, sizeof *a * (size_t)na) == 0;
   return step(c, OP_reshape, x, t, 0, NULL, same ? WC_MAP : WC_VIEW, out);
@@ -164,6 +165,13 @@ static const Expr *parts_before(const Comm *c, const Expr *part) {
   return sum;
 }
 
+/* This member's part of a dimension. */
+static void slice_part(const Comm *c, Val x, int dim) {
+  const Type *y = work_type(c->w, c->op->out);
+  Attr slice[] = {attr_i(AT_axis, dim), attr_e(AT_start, parts_before(c, y->dims[dim]))};
+  step(c, OP_shard_slice, x, y, 2, slice, WC_MAP, c->op->out);
+}
+
 /* The whole of what is joined, then this member's part of what is cut. */
 static void gathered(const Comm *c, int cut, int joined) {
   const Type *x = work_type(c->w, c->op->in[0]), *y = work_type(c->w, c->op->out);
@@ -171,8 +179,7 @@ static void gathered(const Comm *c, int cut, int joined) {
   memcpy(dims, x->dims, sizeof *dims * (size_t)x->rank);
   dims[joined] = y->dims[joined];
   Val t = gather(c, c->op->in[0], of_dims(c, x, x->rank, dims), joined, 0);
-  Attr slice[] = {attr_i(AT_axis, cut), attr_e(AT_start, parts_before(c, y->dims[cut]))};
-  step(c, OP_shard_slice, t, y, 2, slice, WC_MAP, c->op->out);
+  slice_part(c, t, cut);
 }
 
 static void all_to_all(const Comm *c) {
@@ -191,12 +198,65 @@ static void all_to_all(const Comm *c) {
   }
 }
 
+/* ---- reductions that the engine has not */
+
+/* Which member of a group along these axes this one is; how many there are. */
+static const Expr *place_among(const Comm *c, int n, const int64_t *axes, int64_t *all) {
+  Module *m = c->w->m;
+  const Expr *place = ex_const(m, 0);
+  *all = 1;
+  for (int i = 0; i < n; i++) {
+    int64_t size = m->mesh.axes[axes[i]].size;
+    place = ex_add(m, ex_muli(m, place, size), mesh_coordinate(m, (int)axes[i])), *all *= size;
+  }
+  return place;
+}
+
+/* The operands of all members behind each other, [1, elements] -> [n, elements]: gathered along a mesh axis, or
+ * exchanged by the members of several. */
+static Val gather_members(const Comm *c, Val x) {
+  Module *m = c->w->m;
+  const Attr *list = op_attr(c->op, AT_mesh_axes);
+  int64_t one = op_int(c->op, AT_mesh_axis, 0), n;
+  const Expr *place = place_among(c, list ? list->n : 1, list ? list->u.ints : &one, &n);
+  const Expr *dims[] = {ex_const(m, n), work_type(c->w, x)->dims[1]};
+  const Type *all = of_dims(c, work_type(c->w, x), 2, dims);
+  if (!list || list->n == 1) {
+    Attr along[] = {attr_i(AT_mesh_axis, list ? list->u.ints[0] : one), attr_i(AT_axis, 0)};
+    return step(c, OP_all_gather, x, all, 2, along, WC_COMM, 0);
+  }
+  const Expr *source[] = {place, ex_addi(m, place, 1)}, *target[] = {ex_const(m, 0), dims[0]};
+  Attr between[] = {*list, attr_i(AT_axis, 0), attr_exprs(m, AT_source, 2, source),
+                    attr_exprs(m, AT_target, 2, target)};
+  return step(c, OP_exchange, x, all, 4, between, WC_COMM, 0);
+}
+
+/* All members' operands, reduced by a kernel of each member. */
+static void reduce_here(const Comm *c) {
+  Module *m = c->w->m;
+  const Type *x = work_type(c->w, c->op->in[0]);
+  const Expr *flat[] = {ex_const(m, 1), type_product(m, x, 0, x->rank)};
+  bool scatter = c->op->kind == OP_reduce_scatter;
+  int64_t members_dim = 0;
+  Val t = gather_members(c, reshape(c, c->op->in[0], 2, flat, 0));
+  Attr how[] = {*op_attr(c->op, AT_op), attr_ints(m, AT_axes, 1, &members_dim)};
+  t = step(c, OP_reduce, t, of_dims(c, x, 1, flat + 1), 2, how, WC_ROW, 0);
+  t = reshape(c, t, x->rank, x->dims, scatter ? 0 : c->op->out);
+  if (scatter) slice_part(c, t, (int)op_int(c->op, AT_axis, 0));
+}
+
+static bool reduces_itself(const Work *w, const Op *op) {
+  const Attr *how = op_attr(op, AT_op);
+  return !how || legal_reduces(how->u.reduction, work_type(w, op->in[0])->dtype);
+}
+
 static bool along_dimension(OpKind k) { return k == OP_all_gather || k == OP_reduce_scatter || k == OP_exchange; }
 
 void work_add_comm(Work *w, const Op *op, int origin) {
   Comm c = {w, op, origin};
   int dim = (int)op_int(op, AT_axis, 0);
   if (!w->device->contiguous_collectives || op->nin == 0) work_add(w, op, origin, WC_COMM);
+  else if (!reduces_itself(w, op)) reduce_here(&c);
   else if (op->kind == OP_all_to_all) all_to_all(&c);
   else if (along_dimension(op->kind) && !comes_first(work_type(w, op->out), dim))
     along_front(&c, op->kind, op->in[0], work_type(w, op->out), dim, op->out);

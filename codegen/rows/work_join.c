@@ -147,17 +147,6 @@ static void replace(Join *j, const WorkOp *first) {
   *o = all;
 }
 
-static void compact(Join *j) {
-  Work *w = j->w;
-  size_t n = 0;
-  for (size_t i = 0; i < w->ops.n; i++)
-    if (!j->gone[i]) w->ops.items[n++] = w->ops.items[i];
-  w->ops.n = n;
-  for (size_t v = 0; v < w->ndef; v++) w->def[v] = -1;
-  for (size_t i = 0; i < n; i++)
-    for (Val v = w->ops.items[i].op->out; v < op_end(w->ops.items[i].op); v++) w->def[v] = (int)i;
-}
-
 static bool start(Join *j, int at) {
   const WorkOp *o = &j->w->ops.items[at];
   const LegalJoin *how;
@@ -179,5 +168,5 @@ void work_join(Work *w) {
     replace(&j, &first);
     made[j.at] = true;
   }
-  compact(&j);
+  work_remove(w, j.gone);
 }

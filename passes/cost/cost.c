@@ -360,8 +360,28 @@ static double all_to_all_beside(const CostModel *c, const Type *global, const Mo
   }
 }
 
+/* Does a kernel reduce what the members held, of which the library knows no reduction? */
+static bool reduced_here(const CostModel *c, const Type *global, const Move *move) {
+  bool reduces = move->kind == MOVE_ALL_REDUCE || move->kind == MOVE_REDUCE_SCATTER;
+  return reduces && stages(c) && !legal_reduces(move->before->partial, global->dtype);
+}
+
+static double members_of(const CostModel *c, uint32_t axes) {
+  double n = 1;
+  for (int a = 0; a < c->mesh.naxes; a++) n *= axes >> a & 1u ? c->mesh.axes[a].size : 1;
+  return n;
+}
+
+/* The kernel, and the slice of a reduce-scatter. */
+static double reducing(const CostModel *c, const Type *global, const Move *move) {
+  double one = cost_bytes(c, global, move->before), seconds = traffic(c, (members_of(c, move->axes) + 1) * one);
+  if (move->kind == MOVE_ALL_REDUCE) return seconds;
+  return seconds + traffic(c, 2 * cost_bytes(c, global, move->after));
+}
+
 static double beside_move(const CostModel *c, const Type *global, const Move *move) {
   if (!stages(c)) return 0;
+  if (reduced_here(c, global, move)) return reducing(c, global, move);
   switch (move->kind) {
     case MOVE_ALL_GATHER:
     case MOVE_REDUCE_SCATTER:
@@ -375,6 +395,11 @@ static double beside_move(const CostModel *c, const Type *global, const Move *mo
 bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
   double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
   *out = (CommSize){.axes = move->axes, .bytes = before};
+  if (reduced_here(c, global, move)) {
+    bool one_axis = (move->axes & (move->axes - 1)) == 0;
+    out->kind = one_axis ? COMM_all_gather : COMM_exchange, out->bytes = before * members_of(c, move->axes);
+    return true;
+  }
   switch (move->kind) {
     case MOVE_ALL_GATHER: out->kind = COMM_all_gather, out->bytes = after; return true;
     case MOVE_REDUCE_SCATTER: out->kind = COMM_reduce_scatter; return true;

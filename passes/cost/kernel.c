@@ -74,7 +74,7 @@ static bool is_supposed(const Target *t, MatrixKernel kernel, DType type) {
 }
 
 double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops) {
-  bool units = t->device->kernels & kernel || is_supposed(t, kernel, type);
+  bool units = (t->device->kernels & kernel && dtype_bytes(type) == 2) || is_supposed(t, kernel, type);
   double seconds = units ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
   return kernel == KERNEL_ATTENTION && t->has_kernels ? seconds / t->kernels.attention : seconds;
 }

@@ -83,6 +83,9 @@ typedef struct CommOps {
    * not, in the same order.  The number goes to *group: 0, 1, 2... */
   RtStatus (*group)(Comm *comm, const int *members, int n, int *group, RtError *error);
 
+  /* All groups are made; asked once by all ranks.  May be NULL. */
+  RtStatus (*ready)(Comm *comm, RtError *error);
+
   /* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
    * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
   RtStatus (*enqueue)(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
@@ -94,9 +97,16 @@ typedef struct CommOps {
    * what comes next.  After an error only abort and close are useful. */
   RtStatus (*wait)(Comm *comm, CommTicket ticket, RtError *error);
 
+  /* Progress without waiting for anything; fails as a wait would when a rank did.  Asked by who waits for something
+   * else. */
+  RtStatus (*check)(Comm *comm, RtError *error);
+
   /* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit; they return
    * what `interrupted` finds. */
   void (*supervise)(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
+
+  /* This rank has failed: nothing is waited for when it is closed.  May be NULL. */
+  void (*give_up)(Comm *comm);
 
   /* Makes all waits of all ranks return RT_ABORTED. */
   void (*abort)(Comm *comm);
@@ -117,6 +127,10 @@ struct Comm {
 static inline RtStatus comm_group(Comm *c, const int *members, int n, int *group, RtError *error) {
   return c->ops->group(c, members, n, group, error);
 }
+static inline RtStatus comm_ready(Comm *c, RtError *error) { return c->ops->ready ? c->ops->ready(c, error) : RT_OK; }
+static inline void comm_give_up(Comm *c) {
+  if (c->ops->give_up) c->ops->give_up(c);
+}
 static inline RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket,
                                     RtError *error) {
   return c->ops->enqueue(c, key, ops, n, ticket, error);
@@ -124,6 +138,7 @@ static inline RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *ops, in
 static inline RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
   return c->ops->poll(c, ticket, done, error);
 }
+static inline RtStatus comm_check(Comm *c, RtError *error) { return c->ops->check(c, error); }
 static inline RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) { return c->ops->wait(c, ticket, error); }
 static inline void comm_supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
   c->ops->supervise(c, progress, interrupted, context);

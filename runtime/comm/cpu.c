@@ -191,6 +191,13 @@ static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
+static RtStatus check_all(Comm *comm, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
+  bool moved;
+  if (c->failure.status == RT_OK) comm_step(c, &moved);
+  return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
+}
+
 static void supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context) {
   CpuComm *c = (CpuComm *)comm;
   c->options.progress = progress;
@@ -215,6 +222,7 @@ static const CommOps cpu_ops = {.name = "cpu",
                                 .enqueue = comm_cpu_enqueue,
                                 .poll = poll_ticket,
                                 .wait = wait_ticket,
+                                .check = check_all,
                                 .supervise = supervise,
                                 .abort = abort_all,
                                 .count = count,

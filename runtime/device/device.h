@@ -18,11 +18,18 @@
 
 #include "program/artifact.h"
 #include "program/device_calls.h"
+#include "runtime/comm/comm.h"
 
 typedef struct DeviceOptions {
   const Artifact *artifact; /* with the kernels */
   uint32_t rank, stage;
-  int threads; /* of the host that it computes with; 0: as the environment says */
+  uint32_t local_rank; /* among the ranks of this machine */
+  int threads;         /* of the host that it computes with; 0: as the environment says */
+  /* Asked now and then while the device waits; it stops waiting when that is not RT_OK.  May be NULL. */
+  RtStatus (*check)(void *context, RtError *error);
+  /* Told while it waits: the step of the last mark that it has come to.  May be NULL. */
+  void (*reached)(void *context, uint32_t step);
+  void *context;
 } DeviceOptions;
 
 typedef struct DeviceFacts {
@@ -48,6 +55,8 @@ typedef struct DeviceOps {
   void (*close)(Device *d);
   DeviceFacts (*facts)(const Device *d);
 
+  /* Memory that alloc could give now; NULL: as much as the system has, which is not asked. */
+  RtStatus (*room)(Device *d, uint64_t *bytes, RtError *error);
   /* Memory; alloc may be asked for 0 bytes by nobody.  What is new is not cleared on every device. */
   RtStatus (*alloc)(Device *d, uint64_t bytes, char **out, RtError *error);
   void (*release)(Device *d, char *at, uint64_t bytes);
@@ -59,6 +68,11 @@ typedef struct DeviceOps {
 
   /* All weights have their values, but those that `prepare` makes; may be NULL. */
   RtStatus (*weights)(Device *d, const DeviceWeights *w, RtError *error);
+
+  /* An engine of communication that reaches the device's memory, made with the one of the host, which stays open behind
+   * it; all ranks ask for it.  staged: through the host's memory.  NULL: the host's engine, or the owner's, reaches
+   * it. */
+  RtStatus (*comm)(Device *d, Comm *host, const CommOptions *options, bool staged, Comm **out, RtError *error);
 
   /* Calls. */
   DeviceRun *launch, *gemm, *conv, *copy, *fill;
@@ -78,6 +92,15 @@ typedef struct DeviceOps {
   RtStatus (*record)(Device *d, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
   RtStatus (*replay)(Device *d, void *recording, RtError *error);
   void (*forget)(Device *d, void *recording);
+
+  /* What is asked for from here on is of that step.  NULL on devices that have done a call when it returns, like the
+   * two below. */
+  RtStatus (*mark)(Device *d, uint32_t step, RtError *error);
+
+  /* Times of calls: `stamp` has the device note when it comes here; `times` gives all that it noted, nanoseconds since
+   * the first one, once the device has finished, and the next stamp is a first one again. */
+  RtStatus (*stamp)(Device *d, RtError *error);
+  RtStatus (*times)(Device *d, uint64_t *ns, uint32_t n, RtError *error);
 
   /* Everything that was asked for is done. */
   RtStatus (*finish)(Device *d, RtError *error);

@@ -253,7 +253,8 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
   if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
   if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
   if (status) return status;
-  if (b->generation != e->generation || b->area != e->io) {
+  bool moved = e->host_memory && b->area != e->io; /* others use nothing where it lies there */
+  if (b->generation != e->generation || moved) {
     exec_place(e, b);
     status = exec_bodies_place(e, b, error);
     if (status) return status;

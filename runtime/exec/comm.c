@@ -25,15 +25,15 @@ RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, 
   uint32_t turn = exec_turn(e->p->bodies[b->calls.body].phase, e->micro_batch);
   uint64_t position = e->positions++, key = exec_key(e->request, turn, e->p->instrs[c->instr].key);
   CommTicket *ticket = &e->window[position % PROGRAM_POSITIONS];
-  if (position >= PROGRAM_POSITIONS) status = comm_wait(e->options.comm, *ticket, error);
-  if (!status) status = comm_enqueue(e->options.comm, key, &b->ops[c->comm->index], (int)n, ticket, error);
+  if (position >= PROGRAM_POSITIONS) status = comm_wait(e->comm, *ticket, error);
+  if (!status) status = comm_enqueue(e->comm, key, &b->ops[c->comm->index], (int)n, ticket, error);
   bool wait = false;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t event = e->p->instrs[c[i].instr].event;
     if (event == PROGRAM_NONE) wait = true;
     else e->tickets[(size_t)event * e->p->micro_batches + e->micro_batch] = *ticket + 1;
   }
-  return !status && wait ? comm_wait(e->options.comm, *ticket, error) : status;
+  return !status && wait ? comm_wait(e->comm, *ticket, error) : status;
 }
 
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error) {
@@ -41,7 +41,7 @@ RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error) {
   if (e->micro_batch < x->lag) return RT_OK;
   uint64_t *ticket = &e->tickets[(size_t)x->event * e->p->micro_batches + e->micro_batch - x->lag];
   if (*ticket == 0) return exec_error(e, c->instr, RT_INTERNAL, error, "nothing was sent or received for it");
-  RtStatus status = comm_wait(e->options.comm, *ticket - 1, error);
+  RtStatus status = comm_wait(e->comm, *ticket - 1, error);
   *ticket = 0;
   return status;
 }
@@ -49,7 +49,7 @@ RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error) {
 RtStatus exec_wait_all(Executor *e, RtError *error) {
   uint64_t n = e->positions < PROGRAM_POSITIONS ? e->positions : PROGRAM_POSITIONS;
   for (uint64_t i = e->positions - n; i < e->positions; i++) {
-    RtStatus status = comm_wait(e->options.comm, e->window[i % PROGRAM_POSITIONS], error);
+    RtStatus status = comm_wait(e->comm, e->window[i % PROGRAM_POSITIONS], error);
     if (status) return status;
   }
   memset(e->tickets, 0, sizeof *e->tickets * e->p->header->n_events * e->p->micro_batches);

@@ -17,6 +17,11 @@ bool exec_is_set(const char *variable) {
   return value && strcmp(value, "1") == 0;
 }
 
+bool exec_comm_staged(void) {
+  const char *value = getenv("APC_COMM");
+  return value && strcmp(value, "staged") == 0;
+}
+
 /* ---- memory */
 
 /* Gives the space back; what was in it is lost. */
@@ -57,13 +62,46 @@ RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int
 
 /* ---- device and groups */
 
+/* For the device, while it waits. */
+static RtStatus check_ranks(void *context, RtError *error) {
+  const Executor *e = context;
+  return e->comm ? comm_check(e->comm, error) : RT_OK;
+}
+
+/* From the device, while it waits: the step that it has come to. */
+static void tell_reached(void *context, uint32_t step) {
+  const Executor *e = context;
+  if (e->options.place) rank_place_step(e->options.place, step);
+}
+
+static RtStatus find_device(Executor *e, RtError *error) {
+  const char *name = program_text(e->p, e->p->header->device);
+  e->ops = e->options.device ? e->options.device : devices_find(name);
+  return e->ops ? RT_OK : rt_error(error, RT_UNSUPPORTED, "this runtime knows no device '%s'", name);
+}
+
 static RtStatus open_device(Executor *e, RtError *error) {
-  DeviceOptions options = {
-      .artifact = e->artifact, .rank = e->options.rank, .stage = e->stage, .threads = e->options.threads};
-  e->ops = e->options.device ? e->options.device : devices_find("cpu");
-  RtStatus status = e->ops->open(&options, &e->device, error);
+  DeviceOptions options = {.artifact = e->artifact,
+                           .rank = e->options.rank,
+                           .stage = e->stage,
+                           .local_rank = e->options.local_rank,
+                           .threads = e->options.threads,
+                           .check = check_ranks,
+                           .reached = tell_reached,
+                           .context = e};
+  RtStatus status = find_device(e, error);
+  if (!status) status = e->ops->open(&options, &e->device, error);
   if (!status) e->host_memory = e->ops->facts(e->device).host_memory;
   return status;
+}
+
+/* The engine of communication: the device's own, or the host's. */
+static RtStatus open_comm(Executor *e, RtError *error) {
+  CommOptions options = exec_comm_options(e->p);
+  options.progress = e->options.progress;
+  e->comm = e->options.comm;
+  if (!e->comm || !e->ops->comm) return RT_OK;
+  return e->ops->comm(e->device, e->options.comm, &options, e->options.staged, &e->comm, error);
 }
 
 /* Every rank makes every group, in the same order: by family, then by first member. */
@@ -71,7 +109,7 @@ static RtStatus make_groups_in(Executor *e, int *ranks, RtError *error) {
   const Program *p = e->p;
   for (uint32_t g = 0; g < p->n_groups; g++) {
     e->groups[g] = -1;
-    for (uint32_t r = 0; e->options.comm && r < p->ranks; r++) {
+    for (uint32_t r = 0; e->comm && r < p->ranks; r++) {
       ProgramMembers m = program_group_of(p, g, r);
       int group;
       if (m.n == 0 || m.place != 0) continue;
@@ -80,7 +118,7 @@ static RtStatus make_groups_in(Executor *e, int *ranks, RtError *error) {
         ranks[i] = (int)program_member(&m, i);
         mine |= ranks[i] == (int)e->options.rank;
       }
-      RtStatus status = comm_group(e->options.comm, ranks, (int)m.n, &group, error);
+      RtStatus status = comm_group(e->comm, ranks, (int)m.n, &group, error);
       if (status) return status;
       if (mine) e->groups[g] = group;
     }
@@ -91,6 +129,7 @@ static RtStatus make_groups_in(Executor *e, int *ranks, RtError *error) {
 static RtStatus make_groups(Executor *e, RtError *error) {
   int *ranks = calloc(e->p->ranks, sizeof *ranks);
   RtStatus status = ranks ? make_groups_in(e, ranks, error) : rt_error(error, RT_FAILED, "out of memory");
+  if (!status && e->comm) status = comm_ready(e->comm, error);
   free(ranks);
   return status;
 }
@@ -157,6 +196,12 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                         RtError *error) {
   size_t bytes = part_bytes(&e->p->params[param], extent);
+  const void *mapped = e->host_memory ? NULL : weights_in_place(e->weights, param, lo, extent);
+  if (mapped) {
+    RtStatus moved = e->ops->upload(e->device, to, mapped, bytes, error);
+    weights_give_back_part(e->weights, param, lo, extent);
+    return moved;
+  }
   void *host = e->host_memory ? to : malloc(bytes + 1);
   if (!host) return rt_error(error, RT_FAILED, "out of memory");
   weights_load(e->weights, param, lo, extent, host, exec_beats(e));
@@ -202,13 +247,38 @@ static RtStatus tell_weights(const Executor *e, RtError *error) {
   return status;
 }
 
+/* Before anything is loaded: can the device hold what a rank of this stage needs at the smallest sizes it may be asked
+ * for?  At others it is found out when memory is taken. */
+static RtStatus check_room(Executor *e, RtError *error) {
+  const Program *p = e->p;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  uint64_t room, least = 0, weights = 0;
+  if (!e->ops->room) return RT_OK;
+  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_least_size(&p->symbols[s]);
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    MemoryPlan plan;
+    RtError unread = {0};
+    if (memory_plan(p, i, e->stage, symbols, &plan, &unread)) continue; /* not a size of the model's */
+    uint64_t bytes = plan.mapped_bytes;
+    for (int s = 0; s < SPACE_COUNT; s++) bytes += plan.bytes[s];
+    if (bytes > least) least = bytes, weights = plan.bytes[SPACE_PARAM] + plan.mapped_bytes;
+    memory_plan_free(&plan);
+  }
+  RtStatus status = e->ops->room(e->device, &room, error);
+  if (status || least <= room) return status;
+  return rt_error(error, RT_FAILED,
+                  "rank %u needs at least %.1f MiB on its device, %.1f MiB of it for weights, and %.1f MiB are free",
+                  e->options.rank, (double)least / 0x1p20, (double)weights / 0x1p20, (double)room / 0x1p20);
+}
+
 static RtStatus open_weights(Executor *e, RtError *error) {
   const Program *p = e->p;
   uint64_t begin = exec_now();
   MemoryPlan plan;
   int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
   if (!values) return rt_error(error, RT_FAILED, "out of memory");
-  RtStatus status = memory_plan(p, PROGRAM_NONE, e->stage, NULL, &plan, error);
+  RtStatus status = check_room(e, error);
+  if (!status) status = memory_plan(p, PROGRAM_NONE, e->stage, NULL, &plan, error);
   if (!status) {
     status = weights_open(e->options.files, &e->weights, error);
     if (!status) status = program_eval(p, NULL, e->coordinates, values, error);
@@ -278,6 +348,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   program_coordinates(e->p, options->rank, e->coordinates);
   RtStatus status = allocate_tables(e) ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status) status = open_device(e, error);
+  if (!status) status = open_comm(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);
   if (!status) status = param_files_unchanged(options->files, RT_BAD_INPUT, error);
@@ -285,6 +356,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   if (!status) status = run_prepare(e, error);
   if (!status) weights_give_back_all(e->weights); /* what is used in place comes again, and no more */
   if (status) {
+    e->failed = true;
     exec_close(e);
     return status;
   }
@@ -292,8 +364,16 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   return RT_OK;
 }
 
+/* An engine of the device's own; the host's stays open. */
+static void close_comm(Executor *e) {
+  if (!e->comm || e->comm == e->options.comm) return;
+  if (e->failed) comm_give_up(e->comm);
+  comm_close(e->comm);
+}
+
 void exec_close(Executor *e) {
   if (!e) return;
+  close_comm(e); /* before its device's memory goes: what is under way uses it */
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
   for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
   weights_close(e->weights);
@@ -305,6 +385,8 @@ void exec_close(Executor *e) {
   free(e->state_values);
   free(e->tickets);
   free(e->record);
+  free(e->stamps.calls);
+  free(e->stamps.ns);
   free(e);
 }
 
@@ -312,8 +394,8 @@ void exec_report(const Executor *e, RankReport *out) {
   *out = (RankReport){.mapped = e->mapped_bytes, .prepared = e->prepared, .load_ns = e->load_ns, .run_ns = e->run_ns};
   for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
-  for (int k = 0; e->options.comm && k < COMM_KIND_COUNT; k++) {
-    CommCount c = comm_count(e->options.comm, (CommKind)k);
+  for (int k = 0; e->comm && k < COMM_KIND_COUNT; k++) {
+    CommCount c = comm_count(e->comm, (CommKind)k);
     out->sent[k] = c.bytes_sent;
     out->operations[k] = c.operations;
   }

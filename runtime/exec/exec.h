@@ -29,19 +29,24 @@ typedef struct WrittenParts {
 
 typedef struct ExecOptions {
   uint32_t rank;
-  const DeviceOps *device; /* NULL: the CPU, which all kernels in Programs are for */
+  const DeviceOps *device; /* NULL: the kind that the Program names */
   int threads;             /* of the host that the device computes with; 0: as the environment says */
-  Comm *comm;              /* NULL when the program has one rank */
+  uint32_t local_rank;     /* among the ranks of this machine */
+  Comm *comm;              /* of the host; NULL when the program has one rank */
   RankPlace *place;        /* where steps are told; may be NULL */
+  CommProgress *progress;  /* where communication is told that is not the host's; may be NULL */
   WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
   const ParamFiles *files; /* must stay open */
   int shared;              /* what exec_share_create gave, open while exec_open runs; 0 or less: none */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
   bool eager;              /* APC_EAGER=1: record nothing, make every call by itself */
+  bool staged;             /* APC_COMM=staged: what devices send each other goes through the host's memory */
 } ExecOptions;
 
 /* Is the environment variable 1? */
 bool exec_is_set(const char *variable);
+/* Is APC_COMM `staged`? */
+bool exec_comm_staged(void);
 
 /* What a communicator for the program must hold. */
 CommOptions exec_comm_options(const Program *p);

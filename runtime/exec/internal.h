@@ -71,6 +71,17 @@ typedef struct Space {
   uint64_t bytes;
 } Space;
 
+/* What a device that does calls later is to tell of those of a request that is recorded. */
+typedef struct Stamps {
+  struct StampedCall {
+    uint32_t instr;
+    uint64_t event; /* of the record; UINT64_MAX: there was no room */
+  } * calls;
+  uint64_t *ns;
+  uint32_t n, capacity;
+  uint64_t begin; /* when it stamped the first time */
+} Stamps;
+
 struct Executor {
   const Artifact *artifact;
   const Program *p;
@@ -81,6 +92,7 @@ struct Executor {
   Device *device;
   const DeviceOps *ops; /* the device's */
   bool host_memory;     /* DeviceFacts */
+  Comm *comm;           /* that reaches the device's memory: options.comm, or an engine of its own; NULL: one rank */
   int *groups;          /* per family: the communicator's group of this rank, -1: none */
 
   Space spaces[SPACE_COUNT];
@@ -115,7 +127,9 @@ struct Executor {
   uint32_t request, micro_batch;
   char *io;
   uint64_t load_ns, run_ns;
+  bool failed;
   RecordHead *record; /* NULL: nobody asked */
+  Stamps stamps;
 };
 
 uint64_t exec_now(void); /* nanoseconds */
@@ -188,8 +202,11 @@ typedef struct RecordMark {
 } RecordMark;
 
 RecordMark exec_record_mark(const Executor *e);
-void exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark);
+RtStatus exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark, RtError *error);
 void exec_record_request(Executor *e, uint64_t begin);
+/* Before the first call of a request, and when the device has finished: devices that do calls later time them. */
+RtStatus exec_record_start(Executor *e, RtError *error);
+RtStatus exec_record_times(Executor *e, RtError *error);
 /* Begins anew, with room for that many events; at the end measures what the machine can do. */
 RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error);
 RtStatus exec_record_end(Executor *e, RtError *error);

@@ -102,19 +102,68 @@ static void add_event(Executor *e, RecordEvent event) {
 
 RecordMark exec_record_mark(const Executor *e) {
   return (RecordMark){.round = e->n_loops ? (uint32_t)e->loops[e->n_loops - 1].round + 1 : 0,
-                      .waited = e->options.comm ? comm_waited(e->options.comm) : 0,
+                      .waited = e->comm ? comm_waited(e->comm) : 0,
                       .begin = exec_now()};
 }
 
-void exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark) {
-  uint64_t end = exec_now(), wait = (e->options.comm ? comm_waited(e->options.comm) : 0) - mark->waited;
-  RecordRow *rows = record_rows(e->record), *row = &rows[c->instr];
+/* ---- devices that do calls later: a stamp before the first call and one behind each */
+
+static RtStatus stamps_make_room(Stamps *s, RtError *error) {
+  if (s->n < s->capacity) return RT_OK;
+  uint32_t capacity = s->capacity ? 2 * s->capacity : 1024;
+  struct StampedCall *calls = realloc(s->calls, capacity * sizeof *calls);
+  if (calls) s->calls = calls;
+  uint64_t *ns = realloc(s->ns, (capacity + 1u) * sizeof *ns);
+  if (ns) s->ns = ns;
+  if (!calls || !ns) return rt_error(error, RT_FAILED, "out of memory");
+  s->capacity = capacity;
+  return RT_OK;
+}
+
+RtStatus exec_record_start(Executor *e, RtError *error) {
+  if (!e->ops->stamp) return RT_OK;
+  e->stamps.n = 0;
+  RtStatus status = stamps_make_room(&e->stamps, error);
+  if (!status) status = e->ops->finish(e->device, error);
+  e->stamps.begin = exec_now();
+  return status ? status : e->ops->stamp(e->device, error);
+}
+
+/* Behind a call whose event is the last one, if there was room for it. */
+static RtStatus stamp_call(Executor *e, uint32_t instr, bool has_event, RtError *error) {
+  Stamps *s = &e->stamps;
+  RtStatus status = stamps_make_room(s, error);
+  if (status) return status;
+  s->calls[s->n++] = (struct StampedCall){instr, has_event ? e->record->events - 1 : UINT64_MAX};
+  return e->ops->stamp(e->device, error);
+}
+
+RtStatus exec_record_times(Executor *e, RtError *error) {
+  Stamps *s = &e->stamps;
+  if (!e->ops->stamp) return RT_OK;
+  RtStatus status = e->ops->times(e->device, s->ns, s->n + 1, error);
+  for (uint32_t i = 0; i < s->n && !status; i++) {
+    record_rows(e->record)[s->calls[i].instr].ns += s->ns[i + 1] - s->ns[i];
+    if (s->calls[i].event == UINT64_MAX) continue;
+    RecordEvent *event = &record_events(e->p, e->record)[s->calls[i].event];
+    event->begin = s->begin + s->ns[i];
+    event->end = s->begin + s->ns[i + 1];
+  }
+  return status;
+}
+
+RtStatus exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark,
+                          RtError *error) {
+  uint64_t end = exec_now(), wait = (e->comm ? comm_waited(e->comm) : 0) - mark->waited;
+  RecordHead *h = e->record;
+  RecordRow *rows = record_rows(h), *row = &rows[c->instr];
+  uint64_t before = h->events;
   uint32_t n = program_instr_is_comm(c->kind) ? c->comm->joined : 1;
   for (uint32_t i = 0; i < n; i++) {
     rows[c[i].instr].calls++;
     rows[c[i].instr].bytes += bytes_of(b, &c[i], &e->p->instrs[c[i].instr]);
   }
-  row->ns += end - mark->begin;
+  if (!e->ops->stamp) row->ns += end - mark->begin;
   row->wait_ns += wait;
   row->flops += flops_of(c, row->size);
   add_event(e, (RecordEvent){.begin = mark->begin,
@@ -124,6 +173,7 @@ void exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, cons
                              .micro_batch = e->micro_batch,
                              .request = e->request,
                              .round = mark->round});
+  return e->ops->stamp ? stamp_call(e, c->instr, h->events > before, error) : RT_OK;
 }
 
 void exec_record_request(Executor *e, uint64_t begin) {
@@ -156,7 +206,7 @@ static Peak measure_peak(Executor *e) {
 
 RtStatus exec_record_end(Executor *e, RtError *error) {
   if (!e->record) return rt_error(error, RT_INTERNAL, "the host asks for a profile that was not begun");
-  Peak peak = measure_peak(e);
+  Peak peak = e->host_memory ? measure_peak(e) : (Peak){0}; /* what other devices can do is not measured */
   e->record->peak_flops = peak.flops;
   e->record->peak_bytes = peak.bytes;
   e->record->threads = (uint32_t)peak.threads;

@@ -132,8 +132,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
 static RtStatus run_recorded(Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtError *error) {
   RecordMark mark = exec_record_mark(e);
   RtStatus status = run_call(e, b, c, next, error);
-  if (!status) exec_record_call(e, b, c, &mark);
-  return status;
+  return status ? status : exec_record_call(e, b, c, &mark, error);
 }
 
 static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
@@ -142,6 +141,8 @@ static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
+    if (e->ops->mark) status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
+    if (status) break;
     if (r && r->n && !e->record) {
       status = e->ops->replay(e->device, r->recorded, error);
       i += r->n;
@@ -161,6 +162,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   e->prepared += p->entries[entry].prepare;
   e->n_loops = 0;
   tell_place(e);
+  if (e->record) status = exec_record_start(e, error);
   for (uint32_t k = s->calls; !status && k < s->calls + s->n; k++) {
     BoundBody *body = &e->binding->bodies[p->calls[k].body];
     e->micro_batch = p->calls[k].micro_batch;
@@ -168,7 +170,8 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
     if (!status) status = run_body(e, body, error);
   }
   if (!status) status = exec_wait_all(e, error);
-  return status ? status : e->ops->finish(e->device, error);
+  if (!status) status = e->ops->finish(e->device, error);
+  return status || !e->record ? status : exec_record_times(e, error);
 }
 
 RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
@@ -192,6 +195,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (!status) status = run_schedule(e, head->entry, error);
   if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
   e->run_ns = exec_now() - begin;
+  e->failed = e->failed || status;
   if (e->record && !status) exec_record_request(e, begin);
   return status;
 }

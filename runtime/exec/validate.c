@@ -127,6 +127,6 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
     default: break;
   }
   if (!program_instr_is_comm(c->kind)) return NULL;
-  if (!e->options.comm) return "communication in a program without it";
+  if (!e->comm) return "communication in a program without it";
   return reduction_ok(e, c) ? NULL : "the reduction is not defined for the type";
 }

@@ -211,9 +211,11 @@ static void print_rank(const Report *r, uint32_t rank) {
   size_t n = lines_of(p, h, r->lines), most = n > LINES_MOST + 1 ? LINES_MOST : n;
   text_printf(r->t, "\nrank %u", rank);
   if (p->stages > 1) text_printf(r->t, " of stage %u", program_stage(p, rank));
-  text_printf(r->t, "%s: %.3f ms a run; its %u thread%s can do %.1f GFLOP/s in f32 and read %.1f GB/s\n",
-              p->ranks > 1 ? ", the busiest" : "", (double)h->run_ns * 1e-6 / r->runs, h->threads,
-              h->threads == 1 ? "" : "s", h->peak_flops * 1e-9, h->peak_bytes * 1e-9);
+  text_printf(r->t, "%s: %.3f ms a run", p->ranks > 1 ? ", the busiest" : "", (double)h->run_ns * 1e-6 / r->runs);
+  if (h->peak_flops > 0)
+    text_printf(r->t, "; its %u thread%s can do %.1f GFLOP/s in f32 and read %.1f GB/s", h->threads,
+                h->threads == 1 ? "" : "s", h->peak_flops * 1e-9, h->peak_bytes * 1e-9);
+  text_add(r->t, "\n");
   text_add(r->t, "     ms/run   share    calls   us/call  GFLOP/s    GB/s  of peak  what\n");
   for (size_t i = 0; i < most; i++) print_line(r, h, &r->lines[i]);
   Line rest = {0};

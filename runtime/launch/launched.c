@@ -22,7 +22,7 @@
 
 enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500, MISCOUNT_MS = 5000 };
 
-typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE } CommandKind;
+typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE, COMMAND_START } CommandKind;
 
 typedef struct Command {
   uint32_t kind;
@@ -313,17 +313,29 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
   return note(l, status ? error->status : status, error);
 }
 
-RtStatus launched_start(Launched *l, RtError *error) {
-  if (l->executor) return RT_OK;
+/* What this takes part in may be communication, so all ranks do it when rank 0 says so. */
+static RtStatus open_executor(Launched *l, RtError *error) {
   ExecOptions options = {.rank = (uint32_t)l->place.rank,
+                         .local_rank = (uint32_t)l->place.local_rank,
                          .threads = l->common_threads,
                          .comm = l->comm,
                          .place = &l->slot->place,
+                         .progress = &l->slot->progress,
                          .written = l->place.rank ? &l->written : NULL,
                          .check = exec_is_set("APC_CHECK"),
-                         .eager = exec_is_set("APC_EAGER")};
+                         .eager = exec_is_set("APC_EAGER"),
+                         .staged = exec_comm_staged()};
   options.files = l->files;
-  RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
+  return exec_open(l->artifact, &options, &l->executor, error);
+}
+
+RtStatus launched_start(Launched *l, RtError *error) {
+  if (l->executor) return RT_OK;
+  Command c = {.kind = COMMAND_START};
+  watch_command(l->watch, ++l->commands);
+  RtStatus status = spread(l, &c, sizeof c, false, error);
+  if (!status) status = open_executor(l, error);
+  atomic_store(&l->slot->command, l->commands);
   return note(l, status, error);
 }
 
@@ -491,9 +503,10 @@ RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size
 /* ---- the other ranks */
 
 /* Nothing but what rank 0 of this program sends: an entry of it, with sizes it was compiled for. */
-static bool command_fits(const Program *p, const Command *c) {
+static bool command_fits(const Program *p, const Command *c, bool started) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
-  if (c->kind != COMMAND_RUN || c->send_inputs > 1) return false;
+  if (c->kind == COMMAND_START) return !started;
+  if (c->kind != COMMAND_RUN || c->send_inputs > 1 || !started) return false;
   if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED)
     return c->head.entry == 0 && c->head.n_symbols == 0;
   if (c->head.kind == REQUEST_RECORD) return c->head.entry <= RECORD_EVENTS_MOST && c->head.n_symbols == 0;
@@ -523,13 +536,13 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   RtStatus status = RT_OK;
   for (;;) {
     if (!status) status = spread(l, &c, sizeof c, true, error);
-    if (!status && !command_fits(&l->artifact->program, &c))
+    if (!status && !command_fits(&l->artifact->program, &c, l->executor != NULL))
       status = rt_error(error, RT_INTERNAL, "rank 0 sent a command this program does not know");
     if (!status && c.kind == COMMAND_LEAVE) break;
-    if (!status) status = launched_start(l, error);
-    if (!status) status = serve_one(l, &c, error);
+    bool start = c.kind == COMMAND_START;
+    if (!status) status = start ? open_executor(l, error) : serve_one(l, &c, error);
     if (status) return note(l, status, error);
-    request_through(l);
+    if (!start) request_through(l);
     atomic_store(&l->slot->command, ++l->commands);
   }
   *code = c.code;

@@ -6,7 +6,7 @@
  *   rank 0                                        the others
  *   launched_open                                 launched_open
  *   launched_start; then per request:             launched_serve:
- *     launched_io, inputs into it                   loads the weights, then per command
+ *     launched_io, inputs into it                   loads the weights when told, then per command
  *     launched_run                                  receives sizes and inputs, runs, sends its parts of the outputs
  *   launched_close                                launched_close
  *

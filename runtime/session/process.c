@@ -77,11 +77,14 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
 
 static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
   ExecOptions options = {.rank = (uint32_t)a->rank,
+                         .local_rank = (uint32_t)a->rank,
                          .comm = comm,
                          .place = session_rank_place(session),
+                         .progress = session_rank_progress(session),
                          .shared = a->shared,
                          .check = exec_is_set("APC_CHECK"),
-                         .eager = exec_is_set("APC_EAGER")};
+                         .eager = exec_is_set("APC_EAGER"),
+                         .staged = exec_comm_staged()};
   Executor *e = NULL;
   ParamFiles *files = NULL;
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);

@@ -56,6 +56,9 @@ has gpt-tiny 'ncclRecv\(.* count [0-9]+, ncclFloat32, peer 0, comm[0-9]+\)'
 has gpt-tiny 'nccl(AllReduce|AllGather|ReduceScatter)\(.* count [0-9]+, ncclFloat32, .*comm[0-9]+\) key [0-9]+'
 has gpt-tiny 'cublasLtMatmul\(op[NT] op[NT], m [0-9]+, n [0-9]+, k [0-9]+, A b'
 has gpt-tiny '^body [0-9]+: .* of stage 1 on rank 2 3$'
+# What is computed once, before all micro-batches, is listed first and has later kernels.
+expect 0 "" "$apc" "$gpt" --tp 2 --pp 2 --micro-batches 2 -q --target $four -S
+check "gpt-tiny in micro-batches: launches and kernels differ" launched_are_emitted gpt-tiny
 schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --tp 4
 has llama 'k[0-9]+_attention<<<'
 schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --cp 4 --dim seq=30
@@ -107,8 +110,6 @@ many 1024 "$mlp" $large_mlp --tp 8 --dp 128 --dim batch=1000 # uneven: two class
 check "two lists" test "$(grep -cE '^body 0: ' mlp-1024.schedule)" -eq 2
 
 # What is refused.
-expect 5 "APC0648" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four -o program
-check "no program is written" test ! -e program
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target cpux2 --emit=cuda
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -S
 for kind in cuda ptx cubin; do expect 2 "has no GPU" "$apc" plan "$source_dir/examples/mlp.apc" $small_mlp --emit=$kind; no_out; done
@@ -118,6 +119,9 @@ for kind in ptx cubin; do
   expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four --emit=$kind
   expect_err "NVRTC"
 done
+expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four -o program
+expect_err "NVRTC"
+check "no program is written" test ! -e program
 # One command may make code for both kinds of devices.
 for form in c cuda schedule; do expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=$form=$form.alone; done
 expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=cuda=cuda.both,c=c.both,schedule=schedule.both

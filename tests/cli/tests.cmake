@@ -4,11 +4,13 @@ foreach(name
     artifact
     before
     bench
+    caches
     compiler
     cuda
     docs
     empty
     files
+    gpu
     families
     hostile
     inputs
@@ -45,7 +47,7 @@ foreach(name
 endforeach()
 
 # Long; the others run their commands under the sanitizers.
-set_tests_properties(cli.models cli.mixtral PROPERTIES LABELS slow)
+set_tests_properties(cli.models cli.mixtral cli.gpu PROPERTIES LABELS slow)
 
 # Something happens at random moments: a few times, and 200 times.
 foreach(name kills renames)

@@ -1,8 +1,14 @@
 /* Emitted CUDA text through NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc writes is
  * compiled to machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared memory of
- * a block.
+ * a block.  Where the text moves packets of sixteen bytes the machine code does so too, and where it multiplies by
+ * tensor cores these do (sass.h; without a disassembler this is left out, and said).
  *
- *   dialect_nvrtc BUILD_DIRECTORY        exit 77: there is no NVRTC
+ *   dialect_nvrtc BUILD_DIRECTORY                   some models and half of the cases, for one architecture
+ *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures
+ *   dialect_nvrtc BUILD_DIRECTORY table             the models alone; what it prints is docs/kernels_gpu.md
+ *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same of models in files
+ *
+ * Exit 77: there is no NVRTC.
  */
 #include "base/file.h"
 #include "codegen/cuda/kernels.h"
@@ -10,23 +16,52 @@
 #include "codegen/target.h"
 #include "program/build.h"
 #include "program/image.h"
+#include "tests/dialect/sass.h"
 #include "tests/kernel_cases.h"
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
- * memory. */
-static int most_registers(int threads) { return threads <= 128 ? 128 : threads <= 256 ? 96 : 64; }
+ * memory.  What multiplies tiles works on registers for longer. */
+static int most_registers(int threads, const char *definition) {
+  if (strstr(definition, "attention_tile") || strstr(definition, "attention_few")) return 65536 / threads - 1;
+  return strstr(definition, "tensor_") ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
+}
 
-enum { MOST_SHARED = 48 << 10, TOGETHER = 48, MOST_KERNELS = 4096 };
+/* The ways of attention that fill the registers: there ptxas takes a few bytes of local memory for a block more. */
+static int most_spilled(const char *definition) { return strstr(definition, "  attention_") ? 64 : 0; }
+
+enum { MOST_SHARED = 48 << 10, TOGETHER = 48, MOST_KERNELS = 4096, ARCHS = 5 };
+static const char *const archs[ARCHS] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a"};
+
+/* What the kernels of a model take; a row of the table. */
+typedef struct Taken {
+  int kernels, shared, registers[ARCHS]; /* the last two: of the greediest */
+  int wide_loads, wide_stores, tensor;   /* kernels that have such instructions */
+} Taken;
 
 static Arena *arena;
-static int compiled, heaviest, with_shared, with_less;
+static const char *disassembler;
+static int compiled, heaviest, with_shared, with_less, by_tensor;
 
-/* Threads of a kernel, from its definition. */
-static int threads_of(const char *text, const char *symbol) {
-  const char *at = strstr(text, arena_printf(arena, "KERNEL(%s, ", symbol));
+/* The definition of a kernel. */
+static const char *definition_of(const char *text, const char *symbol) {
+  const char *at = strstr(text, arena_printf(arena, "KERNEL(%s, ", symbol)), *end = at ? strstr(at, "\n}\n") : NULL;
+  return end ? arena_strndup(arena, at, (size_t)(end - at)) : "";
+}
+
+static int threads_of(const char *definition) {
   int threads = 0;
-  if (at) sscanf(at, "KERNEL(%*[^,], %*[^,], %d)", &threads);
+  sscanf(definition, "KERNEL(%*[^,], %*[^,], %d)", &threads);
   return threads;
+}
+
+/* Does it call loadN_TYPE (or storeN_TYPE) for packets of sixteen bytes or more? */
+static bool moves_packets(const char *definition, const char *what) {
+  for (const char *p = definition; (p = strstr(p, what)); p++) {
+    int n = 0, bits = 8;
+    char type[8] = "";
+    if (sscanf(p + strlen(what), "%d_%7[a-z]%d(", &n, type, &bits) >= 2 && n * bits >= 128) return true;
+  }
+  return false;
 }
 
 /* What the printer says that a block takes, by kernel of the set. */
@@ -44,30 +79,69 @@ static void check_stated(const Stated *s, const CudaUsage *u) {
     }
 }
 
-static void check_text(const Stated *stated, const char *name, const char *text, const char *arch,
-                       size_t kernels_in_it) {
+/* The machine code does what the text asks for; that of cases, whose extents are constants, knows of some packets that
+ * they are never whole. */
+static void check_sass(const char *where, const char *definition, const Sass *s, bool model, Taken *taken) {
+  CHECKF(s->instructions > 0, "%s: no instruction is read", where);
+  by_tensor += strstr(definition, "tensor_") && s->tensor > 0 && s->copies > 0 && s->wide_stores > 0;
+  if (!model) return;
+  CHECKF(s->tensor > 0 || !strstr(definition, "tensor_"), "%s: no instruction for tensor cores", where);
+  CHECKF(s->local <= most_spilled(definition) / 2, "%s: %d accesses of local memory", where, s->local);
+  CHECKF(s->wide_loads > 0 || !moves_packets(definition, "load"), "%s: packets, but no wide load", where);
+  CHECKF(s->wide_stores > 0 || !moves_packets(definition, "store"), "%s: packets, but no wide store", where);
+  taken->wide_loads += s->wide_loads > 0, taken->wide_stores += s->wide_stores > 0, taken->tensor += s->tensor > 0;
+}
+
+static SassList disassemble(const CudaImage *image) {
+  const char *file = temp_path("kernels.cubin");
+  Diags *d = diags_new(arena);
+  if (!disassembler) return (SassList){0};
+  CHECK(file_write(d, file, 0666, image->cubin, image->cubin_bytes));
+  return sass_read(arena, disassembler, file);
+}
+
+static void check_kernel(const char *where, const char *definition, const CudaUsage *u) {
+  int threads = threads_of(definition);
+  int most = most_spilled(definition);
+  CHECKF(u->spill_stores <= most && u->spill_loads <= most && u->stack <= most,
+         "%s spills %d and %d bytes, keeps %d in local "
+         "memory",
+         where, u->spill_stores, u->spill_loads, u->stack);
+  CHECKF(threads >= 32 && u->registers > 0 && u->registers <= most_registers(threads, definition),
+         "%s takes %d registers, %d threads", where, u->registers, threads);
+  CHECKF(u->shared <= MOST_SHARED, "%s takes %d bytes of shared memory", where, u->shared);
+}
+
+/* A text with so many kernels, for archs[arch]. */
+static void check_text(const Stated *stated, const char *name, const char *text, int arch, size_t kernels_in_it,
+                       Taken *taken) {
   Diags *d = diags_new(arena);
   CudaImage image;
-  bool ok = nvrtc_compile(arena, d, text, arch, &image);
+  bool ok = nvrtc_compile(arena, d, text, archs[arch], &image);
+  *taken = (Taken){.kernels = (int)kernels_in_it};
   if (!ok) diags_print(d, stderr, false);
-  CHECKF(ok, "%s for %s", name, arch);
+  CHECKF(ok, "%s for %s", name, archs[arch]);
   if (!ok) return;
-  CHECKF(image.usage.n == kernels_in_it, "%s for %s: %zu kernels of %zu", name, arch, image.usage.n, kernels_in_it);
-  CHECKF(image.cubin_bytes > 4 && memcmp(image.cubin, "\177ELF", 4) == 0, "%s for %s: no machine code", name, arch);
+  CHECKF(image.usage.n == kernels_in_it, "%s for %s: %zu kernels of %zu", name, archs[arch], image.usage.n,
+         kernels_in_it);
+  CHECKF(image.cubin_bytes > 4 && memcmp(image.cubin, "\177ELF", 4) == 0, "%s for %s: no machine code", name,
+         archs[arch]);
+  SassList sass = disassemble(&image);
   for (size_t i = 0; i < image.usage.n; i++) {
     const CudaUsage *u = &image.usage.items[i];
-    int threads = threads_of(text, u->symbol);
-    compiled++;
+    const Sass *s = sass_of(&sass, u->symbol);
+    const char *definition = definition_of(text, u->symbol),
+               *where = arena_printf(arena, "%s for %s: %s", name, archs[arch], u->symbol);
+    CHECKF(strstr(image.ptx, u->symbol) != NULL, "%s: not in PTX", where);
     check_stated(stated, u);
-    if (u->registers > heaviest) heaviest = u->registers;
-    CHECKF(strstr(image.ptx, u->symbol) != NULL, "%s: PTX lacks %s", name, u->symbol);
-    CHECKF(u->spill_stores == 0 && u->spill_loads == 0 && u->stack == 0,
-           "%s for %s: %s spills %d and %d bytes, keeps %d in local memory", name, arch, u->symbol, u->spill_stores,
-           u->spill_loads, u->stack);
-    CHECKF(threads >= 32 && u->registers > 0 && u->registers <= most_registers(threads),
-           "%s for %s: %s takes %d registers, %d threads", name, arch, u->symbol, u->registers, threads);
-    CHECKF(u->shared <= MOST_SHARED, "%s for %s: %s takes %d bytes of shared memory", name, arch, u->symbol, u->shared);
+    check_kernel(where, definition, u);
+    if (disassembler) CHECKF(s != NULL, "%s: no machine code", where);
+    if (s) check_sass(where, definition, s, !stated, taken);
+    if (u->registers > taken->registers[arch]) taken->registers[arch] = u->registers;
+    if (u->shared > taken->shared) taken->shared = u->shared;
+    compiled++;
   }
+  if (taken->registers[arch] > heaviest) heaviest = taken->registers[arch];
 }
 
 /* The kernels of all cases: functions of the C library, which elementwise operations of f64 use, keep tables in local
@@ -79,8 +153,12 @@ static bool calls_library(const char *text) {
   return false;
 }
 
-/* What is stated is what is declared; a compiler leaves out what it can do without. */
+static bool brief;
+
+/* What is stated is what is declared; a compiler leaves out what it can do without.  The brief test takes every second
+ * text. */
 static void cases_compile(void) {
+  Taken taken;
   KernelSet set = {.arena = arena};
   Stated stated = {&set, ARENA_ARRAY(arena, int, MOST_KERNELS)};
   for (const Case *c = cases; c; c = c->next) {
@@ -98,10 +176,13 @@ static void cases_compile(void) {
       text_add(&t, cuda_text(arena, &set.kernels.items[i]));
       n++;
     }
-    check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_80", n);
-    check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_90a", n);
+    for (int arch = 0; arch < ARCHS; arch++)
+      if (!brief || (arch == 3 && i / TOGETHER % 2))
+        check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), arch, n, &taken);
   }
-  CHECKF(with_shared > 20 && with_less * 4 < with_shared, "%d of %d kernels take less shared memory than stated",
+  if (disassembler && !brief)
+    CHECKF(by_tensor >= 4 * ARCHS, "%d kernels with tensor cores, asynchronous copies and wide stores", by_tensor);
+  CHECKF(with_shared > 20 && with_less * 3 < with_shared, "%d of %d kernels take less shared memory than stated",
          with_less, with_shared);
 }
 
@@ -115,35 +196,81 @@ static size_t count_kernels(const char *text) {
   return n;
 }
 
-static void model(const char *name, const char *options) {
-  const char *file = temp_path("model.cu");
+static int max_int(int a, int b) { return a > b ? a : b; }
+
+static void print_row(const char *name, const Taken *t) {
+  printf("| %s | %d |", name, t->kernels);
+  for (int i = 0; i < ARCHS; i++) printf(" %d%s", t->registers[i], i + 1 < ARCHS ? "," : " |");
+  printf(" %d | %d | %d | %d |\n", t->shared, t->wide_loads, t->wide_stores, t->tensor);
+}
+
+/* A model for the given architectures, a digit each: 0 is the first of archs. */
+static Taken model(const char *path, const char *options, const char *which) {
+  const char *file = temp_path("model.cu"), *name = strrchr(path, '/') + 1;
   const char *command =
-      arena_printf(arena, "%s/apc examples/%s -q --target dgx-a100x4 %s --emit=cuda=%s", build, name, options, file);
+      arena_printf(arena, "%s/apc '%s' -q --target dgx-a100x4 %s --emit=cuda=%s", build, path, options, file);
   Diags *d = diags_new(arena);
+  Taken all = {0};
   CHECKF(system(command) == 0, "%s", command);
   const char *text = file_read_text(d, arena, file, NULL);
   CHECK(text != NULL);
-  if (!text) return;
+  if (!text) return all;
   size_t n = count_kernels(text);
   CHECKF(n > 0, "%s has no kernel", name);
-  check_text(NULL, name, text, "sm_80", n);
-  check_text(NULL, name, text, "sm_90a", n);
+  for (; *which; which++) {
+    Taken one;
+    check_text(NULL, name, text, *which - '0', n, &one);
+    one.shared = max_int(one.shared, all.shared);
+    for (int i = 0; i < ARCHS; i++) one.registers[i] = max_int(one.registers[i], all.registers[i]);
+    all = one;
+  }
+  return all;
 }
 
-static void models(void) {
-  model("gpt-tiny.onnx", "--tp 2 --pp 2");
-  model("gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D vocab=1000");
-  model("gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4");
-  model("llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4");
-  model("llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4");
-  model("resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224");
-  model("unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2");
-  model("vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10");
-  model("bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512");
-  model("t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50");
-  model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50");
-  model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless");
-  model("lstm.apc", "-D layers=2 -D d=32 -D vocab=50");
+/* `brief`: the architectures of the default test. */
+static const struct {
+  const char *name, *options, *brief;
+} models[] = {
+    {"gpt-tiny.onnx", "--tp 2 --pp 2", "4"},
+    {"gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D vocab=1000", ""},
+    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4", "3"},
+    {"llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4", ""},
+    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4", "0"},
+    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224", "1"},
+    {"unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2", ""},
+    {"vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10", ""},
+    {"bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512", "2"},
+    {"t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50", ""},
+    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50", ""},
+    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless", "3"},
+    {"lstm.apc", "-D layers=2 -D d=32 -D vocab=50", ""},
+};
+
+static void examples(void) {
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    model(arena_printf(arena, "examples/%s", models[i].name), models[i].options, brief ? models[i].brief : "01234");
+}
+
+static void table(int n, char **files) {
+  printf(
+      "# Machine code of kernels for GPUs\n\n"
+      "Made by `build/tests/dialect_nvrtc build table > docs/kernels_gpu.md`, with FILE... behind it of models in "
+      "files.\n"
+      "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
+      "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "
+      "block. Then how many\nkernels have loads and stores of 16 bytes, and how many use tensor cores (sm_100a). "
+      "No kernel spills, but for 64 bytes\nat most of attention.\n\n");
+  printf(
+      "| model | kernels | registers | shared | wide loads | wide stores | tensor cores |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n");
+  for (int i = 0; i < n; i++) {
+    Taken t = model(files[i], "", "01234");
+    print_row(strrchr(files[i], '/') + 1, &t);
+  }
+  for (size_t i = 0; !n && i < sizeof models / sizeof *models; i++) {
+    Taken t = model(arena_printf(arena, "examples/%s", models[i].name), models[i].options, "01234");
+    print_row(arena_printf(arena, "`%s %s`", models[i].name, models[i].options), &t);
+  }
 }
 
 /* ---- a Program with what is made for two architectures */
@@ -164,6 +291,14 @@ static void add_kernels(ProgramBuilder *b, const Case *c, const KernelSet *set, 
                                               .shared = (uint32_t)k[i].launch.shared});
 }
 
+/* The text is kept by the name of its image. */
+static void check_kept(const char *text, const KernelImage *image) {
+  unsigned long long hash = program_blob_hash(image->data, image->bytes);
+  const char *kept =
+      file_read_text(diags_new(arena), arena, arena_printf(arena, "%s/%016llx.cu", temp_root(), hash), NULL);
+  CHECK(kept && strcmp(kept, text) == 0);
+}
+
 static void check_choice(const Program *p, const KernelImages *of, const char *device, ProgramImageKind kind) {
   uint32_t image;
   RtError error = {0};
@@ -177,20 +312,22 @@ static void check_choice(const Program *p, const KernelImages *of, const char *d
 }
 
 static void images_of_two_architectures(void) {
-  static const char *const archs[] = {"sm_80", "sm_90"};
+  static const char *const two[] = {"sm_80", "sm_90"};
   const KernelTarget *target = kernel_target(target_device_traits_find("gpu"));
   KernelSet set = {.arena = arena};
   KernelImages images[2];
   ProgramBuilder *b = program_builder_new();
-  ProgramFacts facts = {"two", "gpus", "test", 1, 0};
+  ProgramFacts facts = {"two", "gpus", "test", 1, 0, NULL};
   const Case *c = cases;
   add_kernels(b, c, &set, cuda_kernels(c->p.m, c->f, c->units, &set));
   CHECK(set.kernels.n > 0 && program_count_kernels(b) == set.kernels.n);
   for (int i = 0; i < 2; i++) {
     size_t n;
     const char **texts = target->texts(&set, &n);
-    KernelCompile how = {.arena = arena, .diags = diags_new(arena), .arch = archs[i]};
+    KernelCompile how = {.arena = arena, .diags = diags_new(arena), .dir = temp_root(), .arch = two[i]};
     CHECK(target->ready(arena, how.diags) && target->compile(&how, texts, n, &images[i]));
+    check_kept(texts[0], kernel_image_of(&images[i], PIMAGE_cubin));
+    check_kept(texts[0], kernel_image_of(&images[i], PIMAGE_ptx));
     CHECK(embed(b, &images[i]) == 2);
   }
   void *tables = NULL;
@@ -232,17 +369,25 @@ static void log_is_read(void) {
 
 int main(int argc, char **argv) {
   int major, minor;
-  if (argc != 2) return 2;
+  if (argc < 2) return 2;
   if (!nvrtc_found(&major, &minor)) {
     printf("skipped: no NVRTC\n");
     return 77;
   }
   arena = arena_new();
   build = argv[1];
+  disassembler = sass_disassembler(arena);
+  if (!disassembler) printf("no nvdisasm: machine code is not looked at\n");
+  if (argc > 2 && strcmp(argv[2], "table") == 0) {
+    table(argc - 3, argv + 3);
+    return test_failed_here > 0;
+  }
+  brief = argc == 2;
   make_cases();
+  split_attentions();
   RUN(log_is_read);
   RUN(images_of_two_architectures);
-  RUN(models);
+  RUN(examples);
   RUN(cases_compile);
   printf("NVRTC %d.%d: %d kernels, %d registers at most\n", major, minor, compiled, heaviest);
   return test_summary();

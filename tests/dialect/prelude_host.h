@@ -6,6 +6,10 @@
  * missing barrier makes one of the two orders read what is not written yet.  Shared memory is filled with 0xff (NaN)
  * before each block.  A barrier or shuffle that not all threads reach ends the process with a message.
  *
+ * An asynchronous copy spoils its place with 0xff at once and fills it when its thread waits: who reads too early, or
+ * still reads what was there before, gets NaN.  Tensor cores are exact but for the rounding of a sum of sixteen
+ * products to f32, which theirs do in steps that NVIDIA does not tell.
+ *
  * Loads and stores of shared arrays are ordinary C: AddressSanitizer sees what is out of bounds.  Not seen: bank
  * conflicts, the memory model of a GPU, rounding of its mathematical library.
  */
@@ -21,15 +25,17 @@
   host_shared(name, sizeof name)
 #define TABLE(type, name, count) static const type name[count]
 #define UNROLL
+#define ROLL
 #define KERNEL(name, args, threads) \
   static void name##_thread(const args a); \
   static void name##_start(const void *words) { name##_thread(*(const args *)words); } \
+  const int name##_bytes = sizeof(args), name##_threads = (threads); \
   void name(const void *words, int64_t blocks, int descending) { \
     host_run(name##_start, #name, words, blocks, threads, descending); \
   } \
   static void name##_thread(const args a)
 
-enum { HOST_THREADS = 1024, HOST_WARPS = 32, HOST_STACK = 96 << 10, HOST_SHARED = 64 };
+enum { HOST_THREADS = 1024, HOST_WARPS = 32, HOST_STACK = 96 << 10, HOST_SHARED = 64, HOST_COPIES = 256 };
 
 typedef enum HostState { HOST_READY, HOST_WARP, HOST_BLOCK, HOST_DONE } HostState;
 
@@ -46,6 +52,12 @@ static struct {
   int turn[HOST_THREADS];
   const void *seen[HOST_SHARED];
   int nseen;
+  float factor[2][HOST_THREADS][12]; /* of tensor cores: eight of a, four of b */
+  struct HostCopy {
+    void *to;
+    const void *from;
+  } copy[HOST_THREADS][HOST_COPIES]; /* asynchronous, in flight */
+  int copies[HOST_THREADS];
 } host;
 
 /* ---- fibers */
@@ -89,14 +101,15 @@ static void host_wait(HostState why) {
   host_switch(&host.fiber[i], host.scheduler);
 }
 
-static void host_entry(void) {
-  host.kernel(host.words);
-  host_wait(HOST_DONE);
-}
-
 static void host_fail(const char *what) {
   fprintf(stderr, "%s, block %lld: %s\n", host.name, (long long)host.block, what);
   abort();
+}
+
+static void host_entry(void) {
+  host.kernel(host.words);
+  if (host.copies[host.current]) host_fail("a thread ends with copies in flight");
+  host_wait(HOST_DONE);
 }
 
 static int host_count(int from, int to, HostState s) {
@@ -131,7 +144,7 @@ static void host_run_block(void) {
   host.nseen = 0;
   for (int i = 0; i < n; i++) {
     host.state[i] = HOST_READY;
-    host.turn[i] = 0;
+    host.turn[i] = host.copies[i] = 0;
     host_prepare(i);
   }
   for (;;) {
@@ -191,3 +204,81 @@ static inline void store_wide(void *to, const void *from, int bytes) {
   if ((uintptr_t)to % (uintptr_t)(bytes < 16 ? bytes : 16)) host_fail("a packet is not aligned");
   memcpy(to, from, (size_t)bytes);
 }
+
+/* ---- asynchronous copies */
+
+static inline void copy_async(void *to, const void *from, int bytes) {
+  int i = host.current;
+  if (((uintptr_t)to | (uintptr_t)from) % 16) host_fail("an asynchronous copy is not aligned");
+  if (host.copies[i] == HOST_COPIES) host_fail("too many asynchronous copies in flight");
+  memset(to, 0xff, 16);
+  host.copy[i][host.copies[i]++] = (struct HostCopy){to, bytes ? from : NULL};
+}
+static inline void copy_wait(void) {
+  int i = host.current;
+  for (int n = 0; n < host.copies[i]; n++) {
+    if (host.copy[i][n].from) memcpy(host.copy[i][n].to, host.copy[i][n].from, 16);
+    else memset(host.copy[i][n].to, 0, 16);
+  }
+  host.copies[i] = 0;
+}
+
+/* ---- tensor cores */
+
+static inline const char *host_row_of(int turn, int lane) {
+  return (const char *)(uintptr_t)host.slot[turn][host.current / 32 * 32 + lane];
+}
+/* Every lane says where a row is; returns the turn with what they said. */
+static inline int host_say_row(const void *row) {
+  int i = host.current, turn = host.turn[i];
+  if ((uintptr_t)row % 16) host_fail("a row of a matrix is not aligned");
+  host.turn[i] = !turn;
+  host.slot[turn][i] = (uint64_t)(uintptr_t)row;
+  host_wait(HOST_WARP);
+  return turn;
+}
+static inline void load_matrices(uint32_t *r, const void *row) {
+  int turn = host_say_row(row), lane = host.current % 32;
+  for (int m = 0; m < 4; m++) memcpy(&r[m], host_row_of(turn, 8 * m + lane / 4) + 4 * (lane % 4), 4);
+}
+static inline void load_matrices_turned(uint32_t *r, const void *row) {
+  int turn = host_say_row(row), lane = host.current % 32;
+  for (int m = 0; m < 4; m++)
+    for (int h = 0; h < 2; h++)
+      memcpy((char *)&r[m] + 2 * h, host_row_of(turn, 8 * m + 2 * (lane % 4) + h) + 2 * (lane / 4), 2);
+}
+
+static inline float host_f16(uint16_t h) {
+  int e = h >> 10 & 31, m = h & 1023;
+  float v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(1024 + m), e - 25) : ldexpf((float)m, -24);
+  return h >> 15 ? -v : v;
+}
+static inline float host_bf16(uint16_t h) {
+  uint32_t bits = (uint32_t)h << 16;
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
+
+/* d[16 x 8] += a[16 x 16] b[16 x 8]: lane l has rows l / 4 and l / 4 + 8 of d, columns 2 (l % 4) and the next. */
+static inline void host_tensor(float *d, const uint32_t *a, const uint32_t *b, float (*value)(uint16_t)) {
+  int i = host.current, turn = host.turn[i], lane = i % 32, warp = i / 32 * 32;
+  float *mine = host.factor[turn][i];
+  host.turn[i] = !turn;
+  for (int n = 0; n < 12; n++) mine[n] = value((uint16_t)((n < 8 ? a[n / 2] : b[n / 2 - 4]) >> n % 2 * 16));
+  host_wait(HOST_WARP);
+  for (int n = 0; n < 4; n++) {
+    int row = lane / 4 + n / 2 * 8, column = lane % 4 * 2 + n % 2;
+    double sum = d[n];
+    for (int k = 0; k < 16; k++)
+      sum += (double)host.factor[turn][warp + row % 8 * 4 + k % 8 / 2][(row / 8 + k / 8 * 2) * 2 + k % 2] *
+             (double)host.factor[turn][warp + column * 4 + k % 8 / 2][8 + k / 8 * 2 + k % 2];
+    d[n] = (float)sum;
+  }
+}
+static inline void tensor_f16(float *d, const uint32_t *a, const uint32_t *b) { host_tensor(d, a, b, host_f16); }
+static inline void tensor_bf16(float *d, const uint32_t *a, const uint32_t *b) { host_tensor(d, a, b, host_bf16); }
+
+#define pack_f16(low, high) ((uint32_t)bits_f16(low) | (uint32_t)bits_f16(high) << 16) /* kernel_elements.h */
+#define pack_bf16(low, high) ((uint32_t)bits_bf16(low) | (uint32_t)bits_bf16(high) << 16)
+static inline float exp2_fast(float x) { return exp2f(x); }

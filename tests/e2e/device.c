@@ -284,9 +284,16 @@ static Contents contents_of(const char *path) {
   return c;
 }
 
+/* How many instructions of a kind there are, and where the engine is a library's. */
+typedef struct Moved {
+  ProgramInstrKind kind;
+  int was, is;
+} Moved;
+
 /* What the next program is made for as well. */
 static struct {
-  bool contiguous;                   /* an engine that moves contiguous parts only */
+  bool contiguous;                   /* an engine like a library's (ir/legal_comm.h), */
+  const Moved *moved;                /* by which these change; ends with a count of 0 and 0 */
   bool asynchronous;                 /* communication beside computation; */
   bool beside;                       /* there is some that has something beside it, and none is waited for early, */
   bool in_loops;                     /* and in a round */
@@ -304,7 +311,7 @@ static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool co
   traits.asynchronous = asynchronous;
   run.path = strdup(temp_path("other"));
   driver_make_for(&e->build, &traits);
-  bool ok = driver_write(&e->build, run.path);
+  bool ok = driver_write(&e->build, e->build.device, run.path);
   CHECKF(ok, "%s", what);
   if (ok) far_from(&run, near, what);
   else e2e_diags(e);
@@ -315,11 +322,10 @@ static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool co
   CHECKF(!asynchronous || !also.beside || is.early == 0, "%s: %d waits are early", what, is.early);
   CHECKF(!asynchronous || ((is.beside > 0) >= also.beside && (is.in_loops > 0) >= also.in_loops),
          "%s: %d of %d beside something, %d in loops", what, is.beside, is.events, is.in_loops);
-  if (contiguous) {
-    CHECK(is.kinds[PI_launch] > was.kinds[PI_launch] && is.kinds[PI_reduce_scatter] == 1 && is.kinds[PI_exchange] == 3);
-    CHECK(was.kinds[PI_all_to_all] == 4 && was.kinds[PI_all_gather] == 1); /* two cannot be made with equal parts */
-    CHECK(is.kinds[PI_all_to_all] == 2 && is.kinds[PI_all_gather] == 3);
-  }
+  CHECK(!contiguous || is.kinds[PI_launch] > was.kinds[PI_launch]);
+  for (const Moved *k = also.moved; contiguous && (k->was || k->is); k++)
+    CHECKF(was.kinds[k->kind] == k->was && is.kinds[k->kind] == k->is, "%s: %d, then %d of instruction %d", what,
+           was.kinds[k->kind], is.kinds[k->kind], k->kind);
   free((char *)(uintptr_t)run.path);
 }
 
@@ -493,8 +499,62 @@ static void inner_dimensions(void) {
       "op \"x\" {x2:h}\nop \"p\" {x2:h}\nop \"a\" {x2:h}\nop \"b\" {x2:h}\nop \"y\" {x2:h}\n"
       "op \"c\" {x1:h}\nop \"d\" {x2:h}\nop \"r\" {r0:h}\nop \"q\" {x1:h}\n"
       "op \"i\" {x1:h}\nop \"e\" {x2:h}\nop \"f\" {}\n";
-  also.contiguous = also.asynchronous = true;
+  static const Moved moved[] = {{PI_reduce_scatter, 1, 1},
+                                {PI_exchange, 3, 3},
+                                {PI_all_to_all, 4, 2}, /* two cannot be made with equal parts */
+                                {PI_all_gather, 1, 3},
+                                {0}};
+  also.contiguous = also.asynchronous = true, also.moved = moved;
   check_text("inner.ir", text, plan, "cpux3", lengths);
+}
+
+/* Reductions that NCCL has not: the largest float over one axis, over two and of a part, sums of 16-bit integers; and
+ * some that it has, of flags and of 32-bit integers. */
+static void reductions(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol s hint 24\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[8, 6, s]\n"
+      "  %l = log %x : f32[8, 6, s]\n" /* NaN where x is below 0 */
+      "  %m = reduce %l {axes=[0], op=max} : f32[6, s]\n"
+      "  %o = exp %m : f32[6, s]\n"
+      "  output \"o\" %o\n"
+      "  %m2 = reduce %x {axes=[0], op=max} : f32[6, s]\n"
+      "  %o2 = tanh %m2 : f32[6, s]\n"
+      "  output \"o2\" %o2\n"
+      "  %m3 = reduce %x {axes=[0], op=min} : f32[6, s]\n"
+      "  %o3 = sin %m3 : f32[6, s]\n"
+      "  output \"o3\" %o3\n"
+      "  %h = const {value=1000} : f32[8, 6, s]\n"
+      "  %big = mul %x, %h : f32[8, 6, s]\n"
+      "  %i = cast %big {to=i16} : i16[8, 6, s]\n"
+      "  %n = reduce %i {axes=[0], op=sum} : i16[6, s]\n"
+      "  %o4 = cast %n {to=f32} : f32[6, s]\n"
+      "  output \"o4\" %o4\n"
+      "  %k = cast %big {to=i32} : i32[8, 6, s]\n"
+      "  %odd = gt %x, %l : bool[8, 6, s]\n"
+      "  %or = reduce %odd {axes=[0], op=or} : bool[6, s]\n"
+      "  %o5 = cast %or {to=f32} : f32[6, s]\n"
+      "  output \"o5\" %o5\n"
+      "  %sum = reduce %k {axes=[0], op=sum} : i32[6, s]\n"
+      "  %o6 = cast %sum {to=f32} : f32[6, s]\n"
+      "  output \"o6\" %o6\n"
+      "}\n";
+  static const char slow[] = /* a message takes so long that two axes are one group */
+      "protocols slow { ring simple base 1 ms step 1 us share 0.5; direct simple base 1 ms step 1 us share 0.5; }\n"
+      "machine slow { devices 1 avx512-2core; link wire at 1 GB/s with slow; }\n";
+  static const char plan[] =
+      "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux4 ranks 4\nmesh [g=2, h=2] stages 1\n"
+      "op \"x\" {x0:g.h}\nop \"l\" {x0:h}\nop \"m\" {r0:h}\nop \"m2\" {r0:g.h}\nop \"m3\" {r0:h}\nop \"o3\" {x1:h}\n"
+      "op \"h\" {x0:h}\nop \"big\" {x0:h}\nop \"i\" {x0:h}\nop \"n\" {r0:h}\nop \"k\" {x0:h}\nop \"odd\" {x0:h}\nop "
+      "\"or\" {r0:h}\n"
+      "op \"sum\" {r0:h}\n";
+  static const Moved moved[] = {
+      {PI_all_reduce, 5, 2}, {PI_reduce_scatter, 1, 0}, {PI_all_gather, 2, 5}, {PI_exchange, 0, 1}, {0}};
+  also.contiguous = also.asynchronous = true, also.moved = moved;
+  temp_write(temp_path("slow.topo"), slow, strlen(slow));
+  check_text("reductions.ir", text, plan, temp_path("slow.topox4"), lengths);
 }
 
 /* An all-to-all that nobody wants before two products are done, of what a kernel between them could write over. */
@@ -553,6 +613,7 @@ int main(int argc, char **argv) {
   RUN(convolutions);
   RUN(halos);
   RUN(inner_dimensions);
+  RUN(reductions);
   RUN(loops);
   RUN(beside_products);
   RUN(rounds);

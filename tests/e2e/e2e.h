@@ -117,7 +117,8 @@ static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanO
   o->plan = *options;
   o->producer = "tests/e2e";
   o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
-  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && e2e_prove(e) && driver_write(&e->build, out);
+  bool ok =
+      o->target && driver_run(&e->build, DRIVER_lower) && e2e_prove(e) && driver_write(&e->build, e->build.device, out);
   e->l2 = e->build.l2s;
   if (!ok) e2e_diags(e);
   return ok;

@@ -251,6 +251,17 @@ static bool contiguous(const FarComm *c, const CommOp *op) {
   return true;
 }
 
+/* What NCCL does to the bits that the collectives promise: integers of 16 bits and bitwise operations are none of its
+ * reductions, and a NaN may get lost among larger and smaller numbers. */
+static bool library_reduces(const CommOp *op) {
+  bool narrow = op->dtype == DT_i16 || op->dtype == DT_u16;
+  if (op->kind != COMM_all_reduce && op->kind != COMM_reduce_scatter) return true;
+  if (op->reduction == COMM_RED_one) return true;
+  if (op->reduction == COMM_RED_or || op->reduction == COMM_RED_and) return op->dtype == DT_bool;
+  if (op->reduction == COMM_RED_max || op->reduction == COMM_RED_min) return !narrow && !dtype_is_float(op->dtype);
+  return !narrow;
+}
+
 static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
   CommOp near[PROGRAM_MAX_TOGETHER];
   for (int i = 0; i < n; i++) {
@@ -259,6 +270,9 @@ static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTic
     near[i].dst = near_of(ops[i].dst);
     if (((FarComm *)c)->contiguous && !contiguous((FarComm *)c, &ops[i]))
       return rt_error(error, RT_INTERNAL, "%s of parts that are not contiguous", program_comm_kind_name(ops[i].kind));
+    if (((FarComm *)c)->contiguous && !library_reduces(&ops[i]))
+      return rt_error(error, RT_INTERNAL, "%s by %s of %s", program_comm_kind_name(ops[i].kind),
+                      program_comm_reduction_name(ops[i].reduction), dtype_name(ops[i].dtype));
   }
   return comm_enqueue(inner_of(c), key, near, n, ticket, error);
 }
@@ -269,6 +283,7 @@ static RtStatus poll_ticket(Comm *c, CommTicket ticket, bool *done, RtError *err
 static RtStatus wait_ticket(Comm *c, CommTicket ticket, RtError *error) {
   return comm_wait(inner_of(c), ticket, error);
 }
+static RtStatus check_all(Comm *c, RtError *error) { return comm_check(inner_of(c), error); }
 static void supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
   comm_supervise(inner_of(c), progress, interrupted, context);
 }
@@ -285,6 +300,7 @@ static const CommOps far_comm_ops = {.name = "far",
                                      .enqueue = enqueue,
                                      .poll = poll_ticket,
                                      .wait = wait_ticket,
+                                     .check = check_all,
                                      .supervise = supervise,
                                      .abort = abort_all,
                                      .count = count,

@@ -28,7 +28,8 @@ typedef struct FarLog {
 extern FarLog far_log;
 
 /* An engine that communicates in that memory: `inner`, which it takes over, with the addresses put right.  With
- * `contiguous` it refuses parts that are not (DeviceTraits.contiguous_collectives). */
+ * `contiguous` it refuses parts that are not, and reductions that libraries have not
+ * (DeviceTraits.contiguous_collectives). */
 Comm *far_comm(Comm *inner, bool contiguous);
 
 #endif

@@ -27,7 +27,7 @@ static const Artifact *artifact(void) {
   make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, zero));
   make_call(&m, 0, make_end(&m, "body"), 0);
   make_schedules(&m);
-  ProgramFacts facts = {"fuzz", "test", "test", 1, 0};
+  ProgramFacts facts = {"fuzz", "test", "test", 1, 0, NULL};
   void *tables = NULL;
   size_t size = 0;
   RtError error = {0};
@@ -49,7 +49,7 @@ static void command(const uint8_t *bytes, size_t n) {
   RequestLayout layout;
   RtError error = {0};
   memcpy(&c, bytes, n < sizeof c ? n : sizeof c);
-  if (!command_fits(p, &c) || c.kind == COMMAND_LEAVE || c.head.kind != REQUEST_RUN) return;
+  if (!command_fits(p, &c, true) || c.kind == COMMAND_LEAVE || c.head.kind != REQUEST_RUN) return;
   RtStatus status = request_layout(p, c.head.entry, c.symbols, &layout, &error);
   must_say_why(status, &error);
   if (status) return;

@@ -3,6 +3,9 @@
  * ascending and in descending order.  Every case runs twice: with results in memory of their own, and sharing memory
  * with operands wherever units.h allows it.
  *
+ * Attentions that join their caches themselves exist on CPUs only: those kernels must give the bits of a join and an
+ * attention of what is joined.
+ *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
  * Attention adds in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns.
  */
@@ -25,6 +28,7 @@ static int shapes[CUDA_COLUMNS + 1], kept, packets, templates;
 /* ---- bits */
 
 static bool exact(const Case *c, const Unit *u, const CudaKernel *k) {
+  if (c->units->work->device->kind != DEVICE_cpu) return false; /* there is no CPU kernel */
   const Op *op = &c->f->ops.items[u->op];
   OpKind kind = op->kind;
   bool conv = kind == OP_conv || kind == OP_conv_transpose;
@@ -109,7 +113,8 @@ static void *compile_dialect(Arena *a) {
   fputs(
       "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include "
       "\"codegen/cpu/kernel_elements.h\"\n"
-      "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n"
+      "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
+      "\"codegen/cuda/dialect_attention.h\"\n"
       "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
@@ -128,6 +133,87 @@ static void count(const Case *c, const CudaKernel *k) {
   }
 }
 
+/* ---- caches that grow */
+
+typedef struct Growing {
+  const char *q, *groups, *s, *past, *more, *k, *e, *length; /* q: the dimensions before k */
+} Growing;
+
+/* Keys (1), values (2) or both are in two parts.  `more`: attributes, behind what is added to all rows, and a second
+ * result. */
+static void growing_case(const char *t, const Growing *g, int which, bool causal, bool more) {
+  Arena *a = arena_new();
+  Text x = {.arena = a};
+  text_printf(&x, "  %%q = input {name=\"q\"} : %s[%s,%s] @{}\n", t, g->q, g->k);
+  for (int i = 0; i < 2; i++) {
+    const char *wide = i ? g->e : g->k, *name = i ? "v" : "k";
+    if (which >> i & 1)
+      text_printf(&x,
+                  "  %%%s0 = input {name=\"%s0\"} : %s[%s,%s,%s] @{}\n  %%%s1 = input {name=\"%s1\"} : "
+                  "%s[%s,%s,%s] @{}\n  %%%s = concat %%%s0, %%%s1 {axis=2} : %s[%s,%s + %s,%s]\n",
+                  name, name, t, g->groups, g->past, wide, name, name, t, g->groups, g->more, wide, name, name, name, t,
+                  g->groups, g->past, g->more, wide);
+    else
+      text_printf(&x, "  %%%s = input {name=\"%s\"} : %s[%s,%s + %s,%s] @{}\n", name, name, t, g->groups, g->past,
+                  g->more, wide);
+  }
+  text_printf(&x, "  %%i = iota {axis=0, start=%s - 1} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s + %s]\n",
+              g->length, g->s, g->past, g->more);
+  text_printf(&x, "  %%n = const {value=%s} : i64[]\n", g->length);
+  if (more) text_printf(&x, "  %%b = input {name=\"b\"} : %s[%s + %s] @{}\n", t, g->past, g->more);
+  text_printf(&x, "  %%y%s = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.5, causal=%d%s} : %s[%s,%s]",
+              more ? ", %z" : "", more ? ", %b" : "", causal, more ? ", bias=\"t\", lse=1" : "", t, g->q, g->e);
+  if (more) text_printf(&x, ", %s[%s]", strcmp(t, "f64") == 0 ? "f64" : "f32", g->q);
+  text_printf(&x, "\n" OUTF("y") "%s" OUTF("k") OUTF("v"), more ? "  output \"z\" %z @{}\n" : "");
+  text_case(arena_printf(a, "growing %s %s, %s and %s keys of %s, %d%s%s", t, g->q, g->past, g->more, g->k, which,
+                         causal ? ", causal" : "", more ? ", more" : ""),
+            text_str(&x));
+  arena_free(a);
+}
+
+static void growing_cases(void) {
+  static const char *const types[] = {"f32", "f16", "bf16", "f64"};
+  static const Growing list[] = {
+      {"b,2,4,1", "b,2", "1", "s", "1", "20", "40", "60"},       /* heads share keys; the last blocks nobody sees */
+      {"1,2,1,3", "1,2", "3", "1085", "15", "64", "64", "1090"}, /* whole vectors; one block has both parts */
+      {"1,b,1,s", "1,b", "s", "150", "s", "20", "32", "200"},    /* many rows */
+      {"2,b,1,b", "2,b", "b", "s - 70", "b", "16", "48", "2"},   /* nothing yet */
+      {"1,2,2,b", "1,2", "b", "128", "64", "48", "16", "180"},   /* parts of whole blocks */
+      {"1,2,1,1", "1,2", "1", "8300", "1", "64", "64", "8301"}}; /* past the caches */
+  joining = true;
+  for (int i = 0; i < 4; i++) /* all of it for f32 */
+    for (size_t k = 0; k < sizeof list / sizeof *list; k++)
+      for (int which = 1; which <= 3; which++)
+        for (int causal = 0; causal < 2; causal++)
+          if ((which == 3 && !causal) || (k < 5 && i == 0)) growing_case(types[i], &list[k], which, causal, which != 2);
+  joining = false;
+}
+
+static bool has_join(const UnitList *units) {
+  for (size_t i = 0; i < units->n; i++)
+    if (units->items[i].computes == OP_concat) return true;
+  return false;
+}
+
+static void growing_is_part_of_attention(void) {
+  int n = 0;
+  for (const Case *c = cpu.library ? cases : NULL; c; c = c->next) {
+    if (!c->apart) continue;
+    CHECKF(!has_join(c->units) && has_join(c->apart), "%s: the join is a kernel of its own", c->name);
+    Case apart = *c;
+    apart.units = c->apart;
+    Memory x = run_units(c, &cpu, false), y = run_units(&apart, &cpu, false);
+    for (size_t i = 0; i < c->f->outputs.n; i++) {
+      Val v = c->f->outputs.items[i].value;
+      bool same = x.data[v] && y.data[v] && memcmp(x.data[v], y.data[v], x.bytes[v]) == 0;
+      CHECKF(same, "%s: output %s has other bits than apart", c->name, c->f->outputs.items[i].name);
+    }
+    free_memory(&x), free_memory(&y);
+    n++;
+  }
+  CHECK(n > 40);
+}
+
 /* ---- all cases */
 
 static void cpu_cases(void) {
@@ -139,17 +225,31 @@ static void cpu_cases(void) {
   }
 }
 
+static int count_joins(const Case *c) {
+  int n = 0;
+  for (size_t i = 0; i < c->units->n; i++) {
+    const Unit *u = &c->units->items[i];
+    n += u->kind == UNIT_KERNEL && c->f->ops.items[u->op].kind == OP_attention && u->nin == 1;
+  }
+  return n;
+}
+
 static void cuda_cases(void) {
   Arena *a = dialect.arena = arena_new();
+  int joins = 0;
+  split_attentions();
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
-  for (const Case *c = cases; c; c = c->next) count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, &dialect));
+  for (const Case *c = cases; c; c = c->next)
+    if (!c->apart) count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, &dialect)), joins += count_joins(c);
+  CHECKF(joins == 9, "%d attentions in pieces", joins);
   Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};
   CHECK(r.library != NULL);
   if (!cpu.library || !r.library) return;
   n = 0;
   for (const Case *c = cases; c; c = c->next) {
+    if (c->apart) continue;
     d.kernels = of[n++];
     for (d.descending = 0; d.descending < 2; d.descending++) {
       run_case(c, &r, false);
@@ -161,7 +261,7 @@ static void cuda_cases(void) {
 /* The same kernels for sizes of 0: no row, no element, nothing to reduce.  Last: it draws other inputs. */
 static void empty_cases(void) {
   int n = 0;
-  for (Case *c = cpu.library ? cases : NULL; c; c = c->next)
+  for (Case *c = cpu.library ? cases : NULL; c && c->units->work->device->kind == DEVICE_cpu; c = c->next)
     for (int s = 0; s < 2; s++) n += run_case_empty(c, &cpu, s);
   CHECKF(n >= 300, "%d cases", n);
 }
@@ -175,7 +275,9 @@ static void all_shapes(void) {
 
 int main(void) {
   make_cases();
+  RUN(growing_cases);
   RUN(cpu_cases);
+  RUN(growing_is_part_of_attention);
   RUN(cuda_cases);
   RUN(all_shapes);
   RUN(empty_cases);

@@ -269,6 +269,83 @@ static void sharing(void) {
   done(&x);
 }
 
+/* ---- attentions that join their caches */
+
+#define ATTEND(rows, k, v) \
+  "  %y = attention %q, " k ", " v ", %i, %j, %n {scale=1, causal=0} : f32[b,2,1," rows \
+  ",16]\n  output \"y\" %y " \
+  "@{}\n"
+#define QUERY(rows) \
+  "  %q = input {name=\"q\"} : f32[b,2,1," rows \
+  ",16] @{}\n  %p = input {name=\"p\"} : f32[b,2,9,16] @{}\n" \
+  "  %x = input {name=\"x\"} : f32[b,2,1,16] @{}\n  %i = iota {axis=0, start=0} : i64[" rows \
+  "]\n" \
+  "  %j = iota {axis=0, start=0} : i64[10]\n  %n = const {value=10} : i64[]\n"
+#define JOIN(name, past, more) "  %" name " = concat " past ", " more " {axis=2} : f32[b,2,10,16]\n"
+#define OUTPUT(name) "  output \"" name "\" %" name " @{}\n"
+
+/* Positions and lengths are kernels of their own; `grown`: how many caches attentions join. */
+static void check_growth(DeviceKind kind, const char *body, int grown, const char *what) {
+  Made m = make_on(kind, body, 0, true);
+  int n = 0, joins = 0, all = 0;
+  for (const char *at = body; (at = strstr(at, "= concat")); at++) all++;
+  for (size_t i = 0; i < m.units->n; i++) {
+    const Unit *u = &m.units->items[i];
+    n += u->grow ? u->grow->n : 0;
+    joins += u->kind == UNIT_KERNEL && u->computes == OP_concat;
+  }
+  CHECKF(n == grown && (grown < all || joins == 0), "%s: attentions join %d caches, kernels %d of %d", what, n, joins,
+         all);
+  done(&m);
+}
+
+static void growth(void) {
+  static const struct Grown {
+    const char *body, *what;
+    int grown;
+  } cases[] = {
+      {QUERY("1") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x") ATTEND("1", "%k", "%v") OUTPUT("k") OUTPUT("v"), "both",
+       2},
+      {QUERY("1") JOIN("k", "%p", "%x") ATTEND("1", "%k", "%k") OUTPUT("k"), "one cache read twice", 0},
+      {QUERY("17") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x") ATTEND("17", "%k", "%v"), "many rows", 0},
+      {QUERY("16") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x") ATTEND("16", "%k", "%v"), "few rows", 2},
+      {QUERY("1") JOIN("k", "%p", "%x") "  %r = relu %k : f32[b,2,10,16]\n" ATTEND("1", "%k", "%r"), "read before", 0},
+      {QUERY("1") JOIN("k", "%p", "%x") "  %r = relu %k : f32[b,2,10,16]\n" ATTEND("1", "%r", "%r") OUTPUT("k"),
+       "read by something else", 0},
+      {QUERY("1") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x")
+           ATTEND("1", "%k", "%v") "  %r = relu %k : f32[b,2,10,16]\n" OUTPUT("r"),
+       "read behind", 2},
+      {QUERY("1") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x")
+           ATTEND("1", "%k",
+                  "%v") "  %z = attention %q, %k, %v, %i, %j, %n {scale=2, causal=0} : f32[b,2,1,1,16]\n" OUTPUT("z"),
+       "read by a second attention", 2},
+      {QUERY("1") "  %o = relu %p : f32[b,2,9,16]\n" JOIN("k", "%o", "%x") JOIN("v", "%p", "%x")
+           ATTEND("1", "%k", "%v"),
+       "a past that is computed", 1},
+      {QUERY("1") "  %h = input {name=\"h\"} : f16[b,2,9,16] @{}\n  %o = cast %h {to=f32} : f32[b,2,9,16]\n" JOIN(
+           "k", "%o", "%x") JOIN("v", "%p", "%x") ATTEND("1", "%k", "%v"),
+       "a past that is cast", 1},
+      {QUERY("1") "  %e = input {name=\"e\"} : f32[b,32,9] @{}\n  %o = reshape %e : f32[b,2,9,16]\n" JOIN(
+           "k", "%o", "%x") JOIN("v", "%p", "%x") ATTEND("1", "%k", "%v"),
+       "a past that is a view", 2},
+      {QUERY("1") "  %e = input {name=\"e\"} : f32[b,2,8,16] @{}\n"
+                  "  %k = concat %e, %x, %x {axis=2} : f32[b,2,10,16]\n" JOIN("v", "%p", "%x") ATTEND("1", "%k", "%v"),
+       "three parts", 1},
+      {QUERY("1") "  %e = input {name=\"e\"} : f32[b,2,10,8] @{}\n"
+                  "  %k = concat %e, %e {axis=3} : f32[b,2,10,16]\n" JOIN("v", "%p", "%x") ATTEND("1", "%k", "%v"),
+       "another dimension", 1},
+      {QUERY("1") JOIN("k", "%p", "%x")
+           JOIN("v", "%p",
+                "%x") "  %two = const {value=2} : i64[]\n  %g = loop %two : i64[]\n  %c = carry %q : f32[b,2,1,1,16]\n"
+                      "  %y = attention %c, %k, %v, %i, %j, %n {scale=1, causal=0} : f32[b,2,1,1,16]\n  repeat "
+                      "\"g.repeat\" %g\n"
+                      "  %l = leave %c, %y : f32[b,2,1,1,16]\n" OUTPUT("l"),
+       "once before a loop", 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    check_growth(DEVICE_cpu, cases[i].body, cases[i].grown, cases[i].what);
+  check_growth(DEVICE_cuda, cases[0].body, 0, "on a GPU");
+}
+
 static void text_is_deterministic(void) {
   const char *body = X
       "  %a = softmax %x {axis=1} : f32[b,8]\n  %d = mask_partial %a {mesh_axes=[tp], op=sum} : f32[b,8]\n"
@@ -295,6 +372,7 @@ int main(void) {
   RUN(dots);
   RUN(communication);
   RUN(sharing);
+  RUN(growth);
   RUN(text_is_deterministic);
   return test_summary();
 }

@@ -214,6 +214,7 @@ static void predictions_are_sums_of_what_is_emitted(void) {
   CHECK(joined > lowered / 20 && apart > lowered / 20);
   CHECK(lowered > 2 * refused && timed > lowered / 50 && once > lowered / 10 && cuts_compared > lowered / 2);
   for (int i = 0; i < 3 && seeds >= 300; i++) CHECKF(emitted_all_to_alls[i] > 0, "no all-to-all of form %d", i);
+  CHECK(seeds < 300 || emitted_reduced > 0);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 300; i++) /* a rare one may be missing among fewer */
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
 }

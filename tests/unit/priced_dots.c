@@ -54,7 +54,7 @@ static Emitted emitted_of(const Case *c, const Func *l2) {
   const UnitList *units = units_of(work_new(c->m, l2, 0, c->target->device, true));
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
-    if (l2->ops.items[u->op].kind != c->op->kind) continue;
+    if (l2->ops.items[u->tells].kind != c->op->kind) continue;
     if (u->gemm) e.gemm = u->gemm, e.dtype = units_type(units, l2, u->out[0])->dtype;
     e.kernels += u->kind == UNIT_KERNEL;
     e.conv |= u->conv != NULL;
@@ -271,16 +271,17 @@ static void micro_batches(void) {
 
 /* ---- kernels of ours that multiply */
 
-/* In f16: on a GPU with tensor cores the price is that of a kernel without, as long as none of ours uses them. */
+/* In f16: on a GPU with tensor cores the price is that of a kernel without, unless ours uses them. */
 static void kernels_of_ours(void) {
   static const struct {
     MatrixKernel kernel;
+    const char *by_units; /* in the prelude, where it uses them */
     const char *text;
   } list[] = {
-      {KERNEL_GROUPED,
+      {KERNEL_GROUPED, "grouped_tensor_",
        "  %x = input {name=\"x\"} : f16[4096, 512]\n  %i = input {name=\"i\"} : i64[4096]\n"
        "  %w = input {name=\"w\"} : f16[4, 512, 512]\n  %y = grouped_dot %x, %i, %w {start=0} : f16[4096, 512]\n"},
-      {KERNEL_ATTENTION,
+      {KERNEL_ATTENTION, "attention_tensor_",
        "  %q = input {name=\"q\"} : f16[4, 8, 1, 1024, 64]\n  %k = input {name=\"k\"} : f16[4, 8, 1024, 64]\n"
        "  %v = input {name=\"v\"} : f16[4, 8, 1024, 64]\n  %p = input {name=\"p\"} : i64[1024]\n"
        "  %n = input {name=\"n\"} : i64[]\n"
@@ -299,12 +300,12 @@ static void kernels_of_ours(void) {
       const Op *op = op_of(f, func_find(f, "y"));
       CostModel *cost = cost_model_new(m, target);
       OpCost priced = cost_op(cost, f, op, rule_of(m, f, op), &(Strategy){0});
-      double share = target->has_kernels ? target->kernels.sustained[CT_f32] : 1,
-             seconds = target->launch + priced.flops / (target->flops[CT_f32] * share);
-      const char *prelude = *kernel_target(target->device)->prelude;
-      bool units = strstr(prelude, "mma.sync") || strstr(prelude, "wmma");
-      CHECKF(!units && !(target->device->kernels & list[i].kernel), "%s on %s has another rate now", op_name(op->kind),
-             target->name);
+      bool units = strstr(*kernel_target(target->device)->prelude, list[i].by_units);
+      ComputeType c = units ? CT_f16 : CT_f32;
+      double share = target->has_kernels ? target->kernels.sustained[c] : 1,
+             seconds = target->launch + priced.flops / (target->flops[c] * share);
+      CHECKF(units == ((target->device->kernels & list[i].kernel) != 0), "%s on %s has another rate now",
+             op_name(op->kind), target->name);
       CHECKF(fabs(priced.seconds - seconds) < 1e-9 * seconds, "%s on %s: %g s, not %g", op_name(op->kind), target->name,
              priced.seconds, seconds);
       cost_model_free(cost);

@@ -130,7 +130,7 @@ static Image finish(ProgramBuilder *b) {
   program_embed_image(b, PIMAGE_cubin, "sm_80", 100, 0);
   program_embed_image(b, PIMAGE_cubin, "sm_90", 5000, 0);
   RtError error = {0};
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL};
   CHECKF(program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK, "%s", error.text);
   program_builder_free(b);
   return image;
@@ -158,7 +158,7 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-      "program 8 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
+      "program 9 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
       "group 0 tp\nblob 0 \"w.bin\" bytes 4096\nblob 1 embedded bytes 100\nblob 2 embedded bytes 5000\n"
       "image cubin \"sm_80\" in blob 1\nimage cubin \"sm_90\" in blob 2\n",
       "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
@@ -380,7 +380,7 @@ enum { ALL_SPECS = sizeof all_specs / sizeof *all_specs };
 /* With the images of a mask over `specs`; false after the reason. */
 static bool open_with(const ImageSpec *specs, uint32_t mask, Program *p, void **bytes, RtError *error) {
   ProgramBuilder *b = example();
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL};
   size_t n;
   for (uint32_t i = 0; i < 32; i++)
     if (mask >> i & 1) program_embed_image(b, specs[i].kind, specs[i].arch, 100 + i, 0);

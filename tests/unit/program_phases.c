@@ -535,7 +535,7 @@ static bool simulate(const Program *p, const float *x, uint32_t n, float *out) {
 
 /* What a loader and the compiler ask of an image; the text of the first error is in `error`. */
 static RtStatus check_then(Step *s, void (*then)(const Program *, RtStatus), RtError *error) {
-  ProgramFacts facts = {"training", "test", "test", 2, EVENTS};
+  ProgramFacts facts = {"training", "test", "test", 2, EVENTS, NULL};
   void *tables = NULL;
   size_t bytes;
   Program p;

@@ -1,0 +1,141 @@
+/* codegen/cuda/attention.c - prints the CUDA kernel of attention: sizes, then a call of dialect_attention.h, which has
+ * several ways.  Which one is decided by the type and by the sizes that are planned for; each is right for all. */
+#include <string.h>
+
+#include "codegen/cuda/template.h"
+#include "codegen/rows/row_work.h"
+
+enum { TILE_OF_ROWS = 64, FEW_ROWS = 8, NARROW = 64, MOST_BY_TENSOR = 128 };
+
+/* Strides of what is added to the scores [b, g, r, s, t], as in template_attention. */
+static void print_bias(CudaTemplate *k) {
+  const char *bias = op_str(k->op, AT_bias);
+  const Type *t = ct_in(k, 6);
+  text_printf(&k->body, "  b.bias = a.p6, b.heads = %s;\n", ct_scalar(k, ct_in(k, 0)->dims[1]));
+  for (int d = 0; d < 4; d++) {
+    const char *at = strchr(bias, "bgrs"[d]);
+    text_printf(&k->body, "  b.stride[%d] = %s;\n", d,
+                at ? ct_scalar(k, type_product(k->m, t, (int)(at - bias) + 1, t->rank)) : "0");
+  }
+}
+
+static bool has_sums(const CudaTemplate *k) { return k->u->nout > 1; }
+
+/* Is it a constant from 1 to `most`? */
+static bool is_small(const Expr *e, int most, int *value) {
+  int64_t v;
+  bool small = ex_get_const(e, &v) && v >= 1 && v <= most;
+  *value = small ? (int)v : 0;
+  return small;
+}
+
+/* What is called: attention_NAME_TYPE, with more arguments. */
+typedef struct Way {
+  const char *name, *more;
+} Way;
+
+/* A warp per query row, 256 elements of the result each. */
+static Way by_rows(CudaTemplate *k, const Type *q, const Type *v) {
+  const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
+  if (has_sums(k)) chunks = ex_max(k->m, chunks, ex_const(k->m, 1));
+  ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
+  return (Way){"row", ""};
+}
+
+/* A block per 64 query rows and 64 or 128 elements of the result. */
+static Way by_tiles(CudaTemplate *k, const Type *q, const Type *v) {
+  Module *m = k->m;
+  bool wide = work_expected(m, v->dims[3]) > NARROW;
+  const Expr *panels = ex_ceil_div(m, v->dims[3], ex_const(m, wide ? 2 * NARROW : NARROW)),
+             *tiles = ex_ceil_div(m, type_product(m, q, 2, 4), ex_const(m, TILE_OF_ROWS));
+  if (has_sums(k)) panels = ex_max(m, panels, ex_const(m, 1));
+  ct_launch(k, ex_mul(m, type_product(m, q, 0, 2), ex_mul(m, tiles, panels)), 1, 256, "64 query rows per block");
+  k->k->launch.shared = (2 * 64 * 32 + 64 * 64) * 4 + (op_attr(k->op, AT_bias) ? 3 : 2) * 64 * 8;
+  return (Way){"tile", wide ? ", 1" : ", 0"};
+}
+
+/* A block per 64 query rows. */
+static Way by_tensor(CudaTemplate *k, const Type *q, int width, int columns) {
+  Module *m = k->m;
+  int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8),
+      places = op_attr(k->op, AT_bias) ? 256 : 192;
+  const Expr *tiles = ex_ceil_div(m, type_product(m, q, 2, 4), ex_const(m, TILE_OF_ROWS));
+  ct_launch(k, ex_mul(m, type_product(m, q, 0, 2), tiles), 1, 128, "64 query rows per block, tensor cores");
+  k->k->launch.shared = 2 * both + 8 * places;
+  text_printf(&k->body, "  SHARED(uint16_t, both, %d);\n  SHARED(int64_t, places, %d);\n", both, places);
+  return (Way){"tensor", arena_printf(m->arena, ", %d, %d, both, places", ks, es)};
+}
+
+/* Lanes that read a row of so many numbers, 8 each. */
+static int lanes_for(int width) {
+  int n = 1;
+  while (8 * n < width) n *= 2;
+  return n;
+}
+
+static int constant(const Expr *e) {
+  int64_t v;
+  return ex_get_const(e, &v) ? (int)v : 1;
+}
+
+/* Does it put what it finds in pieces of the keys into a temporary? */
+static bool in_pieces(const CudaTemplate *k) { return k->u->out[0] >= k->f->values.n; }
+
+/* A block per 1, 2 or 4 query rows and piece of the keys that they share. */
+static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
+  Module *m = k->m;
+  int64_t expected = work_expected(m, type_product(m, q, 2, 4));
+  int rows = expected > 2   ? 4
+             : expected > 1 ? 2
+                            : 1,
+      kl = lanes_for(constant(q->dims[4])), el = lanes_for(constant(v->dims[3])), parts = 8 * rows * (8 * el + 2),
+      pieces = in_pieces(k) ? constant(ct_out(k)->dims[0]) : 1;
+  const Expr *panels = ex_ceil_div(m, type_product(m, q, 2, 4), ex_const(m, rows)),
+             *blocks = ex_mul(m, ex_const(m, pieces), ex_mul(m, type_product(m, q, 0, 2), panels));
+  ct_launch(k, blocks, 1, 256,
+            pieces > 1 ? "few query rows and a piece of the keys per block" : "few query rows per block");
+  k->k->launch.shared = 4 * parts;
+  text_printf(&k->body, "  SHARED(float, parts, %d);\n", parts);
+  const char *found = pieces > 1 ? arena_printf(m->arena, "a.p%d", k->op->nin) : "0";
+  return (Way){"few", arena_printf(m->arena, ", %d, %d, %d, parts, %d, %s", rows, kl, el, pieces, found)};
+}
+
+/* An element of the result per thread, from what was found in pieces. */
+static void join_pieces(CudaTemplate *k) {
+  const Type *found = ct_in(k, 0), *out = ct_out(k);
+  ct_launch(k, type_product(k->m, out, 0, out->rank), 256, 256, "pieces joined per element");
+  text_printf(&k->body, "  attention_join_%s(a.p1, %s, a.p0, %s, %s, %d);\n", dtype_name(out->dtype),
+              has_sums(k) ? "a.p2" : "0", ct_scalar(k, found->dims[1]), ct_scalar(k, out->dims[out->rank - 1]),
+              constant(found->dims[0]));
+}
+
+static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
+  int width, columns;
+  if (work_has_few_rows(k->units->work, k->op)) return by_few(k, q, v);
+  if (q->dtype == DT_f64 || work_expected(k->m, type_product(k->m, q, 2, 4)) <= FEW_ROWS) return by_rows(k, q, v);
+  if (q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
+      is_small(v->dims[3], MOST_BY_TENSOR, &columns))
+    return by_tensor(k, q, width, columns);
+  return by_tiles(k, q, v);
+}
+
+void cuda_attention(CudaTemplate *k) {
+  if (k->u->nin == 1) {
+    join_pieces(k);
+    return;
+  }
+  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
+  Way way = choose_way(k, q, v);
+  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
+              ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
+              ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
+  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
+              op_int(k->op, AT_causal, 0) != 0);
+  int out = k->op->nin;
+  if (op_attr(k->op, AT_bias)) print_bias(k);
+  else text_add(&k->body, "  b.bias = 0;\n");
+  if (has_sums(k)) text_printf(&k->body, "  b.lse = a.p%d;\n", out + 1);
+  else text_add(&k->body, "  b.lse = 0;\n");
+  text_printf(&k->body, "  attention_%s_%s(&b, %s, a.p0, a.p1, a.p2, %a%s);\n", way.name, dtype_name(q->dtype),
+              in_pieces(k) ? "0" : arena_printf(k->m->arena, "a.p%d", out), op_float(k->op, AT_scale, 1), way.more);
+}

@@ -1,0 +1,89 @@
+/* codegen/rows/work_grow.c - attentions that make their caches longer.
+ *
+ * Decoders whose cache is an input and an output of every request join it with the keys (values) of the new tokens, and
+ * attend to the result.  A kernel that joins them reads all there is and writes it, and the attention reads it again.
+ * Instead the attention is given both parts and writes the longer cache itself, as it goes through it.
+ *
+ * In: legalised operations.  The join must be a plain one of two operands along the keys, the first of which is in
+ * memory anyway.  Nothing may read its result before the attention does, nor may a loop begin or end between them, or
+ * one be done once and the other in every micro-batch: then the result can be made at the attention's place.  Whoever
+ * reads it later, or is given it as an output, gets what the attention has written.  Not where there are certainly many
+ * rows: then copying is little of the work, and the attention would do it before it begins.
+ */
+#include <string.h>
+
+#include "codegen/rows/row_work.h"
+
+/* FEW of codegen/cpu/kernel_attention.h. */
+enum { MANY_ROWS = 17, KEYS = 2 };
+
+static bool has_many_rows(const Work *w, const Op *op) {
+  int64_t rows;
+  return ex_get_const(type_product(w->m, work_type(w, op->in[0]), 2, 4), &rows) && rows >= MANY_ROWS;
+}
+
+/* Would nobody have to compute it, were it read where it lies? */
+static bool is_in_memory(const Work *w, Val v) {
+  const Expr *offset;
+  int def = work_def(w, v);
+  if (def < 0 || w->ops.items[def].class != WC_MAP) return true;
+  const Op *op = w->ops.items[def].op;
+  return op->nin > 0 && work_is_view(w, op, &offset) && is_in_memory(w, op->in[0]);
+}
+
+static bool is_plain_join(const Work *w, const Op *op) {
+  if (op->kind != OP_concat || op->nin != 2 || op_int(op, AT_axis, 0) != KEYS) return false;
+  const Type *past = work_type(w, op->in[0]), *more = work_type(w, op->in[1]);
+  return ex_add(w->m, past->dims[KEYS], more->dims[KEYS]) == work_type(w, op->out)->dims[KEYS] &&
+         is_in_memory(w, op->in[0]);
+}
+
+static int times_read(const Op *op, Val v) {
+  int n = 0;
+  for (int i = 0; i < op->nin; i++) n += op->in[i] == v;
+  return n;
+}
+
+/* Can what operation `from` makes be made where operation `to` is, which reads it once? */
+static bool can_wait(const Work *w, int from, int to) {
+  const WorkOp *made = &w->ops.items[from], *reader = &w->ops.items[to];
+  if (made->once != reader->once || times_read(reader->op, made->op->out) != 1) return false;
+  for (int i = from + 1; i < to; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    if (o->class == WC_LOOP || o->class == WC_REPEAT || times_read(o->op, made->op->out)) return false;
+  }
+  return true;
+}
+
+/* Gives the attention at `at` the operands of the joins it reads. */
+static void grow(Work *w, int at, bool *gone) {
+  Arena *a = w->m->arena;
+  WorkOp *o = &w->ops.items[at];
+  GrowUnit g = {.op = o->op};
+  Op *op = ARENA_NEW(a, Op);
+  Val *in = ARENA_ARRAY(a, Val, o->op->nin + 2);
+  memcpy(in, o->op->in, sizeof *in * (size_t)o->op->nin);
+  for (int i = 1; i <= 2; i++) {
+    int from = work_def(w, o->op->in[i]);
+    if (from < 0 || gone[from] || !is_plain_join(w, w->ops.items[from].op) || !can_wait(w, from, at)) continue;
+    const Op *join = w->ops.items[from].op;
+    in[i] = join->in[0], in[o->op->nin + g.n] = join->in[1];
+    g.operand[g.n] = i, g.whole[g.n++] = join->out;
+    gone[from] = true;
+  }
+  if (!g.n) return;
+  *op = *o->op;
+  op->nin = o->op->nin + g.n, op->in = in;
+  GrowUnit *unit = ARENA_NEW(a, GrowUnit);
+  *unit = g;
+  o->op = op, o->grow = unit;
+}
+
+void work_grow(Work *w) {
+  bool *gone = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1);
+  for (int i = 0; i < (int)w->ops.n; i++) {
+    const Op *op = w->ops.items[i].op;
+    if (op->kind == OP_attention && !has_many_rows(w, op)) grow(w, i, gone);
+  }
+  work_remove(w, gone);
+}

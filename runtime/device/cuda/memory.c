@@ -1,0 +1,173 @@
+/* runtime/device/cuda/memory.c - the GPU's memory, and what moves between it and the host's.
+ *
+ * The driver copies asynchronously only from and to pinned memory, which is dear; so there is little of it, and what
+ * moves goes through it in pieces.  To the device: two halves, one of which is filled while the other is copied
+ * (GpuLane).  From it: one piece at a time, since who reads wants it at once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/box.h"
+#include "runtime/device/cuda/cuda.h"
+
+enum { HALF = 8 << 20, LANDING = 8 << 20, LANE_ALIGN = 64 };
+
+/* ---- opening */
+
+static RtStatus pinned(CudaDevice *d, size_t bytes, char **out, RtError *error) {
+  void *at = NULL;
+  RtStatus status = GPU_CALL(d, pinned_alloc, "pinned memory of the host", error, &at, bytes, 0);
+  *out = at;
+  return status;
+}
+
+RtStatus gpu_memory_open(CudaDevice *d, RtError *error) {
+  RtStatus status = pinned(d, LANDING, &d->landing, error);
+  if (!status) status = GPU_CALL(d, event_create, "reads of memory", error, &d->reached, CU_EVENT_DISABLE_TIMING);
+  for (int i = 0; i < 2 && !status; i++) {
+    status = pinned(d, HALF, &d->lane.half[i], error);
+    if (!status)
+      status = GPU_CALL(d, event_create, "copies to the GPU", error, &d->lane.copied[i], CU_EVENT_DISABLE_TIMING);
+  }
+  return status;
+}
+
+void gpu_memory_close(CudaDevice *d) {
+  for (int i = 0; i < 2; i++) {
+    if (d->lane.copied[i]) d->driver.event_destroy(d->lane.copied[i]);
+    if (d->lane.half[i]) d->driver.pinned_free(d->lane.half[i]);
+  }
+  if (d->reached) d->driver.event_destroy(d->reached);
+  if (d->landing) d->driver.pinned_free(d->landing);
+}
+
+/* ---- memory */
+
+RtStatus gpu_room(Device *device, uint64_t *bytes, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  size_t room = 0, all = 0;
+  RtStatus status = GPU_CALL(d, memory_info, "how much memory is free", error, &room, &all);
+  *bytes = room;
+  return status;
+}
+
+RtStatus gpu_alloc(Device *device, uint64_t bytes, char **out, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  CUdeviceptr at = 0;
+  RtStatus status = GPU_CALL(d, memory_alloc, d->name, error, &at, bytes);
+  *out = (char *)(uintptr_t)at;
+  return status;
+}
+
+/* Nothing that was asked for may still use it. */
+void gpu_release(Device *device, char *at, uint64_t bytes) {
+  CudaDevice *d = (CudaDevice *)device;
+  (void)bytes;
+  GPU_LATER(d, queue_finish, "memory that is given back", d->compute);
+  GPU_LATER(d, memory_free, "memory that is given back", gpu_address(at));
+}
+
+/* ---- to the device */
+
+/* The other half is filled next, once what was in it is on the device. */
+static RtStatus turn_lane(CudaDevice *d, RtError *error) {
+  GpuLane *l = &d->lane;
+  RtStatus status = GPU_CALL(d, event_record, "copies to the GPU", error, l->copied[l->filling], d->compute);
+  l->filling = 1 - l->filling;
+  l->used = 0;
+  return status ? status : gpu_wait_event(d, l->copied[l->filling], "copies to the GPU", error);
+}
+
+/* Room for `bytes` (at most HALF) that are to be copied. */
+static RtStatus take_lane(CudaDevice *d, size_t bytes, char **out, RtError *error) {
+  GpuLane *l = &d->lane;
+  RtStatus status = bytes > HALF - l->used ? turn_lane(d, error) : RT_OK;
+  *out = l->half[l->filling] + l->used;
+  l->used += (bytes + LANE_ALIGN - 1) / LANE_ALIGN * LANE_ALIGN;
+  return status;
+}
+
+RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  for (size_t done = 0, n; done < bytes; done += n) {
+    char *at;
+    size_t room = HALF - d->lane.used;
+    n = bytes - done;
+    if (n > room) n = room >= HALF / 2 ? room : n < HALF ? n : HALF;
+    RtStatus status = take_lane(d, n, &at, error);
+    if (status) return status;
+    memcpy(at, (const char *)from + done, n);
+    status = GPU_CALL(d, copy_to, "a copy to the GPU", error, gpu_address(to) + done, at, n, d->compute);
+    if (status) return status;
+  }
+  return RT_OK;
+}
+
+/* ---- from the device */
+
+/* At most LANDING bytes into d->landing. */
+static RtStatus land(CudaDevice *d, const char *from, size_t bytes, RtError *error) {
+  RtStatus status =
+      GPU_CALL(d, copy_from, "a copy from the GPU", error, d->landing, gpu_address(from), bytes, d->compute);
+  if (!status) status = GPU_CALL(d, event_record, "a copy from the GPU", error, d->reached, d->compute);
+  return status ? status : gpu_wait_event(d, d->reached, "a copy from the GPU", error);
+}
+
+RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  for (size_t done = 0, n; done < bytes; done += n) {
+    n = bytes - done < LANDING ? bytes - done : LANDING;
+    RtStatus status = land(d, (const char *)from + done, n, error);
+    if (status) return status;
+    memcpy((char *)to + done, d->landing, n);
+  }
+  return RT_OK;
+}
+
+/* ---- ports: a tensor and its part of an input or output */
+
+static size_t tensor_bytes(const CallTensor *t) { return (size_t)t->elements * dtype_bytes((DType)t->dtype); }
+
+/* Between the whole port and `part`, which holds the tensor as it lies on the device. */
+static void move_part(const DeviceCall *c, void *port, const int64_t *extents, char *part, bool feed) {
+  static const int64_t zero[PROGRAM_MAX_RANK];
+  const CallTensor *t = &c->tensors[0];
+  Box whole = {port, extents, c->scalars}, mine = {part, t->extents, zero};
+  box_move(t->rank, dtype_bytes((DType)t->dtype), t->extents, feed ? whole : mine, feed ? mine : whole);
+}
+
+RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  size_t bytes = tensor_bytes(&c->tensors[0]);
+  char *part;
+  if (bytes == 0) return RT_OK;
+  if (bytes <= HALF) {
+    RtStatus status = take_lane(d, bytes, &part, error);
+    if (status) return status;
+    move_part(c, (void *)(uintptr_t)host, extents, part, true);
+    return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
+  }
+  part = malloc(bytes);
+  if (!part) return rt_error(error, RT_FAILED, "out of memory");
+  move_part(c, (void *)(uintptr_t)host, extents, part, true);
+  RtStatus status = gpu_upload(device, c->data[0], part, bytes, error);
+  free(part);
+  return status;
+}
+
+RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  size_t bytes = tensor_bytes(&c->tensors[0]);
+  if (bytes == 0) return RT_OK;
+  if (bytes <= LANDING) {
+    RtStatus status = land(d, c->data[0], bytes, error);
+    if (!status) move_part(c, host, extents, d->landing, false);
+    return status;
+  }
+  char *part = malloc(bytes);
+  if (!part) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = gpu_read(device, part, c->data[0], bytes, error);
+  if (!status) move_part(c, host, extents, part, false);
+  free(part);
+  return status;
+}

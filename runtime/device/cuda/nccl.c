@@ -1,0 +1,549 @@
+/* runtime/device/cuda/nccl.c - see nccl.h. */
+#include "runtime/device/cuda/nccl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device/cuda/library.h"
+
+typedef struct NcclGroup {
+  int n, place; /* place -1: not a member */
+  int *members;
+  ncclComm_t comm; /* NULL: it has one member, or this rank is none */
+} NcclGroup;
+
+/* A position of the order: when its operations could begin, and when they are done. */
+typedef struct NcclPosition {
+  CUevent ready, done;
+  uint64_t key;
+  CommKind kind;
+} NcclPosition;
+
+typedef struct NcclComm {
+  Comm base;
+  CudaDevice *d;
+  CudaNccl api;
+  Comm *host;
+  int rank, ranks, positions;
+  ncclComm_t world;
+  ncclComm_t *splits; /* those that this rank is in */
+  int n_splits;
+  NcclGroup *groups;
+  int n_groups;
+  CUstream queue;
+  NcclPosition *at;        /* a ring by ticket */
+  CommTicket oldest, next; /* oldest: of those that are not known to be done */
+  CommProgress *progress;  /* may be NULL */
+  bool broken;             /* what is closed now is not waited for */
+  CommCount counts[COMM_KIND_COUNT];
+} NcclComm;
+
+/* ---- calls */
+
+typedef struct NcclNames {
+#define CUDA_NCCL(result, symbol, member, parameters) const char *member;
+#include "runtime/device/cuda/api.def"
+#undef CUDA_NCCL
+} NcclNames;
+
+static const NcclNames names = {
+#define CUDA_NCCL(result, symbol, member, parameters) .member = #symbol,
+#include "runtime/device/cuda/api.def"
+#undef CUDA_NCCL
+};
+
+/* What has begun and goes on is no failure. */
+static RtStatus judge(NcclComm *c, ncclResult_t result, const char *call, const char *purpose, RtError *error) {
+  if (result == ncclSuccess || result == ncclInProgress) return RT_OK;
+  const char *last = c->api.last_error(NULL);
+  c->broken = true;
+  return rt_error(error, RT_FAILED, "%s (%s): %s%s%s; APC_COMM=staged does without NCCL, and lets ranks share a GPU",
+                  call, purpose, c->api.error_text(result), last && *last ? ": " : "", last ? last : "");
+}
+
+#define NCCL_CALL(c, member, purpose, error, ...) judge(c, (c)->api.member(__VA_ARGS__), names.member, purpose, error)
+
+/* What went wrong behind a call. */
+static RtStatus async_error(NcclComm *c, ncclComm_t comm, ncclResult_t *state, const char *purpose, RtError *error) {
+  *state = ncclSuccess;
+  RtStatus status = NCCL_CALL(c, async_error, purpose, error, comm, state);
+  return status ? status : judge(c, *state, purpose, "on the way", error);
+}
+
+/* Until the last call on a communicator has happened; or a rank has failed, which the host's engine knows. */
+static RtStatus settle(NcclComm *c, ncclComm_t comm, const char *purpose, RtError *error) {
+  for (unsigned turn = 0;; turn++) {
+    ncclResult_t state;
+    RtStatus status = async_error(c, comm, &state, purpose, error);
+    if (status || state == ncclSuccess) return status;
+    status = gpu_pause(c->d, turn, error);
+    if (status) {
+      c->broken = true;
+      return status;
+    }
+  }
+}
+
+/* ---- opening */
+
+static ncclConfig_t config(void) {
+  return (ncclConfig_t){.size = sizeof(ncclConfig_t),
+                        .magic = NCCL_CONFIG_MAGIC,
+                        .version = NCCL_CONFIG_VERSION,
+                        .blocking = 0,
+                        .cgaClusterSize = NCCL_CONFIG_UNDEFINED,
+                        .minCTAs = NCCL_CONFIG_UNDEFINED,
+                        .maxCTAs = NCCL_CONFIG_UNDEFINED,
+                        .splitShare = NCCL_CONFIG_UNDEFINED};
+}
+
+/* Rank 0's, to all. */
+static RtStatus share_id(NcclComm *c, int everyone, ncclUniqueId *id, RtError *error) {
+  CommBlock *blocks = calloc(2 * (size_t)c->ranks, sizeof *blocks);
+  CommTicket ticket;
+  ncclUniqueId mine = {{0}};
+  if (!blocks) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = c->rank == 0 ? NCCL_CALL(c, unique_id, "the ranks' meeting place", error, &mine) : RT_OK;
+  for (int i = 0; i < c->ranks && c->rank == 0; i++) blocks[i] = comm_contiguous(0, sizeof *id);
+  blocks[c->ranks] = comm_contiguous(0, sizeof *id);
+  CommOp op = {
+      .kind = COMM_broadcast, .group = everyone, .src = &mine, .dst = id, .send = blocks, .recv = blocks + c->ranks};
+  if (!status) status = comm_enqueue(c->host, 0, &op, 1, &ticket, error);
+  if (!status) status = comm_wait(c->host, ticket, error);
+  free(blocks);
+  return status;
+}
+
+static RtStatus open_queue(NcclComm *c, RtError *error) {
+  static const char *const purpose = "the queue of communication";
+  c->at = calloc((size_t)c->positions, sizeof *c->at);
+  if (!c->at) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = GPU_CALL(c->d, queue_create, purpose, error, &c->queue, CU_STREAM_NON_BLOCKING);
+  for (int i = 0; i < c->positions && !status; i++) {
+    status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].ready, CU_EVENT_DISABLE_TIMING);
+    if (!status) status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].done, CU_EVENT_DISABLE_TIMING);
+  }
+  return status;
+}
+
+static RtStatus open_world(NcclComm *c, int everyone, RtError *error) {
+  static const char *const purpose = "connecting the ranks";
+  ncclUniqueId id = {{0}};
+  ncclConfig_t how = config();
+  RtStatus status = share_id(c, everyone, &id, error);
+  if (!status) status = NCCL_CALL(c, init, purpose, error, &c->world, c->ranks, id, c->rank, &how);
+  return status ? status : settle(c, c->world, purpose, error);
+}
+
+/* ---- groups */
+
+static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  NcclGroup *groups = realloc(c->groups, (size_t)(c->n_groups + 1) * sizeof *groups);
+  if (!groups) return rt_error(error, RT_FAILED, "out of memory");
+  c->groups = groups;
+  NcclGroup *g = &groups[c->n_groups];
+  *g = (NcclGroup){.n = n, .place = -1, .members = malloc((size_t)n * sizeof *members)};
+  if (!g->members) return rt_error(error, RT_FAILED, "out of memory");
+  memcpy(g->members, members, (size_t)n * sizeof *members);
+  for (int i = 0; i < n; i++)
+    if (members[i] == c->rank) g->place = i;
+  *group = c->n_groups++;
+  return RT_OK;
+}
+
+/* How many groups from `first` on share no rank. */
+static int disjoint(const NcclComm *c, int first, bool *taken) {
+  int end = first;
+  memset(taken, 0, (size_t)c->ranks * sizeof *taken);
+  for (; end < c->n_groups; end++) {
+    const NcclGroup *g = &c->groups[end];
+    for (int i = 0; i < g->n; i++)
+      if (taken[g->members[i]]) return end - first;
+    for (int i = 0; i < g->n; i++) taken[g->members[i]] = true;
+  }
+  return end - first;
+}
+
+static bool is_world(const NcclComm *c, const NcclGroup *g) {
+  for (int i = 0; i < g->n; i++)
+    if (g->members[i] != i) return false;
+  return g->n == c->ranks;
+}
+
+static RtStatus split(NcclComm *c, int first, int n, RtError *error) {
+  static const char *const purpose = "dividing the ranks into groups";
+  NcclGroup *mine = NULL;
+  bool any = false;
+  ncclConfig_t how = config();
+  ncclComm_t made = NULL;
+  for (int i = first; i < first + n; i++) {
+    NcclGroup *g = &c->groups[i];
+    if (g->n > 1 && is_world(c, g)) g->comm = c->world;
+    else any |= g->n > 1;
+    if (g->place >= 0 && g->n > 1 && !g->comm) mine = g;
+  }
+  if (!any) return RT_OK;
+  int color = mine ? (int)(mine - c->groups) : NCCL_SPLIT_NOCOLOR, key = mine ? mine->place : 0;
+  RtStatus status = NCCL_CALL(c, split, purpose, error, c->world, color, key, &made, &how);
+  if (!status) status = settle(c, c->world, purpose, error);
+  if (!status && made) status = settle(c, made, purpose, error);
+  if (!made) return status;
+  c->splits[c->n_splits++] = made;
+  if (mine) mine->comm = made;
+  return status;
+}
+
+/* All groups are known. */
+static RtStatus make_groups(Comm *comm, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  bool *taken = calloc((size_t)c->ranks, sizeof *taken);
+  c->splits = calloc((size_t)c->n_groups + 1, sizeof *c->splits);
+  RtStatus status = taken && c->splits ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  for (int first = 0, n; first < c->n_groups && !status; first += n) {
+    n = disjoint(c, first, taken);
+    status = split(c, first, n, error);
+  }
+  free(taken);
+  return status;
+}
+
+/* ---- operations */
+
+/* An operation while it is asked for. */
+typedef struct Asked {
+  NcclComm *c;
+  const CommOp *op;
+  const NcclGroup *g;
+} Asked;
+
+static const char *from_of(const CommOp *op, CommBlock b) { return (const char *)op->src + b.offset; }
+static char *to_of(const CommOp *op, CommBlock b) { return (char *)op->dst + b.offset; }
+
+/* What NCCL calls elements and what it does with them; how many bytes one has.  What one rank owns is the sum of
+ * integers all but one of which are 0; or and and are of bools. */
+typedef struct Elements {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  size_t bytes;
+} Elements;
+
+static ncclDataType_t type_of(DType t) {
+  static const ncclDataType_t types[DT_COUNT] = {
+      [DT_f32] = ncclFloat32, [DT_f64] = ncclFloat64, [DT_f16] = ncclFloat16, [DT_bf16] = ncclBfloat16,
+      [DT_i8] = ncclInt8,     [DT_i32] = ncclInt32,   [DT_i64] = ncclInt64,   [DT_u8] = ncclUint8,
+      [DT_u32] = ncclUint32,  [DT_u64] = ncclUint64,  [DT_bool] = ncclUint8};
+  return types[t];
+}
+
+static bool reduces(CommReduction r, DType t, Elements *out) {
+  bool narrow = t == DT_i16 || t == DT_u16, is_float = dtype_is_float(t);
+  *out = (Elements){type_of(t), ncclSum, dtype_bytes(t)};
+  switch (r) {
+    case COMM_RED_sum: return !narrow;
+    case COMM_RED_product: out->op = ncclProd; return !narrow;
+    case COMM_RED_max: out->op = ncclMax; return !narrow && !is_float;
+    case COMM_RED_min: out->op = ncclMin; return !narrow && !is_float;
+    case COMM_RED_or: out->op = ncclMax; return t == DT_bool;
+    case COMM_RED_and: out->op = ncclMin; return t == DT_bool;
+    default: break;
+  }
+  out->bytes = out->bytes == 2 ? 1 : out->bytes; /* the bytes of zeros carry nothing */
+  out->type = out->bytes == 8 ? ncclUint64 : out->bytes == 4 ? ncclUint32 : ncclUint8;
+  return true;
+}
+
+static RtStatus elements_of(const Asked *a, Elements *out, RtError *error) {
+  if (reduces(a->op->reduction, a->op->dtype, out)) return RT_OK;
+  return rt_error(error, RT_UNSUPPORTED, "NCCL has no %s of %s", program_comm_reduction_name(a->op->reduction),
+                  dtype_name(a->op->dtype));
+}
+
+/* Are the blocks equally large and one behind the other? */
+static bool in_a_row(const CommBlock *b, int n) {
+  for (int i = 1; i < n; i++)
+    if (comm_block_bytes(b[i]) != comm_block_bytes(b[0]) || b[i].offset != b[i - 1].offset + comm_block_bytes(b[0]))
+      return false;
+  return true;
+}
+
+static RtStatus ask_all_reduce(const Asked *a, RtError *error) {
+  Elements e;
+  const CommOp *op = a->op;
+  size_t bytes = comm_block_bytes(op->send[0]);
+  RtStatus status = elements_of(a, &e, error);
+  if (status || bytes == 0) return status;
+  return NCCL_CALL(a->c, all_reduce, "an all_reduce", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
+                   bytes / e.bytes, e.type, e.op, a->g->comm, a->c->queue);
+}
+
+static RtStatus ask_reduce_scatter(const Asked *a, RtError *error) {
+  Elements e;
+  const CommOp *op = a->op;
+  NcclComm *c = a->c;
+  RtStatus status = elements_of(a, &e, error);
+  if (!status && in_a_row(op->send, a->g->n) && comm_block_bytes(op->send[0]))
+    return NCCL_CALL(c, reduce_scatter, "a reduce_scatter", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
+                     comm_block_bytes(op->recv[0]) / e.bytes, e.type, e.op, a->g->comm, c->queue);
+  for (int i = 0; i < a->g->n && !status; i++) {
+    size_t bytes = comm_block_bytes(op->send[i]);
+    char *to = i == a->g->place ? to_of(op, op->recv[0]) : NULL;
+    if (bytes)
+      status = NCCL_CALL(c, reduce, "a reduce_scatter", error, from_of(op, op->send[i]), to, bytes / e.bytes, e.type,
+                         e.op, i, a->g->comm, c->queue);
+  }
+  return status;
+}
+
+static RtStatus ask_all_gather(const Asked *a, RtError *error) {
+  const CommOp *op = a->op;
+  NcclComm *c = a->c;
+  RtStatus status = RT_OK;
+  if (in_a_row(op->recv, a->g->n) && comm_block_bytes(op->recv[0]))
+    return NCCL_CALL(c, all_gather, "an all_gather", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
+                     comm_block_bytes(op->recv[0]), ncclUint8, a->g->comm, c->queue);
+  for (int i = 0; i < a->g->n && !status; i++) {
+    size_t bytes = comm_block_bytes(op->recv[i]);
+    const char *from = i == a->g->place ? from_of(op, op->send[i]) : NULL;
+    if (bytes)
+      status = NCCL_CALL(c, broadcast, "an all_gather", error, from, to_of(op, op->recv[i]), bytes, ncclUint8, i,
+                         a->g->comm, c->queue);
+  }
+  return status;
+}
+
+/* This rank's own block needs no NCCL. */
+static RtStatus move_own(const Asked *a, RtError *error) {
+  const CommOp *op = a->op;
+  CommBlock from = op->send[a->g->place], to = op->recv[a->g->place];
+  size_t bytes = comm_block_bytes(from);
+  if (bytes == 0 || from_of(op, from) == to_of(op, to)) return RT_OK;
+  return GPU_CALL(a->c->d, copy_on, "a rank's own part", error, gpu_address(to_of(op, to)),
+                  gpu_address(from_of(op, from)), bytes, a->c->queue);
+}
+
+static RtStatus ask_blocks(const Asked *a, RtError *error) {
+  const CommOp *op = a->op;
+  NcclComm *c = a->c;
+  RtStatus status = move_own(a, error);
+  for (int i = 0; i < a->g->n && !status; i++) {
+    size_t out = comm_block_bytes(op->send[i]), in = comm_block_bytes(op->recv[i]);
+    if (i == a->g->place) continue;
+    if (out)
+      status = NCCL_CALL(c, send, "sending a block", error, from_of(op, op->send[i]), out, ncclUint8, i, a->g->comm,
+                         c->queue);
+    if (in && !status)
+      status = NCCL_CALL(c, receive, "receiving a block", error, to_of(op, op->recv[i]), in, ncclUint8, i, a->g->comm,
+                         c->queue);
+  }
+  return status;
+}
+
+static RtStatus ask(const Asked *a, RtError *error) {
+  if (a->g->n == 1) return move_own(a, error); /* a reduction of one operand is that */
+  switch (a->op->kind) {
+    case COMM_all_reduce: return ask_all_reduce(a, error);
+    case COMM_reduce_scatter: return ask_reduce_scatter(a, error);
+    case COMM_all_gather: return ask_all_gather(a, error);
+    default: return ask_blocks(a, error);
+  }
+}
+
+/* ---- one position */
+
+static bool contiguous(const CommBlock *b, int n) {
+  for (int i = 0; i < n; i++)
+    if (b[i].rows > 1 && b[i].stride != b[i].row_bytes && comm_block_bytes(b[i])) return false;
+  return true;
+}
+
+static RtStatus check_op(const NcclComm *c, const CommOp *op, RtError *error) {
+  const char *kind = program_comm_kind_name(op->kind);
+  if (op->group < 0 || op->group >= c->n_groups || c->groups[op->group].place < 0)
+    return rt_error(error, RT_INTERNAL, "%s: rank %d is in no group %d", kind, c->rank, op->group);
+  int n = c->groups[op->group].n;
+  if (!contiguous(op->send, op->kind == COMM_all_reduce ? 1 : n) ||
+      !contiguous(op->recv, op->kind == COMM_all_reduce || op->kind == COMM_reduce_scatter ? 1 : n))
+    return rt_error(error, RT_INTERNAL, "%s: NCCL moves no parts that are not contiguous", kind);
+  return RT_OK;
+}
+
+static void count_op(NcclComm *c, const CommOp *op) {
+  const NcclGroup *g = &c->groups[op->group];
+  CommCount *count = &c->counts[op->kind];
+  count->operations++;
+  if (op->kind == COMM_all_reduce)
+    count->bytes_sent +=
+        program_comm_all_reduce_sent(comm_block_bytes(op->send[0]), dtype_bytes(op->dtype), g->n, g->place);
+  for (int i = 0; i < g->n && op->kind != COMM_all_reduce; i++)
+    if (i != g->place) count->bytes_sent += comm_block_bytes(op->send[i]);
+}
+
+/* A call in a group of calls happens when the group ends. */
+static RtStatus ask_all(NcclComm *c, const CommOp *ops, int n, RtError *error) {
+  RtStatus status = NCCL_CALL(c, group_start, "a position of communication", error);
+  if (status) return status;
+  for (int i = 0; i < n && !status; i++) {
+    Asked a = {c, &ops[i], &c->groups[ops[i].group]};
+    status = ask(&a, error);
+  }
+  ncclResult_t ended = c->api.group_end(); /* also after an error */
+  if (!status) status = judge(c, ended, names.group_end, "a position of communication", error);
+  for (int i = 0; i < n && !status; i++)
+    if (c->groups[ops[i].group].comm)
+      status = settle(c, c->groups[ops[i].group].comm, program_comm_kind_name(ops[i].kind), error);
+  return status;
+}
+
+static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) {
+  return &c->at[ticket % (CommTicket)c->positions];
+}
+
+/* A place in the ring is taken again when the device has been told to wait for what had it. */
+static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+  static const char *const purpose = "the order of the queues";
+  NcclComm *c = (NcclComm *)comm;
+  NcclPosition *at = place_of(c, *ticket = c->next);
+  RtStatus status = RT_OK;
+  at->key = key, at->kind = ops[0].kind;
+  if (c->next - c->oldest >= (CommTicket)c->positions) c->oldest = c->next + 1 - (CommTicket)c->positions;
+  if (c->progress) atomic_store_explicit(&c->progress->waiting, 0, memory_order_relaxed);
+  for (int i = 0; i < n && !status; i++) status = check_op(c, &ops[i], error);
+  if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->ready, c->d->compute);
+  if (!status) status = GPU_CALL(c->d, queue_wait, purpose, error, c->queue, at->ready, 0);
+  if (!status) status = ask_all(c, ops, n, error);
+  if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->done, c->queue);
+  c->next++;
+  for (int i = 0; i < n && !status; i++) count_op(c, &ops[i]);
+  return status;
+}
+
+/* NULL: its place in the ring is another one's, for which the device waited when it was taken. */
+static CUevent done_of(const NcclComm *c, CommTicket ticket) {
+  return c->next - ticket <= (CommTicket)c->positions ? place_of(c, ticket)->done : NULL;
+}
+
+static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  CUevent done = done_of(c, ticket);
+  return done ? GPU_CALL(c->d, queue_wait, "what others send", error, c->d->compute, done, 0) : RT_OK;
+}
+
+static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  CUevent event = done_of(c, ticket);
+  CUresult result = event ? c->d->driver.event_query(event) : CUDA_SUCCESS;
+  *done = result != CUDA_ERROR_NOT_READY;
+  return *done ? gpu_judge(&c->d->driver, result, gpu_driver_names.event_query, "what others send", error) : RT_OK;
+}
+
+/* ---- progress and failures */
+
+/* To the watchdog: which position the device is in, if it has begun one and waits for others. */
+static void publish(NcclComm *c) {
+  const CudaDriver *driver = &c->d->driver;
+  CommTicket before = c->oldest;
+  while (c->oldest < c->next && driver->event_query(place_of(c, c->oldest)->done) == CUDA_SUCCESS) c->oldest++;
+  const NcclPosition *at = c->oldest < c->next ? place_of(c, c->oldest) : NULL;
+  bool waiting = at && driver->event_query(at->ready) == CUDA_SUCCESS;
+  if (c->oldest > before) atomic_fetch_add_explicit(&c->progress->moves, 1, memory_order_relaxed);
+  if (waiting) {
+    atomic_store_explicit(&c->progress->key, at->key, memory_order_relaxed);
+    atomic_store_explicit(&c->progress->kind, (uint32_t)at->kind, memory_order_relaxed);
+  }
+  atomic_store_explicit(&c->progress->waiting, waiting, memory_order_relaxed);
+}
+
+static RtStatus check_all(Comm *comm, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  ncclResult_t state;
+  RtStatus status = comm_check(c->host, error);
+  if (!status && c->world) status = async_error(c, c->world, &state, "communication", error);
+  for (int i = 0; i < c->n_splits && !status; i++)
+    status = async_error(c, c->splits[i], &state, "communication", error);
+  if (status) c->broken = true;
+  else if (c->progress) publish(c);
+  return status;
+}
+
+static void supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  ((NcclComm *)comm)->progress = progress;
+  comm_supervise(((NcclComm *)comm)->host, progress, interrupted, context);
+}
+
+static void give_up(Comm *comm) { ((NcclComm *)comm)->broken = true; }
+
+static void abort_all(Comm *comm) {
+  give_up(comm);
+  comm_abort(((NcclComm *)comm)->host);
+}
+
+static CommCount count(const Comm *comm, CommKind kind) { return ((const NcclComm *)comm)->counts[kind]; }
+
+/* ---- closing */
+
+static void close_one(NcclComm *c, ncclComm_t comm) {
+  RtError unread = {0};
+  if (!comm) return;
+  if (!c->broken && !NCCL_CALL(c, finalize, "the end", &unread, comm) && !settle(c, comm, "the end", &unread))
+    c->api.destroy(comm);
+  else c->api.abort(comm);
+}
+
+static void close_comm(Comm *comm) {
+  NcclComm *c = (NcclComm *)comm;
+  RtError unread = {0};
+  if (!c->broken && c->queue && gpu_wait_queue(c->d, c->queue, "the end", &unread)) c->broken = true;
+  for (int i = c->n_splits; i-- > 0;) close_one(c, c->splits[i]);
+  close_one(c, c->world);
+  for (int i = 0; i < c->positions && c->at; i++) {
+    if (c->at[i].ready) c->d->driver.event_destroy(c->at[i].ready);
+    if (c->at[i].done) c->d->driver.event_destroy(c->at[i].done);
+  }
+  if (c->queue) c->d->driver.queue_destroy(c->queue);
+  for (int i = 0; i < c->n_groups; i++) free(c->groups[i].members);
+  free(c->groups);
+  free(c->splits);
+  free(c->at);
+  gpu_close_library(c->api.handle);
+  free(c);
+}
+
+static const CommOps nccl_ops = {.name = "nccl",
+                                 .group = add_group,
+                                 .ready = make_groups,
+                                 .enqueue = enqueue,
+                                 .poll = poll_ticket,
+                                 .wait = wait_ticket,
+                                 .check = check_all,
+                                 .supervise = supervise,
+                                 .give_up = give_up,
+                                 .abort = abort_all,
+                                 .count = count,
+                                 .close = close_comm};
+
+RtStatus gpu_nccl_open(CudaDevice *d, const CudaNccl *api, Comm *host, int everyone, const CommOptions *options,
+                       Comm **out, RtError *error) {
+  NcclComm *c = calloc(1, sizeof *c);
+  if (!c) {
+    gpu_close_library(api->handle);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  *c = (NcclComm){.base.ops = &nccl_ops,
+                  .d = d,
+                  .api = *api,
+                  .host = host,
+                  .rank = (int)d->options.rank,
+                  .ranks = (int)d->p->ranks,
+                  .positions = options->max_positions,
+                  .progress = options->progress};
+  RtStatus status = open_queue(c, error);
+  if (!status) status = open_world(c, everyone, error);
+  if (status) {
+    c->broken = true;
+    close_comm(&c->base);
+    return status;
+  }
+  *out = &c->base;
+  return RT_OK;
+}

@@ -1,0 +1,315 @@
+/* runtime/device/cuda/product.c - products of matrices, by cuBLASLt.
+ *
+ * Row-major C = A B is column-major C' = B' A', so our B is the library's first operand.  One loop of a batch, the
+ * longest, is the library's; the others are walked here.  Descriptors and the algorithm are made when a product is met
+ * first and kept: they depend on its sizes, strides, types and on how addresses are aligned, not on the addresses.
+ *
+ * The library gets no workspace: what a product needs is what the memory plan says.  Algorithms that split sums over
+ * blocks are left out by that.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/library.h"
+
+/* One operand as the library has it: columns of `rows` elements, `ld` from column to column. */
+typedef struct Side {
+  int64_t rows, columns, ld;
+  int64_t step, align; /* elements from matrix to matrix of the batch; bytes that every address is a multiple of */
+  int64_t transposed;
+} Side;
+
+/* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
+typedef struct Key {
+  int64_t operands, result, sums, batch, epilogue, bias_align;
+  Side b, a, c, d;
+} Key;
+
+struct GpuProduct {
+  Key key;
+  cublasLtMatmulDesc_t product;
+  cublasLtMatrixLayout_t b, a, c, d;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+/* A loop over matrices; bytes from one to the next. */
+typedef struct Outer {
+  int64_t extent, a, b, c;
+} Outer;
+
+/* Everything of one call. */
+typedef struct Call {
+  const GemmCall *g;
+  Key key;
+  Outer outer[PROGRAM_MAX_BATCH_LOOPS];
+  int n_outer;
+  bool no_terms; /* k = 0: one of a single term, times 0 */
+} Call;
+
+/* ---- opening */
+
+RtStatus gpu_products_open(CudaDevice *d, RtError *error) {
+  int version;
+  d->products.items = calloc(GPU_PRODUCTS, sizeof *d->products.items);
+  if (!d->products.items) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = gpu_open_blas(d->driver_version, &d->blas, &version, error);
+  return status ? status : GPU_BLAS(d, create, "products of matrices", error, &d->products_of);
+}
+
+static void free_product(const CudaDevice *d, GpuProduct *p) {
+  const cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->c, p->d};
+  for (int i = 0; i < 4; i++)
+    if (layouts[i]) d->blas.layout_destroy(layouts[i]);
+  if (p->product) d->blas.product_destroy(p->product);
+  free(p);
+}
+
+static void forget_products(CudaDevice *d) {
+  for (uint32_t i = 0; i < GPU_PRODUCTS; i++)
+    if (d->products.items[i]) free_product(d, d->products.items[i]);
+  memset(d->products.items, 0, GPU_PRODUCTS * sizeof *d->products.items);
+  d->products.n = 0;
+}
+
+void gpu_products_close(CudaDevice *d) {
+  if (!d->products.items) return;
+  forget_products(d);
+  if (d->products_of) d->blas.destroy(d->products_of);
+  free(d->products.items);
+}
+
+/* ---- what the library is told */
+
+static cudaDataType type_of(DType t) {
+  return t == DT_f64 ? CUDA_R_64F : t == DT_f16 ? CUDA_R_16F : t == DT_bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static cublasComputeType_t compute_of(const Key *k) {
+  return k->sums == DT_f64 ? CUBLAS_COMPUTE_64F : k->sums == DT_f16 ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F;
+}
+
+static unsigned epilogue_of(Epilogue e) {
+  if (e.activation == ACT_relu) return e.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* A matrix of `rows` x `columns` elements, `row` and `column` apart, as the library's transposed one: its columns are
+ * our rows where elements of a row follow each other, else its rows are.  False when neither does. */
+static bool side_of(int64_t rows, int64_t columns, int64_t row, int64_t column, Side *out) {
+  bool plain = columns == 1 || column == 1, turned = rows == 1 || row == 1;
+  if (plain && (rows == 1 || row >= columns)) {
+    *out = (Side){.rows = columns, .columns = rows, .ld = rows == 1 ? columns : row};
+    return true;
+  }
+  if (!turned || (columns > 1 && column < rows)) return false;
+  *out = (Side){.rows = rows, .columns = columns, .ld = columns == 1 ? rows : column, .transposed = 1};
+  return true;
+}
+
+/* The largest power of two up to 256 that divides all of them. */
+static int64_t alignment(const void *at, int64_t x, const Outer *outer, int n, int which) {
+  uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)x | 256;
+  for (int i = 0; i < n; i++) bits |= (uint64_t)(which == 0 ? outer[i].a : which == 1 ? outer[i].b : outer[i].c);
+  return (int64_t)(bits & -bits);
+}
+
+/* The longest loop becomes the library's batch; the result's matrices differ in it. */
+static void share_loops(Call *k, int64_t operand_bytes, int64_t result_bytes) {
+  const GemmCall *g = k->g;
+  int batch = -1;
+  k->key.batch = 1;
+  for (int i = 0; i < g->loops; i++)
+    if (g->extent[i] > 1 && g->c_step[i] > 0 && (batch < 0 || g->extent[i] > g->extent[batch])) batch = i;
+  for (int i = 0; i < g->loops; i++) {
+    if (i == batch) {
+      k->key.batch = g->extent[i];
+      k->key.a.step = g->a_step[i], k->key.b.step = g->b_step[i], k->key.c.step = g->c_step[i];
+    } else if (g->extent[i] > 1) {
+      k->outer[k->n_outer++] = (Outer){g->extent[i], g->a_step[i] * operand_bytes, g->b_step[i] * operand_bytes,
+                                       g->c_step[i] * result_bytes};
+    }
+  }
+}
+
+static RtStatus describe(Call *k, RtError *error) {
+  const GemmCall *g = k->g;
+  int64_t operand_bytes = (int64_t)dtype_bytes(g->operands), result_bytes = (int64_t)dtype_bytes(g->result);
+  int64_t terms = k->no_terms ? 1 : g->k;
+  Key *key = &k->key;
+  *key = (Key){.operands = g->operands, .result = g->result, .sums = g->sums};
+  key->epilogue = epilogue_of(g->epilogue);
+  bool fits = side_of(g->m, terms, k->no_terms ? 1 : g->a_m, k->no_terms ? 1 : g->a_k, &key->a) &&
+              side_of(terms, g->n, k->no_terms ? g->n : g->b_k, k->no_terms ? 1 : g->b_n, &key->b) &&
+              side_of(g->m, g->n, g->c_m, g->c_n, &key->c) && !key->c.transposed;
+  if (!fits || g->b_panel)
+    return rt_error(error, RT_UNSUPPORTED,
+                    "cuBLASLt does not multiply matrices that lie with strides %lld %lld, %lld "
+                    "%lld into %lld %lld",
+                    (long long)g->a_m, (long long)g->a_k, (long long)g->b_k, (long long)g->b_n, (long long)g->c_m,
+                    (long long)g->c_n);
+  share_loops(k, operand_bytes, result_bytes);
+  key->a.align = alignment(g->a, key->a.step * operand_bytes, k->outer, k->n_outer, 0);
+  key->b.align = alignment(g->b, key->b.step * operand_bytes, k->outer, k->n_outer, 1);
+  key->c.align = alignment(g->c, key->c.step * result_bytes, k->outer, k->n_outer, 2);
+  key->d = key->c;
+  if (g->epilogue.residual) key->c.align = alignment(g->residual, key->c.step * result_bytes, k->outer, k->n_outer, 2);
+  if (g->epilogue.bias) key->bias_align = alignment(g->bias, 0, NULL, 0, 0);
+  return RT_OK;
+}
+
+/* ---- descriptors */
+
+static RtStatus make_layout(CudaDevice *d, const Key *k, const Side *s, cudaDataType type, cublasLtMatrixLayout_t *out,
+                            RtError *error) {
+  static const char *const purpose = "describing a matrix";
+  int32_t batch = (int32_t)k->batch;
+  RtStatus status =
+      GPU_BLAS(d, layout_create, purpose, error, out, type, (uint64_t)s->rows, (uint64_t)s->columns, s->ld);
+  if (status || k->batch == 1) return status;
+  status = GPU_BLAS(d, layout_set, purpose, error, *out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+  return status ? status
+                : GPU_BLAS(d, layout_set, purpose, error, *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &s->step,
+                           sizeof s->step);
+}
+
+static RtStatus set_product(CudaDevice *d, const GpuProduct *p, cublasLtMatmulDescAttributes_t what, const void *value,
+                            size_t bytes, RtError *error) {
+  return GPU_BLAS(d, product_set, "describing a product", error, p->product, what, value, bytes);
+}
+
+static RtStatus make_descriptors(CudaDevice *d, const void *bias, GpuProduct *p, RtError *error) {
+  const Key *k = &p->key;
+  cudaDataType operands = type_of((DType)k->operands), result = type_of((DType)k->result);
+  int32_t first = k->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = k->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  uint32_t epilogue = (uint32_t)k->epilogue;
+  RtStatus status =
+      GPU_BLAS(d, product_create, "describing a product", error, &p->product, compute_of(k), type_of((DType)k->sums));
+  if (!status) status = set_product(d, p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, error);
+  if (!status) status = set_product(d, p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, error);
+  if (!status) status = set_product(d, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error);
+  if (!status && bias) status = set_product(d, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, error);
+  if (!status) status = make_layout(d, k, &k->b, operands, &p->b, error);
+  if (!status) status = make_layout(d, k, &k->a, operands, &p->a, error);
+  if (!status) status = make_layout(d, k, &k->c, result, &p->c, error);
+  return status ? status : make_layout(d, k, &k->d, result, &p->d, error);
+}
+
+/* ---- the algorithm */
+
+static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPreference_t preference, RtError *error) {
+  static const char *const purpose = "what a product may need";
+  const struct {
+    cublasLtMatmulPreferenceAttributes_t what;
+    int64_t align;
+  } sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, k->b.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, k->a.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, k->c.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, k->d.align}};
+  uint64_t none = 0;
+  RtStatus status = GPU_BLAS(d, preference_set, purpose, error, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                             &none, sizeof none);
+  for (size_t i = 0; i < sizeof sides / sizeof *sides && !status; i++) {
+    uint32_t align = (uint32_t)sides[i].align;
+    status = GPU_BLAS(d, preference_set, purpose, error, preference, sides[i].what, &align, sizeof align);
+  }
+  return status;
+}
+
+static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
+  static const char *const purpose = "choosing how to multiply";
+  cublasLtMatmulPreference_t preference = NULL;
+  cublasLtMatmulHeuristicResult_t best;
+  int n = 0;
+  RtStatus status = GPU_BLAS(d, preference_create, purpose, error, &preference);
+  if (!status) status = set_preferences(d, &p->key, preference, error);
+  if (!status)
+    status = GPU_BLAS(d, algorithms, purpose, error, d->products_of, p->product, p->b, p->a, p->c, p->d, preference, 1,
+                      &best, &n);
+  if (preference) d->blas.preference_destroy(preference);
+  if (!status && (n < 1 || best.state != CUBLAS_STATUS_SUCCESS))
+    status = rt_error(error, RT_UNSUPPORTED, "cuBLASLt has no algorithm for this product that needs no workspace");
+  p->algorithm = best.algo;
+  return status;
+}
+
+static RtStatus make_product(CudaDevice *d, const Call *k, GpuProduct **out, RtError *error) {
+  GpuProduct *p = calloc(1, sizeof *p);
+  if (!p) return rt_error(error, RT_FAILED, "out of memory");
+  p->key = k->key;
+  RtStatus status = make_descriptors(d, k->g->epilogue.bias ? k->g->bias : NULL, p, error);
+  if (!status) status = choose_algorithm(d, p, error);
+  if (status) free_product(d, p);
+  else *out = p;
+  return status;
+}
+
+/* The place of a product in the table: its own, or the free one where it goes. */
+static GpuProduct **place_of(CudaDevice *d, const Key *key) {
+  uint64_t at = hash64(key, sizeof *key, 0);
+  while (d->products.items[at % GPU_PRODUCTS] && memcmp(&d->products.items[at % GPU_PRODUCTS]->key, key, sizeof *key))
+    at++;
+  return &d->products.items[at % GPU_PRODUCTS];
+}
+
+/* Requests of ever new sizes do not fill the table: it begins anew when it is three quarters full. */
+static RtStatus find_product(CudaDevice *d, const Call *k, GpuProduct **out, RtError *error) {
+  if (d->products.n > GPU_PRODUCTS / 4 * 3) forget_products(d);
+  GpuProduct **place = place_of(d, &k->key);
+  bool is_new = !*place;
+  RtStatus status = is_new ? make_product(d, k, place, error) : RT_OK;
+  if (status) return status;
+  d->products.n += is_new;
+  *out = *place;
+  const void *bias = k->g->bias;
+  return k->g->epilogue.bias ? set_product(d, *out, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, error)
+                             : RT_OK;
+}
+
+/* ---- multiplying */
+
+static RtStatus multiply(CudaDevice *d, const Call *k, const GpuProduct *p, int loop, const char *a, const char *b,
+                         const char *c, char *out, RtError *error) {
+  if (loop == k->n_outer) {
+    bool added = k->g->accumulate || k->g->epilogue.residual, f64 = k->g->sums == DT_f64, f16 = k->g->sums == DT_f16;
+    double alpha8 = !k->no_terms, beta8 = added;
+    float alpha4 = (float)alpha8, beta4 = (float)beta8;
+    uint16_t alpha2 = k->no_terms ? 0 : 0x3c00, beta2 = added ? 0x3c00 : 0;
+    const void *alpha = f64 ? (void *)&alpha8 : f16 ? (void *)&alpha2 : (void *)&alpha4;
+    const void *beta = f64 ? (void *)&beta8 : f16 ? (void *)&beta2 : (void *)&beta4;
+    return GPU_BLAS(d, product, "a product of matrices", error, d->products_of, p->product, alpha, b, p->b, a, p->a,
+                    beta, c, p->c, out, p->d, &p->algorithm, NULL, 0, d->compute);
+  }
+  const Outer *o = &k->outer[loop];
+  RtStatus status = RT_OK;
+  for (int64_t i = 0; i < o->extent && !status; i++)
+    status = multiply(d, k, p, loop + 1, a + i * o->a, b + i * o->b, c + i * o->c, out + i * o->c, error);
+  return status;
+}
+
+/* A sum of no terms that nothing follows: zeros, where it does not stay as it is. */
+static RtStatus clear(CudaDevice *d, const Call *k, int loop, char *c, RtError *error) {
+  static const unsigned char zero[8] = {0};
+  const GemmCall *g = k->g;
+  size_t size = dtype_bytes(g->result);
+  RtStatus status = RT_OK;
+  if (loop == g->loops) return gpu_fill_rows(d, c, zero, size, g->m, g->n, g->c_m * (int64_t)size, error);
+  for (int64_t i = 0; i < g->extent[loop] && !status; i++)
+    status = clear(d, k, loop + 1, c + i * g->c_step[loop] * (int64_t)size, error);
+  return status;
+}
+
+RtStatus gpu_gemm(Device *device, const DeviceCall *c, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  const GemmCall *g = c->gemm;
+  Call k = {.g = g, .no_terms = g->k == 0};
+  bool empty = g->m == 0 || g->n == 0;
+  GpuProduct *p;
+  for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
+  if (empty) return RT_OK;
+  if (k.no_terms && !epilogue_any(g->epilogue)) return g->accumulate ? RT_OK : clear(d, &k, 0, g->c, error);
+  RtStatus status = describe(&k, error);
+  if (!status) status = find_product(d, &k, &p, error);
+  return status ? status : multiply(d, &k, p, 0, g->a, g->b, g->epilogue.residual ? g->residual : g->c, g->c, error);
+}

@@ -1,0 +1,109 @@
+#!/bin/bash
+# Programs for GPUs, run on doubles of NVIDIA's libraries (tests/doubles/double.h): what they compute, what moves bytes
+# between ranks, and what is said when something is missing or goes wrong.  Kernels are compiled for GPUs, so NVRTC is
+# needed, and run as C.
+. "$(dirname "$0")/lib.sh"
+doubles=$(dirname "$apc")/doubles
+gpt=$source_dir/examples/gpt-tiny
+mlp=$source_dir/examples/mlp.apc
+small_mlp="-D layers=2 -D d=64 -D hidden=96"
+for file in libcuda.so.1 libcublasLt.so.13 libnccl.so.2; do
+  [ -e "$doubles/$file" ] || { echo "no doubles in $doubles"; exit 77; }
+done
+# shellcheck disable=SC2086
+if ! "$apc" "$mlp" $small_mlp --target dgx-a100x2 --emit=cubin=probe -q 2>probe.err; then
+  grep -q NVRTC probe.err && { echo "no NVRTC here"; exit 77; }
+  cat probe.err
+  exit 1
+fi
+export DOUBLES_CACHE=$private/cache
+mkdir "$DOUBLES_CACHE"
+with=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts")
+
+# What one CPU rank computes, for --expect.
+expect 0 "" "$apc" run "$gpt.onnx" --inputs "$gpt.inputs.npz" --outputs one.npz -q
+
+# Four ranks: by NCCL and through the host's memory, replayed and call by call.
+runs=("" "APC_EAGER=1" "APC_COMM=staged" "DOUBLES_SEED=11" "DOUBLES_SEED=12 APC_EAGER=1" "DOUBLES_SEED=13 APC_COMM=staged")
+for how in "--tp 4" "--dp 2 --tp 2" "--pp 2 --dp 2"; do
+  for run in "${runs[@]}"; do
+    # shellcheck disable=SC2086
+    expect 0 "" "${with[@]}" $run "$apc" run "$gpt.onnx" --target dgx-a100x4 $how --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
+  done
+done
+# More ranks than GPUs.
+expect 0 "" "${with[@]}" DOUBLES_GPUS=1 APC_COMM=staged "$apc" run "$gpt.onnx" --target dgx-a100x4 --tp 2 --dp 2 --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
+# Without NCCL; a machine may have one that cannot be hidden, which no double goes with.
+if ! /sbin/ldconfig -p | grep -q libnccl.so.2; then
+  mkdir bare && ln -s "$doubles/libcuda.so.1" "$doubles/libcublasLt.so.13" bare/
+  expect 0 "" env LD_LIBRARY_PATH="$work/bare" DOUBLES_TEXTS="$work/texts" PATH=/usr/bin:/bin HOME=/nonexistent "$apc" run "$gpt.onnx" --target dgx-a100x2 --tp 2 --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
+fi
+# A loop, whose rounds the host reads; one program, two sizes.
+lstm="-D d=16 -D vocab=50 --dim batch=4 --dim seq=5"
+# shellcheck disable=SC2086
+expect 0 "" "$apc" run "$source_dir/examples/lstm.apc" $lstm --outputs lstm.npz -q
+# shellcheck disable=SC2086
+expect 0 "" "${with[@]}" "$apc" run "$source_dir/examples/lstm.apc" $lstm --target dgx-a100x2 --save-temps=texts --expect lstm.npz -q
+# shellcheck disable=SC2086
+expect 0 "" "$apc" "$mlp" $small_mlp --seed 1 --init random --target dgx-a100x2 --save-temps=texts -o mlp -q
+# shellcheck disable=SC2086
+expect 0 "" "$apc" "$mlp" $small_mlp --seed 1 --init random -o mlp-cpu -q
+/usr/bin/python3 - <<'END2'
+import struct
+for rows in (8, 24):
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 64), }" % rows
+    head = head.ljust(117) + "\n"
+    with open("x%d.npy" % rows, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        f.write(b"".join(struct.pack("<f", ((i * 37) % 101) / 50 - 1) for i in range(rows * 64)))
+END2
+near() { # near A.npy B.npy: equal to 1e-5 of the largest
+  /usr/bin/python3 - "$1" "$2" <<'END2'
+import struct, sys
+def values(name):
+    b = open(name, "rb").read()
+    n = struct.unpack("<H", b[8:10])[0]
+    return struct.unpack("<%df" % ((len(b) - 10 - n) // 4), b[10 + n:])
+a, b = values(sys.argv[1]), values(sys.argv[2])
+sys.exit(len(a) != len(b) or max(abs(x - y) for x, y in zip(a, b)) > 1e-5 * max(map(abs, b)))
+END2
+}
+for rows in 8 24; do
+  expect 0 "" "${with[@]}" ./mlp --input "x=@x$rows.npy" --output y=@gpu.npy
+  expect 0 "" ./mlp-cpu --input "x=@x$rows.npy" --output y=@cpu.npy
+  check "other values for $rows rows" near gpu.npy cpu.npy
+done
+expect 0 "" "${with[@]}" ./mlp --input "x=@x8.npy" --trace trace.json
+check "a timeline" /usr/bin/python3 -c 'import json; d = json.load(open("trace.json")); assert any("dur" in e for e in (d["traceEvents"] if isinstance(d, dict) else d))'
+
+# As torchrun starts ranks.
+torchrun=("WORLD_SIZE=2" "MASTER_ADDR=127.0.0.1" "MASTER_PORT=$((20000 + $$ % 20000))")
+timeout 60 "${with[@]}" "${torchrun[@]}" RANK=1 LOCAL_RANK=1 ./mlp --input x=@x8.npy >other 2>&1 &
+expect 0 "" "${with[@]}" "${torchrun[@]}" RANK=0 LOCAL_RANK=0 ./mlp --input x=@x8.npy --output y=@gpu.npy
+check "the other rank: $(cat other)" wait $!
+expect 0 "" ./mlp-cpu --input "x=@x8.npy" --output y=@cpu.npy
+check "other values under torchrun" near gpu.npy cpu.npy
+
+# What is missing, too old or too small.
+expect 0 "" "$apc" "$gpt.onnx" --target dgx-a100x2 --tp 2 --save-temps=texts -o gpt -q
+empty=$work/empty && mkdir "$empty"
+expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH="$empty" ./mlp --input x=@x8.npy
+for library in libcublasLt.so.13 libnccl.so.2; do # files that are other libraries
+  mkdir "of-$library" && ln -s "$doubles"/*.so* "of-$library/" && ln -sf "$doubles/libcuda.so.1" "of-$library/$library"
+  expect 5 "is too old or damaged" env LD_LIBRARY_PATH="$work/of-$library" DOUBLES_TEXTS="$work/texts" ./gpt --inputs "$gpt.inputs.npz"
+  expect_err "$library"
+done
+expect 5 "is too old" "${with[@]}" DOUBLES_DRIVER=11080 ./mlp --input x=@x8.npy
+expect 5 "CUDA_ERROR_NO_DEVICE" "${with[@]}" DOUBLES_GPUS=0 ./mlp --input x=@x8.npy
+expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
+expect 6 "MiB are free" "${with[@]}" DOUBLES_MEMORY=4096 ./mlp --input x=@x8.npy
+
+# What goes wrong is named with the call and what it was for; a device that stands still is late.
+for call in cuInit cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuModuleLoadData cuMemcpyHtoDAsync_v2 cublasLtMatmul ncclCommInitRankConfig cuStreamCreate; do
+  code=6
+  [ $call = cuInit ] && code=5
+  expect $code "$call (" "${with[@]}" DOUBLES_FAIL=$call:1 ./gpt --inputs "$gpt.inputs.npz"
+done
+expect 7 "rank 1 is late: no progress for" "${with[@]}" DOUBLES_STALL=60 DOUBLES_ON=1 ./gpt --inputs "$gpt.inputs.npz" --timeout 2s
+check "the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|all_gather|all_reduce|copy|fill)' err
+summary 59

@@ -1,0 +1,108 @@
+/* tests/doubles/double.h - what the doubles of NVIDIA's libraries have in common, exported by the double of
+ * libcuda.so.1 to those of the others: the environment they obey, faults, violations, device memory, work on streams.
+ *
+ * A double is found by LD_LIBRARY_PATH like the library it stands for; the program under test knows nothing of it.  It
+ * is a hostile GPU: work is done as late, and in as strange an order, as events, streams and synchronisations allow.
+ *
+ * Environment (all optional):
+ *   DOUBLES_SEED=N            the order of work; every seed another one
+ *   DOUBLES_GPUS=N            devices (8); DOUBLES_ARCH=90, DOUBLES_DRIVER=13000, DOUBLES_MEMORY=BYTES, what they are
+ *   DOUBLES_TEXTS=DIR:DIR     where --save-temps kept the texts of cubins
+ *   DOUBLES_CACHE=DIR         where compiled texts are kept (APC_COMPILED, else /tmp)
+ *   DOUBLES_HEADERS=DIR       the source tree with tests/dialect/prelude_host.h (that of the build)
+ *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work does
+ *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
+ *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further
+ *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
+ *   DOUBLES_ON=D              faults and stalls are those of the process that uses device D (any)
+ *   DOUBLES_REPORT=FILE       violations are also added to that file
+ *   DOUBLES_CALLS=FILE        at the end: a line with the number of calls is added to that file
+ *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file
+ *
+ * A violation is what a GPU would not report but must not happen, or what it reports as an error of the device: it is
+ * written to standard error, and the process ends with DOUBLE_EXIT instead of its exit code.
+ *
+ * Everything is called with the lock held (double_enter). */
+#ifndef APC_TESTS_DOUBLES_DOUBLE_H
+#define APC_TESTS_DOUBLES_DOUBLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/doubles/cuda_types.h"
+
+#define DOUBLE_API __attribute__((visibility("default")))
+enum { DOUBLE_EXIT = 97, DOUBLE_DEVICES = 16 };
+
+/* ---- calls: the first line of every function of an API is ENTER(name), or ENTER_OR(name, code) where the library's
+ * errors are not the driver's */
+
+/* Takes the lock, lets queues be served for a while, counts the call.  False: this call is to fail. */
+DOUBLE_API bool double_enter(const char *name);
+DOUBLE_API bool double_drops(void); /* it fails, but is to say that it succeeded */
+DOUBLE_API void double_leave(const bool *entered);
+#define ENTER_OR(name, code) \
+  __attribute__((cleanup(double_leave))) const bool entered = double_enter(#name); \
+  if (!entered) return (code)
+
+/* ---- what is wrong */
+
+DOUBLE_API void double_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Called when the process ends without an error: reports what was not given back. */
+DOUBLE_API void double_at_end(void (*leaks)(void));
+
+/* ---- the environment */
+
+DOUBLE_API int64_t double_setting(const char *name, int64_t otherwise);
+DOUBLE_API uint64_t double_random(void);
+static inline bool double_chance(int of) { return double_random() % (uint64_t)of == 0; }
+
+/* ---- memory of devices */
+
+/* Where the doubles themselves find device memory; NULL after a violation unless all bytes are in one allocation of
+ * that device.  `what` names who asks. */
+DOUBLE_API char *double_at(int device, CUdeviceptr at, uint64_t bytes, const char *what);
+
+/* ---- work */
+
+/* What is done in the order of a stream, once per launch.  Immutable but for its references: a graph launches it again
+ * and again. */
+typedef struct DoubleWork DoubleWork;
+typedef struct DoubleWorkKind {
+  /* Begun on the host, in the order of calls, whenever it is launched; may be NULL.  Its state is handed on. */
+  void *(*launch)(const DoubleWork *w);
+  /* True when done; false: others have to do something first. */
+  bool (*run)(const DoubleWork *w, void *state);
+  void (*drop)(DoubleWork *w); /* with the last reference */
+  void (*forget)(void *state); /* of a launch that never ran; may be NULL */
+  /* Does it read (or, unless `reads_only`, write) there? */
+  bool (*uses)(const DoubleWork *w, uint64_t at, uint64_t bytes, bool reads_only);
+} DoubleWorkKind;
+struct DoubleWork {
+  const DoubleWorkKind *kind;
+  const char *what;
+  int device, refs;
+};
+
+DOUBLE_API void double_work_drop(DoubleWork *w);
+
+/* Adds work to a stream, or to the graph that is captured there; takes the reference. */
+DOUBLE_API CUresult double_submit(CUstream stream, DoubleWork *w);
+
+/* The device whose context is current on this thread, of a stream; -1: none. */
+DOUBLE_API int double_current(void);
+DOUBLE_API int double_stream_device(CUstream stream);
+DOUBLE_API int double_physical(int device);
+
+/* Device work has failed: all calls say so from now on. */
+DOUBLE_API void double_device_error(int device, CUresult error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Lets other processes and threads come on while something is waited for. */
+DOUBLE_API void double_nap(void);
+
+/* Serves queues for a moment without being forced to; for calls that poll. */
+DOUBLE_API void double_serve(void);
+
+#endif

@@ -1,0 +1,69 @@
+#!/bin/bash
+# What a program for GPUs says and leaves when a device, a driver or a call fails: on the doubles.
+#   faults.sh APC DOUBLES [EVERY]        every EVERY-th call of a run fails in turn (1: all of them)
+. "$(dirname "$0")/../cli/lib.sh"
+doubles=$(realpath "$2") every=${3:-1} gpt=$source_dir/examples/gpt.apc
+small="-D layers=1 -D d=32 -D heads=4 -D vocab=50 --dim batch=2 --dim seq=8"
+
+"$apc" "$gpt" -q --target dgx-a100x4 $small --tp 2 --pp 2 --save-temps=texts -o gpt >out 2>&1
+case $(cat out) in *NVRTC*) echo "skipped: no NVRTC"; exit 77 ;; esac
+run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work/shared")
+ask=(./gpt --input tokens=random --output logits=@logits.npy --timeout 20s)
+mkdir shared
+no_rank_is_left() { ! pgrep -f "^$work/gpt" >/dev/null && ! pgrep -f '^\./gpt --' >/dev/null; }
+nothing_is_left() { check "a rank is left" no_rank_is_left; check "shared memory is left" test -z "$(ls shared)"; rm -f shared/*; }
+no_violation() { check "$(cat report 2>/dev/null)" test ! -s report; }
+
+# the run as it should be
+expect 0 "" "${run[@]}" DOUBLES_CALLS="$work/calls" "${ask[@]}"
+no_err
+no_violation
+nothing_is_left
+cp logits.npy right.npy
+calls=$(sort -n calls | tail -n 1)
+check "a rank makes $calls calls" test "$calls" -gt 100
+
+# as ranks that a launcher starts
+port=$((20000 + $$ % 20000))
+launcher=(WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+rm -f logits.npy
+for r in 1 2 3; do "${run[@]}" "${launcher[@]}" RANK=$r LOCAL_RANK=$r ./gpt >"out.$r" 2>"err.$r" & done
+expect 0 "" "${run[@]}" "${launcher[@]}" RANK=0 LOCAL_RANK=0 "${ask[@]}"
+wait
+check "a launcher's ranks give other numbers" cmp -s logits.npy right.npy
+no_violation
+nothing_is_left
+
+# other machines
+expect 5 "wanted is for CUDA 12.0 or later" "${run[@]}" DOUBLES_DRIVER=11040 "${ask[@]}"
+expect 5 "does not run" "${run[@]}" DOUBLES_ARCH=75 "${ask[@]}"
+expect 5 "CUDA_ERROR_NO_DEVICE" "${run[@]}" DOUBLES_GPUS=0 "${ask[@]}"
+expect 6 "on its device" "${run[@]}" DOUBLES_MEMORY=20000 "${ask[@]}"
+expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH=/nowhere "${ask[@]}"
+nothing_is_left
+
+# a rank that makes no progress; a piece of work that fails
+expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=20 "${ask[@]/20s/2s}"
+expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=2 DOUBLES_FAIL_LATE=9 "${ask[@]}"
+nothing_is_left
+
+# Every call in turn, of every rank (which make some more or fewer calls, as they wait).  Its failure is named, with exit code 6, or 5 while the GPU is looked for; what is
+# given back at the end may fail unseen when the results are right.
+given_back() {
+  local end=''
+  [ $((2 * n)) -gt "$calls" ] && end='|cuStreamSynchronize|cuCtxSetCurrent'
+  ! tr '|' '\n' <<<"$1" | grep -vqE "^\$|Free|Destroy|Unload|Release|Finalize$end"
+}
+for ((n = 1; n <= calls; n += every)); do
+  last="call $n fails"
+  timeout 60 "${run[@]}" DOUBLES_FAIL=$n DOUBLES_SEED=$n "${ask[@]}" >out 2>err </dev/null
+  code=$?
+  names=$(sed -nE 's/^double: call [0-9]+, ([A-Za-z0-9]+)(_v[0-9]+)?, fails as asked for/\1/p' err | sort -u | paste -sd'|')
+  case $code in
+    0) check "one of $names failed unseen" given_back "$names"; check "other results" cmp -s logits.npy right.npy ;;
+    5 | 6) check "none of $names is named" grep -qE "^error: .*($names)" err ;;
+    *) fail "exit $code" ;;
+  esac
+  nothing_is_left
+done
+summary 60

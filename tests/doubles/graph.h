@@ -1,0 +1,68 @@
+/* tests/doubles/graph.h - capture of streams, graphs, and their launches. */
+#ifndef APC_TESTS_DOUBLES_GRAPH_H
+#define APC_TESTS_DOUBLES_GRAPH_H
+
+#include <pthread.h>
+
+#include "tests/doubles/double.h"
+
+/* Nodes by number, ascending. */
+typedef struct NodeSet {
+  int *items, n;
+} NodeSet;
+
+typedef struct GraphNode {
+  DoubleWork *work; /* NULL: an event's */
+  CUevent record;   /* an event that the node records; NULL */
+  NodeSet before;
+} GraphNode;
+
+struct CUgraph_st {
+  GraphNode *nodes;
+  int n, refs;
+  bool instance;
+  struct CUgraph_st *next;
+};
+
+typedef struct Capture {
+  CUgraph graph;
+  CUstream origin;
+  CUstreamCaptureMode mode;
+  pthread_t thread;
+  unsigned long long id;
+  CUresult broken; /* why it is invalid; CUDA_SUCCESS */
+} Capture;
+
+/* A launch that is not yet done. */
+typedef struct GraphRun GraphRun;
+
+CUresult graph_begin(CUstream s, CUstreamCaptureMode mode);
+CUresult graph_end(CUstream s, CUgraph *out);
+
+/* On streams that capture: work, records and waits. */
+CUresult graph_add_work(CUstream s, DoubleWork *w);
+CUresult graph_record(CUstream s, CUevent e, bool external);
+CUresult graph_wait(CUstream s, CUevent e);
+
+/* A call that must not be made while this thread, or any, captures: makes the capture invalid. */
+CUresult graph_forbidden(const char *what);
+CUresult graph_forbidden_on(CUstream s);
+
+CUresult graph_destroy(CUgraph g);
+CUresult graph_instantiate(CUgraph g, CUgraphExec *out);
+CUresult graph_exec_update(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *why);
+CUresult graph_exec_destroy(CUgraphExec e);
+CUresult graph_launch(CUgraphExec e, CUstream s);
+
+/* A run: how many nodes may be served now, serving the k-th of them (false: it has to wait), and whether all are done.
+ */
+int graph_run_ready(const GraphRun *r);
+bool graph_run_serve(GraphRun *r, int k);
+bool graph_run_done(const GraphRun *r);
+void graph_run_drop(GraphRun *r);
+/* The works of its nodes that are not done: the next one after *at. */
+const DoubleWork *graph_run_work(const GraphRun *r, int *at);
+
+void graph_leaks(void);
+
+#endif

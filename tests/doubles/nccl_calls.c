@@ -1,0 +1,378 @@
+/* tests/doubles/nccl_calls.c - the double of NCCL: collectives, messages, groups, as work of streams.
+ *
+ * A group of calls of one communicator is one work; the works of a communicator are done in the order in which the host
+ * began them, whatever their streams, and those of all communicators of a process one at a time, as if they filled the
+ * device: so an order of communicators that differs between ranks stands still, as it may on GPUs.
+ *
+ * A rank posts what it asks for and what it gives; when all have, each looks whether all ask for the same, takes what
+ * it needs and leaves.  If they do not, that is a violation and the work never ends.  Sums are made in the order of
+ * ranks.  A message stays until it is received.
+ *
+ * Of a communicator that does not block, a call may say that it is in progress: then its work is begun when the host
+ * has looked at the communicator's state some times, and not before. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/doubles/nccl.h"
+#include "tests/doubles/reduction.h"
+
+enum { MOST_CALLS = 512 };
+
+typedef enum CallKind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, SEND, RECEIVE } CallKind;
+static const char *const names[] = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast",
+                                    "ncclReduce",    "ncclSend",      "ncclRecv"};
+
+typedef struct Call {
+  BoardCall call; /* root: the other rank of a message */
+  CUdeviceptr from, to;
+} Call;
+
+struct NcclWork {
+  DoubleWork work;
+  ncclComm_t comm;
+  CUstream stream;
+  int n;
+  Call *calls;
+  struct NcclWork *next; /* pending */
+};
+
+typedef enum CallStep { CALL_POST, CALL_WAIT, CALL_DONE } CallStep;
+
+typedef struct CallRun {
+  CallStep step;
+  uint64_t number; /* of the collective, or the message of its channel */
+} CallRun;
+
+/* A launch of a work. */
+typedef struct WorkRun {
+  uint64_t turn;
+  CallRun calls[];
+} WorkRun;
+
+static ncclComm_t busy; /* whose work fills the device */
+
+/* ---- bytes */
+
+static uint64_t unit(const Call *c) { return c->call.count * reduction_bytes((ncclDataType_t)c->call.type); }
+
+static uint64_t given(const ncclComm_t comm, const Call *c) {
+  switch ((CallKind)c->call.kind) {
+    case REDUCE_SCATTER: return unit(c) * (uint64_t)comm->n;
+    case BROADCAST: return comm->rank == c->call.root ? unit(c) : 0;
+    case RECEIVE: return 0;
+    default: return unit(c);
+  }
+}
+
+static uint64_t taken(const ncclComm_t comm, const Call *c) {
+  switch ((CallKind)c->call.kind) {
+    case ALL_GATHER: return unit(c) * (uint64_t)comm->n;
+    case REDUCE: return comm->rank == c->call.root ? unit(c) : 0;
+    case SEND: return 0;
+    default: return unit(c);
+  }
+}
+
+/* ---- collectives */
+
+static void reduce(ncclComm_t comm, const Call *c, char *to, uint64_t offset) {
+  Board *b = comm->board;
+  memcpy(to, board_given(b, 0) + offset, unit(c));
+  for (int i = 1; i < comm->n; i++)
+    reduction_step(to, board_given(b, i) + offset, c->call.count, (ncclDataType_t)c->call.type,
+                   (ncclRedOp_t)c->call.op);
+}
+
+static void take(ncclComm_t comm, const Call *c, char *to) {
+  Board *b = comm->board;
+  switch ((CallKind)c->call.kind) {
+    case ALL_REDUCE: reduce(comm, c, to, 0); break;
+    case REDUCE_SCATTER: reduce(comm, c, to, (uint64_t)comm->rank * unit(c)); break;
+    case BROADCAST: memcpy(to, board_given(b, c->call.root), unit(c)); break;
+    case REDUCE:
+      if (comm->rank == c->call.root) reduce(comm, c, to, 0);
+      break;
+    case ALL_GATHER:
+      for (int i = 0; i < comm->n; i++) memcpy(to + (uint64_t)i * unit(c), board_given(b, i), unit(c));
+      break;
+    default: break;
+  }
+}
+
+static bool all_have(const Board *b, int n, bool left, uint64_t number) {
+  for (int i = 0; i < n; i++)
+    if (atomic_load(left ? &b->members[i].left : &b->members[i].posted) < number) return false;
+  return true;
+}
+
+static bool all_agree(ncclComm_t comm, const Call *c) {
+  for (int i = 0; i < comm->n; i++) {
+    const BoardCall *o = &comm->board->members[i].call;
+    if (memcmp(o, &c->call, sizeof *o) == 0) continue;
+    if (!comm->reported)
+      double_violation("NCCL: rank %d asks for %s of %llu of type %d, rank %d for %s of %llu of type %d", comm->rank,
+                       names[c->call.kind], (unsigned long long)c->call.count, c->call.type, i, names[o->kind],
+                       (unsigned long long)o->count, o->type);
+    comm->reported = true;
+    return false;
+  }
+  return true;
+}
+
+static bool collective(ncclComm_t comm, const Call *c, CallRun *r, char *from, char *to) {
+  Board *b = comm->board;
+  BoardMember *me = &b->members[comm->rank];
+  if (r->step == CALL_POST) {
+    if (!all_have(b, comm->n, true, r->number)) return false; /* what it gave before may still be read */
+    memcpy(board_given(b, comm->rank), from, given(comm, c));
+    me->call = c->call;
+    atomic_store(&me->posted, r->number + 1);
+    r->step = CALL_WAIT;
+  }
+  if (!all_have(b, comm->n, false, r->number + 1) || !all_agree(comm, c)) return false;
+  take(comm, c, to);
+  atomic_store(&me->left, r->number + 1);
+  r->step = CALL_DONE;
+  return true;
+}
+
+/* ---- messages */
+
+static bool send(ncclComm_t comm, const Call *c, CallRun *r, const char *from) {
+  BoardChannel *ch = &comm->board->channels[comm->rank][c->call.root];
+  if (r->step == CALL_POST) {
+    if (atomic_load(&ch->received) < r->number) return false;
+    memcpy(board_message(comm->board, comm->rank, c->call.root), from, unit(c));
+    ch->bytes = unit(c);
+    atomic_store(&ch->sent, r->number + 1);
+    r->step = CALL_WAIT;
+  }
+  if (atomic_load(&ch->received) <= r->number) return false;
+  r->step = CALL_DONE;
+  return true;
+}
+
+static bool receive(ncclComm_t comm, const Call *c, CallRun *r, char *to) {
+  BoardChannel *ch = &comm->board->channels[c->call.root][comm->rank];
+  char *at = board_message(comm->board, c->call.root, comm->rank);
+  if (atomic_load(&ch->sent) <= r->number) return false;
+  if (ch->bytes != unit(c)) {
+    if (!comm->reported)
+      double_violation("NCCL: rank %d receives %llu bytes, rank %d sends %llu", comm->rank, (unsigned long long)unit(c),
+                       c->call.root, (unsigned long long)ch->bytes);
+    comm->reported = true;
+    return false;
+  }
+  memcpy(to, at, unit(c));
+  board_forget(comm->board, at, unit(c));
+  atomic_store(&ch->received, r->number + 1);
+  r->step = CALL_DONE;
+  return true;
+}
+
+/* ---- works */
+
+static bool is_message(const Call *c) { return c->call.kind == SEND || c->call.kind == RECEIVE; }
+
+static bool run_call(ncclComm_t comm, const Call *c, CallRun *r) {
+  uint64_t gives = given(comm, c), takes = taken(comm, c);
+  char *from = gives ? double_at(comm->device, c->from, gives, names[c->call.kind]) : NULL;
+  char *to = takes ? double_at(comm->device, c->to, takes, names[c->call.kind]) : NULL;
+  if ((gives && !from) || (takes && !to)) {
+    double_device_error(comm->device, CUDA_ERROR_ILLEGAL_ADDRESS, "%s", names[c->call.kind]);
+    return true;
+  }
+  if (c->call.kind == SEND) return send(comm, c, r, from);
+  return c->call.kind == RECEIVE ? receive(comm, c, r, to) : collective(comm, c, r, from, to);
+}
+
+static void *work_launch(const DoubleWork *work) {
+  const NcclWork *w = (const NcclWork *)work;
+  ncclComm_t c = w->comm;
+  WorkRun *r = calloc(1, sizeof *r + sizeof *r->calls * (size_t)w->n);
+  r->turn = c->launched++;
+  for (int i = 0; i < w->n; i++) {
+    const BoardCall *x = &w->calls[i].call;
+    r->calls[i].number = x->kind == SEND      ? c->sends[x->root]++
+                         : x->kind == RECEIVE ? c->receives[x->root]++
+                                              : c->collectives++;
+  }
+  return r;
+}
+
+static bool all_done(const NcclWork *w, WorkRun *r) {
+  bool waits = false; /* for a collective: those behind it have not begun */
+  int left = 0;
+  for (int i = 0; i < w->n; i++) {
+    const Call *c = &w->calls[i];
+    if (r->calls[i].step == CALL_DONE || (waits && !is_message(c))) {
+      left += r->calls[i].step != CALL_DONE;
+      continue;
+    }
+    if (run_call(w->comm, c, &r->calls[i])) continue;
+    left++;
+    waits = waits || !is_message(c);
+  }
+  return left == 0;
+}
+
+static bool work_run(const DoubleWork *work, void *state) {
+  const NcclWork *w = (const NcclWork *)work;
+  WorkRun *r = state;
+  if (!w->comm->aborted) {
+    if (w->comm->turn != r->turn || (busy && busy != w->comm)) return false;
+    busy = w->comm;
+    if (!all_done(w, r)) return false;
+    w->comm->turn++;
+  }
+  if (busy == w->comm) busy = NULL;
+  free(r);
+  return true;
+}
+
+static void work_drop(DoubleWork *work) {
+  NcclWork *w = (NcclWork *)work;
+  nccl_drop(w->comm);
+  free(w->calls);
+  free(w);
+}
+
+static bool overlaps(CUdeviceptr x, uint64_t n, uint64_t at, uint64_t bytes) { return x < at + bytes && at < x + n; }
+
+static bool work_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+  const NcclWork *w = (const NcclWork *)work;
+  for (int i = 0; i < w->n && !w->comm->aborted; i++) {
+    const Call *c = &w->calls[i];
+    if (overlaps(c->from, given(w->comm, c), at, bytes)) return true;
+    if (!reads_only && overlaps(c->to, taken(w->comm, c), at, bytes)) return true;
+  }
+  return false;
+}
+
+static const DoubleWorkKind work_kind = {work_launch, work_run, work_drop, free, work_uses};
+
+bool nccl_has_work(const struct ncclComm *c) { return c->pending || (!c->aborted && c->turn < c->launched); }
+
+ncclResult_t nccl_begin_pending(ncclComm_t c) {
+  while (c->pending) {
+    NcclWork *w = c->pending;
+    c->pending = w->next;
+    if (double_submit(w->stream, &w->work)) return ncclUnhandledCudaError;
+  }
+  return ncclSuccess;
+}
+
+static ncclResult_t begin(NcclWork *w) {
+  ncclComm_t c = w->comm;
+  if (!c->blocking && double_chance(2)) {
+    c->pending = w, c->looks = (int)(double_random() % 4);
+    return c->error = ncclInProgress;
+  }
+  return double_submit(w->stream, &w->work) ? ncclUnhandledCudaError : ncclSuccess;
+}
+
+/* ---- groups */
+
+static __thread int depth;
+static __thread NcclWork *group; /* one per communicator, in the order of their first calls */
+
+bool nccl_in_group(void) { return depth > 0; }
+
+static NcclWork *group_work(ncclComm_t c, CUstream s) {
+  NcclWork **p = &group;
+  for (; *p; p = &(*p)->next)
+    if ((*p)->comm == c) {
+      if ((*p)->stream != s) double_violation("NCCL: a group uses two streams for one communicator");
+      return *p;
+    }
+  *p = calloc(1, sizeof **p);
+  **p = (NcclWork){.work = {&work_kind, "a call of NCCL", c->device, 1}, .comm = c, .stream = s};
+  (*p)->calls = calloc(MOST_CALLS, sizeof(Call));
+  c->refs++;
+  return *p;
+}
+
+static ncclResult_t end_group(void) {
+  ncclResult_t result = ncclSuccess;
+  while (group) {
+    NcclWork *w = group;
+    group = w->next, w->next = NULL;
+    ncclResult_t error = begin(w);
+    if (error && (!result || result == ncclInProgress)) result = error;
+  }
+  return result;
+}
+
+DOUBLE_API ncclResult_t ncclGroupStart(void) {
+  ENTER_NCCL(ncclGroupStart);
+  depth++;
+  return ncclSuccess;
+}
+
+DOUBLE_API ncclResult_t ncclGroupEnd(void) {
+  ENTER_NCCL(ncclGroupEnd);
+  if (!depth) return ncclInvalidUsage;
+  return --depth ? ncclSuccess : end_group();
+}
+
+static ncclResult_t add(CallKind kind, const void *from, void *to, size_t n, ncclDataType_t type, int op, int root,
+                        ncclComm_t comm, CUstream stream) {
+  ncclResult_t error = nccl_usable(comm);
+  if (error) return error;
+  if (!reduction_bytes(type) || op < 0 || op > ncclMin || root < 0 || root >= comm->n) return ncclInvalidArgument;
+  if (double_stream_device(stream) != comm->device) return ncclInvalidArgument;
+  Call c = {.call = {.count = n, .kind = (int)kind, .type = (int)type, .op = op, .root = root},
+            .from = (CUdeviceptr)(uintptr_t)from,
+            .to = (CUdeviceptr)(uintptr_t)to};
+  if ((given(comm, &c) && !double_at(comm->device, c.from, given(comm, &c), names[kind])) ||
+      (taken(comm, &c) && !double_at(comm->device, c.to, taken(comm, &c), names[kind])))
+    return ncclInvalidArgument;
+  NcclWork *w = group_work(comm, stream);
+  if (w->n == MOST_CALLS) return ncclInternalError;
+  w->calls[w->n++] = c;
+  w->work.what = w->n == 1 ? names[kind] : "a group of NCCL";
+  return depth ? ncclSuccess : end_group();
+}
+
+DOUBLE_API ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                                      ncclComm_t comm, CUstream stream) {
+  ENTER_NCCL(ncclAllReduce);
+  return add(ALL_REDUCE, from, to, n, type, (int)op, 0, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type, ncclComm_t comm,
+                                      CUstream stream) {
+  ENTER_NCCL(ncclAllGather);
+  return add(ALL_GATHER, from, to, n, type, 0, 0, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                                          ncclComm_t comm, CUstream stream) {
+  ENTER_NCCL(ncclReduceScatter);
+  return add(REDUCE_SCATTER, from, to, n, type, (int)op, 0, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
+                                      ncclComm_t comm, CUstream stream) {
+  ENTER_NCCL(ncclBroadcast);
+  return add(BROADCAST, from, to, n, type, 0, root, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, int root,
+                                   ncclComm_t comm, CUstream stream) {
+  ENTER_NCCL(ncclReduce);
+  return add(REDUCE, from, to, n, type, (int)op, root, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclSend(const void *from, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                                 CUstream stream) {
+  ENTER_NCCL(ncclSend);
+  return add(SEND, from, NULL, n, type, 0, peer, comm, stream);
+}
+
+DOUBLE_API ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, CUstream stream) {
+  ENTER_NCCL(ncclRecv);
+  return add(RECEIVE, NULL, to, n, type, 0, peer, comm, stream);
+}

@@ -1,0 +1,224 @@
+/* tests/doubles/programs.c - programs for GPUs, run on the doubles, against the same models on one CPU rank.
+ *
+ * usage: doubles_programs BUILD [SEEDS [FOLDER]]      FOLDER: models of an exporter, gpt.onnx, llama.onnx ...
+ *
+ * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
+ * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 under every seed of the
+ * doubles, recorded and one call at a time; memory is what was foretold; no double reports a violation, and nothing
+ * is left behind. */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "codegen/cuda/nvrtc.h"
+#include "tests/e2e/e2e.h"
+
+enum { REQUESTS = 6, OUTPUTS = 4, DEFINES = 10 };
+
+typedef struct Request {
+  const char *entry;
+  int64_t batch, seq, at; /* at: where a cache goes on */
+  bool again;             /* the request before once more: what was recorded is replayed */
+} Request;
+
+typedef struct Subject {
+  const char *name, *path;
+  DslDefine defines[DEFINES];
+  const char *target, *arch;
+  PlanOptions plan;
+  Request requests[REQUESTS];
+} Subject;
+
+/* clang-format off */
+#define ONE(...) {.entry = "main", __VA_ARGS__}
+#define SIZES {ONE(.batch = 4, .seq = 12), {.again = true}, ONE(.batch = 3, .seq = 7), ONE(.batch = 4, .seq = 12)}
+#define BATCHES {ONE(.batch = 2), {.again = true}, ONE(.batch = 3)}
+#define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
+#define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
+#define MOE {"layers", "1"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}
+#define A100X4 "dgx-a100x4", "80"
+#define H100X8 "dgx-h100x8", "90"
+
+static const Subject subjects[] = {
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, SIZES},
+    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, SIZES},
+    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, CACHED},
+    {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, SIZES},
+    {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, SIZES},
+    {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
+     {.tp = 2, .dp = 2}, BATCHES},
+    {"unet", "unet.apc", {{"channels", "4"}, {"levels", "2"}, {"image", "16"}}, H100X8, {0}, BATCHES},
+};
+
+/* What exporters wrote. */
+static const Subject exported[] = {
+    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, SIZES},
+    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, SIZES},
+    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, SIZES},
+    {"llama", "llama.onnx", {{0}}, H100X8, {0}, SIZES},
+    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, SIZES},
+    {"bert", "bert.onnx", {{0}}, H100X8, {0}, SIZES},
+    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, BATCHES},
+    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, BATCHES},
+    {"vit", "vit.onnx", {{0}}, A100X4, {0}, BATCHES},
+    {"vit", "vit.onnx", {{0}}, H100X8, {0}, BATCHES},
+};
+/* clang-format on */
+
+static const char *folder; /* of the exporter's models */
+
+/* ---- requests */
+
+typedef struct Outputs {
+  float *values[OUTPUTS];
+  size_t bytes[OUTPUTS];
+  int n;
+} Outputs;
+
+static bool read_outputs(ApcModel *model, Outputs *out) {
+  out->n = apc_outputs(model);
+  for (int i = 0; i < out->n && i < OUTPUTS; i++) {
+    ApcTensorInfo info;
+    int64_t dims[APC_MAX_RANK];
+    int rank;
+    if (apc_output_info(model, i, &info) || apc_output_shape(model, info.name, &rank, dims, &out->bytes[i]))
+      return false;
+    out->values[i] = malloc(out->bytes[i]);
+    if (apc_read_output(model, info.name, out->values[i], out->bytes[i])) return false;
+  }
+  return out->n <= OUTPUTS;
+}
+
+static bool ask(ApcModel *model, const Request *r, Outputs *out) {
+  if (r->again) return apc_run_again(model) == APC_OK && read_outputs(model, out);
+  if (apc_select(model, r->entry)) return false;
+  if (r->batch) apc_bind_dim(model, "batch", r->batch); /* not every model has both */
+  if (r->seq) apc_bind_dim(model, "seq", r->seq);
+  for (int i = 0; i < apc_inputs(model); i++) {
+    ApcTensorInfo info;
+    if (apc_input_info(model, i, &info)) return false;
+    bool position = strcmp(info.name, "at") == 0;
+    if (position ? apc_bind_input(model, "at", APC_I64, 0, NULL, &r->at)
+                 : apc_bind_input_text(model, info.name, "random:3"))
+      return false;
+  }
+  return apc_run(model, NULL) == APC_OK && read_outputs(model, out);
+}
+
+static void free_outputs(Outputs *o) {
+  for (int i = 0; i < o->n && i < OUTPUTS; i++) free(o->values[i]);
+}
+
+/* ---- programs */
+
+static bool write_program(E2eModel *e, const char *target, const PlanOptions *plan, const char *out) {
+  DriverOptions *o = &e->build.options;
+  o->target = topo_target_find(e->diags, e->arena, target);
+  o->plan = *plan;
+  o->producer = "tests/doubles";
+  o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
+  return o->target && driver_run(&e->build, DRIVER_lower) && driver_write(&e->build, o->target->device, out);
+}
+
+static bool compile(const Subject *s, const char *target, const PlanOptions *plan, const char *out, const char *texts) {
+  const char *entries[2] = {s->requests[0].entry, s->requests[1].entry};
+  bool two = entries[1] && strcmp(entries[0], entries[1]) != 0;
+  int ndefines = 0;
+  E2eModel e;
+  char path[4400];
+  while (ndefines < DEFINES && s->defines[ndefines].name) ndefines++;
+  snprintf(path, sizeof path, "%s/%s", folder ? folder : "examples", s->path);
+  bool ok = e2e_load(&e, path, ndefines, s->defines, 0, NULL, two ? 2 : 1, entries);
+  e.build.options.save_temps = texts;
+  ok = ok && write_program(&e, target, plan, out);
+  if (!ok) e2e_diags(&e);
+  e2e_free(&e);
+  return ok;
+}
+
+static void compare(const Subject *s, const char *what, int request, const Outputs *got, const Outputs *want) {
+  CHECK(got->n == want->n);
+  for (int i = 0; i < got->n && got->n == want->n; i++) {
+    CHECK(got->bytes[i] == want->bytes[i]);
+    if (got->bytes[i] != want->bytes[i]) continue;
+    double distance = e2e_distance(got->values[i], want->values[i], got->bytes[i] / sizeof(float));
+    CHECKF(distance <= 1e-4, "%s on %s, %s, request %d, output %d: distance %g", s->name, s->target, what, request, i,
+           distance);
+  }
+}
+
+/* All requests through one program; compared with `want`, or made it. */
+static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes) {
+  ApcModel *model = NULL;
+  bool ok = apc_load(program, NULL, &model) == APC_OK;
+  for (int i = 0; ok && i < REQUESTS && (s->requests[i].entry || s->requests[i].again); i++) {
+    Outputs got = {0};
+    ok = ask(model, &s->requests[i], makes ? &want[i] : &got);
+    if (ok && !makes) compare(s, what, i, &got, &want[i]);
+    free_outputs(&got);
+  }
+  CHECKF(ok, "%s on %s, %s: %s", s->name, makes ? "cpu" : s->target, what, apc_error(model));
+  apc_close(model);
+  return ok;
+}
+
+static char report[4400];
+
+static void nothing_reported(const Subject *s, const char *what) {
+  char said[2000];
+  FILE *f = fopen(report, "r");
+  if (!f) return;
+  said[fread(said, 1, sizeof said - 1, f)] = 0;
+  fclose(f);
+  remove(report);
+  CHECKF(false, "%s on %s, %s: %s", s->name, s->target, what, said);
+}
+
+static void subject(const Subject *s, int seeds) {
+  Outputs want[REQUESTS] = {0};
+  char what[100], texts[4400];
+  const char *cpu = temp_path("cpu"), *gpu = temp_path("gpu");
+  snprintf(texts, sizeof texts, "%s", temp_path("texts"));
+  setenv("DOUBLES_TEXTS", texts, 1);
+  setenv("DOUBLES_ARCH", s->arch, 1);
+  bool ok = compile(s, "cpu", &(PlanOptions){0}, cpu, NULL) && compile(s, s->target, &s->plan, gpu, texts);
+  CHECKF(ok, "%s on %s", s->name, s->target);
+  ok = ok && run(s, cpu, "one rank", want, true);
+  for (int i = 0; ok && i < 2 * seeds; i++) {
+    snprintf(what, sizeof what, "%d", i / 2);
+    setenv("DOUBLES_SEED", what, 1);
+    if (i % 2) setenv("APC_EAGER", "1", 1);
+    else unsetenv("APC_EAGER");
+    snprintf(what, sizeof what, "seed %d, %s", i / 2, i % 2 ? "call by call" : "recorded");
+    run(s, gpu, what, want, false);
+    nothing_reported(s, what);
+  }
+  for (int i = 0; i < REQUESTS; i++) free_outputs(&want[i]);
+}
+
+static int seeds_of_all = 1;
+
+static void programs(void) {
+  for (size_t i = 0; !folder && i < sizeof subjects / sizeof *subjects; i++) subject(&subjects[i], seeds_of_all);
+  for (size_t i = 0; folder && i < sizeof exported / sizeof *exported; i++) subject(&exported[i], seeds_of_all);
+}
+
+int main(int argc, char **argv) {
+  char path[9000];
+  int major, minor;
+  if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
+  if (argc < 2) return 2;
+  if (!nvrtc_found(&major, &minor)) {
+    printf("skipped: no NVRTC\n");
+    return 77;
+  }
+  e2e_build = argv[1];
+  if (argc > 2) seeds_of_all = atoi(argv[2]);
+  if (argc > 3) folder = argv[3];
+  const char *before = getenv("LD_LIBRARY_PATH");
+  snprintf(path, sizeof path, "%s/doubles%s%s", argv[1], before ? ":" : "", before ? before : "");
+  setenv("LD_LIBRARY_PATH", path, 1);
+  snprintf(report, sizeof report, "%s", temp_path("report"));
+  setenv("DOUBLES_REPORT", report, 1);
+  RUN(programs);
+  return test_summary();
+}

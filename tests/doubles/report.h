@@ -1,0 +1,25 @@
+/* tests/doubles/report.h - inside the double of the driver: faults on demand, the end of the process. */
+#ifndef APC_TESTS_DOUBLES_REPORT_H
+#define APC_TESTS_DOUBLES_REPORT_H
+
+#include "tests/doubles/double.h"
+
+/* The driver is initialised: from here on the process must not fork. */
+void report_begin(void);
+
+/* This process uses that device (DOUBLES_ON). */
+void report_uses(int device);
+bool report_is_meant(void); /* by DOUBLES_ON */
+
+/* The N-th piece of work: fails, or is never begun. */
+bool report_fails_late(void);
+bool report_stalls(void);
+
+/* Gives the lock away for so long. */
+void report_sleep(int64_t nanoseconds);
+void report_lock(void);
+void report_unlock(void);
+int64_t report_last_call(void); /* when the last call of an API ended, in nanoseconds */
+int64_t report_now(void);
+
+#endif
