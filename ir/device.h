@@ -48,7 +48,6 @@ typedef struct DeviceTraits {
                                   producer and waited for before its first reader; where progress is made in waits only,
                                   that gains nothing and costs memory */
   bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
-  bool runs;                   /* programs are built for it; for others only texts */
   bool grows;                  /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
   bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products

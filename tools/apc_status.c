@@ -75,7 +75,10 @@ static void options(void) {
 static void targets(void) {
   Arena *a = arena_new();
   const char *const *names = topo_target_names(a);
-  puts("\n## Targets\n\nPrograms for `cpu` ranks can be built and run; the other targets can be planned and priced.\n");
+  puts(
+      "\n## Targets\n\nPrograms are built for all of them.  Those for GPUs have run on stand-ins for NVIDIA's "
+      "libraries");
+  puts("(tests/doubles), not yet on a GPU.\n");
   for (const char *const *n = names; *n; n++) printf("%s`%s`", n == names ? "" : ", ", *n);
   putchar('\n');
   arena_free(a);

@@ -13,14 +13,6 @@
 #include "tools/expect.h"
 #include "tools/running.h"
 
-/* ---- before the work */
-
-static bool check_here(Tool *t, const Target *target) {
-  if (target->device->runs) return true;
-  return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
-                    "target %s is made of %s ranks, which no program is built for", target->name, target->device->name);
-}
-
 /* ---- --output NAME=@FILE.npy */
 
 /* The name of the output, and the file; NULL: the value has another form. */
@@ -83,7 +75,7 @@ int running_start(Tool *t, Running *r) {
   if (!tool_emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target) || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
+  if (!target || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
     return tool_failed(t->diags);
   if (!tool_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
       !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !tool_can_compile(t, r->build.options.target->device) ||

@@ -152,11 +152,7 @@ bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
     diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
     return false;
   }
-  if (!tool_emit_wants(l, EMIT_EXE) || target->device->runs) return true;
-  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks, which no program is built for",
-             target->name, target->device->name);
-  diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
-  return false;
+  return true;
 }
 
 /* ---- writing */
@@ -235,7 +231,7 @@ static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
   const DeviceTraits *device = b->options.target->device;
   driver_make_for(b, device);
   if (b->plan->ranks > PROGRAM_MAX_RANKS)
-    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
+    return diag_error(t->diags, DIAG_later_ranks, (Loc){0},
                       "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
                       b->plan->ranks);
   if (!driver_run(b, DRIVER_kernels)) return false;
