@@ -48,6 +48,12 @@ typedef struct CommOp {
   const CommBlock *recv;
 } CommOp;
 
+static inline bool comm_is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
+
+/* How many blocks `send` and `recv` of an operation have, in a group of so many members. */
+static inline int comm_send_blocks(CommKind kind, int members) { return kind == COMM_all_reduce ? 1 : members; }
+static inline int comm_recv_blocks(CommKind kind, int members) { return comm_is_reduction(kind) ? 1 : members; }
+
 /* What a rank tells the outside about its communication; lives in shared memory of the session. */
 typedef struct CommProgress {
   _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */

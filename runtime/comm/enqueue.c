@@ -19,8 +19,6 @@ static Strided at_recv(const CommOp *op, int j) {
   return (Strided){at_offset(op->dst, b.offset), b.rows, b.row_bytes, b.stride};
 }
 
-static bool is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
-
 /* Element range [start of j, start of j + 1) of member j, in bytes. */
 static size_t range_start(const Operation *op, size_t bytes, int j) {
   return program_comm_range_of(bytes, dtype_bytes(op->dtype), j, op->group->n);
@@ -102,7 +100,7 @@ static void append_results(CpuComm *c, Operation *op, size_t bytes) {
 }
 
 static void append_first_phase(CpuComm *c, Operation *op, const CommOp *spec) {
-  if (!is_reduction(spec->kind)) {
+  if (!comm_is_reduction(spec->kind)) {
     append_all_moves(c, op, spec);
     return;
   }
@@ -120,7 +118,7 @@ static RtStatus check_block(const CommOp *op, const char *side, int j, CommBlock
   if (!base)
     return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes but no address",
                     program_comm_kind_name(op->kind), side, j, bytes);
-  if (is_reduction(op->kind) && bytes % dtype_bytes(op->dtype))
+  if (comm_is_reduction(op->kind) && bytes % dtype_bytes(op->dtype))
     return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes, not a multiple of %s",
                     program_comm_kind_name(op->kind), side, j, bytes, dtype_name(op->dtype));
   return RT_OK;
@@ -128,17 +126,17 @@ static RtStatus check_block(const CommOp *op, const char *side, int j, CommBlock
 
 /* The blocks this rank can see; what peers sent is checked message by message. */
 static RtStatus check_blocks(const CommOp *op, const Group *g, RtError *error) {
-  bool all_reduce = op->kind == COMM_all_reduce, reduction = is_reduction(op->kind);
-  for (int i = 0; i < (all_reduce ? 1 : g->n); i++) {
+  int sends = comm_send_blocks(op->kind, g->n), receives = comm_recv_blocks(op->kind, g->n);
+  for (int i = 0; i < sends; i++) {
     RtStatus status = check_block(op, "send", i, op->send[i], op->src, error);
     if (status != RT_OK) return status;
   }
-  for (int i = 0; i < (reduction ? 1 : g->n); i++) {
+  for (int i = 0; i < receives; i++) {
     RtStatus status = check_block(op, "receive", i, op->recv[i], op->dst, error);
     if (status != RT_OK) return status;
   }
-  size_t sent = comm_block_bytes(op->send[all_reduce ? 0 : g->rank]);
-  size_t received = comm_block_bytes(op->recv[reduction ? 0 : g->rank]);
+  size_t sent = comm_block_bytes(op->send[sends == 1 ? 0 : g->rank]);
+  size_t received = comm_block_bytes(op->recv[receives == 1 ? 0 : g->rank]);
   if (sent != received)
     return rt_error(error, RT_INTERNAL, "%s: group rank %d sends %zu bytes to itself and receives %zu",
                     program_comm_kind_name(op->kind), g->rank, sent, received);
@@ -152,7 +150,7 @@ static RtStatus check_operation(const CpuComm *c, const CommOp *op, RtError *err
   if (c->groups[op->group]->rank < 0)
     return rt_error(error, RT_INTERNAL, "%s: rank %d is not a member of group %d", program_comm_kind_name(op->kind),
                     c->rank, op->group);
-  if (is_reduction(op->kind) && !comm_reduction_defined(op->reduction, op->dtype))
+  if (comm_is_reduction(op->kind) && !comm_reduction_defined(op->reduction, op->dtype))
     return rt_error(error, RT_INTERNAL, "%s: %s is not defined on %s", program_comm_kind_name(op->kind),
                     program_comm_reduction_name(op->reduction),
                     (unsigned)op->dtype < DT_COUNT ? dtype_name(op->dtype) : "an unknown dtype");

@@ -76,11 +76,9 @@ static RtStatus move_block(const StagedComm *c, char *device, char *mirror, Comm
 
 /* ---- one operation */
 
-static bool is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
-
 /* What it sends, into the mirror.  A block that several members get is read once. */
 static RtStatus read_sent(const StagedComm *c, const CommOp *op, int members, StagedOp *s, RtError *error) {
-  int n = op->kind == COMM_all_reduce ? 1 : members;
+  int n = comm_send_blocks(op->kind, members);
   RtStatus status = make_room(&s->sent, op->send, n, error);
   for (int i = 0; i < n && !status; i++) {
     if (i > 0 && same_block(op->send[i], op->send[i - 1])) continue;
@@ -95,7 +93,7 @@ static RtStatus stage(const StagedComm *c, const CommOp *op, StagedOp *s, CommOp
     return rt_error(error, RT_INTERNAL, "%s: no group %d", program_comm_kind_name(op->kind), op->group);
   int members = c->sizes[op->group];
   RtStatus status = read_sent(c, op, members, s, error);
-  s->n_blocks = is_reduction(op->kind) ? 1 : members;
+  s->n_blocks = comm_recv_blocks(op->kind, members);
   s->to = op->dst;
   for (int i = 0; i < s->n_blocks; i++) s->blocks[i] = op->recv[i];
   if (!status) status = make_room(&s->arrived, s->blocks, s->n_blocks, error);

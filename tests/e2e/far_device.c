@@ -245,9 +245,11 @@ static RtStatus group(Comm *c, const int *members, int n, int *out, RtError *err
 
 /* Are all parts one run of bytes? */
 static bool contiguous(const FarComm *c, const CommOp *op) {
-  int n = op->kind == COMM_all_reduce ? 1 : c->members[op->group];
-  for (int i = 0; i < n; i++)
-    if ((op->src && op->send[i].rows > 1) || (op->dst && op->recv[i].rows > 1)) return false;
+  int members = c->members[op->group];
+  for (int i = 0; op->src && i < comm_send_blocks(op->kind, members); i++)
+    if (op->send[i].rows > 1) return false;
+  for (int i = 0; op->dst && i < comm_recv_blocks(op->kind, members); i++)
+    if (op->recv[i].rows > 1) return false;
   return true;
 }
 
@@ -255,7 +257,7 @@ static bool contiguous(const FarComm *c, const CommOp *op) {
  * reductions, and a NaN may get lost among larger and smaller numbers. */
 static bool library_reduces(const CommOp *op) {
   bool narrow = op->dtype == DT_i16 || op->dtype == DT_u16;
-  if (op->kind != COMM_all_reduce && op->kind != COMM_reduce_scatter) return true;
+  if (!comm_is_reduction(op->kind)) return true;
   if (op->reduction == COMM_RED_one) return true;
   if (op->reduction == COMM_RED_or || op->reduction == COMM_RED_and) return op->dtype == DT_bool;
   if (op->reduction == COMM_RED_max || op->reduction == COMM_RED_min) return !narrow && !dtype_is_float(op->dtype);

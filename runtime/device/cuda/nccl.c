@@ -362,8 +362,7 @@ static RtStatus check_op(const NcclComm *c, const CommOp *op, RtError *error) {
   if (op->group < 0 || op->group >= c->n_groups || c->groups[op->group].place < 0)
     return rt_error(error, RT_INTERNAL, "%s: rank %d is in no group %d", kind, c->rank, op->group);
   int n = c->groups[op->group].n;
-  if (!contiguous(op->send, op->kind == COMM_all_reduce ? 1 : n) ||
-      !contiguous(op->recv, op->kind == COMM_all_reduce || op->kind == COMM_reduce_scatter ? 1 : n))
+  if (!contiguous(op->send, comm_send_blocks(op->kind, n)) || !contiguous(op->recv, comm_recv_blocks(op->kind, n)))
     return rt_error(error, RT_INTERNAL, "%s: NCCL moves no parts that are not contiguous", kind);
   return RT_OK;
 }
