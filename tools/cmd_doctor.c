@@ -142,9 +142,10 @@ static Check library(Arena *a, const Library *l) {
 
 /* ---- what programs for GPUs open, found as they find it (runtime/device/cuda/library.h); it stays loaded */
 
-static Check opened(Arena *a, RtStatus status, const RtError *error, void *handle, const char *version) {
+/* `version`: NULL where it could not be opened. */
+static Check opened(Arena *a, const RtError *error, void *handle, const char *version) {
   char path[4096] = "";
-  if (status) return (Check){.found = false, .detail = arena_strdup(a, error->text)};
+  if (!version) return (Check){.found = false, .detail = arena_strdup(a, error->text)};
   gpu_library_file(handle, path, sizeof path);
   return (Check){.found = true, .detail = arena_printf(a, "%s (%s)", version, path)};
 }
@@ -157,19 +158,24 @@ static Check driver(Arena *a, int *version) {
   RtStatus status = gpu_open_driver(&d, version, &error);
   if (!status) gpu_driver_text(*version, text);
   else *version = INT_MAX;
-  Check c = opened(a, status, &error, d.handle, arena_printf(a, "for CUDA %s", text));
+  Check c = opened(a, &error, d.handle, status ? NULL : arena_printf(a, "for CUDA %s", text));
   c.name = "CUDA driver", c.needed_for = "GPU ranks", c.package = "libcuda1 (non-free)";
   return c;
+}
+
+static const char *library_text(Arena *a, RtStatus status, int version) {
+  char text[32];
+  if (status) return NULL;
+  gpu_library_text(version, text);
+  return arena_strdup(a, text);
 }
 
 static Check blas(Arena *a, int driver_version) {
   CudaBlas b;
   RtError error = {0};
   int version = 0;
-  char text[32] = "";
   RtStatus status = gpu_open_blas(driver_version, &b, &version, &error);
-  if (!status) gpu_blas_text(version, text);
-  Check c = opened(a, status, &error, b.handle, text);
+  Check c = opened(a, &error, b.handle, library_text(a, status, version));
   c.name = "cuBLASLt", c.needed_for = "products on GPU ranks", c.package = "libcublas-13-0" NVIDIA;
   return c;
 }
@@ -178,10 +184,8 @@ static Check nccl(Arena *a, int driver_version) {
   CudaNccl n;
   RtError error = {0};
   int version = 0;
-  char text[32] = "";
   RtStatus status = gpu_open_nccl(driver_version, &n, &version, &error);
-  if (!status) gpu_nccl_text(version, text);
-  Check c = opened(a, status, &error, n.handle, text);
+  Check c = opened(a, &error, n.handle, library_text(a, status, version));
   c.name = "NCCL", c.package = "libnccl2" NVIDIA;
   c.needed_for = "communication between GPU ranks; without it through the host's memory";
   return c;

@@ -190,12 +190,8 @@ void gpu_library_file(void *handle, char *path, size_t bytes) {
 
 void gpu_driver_text(int version, char text[32]) { snprintf(text, 32, "%d.%d", version / 1000, version % 1000 / 10); }
 
-/* 13 02 01 since version 12; 11 had a digit less. */
-void gpu_blas_text(int version, char text[32]) {
-  snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-}
-
-void gpu_nccl_text(int version, char text[32]) {
+/* 13 02 01 of cuBLASLt, 2 28 09 of NCCL; older ones than apc takes had a digit less. */
+void gpu_library_text(int version, char text[32]) {
   snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -233,7 +229,7 @@ RtStatus gpu_open_blas(int driver, CudaBlas *out, int *version, RtError *error) 
 #undef CUDA_BLAS
   if (missing) return lacks(LIBRARY_blas, out->handle, missing, error);
   *version = (int)out->version();
-  gpu_blas_text(*version, text);
+  gpu_library_text(*version, text);
   return check_version(LIBRARY_blas, out->handle, *version, text, error);
 }
 
@@ -250,6 +246,6 @@ RtStatus gpu_open_nccl(int driver, CudaNccl *out, int *version, RtError *error) 
   if (missing) return lacks(LIBRARY_nccl, out->handle, missing, error);
   ncclResult_t result = out->version(version);
   if (result != ncclSuccess) return no_version("ncclGetVersion", (int)result, error);
-  gpu_nccl_text(*version, text);
+  gpu_library_text(*version, text);
   return check_version(LIBRARY_nccl, out->handle, *version, text, error);
 }

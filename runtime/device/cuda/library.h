@@ -32,7 +32,6 @@ void gpu_library_file(void *handle, char *path, size_t bytes);
 
 /* "12.4" of 12040, "13.1.0" of 130100, "2.28.9" of 22809 */
 void gpu_driver_text(int version, char text[32]);
-void gpu_blas_text(int version, char text[32]);
-void gpu_nccl_text(int version, char text[32]);
+void gpu_library_text(int version, char text[32]);
 
 #endif
