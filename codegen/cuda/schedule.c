@@ -169,8 +169,9 @@ static const char *comm(const Call *q) { return arena_printf(q->k->a, "comm%u", 
 
 static uint32_t dtype_of(const Call *q) { return q->c->tensors[0].dtype; }
 
-static int64_t count_of(const Call *q, size_t bytes) {
-  return nccl_count(dtype_of(q), (int64_t)(bytes / dtype_bytes((DType)dtype_of(q))));
+/* Elements of what has so many bytes. */
+static int64_t count_of(uint32_t type, size_t bytes) {
+  return nccl_count(type, (int64_t)(bytes / dtype_bytes((DType)type)));
 }
 
 /* The type that stands in for the elements of a reduction: where one member owns each element and the others hold zero
@@ -178,11 +179,6 @@ static int64_t count_of(const Call *q, size_t bytes) {
 static uint32_t reduced_type(const Call *q) {
   static const uint32_t bits[] = {[1] = DT_u8, [2] = DT_u16, [4] = DT_u32, [8] = DT_u64};
   return q->x->reduction == COMM_RED_one ? bits[dtype_bytes((DType)dtype_of(q))] : dtype_of(q);
-}
-
-static int64_t reduced_count(const Call *q, size_t bytes) {
-  uint32_t type = reduced_type(q);
-  return nccl_count(type, (int64_t)(bytes / dtype_bytes((DType)type)));
 }
 
 static bool equal_parts(const Call *q) {
@@ -194,7 +190,7 @@ static bool equal_parts(const Call *q) {
 
 static void print_all_reduce(const Call *q) {
   line(q->k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
-       reduced_count(q, (size_t)bytes_of(&q->c->tensors[0])), nccl_type(reduced_type(q)),
+       count_of(reduced_type(q), (size_t)bytes_of(&q->c->tensors[0])), nccl_type(reduced_type(q)),
        nccl_reduction(q->x->reduction), comm(q), q->x->key);
 }
 
@@ -204,13 +200,13 @@ static void print_all_gather(const Call *q) {
   const char *type = nccl_type(dtype_of(q));
   if (equal_parts(q)) {
     line(q->k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(q, 0), place(q, 1),
-         count_of(q, (size_t)bytes_of(&q->c->tensors[0])), type, comm(q), q->x->key);
+         count_of(dtype_of(q), (size_t)bytes_of(&q->c->tensors[0])), type, comm(q), q->x->key);
     return;
   }
   line(q->k, "ncclGroupStart() key %u", q->x->key);
   for (uint32_t i = 0; i < m->n; i++)
     line(q->k, "  ncclBroadcast(%s, %s, count %" PRId64 ", %s, root %u, %s)", i == m->place ? place(q, 0) : "NULL",
-         inside(q, 1, recv[i].offset), count_of(q, comm_block_bytes(recv[i])), type, i, comm(q));
+         inside(q, 1, recv[i].offset), count_of(dtype_of(q), comm_block_bytes(recv[i])), type, i, comm(q));
   line(q->k, "ncclGroupEnd()");
 }
 
@@ -220,20 +216,21 @@ static void print_reduce_scatter(const Call *q) {
   const char *op = nccl_reduction(q->x->reduction), *type = nccl_type(reduced_type(q));
   if (equal_parts(q)) {
     line(q->k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
-         reduced_count(q, (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
+         count_of(reduced_type(q), (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
     return;
   }
   line(q->k, "ncclGroupStart() key %u", q->x->key);
   for (uint32_t i = 0; i < m->n; i++)
     line(q->k, "  ncclReduce(%s, %s, count %" PRId64 ", %s, %s, root %u, %s)", inside(q, 0, send[i].offset),
-         i == m->place ? place(q, 1) : "NULL", reduced_count(q, comm_block_bytes(send[i])), type, op, i, comm(q));
+         i == m->place ? place(q, 1) : "NULL", count_of(reduced_type(q), comm_block_bytes(send[i])), type, op, i,
+         comm(q));
   line(q->k, "ncclGroupEnd()");
 }
 
 static void peer(const Call *q, const char *call, const char *where, size_t bytes, uint32_t i) {
   if (bytes)
-    line(q->k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, count_of(q, bytes), nccl_type(dtype_of(q)),
-         i, comm(q));
+    line(q->k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, count_of(dtype_of(q), bytes),
+         nccl_type(dtype_of(q)), i, comm(q));
 }
 
 /* Every member sends a block of tensor 0 to each, and receives one of tensor 1 from each. */
