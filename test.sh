@@ -58,7 +58,7 @@ fi
 if [ "$what" = --all ]; then
   also debug build-debug -L fast
   also tsan build-tsan -L threads
-  also fuzz build-fuzz -L fast
+  also fuzz build-fuzz -L fast -LE slow # neither under its sanitizers
   say "calls that fail, more of them"
   tests/faults/faults.py build build/tests/libfaults.so 100 || failed=1
   say "fuzzing, some seconds each"

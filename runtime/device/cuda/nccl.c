@@ -438,19 +438,31 @@ static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *
 
 /* ---- progress and failures */
 
+static RtStatus has_happened(const NcclComm *c, CUevent event, bool *happened, RtError *error) {
+  CUresult result = c->d->driver.event_query(event);
+  *happened = result == CUDA_SUCCESS;
+  if (result == CUDA_ERROR_NOT_READY) return RT_OK;
+  return gpu_judge(&c->d->driver, result, gpu_driver_names.event_query, "progress", error);
+}
+
 /* To the watchdog: which position the device is in, if it has begun one and waits for others. */
-static void publish(NcclComm *c) {
-  const CudaDriver *driver = &c->d->driver;
+static RtStatus publish(NcclComm *c, RtError *error) {
   CommTicket before = c->oldest;
-  while (c->oldest < c->next && driver->event_query(place_of(c, c->oldest)->done) == CUDA_SUCCESS) c->oldest++;
+  bool done = true, waiting = false;
+  RtStatus status = RT_OK;
+  while (c->oldest < c->next && done && !status) {
+    status = has_happened(c, place_of(c, c->oldest)->done, &done, error);
+    if (!status && done) c->oldest++;
+  }
   const NcclPosition *at = c->oldest < c->next ? place_of(c, c->oldest) : NULL;
-  bool waiting = at && driver->event_query(at->ready) == CUDA_SUCCESS;
+  if (!status && at) status = has_happened(c, at->ready, &waiting, error);
   if (c->oldest > before) atomic_fetch_add_explicit(&c->progress->moves, 1, memory_order_relaxed);
   if (waiting) {
     atomic_store_explicit(&c->progress->key, at->key, memory_order_relaxed);
     atomic_store_explicit(&c->progress->kind, (uint32_t)at->kind, memory_order_relaxed);
   }
   atomic_store_explicit(&c->progress->waiting, waiting, memory_order_relaxed);
+  return status;
 }
 
 static RtStatus check_all(Comm *comm, RtError *error) {
@@ -460,8 +472,8 @@ static RtStatus check_all(Comm *comm, RtError *error) {
   if (!status && c->world) status = async_error(c, c->world, &state, "communication", error);
   for (int i = 0; i < c->n_splits && !status; i++)
     status = async_error(c, c->splits[i], &state, "communication", error);
+  if (!status && c->progress) status = publish(c, error);
   if (status) c->broken = true;
-  else if (c->progress) publish(c);
   return status;
 }
 
