@@ -10,7 +10,8 @@ case $(cat out) in *NVRTC*) echo "skipped: no NVRTC"; exit 77 ;; esac
 run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work/shared")
 ask=(./gpt --input tokens=random --output logits=@logits.npy --timeout 20s)
 mkdir shared
-no_rank_is_left() { ! pgrep -f "^$work/gpt" >/dev/null && ! pgrep -f '^\./gpt --' >/dev/null; }
+ranks() { ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n "s|.* /proc/\([0-9]*\)/exe -> $work/gpt\$|\1|p"; }
+no_rank_is_left() { [ -z "$(ranks)" ]; }
 nothing_is_left() { check "a rank is left" no_rank_is_left; check "shared memory is left" test -z "$(ls shared)"; }
 no_violation() { check "$(cat report 2>/dev/null)" test ! -s report; }
 
@@ -46,6 +47,30 @@ nothing_is_left
 expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=20 "${ask[@]/20s/2s}"
 expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=2 DOUBLES_FAIL_LATE=9 "${ask[@]}"
 nothing_is_left
+
+# hit SIGNAL CODE TEXT VARIABLE...: a rank that is hit while all compute.
+hit() {
+  local signal=$1 code=$2 text=$3 process got
+  shift 3
+  last="SIG$signal to a rank, $*"
+  env "${run[@]:1}" "$@" ./gpt --input tokens=random --bench=1000000 --timeout 2s >out 2>err </dev/null &
+  process=$!
+  for _ in $(seq 100); do [ "$(pgrep -cP $process)" -eq 4 ] && break; sleep 0.1; done
+  sleep 2
+  kill "-$signal" "$(pgrep -P $process | sed -n 2p)"
+  for _ in $(seq 200); do kill -0 $process 2>/dev/null || break; sleep 0.1; done
+  kill -KILL $process 2>/dev/null
+  wait $process
+  got=$?
+  check "exit $got, wanted $code" test $got -eq "$code"
+  expect_err "$text"
+  check "a rank is left" no_rank_is_left
+  rm -f shared/*
+}
+for engine in nccl staged; do
+  hit KILL 6 "rank 1 was killed by signal 9" APC_COMM=$engine
+  hit STOP 7 "rank 1" APC_COMM=$engine
+done
 
 # Every call in turn, of every rank (which make some more or fewer calls, as they wait).  Its failure is named, with exit code 6, or 5 while the GPU is looked for; what is
 # given back at the end may fail unseen when the results are right.
