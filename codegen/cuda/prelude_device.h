@@ -95,6 +95,7 @@ typedef unsigned long long uintptr_t;
 #define SHARED(type, name, count) __shared__ alignas(sizeof(type) * (count) < 64 ? sizeof(type) : 16) type name[count]
 #define TABLE(type, name, count) static __device__ const type name[count]
 #define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
 #define ROLL _Pragma("unroll 1")
 
 FN int thread_index(void) { return (int)threadIdx.x; }

@@ -250,15 +250,17 @@ static void print_row_scope(Cuda *k, int stage) {
   rp_close(c);
 }
 
-/* for (the elements of one block that a lane has) { */
-static void open_lane_loop(RowPrinter *c, const char *lane) {
+/* for (the elements of one block that a lane has) {
+ * A compiler that unrolls the loop over columns as it likes keeps 16-bit elements in more registers than there are. */
+static void open_lane_loop(RowPrinter *c, const char *unroll, const char *lane) {
   int d = c->p->inner;
   if (!has_start(c)) {
-    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n && i%d < block + %d; i%d += 32)", d, lane, d,
-                            d, BLOCK, d));
+    rp_open(c, arena_printf(c->m->arena, "%sfor (int64_t i%d = %s; i%d < n && i%d < block + %d; i%d += 32)", unroll, d,
+                            lane, d, d, BLOCK, d));
     return;
   }
-  rp_open(c, arena_printf(c->m->arena, "for (int64_t j = %s; j < n + lead && j < block + %d; j += 32)", lane, BLOCK));
+  rp_open(c, arena_printf(c->m->arena, "%sfor (int64_t j = %s; j < n + lead && j < block + %d; j += 32)", unroll, lane,
+                          BLOCK));
   rp_line(c, "const int64_t i%d = j - lead;", d);
   rp_line(c, "if (i%d < 0) continue;", d);
 }
@@ -273,7 +275,7 @@ static void print_lane_loop(Cuda *k, int stage) {
     print_element(c, stage);
     rp_close(c);
   } else {
-    open_lane_loop(c, "block + lane");
+    open_lane_loop(c, "", "block + lane");
     print_element(c, stage);
   }
   rp_close(c);
@@ -356,7 +358,7 @@ static void print_column_sums(Cuda *k) {
   rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < %s; block += %d)", limit(c), BLOCK));
   print_lane_start(c, 0);
   rp_open(c, "if (inside)");
-  open_lane_loop(c, "block + turn");
+  open_lane_loop(c, "UNROLL_4 ", "block + turn");
   print_element(c, 0);
   rp_close(c), rp_close(c);
   for (size_t i = 0; i < c->p->accs.n; i++)

@@ -25,6 +25,7 @@
   host_shared(name, sizeof name)
 #define TABLE(type, name, count) static const type name[count]
 #define UNROLL
+#define UNROLL_4
 #define ROLL
 #define KERNEL(name, args, threads) \
   static void name##_thread(const args a); \
