@@ -121,6 +121,8 @@ RtStatus gpu_pause(CudaDevice *d, unsigned turn, RtError *error);
 /* Until the queue has done what was asked of it so far, looking now and then whether somebody else has failed. */
 RtStatus gpu_wait_queue(CudaDevice *d, CUstream queue, const char *purpose, RtError *error);
 RtStatus gpu_wait_event(CudaDevice *d, CUevent event, const char *purpose, RtError *error);
+/* Without waiting. */
+RtStatus gpu_has_happened(const CudaDevice *d, CUevent event, const char *purpose, bool *happened, RtError *error);
 
 /* ---- marks.c */
 RtStatus gpu_marks_open(CudaDevice *d, RtError *error);

@@ -29,10 +29,9 @@ RtStatus gpu_look_at_marks(CudaDevice *d, bool *moved, RtError *error) {
   GpuMarks *m = &d->marks;
   *moved = false;
   while (m->first < m->next) {
-    CUresult result = d->driver.event_query(m->events[m->first % GPU_MARKS]);
-    if (result == CUDA_ERROR_NOT_READY) return RT_OK;
-    RtStatus status = gpu_judge(&d->driver, result, gpu_driver_names.event_query, "marks of steps", error);
-    if (status) return status;
+    bool happened;
+    RtStatus status = gpu_has_happened(d, m->events[m->first % GPU_MARKS], "marks of steps", &happened, error);
+    if (status || !happened) return status;
     m->now = m->steps[m->first++ % GPU_MARKS];
     *moved = true;
   }

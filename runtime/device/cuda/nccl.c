@@ -431,19 +431,11 @@ static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   CUevent event = done_of(c, ticket);
-  CUresult result = event ? c->d->driver.event_query(event) : CUDA_SUCCESS;
-  *done = result != CUDA_ERROR_NOT_READY;
-  return *done ? gpu_judge(&c->d->driver, result, gpu_driver_names.event_query, "what others send", error) : RT_OK;
+  *done = true;
+  return event ? gpu_has_happened(c->d, event, "what others send", done, error) : RT_OK;
 }
 
 /* ---- progress and failures */
-
-static RtStatus has_happened(const NcclComm *c, CUevent event, bool *happened, RtError *error) {
-  CUresult result = c->d->driver.event_query(event);
-  *happened = result == CUDA_SUCCESS;
-  if (result == CUDA_ERROR_NOT_READY) return RT_OK;
-  return gpu_judge(&c->d->driver, result, gpu_driver_names.event_query, "progress", error);
-}
 
 /* To the watchdog: which position the device is in, if it has begun one and waits for others. */
 static RtStatus publish(NcclComm *c, RtError *error) {
@@ -451,11 +443,11 @@ static RtStatus publish(NcclComm *c, RtError *error) {
   bool done = true, waiting = false;
   RtStatus status = RT_OK;
   while (c->oldest < c->next && done && !status) {
-    status = has_happened(c, place_of(c, c->oldest)->done, &done, error);
+    status = gpu_has_happened(c->d, place_of(c, c->oldest)->done, "progress", &done, error);
     if (!status && done) c->oldest++;
   }
   const NcclPosition *at = c->oldest < c->next ? place_of(c, c->oldest) : NULL;
-  if (!status && at) status = has_happened(c, at->ready, &waiting, error);
+  if (!status && at) status = gpu_has_happened(c->d, at->ready, "progress", &waiting, error);
   if (c->oldest > before) atomic_fetch_add_explicit(&c->progress->moves, 1, memory_order_relaxed);
   if (waiting) {
     atomic_store_explicit(&c->progress->key, at->key, memory_order_relaxed);

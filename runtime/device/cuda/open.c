@@ -73,13 +73,19 @@ RtStatus gpu_wait_queue(CudaDevice *d, CUstream queue, const char *purpose, RtEr
   }
 }
 
+RtStatus gpu_has_happened(const CudaDevice *d, CUevent event, const char *purpose, bool *happened, RtError *error) {
+  CUresult result = d->driver.event_query(event);
+  *happened = result == CUDA_SUCCESS;
+  if (result == CUDA_ERROR_NOT_READY) return RT_OK;
+  return gpu_judge(&d->driver, result, gpu_driver_names.event_query, purpose, error);
+}
+
 RtStatus gpu_wait_event(CudaDevice *d, CUevent event, const char *purpose, RtError *error) {
   for (unsigned turn = 0;; turn++) {
-    CUresult result = d->driver.event_query(event);
-    if (result != CUDA_ERROR_NOT_READY)
-      return gpu_judge(&d->driver, result, gpu_driver_names.event_query, purpose, error);
-    RtStatus status = gpu_pause(d, turn, error);
-    if (status) return status;
+    bool happened;
+    RtStatus status = gpu_has_happened(d, event, purpose, &happened, error);
+    if (!status && !happened) status = gpu_pause(d, turn, error);
+    if (status || happened) return status;
   }
 }
 
