@@ -152,6 +152,7 @@ static bool stage_legalise(Build *b) {
                                        .prepare_l1 = b->prepare_l1,
                                        .prepare_l2 = b->prepare_l2,
                                        .device = b->device,
+                                       .tf32 = b->options.target->compute == CT_tf32,
                                        .embed = embeds(b)});
   return true;
 }

@@ -75,8 +75,8 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 bool driver_lower_also(Build *b, Func *l1);
 
 /* Finds out what the largest rank of a plan will take, at the sizes that it was planned for: at most what the search
- * counted, but for the alignment of buffers.  Not known are unknown operations, sizes beyond 2^63, and a --dtype that
- * is not emitted.  False after diagnostics. */
+ * counted, but for the alignment of buffers.  Not known are unknown operations and sizes beyond 2^63.
+ * False after diagnostics. */
 bool driver_measure(Build *b);
 
 /* What codegen_write and codegen_program_open need, of a build that has kernels. */

@@ -49,12 +49,9 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   return ok;
 }
 
-/* --dtype narrower than the model is for plans so far: code keeps f32. */
-static bool is_emitted(const Target *t) { return compute_storage(t->compute) == DT_f32; }
-
 bool driver_measure(Build *b) {
   const DeviceTraits *device = b->device;
-  if (opaque_any(b->model.m) || !is_emitted(b->options.target)) return true;
+  if (opaque_any(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
   if (!driver_run(b, DRIVER_kernels)) return false;
   b->legal->source.unread = true;

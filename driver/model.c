@@ -278,6 +278,7 @@ void model_free(Model *model) {
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
   driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
   PassOptions options = {.device = device,
+                         .floats = o->floats,
                          .print_after = o->print_after,
                          .verify = true,
                          .times = o->times,

@@ -53,6 +53,7 @@ typedef struct ModelOptions {
   const char *weights; /* FILE.safetensors that replaces the model's; NULL */
   bool seeded;         /* --seed */
   int64_t seed;
+  DType floats;              /* f16, bf16: what f32 is computed in (passes/rewrite/narrow.c); 0: f32 */
   const char *print_after;   /* a pass, or "all"; to standard error */
   bool times;                /* of passes, on standard error */
   struct PassChecks *checks; /* passes are compared with their input (passes/check.h); NULL: they are not */

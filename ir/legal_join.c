@@ -73,7 +73,7 @@ static Val unconverted(const Joining *j, Val v) {
 static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   ConvLetter list[CONV_LETTERS];
   bool one[128] = {false};
-  if (op->kind != OP_conv || !j->device->after_convolutions) return false;
+  if (op->kind != OP_conv || !j->device->after_convolutions || type_of(j->f, op->out)->dtype != DT_f32) return false;
   Window win = window_of(j->f, op);
   Val weights = unconverted(j, operand(j, op, 1));
   const Type *types[3];
@@ -107,6 +107,7 @@ static bool start_dot(const Joining *j, const Op *op, Chain *c) {
   for (int t = 0; t < 2; t++)
     for (int i = 0; f.spec[t][i]; i++) f.one[(int)f.spec[t][i]] = ex_is_const(type_of(j->f, op->in[t])->dims[i], 1);
   legal_dot(j->device, &f, &p);
+  if (f.dtype != DT_f32 && f.dtype != DT_f16 && f.dtype != DT_bf16) return false;
   if (!p.library || p.dtype != f.dtype || strcmp(p.spec[2], f.spec[2]) != 0) return false;
   c->may = j->device->after_products;
   c->vector = p.column < 0 ? -1 : (int)(strchr(f.spec[2], p.groups[p.column].letters[0]) - f.spec[2]);
@@ -270,7 +271,7 @@ const LegalJoin *legal_joins(Arena *a, Module *m, const DeviceTraits *d, const F
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Chain c = {.at = (int)i};
-    if ((op->kind == OP_conv || op->kind == OP_dot) && type_of(f, op->out)->dtype == DT_f32 && !j.constant[op->out] &&
+    if ((op->kind == OP_conv || op->kind == OP_dot) && !j.constant[op->out] &&
         (start_conv(&j, op, &c) || start_dot(&j, op, &c)))
       follow(&j, &c);
   }

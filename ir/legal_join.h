@@ -10,7 +10,8 @@
  * conversions are operations, what has one before it is apart.  What joins an addition that is apart is part of its
  * kernel.
  *
- * Only f32 operations are joined: 16-bit results would otherwise be rounded at other places than level 2 says.
+ * Results of f32 products and convolutions are joined, and of 16-bit products that the library does itself: these are
+ * rounded once, at the end, as in a kernel (docs/ir.md).
  */
 #ifndef APC_IR_LEGAL_JOIN_H
 #define APC_IR_LEGAL_JOIN_H

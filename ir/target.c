@@ -33,13 +33,15 @@ const TargetTier *target_tier(const Target *t, int span) {
 
 static bool known(const Target *t, ComputeType c) { return t->flops[c] > 0; }
 
+/* Values are of the types that passes gave them: `compute` says in what those of its storage type are multiplied. */
 static ComputeType own_type(const Target *t, DType type) {
+  if (type == compute_storage(t->compute)) return t->compute;
   switch (type) {
     case DT_f64: return CT_f64;
     case DT_f16: return CT_f16;
     case DT_bf16: return CT_bf16;
     case DT_i8: return CT_i8;
-    default: return t->compute;
+    default: return CT_f32;
   }
 }
 

@@ -22,7 +22,7 @@ typedef enum ComputeType {
 
 const char *compute_name(ComputeType c);
 bool compute_find(const char *name, ComputeType *out);
-DType compute_storage(ComputeType c); /* of values that are f32 in the model */
+DType compute_storage(ComputeType c); /* of values that are f32 in the model (passes/rewrite/narrow.c) */
 
 /* How far kernels stay below the peaks. */
 typedef struct KernelTile {
@@ -66,7 +66,7 @@ typedef struct Target {
   const char *arch;           /* NULL when not given */
   int ranks, nodes;           /* nodes: hosts the ranks are spread over */
   int per_machine;            /* ranks of one whole machine */
-  ComputeType compute;        /* what products of f32 values are computed in (--dtype) */
+  ComputeType compute;        /* what products of values of its storage type are computed in (--dtype) */
   double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;
   double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */

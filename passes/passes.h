@@ -13,8 +13,9 @@ bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(
     Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
-bool pass_dce(Module *m, Diags *diags);   /* dce.c: unused operations go */
-bool pass_widen(Module *m, Diags *diags); /* widen.c: products with 16-bit weights are done in f32 */
+bool pass_dce(Module *m, Diags *diags);              /* dce.c: unused operations go */
+bool pass_narrow(Module *m, DType to, Diags *diags); /* narrow.c: f32 is computed in a 16-bit type; f32: as it is */
+bool pass_widen(Module *m, Diags *diags);            /* widen.c: products with 16-bit weights are done in f32 */
 bool pass_strided(Module *m, const DeviceTraits *device,
                   Diags *diags); /* strided.c: products read transposed operands where they lie */
 bool pass_prepare(Module *m,

@@ -1,7 +1,8 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> strided -> prepare -> hoist
- *   -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> narrow -> widen -> strided ->
+ * prepare
+ *   -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
@@ -21,11 +22,16 @@ typedef struct Pass {
   bool (*wanted)(const DeviceTraits *d); /* by devices of that kind; NULL: by all */
   bool on_demand;                        /* not part of the pipeline */
   PassKeeps keeps;                       /* what numbers can show of it where terms cannot (check.h) */
-  bool (*run_for)(Module *m, const DeviceTraits *d, Diags *diags); /* instead of `run`: depends on the device */
+  bool (*run_for)(Module *m, const PassOptions *o, Diags *diags); /* instead of `run`: depends on what is made */
 } Pass;
 
 static bool by_libraries_of_images(const DeviceTraits *d) { return d->convolutions; }
 static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
+
+static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
+static bool run_strided(Module *m, const PassOptions *o, Diags *diags) {
+  return pass_strided(m, o->device ? o->device : target_device_traits(DEVICE_cpu), diags);
+}
 
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
@@ -34,8 +40,9 @@ static const Pass passes[] = {
     {"views", pass_views, NULL, false, KEEPS_FIELD, NULL},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
+    {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
-    {"strided", NULL, NULL, false, KEEPS_FIELD, pass_strided},
+    {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD, NULL},
     {"unshare", pass_unshare, NULL, false, KEEPS_FIELD, NULL},
@@ -75,8 +82,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
   running = p->name;
   die_set_hook(say_pass, NULL);
   const PassWatch *watch = o->checks ? pass_watch(m) : NULL;
-  const DeviceTraits *d = o->device ? o->device : target_device_traits(DEVICE_cpu);
-  bool ok = p->run ? p->run(m, diags) : p->run_for(m, d, diags);
+  bool ok = p->run ? p->run(m, diags) : p->run_for(m, o, diags);
   if (ok && o->verify && !verify_module(m, diags)) {
     running = NULL;
     if (m->expr_fault) return false; /* the user's sizes, taken together */

@@ -9,6 +9,7 @@
 
 typedef struct PassOptions {
   const DeviceTraits *device; /* what the program is for: passes that it does not want are left out; NULL: all passes */
+  DType floats;               /* f16, bf16: what values of f32 are computed in; 0: f32 */
   const char *print_after;    /* print the module after this pass ("all": every one); NULL */
   bool verify;                /* run the verifier after every pass */
   bool times;                 /* report milliseconds per pass on stderr */

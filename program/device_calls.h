@@ -26,7 +26,7 @@ typedef struct GemmCall {
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
   int64_t b_panel; /* 0: B does not lie in panels */
-  bool accumulate;
+  bool accumulate, tf32;
   Epilogue epilogue;
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];

@@ -189,6 +189,7 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
 static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
   DType operands = (DType)p->tensors[program_list(p, x->tensors)[0]].dtype;
   if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));
+  if (x->mask & PROGRAM_GEMM_TF32) text_add(t, " tf32");
 }
 
 static bool has_dim(uint32_t kind) {

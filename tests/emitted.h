@@ -39,7 +39,7 @@ typedef struct Emitted {
 
 static inline double emitted_bytes(const Emitted *e, Val v) {
   const Type *t = type_of(e->l2, v);
-  double n = cost_element_bytes(e->cost, t->dtype);
+  double n = (double)dtype_bytes(t->dtype);
   for (int d = 0; d < t->rank; d++) n *= (double)cost_extent(e->cost, t->dims[d]);
   return n;
 }
@@ -161,7 +161,7 @@ static inline bool emitted_before(const Func *l2, size_t index) {
 
 static inline double emitted_work_bytes(const Emitted *e, const Work *w, Val v) {
   const Type *t = work_type(w, v);
-  double n = cost_element_bytes(e->cost, t->dtype);
+  double n = (double)dtype_bytes(t->dtype);
   for (int d = 0; d < t->rank; d++) n *= (double)cost_extent(e->cost, t->dims[d]);
   return n;
 }

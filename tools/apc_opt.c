@@ -1,7 +1,7 @@
 /* tools/apc_opt.c - runs passes on IR text, or the prover, for tests and for looking.
  *
- *   apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir      (FILE - is standard input)
- *   apc-opt [--passes=a,b] ... --prove=main,rank FILE.ir
+ *   apc-opt [--passes=a,b] [--device=KIND] [--dtype=TYPE] [--print-after=PASS|all] FILE.ir      (FILE - is standard
+ * input) apc-opt [--passes=a,b] ... --prove=main,rank FILE.ir
  *
  * Prints the module after the passes; those for another device are left out when one is given.  With --prove, the
  * verdict is printed in place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3
@@ -83,6 +83,10 @@ static bool take_option(const char *word, const char **values) {
   return false;
 }
 
+static bool narrow_type(const char *word, DType *out) {
+  return dtype_find(word, out) && (*out == DT_f32 || *out == DT_f16 || *out == DT_bf16);
+}
+
 int main(int argc, char **argv) {
   const char *file = NULL, *values[OPTIONS] = {NULL};
   if (secure_execution()) {
@@ -109,6 +113,10 @@ int main(int argc, char **argv) {
   PassOptions how = {.verify = true, .dump = stdout, .print_after = values[OPT_print_after]};
   if (values[OPT_device] && !(how.device = target_device_traits_find(values[OPT_device]))) {
     fprintf(stderr, "--device takes a kind of device: %s; not '%s'\n", rows[OPT_device].argument, values[OPT_device]);
+    return usage(stderr, 2);
+  }
+  if (values[OPT_dtype] && !narrow_type(values[OPT_dtype], &how.floats)) {
+    fprintf(stderr, "--dtype takes f32, f16 or bf16; not '%s'\n", values[OPT_dtype]);
     return usage(stderr, 2);
   }
   Arena *a = arena_new();

@@ -127,6 +127,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .computes = computes(t),
                       .seeded = option_given(given, OPT_seed),
                       .seed = option_int(given, OPT_seed, 0),
+                      .floats = compute_storage(tool_compute(t)),
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,
                       .checks = t->checks,

@@ -173,9 +173,12 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
     text_printf(&list, "%s%s", list.n ? "," : "", *names);
     found = strcmp(*names, e->pass) == 0;
   }
-  bool ok = tool_model(t, b->model.path, &model) &&
-            pipeline_run(model.m, text_str(&list),
-                         &(PassOptions){.device = b->options.target->device, .verify = true, .dump = stderr}, t->diags);
+  bool ok = tool_model(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list),
+                                                                 &(PassOptions){.device = b->options.target->device,
+                                                                                .floats = b->options.model.floats,
+                                                                                .verify = true,
+                                                                                .dump = stderr},
+                                                                 t->diags);
   const char *text = ok ? driver_ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
   return ok && write_text(t, e->file, text);

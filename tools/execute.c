@@ -365,11 +365,11 @@ bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code) {
 /* ---- comparing */
 
 static Difference compare_floats(const Tensor *x, const Tensor *y) {
-  size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype);
+  size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype), other = dtype_bytes(y->dtype);
   Distance d = {0};
   for (size_t i = 0; i < n; i++)
     distance_add(&d, dtype_load_f(x->dtype, (const char *)x->data + i * step),
-                 dtype_load_f(y->dtype, (const char *)y->data + i * step));
+                 dtype_load_f(y->dtype, (const char *)y->data + i * other));
   return (Difference){.rel_l2 = distance_relative(&d), .max_abs = d.most};
 }
 
@@ -391,11 +391,19 @@ double default_rtol(DType t) {
   return t == DT_f16 ? 2 * f16_step : t == DT_bf16 ? 2 * bf16_step : 1e-4;
 }
 
+/* As coarse as the coarser of both and what --dtype computes in; tf32 has as many digits as f16. */
+static double rtol_of(const Tool *t, const Tensor *x, const Tensor *y) {
+  ComputeType type = tool_compute(t);
+  double computed = default_rtol(type == CT_tf32 ? DT_f16 : compute_storage(type));
+  return option_real(&t->options, OPT_rtol, fmax(computed, fmax(default_rtol(x->dtype), default_rtol(y->dtype))));
+}
+
 Difference compare(const Tool *t, const Tensor *x, const Tensor *y) {
-  if (x->dtype != y->dtype || !tensor_same_shape(x, y)) return (Difference){INFINITY, INFINITY, false};
   bool floats = dtype_is_float(x->dtype);
+  bool alike = floats ? dtype_is_float(y->dtype) : x->dtype == y->dtype; /* a state may be kept in fewer bits */
+  if (!alike || !tensor_same_shape(x, y)) return (Difference){INFINITY, INFINITY, false};
   Difference d = floats ? compare_floats(x, y) : compare_integers(x, y);
-  d.ok = d.rel_l2 <= (floats ? option_real(&t->options, OPT_rtol, default_rtol(x->dtype)) : 0);
+  d.ok = d.rel_l2 <= (floats ? rtol_of(t, x, y) : 0);
   if (option_given(&t->options, OPT_atol)) d.ok = d.ok || d.max_abs <= option_real(&t->options, OPT_atol, 0);
   return d;
 }

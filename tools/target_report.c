@@ -36,17 +36,31 @@ static const char *peaks_text(Arena *a, const Target *g) {
   return text_str(&text);
 }
 
-/* The target for --dtype.  Only plans can be made for types other than f32 so far. */
-static const Target *computing(Tool *t, const Target *g) {
+/* What the device computes --dtype in.  Where its library multiplies f32 alone, the type is one to keep values in. */
+static ComputeType computed_in(const Target *g, ComputeType type) {
+  bool keeps = type == CT_f16 || type == CT_bf16, own = device_multiplies(g->device, compute_storage(type));
+  return (keeps && !own) || (type == CT_tf32 && g->device->kind == DEVICE_cpu) ? CT_f32 : type;
+}
+
+ComputeType tool_compute(const Tool *t) {
   const char *word = option_text(&t->options, OPT_dtype);
   ComputeType type = CT_f32;
   if (word) compute_find(word, &type); /* one of the option's words */
+  return type;
+}
+
+/* The target for --dtype. */
+static const Target *computing(Tool *t, const Target *g) {
+  const char *word = option_text(&t->options, OPT_dtype);
+  ComputeType type = tool_compute(t);
   if (t->options.command != CMD_plan) {
-    if (type == CT_f32) return g;
-    diag_error(t->diags, DIAG_later_dtype, (Loc){0},
-               "programs compute f32 values as f32 so far; `apc plan` prices --dtype %s", word);
-    return NULL;
+    if (type == CT_f32) return g; /* whether or not a peak is known */
+    if (type == CT_fp8) {
+      diag_error(t->diags, DIAG_later_dtype, (Loc){0}, "programs do not compute in fp8 yet; `apc plan` prices it");
+      return NULL;
+    }
   }
+  type = computed_in(g, type);
   const Target *own = topo_target_computing_in(t->arena, g, type);
   if (own) return own;
   diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},

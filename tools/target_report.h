@@ -7,6 +7,8 @@
 
 /* What --target says (default: APC_TARGET, else "cpu"), computing as --dtype says; NULL after diagnostics. */
 const Target *tool_target(Tool *t);
+/* What --dtype says; f32 without it. */
+ComputeType tool_compute(const Tool *t);
 /* The target of a name, a .topo file or a refused kind of file; NULL after diagnostics. */
 const Target *tool_target_of(Tool *t, const char *name);
 /* Its canonical text. */

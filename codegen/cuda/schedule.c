@@ -136,6 +136,7 @@ static const char *about_product(const Call *q) {
   text_printf(&t, ", %s", dtype_name(g->operands));
   if (g->result != g->operands) text_printf(&t, " to %s", dtype_name(g->result));
   if (g->sums != program_gemm_sums(g->operands)) text_printf(&t, ", sums %s", dtype_name(g->sums));
+  if (g->tf32) text_add(&t, ", tf32");
   return text_str(&t);
 }
 

@@ -153,12 +153,8 @@ double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
   return n;
 }
 
-double cost_element_bytes(const CostModel *c, DType t) {
-  return (double)dtype_bytes(t == DT_f32 ? compute_storage(c->target->compute) : t);
-}
-
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
-  return cost_elements(c, global, l) * cost_element_bytes(c, global->dtype);
+  return cost_elements(c, global, l) * (double)dtype_bytes(global->dtype);
 }
 
 static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
@@ -476,14 +472,14 @@ static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rul
       const Type *t = type_of(f, op->out + (Val)i);
       double elements = cost_elements(c, t, strategy_result(c->m, r, s, i));
       if (i == 0) p.elements = elements;
-      p.bytes += elements * cost_element_bytes(c, t->dtype);
+      p.bytes += elements * (double)dtype_bytes(t->dtype);
     }
   }
   for (int i = 0; i < op->nin; i++) {
     const Type *t = type_of(f, op->in[i]);
     double elements = cost_elements(c, t, strategy_operand(c->m, r, s, i));
     if (i == 0) p.first = elements;
-    p.in_bytes[i] = elements * cost_element_bytes(c, t->dtype);
+    p.in_bytes[i] = elements * (double)dtype_bytes(t->dtype);
   }
   if (op_is_grouped(op->kind)) {
     int v = rule_factor_find(r, "v");

@@ -2,10 +2,9 @@
  *
  * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its
  * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
- * tiers of links that its axes span.  Every constant comes from the target.  Values that are f32 in the model are
- * counted as the target's compute type keeps them. Sizes that are still symbols count as their hint.
- * What is made, and so paid, where and how often, is the walk's to say (passes/lower/walk.h).
- * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations with each other, caches.
+ * tiers of links that its axes span.  Every constant comes from the target.  Sizes that are still symbols count as
+ * their hint. What is made, and so paid, where and how often, is the walk's to say (passes/lower/walk.h). Not modelled
+ * yet: overlap of communication and arithmetic, fusion of elementwise operations with each other, caches.
  */
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H
@@ -38,8 +37,6 @@ const Target *cost_target(const CostModel *c);
 /* An extent with symbols at their hint (batch 8, others 128 when none was given), and coordinates of the last rank,
  * whose parts are the largest. */
 int64_t cost_extent(const CostModel *c, const Expr *e);
-/* Bytes of an element, as it is kept. */
-double cost_element_bytes(const CostModel *c, DType t);
 /* Elements and bytes of the largest shard. */
 double cost_elements(const CostModel *c, const Type *global, const Layout *l);
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l);

@@ -126,18 +126,14 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
   return w;
 }
 
-static double kept(const Target *t, DType type) {
-  return (double)dtype_bytes(type == DT_f32 ? compute_storage(t->compute) : type);
-}
-
 DotCost cost_dot_form(const Target *t, const DotWork *w, DType type) {
   DotCost c = {0};
   if (w->library) c.arithmetic = cost_product_seconds(t, w->dtype, w->batch, w->m, w->n, w->k);
   else c.arithmetic = cost_kernel_seconds(t, KERNEL_DOT, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
-    c.bytes += w->multiplied[i] * kept(t, w->dtype);
+    c.bytes += w->multiplied[i] * (double)dtype_bytes(w->dtype);
     if (!w->passes[i]) continue;
-    double moved = w->elements[i] * kept(t, type) + w->multiplied[i] * kept(t, w->dtype);
+    double moved = w->elements[i] * (double)dtype_bytes(type) + w->multiplied[i] * (double)dtype_bytes(w->dtype);
     c.beside += w->passes[i] * t->launch + cost_memory_seconds(t, moved);
   }
   return c;

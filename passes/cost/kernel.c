@@ -46,8 +46,7 @@ static double tiled_seconds(const Target *t, const KernelTile *tile, double rate
  * Either operand may be the matrix. */
 static double vector_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
   ComputeType c = target_compute(t, type), single = c == CT_f64 ? CT_f64 : CT_f32;
-  DType kept = type == DT_f32 ? compute_storage(t->compute) : type;
-  double streamed = fmin(ceil(m / VECTOR_ROWS) * n, ceil(n / VECTOR_ROWS) * m) * batch * k * (double)dtype_bytes(kept);
+  double streamed = fmin(ceil(m / VECTOR_ROWS) * n, ceil(n / VECTOR_ROWS) * m) * batch * k * (double)dtype_bytes(type);
   if (!(t->flops[single] > 0)) return INFINITY;
   return fmax(2 * batch * m * n * k / sustained_rate_in(t, single), streamed / bandwidth(t));
 }
@@ -67,14 +66,8 @@ static double plain_seconds(const Target *t, DType type, double flops) {
   return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : cost_flops_seconds(t, type, flops);
 }
 
-/* --dtype is for plans: what of f32 a machine could do in another type, of which no code is emitted yet.  Attention on
- * its matrix units is part of that, as in the systems whose times are published. */
-static bool is_supposed(const Target *t, MatrixKernel kernel, DType type) {
-  return kernel == KERNEL_ATTENTION && type == DT_f32 && t->compute != CT_f32;
-}
-
 double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops) {
-  bool units = (t->device->kernels & kernel && dtype_bytes(type) == 2) || is_supposed(t, kernel, type);
+  bool units = t->device->kernels & kernel && dtype_bytes(type) == 2;
   double seconds = units ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
   return kernel == KERNEL_ATTENTION && t->has_kernels ? seconds / t->kernels.attention : seconds;
 }

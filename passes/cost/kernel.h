@@ -4,7 +4,7 @@
 
 #include "ir/target.h"
 
-/* `batch` products of m x k with k x n, of values of a type (f32 is computed as --dtype says). */
+/* `batch` products of m x k with k x n, of values of a type (target_compute). */
 double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
 /* So many operations at the rate of large products: convolutions of a library. */
 double cost_flops_seconds(const Target *t, DType type, double flops);

@@ -23,6 +23,13 @@ void rewrite_map(Rewrite *r, const Op *op, Val first) {
   for (int i = 0; i < op->nout; i++) r->map[op->out + (Val)i] = first ? first + (Val)i : 0;
 }
 
+Val rewrite_build(Rewrite *r, const Op *op, const OpSpec *spec) {
+  Val v = build_op(&r->b, spec);
+  rewrite_map(r, op, v);
+  if (v) follow_loops(r, op->kind);
+  return v;
+}
+
 Val rewrite_copy(Rewrite *r, const Op *op) {
   Val in[MAX_OPERANDS];
   OpSpec spec = op_spec_of(r->old, op);
@@ -31,10 +38,7 @@ Val rewrite_copy(Rewrite *r, const Op *op) {
     if (!in[i]) die("rewrite of @%s: operand %d of %s is gone", r->old->name, i, op->name);
   }
   spec.in = in;
-  Val v = build_op(&r->b, &spec);
-  rewrite_map(r, op, v);
-  if (v) follow_loops(r, op->kind);
-  return v;
+  return rewrite_build(r, op, &spec);
 }
 
 bool rewrite_is_here(const Rewrite *r, Val v) {

@@ -22,6 +22,10 @@ typedef struct Rewrite {
 /* Starts a new function of the same level that is not yet in the module. */
 Rewrite rewrite_start(Module *m, const Func *old, Diags *diags);
 
+/* Builds what stands in the place of one operation of the old function; maps its results and returns the first (0 after
+ * an error). */
+Val rewrite_build(Rewrite *r, const Op *op, const OpSpec *spec);
+
 /* Copies one operation of the old function with its operands mapped; maps its results and returns the first (0 after an
  * error). */
 Val rewrite_copy(Rewrite *r, const Op *op);

@@ -35,7 +35,8 @@ expect 0 "" "$apc" plan "$examples/unet.apc" --target cpu --memory 665MB --json
 expect_json "d['allocated_bytes']['total'] <= 665e6 and d['bytes_per_device'] <= 665e6"
 expect 0 "" "$apc" plan "$examples/unet.apc" --target cpu --json
 expect_json "d['allocated_bytes']['total'] > 665e6 and d['bytes_per_device'] > 665e6"
-# What is not emitted is not known.
+# Two bytes instead of four.
+expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --json; cp out f32.json
 expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --dtype bf16 --json
-expect_json "d['allocated_bytes'] is None and d['bytes_per_device'] > 0"
-summary 32
+expect_json "d['allocated_bytes']['params'] * 2 == json.load(open('f32.json'))['allocated_bytes']['params']"
+summary 33

@@ -8,6 +8,7 @@ foreach(name
     compiler
     cuda
     docs
+    dtype
     empty
     files
     gpu

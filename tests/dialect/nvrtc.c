@@ -4,7 +4,8 @@
  * tensor cores these do (sass.h; without a disassembler this is left out, and said).
  *
  *   dialect_nvrtc BUILD_DIRECTORY                   some models and half of the cases, for one architecture
- *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures
+ *   dialect_nvrtc BUILD_DIRECTORY each              models for five architectures, every case for one of them in turn
+ *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures (25 minutes)
  *   dialect_nvrtc BUILD_DIRECTORY table             the models alone; what it prints is docs/kernels_gpu.md
  *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same of models in files
  *
@@ -157,7 +158,7 @@ static bool calls_library(const char *text) {
   return false;
 }
 
-static bool brief;
+static bool brief, each;
 
 /* What is stated is what is declared; a compiler leaves out what it can do without.  The brief test takes every second
  * text. */
@@ -181,10 +182,10 @@ static void cases_compile(void) {
       n++;
     }
     for (int arch = 0; arch < ARCHS; arch++)
-      if (!brief || (arch == 3 && i / TOGETHER % 2))
+      if (brief ? arch == 3 && i / TOGETHER % 2 : !each || arch == (int)(i / TOGETHER % ARCHS))
         check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), arch, n, &taken);
   }
-  if (disassembler && !brief)
+  if (disassembler && !brief && !each)
     CHECKF(by_tensor >= 4 * ARCHS, "%d kernels with tensor cores, asynchronous copies and wide stores", by_tensor);
   CHECKF(with_shared > 20 && with_less * 3 < with_shared, "%d of %d kernels take less shared memory than stated",
          with_less, with_shared);
@@ -248,6 +249,10 @@ static const struct {
     {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50", ""},
     {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless", "3"},
     {"lstm.apc", "-D layers=2 -D d=32 -D vocab=50", ""},
+    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4 --dtype bf16", "4"},
+    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4 --dtype bf16",
+     "3"},
+    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224 --dtype f16", ""},
 };
 
 static void examples(void) {
@@ -387,6 +392,7 @@ int main(int argc, char **argv) {
     return test_failed_here > 0;
   }
   brief = argc == 2;
+  each = argc > 2 && strcmp(argv[2], "each") == 0;
   make_cases();
   split_attentions();
   RUN(log_is_read);

@@ -4,5 +4,5 @@ target_link_libraries(dialect_nvrtc PRIVATE apc_warnings apc_codegen apc_passes 
 set_target_properties(dialect_nvrtc PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME gpu.nvrtc COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(gpu.nvrtc PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS slow) # NVRTC itself is not instrumented
-add_test(NAME gpu.nvrtc_long COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR} all WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME gpu.nvrtc_long COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR} each WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(gpu.nvrtc_long PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS slow)

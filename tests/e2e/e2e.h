@@ -21,6 +21,7 @@
 #include "tests/test.h"
 
 static const char *e2e_build = "build";
+static ComputeType e2e_compute = CT_f32; /* of models that are loaded, as --dtype says */
 
 /* False when main has to return `status`: this process was a rank, or the arguments are wrong. */
 static inline bool e2e_start(int argc, char **argv, int *status) {
@@ -58,7 +59,11 @@ static inline bool e2e_begin(E2eModel *e, const char *path) {
   e->diags = diags_new(e->arena);
   const Target *target = topo_target_find(e->diags, e->arena, "cpu");
   if (!target) return false;
-  DriverOptions o = {.model = {.arena = e->arena, .diags = e->diags, .path = path, .computes = true},
+  DriverOptions o = {.model = {.arena = e->arena,
+                               .diags = e->diags,
+                               .path = path,
+                               .computes = true,
+                               .floats = compute_storage(e2e_compute)},
                      .target = target,
                      .embed = EMBED_ALL};
   driver_begin(&e->build, &o);

@@ -23,7 +23,7 @@ typedef struct Side {
 
 /* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
 typedef struct Key {
-  int64_t operands, result, sums, batch, epilogue, bias_align;
+  int64_t operands, result, sums, tf32, batch, epilogue, bias_align;
   Side b, a, c, d;
 } Key;
 
@@ -87,6 +87,7 @@ static cudaDataType type_of(DType t) {
 }
 
 static cublasComputeType_t compute_of(const Key *k) {
+  if (k->tf32) return CUBLAS_COMPUTE_32F_FAST_TF32;
   return k->sums == DT_f64 ? CUBLAS_COMPUTE_64F : k->sums == DT_f16 ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F;
 }
 
@@ -138,7 +139,7 @@ static RtStatus describe(Call *k, RtError *error) {
   int64_t operand_bytes = (int64_t)dtype_bytes(g->operands), result_bytes = (int64_t)dtype_bytes(g->result);
   int64_t terms = k->no_terms ? 1 : g->k;
   Key *key = &k->key;
-  *key = (Key){.operands = g->operands, .result = g->result, .sums = g->sums};
+  *key = (Key){.operands = g->operands, .result = g->result, .sums = g->sums, .tf32 = g->tf32};
   key->epilogue = epilogue_of(g->epilogue);
   bool fits = side_of(g->m, terms, k->no_terms ? 1 : g->a_m, k->no_terms ? 1 : g->a_k, &key->a) &&
               side_of(terms, g->n, k->no_terms ? g->n : g->b_k, k->no_terms ? 1 : g->b_n, &key->b) &&

@@ -1,0 +1,363 @@
+/* passes/rewrite/narrow.c - a model of f32 computed in 16 bits: what `--dtype f16` and `bf16` mean, written out at
+ * level 1.
+ *
+ * In: flat level-1 functions.  Out: the same ones, in which products and what is done with their results have operands
+ * and results of the 16-bit type, with casts where values enter, leave or are wanted as they were.  Weights are cast
+ * too, which passes/rewrite/prepare.c moves to loading, and so are states that such values are written to.  Inputs and
+ * outputs keep their types.  Kernels compute in f32 what they load, and round what they store; products add in f32
+ * (docs/ir.md).  So nothing behind this pass knows of the option: prices, plans, proofs and code see the types.
+ *
+ * Every value has a role, found by going forward until nothing changes (loops and states lead back):
+ *   NONE     of integers, sizes, constants: positions and what is computed of them (angles, masks) keep f32
+ *   WEIGHT   of weights, at most with constants
+ *   KEPT     what is summed and is no product (means, variances): f32 until it meets what is narrow; f16 would overflow
+ *   NARROW   the rest: what depends on inputs of floats, on products with weights, on rows looked up in weights
+ * A product of a weight and a value of role NONE is narrow when something is summed (one-hot rows), else it is an outer
+ * product and keeps its role (frequencies times positions).
+ *
+ * What decides about indices is kept as well (topk, argsort, casts to integers, comparisons for equality): from there
+ * back along the chain to the product that made it, that one too, with f32 weights.  A router of experts would else
+ * choose among ties that rounding makes.
+ *
+ * Numbers beyond the type's largest, as masks have, become the largest; a constant that is infinite stays so.
+ *
+ * Not done: f64, which stays; loss scaling; choosing by operation.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+typedef enum Role { ROLE_NONE, ROLE_WEIGHT, ROLE_KEPT, ROLE_NARROW } Role;
+
+typedef struct Narrow {
+  Module *m;
+  const Func *f;
+  DType to;
+  Role *role;      /* by value */
+  bool *kept;      /* by operation: it decides about indices */
+  Role *states;    /* by state of the module: of what is written to it */
+  bool more;       /* a role has grown */
+  bool *huge;      /* by value of role NONE or WEIGHT: a number beyond the type's largest is in it */
+  uint8_t *wanted; /* by value: bits of WANT_F32, WANT_NARROW */
+  bool *narrow;    /* by operation: its f32 result becomes narrow */
+  Rewrite r;
+  Val *other; /* by old value: the new one of the other type; 0: none */
+  struct {
+    Val *items;
+    size_t n, cap;
+  } waiting; /* old values whose casts may not stand yet: of carries and leaves */
+} Narrow;
+
+enum { WANT_F32 = 1, WANT_NARROW = 2 };
+
+static double largest(DType t) { return t == DT_f16 ? 65504 : 0x1.fep127; }
+
+/* ---- roles */
+
+static bool is_float(const Narrow *n, Val v) { return dtype_is_float(type_of(n->f, v)->dtype); }
+static bool is_f32(const Narrow *n, Val v) { return type_of(n->f, v)->dtype == DT_f32; }
+
+static size_t state_of(const Narrow *n, const Op *op) {
+  const State *s = module_state(n->m, op_str(op, AT_name));
+  return (size_t)(s - n->m->states.items);
+}
+
+static void grow(Narrow *n, Role *r, Role to) {
+  if (*r >= to) return;
+  *r = to;
+  n->more = true;
+}
+
+static Role most(const Narrow *n, const Op *op) {
+  Role r = ROLE_NONE;
+  for (int i = 0; i < op->nin; i++)
+    if (is_float(n, op->in[i]) && n->role[op->in[i]] > r) r = n->role[op->in[i]];
+  return r;
+}
+
+/* Is something summed?  Not when all that is summed has extent 1. */
+static bool sums_terms(const Narrow *n, const Op *op) {
+  if (op->kind != OP_dot) return true;
+  const char *spec = op_str(op, AT_spec), *result = strchr(spec, '>') + 1;
+  const Type *t = type_of(n->f, op->in[0]);
+  for (int d = 0; d < t->rank; d++)
+    if (!strchr(result, spec[d]) && !ex_is_const(t->dims[d], 1)) return true;
+  return false;
+}
+
+static bool is_sum(const Op *op) {
+  if (op->kind != OP_reduce && op->kind != OP_scan) return false;
+  Reduction r = op_attr(op, AT_op)->u.reduction;
+  return r == RED_SUM || r == RED_PRODUCT;
+}
+
+static Role source_role(const Narrow *n, const Op *op) {
+  switch (op->kind) {
+    case OP_input: return type_of(n->f, op->out)->rank ? ROLE_NARROW : ROLE_NONE; /* a single number is a setting */
+    case OP_param: return ROLE_WEIGHT;
+    case OP_read: return n->states[state_of(n, op)];
+    default: return ROLE_NONE;
+  }
+}
+
+static Role role_of(const Narrow *n, const Op *op, bool kept) {
+  if (op_is_source(op->kind)) return source_role(n, op);
+  Role r = most(n, op);
+  if (op_is_contraction(op->kind)) return kept ? ROLE_KEPT : r > ROLE_WEIGHT || sums_terms(n, op) ? ROLE_NARROW : r;
+  if ((op->kind == OP_gather || op->kind == OP_take) && r == ROLE_WEIGHT && type_of(n->f, op->in[0])->rank > 1)
+    r = ROLE_NARROW;
+  return r == ROLE_NARROW && (kept || is_sum(op)) ? ROLE_KEPT : r;
+}
+
+static void visit(Narrow *n, size_t i) {
+  const Op *op = &n->f->ops.items[i];
+  Role r = role_of(n, op, n->kept[i]);
+  if (op->kind == OP_write) grow(n, &n->states[state_of(n, op)], r), r = n->states[state_of(n, op)];
+  if (op->kind == OP_leave) grow(n, &n->role[op->in[0]], r);
+  for (Val v = op->out; v && v < op_end(op); v++)
+    if (is_float(n, v)) grow(n, &n->role[v], r);
+}
+
+/* Of this function, until nothing changes. */
+static void find_roles(Narrow *n) {
+  bool any = false;
+  do {
+    n->more = false;
+    for (size_t i = 0; i < n->f->ops.n; i++) visit(n, i);
+    any |= n->more;
+  } while (n->more);
+  n->more = any;
+}
+
+/* ---- what decides about indices */
+
+static bool decides(const Narrow *n, const Op *op) {
+  return op->kind == OP_topk || op->kind == OP_argsort || op->kind == OP_eq || op->kind == OP_ne ||
+         (op->kind == OP_cast && !is_float(n, op->out));
+}
+
+/* The only narrow operand; 0: there are none or several. */
+static Val only_narrow(const Narrow *n, const Op *op) {
+  Val found = 0;
+  for (int i = 0; i < op->nin; i++) {
+    if (n->role[op->in[i]] != ROLE_NARROW || op->in[i] == found) continue;
+    if (found) return 0;
+    found = op->in[i];
+  }
+  return found;
+}
+
+static void keep_chain(Narrow *n, Val v) {
+  while (v && n->role[v] == ROLE_NARROW) {
+    const Op *op = op_of(n->f, v);
+    if (op_is_source(op->kind) || op_is_loop_part(op->kind) || op->kind == OP_write || op->kind == OP_gather ||
+        op->kind == OP_norm || (op_is_contraction(op->kind) && op->kind != OP_dot))
+      return;
+    n->kept[n->f->values.items[v].op] = true;
+    v = op->kind == OP_dot ? 0 : only_narrow(n, op);
+  }
+}
+
+static void find_kept(Narrow *n) {
+  for (size_t i = 0; i < n->f->ops.n; i++) {
+    const Op *op = &n->f->ops.items[i];
+    for (int k = 0; k < op->nin && decides(n, op); k++) keep_chain(n, op->in[k]);
+    if (decides(n, op)) n->kept[i] = true; /* topk gives elements as well */
+  }
+}
+
+/* ---- which types */
+
+/* Only moves elements, so that it may do so after they are cast: bias vectors are cast before they are spread. */
+static bool moves(OpKind k) { return op_arranges(k) || k == OP_slice; }
+
+/* Is its f32 result of the 16-bit type from now on?  What users want of it is known. */
+static bool is_narrow(const Narrow *n, const Op *op) {
+  if (op->kind == OP_write) return is_f32(n, op->in[0]) && n->states[state_of(n, op)] == ROLE_NARROW;
+  if (op->kind == OP_read) return is_f32(n, op->out) && n->role[op->out] == ROLE_NARROW;
+  if (!op->out || op_is_source(op->kind) || op->kind == OP_opaque || op_is_call(op->kind)) return false;
+  if (!is_f32(n, op->out)) return false;
+  return n->role[op->out] == ROLE_NARROW || (moves(op->kind) && n->wanted[op->out] == WANT_NARROW);
+}
+
+/* Users first. */
+static void find_wanted(Narrow *n) {
+  for (size_t i = 0; i < n->f->outputs.n; i++) n->wanted[n->f->outputs.items[i].value] |= WANT_F32;
+  for (size_t i = n->f->ops.n; i-- > 0;) {
+    const Op *op = &n->f->ops.items[i];
+    n->narrow[i] = is_narrow(n, op);
+    for (int k = 0; k < op->nin; k++) n->wanted[op->in[k]] |= n->narrow[i] ? WANT_NARROW : WANT_F32;
+  }
+}
+
+static bool is_beyond(const Narrow *n, double x) { return isfinite(x) && fabs(x) > largest(n->to); }
+
+static bool has_huge(const Narrow *n, const Op *op) {
+  const Attr *one = op_attr(op, AT_value), *list = op_attr(op, AT_floats);
+  bool found = op->kind == OP_const && one && is_beyond(n, one->u.f);
+  for (int i = 0; list && i < list->n; i++) found |= is_beyond(n, list->u.floats[i]);
+  for (int k = 0; k < op->nin; k++) found |= n->huge[op->in[k]];
+  return found;
+}
+
+static void find_huge(Narrow *n) {
+  for (size_t i = 0; i < n->f->ops.n; i++) {
+    const Op *op = &n->f->ops.items[i];
+    for (Val v = op->out; v && v < op_end(op); v++) n->huge[v] = n->role[v] < ROLE_KEPT && has_huge(n, op);
+  }
+}
+
+/* ---- rewriting */
+
+static const char *name_as(const Narrow *n, Val old, DType t) {
+  return arena_printf(n->m->arena, "%s.%s", op_of(n->f, old)->name, dtype_name(t));
+}
+
+static Val build(Narrow *n, OpKind kind, const char *name, Val old, int nin, const Val *in, const Type *type,
+                 int nattrs, const Attr *attrs) {
+  return build_op(&n->r.b, &(OpSpec){.kind = kind,
+                                     .name = name,
+                                     .loc = op_of(n->f, old)->loc,
+                                     .nin = nin,
+                                     .in = in,
+                                     .type = type,
+                                     .nattrs = nattrs,
+                                     .attrs = attrs});
+}
+
+static double within(const Narrow *n, double x) { return is_beyond(n, x) ? copysign(largest(n->to), x) : x; }
+
+/* A constant is written anew. */
+static Val narrow_constant(Narrow *n, Val old, const Type *type) {
+  const Op *op = op_of(n->f, old);
+  const Attr *one = op_attr(op, AT_value), *list = op_attr(op, AT_floats);
+  Attr a = one ? attr_f(AT_value, within(n, one->u.f)) : (Attr){0};
+  if (!one) {
+    double *x = ARENA_ARRAY(n->m->arena, double, (size_t)list->n + 1);
+    for (int i = 0; i < list->n; i++) x[i] = within(n, list->u.floats[i]);
+    a = attr_floats(n->m, AT_floats, list->n, x);
+  }
+  return build(n, OP_const, name_as(n, old, n->to), old, 0, NULL, type, 1, &a);
+}
+
+/* min(max(x, -largest), largest): rows of masks that nobody may see stay rows of equal numbers. */
+static Val bounded(Narrow *n, Val old, Val v) {
+  const Type *type = type_of(n->r.b.f, v);
+  Val low = build_splat(&n->r.b, type, -largest(n->to)), high = build_splat(&n->r.b, type, largest(n->to));
+  Val above = build(n, OP_max, name_as(n, old, n->to), old, 2, (Val[]){v, low}, NULL, 0, NULL);
+  return build(n, OP_min, name_as(n, old, n->to), old, 2, (Val[]){above, high}, NULL, 0, NULL);
+}
+
+/* Of a value whose new form is there, the one of the other type. */
+static void add_cast(Narrow *n, Val old) {
+  Val v = n->r.map[old];
+  const Type *type = type_of(n->r.b.f, v);
+  DType to = type->dtype == DT_f32 ? n->to : DT_f32;
+  if (op_of(n->f, old)->kind == OP_const) {
+    n->other[old] = narrow_constant(n, old, type_with_dtype(n->m, type, to));
+    return;
+  }
+  if (to == n->to && n->huge[old]) v = bounded(n, old, v);
+  Attr a = attr_dtype(AT_to, to);
+  n->other[old] = build(n, OP_cast, name_as(n, old, to), old, 1, &v, NULL, 1, &a);
+}
+
+static bool wants_other(const Narrow *n, Val old) {
+  DType t = type_of(n->r.b.f, n->r.map[old])->dtype;
+  return is_f32(n, old) && n->wanted[old] & (t == DT_f32 ? WANT_NARROW : WANT_F32);
+}
+
+/* Nothing stands between carries, nor between leaves. */
+static void add_waiting(Narrow *n, OpKind next) {
+  if (next == OP_carry || next == OP_leave) return;
+  for (size_t i = 0; i < n->waiting.n; i++) add_cast(n, n->waiting.items[i]);
+  n->waiting.n = 0;
+}
+
+static Val as(const Narrow *n, Val old, DType t) {
+  Val v = n->r.map[old];
+  return is_f32(n, old) && type_of(n->r.b.f, v)->dtype != t ? n->other[old] : v;
+}
+
+/* One operation with the operands it wants. */
+static bool rewrite(Narrow *n, const Op *op, bool narrow) {
+  OpSpec spec = op_spec_of(n->f, op);
+  Val in[MAX_OPERANDS];
+  Attr to = attr_dtype(AT_to, n->to);
+  for (int k = 0; k < op->nin; k++) in[k] = as(n, op->in[k], narrow ? n->to : DT_f32);
+  spec.in = in;
+  if (narrow && op->kind == OP_cast) spec.nattrs = 1, spec.attrs = &to;
+  if (narrow && spec.type) spec.type = type_with_dtype(n->m, spec.type, n->to);
+  add_waiting(n, op->kind);
+  if (!rewrite_build(&n->r, op, &spec)) return false;
+  for (Val v = op->out; v && v < op_end(op); v++)
+    if (wants_other(n, v)) ARENA_PUSH(n->m->arena, &n->waiting, v);
+  if (op->kind != OP_carry && op->kind != OP_leave) add_waiting(n, OP_none);
+  return true;
+}
+
+static bool rewrite_all(Narrow *n, Diags *diags) {
+  n->r = rewrite_start(n->m, n->f, diags);
+  for (size_t i = 0; i < n->f->ops.n; i++)
+    if (!rewrite(n, &n->f->ops.items[i], n->narrow[i])) return false;
+  add_waiting(n, OP_none);
+  for (size_t i = 0; i < n->f->outputs.n; i++) {
+    Val v = n->f->outputs.items[i].value;
+    if (is_f32(n, v)) n->r.map[v] = as(n, v, DT_f32);
+  }
+  rewrite_finish(&n->r);
+  return diags->errors == 0;
+}
+
+/* ---- all functions */
+
+static Narrow begin(Module *m, const Func *f, DType to, Role *states) {
+  return (Narrow){.m = m,
+                  .f = f,
+                  .to = to,
+                  .role = ARENA_ARRAY(m->arena, Role, f->values.n + 1),
+                  .kept = ARENA_ARRAY(m->arena, bool, f->ops.n + 1),
+                  .states = states,
+                  .huge = ARENA_ARRAY(m->arena, bool, f->values.n + 1),
+                  .narrow = ARENA_ARRAY(m->arena, bool, f->ops.n + 1),
+                  .wanted = ARENA_ARRAY(m->arena, uint8_t, f->values.n + 1),
+                  .other = ARENA_ARRAY(m->arena, Val, f->values.n + 1)};
+}
+
+/* What one function writes to a state another one reads. */
+static void find_all_roles(Narrow *all, size_t n) {
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t k = 0; k < n; k++) find_roles(&all[k]), more |= all[k].more;
+  }
+}
+
+static void forget_roles(Narrow *all, size_t n, Role *states, size_t nstates) {
+  memset(states, 0, sizeof *states * nstates);
+  for (size_t k = 0; k < n; k++) memset(all[k].role, 0, sizeof *all[k].role * (all[k].f->values.n + 1));
+}
+
+bool pass_narrow(Module *m, DType to, Diags *diags) {
+  if (to == DT_f32) return true;
+  Narrow *all = ARENA_ARRAY(m->arena, Narrow, m->funcs.n + 1);
+  Role *states = ARENA_ARRAY(m->arena, Role, m->states.n + 1);
+  size_t n = 0;
+  for (size_t k = 0; k < m->funcs.n; k++)
+    if (m->funcs.items[k]->level == 1) all[n++] = begin(m, m->funcs.items[k], to, states);
+  find_all_roles(all, n);
+  for (size_t k = 0; k < n; k++) find_kept(&all[k]);
+  forget_roles(all, n, states, m->states.n);
+  find_all_roles(all, n);
+  for (size_t i = 0; i < m->states.n; i++) {
+    State *s = &m->states.items[i];
+    if (states[i] == ROLE_NARROW && s->type->dtype == DT_f32) s->type = type_with_dtype(m, s->type, to);
+  }
+  for (size_t k = 0; k < n; k++) {
+    find_wanted(&all[k]);
+    find_huge(&all[k]);
+    if (!rewrite_all(&all[k], diags)) return false;
+  }
+  return true;
+}
