@@ -1,0 +1,240 @@
+#!/usr/bin/env bash
+# bench/gpu/on_device.sh - checks and measures on a machine with a GPU what bench/gpu/pack.sh compiled elsewhere.
+#
+# usage: on_device.sh check|bench DIR OUT
+#   DIR       what pack.sh made; this script is in it
+#   OUT       a new or empty folder for logs, outputs and table.md
+#   MINUTES=9 what begins later is not done, and has failed
+#   RUNS=10 measured of each; COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
+#
+# Needs bash, coreutils, the C library and NVIDIA's driver; NCCL, compute-sanitizer and python3 with torch are used where
+# they are found, and otherwise a row says "left out".  Uses the first GPU that it may see.
+#
+# check: copies, fills and products against loops on the host; every kernel against the interpreter; programs against one
+# CPU rank (1e-4), their calls replayed as graphs and one by one; 2 and 4 ranks through the host's memory; NCCL.
+# bench: what this GPU copies and multiplies, then times of kernels and networks as parts of that, beside what the plan
+# says and compiled PyTorch needs.  Times on the GPU leave out what moves between host and device; requests do not.
+#
+# Every item has a time limit and a log; none stops the others.  The last thing that is printed is a table in Markdown.
+# Exit code 0: nothing failed.
+set -u
+case ${1-} in check | bench) ;; *) echo "usage: on_device.sh check|bench DIR OUT" >&2; exit 2 ;; esac
+if [ $# -ne 3 ] || [ ! -r "$2/made" ]; then
+  echo "usage: on_device.sh check|bench DIR OUT, where DIR is of pack.sh" >&2
+  exit 2
+fi
+[ -z "$(ls -A "$3" 2>/dev/null)" ] || { echo "$3 is not empty" >&2; exit 2; }
+mkdir -p "$3" || exit 2
+mode=$1 dir=$(realpath "$2") out=$(realpath "$3") end=$((SECONDS + ${MINUTES:-9} * 60))
+tool=$dir/bin/gpu_tool runs=${RUNS:-10} programs=$out/programs
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+cd "$dir" || exit 2
+mkdir -p "$programs"
+
+# ---- items
+
+rows=() passed=0 failed=0 left_out=0
+item='' log='' result='' why=''
+
+row() { rows+=("| $1 | $2 | $3 |"); }
+
+# begin ITEM: what `step` and `finish` speak of
+begin() {
+  item=$1 log=$out/${1//[^A-Za-z0-9_.]/-}.log result=passed why=
+  : >"$log"
+}
+fail() {
+  [ $result = FAILED ] && return
+  result=FAILED why=$1
+}
+# step SECONDS COMMAND...: a part of the item, unless one before has failed
+step() {
+  local limit=$1 left=$((end - SECONDS)) code
+  shift
+  [ $result = FAILED ] && return 1
+  [ $left -gt 1 ] || { fail "no time is left"; return 1; }
+  [ "$limit" -le $left ] || limit=$left
+  echo "+ $*" >>"$log"
+  timeout --kill-after=5 "$limit" "$@" >>"$log" 2>&1
+  code=$?
+  case $code in
+    0) return 0 ;;
+    124 | 137) fail "late: not done after $limit s" ;;
+    *) fail "exit $code: $(tail -n 1 "$log")" ;;
+  esac
+  return 1
+}
+# finish NUMBERS
+finish() {
+  if [ $result = FAILED ]; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
+  row "$item" "$result" "${why:-$1}"
+  printf '%s %s: %s\n' "$result" "$item" "${why:-$1}"
+}
+leave_out() { # leave_out ITEM WHY
+  left_out=$((left_out + 1))
+  row "$1" "left out" "$2"
+  printf 'left out %s: %s\n' "$1" "$2"
+}
+last_line() { tail -n 1 "$log"; }
+
+# ---- the machine
+
+declare -A found=() made=() ceilings=() torch=()
+read_values() { # read_values ARRAY FILE: its lines NAME=VALUE
+  local -n values=$1
+  local line
+  while read -r line; do
+    [[ $line =~ ^([a-z0-9_]+)=(.*)$ ]] && values[${BASH_REMATCH[1]}]=${BASH_REMATCH[2]}
+  done <"$2"
+}
+read_values made made
+begin "GPU and libraries"
+step 60 "$tool" versions
+read_values found "$log"
+finish "${found[gpu]-no GPU}, ${found[arch]-}, ${found[memory]-}; driver for ${found[driver]-none}, cuBLASLt ${found[cublaslt]-none}, NCCL ${found[nccl]-none}"
+has_nccl() { [ "${found[nccl]-none}" != none ]; }
+
+unpack() { # unpack PROGRAM
+  [ -x "$programs/$1" ] && return
+  step 60 "$tool" unpack "programs/$1.gz" "$programs/$1" && step 10 chmod +x "$programs/$1"
+}
+
+# ---- check
+
+check_program() { # check_program PROGRAM HOW REFERENCE ARGUMENTS SETTINGS...
+  local program=$1 how=$2 reference=$3 arguments=$4 outputs
+  shift 4
+  begin "$program, $how"
+  outputs=$out/$program-${how//[^a-z]/-}.npz
+  unpack "$program"
+  # shellcheck disable=SC2086
+  step 60 env "$@" "$programs/$program" --bench=3 --warmup 0 $arguments --outputs "$outputs" --timeout 40s &&
+    step 20 "$tool" compare "$outputs" "programs/$reference" 1e-4
+  finish "$(last_line)"
+}
+
+# One process per rank, as torchrun starts them, each said to be on a machine of its own: NCCL refuses two ranks of one
+# machine on one GPU, and goes over the network's interface here.
+check_two_ranks() { # check_two_ranks PROGRAM REFERENCE ARGUMENTS
+  local program=$1 reference=$2 port=$((20000 + $$ % 20000)) outputs=$out/$1-nccl.npz said=$out/$1-nccl-rank1.log other
+  local both=(env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$port" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)
+  local ask=("$programs/$program" --bench=3 --warmup 0 --timeout 40s)
+  begin "$program, two ranks of NCCL"
+  if unpack "$program"; then
+    # shellcheck disable=SC2086
+    timeout --kill-after=5 60 "${both[@]}" RANK=1 LOCAL_RANK=1 NCCL_HOSTID=second "${ask[@]}" $3 >"$said" 2>&1 &
+    other=$!
+    # shellcheck disable=SC2086
+    step 60 "${both[@]}" RANK=0 LOCAL_RANK=0 NCCL_HOSTID=first "${ask[@]}" $3 --outputs "$outputs"
+    wait $other || fail "rank 1: exit $?: $(tail -n 1 "$said")"
+    step 20 "$tool" compare "$outputs" "programs/$reference" 1e-4
+  fi
+  finish "$(last_line)"
+}
+
+check_programs() {
+  local program ranks reference arguments
+  while IFS='|' read -r program ranks reference arguments; do
+    if [ "$ranks" -eq 1 ]; then
+      check_program "$program" "replayed" "$reference" "$arguments"
+      check_program "$program" "call by call" "$reference" "$arguments" APC_EAGER=1
+    else
+      check_program "$program" "through the host" "$reference" "$arguments" APC_COMM=staged
+    fi
+    [ "$ranks" -eq 2 ] || continue
+    if has_nccl; then
+      check_two_ranks "$program" "$reference" "$arguments"
+    else
+      leave_out "$program, two ranks of NCCL" "no NCCL is found"
+    fi
+  done <check.list
+}
+
+check_sanitized() {
+  local sanitizer file
+  sanitizer=$(command -v compute-sanitizer) || for file in /usr/local/cuda*/bin/compute-sanitizer; do
+    [ -x "$file" ] && sanitizer=$file
+  done
+  if [ -z "$sanitizer" ]; then
+    leave_out "compute-sanitizer" "it is not found"
+    return
+  fi
+  local checked=("$sanitizer" --error-exitcode 9 --tool)
+  begin "kernels under memcheck"
+  step 100 "${checked[@]}" memcheck bin/gpu_kernels run kernels 8 here
+  finish "$(last_line)"
+  begin "kernels under racecheck"
+  step 100 "${checked[@]}" racecheck bin/gpu_kernels run kernels 16 here
+  finish "$(last_line)"
+}
+
+check() {
+  begin "copies, fills, products"
+  step 60 bin/gpu_device
+  finish "$(last_line)"
+  begin "kernels"
+  step 240 bin/gpu_kernels run kernels
+  finish "$(last_line)"
+  if has_nccl; then
+    begin "one rank of NCCL in a graph"
+    step 60 "$tool" nccl
+    finish "$(last_line)"
+  else
+    leave_out "one rank of NCCL in a graph" "no NCCL is found"
+  fi
+  check_programs
+  check_sanitized
+}
+
+# ---- bench
+
+measure_torch() {
+  if ! timeout 60 python3 -c 'import torch; assert torch.cuda.is_available()' >"$out/torch.log" 2>&1; then
+    leave_out "compiled PyTorch" "no python3 with a torch that sees a GPU is found"
+    return
+  fi
+  begin "compiled PyTorch"
+  step 240 python3 torch_shapes.py 170
+  read_values torch "$log"
+  finish "torch ${torch[version]-unknown}, ${#torch[@]} values"
+}
+
+measure_program() { # measure_program PROGRAM ARGUMENTS BYTES OPERATIONS CEILING PLANNED BATCH
+  local program=$1 arguments=$2 bytes=$3 operations=$4 ceiling=$5 planned=$6 batch=$7 profile=$out/$1.profile.json request=
+  begin "$program"
+  unpack "$program"
+  # shellcheck disable=SC2086
+  step 90 "$programs/$program" --bench="$runs" --warmup 2 $arguments
+  [[ $(last_line) =~ median\ ([0-9.]+)\ ms ]] && request=${BASH_REMATCH[1]}
+  # shellcheck disable=SC2086
+  step 90 bash -c 'file=$1 && shift && "$@" >"$file"' - "$profile" "$programs/$program" --bench="$runs" --warmup 2 --profile=json $arguments
+  step 10 "$tool" figures "$profile" "$bytes" "$operations" "${ceilings[$ceiling]-0}" "$planned" "${torch[$program]-0}"
+  finish "$(last_line); a request of $batch: $request ms"
+}
+
+bench() {
+  local program arguments bytes operations ceiling h100 h200 batch
+  begin "ceilings"
+  step 90 "$tool" ceilings "${COPIED:-1073741824}" "${MULTIPLIED:-8192}"
+  read_values ceilings "$log"
+  finish "copy ${ceilings[copy]-0} GB/s; products ${ceilings[f32]-0} TFLOP/s in f32, ${ceilings[tf32]-0} in tf32, ${ceilings[bf16]-0} in bf16"
+  measure_torch
+  while IFS='|' read -r program arguments bytes operations ceiling h100 h200 batch; do
+    case ${found[gpu]-} in *H200*) h100=$h200 ;; esac
+    measure_program "$program" "$arguments" "$bytes" "$operations" "$ceiling" "$h100" "$batch"
+  done <bench.list
+}
+
+# ---- all of it
+
+$mode
+{
+  printf '| %s | result | numbers |\n| --- | --- | --- |\n' "$mode"
+  printf '%s\n' "${rows[@]}"
+  printf '| in all | %s | %d passed, %d failed, %d left out, in %d s; %s; %s for %s, kernels: %s |\n' \
+    "$([ $failed -eq 0 ] && echo passed || echo FAILED)" $passed $failed $left_out $SECONDS "$(date -u +%F)" \
+    "${made[revision]-}" "${made[target]-} (${made[arch]-})" "${made[kernels]-}"
+} >"$out/table.md"
+printf '\n'
+cat "$out/table.md"
+[ $failed -eq 0 ]

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# bench/gpu/pack.sh - compiles, here and without a GPU, what bench/gpu/on_device.sh checks and measures where one is.
+#
+# usage: bench/gpu/pack.sh [OPTIONS] DIR [FOLDER]
+#   FOLDER           gpt, llama, bert, resnet and vit as NAME.onnx with NAME.inputs.npz; without it small models of
+#                    examples/ take their place
+#   --target NAME    the machine whose GPUs the code is for (dgx-h100: sm_90, which H100 and H200 are)
+#   --only REGEX     only the programs whose names match, as "^gpt" or "softmax"
+#   --every N        only every N-th case of the kernels (1: all)
+#   --small          small shapes instead of those that are measured: a rehearsal
+#   --most MIB       how large the pack may be (48)
+#   --texts TEXTS    keeps the texts of all kernels there, for tests/doubles
+#   BUILD=build      where apc was built
+#
+# DIR, new or empty, gets on_device.sh and all it needs there, which is bash, coreutils and the C library:
+#   bin/             gpu_tool, gpu_kernels and gpu_device
+#   kernels/         machine code of all kernels of tests/kernel_cases.h
+#   programs/        compiled models, and what one CPU rank computes (NAME.npz); weights are random, from a seed, or
+#   models/          those of FOLDER, once for all programs of a model
+#   check.list       program|ranks|reference|arguments
+#   bench.list       program|arguments|bytes|operations|ceiling|planned for an H100, for an H200 (us)|batch
+#   made             what it was made from and with
+# Programs and machine code are compressed (gzip); gpu_tool and gpu_kernels read that.
+set -euo pipefail
+most=48 target=dgx-h100 only=. every=1 texts='' small=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --target) target=$2 ;;
+    --only) only=$2 ;;
+    --every) every=$2 ;;
+    --texts) texts=$(realpath -m "$2") ;;
+    --most) most=$2 ;;
+    --small) small=yes && shift && continue ;;
+    -*) echo "there is no option $1" >&2; exit 2 ;;
+    *) break ;;
+  esac
+  shift 2
+done
+[ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: bench/gpu/pack.sh [OPTIONS] DIR [FOLDER]" >&2; exit 2; }
+dir=$(realpath -m "$1") folder=${2:+$(realpath "$2")}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(realpath "${BUILD:-$source/build}")
+[ -z "$(ls -A "$dir" 2>/dev/null)" ] || { echo "$dir is not empty" >&2; exit 2; }
+mkdir -p "$dir"/{bin,kernels,programs,models}
+[ -z "$texts" ] || mkdir -p "$texts"
+temporary=$(mktemp -d)
+trap 'rm -rf "$temporary"' EXIT
+
+# An apc whose programs begin with a runtime without symbols.
+apc=$temporary/apc
+cp "$build/apc" "$apc"
+strip -o "$temporary/apcrt-stub" "$build/apcrt-stub"
+for program in bench/gpu_tool tests/gpu_kernels tests/gpu_device; do
+  strip -o "$dir/bin/${program#*/}" "$build/$program"
+done
+while read -r library _; do
+  case $library in
+    linux-vdso.so* | libc.so* | libm.so* | */ld-linux-*) ;;
+    *) echo "programs would need $library there: install the static libraries of zlib and jansson, and build again" >&2; exit 1 ;;
+  esac
+done < <(ldd "$temporary/apcrt-stub" "$dir"/bin/* | grep -v ':$')
+arch=$("$apc" targets | while read -r name _ gpu _; do if [ "$name" = "$target" ]; then echo "$gpu"; fi; done)
+case $arch in sm_*) ;; *) echo "$target is no machine with GPUs ('apc targets' lists them)" >&2; exit 2 ;; esac
+
+# ---- compiling
+
+compiles() { # compiles PROGRAM RANKS MODEL OPTIONS...
+  local program=$1 ranks=$2
+  shift 2
+  echo "$program" >&2
+  "$apc" "$@" -q --target "${target}x$ranks" ${texts:+"--save-temps=$texts"} -o "$temporary/program"
+  gzip -9n <"$temporary/program" >"$dir/programs/$program.gz"
+}
+refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes
+  local name=$1
+  shift
+  [ -e "$dir/programs/$name.npz" ] || "$apc" run "$@" -q --target cpu --outputs "$dir/programs/$name.npz" >/dev/null
+}
+number_of() { # number_of KEY JSON
+  [[ $2 =~ \"$1\":\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
+}
+
+# ---- models that are checked
+
+# one NAME RANKS PLAN: a program of $model, which $made says how it is made and $asked what it is asked
+one() {
+  local program=$1.$2 weights=
+  [[ $program =~ $only ]] || return 0
+  [ -e "$model" ] || { echo "there is no $model" >&2; exit 1; }
+  # shellcheck disable=SC2086
+  compiles "$program" "$2" "$model" $made $3
+  # shellcheck disable=SC2086
+  refers "$1" "$model" $made $asked
+  case $model in
+    *.onnx)
+      cp -n "$model" "$folder/$1.inputs.npz" "$dir/models/"
+      weights="--weights models/$1.onnx --inputs models/$1.inputs.npz"
+      ;;
+  esac
+  echo "$program|$2|$1.npz|${weights:-$asked}" >>"$dir/check.list"
+}
+example() { # example NAME MODEL SIZES OPTIONS
+  model=$source/examples/$2.apc made="$4 --init random --seed 7" asked=$3
+}
+exported() { # exported NAME
+  model=$folder/$1.onnx made="--weights ref" asked="--inputs $folder/$1.inputs.npz"
+}
+text="--dim batch=4 --dim seq=12" images="--dim batch=4"
+five() { # five NAME MODEL SIZES OPTIONS: of the folder, or an example
+  if [ -n "$folder" ]; then exported "$1"; else example "$@"; fi
+}
+five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
+one gpt 1 ""
+one gpt 2 "--tp 2"
+one gpt 4 "--tp 2 --pp 2"
+five llama llama "$text" "-D layers=2 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=96 -D vocab=64"
+one llama 1 ""
+one llama 2 "--tp 2"
+one llama 4 "--tp 2 --dp 2"
+five bert bert "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
+one bert 1 ""
+one bert 2 "--tp 2"
+five resnet resnet "$images" "-D depth=18 -D width=8 -D classes=10 -D image=32"
+one resnet 1 ""
+five vit vit "$images" "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10"
+one vit 1 ""
+example lstm lstm "$text" "-D layers=1 -D d=32 -D vocab=50"
+one lstm 1 ""
+example moe moe "$text" "-D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless"
+one moe 1 ""
+one moe 2 "--ep 2"
+
+# ---- what is measured
+
+# measured NAME CEILING BATCH BYTES OPERATIONS ARGUMENTS MODEL OPTIONS...: bytes and operations are of one request; empty
+# operations: what the plan says.  "weights" bytes: a token, which reads all weights and which no plan is for
+measured() {
+  local name=$1 ceiling=$2 batch=$3 bytes=$4 operations=$5 arguments=$6 plan h100 h200
+  shift 6
+  [[ $name =~ $only ]] || return 0
+  compiles "$name" 1 "$@"
+  plan=$("$apc" plan "$@" -q --target dgx-h100x1 --json)
+  h100=$(number_of time_us "$plan")
+  h200=$(number_of time_us "$("$apc" plan "$@" -q --target dgx-h200x1 --json)")
+  [ -n "$operations" ] || operations=$(number_of flops "$plan")
+  [ "$bytes" != weights ] || bytes=$(number_of params "$plan") h100=0 h200=0 # that is the bytes on a device
+  echo "$name|$arguments|${bytes:-0}|$operations|$ceiling|$h100|$h200|$batch" >>"$dir/bench.list"
+}
+shape() { # shape NAME CEILING BYTES OPERATIONS INPUTS RESULT
+  printf 'entry main(%s) {\n  output y = %s\n}\n' "$5" "$6" >"$temporary/$1.apc"
+  measured "$1" "$2" 1 "$3" "$4" "" "$temporary/$1.apc"
+}
+# More than caches hold; read and written.  Causal attention sees half of all pairs.
+r=8192 c=4096 n=4096 heads=16 seq=8192
+if [ -n "$small" ]; then r=64 c=64 n=64 heads=2 seq=64; fi
+rows="x: f32[$r, $c]" moved=$((2 * 4 * r * c))
+shape relu copy $moved 0 "$rows" "relu(x)"
+shape softmax copy $moved 0 "$rows" "softmax(x)"
+shape layer_norm copy $moved 0 "$rows" "layer_normalize(x)"
+shape rms_norm copy $moved 0 "$rows" "rms_normalize(x)"
+shape transpose copy $moved 0 "$rows" "transpose(x, [1, 0])"
+shape product f32 0 $((2 * n * n * n)) "x: f32[$n, $n], w: f32[$n, $n]" "matmul(x, w)"
+for type in f32 bf16; do
+  three="q: ${type}[1, $heads, $seq, 128], k: ${type}[1, $heads, $seq, 128], v: ${type}[1, $heads, $seq, 128]"
+  shape "attention_$type" $type 0 $((2 * heads * seq * seq * 128)) "$three" "attention(q, k, v, causal=1)"
+done
+net() { # net NAME CEILING BATCH BYTES ARGUMENTS EXAMPLE OPTIONS SMALL_OPTIONS
+  local options=$7
+  [ -z "$small" ] || options=$8
+  # shellcheck disable=SC2086
+  measured "$1" "$2" "$3" "$4" "${4:+0}" "$5" "$source/examples/$6.apc" --init random --seed 7 $options
+}
+layers="-D layers=2 -D vocab=4096 --dim batch=1" tiny="-D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim batch=1"
+net llama2_prefill f32 1 "" "" llama "$layers --dim seq=2048" "$tiny --dim seq=16"
+net llama2_token copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
+net gpt2_124m f32 1 "" "" gpt "--dim batch=1 --dim seq=1024" "$tiny --dim seq=16"
+net bert_base f32 8 "" "" bert "--dim batch=8 --dim seq=512" "$tiny --dim seq=16"
+net resnet50 f32 32 "" "" resnet "--dim batch=32" "-D depth=18 -D width=8 -D image=32 --dim batch=2"
+# The place of the token, as numpy writes one i64: 2000.
+printf '\x93NUMPY\x01\x00v\x00%-117s\n\xd0\x07\0\0\0\0\0\0' "{'descr': '<i8', 'fortran_order': False, 'shape': (), }" >"$dir/at.npy"
+
+# ---- kernels, scripts, size
+
+echo kernels >&2
+"$dir/bin/gpu_kernels" compile "$dir/kernels" "$arch" "$every" ${texts:+"$texts"} >"$temporary/kernels"
+gzip -9n "$dir"/kernels/*.cubin
+cp "$source/bench/gpu/on_device.sh" "$source/bench/gpu/torch_shapes.py" "$dir/"
+touch "$dir/check.list" "$dir/bench.list"
+{
+  echo "revision=$(git -C "$source" describe --always --dirty 2>/dev/null || echo unknown)"
+  echo "target=$target"
+  echo "arch=$arch"
+  echo "kernels=$(cat "$temporary/kernels")"
+} >"$dir/made"
+bytes=$(du -sb "$dir" | cut -f 1)
+printf '%s: %d.%d MiB for %s\n' "$dir" $((bytes >> 20)) $(((bytes & 1048575) * 10 >> 20)) "$arch"
+[ "$bytes" -le $((most << 20)) ] || { echo "that is more than $most MiB; --only leaves programs out" >&2; exit 1; }
