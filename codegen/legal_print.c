@@ -145,8 +145,8 @@ static void print_gemm(const Module *m, Text *t, const WorkOp *o, DType type) {
   print_epilogue(t, g->epilogue);
 }
 
-static void print_conv(Text *t, const WorkOp *o) {
-  text_printf(t, "# %s is a convolution of the library", o->conv->op->name);
+static void print_conv(const Work *w, Text *t, const WorkOp *o) {
+  text_printf(t, "# %s is a convolution of %s", o->conv->op->name, w->device->blocks ? "the library" : "a kernel");
   print_epilogue(t, o->conv->epilogue);
 }
 
@@ -161,7 +161,7 @@ static void print_remarks(const Module *m, Text *t, const LegalBody *b) {
   for (size_t i = 0; i < b->work->ops.n; i++) {
     const WorkOp *o = &b->work->ops.items[i];
     if (o->gemm) print_gemm(m, t, o, work_type(b->work, o->op->out)->dtype);
-    if (o->conv) print_conv(t, o);
+    if (o->conv) print_conv(b->work, t, o);
     if (o->grow) print_grow(b->work, t, o);
   }
 }

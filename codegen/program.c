@@ -285,7 +285,7 @@ static void room_for_blocks(EmitBody *b, Val weights) {
 
 static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
-  room_for_blocks(b, u->in[1]);
+  if (b->units->work->device->blocks) room_for_blocks(b, u->in[1]);
   uint32_t tensors[5], n = library_tensors(b, u, c->epilogue, PC_activation, tensors);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);

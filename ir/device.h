@@ -39,8 +39,10 @@ typedef struct DeviceTraits {
   DeviceKind kind;
   const char *name;
   uint32_t products;  /* a bit per DType: matrices of which types its library multiplies */
-  bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last
-                       */
+  bool convolutions;  /* it convolves, with what follows, images that hold their channels last with weights of the model
+                         (op_conv_known): by a library, or by a kernel of ours */
+  bool blocks;        /* its library does that at the rate of products, and puts the weights into blocks, for which they
+                         have room; else our kernel's rate counts, and weights lie as they are */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
   bool contiguous_collectives; /* its engine of communication moves contiguous memory only and reduces as NCCL does
                                   (ir/legal_comm.h); else it reads and writes parts of tensors where they are */
@@ -52,7 +54,7 @@ typedef struct DeviceTraits {
   bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products
                        of the library use; the others, and those of other types, do it in f32 (f64 for f64) */
-  uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what its library does along with them */
+  uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what is done along with them */
 } DeviceTraits;
 
 const DeviceTraits *target_device_traits(DeviceKind kind);

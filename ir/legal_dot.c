@@ -229,14 +229,11 @@ static bool channels_last(const char *const *part, const int *n, const ConvLette
   return true;
 }
 
-bool op_conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
-                        const bool *one, ConvLetter letters[CONV_LETTERS]) {
+bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]) {
   static const int class_by_roles[8] = {[5] = CONV_IMAGES,  [7] = CONV_GROUPS,  [3] = CONV_IN,     [6] = CONV_OUT,
                                         [1] = CONV_LETTERS, [2] = CONV_LETTERS, [4] = CONV_LETTERS};
   const char *part[3];
   int n[3];
-  if (!d->convolutions || kind != OP_conv || !of_weights) return false;
-  if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
   for (int r = 0; r < 3; r++) part[r] = window_letters(kind, spec, r, &n[r]);
   for (int i = 0; i < CONV_LETTERS; i++) letters[i] = (ConvLetter){0};
   for (char c = 'a'; c <= 'z'; c++) {
@@ -251,6 +248,16 @@ bool op_conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DT
     if (class == CONV_LETTERS || letters[class].found) return false;
     letters[class] = l;
   }
-  return channels_last(part, n, letters, WINDOW_IMAGE, CONV_IN) &&
+  return true;
+}
+
+bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights, const bool *one,
+                   ConvLetter letters[CONV_LETTERS]) {
+  const char *part[3];
+  int n[3];
+  if (!d->convolutions || kind != OP_conv || !of_weights) return false;
+  if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
+  for (int r = 0; r < 3; r++) part[r] = window_letters(kind, spec, r, &n[r]);
+  return op_conv_letters(kind, spec, one, letters) && channels_last(part, n, letters, WINDOW_IMAGE, CONV_IN) &&
          channels_last(part, n, letters, WINDOW_OUTPUT, CONV_OUT);
 }

@@ -67,12 +67,15 @@ typedef struct ConvLetter {
   int dim[3]; /* by role (ir/window.h): its dimension, -1 where it has none */
 } ConvLetter;
 
-/* The library's blocks make weights larger, rarely by more than one part in so many. */
+/* A library's blocks make weights larger, rarely by more than one part in so many. */
 enum { LEGAL_CONV_ROOM = 16 };
 
-/* Does the library have the convolution?  Of weights of the model, in a float type, with at most one letter of each
- * class, images that hold their channels last.  Fills `letters`. */
-bool op_conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
-                        const bool *one, ConvLetter letters[CONV_LETTERS]);
+/* Is there at most one letter of each class, and none that only one tensor has?  Letters of extent 1 are left out. */
+bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]);
+
+/* Is it a convolution that the device does with what follows?  Of weights of the model, in a float type, with at most
+ * one letter of each class, images that hold their channels last.  Fills `letters`. */
+bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights, const bool *one,
+                   ConvLetter letters[CONV_LETTERS]);
 
 #endif

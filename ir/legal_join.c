@@ -84,8 +84,8 @@ static bool start_conv(const Joining *j, const Op *op, Chain *c) {
     for (int d = 0; d < n; d++)
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = ex_is_const(types[r]->dims[d], 1);
   }
-  if (!op_conv_in_library(j->device, op->kind, op_str(op, AT_spec), type_of(j->f, op->out)->dtype,
-                          op_of(j->f, weights)->kind == OP_param, one, list))
+  if (!op_conv_known(j->device, op->kind, op_str(op, AT_spec), type_of(j->f, op->out)->dtype,
+                     op_of(j->f, weights)->kind == OP_param, one, list))
     return false;
   c->broken = weights != operand(j, op, 1);
   const Expr *extent[2], *unit = ex_const(j->m, 1);

@@ -25,7 +25,7 @@ typedef struct Pass {
   bool (*run_for)(Module *m, const PassOptions *o, Diags *diags); /* instead of `run`: depends on what is made */
 } Pass;
 
-static bool by_libraries_of_images(const DeviceTraits *d) { return d->convolutions; }
+static bool by_convolutions(const DeviceTraits *d) { return d->convolutions; }
 static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
 
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
@@ -36,7 +36,7 @@ static bool run_strided(Module *m, const PassOptions *o, Diags *diags) {
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
-    {"channels_last", pass_channels_last, by_libraries_of_images, false, KEEPS_FIELD, NULL},
+    {"channels_last", pass_channels_last, by_convolutions, false, KEEPS_FIELD, NULL},
     {"views", pass_views, NULL, false, KEEPS_FIELD, NULL},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},

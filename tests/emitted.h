@@ -215,7 +215,7 @@ static inline double emitted_kept(const Emitted *e, const Op *op) {
   for (size_t i = 0; i < e->f->ops.n && op->kind == OP_param; i++) {
     const Op *conv = &e->f->ops.items[i], *w = conv->kind == OP_conv ? op_of(e->f, conv->in[1]) : NULL;
     if (w && w->kind == OP_param && strcmp(op_str(w, AT_name), op_str(op, AT_name)) == 0)
-      return cost_target(e->cost)->device->convolutions ? bytes + bytes / LEGAL_CONV_ROOM : bytes;
+      return cost_target(e->cost)->device->blocks ? bytes + bytes / LEGAL_CONV_ROOM : bytes;
   }
   return bytes;
 }

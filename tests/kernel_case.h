@@ -144,7 +144,9 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
   const Op *op = &m->c->f->ops.items[u->op];
   switch (u->kind) {
     case UNIT_SOURCE: {
-      const InterpTensor *t = interp_find(m->c->p.inputs, m->c->p.ninputs, op_str(op, AT_name));
+      const InterpOptions *o = &m->c->p.options;
+      const InterpTensor *t = op->kind == OP_param ? interp_find(o->params, o->nparams, op_str(op, AT_name))
+                                                   : interp_find(m->c->p.inputs, m->c->p.ninputs, op_str(op, AT_name));
       CHECKF(t != NULL, "%s: %s", m->c->name, op->name);
       if (t) store_cells(m, u->out[0], t);
       break;
@@ -231,15 +233,21 @@ static __attribute__((unused)) void run_case(const Case *c, const Runner *runner
 
 /* ---- cases */
 
-/* Floats in [-1, 1), integers in [0, 4). */
+/* Floats in [-1, 1), integers in [0, 4); inputs and weights. */
 static void fill_inputs(Case *c, uint64_t seed) {
+  InterpNamed *params = ARENA_ARRAY(c->p.arena, InterpNamed, c->f->ops.n);
+  c->p.options.params = params, c->p.options.nparams = 0;
   for (size_t i = 0; i < c->f->ops.n; i++) {
     const Op *op = &c->f->ops.items[i];
     int64_t dims[MAX_RANK];
-    if (op->kind != OP_input) continue;
+    if (op->kind != OP_input && op->kind != OP_param) continue;
     const Type *t = type_of(c->f, op->out);
     interp_dims(t, c->symbols, dims);
-    InterpTensor *x = program_input(&c->p, op->name, t->dtype, t->rank, dims);
+    InterpNamed *weight = &params[c->p.options.nparams];
+    if (op->kind == OP_param)
+      *weight = (InterpNamed){op_str(op, AT_name), interp_tensor(c->p.arena, t->dtype, t->rank, dims)};
+    c->p.options.nparams += op->kind == OP_param;
+    InterpTensor *x = op->kind == OP_param ? &weight->tensor : program_input(&c->p, op->name, t->dtype, t->rank, dims);
     bool is_float = dtype_is_float(t->dtype);
     interp_fill(x, DOMAIN_FLOAT, seed * 100 + i, is_float ? -1 : 0, is_float ? 1 : 4);
   }

@@ -408,7 +408,18 @@ static void windows(void) {
        "spec=\"noHW,ocHW->ncHW\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,3,6,3*s"},
       {"conv_filter", "b,3,s", "b,2,s", "spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[2]", "2,3,2"},
       {"conv_filter", "b,3,9,s", "b,2,4,s",
-       "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"}};
+       "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"},
+      /* several tiles of a GPU in both directions, none whole, of each shape */
+      {"conv", "b,7,s,12", "3,3,12,70", "spec=\"nHWc,HWco->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 2]",
+       "b,7,s,70"},
+      {"conv", "b,50,57,3", "1,1,3,130", "spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]",
+       "b,50,57,130"},
+      {"conv_transpose", "b,5,s,9", "3,2,9,37",
+       "spec=\"nHWo,HWoc->nHWc\", starts=[-1, 0], strides=[2, 2], dilations=[1, 1]", "b,9,2*s,37"},
+      {"conv", "b,43,44,2", "2,1,2,130", "spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]",
+       "b,43,44,130"},
+      {"conv", "b,2,12,7,s", "2,40,12,3,3",
+       "spec=\"ngcHW,gocHW->ngoHW\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]", "b,2,40,4,s"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (int k = 0; k < (i % 2 ? 1 : 4); k++) {
       Arena *a = arena_new();
@@ -434,6 +445,38 @@ static void windows(void) {
   text_case("pool product", IN("x", "u8[s]")
             "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0],"
             " strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
+}
+
+/* With what joins them: for GPUs only, where the kernel does that. */
+static __attribute__((unused)) void joined_convolutions(void) {
+  static const struct {
+    const char *x, *w, *spec, *y, *flat; /* flat: y with its channels in one dimension */
+    int bias, residual, relu;
+  } rows[] = {{"b,7,s,12", "3,3,12,70", "nHWc,HWco->nHWo", "b,7,s,70", "b,7,s,70", 1, 1, 1},
+              {"b,7,s,5", "3,3,5,33", "nHWc,HWco->nHWo", "b,7,s,33", "b,7,s,33", 1, 0, 0},
+              {"b,7,s,2,6", "3,3,2,6,40", "nHWgc,HWgco->nHWgo", "b,7,s,2,40", "b,7,s,80", 1, 1, 0},
+              {"b,7,s,3", "3,3,3,5", "nHWc,HWco->nHWo", "b,7,s,5", "b,7,s,5", 0, 1, 1},
+              {"b,7,s,21,1", "3,3,21,1,2", "nHWgc,HWgco->nHWgo", "b,7,s,21,2", "b,7,s,42", 1, 1, 1}};
+  case_device = DEVICE_cuda;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Arena *a = arena_new();
+    const char *y = rows[i].flat, *channels = strrchr(y, ',') + 1, *now = "f";
+    Text t = {.arena = a};
+    text_printf(&t, "symbol b hint 3\nsymbol s hint 70\nmesh [tp=1] stages 1\nparam \"w\" : f32[%s] = zeros\n"
+                "func @r level 2 {\n  %%x = input {name=\"x\"} : f32[%s] @{}\n"
+                "  %%w = param {name=\"w\"} : f32[%s] @{}\n"
+                "  %%v = input {name=\"v\"} : f32[%s] @{}\n  %%z = input {name=\"z\"} : f32[%s] @{}\n"
+                "  %%c = conv %%x, %%w {spec=\"%s\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]} : f32[%s]\n"
+                "  %%f = reshape %%c : f32[%s]\n  %%p = broadcast %%v {dims=[3]} : f32[%s]\n",
+                rows[i].w, rows[i].x, rows[i].w, channels, y, rows[i].spec, rows[i].y, y, y);
+    if (rows[i].bias) text_printf(&t, "  %%a = add %%%s, %%p : f32[%s]\n", now, y), now = "a";
+    if (rows[i].residual) text_printf(&t, "  %%d = add %%z, %%%s : f32[%s]\n", now, y), now = "d";
+    if (rows[i].relu) text_printf(&t, "  %%r = relu %%%s : f32[%s]\n", now, y), now = "r";
+    text_printf(&t, "  output \"y\" %%%s @{}\n}\n", now);
+    add_case(arena_printf(a, "joined convolution %zu", i), interp_program(text_str(&t)), (uint64_t)ncases);
+    arena_free(a);
+  }
+  case_device = DEVICE_cpu;
 }
 
 /* Equal lines of a product give equal bits, whatever their place in a tile: %d is false. */

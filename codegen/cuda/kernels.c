@@ -19,7 +19,8 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
     const Unit *u = &units->items[i];
     if (u->kind != UNIT_KERNEL) continue;
     const char *text = u->row ? row_kernel(m, u, &all[i]) : cuda_template(m, l2, units, u, &all[i]);
-    all[i].kernel = kernel_set_add(set, op_name(l2->ops.items[u->tells].kind), text);
+    const Op *named = u->conv ? u->conv->op : &l2->ops.items[u->tells];
+    all[i].kernel = kernel_set_add(set, op_name(named->kind), text);
   }
   return all;
 }

@@ -298,7 +298,10 @@ static void print_launch(const Call *q) {
   const ProgramKernel *f = &q->k->p->kernels[q->c->object];
   const int64_t *scalars = q->c->scalars;
   Text args = {.arena = q->k->a};
-  for (uint32_t i = 0; i < q->c->n_tensors; i++) text_printf(&args, "%s%s", i ? ", " : "", place(q, i));
+  bool conv = q->c->kind == PI_conv; /* its result is the third tensor, and the last of the kernel */
+  for (uint32_t i = 0; i < q->c->n_tensors; i++)
+    if (!conv || i != 2) text_printf(&args, "%s%s", i ? ", " : "", place(q, i));
+  if (conv) text_printf(&args, ", %s", place(q, 2));
   for (uint32_t i = 0; i < q->c->n_scalars; i++) text_printf(&args, "%s%" PRId64, i ? ", " : "; ", scalars[i]);
   if (q->c->blocks > 0)
     line(q->k, "%s<<<%" PRId64 ", %u>>>(%s)", program_text(q->k->p, f->name), q->c->blocks, f->threads,
@@ -338,7 +341,8 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
   for (uint32_t i = 0; i < c->n_tensors; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
   text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(p, q.x->where), about.n ? text_str(&about) : "");
   switch ((ProgramInstrKind)c->kind) {
-    case PI_launch: print_launch(&q); break;
+    case PI_launch:
+    case PI_conv: print_launch(&q); break;
     case PI_gemm: print_gemm(&q); break;
     case PI_copy: print_copy(&q); break;
     case PI_fill:
@@ -356,7 +360,6 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
       break;
     case PI_loop: print_loop(&q); break;
     case PI_repeat: print_repeat(&q); break;
-    case PI_conv: die("cuda_schedule: convolutions of a library are for CPUs");
     default: print_asked(&q);
   }
 }

@@ -9,6 +9,7 @@ enum { UPDATE_BLOCKS = 1024 };
 
 const Type *ct_in(const CudaTemplate *k, int i) { return units_type(k->units, k->f, k->u->in[i]); }
 const Type *ct_out(const CudaTemplate *k) { return units_type(k->units, k->f, k->u->out[0]); }
+Epilogue ct_epilogue(const CudaTemplate *k) { return k->u->conv ? k->u->conv->epilogue : (Epilogue){0}; }
 
 const char *ct_scalar(CudaTemplate *k, const Expr *e) { return rp_scalar_text(k->m, &k->scalars, e); }
 
@@ -50,8 +51,13 @@ static CudaTemplateFn *const families[OP_COUNT] = {
 bool cuda_template_exists(OpKind k) { return families[k] != NULL; }
 
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
-  CudaTemplate k = {
-      .m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
+  CudaTemplate k = {.m = m,
+                    .f = l2,
+                    .units = units,
+                    .u = u,
+                    .op = u->conv ? u->conv->op : &l2->ops.items[u->op],
+                    .body = {.arena = m->arena},
+                    .k = out};
   if (!families[k.op->kind]) die("cuda_template: no template for %s", op_name(k.op->kind));
   families[k.op->kind](&k);
   DType *dtypes = ARENA_ARRAY(m->arena, DType, u->nin + u->nout);

@@ -9,21 +9,26 @@ typedef struct CudaTemplate {
   const Func *f;
   const UnitList *units;
   const Unit *u;
-  const Op *op;
-  Text body; /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
+  const Op *op; /* without what joined it */
+  Text body;    /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
   Scalars scalars;
   CudaKernel *k; /* launch and how are set */
 } CudaTemplate;
 
 const Type *ct_in(const CudaTemplate *k, int i);
 const Type *ct_out(const CudaTemplate *k);
+/* What joined a convolution: its operands stand behind the image and the weights, the result behind all of them. */
+Epilogue ct_epilogue(const CudaTemplate *k);
 /* The text of a value: a literal or x[i]. */
 const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 
-/* The functions by family (codegen/rows/templates.def): attention.c, window.c, indexing.c, grouped.c and, the rest,
- * template.c. */
+/* conv.c: prints a convolution in tiles; false where that is not for it. */
+bool cuda_conv_tiles(CudaTemplate *k);
+
+/* The functions by family (codegen/rows/templates.def): attention.c, window.c (with conv.c), indexing.c, grouped.c and,
+ * the rest, template.c. */
 typedef void CudaTemplateFn(CudaTemplate *k);
 #define TEMPLATE(op, family) CudaTemplateFn cuda_##family;
 #include "codegen/rows/templates.def"

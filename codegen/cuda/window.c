@@ -1,9 +1,10 @@
-/* codegen/cuda/window.c - prints convolutions and pools as CUDA kernels: a thread per element of the result.
+/* codegen/cuda/window.c - prints pools and what conv.c leaves of convolutions as CUDA kernels: a thread per element of
+ * the result.
  *
  * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0
  * j1 ...  Terms are combined in the order of the CPU kernels (kernel_windows.h).
  *
- * Not done: tiles and shared memory, so large convolutions are slow; a library's (cuDNN) are to take those.
+ * Not done: shared memory.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@ typedef struct Printing {
 } Printing;
 
 static const Type *part_type(const Printing *p, int operand) {
-  return operand < 0 ? ct_out(p->k) : ct_in(p->k, operand);
+  return units_type(p->k->units, p->k->f, operand < 0 ? p->k->op->out : p->k->op->in[operand]);
 }
 
 __attribute__((format(printf, 2, 3))) static void line(const Printing *p, const char *format, ...) {
@@ -128,6 +129,16 @@ static Printing start(CudaTemplate *k) {
   return p;
 }
 
+/* What joined it; only operations of f32 are joined. */
+static void print_joined(const Printing *p) {
+  const CudaTemplate *k = p->k;
+  Epilogue e = ct_epilogue(k);
+  const Type *y = ct_out(k);
+  if (e.bias) line(p, "sum += a.p2[element %% %s];", number(p, type_product(k->m, ct_in(k, 2), 0, ct_in(k, 2)->rank)));
+  if (e.residual) line(p, "sum += a.p%d[element];", k->u->nin - 1);
+  if (e.activation == ACT_relu) line(p, "sum = relu_%s(sum);", rp_suffix(y->dtype));
+}
+
 static void conv(CudaTemplate *k) {
   Printing p = start(k);
   DType t = ct_out(k)->dtype;
@@ -139,7 +150,8 @@ static void conv(CudaTemplate *k) {
   else print_windows(&p, WINDOW_WEIGHTS, WINDOW_OUTPUT);
   line(&p, "sum += load_%s(a.p0 + (%s)) * load_%s(a.p1 + (%s));", name, place(&p, 0), name, place(&p, 1));
   close_loops(&p);
-  line(&p, "store_%s(a.p2 + element, sum);", name);
+  print_joined(&p);
+  line(&p, "store_%s(a.p%d + element, sum);", name, k->u->nin);
 }
 
 /* ---- pools */
@@ -164,5 +176,5 @@ static void pool(CudaTemplate *k) {
 
 void cuda_window(CudaTemplate *k) {
   if (k->op->kind == OP_pool) pool(k);
-  else conv(k);
+  else if (!cuda_conv_tiles(k)) conv(k);
 }

@@ -33,7 +33,7 @@ typedef struct WorkOp {
   bool once;            /* before all micro-batches */
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
-  const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
+  const ConvUnit *conv; /* a convolution that the device knows; op is then `conv->op` with what joined it */
   const GrowUnit *grow; /* an attention that makes a cache longer; op is then `grow->op` with what that reads */
 } WorkOp;
 
@@ -104,7 +104,7 @@ const Expr *row_start(const Work *w, const Op *op);
 bool work_is_view(const Work *w, const Op *op, const Expr **offset);
 const Expr *row_type_stride(Module *m, const Type *t, int dim); /* elements */
 
-/* work_join.c: convolutions that the device's library knows are described for it, and the additions and activations
+/* work_join.c: convolutions that the device knows are described for it, and the additions and activations
  * that follow them and products join them (ir/legal_join.h). */
 void work_join(Work *w);
 

@@ -53,8 +53,8 @@ typedef struct GemmUnit {
   Epilogue epilogue;
 } GemmUnit;
 
-/* A convolution that the CPU's library knows, and what joined it: in[0] image, in[1] weights, then the bias and the
- * residual if any. */
+/* A convolution that the device does with what follows, and what joined it: in[0] image, in[1] weights, then the bias
+ * and the residual if any. */
 typedef struct ConvUnit {
   const struct Op *op;                       /* without what joined it */
   const Expr *numbers[PROGRAM_CONV_NUMBERS]; /* instruction `conv` (program/program.def) */
@@ -84,9 +84,9 @@ typedef struct Unit {
   const struct RowProgram *row; /* KERNEL: the program it is printed from; NULL for a template */
   const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from that; COMM: it */
   const GemmUnit *gemm;
-  const ConvUnit *
-      conv; /* KERNEL: for the library; the kernel takes image, weights and result and computes the convolution alone */
-  const GrowUnit *grow;    /* KERNEL of an attention */
+  const ConvUnit *conv; /* KERNEL: on CPUs for the library, and the kernel takes image, weights and result and computes
+                           the convolution alone; on GPUs the kernel takes in[] and the result and computes all of it */
+  const GrowUnit *grow; /* KERNEL of an attention */
   const Expr *view_offset; /* VIEW: bytes */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */

@@ -1,4 +1,4 @@
-/* codegen/rows/work_join.c - convolutions for the CPU's library, and what joins them and products.
+/* codegen/rows/work_join.c - convolutions that take in what follows, and what joins them and products.
  *
  * A convolution of weights of the model, on images that hold their channels last, is described in numbers (instruction
  * `conv`).  What follows it or a product of the library joins it as ir/legal_join.h says.  The joined operation stands
@@ -79,8 +79,8 @@ static bool start_conv(Join *j, const Op *op) {
   if (op->kind != OP_conv) return false;
   Window win = window_of(j->w->f, op);
   find_ones(j, op, &win, one);
-  if (!op_conv_in_library(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
-                          is_param(j, op->in[1]), one, list))
+  if (!op_conv_known(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
+                     is_param(j, op->in[1]), one, list))
     return false;
   j->conv = (ConvUnit){.op = op};
   describe(j, op, &win, list);

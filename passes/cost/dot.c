@@ -153,13 +153,13 @@ bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, co
     for (int d = 0; d < n; d++)
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = is_one(mesh, p->rule, s, dims->dims[d].f[0]);
   }
-  return op_conv_in_library(t->device, OP_conv, spec, type_of(f, p->op->out)->dtype,
-                            op_of(f, p->op->in[1])->kind == OP_param, one, letters);
+  return op_conv_known(t->device, OP_conv, spec, type_of(f, p->op->out)->dtype,
+                       op_of(f, p->op->in[1])->kind == OP_param, one, letters);
 }
 
 double cost_conv_seconds(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s,
                          double flops) {
   DType type = type_of(f, p->op->in[0])->dtype;
-  return cost_conv_form_is_known(t, f, p, mesh, s) ? cost_flops_seconds(t, type, flops)
-                                                   : cost_kernel_seconds(t, KERNEL_WINDOW, type, flops);
+  bool library = t->device->blocks && cost_conv_form_is_known(t, f, p, mesh, s);
+  return library ? cost_flops_seconds(t, type, flops) : cost_kernel_seconds(t, KERNEL_WINDOW, type, flops);
 }

@@ -147,7 +147,7 @@ static bool *weights_of_convolutions(const Pricing *p) {
   bool *of = ARENA_ARRAY(p->arena, bool, p->f->ops.n + 1);
   for (size_t i = 0; i < p->f->ops.n; i++) {
     const Op *op = &p->f->ops.items[i];
-    if (op->kind != OP_conv || !cost_target(p->c)->device->convolutions) continue;
+    if (op->kind != OP_conv || !cost_target(p->c)->device->blocks) continue;
     const Op *weights = op_of(p->f, op->in[1]);
     if (weights->kind == OP_param) of[p->same.first[index_in(p->f, weights)]] = true;
   }

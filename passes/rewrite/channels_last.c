@@ -1,7 +1,7 @@
-/* passes/rewrite/channels_last.c - images of convolutions hold their channels in the last dimension, for CPUs.
+/* passes/rewrite/channels_last.c - images of convolutions hold their channels in the last dimension.
  *
- * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, so the channels
- * should lie side by side:
+ * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, a thread of
+ * a GPU reads 16 bytes, so the channels should lie side by side:
  *
  *   conv(x, w) "ncHW,ocHW->noHW"   becomes   conv(x', w') "nHWc,HWco->nHWo"   with transposed x, w and result
  *

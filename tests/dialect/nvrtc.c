@@ -23,14 +23,16 @@
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
  * memory.  What multiplies tiles works on registers for longer. */
 static int most_registers(int threads, const char *definition) {
-  if (strstr(definition, "attention_tile") || strstr(definition, "attention_few")) return 65536 / threads - 1;
+  if (strstr(definition, "attention_tile") || strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
+    return 65536 / threads - 1;
   return strstr(definition, "tensor_") ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
 }
 
-/* The ways of attention that fill the registers: there ptxas takes a few bytes of local memory for a block more.  And
- * one register of grouped products of f64, for sm_100a alone, with a third of the registers unused. */
+/* The ways of attention that fill the registers, and convolutions: there ptxas takes a few bytes of local memory for a
+ * block more.  And one register of grouped products of f64, for sm_100a alone, with a third of the registers unused. */
 static int most_spilled(const char *definition) {
   if (strstr(definition, "  attention_")) return 64;
+  if (strstr(definition, "  conv_tile_")) return 16;
   return strstr(definition, "  grouped_f64(") ? 8 : 0;
 }
 
@@ -268,7 +270,8 @@ static void table(int n, char **files) {
       "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
       "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "
       "block. Then how many\nkernels have loads and stores of 16 bytes, and how many use tensor cores (sm_100a). "
-      "No kernel spills, but for 64 bytes\nat most of attention and 8 of grouped products of f64.\n\n");
+      "No kernel spills, but for 64 bytes\nat most of attention, 16 of convolutions and 8 of grouped products of "
+      "f64.\n\n");
   printf(
       "| model | kernels | registers | shared | wide loads | wide stores | tensor cores |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n");
@@ -395,6 +398,7 @@ int main(int argc, char **argv) {
   each = argc > 2 && strcmp(argv[2], "each") == 0;
   make_cases();
   split_attentions();
+  joined_convolutions();
   RUN(log_is_read);
   RUN(images_of_two_architectures);
   RUN(examples);

@@ -7,7 +7,7 @@
  * attention of what is joined.
  *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
- * Attention adds in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns.
+ * Attention adds in another order, convolutions but of f64 in tiles, and so does a product of floats down columns.
  */
 #include "codegen/cuda/kernels.h"
 #include "codegen/rows/row.h"
@@ -32,7 +32,7 @@ static bool exact(const Case *c, const Unit *u, const CudaKernel *k) {
   const Op *op = &c->f->ops.items[u->op];
   OpKind kind = op->kind;
   bool conv = kind == OP_conv || kind == OP_conv_transpose;
-  if (!u->row) return kind != OP_attention && !(conv && type_of(c->f, op->out)->dtype == DT_f32);
+  if (!u->row) return kind != OP_attention && !(conv && type_of(c->f, op->out)->dtype != DT_f64);
   for (size_t i = 0; i < u->row->accs.n; i++)
     if (u->row->accs.items[i].op == RED_PRODUCT && k->launch.shape == CUDA_COLUMNS) return false;
   return true;
@@ -114,7 +114,7 @@ static void *compile_dialect(Arena *a) {
       "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include "
       "\"codegen/cpu/kernel_elements.h\"\n"
       "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
-      "\"codegen/cuda/dialect_attention.h\"\n"
+      "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_conv.h\"\n"
       "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
@@ -234,15 +234,29 @@ static int count_joins(const Case *c) {
   return n;
 }
 
+static int count_joined(const Case *c) {
+  int n = 0;
+  for (size_t i = 0; i < c->units->n; i++) {
+    const Unit *u = &c->units->items[i];
+    n += u->conv && epilogue_any(u->conv->epilogue);
+  }
+  return n;
+}
+
 static void cuda_cases(void) {
   Arena *a = dialect.arena = arena_new();
-  int joins = 0;
+  int joins = 0, joined = 0;
   split_attentions();
+  joined_convolutions();
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
-  for (const Case *c = cases; c; c = c->next)
-    if (!c->apart) count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, &dialect)), joins += count_joins(c);
+  for (const Case *c = cases; c; c = c->next) {
+    if (c->apart) continue;
+    count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, &dialect));
+    joins += count_joins(c), joined += count_joined(c);
+  }
   CHECKF(joins == 9, "%d attentions in pieces", joins);
+  CHECKF(joined == 5, "%d joined convolutions", joined);
   Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};
   CHECK(r.library != NULL);

@@ -7,20 +7,34 @@
 
 enum { WORDS_MOST = 511 /* 4 KiB, what every GPU takes */ };
 
-RtStatus gpu_launch(Device *device, const DeviceCall *c, RtError *error) {
-  CudaDevice *d = (CudaDevice *)device;
+static RtStatus launch(CudaDevice *d, const DeviceCall *c, void *const *data, RtError *error) {
   const ProgramKernel *k = &d->p->kernels[c->object];
   const char *name = program_text(d->p, k->name);
   uint64_t words[WORDS_MOST];
   size_t n = c->n_tensors + c->n_scalars, bytes = n * sizeof *words;
   if (c->blocks <= 0) return RT_OK;
   if (n > WORDS_MOST) return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU", name, n);
-  for (uint32_t i = 0; i < c->n_tensors; i++) words[i] = gpu_address(c->data[i]);
+  for (uint32_t i = 0; i < c->n_tensors; i++) words[i] = gpu_address(data[i]);
   for (uint32_t i = 0; i < c->n_scalars; i++) words[c->n_tensors + i] = (uint64_t)c->scalars[i];
   void *extra[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, words, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
                    &bytes, NULL};
   return GPU_CALL(d, launch, name, error, d->kernels[c->object], (unsigned)c->blocks, 1, 1, k->threads, 1, 1, 0,
                   d->compute, NULL, n ? extra : NULL);
+}
+
+RtStatus gpu_launch(Device *device, const DeviceCall *c, RtError *error) {
+  return launch((CudaDevice *)device, c, c->data, error);
+}
+
+/* The kernel takes the result behind what joins it, the instruction before. */
+RtStatus gpu_conv(Device *device, const DeviceCall *c, RtError *error) {
+  enum { RESULT = 2, MOST = 5 };
+  void *data[MOST];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->n_tensors; i++)
+    if (i != RESULT) data[n++] = c->data[i];
+  data[n] = c->data[RESULT];
+  return launch((CudaDevice *)device, c, data, error);
 }
 
 /* ---- copies */

@@ -144,7 +144,7 @@ RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const i
 RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
 
 /* ---- calls.c */
-DeviceRun gpu_launch, gpu_copy, gpu_fill;
+DeviceRun gpu_launch, gpu_conv, gpu_copy, gpu_fill;
 /* Rows of n elements of `size` bytes, `stride` bytes apart, become `element`. */
 RtStatus gpu_fill_rows(CudaDevice *d, void *at, const void *element, size_t size, int64_t rows, int64_t n,
                        int64_t stride, RtError *error);

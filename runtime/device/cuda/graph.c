@@ -6,6 +6,7 @@ static RtStatus make_call(Device *d, const DeviceCall *c, RtError *error) {
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch: return gpu_launch(d, c, error);
     case PI_gemm: return gpu_gemm(d, c, error);
+    case PI_conv: return gpu_conv(d, c, error);
     case PI_copy: return gpu_copy(d, c, error);
     case PI_fill: return gpu_fill(d, c, error);
     default: return rt_error(error, RT_INTERNAL, "a %s cannot be recorded", program_instr_name(c->kind));

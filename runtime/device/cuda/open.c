@@ -181,8 +181,6 @@ static RtStatus load_kernels(CudaDevice *d, RtError *error) {
 
 static RtStatus check_instr(const Program *p, const ProgramInstr *x, RtError *error) {
   const char *where = program_text(p, x->where);
-  if (x->kind == PI_conv)
-    return rt_error(error, RT_UNSUPPORTED, "GPUs have no convolutions of a library yet, and '%s' is one", where);
   if (x->kind == PI_pack)
     return rt_error(error, RT_UNSUPPORTED, "products on GPUs take no panels, and '%s' makes some", where);
   return RT_OK;
@@ -269,6 +267,7 @@ const DeviceOps device_cuda = {.name = "gpu",
                                .comm = gpu_comm,
                                .launch = gpu_launch,
                                .gemm = gpu_gemm,
+                               .conv = gpu_conv,
                                .copy = gpu_copy,
                                .fill = gpu_fill,
                                .feed = gpu_feed,
