@@ -18,6 +18,8 @@
  *   DOUBLES_REPORT=FILE       violations are also added to that file
  *   DOUBLES_CALLS=FILE        at the end: a line with the number of calls is added to that file
  *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file
+ *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for memory that is allocated; BYTES is below
+ * 0 where it is given back
  *
  * A violation is what a GPU would not report but must not happen, or what it reports as an error of the device: it is
  * written to standard error, and the process ends with DOUBLE_EXIT instead of its exit code.

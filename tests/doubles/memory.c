@@ -11,6 +11,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "tests/doubles/report.h"
+
 enum { PAGE = 4096, SLACK = 0xe7 };
 
 typedef struct Allocation {
@@ -88,6 +90,12 @@ static void reserve(int device) {
 
 /* ---- allocations */
 
+static void note(int device, int64_t bytes) {
+  char line[64];
+  snprintf(line, sizeof line, "%d %lld\n", double_physical(device), (long long)bytes);
+  report_add("DOUBLES_ALLOCATED", line);
+}
+
 static void insert(Allocation *a) {
   Allocation **p = &allocations;
   while (*p && (*p)->place.at < a->place.at) p = &(*p)->next;
@@ -114,6 +122,7 @@ CUresult memory_alloc(int device, uint64_t bytes, uint64_t capacity, CUdeviceptr
   }
   ranges[device].end += pages(bytes) + (1 + double_random() % 16) * PAGE;
   ranges[device].used += bytes;
+  note(device, (int64_t)bytes);
   fill(&a->place);
   insert(a);
   *out = a->place.at;
@@ -140,7 +149,7 @@ static CUresult give_back(uint64_t at, bool on_device, bool registered) {
   check_slack(a);
   int around = on_device ? 0 : PAGE; /* pages nobody reads */
   if (!registered) munmap(bytes_of(&a->place) - around, pages(a->place.bytes) + 2 * (uint64_t)around);
-  if (on_device) ranges[a->place.device].used -= a->place.bytes;
+  if (on_device) ranges[a->place.device].used -= a->place.bytes, note(a->place.device, -(int64_t)a->place.bytes);
   *p = a->next;
   free(a);
   return CUDA_SUCCESS;

@@ -5,14 +5,15 @@
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
  * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
  * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time; no double reports a
- * violation, and nothing is left behind.  Whether memory is what was foretold is not looked at. */
+ * violation, and nothing is left behind.  What the driver is asked for, byte for byte, is what the memory plan foretold,
+ * and at the sizes that are planned for what `apc plan` shows. */
 #include <dirent.h>
 #include <sys/stat.h>
 
 #include "codegen/cuda/nvrtc.h"
 #include "tests/e2e/e2e.h"
 
-enum { REQUESTS = 6, OUTPUTS = 4, DEFINES = 10 };
+enum { REQUESTS = 6, OUTPUTS = 4, DEFINES = 10, RANKS = 8 };
 
 typedef struct Request {
   const char *entry;
@@ -128,10 +129,67 @@ static void free_outputs(Outputs *o) {
   for (int i = 0; i < o->n && i < OUTPUTS; i++) free(o->values[i]);
 }
 
+/* ---- memory */
+
+static char allocated[4400]; /* DOUBLES_ALLOCATED */
+
+/* What each device has given. */
+static void read_allocated(int64_t held[RANKS]) {
+  FILE *f = fopen(allocated, "r");
+  int device;
+  long long bytes;
+  memset(held, 0, RANKS * sizeof *held);
+  while (f && fscanf(f, "%d %lld", &device, &bytes) == 2)
+    if (device >= 0 && device < RANKS) held[device] += bytes;
+  CHECKF(f, "no device gave memory");
+  if (f) fclose(f);
+}
+
+/* A GPU uses no weight where its file is mapped. */
+static uint64_t weights_of(const ApcReport *r) { return r->param_bytes + r->mapped_bytes; }
+static uint64_t total_of(const ApcReport *r) {
+  return weights_of(r) + r->state_bytes + r->arena_bytes + r->window_bytes;
+}
+
+/* Behind a request: rank r has device r.  Arena and window are those of the largest request so far: most[]. */
+static void check_memory(const Subject *s, const char *what, int request, ApcModel *model, ApcReport most[RANKS]) {
+  int64_t held[RANKS];
+  read_allocated(held);
+  for (int r = 0; r < apc_ranks(model); r++) {
+    ApcReport *want = &most[r], foretold = {0}, is = {0};
+    CHECK(apc_predict(model, r, &foretold) == APC_OK && apc_report(model, r, &is) == APC_OK);
+    if (foretold.arena_bytes < want->arena_bytes) foretold.arena_bytes = want->arena_bytes;
+    if (foretold.window_bytes < want->window_bytes) foretold.window_bytes = want->window_bytes;
+    *want = foretold;
+    CHECKF(weights_of(&is) == weights_of(want) && is.state_bytes == want->state_bytes &&
+               is.arena_bytes == want->arena_bytes && is.window_bytes == want->window_bytes,
+           "%s on %s, %s, request %d: rank %d says it took %llu bytes, foretold %llu", s->name, s->target, what,
+           request, r, (unsigned long long)total_of(&is), (unsigned long long)total_of(want));
+    CHECKF(held[r] == (int64_t)total_of(want), "%s on %s, %s, request %d: device %d gave %lld bytes, foretold %llu",
+           s->name, s->target, what, request, r, (long long)held[r], (unsigned long long)total_of(want));
+  }
+}
+
+/* Before any request: the largest rank over the entries, at the sizes that are planned for. */
+static void check_planned(const Subject *s, ApcModel *model, double planned) {
+  uint64_t most = 0;
+  for (int e = 0; e < 2 && s->requests[e].entry; e++) {
+    CHECK(apc_select(model, s->requests[e].entry) == APC_OK);
+    for (int r = 0; r < apc_ranks(model); r++) {
+      ApcReport foretold = {0};
+      CHECKF(apc_predict(model, r, &foretold) == APC_OK, "%s", apc_error(model));
+      if (total_of(&foretold) > most) most = total_of(&foretold);
+    }
+  }
+  CHECKF((double)most == planned, "%s on %s: the program needs %llu bytes, %.0f are planned", s->name, s->target,
+         (unsigned long long)most, planned);
+}
+
 /* ---- programs */
 
+/* *planned: bytes of the largest rank, as `apc plan` shows them. */
 static bool write_program(E2eModel *e, const char *target, ComputeType compute, const PlanOptions *plan,
-                          const char *out) {
+                          const char *out, double *planned) {
   DriverOptions *o = &e->build.options;
   o->target = topo_target_find(e->diags, e->arena, target);
   if (o->target && device_multiplies(o->target->device, compute_storage(compute)) &&
@@ -140,10 +198,13 @@ static bool write_program(E2eModel *e, const char *target, ComputeType compute, 
   o->plan = *plan;
   o->producer = "tests/doubles";
   o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
-  return o->target && driver_run(&e->build, DRIVER_lower) && driver_write(&e->build, o->target->device, out);
+  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && driver_measure(&e->build) && e->build.measured;
+  *planned = e->build.memory.total;
+  return ok && driver_write(&e->build, o->target->device, out);
 }
 
-static bool compile(const Subject *s, const char *target, const PlanOptions *plan, const char *out, const char *texts) {
+static bool compile(const Subject *s, const char *target, const PlanOptions *plan, const char *out, const char *texts,
+                    double *planned) {
   const char *entries[2] = {s->requests[0].entry, s->requests[1].entry};
   bool two = entries[1] && strcmp(entries[0], entries[1]) != 0;
   int ndefines = 0;
@@ -154,7 +215,7 @@ static bool compile(const Subject *s, const char *target, const PlanOptions *pla
   snprintf(path, sizeof path, "%s/%s", folder ? folder : "examples", s->path);
   bool ok = e2e_load(&e, path, ndefines, s->defines, 0, NULL, two ? 2 : 1, entries);
   e.build.options.save_temps = texts;
-  ok = ok && write_program(&e, target, s->compute, plan, out);
+  ok = ok && write_program(&e, target, s->compute, plan, out, planned);
   if (!ok) e2e_diags(&e);
   e2e_free(&e);
   return ok;
@@ -172,14 +233,18 @@ static void compare(const Subject *s, const char *what, int request, const Outpu
   }
 }
 
-/* All requests through one program; compared with `want`, or made it. */
-static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes) {
+/* All requests through one program; compared with `want`, or made it.  planned: of a program for GPUs. */
+static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes, double planned) {
   ApcModel *model = NULL;
-  bool ok = apc_load(program, NULL, &model) == APC_OK;
+  ApcReport most[RANKS] = {0};
+  bool ok = apc_load(program, NULL, &model) == APC_OK && apc_ranks(model) <= RANKS;
+  remove(allocated);
+  if (ok && !makes) check_planned(s, model, planned);
   for (int i = 0; ok && i < REQUESTS && (s->requests[i].entry || s->requests[i].again); i++) {
     Outputs got = {0};
     ok = ask(model, &s->requests[i], makes ? &want[i] : &got);
     if (ok && !makes) compare(s, what, i, &got, &want[i]);
+    if (ok && !makes) check_memory(s, what, i, model, most);
     free_outputs(&got);
   }
   CHECKF(ok, "%s on %s, %s: %s", s->name, makes ? "cpu" : s->target, what, apc_error(model));
@@ -206,16 +271,18 @@ static void subject(const Subject *s, int seeds) {
   snprintf(texts, sizeof texts, "%s", temp_path("texts"));
   setenv("DOUBLES_TEXTS", texts, 1);
   setenv("DOUBLES_ARCH", s->arch, 1);
-  bool ok = compile(s, "cpu", &(PlanOptions){0}, cpu, NULL) && compile(s, s->target, &s->plan, gpu, texts);
+  double planned;
+  bool ok = compile(s, "cpu", &(PlanOptions){0}, cpu, NULL, &planned) &&
+            compile(s, s->target, &s->plan, gpu, texts, &planned);
   CHECKF(ok, "%s on %s", s->name, s->target);
-  ok = ok && run(s, cpu, "one rank", want, true);
+  ok = ok && run(s, cpu, "one rank", want, true, 0);
   for (int i = 0; ok && i < 2 * seeds; i++) {
     snprintf(what, sizeof what, "%d", i / 2);
     setenv("DOUBLES_SEED", what, 1);
     if (i % 2) setenv("APC_EAGER", "1", 1);
     else unsetenv("APC_EAGER");
     snprintf(what, sizeof what, "seed %d, %s", i / 2, i % 2 ? "call by call" : "recorded");
-    run(s, gpu, what, want, false);
+    run(s, gpu, what, want, false, planned);
     nothing_reported(s, what);
   }
   for (int i = 0; i < REQUESTS; i++) free_outputs(&want[i]);
@@ -245,6 +312,8 @@ int main(int argc, char **argv) {
   setenv("LD_LIBRARY_PATH", path, 1);
   snprintf(report, sizeof report, "%s", temp_path("report"));
   setenv("DOUBLES_REPORT", report, 1);
+  snprintf(allocated, sizeof allocated, "%s", temp_path("allocated"));
+  setenv("DOUBLES_ALLOCATED", allocated, 1);
   RUN(programs);
   return test_summary();
 }

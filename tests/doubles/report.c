@@ -66,7 +66,8 @@ uint64_t double_random(void) {
 
 /* ---- violations */
 
-static void add_line(const char *path, const char *line) {
+void report_add(const char *setting, const char *line) {
+  const char *path = getenv(setting);
   int fd = path && *path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
   if (fd < 0) return;
   if (write(fd, line, strlen(line)) < 0) fprintf(stderr, "double: %s: %s\n", path, strerror(errno));
@@ -81,7 +82,7 @@ void double_violation(const char *format, ...) {
   va_end(list);
   snprintf(line, sizeof line, "double: %s\n", said);
   fputs(line, stderr);
-  add_line(getenv("DOUBLES_REPORT"), line);
+  report_add("DOUBLES_REPORT", line);
   report.violations++;
 }
 
@@ -120,11 +121,10 @@ bool report_stalls(void) {
 }
 
 static void note_name(const char *name) {
-  const char *path = getenv("DOUBLES_NAMES");
   char line[100];
-  if (!path || !*path || !report_is_meant()) return;
+  if (!getenv("DOUBLES_NAMES") || !report_is_meant()) return;
   snprintf(line, sizeof line, "%s\n", name);
-  add_line(path, line);
+  report_add("DOUBLES_NAMES", line);
 }
 
 bool double_enter(const char *name) {
@@ -156,7 +156,7 @@ static void at_end(int status, void *unused) {
   report_lock();
   for (int i = 0; status == 0 && i < report.nleaks; i++) report.leaks[i]();
   snprintf(line, sizeof line, "%lld\n", (long long)report.calls);
-  if (report.calls) add_line(getenv("DOUBLES_CALLS"), line);
+  if (report.calls) report_add("DOUBLES_CALLS", line);
   fflush(NULL);
   if (report.violations) _exit(DOUBLE_EXIT);
   report_unlock();

@@ -15,6 +15,9 @@ bool report_is_meant(void); /* by DOUBLES_ON */
 bool report_fails_late(void);
 bool report_stalls(void);
 
+/* Adds a line to the file that this variable of the environment names, if it is set. */
+void report_add(const char *setting, const char *line);
+
 /* Gives the lock away for so long. */
 void report_sleep(int64_t nanoseconds);
 void report_lock(void);
