@@ -6,9 +6,15 @@
  * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
  * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time; no double reports a
  * violation, and nothing is left behind.  What the driver is asked for, byte for byte, is what the memory plan foretold,
- * and at the sizes that are planned for what `apc plan` shows. */
+ * and at the sizes that are planned for what `apc plan` shows.  Some subjects also run as the ranks of a launcher, under
+ * torchrun's variables: a request per seed. */
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "codegen/cuda/nvrtc.h"
 #include "tests/e2e/e2e.h"
@@ -28,6 +34,7 @@ typedef struct Subject {
   PlanOptions plan;
   ComputeType compute; /* --dtype; both programs compute in it */
   Request requests[REQUESTS];
+  bool launched; /* under torchrun's variables as well */
 } Subject;
 
 /* clang-format off */
@@ -42,46 +49,46 @@ typedef struct Subject {
 #define H100X8 "dgx-h100x8", "90"
 
 static const Subject subjects[] = {
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES},
-    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES},
-    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED},
-    {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES},
-    {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, F32, SIZES},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES, true},
+    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES, false},
+    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED, false},
+    {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES, false},
+    {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, F32, SIZES, true},
     {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
-     {.tp = 2, .dp = 2}, F32, BATCHES},
-    {"unet", "unet.apc", {{"channels", "4"}, {"levels", "2"}, {"image", "16"}}, H100X8, {0}, F32, BATCHES},
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, CT_bf16, SIZES},
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.dp = 2, .tp = 2}, CT_tf32, SIZES},
-    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 4}, CT_f16, SIZES},
-    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, H100X8, {.tp = 2, .dp = 2}, CT_bf16, CACHED},
-    {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, CT_bf16, SIZES},
-    {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, CT_f16, SIZES},
+     {.tp = 2, .dp = 2}, F32, BATCHES, false},
+    {"unet", "unet.apc", {{"channels", "4"}, {"levels", "2"}, {"image", "16"}}, H100X8, {0}, F32, BATCHES, false},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, CT_bf16, SIZES, true},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.dp = 2, .tp = 2}, CT_tf32, SIZES, false},
+    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 4}, CT_f16, SIZES, false},
+    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, H100X8, {.tp = 2, .dp = 2}, CT_bf16, CACHED, false},
+    {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, CT_bf16, SIZES, false},
+    {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, CT_f16, SIZES, false},
     {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
-     {.tp = 2, .dp = 2}, CT_bf16, BATCHES},
+     {.tp = 2, .dp = 2}, CT_bf16, BATCHES, false},
 };
 
 /* What exporters wrote. */
 static const Subject exported[] = {
-    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, F32, SIZES},
-    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, F32, SIZES},
-    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, F32, SIZES},
-    {"llama", "llama.onnx", {{0}}, H100X8, {0}, F32, SIZES},
-    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, F32, SIZES},
-    {"bert", "bert.onnx", {{0}}, H100X8, {0}, F32, SIZES},
-    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, F32, BATCHES},
-    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, F32, BATCHES},
-    {"vit", "vit.onnx", {{0}}, A100X4, {0}, F32, BATCHES},
-    {"vit", "vit.onnx", {{0}}, H100X8, {0}, F32, BATCHES},
-    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, CT_bf16, SIZES},
-    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, CT_bf16, SIZES},
-    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, CT_bf16, SIZES},
-    {"llama", "llama.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES},
-    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, CT_bf16, SIZES},
-    {"bert", "bert.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES},
-    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES},
-    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES},
-    {"vit", "vit.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES},
-    {"vit", "vit.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES},
+    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, F32, SIZES, true},
+    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, F32, SIZES, false},
+    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, F32, SIZES, false},
+    {"llama", "llama.onnx", {{0}}, H100X8, {0}, F32, SIZES, false},
+    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, F32, SIZES, false},
+    {"bert", "bert.onnx", {{0}}, H100X8, {0}, F32, SIZES, false},
+    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, F32, BATCHES, false},
+    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, F32, BATCHES, false},
+    {"vit", "vit.onnx", {{0}}, A100X4, {0}, F32, BATCHES, false},
+    {"vit", "vit.onnx", {{0}}, H100X8, {0}, F32, BATCHES, false},
+    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, CT_bf16, SIZES, false},
+    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, CT_bf16, SIZES, false},
+    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, CT_bf16, SIZES, false},
+    {"llama", "llama.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES, false},
+    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, CT_bf16, SIZES, false},
+    {"bert", "bert.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES, false},
+    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES, false},
+    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
+    {"vit", "vit.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES, false},
+    {"vit", "vit.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
 };
 /* clang-format on */
 
@@ -252,6 +259,109 @@ static bool run(const Subject *s, const char *program, const char *what, Outputs
   return ok;
 }
 
+/* ---- ranks of a launcher */
+
+static int free_port(void) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t n = sizeof at;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool ok = fd >= 0 && !bind(fd, (struct sockaddr *)&at, n) && !getsockname(fd, (struct sockaddr *)&at, &n);
+  CHECK(ok);
+  if (fd >= 0) close(fd);
+  return ntohs(at.sin_port);
+}
+
+static void set_number(const char *name, int n) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", n);
+  setenv(name, text, 1);
+}
+
+static pid_t start_rank(char **argv, int rank, int ranks, int port) {
+  pid_t pid = fork();
+  if (pid) return pid;
+  set_number("RANK", rank), set_number("LOCAL_RANK", rank);
+  set_number("WORLD_SIZE", ranks), set_number("LOCAL_WORLD_SIZE", ranks);
+  setenv("MASTER_ADDR", "127.0.0.1", 1), set_number("MASTER_PORT", port);
+  int fd = open("/dev/null", O_WRONLY);
+  dup2(fd, 1); /* how long it took */
+  execv(argv[0], argv);
+  _exit(127);
+}
+
+/* What rank 0 is asked for; the request is bound in `model` as well, which knows names and sizes. */
+typedef struct CommandLine {
+  char text[16][4500];
+  char *argv[17];
+  int n;
+} CommandLine;
+
+static void add_word(CommandLine *c, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(c->text[c->n], sizeof c->text[0], format, list);
+  va_end(list);
+  c->argv[c->n] = c->text[c->n];
+  c->argv[++c->n] = NULL;
+}
+
+static void command_of(ApcModel *model, const char *program, const Request *r, CommandLine *c) {
+  ApcTensorInfo info;
+  c->n = 0;
+  add_word(c, "%s", program);
+  add_word(c, "--bench=2"); /* and once before: recorded, replayed */
+  add_word(c, "--warmup=0");
+  if (r->batch && !apc_bind_dim(model, "batch", r->batch)) add_word(c, "--dim=batch=%lld", (long long)r->batch);
+  if (r->seq && !apc_bind_dim(model, "seq", r->seq)) add_word(c, "--dim=seq=%lld", (long long)r->seq);
+  for (int i = 0; i < apc_inputs(model); i++)
+    if (!apc_input_info(model, i, &info)) add_word(c, "--input=%s=random:3", info.name);
+  for (int i = 0; i < apc_outputs(model) && i < OUTPUTS; i++)
+    if (!apc_output_info(model, i, &info)) add_word(c, "--output=%s=@%s/%d.npy", info.name, temp_root(), i);
+}
+
+/* The numbers at the end of the files. */
+static void read_files(const Outputs *like, Outputs *out) {
+  out->n = like->n;
+  for (int i = 0; i < like->n && i < OUTPUTS; i++) {
+    char path[4500];
+    snprintf(path, sizeof path, "%s/%d.npy", temp_root(), i);
+    FILE *f = fopen(path, "rb");
+    out->values[i] = calloc(1, like->bytes[i] + 1);
+    bool all = f && !fseek(f, -(long)like->bytes[i], SEEK_END) && fread(out->values[i], like->bytes[i], 1, f) == 1;
+    out->bytes[i] = all ? like->bytes[i] : 0;
+    if (f) fclose(f);
+    remove(path);
+  }
+}
+
+static void launched(const Subject *s, const char *program, const char *what, int request, const Outputs *want) {
+  static CommandLine line;
+  char *alone[] = {(char *)(uintptr_t)program, NULL};
+  ApcModel *model = NULL;
+  Outputs got = {0};
+  pid_t pids[RANKS];
+  bool ok = apc_load(program, NULL, &model) == APC_OK && apc_ranks(model) <= RANKS;
+  int ranks = ok ? apc_ranks(model) : 0, port = free_port();
+  if (ok) command_of(model, program, &s->requests[request], &line);
+  for (int r = 0; r < ranks; r++) pids[r] = start_rank(r ? alone : line.argv, r, ranks, port);
+  for (int r = 0; r < ranks; r++) {
+    int status = 0;
+    ok &= waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  CHECKF(ok && ranks > 1, "%s on %s, %s: %d ranks", s->name, s->target, what, ranks);
+  if (ok) read_files(want, &got), compare(s, what, request, &got, want);
+  free_outputs(&got);
+  apc_close(model);
+}
+
+/* A request that begins anew, another one every time. */
+static int request_of(const Subject *s, int turn) {
+  int n = 0;
+  while (n < REQUESTS && (s->requests[n].entry || s->requests[n].again)) n++;
+  while (s->requests[turn % n].again) turn++;
+  return turn % n;
+}
+
 static char report[4400];
 
 static void nothing_reported(const Subject *s, const char *what) {
@@ -283,6 +393,11 @@ static void subject(const Subject *s, int seeds) {
     else unsetenv("APC_EAGER");
     snprintf(what, sizeof what, "seed %d, %s", i / 2, i % 2 ? "call by call" : "recorded");
     run(s, gpu, what, want, false, planned);
+    nothing_reported(s, what);
+    if (!s->launched || i % 2 != i / 2 % 2) continue; /* recorded and call by call in turn */
+    snprintf(what, sizeof what, "seed %d, %s, launched", i / 2, i % 2 ? "call by call" : "recorded");
+    int request = request_of(s, i / 2);
+    launched(s, gpu, what, request, &want[request]);
     nothing_reported(s, what);
   }
   for (int i = 0; i < REQUESTS; i++) free_outputs(&want[i]);
