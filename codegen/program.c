@@ -265,6 +265,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
     list[n++] = g->c_batch[i];
   }
   ProgramClass class_ = result_class(b, u->out[0]);
+  emit_workspace(b->e, b->stage);
   uint32_t tensors[5], ntensors = library_tensors(b, u, g->epilogue, class_, tensors);
   uint32_t index = emit_instr(b, PI_gemm, where, PROGRAM_NONE, ntensors, tensors, emit_exprs(b->e, n, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);

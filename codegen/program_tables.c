@@ -151,14 +151,23 @@ uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *
 }
 
 static uint32_t persistent_buffer(Emitting *e, const char *name, ProgramClass class_, int stage, uint32_t slots,
-                                  const Type *local) {
+                                  uint32_t bytes) {
   return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name),
                                                     .class_ = class_,
                                                     .stage = (uint32_t)stage,
                                                     .entry = PROGRAM_NONE,
                                                     .body = PROGRAM_NONE,
                                                     .slots = slots,
-                                                    .bytes = emit_bytes(e, local)});
+                                                    .bytes = bytes});
+}
+
+void emit_workspace(Emitting *e, int stage) {
+  if (!e->legal->source.workspace) return;
+  for (uint32_t i = 0; i < program_count_buffers(e->b); i++) {
+    const ProgramBuffer *b = program_at_buffers(e->b, i);
+    if (b->class_ == PC_library && b->stage == (uint32_t)stage) return;
+  }
+  persistent_buffer(e, "products", PC_library, stage, 1, program_const(e->b, (int64_t)e->legal->source.workspace));
 }
 
 static ProgramList strides_list(Emitting *e, const Param *p) {
@@ -236,7 +245,7 @@ bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, 
   if (panels) r = panels_record(e, panels);
   else if (!emit_param_record(e, name, stage, layout, &r)) return false;
   const Type *lies = panels ? panels->type : local;
-  r.buffer = persistent_buffer(e, name, PC_param, stage, 1, lies);
+  r.buffer = persistent_buffer(e, name, PC_param, stage, 1, emit_bytes(e, lies));
   EmitKnown k = {name,     stage,
                  layout,   program_add_params(e->b, &r),
                  r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), lies),
@@ -274,7 +283,7 @@ bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *loc
     return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
   }
   const State *s = module_state(e->m, name);
-  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), local);
+  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
   ProgramState r = {.name = emit_text(e, name),
                     .dtype = s->type->dtype,
                     .stage = (uint32_t)op->stage,

@@ -64,6 +64,9 @@ typedef struct KernelTarget {
    * device calls when sizes are known; for devices that programs do not run on yet it is the lists, at the sizes that
    * are planned for. */
   void (*schedule)(Arena *a, const struct ArtifactProgram *program, Text *t);
+  /* Bytes that its library of products wants to multiply in, on that architecture (NULL: not known); NULL: it brings
+   * its own. */
+  uint64_t (*workspace)(const char *arch);
 } KernelTarget;
 
 const KernelTarget *kernel_target(const DeviceTraits *d);

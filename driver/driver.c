@@ -146,6 +146,7 @@ static bool embeds(const Build *b) {
 static bool stage_legalise(Build *b) {
   ProgramEntrySpec *entries = ARENA_ARRAY(b->options.model.arena, ProgramEntrySpec, b->nentries);
   for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
+  const KernelTarget *t = kernel_target(b->device);
   b->legal = legalise(&(ProgramSource){.m = b->model.m,
                                        .nentries = b->nentries,
                                        .entries = entries,
@@ -153,6 +154,7 @@ static bool stage_legalise(Build *b) {
                                        .prepare_l2 = b->prepare_l2,
                                        .device = b->device,
                                        .tf32 = b->options.target->compute == CT_tf32,
+                                       .workspace = t->workspace ? t->workspace(b->options.target->arch) : 0,
                                        .embed = embeds(b)});
   return true;
 }

@@ -13,7 +13,7 @@
 static PlanMemory memory_of(const MemoryPlan *plan) {
   PlanMemory m = {.params = (double)plan->bytes[SPACE_PARAM] + (double)plan->mapped_bytes,
                   .state = (double)plan->bytes[SPACE_STATE],
-                  .activations = (double)plan->bytes[SPACE_ARENA],
+                  .activations = (double)plan->bytes[SPACE_ARENA] + (double)plan->bytes[SPACE_LIBRARY],
                   .communication = (double)plan->bytes[SPACE_WINDOW]};
   m.total = m.params + m.state + m.activations + m.communication;
   return m;

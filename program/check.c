@@ -317,6 +317,9 @@ static bool check_states(Check *c) {
   return true;
 }
 
+/* Is its size known when the program is loaded? */
+static bool has_fixed_size(uint32_t class_) { return class_ == PC_param || class_ == PC_library; }
+
 static bool check_buffers(Check *c) {
   const Program *p = c->p;
   for (uint32_t i = 0; i < p->n_buffers; i++) {
@@ -326,11 +329,11 @@ static bool check_buffers(Check *c) {
     NEED(b->stage < p->stages, "buffers", i, "the stage");
     NEED(expr_ok(c, b->bytes), "buffers", i, "the size");
     NEED(b->slots >= 1 && b->slots <= PROGRAM_MAX_MICRO_BATCHES, "buffers", i, "the number of slots");
-    if (b->class_ == PC_param || b->class_ == PC_state) {
+    if (has_fixed_size(b->class_) || b->class_ == PC_state) {
       NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE, "buffers", i, "the lifetime");
       NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i,
            "the number of slots");
-      NEED(!(p->expr_uses[b->bytes] & (b->class_ == PC_param ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
+      NEED(!(p->expr_uses[b->bytes] & (has_fixed_size(b->class_) ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
       continue;
     }
     NEED(b->entry < p->n_entries && b->first <= b->last, "buffers", i, "the lifetime");

@@ -30,7 +30,7 @@
  * walking them with every way back taken once (program_next).
  *
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
- *   persistent   entry NONE: classes param and state; a state that micro-batches cut has a slot for each
+ *   persistent   entry NONE: classes param, state and library; a state that micro-batches cut has a slot for each
  *   of a body    live at instructions [first, last] of every call of `body`, within one call
  *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage): what bodies hand to
  *                each other, of as many micro-batches as there are slots, or accumulated over all of them (one slot)
@@ -67,7 +67,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 9,
+  PROGRAM_VERSION = 10,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -94,7 +94,14 @@ typedef enum ProgramExprKind {
   PX_COUNT
 } ProgramExprKind;
 
-typedef enum ProgramSpace { SPACE_PARAM, SPACE_STATE, SPACE_ARENA, SPACE_WINDOW, SPACE_COUNT } ProgramSpace;
+typedef enum ProgramSpace {
+  SPACE_PARAM,
+  SPACE_STATE,
+  SPACE_ARENA,
+  SPACE_WINDOW,
+  SPACE_LIBRARY,
+  SPACE_COUNT
+} ProgramSpace;
 
 typedef enum ProgramClass {
 #define PROGRAM_CLASS(name, space, doc) PC_##name,

@@ -7,6 +7,7 @@
  * hexadecimal digits: whoever has the cubin or the PTX finds what it was made of. */
 #include "codegen/target.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -69,7 +70,13 @@ static bool ready(Arena *a, Diags *d) {
   return nvrtc_ready(d);
 }
 
+/* As much as cuBLAS takes by itself, by its documentation (cublasSetWorkspace): with less, algorithms are left out. */
+static uint64_t workspace(const char *arch) {
+  int version = arch && strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : 0;
+  return (uint64_t)(version >= 120 ? 12 : version >= 90 ? 32 : 4) << 20;
+}
+
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {"CUDA", &prelude, cuda_template_exists, print, cuda_text, texts, compile,
-                                         NULL,   ready,    cuda_schedule_print};
+const KernelTarget kernel_target_cuda = {"CUDA", &prelude, cuda_template_exists, print,    cuda_text, texts, compile,
+                                         NULL,   ready,    cuda_schedule_print,  workspace};

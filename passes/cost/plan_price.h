@@ -14,7 +14,8 @@ typedef struct PlanTime {
 } PlanTime;
 
 /* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in
- * place but for what loops carry; communication counts what conversions and transfers have made. */
+ * place but for what loops carry; communication counts what conversions and transfers have made.  What libraries of a
+ * device multiply in is counted of the Program alone, with its activations (driver/memory.c). */
 typedef struct PlanMemory {
   double total;
   double params, state, activations, communication;

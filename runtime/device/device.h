@@ -66,6 +66,9 @@ typedef struct DeviceOps {
   RtStatus (*upload)(Device *d, void *to, const void *from, size_t bytes, RtError *error); /* from the host */
   RtStatus (*read)(Device *d, void *to, const void *from, size_t bytes, RtError *error);   /* to the host, at once */
 
+  /* What alloc gave for its library of products, before any call; may be NULL where Programs have none. */
+  void (*workspace)(Device *d, char *at, uint64_t bytes);
+
   /* All weights have their values, but those that `prepare` makes; may be NULL. */
   RtStatus (*weights)(Device *d, const DeviceWeights *w, RtError *error);
 

@@ -166,6 +166,13 @@ static bool in_place(Executor *e, uint32_t param, const int64_t *lo, const int64
   return at != NULL;
 }
 
+static RtStatus give_workspace(Executor *e, uint64_t bytes, RtError *error) {
+  if (!e->ops->workspace) return RT_OK;
+  RtStatus status = exec_alloc(e, SPACE_LIBRARY, bytes, error);
+  if (!status) e->ops->workspace(e->device, e->spaces[SPACE_LIBRARY].data, bytes);
+  return status;
+}
+
 /* First pass over the weights: which are used in place, and how much memory the others take in all. */
 static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
@@ -190,6 +197,7 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
     if (need > e->capacity[t->buffer]) return bad_part(p, i, error);
   }
   RtStatus status = exec_alloc(e, SPACE_PARAM, bytes, error);
+  if (!status) status = give_workspace(e, plan->bytes[SPACE_LIBRARY], error);
   return status ? status : exec_share(e, plan, error);
 }
 

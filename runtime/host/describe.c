@@ -44,7 +44,7 @@ static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
 
 static json_t *describe_report(const ApcReport *r) {
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)r->param_bytes, "state",
-                   (json_int_t)r->state_bytes, "activations", (json_int_t)r->arena_bytes, "comm",
+                   (json_int_t)r->state_bytes, "activations", (json_int_t)(r->arena_bytes + r->library_bytes), "comm",
                    (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes);
 }
 
@@ -188,10 +188,10 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
   ApcReport r;
   for (int rank = 0; rank < apc_ranks(m); rank++)
     if (predicted(m, rank, &r, lacking))
-      text_printf(t,
-                  "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n",
-                  rank, (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576,
-                  (double)r.state_bytes / 1048576, (double)(r.arena_bytes + r.window_bytes) / 1048576);
+      text_printf(
+          t, "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n", rank,
+          (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576, (double)r.state_bytes / 1048576,
+          (double)(r.arena_bytes + r.window_bytes + r.library_bytes) / 1048576);
 }
 
 /* json_dumps leaves keys out when it can get no more (jansson 2.14). */

@@ -524,6 +524,7 @@ ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
                      .state_bytes = r->allocated[SPACE_STATE],
                      .arena_bytes = r->allocated[SPACE_ARENA],
                      .window_bytes = r->allocated[SPACE_WINDOW],
+                     .library_bytes = r->allocated[SPACE_LIBRARY],
                      .mapped_bytes = r->mapped,
                      .load_s = (double)r->load_ns * 1e-9,
                      .run_s = (double)r->run_ns * 1e-9,
@@ -548,6 +549,7 @@ ApcStatus apc_predict(ApcModel *m, int rank, ApcReport *out) {
                      .state_bytes = plan.bytes[SPACE_STATE],
                      .arena_bytes = plan.bytes[SPACE_ARENA],
                      .window_bytes = plan.bytes[SPACE_WINDOW],
+                     .library_bytes = plan.bytes[SPACE_LIBRARY],
                      .mapped_bytes = plan.mapped_bytes};
   memory_plan_free(&plan);
   return APC_OK;

@@ -1,9 +1,9 @@
 /* tests/doubles/blas.c - the double of cuBLASLt: matmul with its descriptors.
  *
  * An algorithm is good for what it was chosen for: sizes, types, transposes, alignment of the pointers, workspace; a
- * matmul that is anything else is a violation.  The workspace it wants is drawn, up to what is allowed, and full of
- * 0xff afterwards; so is the result before anything is read, where C is not in its place: a result that lies over an
- * operand does not come out right. */
+ * matmul that is anything else is a violation, and so is a workspace that two streams share.  The workspace it wants is
+ * drawn, up to what is allowed, and full of 0xff afterwards; so is the result before anything is read, where C is not
+ * in its place: a result that lies over an operand does not come out right. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -315,6 +315,21 @@ static void check_algorithm(const ProductWork *w, const Chosen *chosen, uint64_t
   if (w->workspace % 256) double_violation("cublasLtMatmul: the workspace is not at a multiple of 256 bytes");
 }
 
+/* Products of two streams may run at the same time: each has a workspace of its own. */
+static void check_workspace(CUdeviceptr workspace, CUstream stream) {
+  enum { MOST = 8 };
+  static struct {
+    CUdeviceptr at;
+    CUstream stream;
+  } known[MOST];
+  for (int i = 0; workspace && i < MOST; i++) {
+    if (!known[i].at) known[i].at = workspace, known[i].stream = stream;
+    if (known[i].at != workspace) continue;
+    if (known[i].stream != stream) double_violation("cublasLtMatmul: two streams have one workspace");
+    return;
+  }
+}
+
 /* alpha or beta, on the host. */
 static double scale(const Desc *d, const void *at) {
   uint16_t h;
@@ -349,6 +364,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmul
   w->bias = d->epilogue & CUBLASLT_EPILOGUE_BIAS ? d->bias : 0;
   w->workspace = ADDRESS(workspace), w->workspace_bytes = chosen.workspace;
   check_algorithm(w, &chosen, bytes);
+  check_workspace(chosen.workspace ? w->workspace : 0, stream);
   if (d->epilogue & CUBLASLT_EPILOGUE_BIAS && !d->bias) double_violation("cublasLtMatmul: there is no bias");
   if (w->p.beta != 0 && w->c == w->r && memcmp(&w->p.c, &w->p.r, sizeof w->p.c) != 0)
     double_violation("cublasLtMatmul: C and D are in one place, but do not lie alike");

@@ -115,9 +115,10 @@ static void multiply(const Shape *s) {
   MUST(cublasLtMatmulAlgoGetHeuristic(handle, d, a, b, c, c, p, 1, &best, &n));
   if (best.workspaceSize) MUST(cuMemAlloc_v2(&workspace, best.workspaceSize));
   CUdeviceptr from = s->slip == 1 ? at[0] + 4 : at[0], to = at[s->inplace ? 2 : 3];
-  MUST(cublasLtMatmul(handle, d, &alpha, (void *)(uintptr_t)from, a, (void *)(uintptr_t)at[1], b, &s->beta,
-                      (void *)(uintptr_t)at[2], s->slip == 2 ? other : c, (void *)(uintptr_t)to, c, &best.algo,
-                      (void *)(uintptr_t)workspace, best.workspaceSize - (s->slip == 3), stream));
+  for (int i = 0; i < (s->slip == 4 ? 2 : 1); i++)
+    MUST(cublasLtMatmul(handle, d, &alpha, (void *)(uintptr_t)from, a, (void *)(uintptr_t)at[1], b, &s->beta,
+                        (void *)(uintptr_t)at[2], s->slip == 2 ? other : c, (void *)(uintptr_t)to, c, &best.algo,
+                        (void *)(uintptr_t)workspace, best.workspaceSize - (s->slip == 3), i ? NULL : stream));
   if (!s->slip) compare(s);
   MUST(cuStreamSynchronize(stream));
   if (workspace) MUST(cuMemFree_v2(workspace));
@@ -184,6 +185,7 @@ static void wrong(void) {
   child_ends("slips", DOUBLE_EXIT, "A is not at a multiple of 256 bytes", "SLIP=1");
   child_ends("slips", DOUBLE_EXIT, "chosen for another product", "SLIP=2");
   child_ends("slips", DOUBLE_EXIT, "the algorithm wants", "SLIP=3");
+  child_ends("slips", DOUBLE_EXIT, "two streams have one workspace", "SLIP=4");
   child_ends("leak", DOUBLE_EXIT, "1 handles and descriptors", NULL);
   child_ends("products", REFUSED, "cublasLtMatmul, fails as asked for", "DOUBLES_FAIL=cublasLtMatmul:3");
 }

@@ -155,7 +155,7 @@ static void read_allocated(int64_t held[RANKS]) {
 /* A GPU uses no weight where its file is mapped. */
 static uint64_t weights_of(const ApcReport *r) { return r->param_bytes + r->mapped_bytes; }
 static uint64_t total_of(const ApcReport *r) {
-  return weights_of(r) + r->state_bytes + r->arena_bytes + r->window_bytes;
+  return weights_of(r) + r->state_bytes + r->arena_bytes + r->window_bytes + r->library_bytes;
 }
 
 /* Behind a request: rank r has device r.  Arena and window are those of the largest request so far: most[]. */
@@ -179,15 +179,19 @@ static void check_memory(const Subject *s, const char *what, int request, ApcMod
 
 /* Before any request: the largest rank over the entries, at the sizes that are planned for. */
 static void check_planned(const Subject *s, ApcModel *model, double planned) {
-  uint64_t most = 0;
+  uint64_t most = 0, workspace = 0;
   for (int e = 0; e < 2 && s->requests[e].entry; e++) {
     CHECK(apc_select(model, s->requests[e].entry) == APC_OK);
     for (int r = 0; r < apc_ranks(model); r++) {
       ApcReport foretold = {0};
       CHECKF(apc_predict(model, r, &foretold) == APC_OK, "%s", apc_error(model));
       if (total_of(&foretold) > most) most = total_of(&foretold);
+      workspace = foretold.library_bytes;
     }
   }
+  uint64_t wanted = (uint64_t)(strcmp(s->arch, "90") == 0 ? 32 : 4) << 20;
+  CHECKF(strcmp(s->name, "unet") == 0 ? workspace == 0 : workspace == wanted, "%s on %s: cuBLASLt has %llu bytes",
+         s->name, s->target, (unsigned long long)workspace);
   CHECKF((double)most == planned, "%s on %s: the program needs %llu bytes, %.0f are planned", s->name, s->target,
          (unsigned long long)most, planned);
 }

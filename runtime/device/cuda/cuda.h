@@ -72,6 +72,8 @@ typedef struct CudaDevice {
   struct {
     GpuProduct **items; /* a hash table of GPU_PRODUCTS places */
     uint32_t n;
+    char *space; /* of the product that the queue is at */
+    uint64_t space_bytes;
   } products;
 } CudaDevice;
 
@@ -152,6 +154,7 @@ RtStatus gpu_fill_rows(CudaDevice *d, void *at, const void *element, size_t size
 /* ---- product.c */
 RtStatus gpu_products_open(CudaDevice *d, RtError *error);
 void gpu_products_close(CudaDevice *d);
+void gpu_workspace(Device *device, char *at, uint64_t bytes);
 DeviceRun gpu_gemm;
 
 /* ---- comm.c */

@@ -4,8 +4,8 @@
  * longest, is the library's; the others are walked here.  Descriptors and the algorithm are made when a product is met
  * first and kept: they depend on its sizes, strides, types and on how addresses are aligned, not on the addresses.
  *
- * The library gets no workspace: what a product needs is what the memory plan says.  Algorithms that split sums over
- * blocks are left out by that.
+ * The library multiplies in memory that is a buffer of the Program, so that the memory plan counts it.  All products
+ * share it: they are on one queue, behind each other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +56,11 @@ RtStatus gpu_products_open(CudaDevice *d, RtError *error) {
   if (!d->products.items) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = gpu_open_blas(d->driver_version, &d->blas, &version, error);
   return status ? status : GPU_BLAS(d, create, "products of matrices", error, &d->products_of);
+}
+
+void gpu_workspace(Device *device, char *at, uint64_t bytes) {
+  CudaDevice *d = (CudaDevice *)device;
+  d->products.space = at, d->products.space_bytes = bytes;
 }
 
 static void free_product(const CudaDevice *d, GpuProduct *p) {
@@ -208,9 +213,9 @@ static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPrefe
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, k->a.align},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, k->c.align},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, k->d.align}};
-  uint64_t none = 0;
+  uint64_t space = d->products.space_bytes;
   RtStatus status = GPU_BLAS(d, preference_set, purpose, error, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                             &none, sizeof none);
+                             &space, sizeof space);
   for (size_t i = 0; i < sizeof sides / sizeof *sides && !status; i++) {
     uint32_t align = (uint32_t)sides[i].align;
     status = GPU_BLAS(d, preference_set, purpose, error, preference, sides[i].what, &align, sizeof align);
@@ -230,7 +235,8 @@ static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
                       &best, &n);
   if (preference) d->blas.preference_destroy(preference);
   if (!status && (n < 1 || best.state != CUBLAS_STATUS_SUCCESS))
-    status = rt_error(error, RT_UNSUPPORTED, "cuBLASLt has no algorithm for this product that needs no workspace");
+    status = rt_error(error, RT_UNSUPPORTED, "cuBLASLt has no algorithm for this product that needs at most %llu bytes",
+                      (unsigned long long)d->products.space_bytes);
   p->algorithm = best.algo;
   return status;
 }
@@ -280,7 +286,7 @@ static RtStatus multiply(CudaDevice *d, const Call *k, const GpuProduct *p, int 
     const void *alpha = f64 ? (void *)&alpha8 : f16 ? (void *)&alpha2 : (void *)&alpha4;
     const void *beta = f64 ? (void *)&beta8 : f16 ? (void *)&beta2 : (void *)&beta4;
     return GPU_BLAS(d, product, "a product of matrices", error, d->products_of, p->product, alpha, b, p->b, a, p->a,
-                    beta, c, p->c, out, p->d, &p->algorithm, NULL, 0, d->compute);
+                    beta, c, p->c, out, p->d, &p->algorithm, d->products.space, d->products.space_bytes, d->compute);
   }
   const Outer *o = &k->outer[loop];
   RtStatus status = RT_OK;
