@@ -108,7 +108,7 @@ static bool product_row(Bench *b, char **row) {
                  : type == CT_f32 || type == CT_tf32 ? 4
                                                      : 2;
   double memory = cost_memory_seconds(t, batch * (m * k + k * n + m * n) * bytes);
-  double predicted = t->launch + fmax(cost_product_seconds(t, DT_f32, batch, m, n, k), memory);
+  double predicted = t->launch + fmax(cost_product_seconds(t, compute_storage(t->compute), batch, m, n, k), memory);
   record(b, row, row[1], row[7], row[8], predicted, 2 * batch * m * n * k / (atof(row[6]) * 1e12));
   return true;
 }

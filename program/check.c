@@ -577,7 +577,7 @@ static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == 
 /* The activation is one; bias and residual have their tensors. */
 static bool epilogue_ok(const ProgramInstr *x) {
   uint32_t known = x->kind == PI_gemm ? 3 | PROGRAM_GEMM_TF32 : 3;
-  return !(x->mask & ~known) && x->dim < ACT_COUNT && x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1);
+  return !(x->mask & ~known) && x->dim < ACT_COUNT && x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
 }
 
 static bool is_number(const Program *p, uint32_t expr, int64_t value) {

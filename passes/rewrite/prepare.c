@@ -221,14 +221,23 @@ static const char *param_of(Prepare *p, Val v) {
 
 /* ---- the function without what moved */
 
+/* The dimension that runs over experts, where element by element it is that of a weight; -1: none. */
+static int64_t experts_of(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  int64_t found = op->kind == OP_param ? op_int(op, AT_experts, -1) : -1;
+  for (int k = 0; k < op->nin && found < 0 && op_is_elementwise(op->kind); k++) found = experts_of(f, op->in[k]);
+  return found;
+}
+
 static Val read_prepared(Scan *s, Builder *b, Val v, Diags *diags) {
   const Op *op = op_of(s->f, v);
-  Attr name = attr_s(b->m, AT_name, param_of(s->p, bring(s, v, diags)));
+  int64_t experts = experts_of(s->f, v);
+  Attr attrs[] = {attr_s(b->m, AT_name, param_of(s->p, bring(s, v, diags))), attr_i(AT_experts, experts)};
   return build_op(b, &(OpSpec){.kind = OP_param,
                                .name = name_of(s->f, v),
                                .loc = op->loc,
-                               .nattrs = 1,
-                               .attrs = &name,
+                               .nattrs = experts < 0 ? 1 : 2,
+                               .attrs = attrs,
                                .type = type_of(s->f, v)});
 }
 

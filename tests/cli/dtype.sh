@@ -37,7 +37,7 @@ for how in "--tp 2" "--dp 2" "--pp 2 --micro-batches 2"; do
 done
 # shellcheck disable=SC2086
 {
-  expect 0 "proved" "$apc" verify $llama -q --target cpux2 --tp 2 --dtype f16
+  expect 0 "proved" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --dtype f16
   expect 0 "proved" "$apc" verify $moe -q --target cpux2 --dim batch=2 --dim seq=6 --dtype bf16
   # tf32 is a permission that CPUs have no use for
   expect 0 "proved" "$apc" verify $gpt -q --target cpux2 --tp 2 --dtype tf32

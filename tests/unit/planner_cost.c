@@ -129,9 +129,10 @@ static void products(void) {
   is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f32, 1e13), 1, "a kernel of ours");
   is(cost_kernel_seconds(t, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention");
   const Target *half = topo_target_computing_in(arena, t, CT_f16);
-  is(cost_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
-  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f32, 1e14), 2, "attention of f32 in f16");
-  is(cost_kernel_seconds(half, KERNEL_GROUPED, DT_f32, 1e13), 1, "grouped products of f32 in f16");
+  is(cost_flops_seconds(half, DT_f16, 1e14), 1, "f16 has no sustained share");
+  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f16, 1e14), 2, "attention of f16");
+  is(cost_flops_seconds(half, DT_f32, 1e13), 1, "what is left of f32");
+  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention that is left of f32");
   is(cost_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
   DeviceTraits fast = *t->device;
   Target other = *t;
@@ -159,7 +160,7 @@ static void thin_products(void) {
   CHECK(cost_product_seconds(t, DT_f16, 1, 1, 512, 4096) <= 512 * 4096 * 2 / 0.8e12);
   const Target *half = topo_target_computing_in(arena, a100, CT_bf16);
   double bytes = (512 * 4096 + 4096 + 512) * 2;
-  CHECK(cost_product_seconds(half, DT_f32, 1, 1, 512, 4096) <= cost_memory_seconds(half, bytes));
+  CHECK(cost_product_seconds(half, DT_bf16, 1, 1, 512, 4096) <= cost_memory_seconds(half, bytes));
 }
 
 /* More rows never take less time, and n parts of the rows never less than all of them at once. */

@@ -1,14 +1,21 @@
 /* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any
  * price. */
 #include "frontend/topo/target.h"
+#include "passes/pipeline.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 
 /* plan_of, computing in another type. */
 static Case plan_in(const char *text, const char *target, ComputeType type, PlanOptions o) {
-  Arena *a = arena_new();
-  const Target *t = topo_target_find(diags_new(a), a, target);
-  return plan_on(a, text, t ? topo_target_computing_in(a, t, type) : NULL, o);
+  Case c = {.a = arena_new()};
+  c.d = diags_new(c.a);
+  c.t = topo_target_computing_in(c.a, topo_target_find(c.d, c.a, target), type);
+  c.m = ir_parse("model.ir", text, c.d);
+  PassOptions how = {.floats = compute_storage(type), .verify = true};
+  if (!c.m || !c.t || !pipeline_run(c.m, "narrow,prepare", &how, c.d)) return c;
+  c.f = module_func(c.m, "main");
+  c.p = plan_search(c.m, c.f, c.t, &o, c.d);
+  return c;
 }
 
 /* Two bytes a weight: what four ranks can keep of them is not judged as if they had four. */

@@ -103,7 +103,9 @@ static void facts(void) {
   CHECK(!topo_target_computing_in(arena, v100, CT_bf16) && !topo_target_computing_in(arena, a100, CT_fp8) &&
         !topo_target_computing_in(arena, a10g, CT_f32));
   const Target *half = topo_target_computing_in(arena, a100, CT_bf16);
-  CHECK(half && target_flops(half, DT_f32) == 312e12 && target_flops(a100, DT_f32) == 19.5e12);
+  CHECK(half && target_flops(half, DT_bf16) == 312e12 && target_flops(half, DT_f32) == 19.5e12);
+  const Target *tf32 = topo_target_computing_in(arena, a100, CT_tf32);
+  CHECK(tf32 && target_flops(tf32, DT_f32) == 156e12 && target_flops(a100, DT_f32) == 19.5e12);
   CHECK(a10g->sms == 0 && isnan(a10g->l2) && target_flops(a10g, DT_f64) == 70e12);
 }
 
