@@ -61,4 +61,4 @@ done
   check "tf32 that nobody asked for" bash -c '! grep tf32 calls'
   expect 5 "do not compute in fp8 yet" "$apc" run $gpt --dtype fp8; no_out
 }
-summary 45
+summary 44

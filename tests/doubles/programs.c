@@ -5,9 +5,9 @@
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
  * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
  * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time; no double reports a
- * violation, and nothing is left behind.  What the driver is asked for, byte for byte, is what the memory plan foretold,
- * and at the sizes that are planned for what `apc plan` shows.  Some subjects also run as the ranks of a launcher, under
- * torchrun's variables: a request per seed. */
+ * violation, and nothing is left behind.  What the driver is asked for, byte for byte, is what the memory plan
+ * foretold, and at the sizes that are planned for what `apc plan` shows.  Some subjects also run as the ranks of a
+ * launcher, under torchrun's variables: a request per seed. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>

@@ -224,7 +224,10 @@ static void kinds_that_do_not_go_together(void) {
       {DT_i32, DT_i32, DT_i32, 0, 0, DT_f32, 2, 1, false, "an operand", false},         /* no floats */
       {DT_f32, DT_f32, DT_COUNT, 0, 0, DT_f32, 2, 1, false, "an operand", false},       /* no type */
       {DT_f32, DT_f32, DT_f32, ACT_COUNT, 0, DT_f32, 2, 1, false, "an operand", false}, /* no activation */
-      {DT_f32, DT_f32, DT_f32, 0, 4, DT_f32, 2, 1, false, "an operand", false},         /* no such part */
+      {DT_f32, DT_f32, DT_f32, 0, 4, DT_f32, 2, 1, false, NULL, false},                 /* tf32 */
+      {DT_f32, DT_f32, DT_f32, ACT_relu, 7, DT_f32, 2, 1, false, NULL, false},          /* with all that may follow */
+      {DT_f16, DT_f16, DT_f32, 0, 4, DT_f32, 2, 1, false, "an operand", false},         /* tf32 of f16 */
+      {DT_f32, DT_f32, DT_f32, 0, 8, DT_f32, 2, 1, false, "an operand", false},         /* no such part */
       {DT_f16, DT_f16, DT_f32, 0, 1, DT_f32, 2, 1, false, "an operand", false},         /* bias of another type */
       {DT_f32, DT_f32, DT_f32, ACT_relu, 0, DT_f32, 2, 2, false, "an operand", false},  /* columns not contiguous */
       {DT_f32, DT_f32, DT_f32, 0, 2, DT_f32, 2, 1, true, "an operand", false},          /* two matrices are added */
