@@ -13,13 +13,16 @@
  *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work does
  *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
  *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further
- *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
- *   DOUBLES_ON=D              faults and stalls are those of the process that uses device D (any)
- *   DOUBLES_REPORT=FILE       violations are also added to that file
- *   DOUBLES_CALLS=FILE        at the end: a line with the number of calls is added to that file
- *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file
- *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for memory that is allocated; BYTES is below
- * 0 where it is given back
+ *   DOUBLES_STALE=N           a launch gets the addresses of one of the same kernel with other sizes: the N-th that
+ * could DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has: the N-th that
+ * had not when it was asked for first DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the
+ * next one DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the
+ * first DOUBLES_STALL=N from its N-th piece of work on the device makes no progress DOUBLES_ON=D              faults
+ * and stalls are those of the process that uses device D (any) DOUBLES_REPORT=FILE       violations are also added to
+ * that file DOUBLES_CALLS=FILE at the end: a line with the number of calls is added to that file DOUBLES_NAMES=FILE a
+ * line with the name of every call is added to that file, and of the settings STALE, EARLY, LATER and KEY whenever
+ * there could have been a turn of theirs DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for
+ * memory that is allocated; BYTES is below 0 where it is given back
  *
  * A violation is what a GPU would not report but must not happen, or what it reports as an error of the device: it is
  * written to standard error, and the process ends with DOUBLE_EXIT instead of its exit code.
@@ -46,6 +49,9 @@ DOUBLE_API void double_leave(const bool *entered);
 #define ENTER_OR(name, code) \
   __attribute__((cleanup(double_leave))) const bool entered = double_enter(#name); \
   if (!entered) return (code)
+
+/* Is it now the turn of what that setting asks for?  Then it says so.  `seen` counts the turns. */
+DOUBLE_API bool double_turn(const char *setting, int64_t *seen, const char *what);
 
 /* ---- what is wrong */
 

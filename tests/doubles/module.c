@@ -87,6 +87,7 @@ CUresult module_unload(CUmodule m) {
   if (!queue_error(m->device) && !queue_idle(m->device))
     double_violation("cuModuleUnload: device %d still has work", m->device);
   *p = m->next;
+  for (int i = 0; i < m->cubin.n; i++) free(m->functions[i].last), free(m->functions[i].other);
   free(m->functions);
   free(m->cubin.kernels);
   free(m);
@@ -206,6 +207,25 @@ static void shift(LaunchWork *w) {
   fprintf(stderr, "double: launch %lld, %s, has a wrong address as asked for\n", (long long)launches, w->work.what);
 }
 
+static bool are_addresses(uint64_t x, uint64_t y) { return memory_device_of(x) >= 0 && memory_device_of(y) >= 0; }
+
+/* On demand, a launch has kept the addresses that it had at other sizes. */
+static void keep(CUfunction f, LaunchWork *w) {
+  static int64_t seen;
+  uint64_t *now = (uint64_t *)(void *)w->parameters, *before = f->last;
+  size_t n = w->bytes / 8;
+  bool sizes = false, places = false;
+  for (size_t i = 0; before && i < n; i++) sizes |= before[i] != now[i] && !are_addresses(before[i], now[i]);
+  if (sizes) free(f->other), f->other = before;
+  else free(before);
+  f->last = malloc(w->bytes + 1);
+  memcpy(f->last, now, w->bytes);
+  for (size_t i = 0; f->other && i < n; i++) places |= f->other[i] != now[i] && are_addresses(f->other[i], now[i]);
+  if (!places || !double_turn("DOUBLES_STALE", &seen, f->kernel->name)) return;
+  for (size_t i = 0; i < n; i++)
+    if (are_addresses(f->other[i], now[i])) now[i] = f->other[i];
+}
+
 CUresult module_launch(CUfunction f, CUstream s, const Launch *l) {
   if (!f || !f->run) return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = check_shape(f, l);
@@ -222,6 +242,7 @@ CUresult module_launch(CUfunction f, CUstream s, const Launch *l) {
     return error;
   }
   shift(w);
+  keep(f, w);
   return double_submit(s, &w->work);
 }
 

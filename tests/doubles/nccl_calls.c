@@ -266,8 +266,10 @@ ncclResult_t nccl_begin_pending(ncclComm_t c) {
 
 static ncclResult_t begin(NcclWork *w) {
   ncclComm_t c = w->comm;
-  if (!c->blocking && double_chance(2)) {
-    c->pending = w, c->looks = (int)(double_random() % 4);
+  if (!c->blocking && (c->pending || double_chance(2))) {
+    NcclWork **end = &c->pending;
+    while (*end) end = &(*end)->next;
+    *end = w, c->looks = (int)(double_random() % 4);
     return c->error = ncclInProgress;
   }
   return double_submit(w->stream, &w->work) ? ncclUnhandledCudaError : ncclSuccess;
@@ -294,8 +296,21 @@ static NcclWork *group_work(ncclComm_t c, CUstream s) {
   return *p;
 }
 
+/* On demand, a group goes behind the next one: it is kept, or put behind `group`. */
+static bool goes_behind(void) {
+  static int64_t seen;
+  static __thread NcclWork *kept;
+  NcclWork **end = &group;
+  if (!group) return false;
+  if (double_turn("DOUBLES_LATER", &seen, "a group of NCCL")) return kept = group, group = NULL, true;
+  while (*end) end = &(*end)->next;
+  *end = kept, kept = NULL;
+  return false;
+}
+
 static ncclResult_t end_group(void) {
   ncclResult_t result = ncclSuccess;
+  if (goes_behind()) return result;
   while (group) {
     NcclWork *w = group;
     group = w->next, w->next = NULL;

@@ -220,6 +220,7 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncc
 
 DOUBLE_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
   ENTER_NCCL(ncclCommSplit);
+  static int64_t seen;
   ncclComm_t c;
   ncclResult_t error = nccl_usable(comm);
   if (error) return error;
@@ -227,6 +228,7 @@ DOUBLE_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
   error = new_comm(&c, comm->device, config, comm->blocking);
   if (error) return error;
   BoardMember *m = &comm->board->members[comm->rank];
+  if (color >= 0 && double_turn("DOUBLES_KEY", &seen, "a split of a communicator")) key = key ? -1 : INT32_MAX;
   c->parent = comm, c->split = comm->splits++, c->color = color, c->step = STEP_SPLIT;
   m->split[c->split % BOARD_SPLITS].color = color, m->split[c->split % BOARD_SPLITS].key = key;
   atomic_fetch_add(&m->splits, 1);

@@ -1,6 +1,7 @@
 /* tests/doubles/programs.c - programs for GPUs, run on the doubles, against the same models on one CPU rank.
  *
  * usage: doubles_programs BUILD [SEEDS [FOLDER]]      FOLDER: models of an exporter, gpt.onnx, llama.onnx ...
+ *        doubles_programs BUILD ask PROGRAM FILE      requests of three sizes, what they give to FILE (mutants.sh)
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
  * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
@@ -414,11 +415,31 @@ static void programs(void) {
   for (size_t i = 0; folder && i < sizeof exported / sizeof *exported; i++) subject(&exported[i], seeds_of_all);
 }
 
+/* The exit code: that of the request that failed. */
+static int ask_sizes(const char *program, const char *file) {
+  static const Request requests[] = {ONE(.batch = 4, .seq = 12), ONE(.batch = 3, .seq = 7), ONE(.batch = 5, .seq = 16)};
+  ApcModel *model = NULL;
+  ApcStatus status = apc_load(program, &(ApcOptions){.timeout_ms = 3000}, &model);
+  FILE *f = fopen(file, "wb");
+  if (!f) return 1;
+  for (size_t i = 0; !status && i < sizeof requests / sizeof *requests; i++) {
+    Outputs got = {0};
+    if (!ask(model, &requests[i], &got)) status = APC_FAILED;
+    for (int k = 0; !status && k < got.n; k++) fwrite(got.values[k], 1, got.bytes[k], f);
+    free_outputs(&got);
+  }
+  if (status) fprintf(stderr, "error: %s\n", apc_error(model));
+  apc_close(model);
+  fclose(f);
+  return (int)status;
+}
+
 int main(int argc, char **argv) {
   char path[9000];
   int major, minor;
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   if (argc < 2) return 2;
+  if (argc == 5 && strcmp(argv[2], "ask") == 0) return ask_sizes(argv[3], argv[4]);
   if (!nvrtc_found(&major, &minor)) {
     printf("skipped: no NVRTC\n");
     return 77;

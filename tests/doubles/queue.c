@@ -262,6 +262,9 @@ static void order(CUstream first, CUstream then) {
 
 void queue_add(CUstream s, Item item) {
   start_alone();
+  if (item.work)
+    s->moves_host =
+        strncmp(item.work->what, "cuMemcpyHtoD", 12) == 0 || strncmp(item.work->what, "cuMemcpyDtoH", 12) == 0;
   if (item.work && item.work->kind->launch) item.state = item.work->kind->launch(item.work);
   for (CUstream b = streams; b && s->is_default; b = b->next)
     if (b->blocking && b->device == s->device) order(b, s);

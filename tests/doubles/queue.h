@@ -38,6 +38,7 @@ struct CUstream_st {
   bool destroyed; /* what is in it is done all the same */
   Item *first, *last;
   int weight;
+  bool moves_host;  /* what was added last is a copy from or to the host */
   Capture *capture; /* NULL: none */
   NodeSet tail;     /* what the next captured node depends on */
   struct CUstream_st *next;
@@ -46,8 +47,9 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   bool timing;
-  Mark *mark;       /* of the last record; NULL: never */
-  Capture *capture; /* recorded into; NULL: none */
+  bool moves_host, asked; /* of the last record: it is behind such a copy; somebody has asked whether it has happened */
+  Mark *mark;             /* of the last record; NULL: never */
+  Capture *capture;       /* recorded into; NULL: none */
   unsigned long long capture_id;
   NodeSet tail;
   struct CUevent_st *next;

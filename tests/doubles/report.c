@@ -127,6 +127,13 @@ static void note_name(const char *name) {
   report_add("DOUBLES_NAMES", line);
 }
 
+bool double_turn(const char *setting, int64_t *seen, const char *what) {
+  note_name(setting);
+  if (++*seen != double_setting(setting, -1) || !report_is_meant()) return false;
+  fprintf(stderr, "double: %s %lld, %s, as asked for\n", setting, (long long)*seen, what);
+  return true;
+}
+
 bool double_enter(const char *name) {
   report_lock();
   if (report.begun && getpid() != report.pid) double_violation("%s: the process forked after cuInit", name);

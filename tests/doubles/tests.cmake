@@ -48,7 +48,8 @@ add_test(NAME doubles.programs COMMAND doubles_programs ${CMAKE_BINARY_DIR} 1 WO
 add_test(NAME doubles.programs_long COMMAND doubles_programs ${CMAKE_BINARY_DIR} 20 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME doubles.faults COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 400)
 add_test(NAME doubles.faults_long COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 10)
-add_test(NAME doubles.mutants_long COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 12)
+add_test(NAME doubles.mutants_long COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles
+         $<TARGET_FILE:doubles_programs> 12)
 set(on_doubles doubles.programs doubles.faults)
 set(on_doubles_long doubles.programs_long doubles.faults_long doubles.mutants_long)
 set_tests_properties(${on_doubles} ${on_doubles_long} PROPERTIES TIMEOUT 3600 SKIP_RETURN_CODE 77 LABELS slow)
