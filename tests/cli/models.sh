@@ -176,7 +176,7 @@ expect_json '[(p["pass"], p["check"]) for p in d["passes"]][-1] == ("order", "pr
 expect 0 "proved   passes fold, channels_last: over the real numbers; 3 runs at small sizes, in floats and modulo p" "$apc" verify "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --init random --dim batch=2 -q
 expect_out "computes the model over the real numbers, for all"
 # a proof needs no numbers; a model of several entries is interpreted with the states that they leave
-expect 0 "proved   pass fold: over the real numbers" "$apc" verify "$source_dir/examples/resnet.apc" -D depth=18 --target dgx-a100x128 --dp 128 --dim-hint batch=128 -q
+expect 0 "proved   passes fold, channels_last: over the real numbers" "$apc" verify "$source_dir/examples/resnet.apc" -D depth=18 --target dgx-a100x128 --dp 128 --dim-hint batch=128 -q
 expect 4 "NOT OK" "$apc" verify "$gpt" -q --target cpux4 --tp 4 --dim batch=2 --dim seq=16 --rtol 0
 llama="$source_dir/examples/llama.apc -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32"
 expect 0 "decode/logits" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --input at=zeros; expect_out "; reference: "

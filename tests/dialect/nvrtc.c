@@ -4,7 +4,7 @@
  * tensor cores these do (sass.h; without a disassembler this is left out, and said).
  *
  *   dialect_nvrtc BUILD_DIRECTORY                   some models and half of the cases, for one architecture
- *   dialect_nvrtc BUILD_DIRECTORY each              models for five architectures, every case for one of them in turn
+ *   dialect_nvrtc BUILD_DIRECTORY each              models for two of five architectures in turn, cases for one
  *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures (25 minutes)
  *   dialect_nvrtc BUILD_DIRECTORY table             the models alone; what it prints is docs/kernels_gpu.md
  *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same of models in files
@@ -259,7 +259,10 @@ static const struct {
 
 static void examples(void) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    model(arena_printf(arena, "examples/%s", models[i].name), models[i].options, brief ? models[i].brief : "01234");
+    model(arena_printf(arena, "examples/%s", models[i].name), models[i].options,
+          brief  ? models[i].brief
+          : each ? arena_printf(arena, "%zu%zu", i % ARCHS, (i + 2) % ARCHS)
+                 : "01234");
 }
 
 static void table(int n, char **files) {
