@@ -1,8 +1,7 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> narrow -> widen -> strided ->
- * prepare
- *   -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> narrow -> widen -> strided
+ *   -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences

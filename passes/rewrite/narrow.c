@@ -114,7 +114,7 @@ static Role role_of(const Narrow *n, const Op *op, bool kept) {
 static void visit(Narrow *n, size_t i) {
   const Op *op = &n->f->ops.items[i];
   Role r = role_of(n, op, n->kept[i]);
-  if (op->kind == OP_write) grow(n, &n->states[state_of(n, op)], r), r = n->states[state_of(n, op)];
+  if (op->kind == OP_write) grow(n, &n->states[state_of(n, op)], r);
   if (op->kind == OP_leave) grow(n, &n->role[op->in[0]], r);
   for (Val v = op->out; v && v < op_end(op); v++)
     if (is_float(n, v)) grow(n, &n->role[v], r);
@@ -152,8 +152,8 @@ static Val only_narrow(const Narrow *n, const Op *op) {
 static void keep_chain(Narrow *n, Val v) {
   while (v && n->role[v] == ROLE_NARROW) {
     const Op *op = op_of(n->f, v);
-    if (op_is_source(op->kind) || op_is_loop_part(op->kind) || op->kind == OP_write || op->kind == OP_gather ||
-        op->kind == OP_norm || (op_is_contraction(op->kind) && op->kind != OP_dot))
+    if (op_is_source(op->kind) || op_is_loop_part(op->kind) || op->kind == OP_gather || op->kind == OP_norm ||
+        (op_is_contraction(op->kind) && op->kind != OP_dot))
       return;
     n->kept[n->f->values.items[v].op] = true;
     v = op->kind == OP_dot ? 0 : only_narrow(n, op);
