@@ -273,6 +273,32 @@ static uint32_t parts_in_time(const Module *m, const Layout *l) {
   return parts;
 }
 
+/* A trained weight: as a weight it is loaded, but into memory of its own, which bodies write. */
+static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
+                           EmitKnown *k) {
+  ProgramParam r;
+  if (!emit_param_record(e, s->param, op->stage, layout, &r)) return false;
+  r.trainable = PARAM_TRAINED;
+  r.buffer = persistent_buffer(e, s->name, PC_param, op->stage, 1, emit_bytes(e, local));
+  k->record = program_add_params(e->b, &r);
+  k->buffer = r.buffer;
+  return true;
+}
+
+/* What starts as a number. */
+static void plain_state(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
+                        EmitKnown *k) {
+  k->buffer = persistent_buffer(e, s->name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
+  ProgramState r = {.name = emit_text(e, s->name),
+                    .dtype = s->type->dtype,
+                    .stage = (uint32_t)op->stage,
+                    .buffer = k->buffer,
+                    .dims = emit_exprs(e, s->type->rank, s->type->dims),
+                    .interval = emit_intervals(e, s->type, layout, true),
+                    .value = s->value};
+  k->record = program_add_states(e->b, &r);
+}
+
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
 bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
@@ -283,18 +309,10 @@ bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *loc
     return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
   }
   const State *s = module_state(e->m, name);
-  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
-  ProgramState r = {.name = emit_text(e, name),
-                    .dtype = s->type->dtype,
-                    .stage = (uint32_t)op->stage,
-                    .buffer = buffer,
-                    .dims = emit_exprs(e, s->type->rank, s->type->dims),
-                    .interval = emit_intervals(e, s->type, layout, true),
-                    .value = s->value};
-  EmitKnown k = {name,   op->stage,
-                 layout, program_add_states(e->b, &r),
-                 buffer, emit_tensor(e, buffer, program_const(e->b, 0), local),
-                 local,  NULL};
+  EmitKnown k = {.name = name, .stage = op->stage, .layout = layout, .local = local};
+  if (!s->param) plain_state(e, s, op, layout, local, &k);
+  else if (!trained_weight(e, s, op, layout, local, &k)) return false;
+  k.tensor = emit_tensor(e, k.buffer, program_const(e->b, 0), local);
   ARENA_PUSH(e->m->arena, &e->states, k);
   *tensor = k.tensor;
   return true;

@@ -171,6 +171,32 @@ static bool bind_shapes(const ModelOptions *o, Module *m) {
   return true;
 }
 
+/* ---- --batch N */
+
+/* Dimension `batch`, else the leading dimension of the first input that has a symbol there.  -1: none. */
+static int batch_symbol(const Module *m) {
+  int symbol = module_symbol_find(m, "batch");
+  for (size_t k = 0; k < m->funcs.n && symbol < 0; k++) {
+    const Func *f = m->funcs.items[k];
+    for (size_t i = 0; i < f->ops.n && symbol < 0; i++) {
+      const Op *op = &f->ops.items[i];
+      const Type *t = op->kind == OP_input ? type_of(f, op->out) : NULL;
+      if (t && t->rank && t->dims[0]->kind == EX_SYM) symbol = (int)t->dims[0]->value;
+    }
+  }
+  return symbol;
+}
+
+static bool bind_batch(const ModelOptions *o, Module *m) {
+  if (!o->batch) return true;
+  int symbol = batch_symbol(m);
+  if (symbol < 0)
+    return diag_error(o->diags, DIAG_dimension, (Loc){0},
+                      "--batch %" PRId64 ": the model has no dimension 'batch', and no input begins with a dimension",
+                      o->batch);
+  return bind_dimension(m, symbol, o->batch, o->diags);
+}
+
 /* ---- front ends */
 
 bool model_check_known(const ModelOptions *o, const Model *model) {
@@ -265,7 +291,8 @@ bool model_load(const ModelOptions *o, Model *model) {
   driver_watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
   bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
             (!o->weights || driver_weights_from_file(model->m, o->weights, o->diags)) && bind_shapes(o, model->m) &&
-            set_hints(o, model) && verify_module(model->m, o->diags) && find_entries(o, model);
+            bind_batch(o, model->m) && set_hints(o, model) && verify_module(model->m, o->diags) &&
+            find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok;
 }
@@ -275,16 +302,25 @@ void model_free(Model *model) {
   model->m = NULL;
 }
 
+bool model_train(const ModelOptions *o, Model *model) {
+  PassOptions options = {.train = o->train, .verify = true};
+  if (!o->train) return true;
+  model->nentries = 0;
+  return pipeline_run(model->m, "inline,train", &options, o->diags) && find_entries(o, model);
+}
+
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
   driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
   PassOptions options = {.device = device,
+                         .train = o->train,
                          .floats = o->floats,
                          .print_after = o->print_after,
                          .verify = true,
                          .times = o->times,
                          .dump = stderr,
                          .checks = o->checks};
-  return pipeline_run(model->m, NULL, &options, o->diags);
+  model->nentries = 0; /* training adds one */
+  return pipeline_run(model->m, NULL, &options, o->diags) && find_entries(o, model);
 }
 
 static bool input_mentions(const Module *m, int symbol) {

@@ -53,10 +53,12 @@ typedef struct ModelOptions {
   const char *weights; /* FILE.safetensors that replaces the model's; NULL */
   bool seeded;         /* --seed */
   int64_t seed;
-  DType floats;              /* f16, bf16: what f32 is computed in (passes/rewrite/narrow.c); 0: f32 */
-  const char *print_after;   /* a pass, or "all"; to standard error */
-  bool times;                /* of passes, on standard error */
-  struct PassChecks *checks; /* passes are compared with their input (passes/check.h); NULL: they are not */
+  const struct TrainOptions *train; /* --train: a step of training in place of the model; NULL */
+  int64_t batch;                    /* --batch; 0: not given */
+  DType floats;                     /* f16, bf16: what f32 is computed in (passes/rewrite/narrow.c); 0: f32 */
+  const char *print_after;          /* a pass, or "all"; to standard error */
+  bool times;                       /* of passes, on standard error */
+  struct PassChecks *checks;        /* passes are compared with their input (passes/check.h); NULL: they are not */
   DriverWatch watch;
 } ModelOptions;
 
@@ -83,6 +85,10 @@ void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h); false after diagnostics. */
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device);
+
+/* With --train: only that of the passes, so that what the model means by then can be compared with what all make of it.
+ * False after diagnostics. */
+bool model_train(const ModelOptions *o, Model *model);
 
 /* The dimension symbols that some input of the model still has, in the module's order: their count, and their
  * numbers. */

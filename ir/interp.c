@@ -233,6 +233,10 @@ static bool whole_state(Run *run, const char *name, InterpTensor *out) {
   if (found) return *out = *found, true;
   const State *s = module_state(run->m, name);
   if (!s) return run_fail(run, name, "no state \"%s\"", name);
+  if (s->param) {
+    found = whole_param(run, s->param);
+    return found && (*out = *found, true);
+  }
   int64_t dims[MAX_RANK], n;
   if (!interp_dims(s->type, run->symbols[0], dims)) return run_fail(run, name, "state \"%s\" has no extents", name);
   n = 1;

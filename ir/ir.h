@@ -115,8 +115,9 @@ typedef struct Param {
 
 typedef struct State {
   const char *name;
-  const Type *type; /* may use dimension symbols */
-  double value;     /* every element at start */
+  const Type *type;  /* may use dimension symbols */
+  double value;      /* every element at start */
+  const char *param; /* or it starts as this weight, which nobody else reads: a trained one; NULL (D39) */
 } State;
 
 /* ---- operations */

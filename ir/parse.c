@@ -413,7 +413,9 @@ static void state(Parser *p) {
   parse_expect(p, ":");
   const Type *t = parse_type(p);
   parse_expect(p, "=");
-  module_state_add(p->m, name, t, parse_number(p, "a number"));
+  if (parse_accept_word(p, "param"))
+    module_state_add(p->m, name, t, 0)->param = parse_quoted(p, "the name of a weight");
+  else module_state_add(p->m, name, t, parse_number(p, "a number or a weight"));
 }
 
 static void blob(Parser *p) {

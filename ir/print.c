@@ -196,7 +196,8 @@ void module_print(const Module *m, Text *t) {
     text_add(t, " : ");
     type_print(m, t, s->type);
     text_add(t, " = ");
-    text_double(t, s->value);
+    if (s->param) text_add(t, "param "), text_quoted(t, s->param);
+    else text_double(t, s->value);
     text_add(t, "\n");
   }
   for (size_t i = 0; i < m->funcs.n; i++) func_print(m, t, m->funcs.items[i]);

@@ -526,6 +526,31 @@ static void check_prepare(Verify *v) {
   }
 }
 
+/* V26: a state that starts as a weight has its type, and nobody else has the weight: what is read elsewhere would stay
+ * as it was when the state is written. */
+static void check_starts(Verify *v) {
+  const Module *m = v->m;
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    const Param *p = s->param ? module_param(v->m, s->param) : NULL;
+    if (!s->param) continue;
+    if (!p || p->type != s->type) {
+      broken(v, NULL, "V26", "state \"%s\" starts as \"%s\", which is no weight of its type", s->name, s->param);
+      continue;
+    }
+    for (size_t k = 0; k < i; k++)
+      if (m->states.items[k].param && strcmp(m->states.items[k].param, s->param) == 0)
+        broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
+    for (size_t k = 0; k < m->funcs.n; k++)
+      for (size_t j = 0; j < m->funcs.items[k]->ops.n; j++) {
+        const Op *op = &m->funcs.items[k]->ops.items[j];
+        if (op->kind == OP_param && strcmp(op_str(op, AT_name), s->param) == 0)
+          broken(v, NULL, "V26", "@%s reads weight \"%s\" itself, as which state \"%s\" starts",
+                 m->funcs.items[k]->name, s->param, s->name);
+      }
+  }
+}
+
 bool verify_module(Module *m, Diags *diags) {
   Arena *scratch = arena_new();
   Calls calls = calls_of(scratch, m);
@@ -535,6 +560,7 @@ bool verify_module(Module *m, Diags *diags) {
     if (!check_func(m, m->funcs.items[i], &calls, diags)) v.ok = false;
   if (v.ok) check_written_out(&v);
   if (v.ok) check_prepare(&v);
+  if (v.ok) check_starts(&v);
   arena_free(scratch);
   return v.ok;
 }

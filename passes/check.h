@@ -18,8 +18,9 @@ const char *pass_how_name(PassHow h);
 
 /* What numbers can show of a pass that keeps no terms. */
 typedef enum PassKeeps {
-  KEEPS_FIELD, /* equal wherever + - x / are those of a field: modulo p, and in floats up to rounding */
-  KEEPS_REALS  /* equal in floats up to rounding; modulo p functions such as exp, and casts that round, have no laws */
+  KEEPS_FIELD,  /* equal wherever + - x / are those of a field: modulo p, and in floats up to rounding */
+  KEEPS_REALS,  /* equal in floats up to rounding; modulo p functions such as exp, and casts that round, have no laws */
+  KEEPS_NOTHING /* it is to make another function */
 } PassKeeps;
 
 typedef struct PassCheck {

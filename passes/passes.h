@@ -4,6 +4,7 @@
 
 #include "ir/device.h"
 #include "ir/ir.h"
+#include "passes/train/train.h"
 
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
 bool pass_fold(Module *m, Diags *diags);   /* fold.c: batch norms become part of the weights before them */
@@ -13,7 +14,9 @@ bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(
     Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
-bool pass_dce(Module *m, Diags *diags);              /* dce.c: unused operations go */
+bool pass_train(Module *m, const TrainOptions *o,
+                Diags *diags);          /* train/train.c: the model becomes one step of its training; NULL: as it is */
+bool pass_dce(Module *m, Diags *diags); /* dce.c: unused operations go */
 bool pass_narrow(Module *m, DType to, Diags *diags); /* narrow.c: f32 is computed in a 16-bit type; f32: as it is */
 bool pass_widen(Module *m, Diags *diags);            /* widen.c: products with 16-bit weights are done in f32 */
 bool pass_strided(Module *m, const DeviceTraits *device,

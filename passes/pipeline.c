@@ -1,6 +1,6 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> narrow -> widen -> strided
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> train -> dce -> narrow -> widen -> strided
  *   -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
@@ -27,6 +27,10 @@ typedef struct Pass {
 static bool by_convolutions(const DeviceTraits *d) { return d->convolutions; }
 static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
 
+static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
+  return o->train ? true : pass_views(m, diags); /* trained weights are whole: train/train.c */
+}
+static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return pass_train(m, o->train, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
 static bool run_strided(Module *m, const PassOptions *o, Diags *diags) {
   return pass_strided(m, o->device ? o->device : target_device_traits(DEVICE_cpu), diags);
@@ -36,8 +40,9 @@ static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
     {"channels_last", pass_channels_last, by_convolutions, false, KEEPS_FIELD, NULL},
-    {"views", pass_views, NULL, false, KEEPS_FIELD, NULL},
+    {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
+    {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},

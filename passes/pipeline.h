@@ -6,9 +6,11 @@
 
 #include "ir/device.h"
 #include "passes/check.h"
+#include "passes/train/train.h"
 
 typedef struct PassOptions {
   const DeviceTraits *device; /* what the program is for: passes that it does not want are left out; NULL: all passes */
+  const TrainOptions *train;  /* the model becomes a step of its training (passes/train/train.h); NULL: no */
   DType floats;               /* f16, bf16: what values of f32 are computed in; 0: f32 */
   const char *print_after;    /* print the module after this pass ("all": every one); NULL */
   bool verify;                /* run the verifier after every pass */

@@ -280,11 +280,13 @@ static bool check_params(Check *c) {
     NEED(text_ok(c, w->name), "params", i, "the name");
     NEED(dtype_ok(w->dtype) && dtype_ok(w->source_dtype), "params", i, "the type");
     NEED(w->stage < p->stages, "params", i, "the stage");
-    NEED(w->trainable <= 1, "params", i, "the flag");
+    NEED(w->trainable <= PARAM_TRAINED, "params", i, "the flag");
     NEED(dims_ok(c, w->dims, 0) && all_const(c, w->dims) && elements_fit(c, w->dims), "params", i, "the shape");
     NEED(exprs_ok(c, w->interval, 2 * w->dims.n, PROGRAM_USES_SYMBOL | PROGRAM_USES_MICRO_BATCH), "params", i,
          "the part");
     NEED(w->init < PINIT_COUNT, "params", i, "the initialiser");
+    NEED(w->trainable != PARAM_TRAINED || (w->buffer != PROGRAM_NONE && w->init != PINIT_prepared), "params", i,
+         "the training");
     NEED((w->buffer == PROGRAM_NONE && w->init != PINIT_prepared) ||
              persistent_buffer_ok(c, w->buffer, PC_param, w->stage),
          "params", i, "the buffer");
@@ -607,6 +609,13 @@ static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry 
          is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 
+/* Is it that of a weight which bodies write? */
+static bool is_trained(const Program *p, uint32_t buffer) {
+  for (uint32_t i = 0; i < p->n_params; i++)
+    if (p->params[i].buffer == buffer && p->params[i].trainable == PARAM_TRAINED) return true;
+  return false;
+}
+
 /* Bias and residual are of f32; all tensors have one type, a float the library may know. */
 static bool conv_ok(const Program *p, const ProgramInstr *x) {
   uint32_t dtype = operand(p, x, 0)->dtype;
@@ -615,7 +624,7 @@ static bool conv_ok(const Program *p, const ProgramInstr *x) {
   if (dtype != DT_f32 && (x->mask || x->dim)) return false;
   for (uint32_t i = 1; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != dtype) return false;
-  return p->buffers[operand(p, x, 1)->buffer].class_ == PC_param;
+  return p->buffers[operand(p, x, 1)->buffer].class_ == PC_param && !is_trained(p, operand(p, x, 1)->buffer);
 }
 
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {

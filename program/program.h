@@ -67,7 +67,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 10,
+  PROGRAM_VERSION = 11,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -174,6 +174,9 @@ typedef struct ProgramBlob {
   uint64_t hash;   /* program_blob_hash of the file or range; 0: not recorded */
 } ProgramBlob;
 
+/* What becomes of a weight: a buffer of the model, one that could be trained, one that bodies write. */
+typedef enum ProgramTraining { PARAM_FIXED, PARAM_TRAINABLE, PARAM_TRAINED } ProgramTraining;
+
 /* The part of rank r is [interval[2d], interval[2d+1]) in each dimension d.  A weight several stages use has one
  * record per stage, with the same name. */
 typedef struct ProgramParam {
@@ -186,7 +189,7 @@ typedef struct ProgramParam {
   uint32_t init;           /* ProgramInit */
   uint32_t blob;           /* blob: index, else NONE */
   uint32_t source_dtype;   /* blob: type in the file; converted when it differs from dtype */
-  uint32_t trainable;      /* 0 or 1 */
+  uint32_t trainable;      /* ProgramTraining; a trained one has a buffer of its own, and is loaded again on a reset */
   ProgramList strides;     /* blob: per dimension, in elements; constant expressions, none negative */
   uint32_t origin;         /* view: name of the whole weight */
   uint32_t view;           /* blob: 1 when it is a view of a whole weight, else 0 */

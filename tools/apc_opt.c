@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/secure.h"
 #include "passes/pipeline.h"
+#include "passes/train/train.h"
 #include "tools/opt_prove.h"
 #include "tools/pass_name.h"
 
@@ -121,7 +122,11 @@ int main(int argc, char **argv) {
   }
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
-  int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", values[OPT_prove], &how);
+  TrainOptions train = {.loss = values[OPT_train]};
+  if (train.loss) how.train = &train;
+  bool understood = !train.loss || optimizer_parse(a, values[OPT_optimizer], &train.optimizer, diags);
+  int code =
+      !understood ? 2 : run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", values[OPT_prove], &how);
   diags_print(diags, stderr, false);
   arena_free(a);
   return code;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "passes/train/train.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
 #include "tools/plan_times.h"
@@ -119,6 +120,24 @@ static void show_stage(void *tool, const char *verb, const char *text) { tool_st
 static void show_said(void *tool, const char *verb, const char *text) { tool_say(tool, verb, "%s", text); }
 static bool accept_weights(void *tool, const Module *m) { return outputs_check_weights(tool, m); }
 
+/* --train with --optimizer; alone those mean nothing. */
+static bool train_options(Tool *t, ModelOptions *o) {
+  const char *loss = option_text(&t->options, OPT_train);
+  const OptionId of_training[] = {OPT_optimizer, OPT_batch};
+  for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
+    if (option_given(&t->options, of_training[i]))
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s is of training, and --train is not given",
+                        i ? "--batch" : "--optimizer");
+  if (!loss) return true;
+  if (o->floats)
+    return diag_error(t->diags, DIAG_train, (Loc){0}, "--dtype %s: training in 16 bits is not built yet; it is in f32",
+                      dtype_name(o->floats));
+  TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
+  train->loss = loss;
+  o->train = train;
+  return optimizer_parse(t->arena, option_text(&t->options, OPT_optimizer), &train->optimizer, t->diags);
+}
+
 static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   const Options *given = &t->options;
   *o = (ModelOptions){.arena = t->arena,
@@ -127,6 +146,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .computes = computes(t),
                       .seeded = option_given(given, OPT_seed),
                       .seed = option_int(given, OPT_seed, 0),
+                      .batch = option_int(given, OPT_batch, 0),
                       .floats = compute_storage(tool_compute(t)),
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,
@@ -136,13 +156,19 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->hints = tool_dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);
   o->defines = defines(t, &o->ndefines);
-  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights);
+  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights) && train_options(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {
   ModelOptions o;
   *out = (Model){0};
   return model_options(t, path, &o) && model_load(&o, out);
+}
+
+bool tool_model_imported(Tool *t, const char *path, Model *out) {
+  ModelOptions o;
+  *out = (Model){0};
+  return model_options(t, path, &o) && model_load(&o, out) && model_train(&o, out);
 }
 
 bool tool_model_known(Tool *t, const Model *model) {

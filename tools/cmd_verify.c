@@ -109,7 +109,7 @@ static bool refer(Tool *t, Verify *v) {
           **outputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
   for (int i = 0; i < v->models; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
   if (!reference_is_small(&b->model, b->params, v->models, b->model.entries, inputs)) return true;
-  if (!tool_model(t, path, &v->imported)) return false;
+  if (!tool_model_imported(t, path, &v->imported)) return false;
   tool_stage(t, "Interpreting", "%s as it was imported", path);
   return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs,
                                      &v->entries[v->models].reference);

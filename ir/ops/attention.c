@@ -96,7 +96,8 @@ const OpRecord record_rope = {.infer = infer_rope,
                               .kinds = "frozen:k linear:0",
                               .eval = eval_rope,
                               .symbols = "r.. s h j",
-                              .body = rope_body};
+                              .body = rope_body,
+                              .gradient = gradient_rope};
 
 /* ---- attention */
 

@@ -176,14 +176,19 @@ static bool eval_cross_entropy(Eval *e) {
 
 /* ---- records */
 
-const OpRecord record_softmax = {
-    .infer = infer_softmax, .rule = rule_softmax, .eval = eval_softmax, .symbols = "x..", .body = softmax_body};
+const OpRecord record_softmax = {.infer = infer_softmax,
+                                 .rule = rule_softmax,
+                                 .eval = eval_softmax,
+                                 .symbols = "x..",
+                                 .body = softmax_body,
+                                 .gradient = gradient_softmax};
 const OpRecord record_norm = {.infer = infer_norm,
                               .space = "r.. d -> r.. d",
                               .kinds = "body:d",
                               .eval = eval_norm,
                               .symbols = "r.. d",
-                              .body = norm_body};
+                              .body = norm_body,
+                              .gradient = gradient_norm};
 const OpRecord record_cross_entropy = {.infer = infer_cross_entropy,
                                        .space = "r.. v, r.. -> r..",
                                        .kinds = "body:v",
@@ -191,4 +196,5 @@ const OpRecord record_cross_entropy = {.infer = infer_cross_entropy,
                                        .index = 1,
                                        .places = places_classes,
                                        .symbols = "r.. v",
-                                       .body = cross_entropy_body};
+                                       .body = cross_entropy_body,
+                                       .gradient = gradient_cross_entropy};

@@ -129,4 +129,5 @@ static bool eval_dot(Eval *e) {
   return true;
 }
 
-const OpRecord record_dot = {.infer = infer_dot, .rule = rule_dot, .eval = eval_dot, .products = products_dot};
+const OpRecord record_dot = {
+    .infer = infer_dot, .rule = rule_dot, .eval = eval_dot, .products = products_dot, .gradient = gradient_dot};

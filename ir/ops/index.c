@@ -291,17 +291,28 @@ const OpRecord record_gather = {.infer = infer_gather,
                                 .eval = eval_gather,
                                 .index = 1,
                                 .places = places_gather,
-                                .bytes = bytes_gather};
-const OpRecord record_take = {
-    .infer = infer_take, .rule = rule_take, .local = local_start_of_operand, .eval = eval_take};
+                                .bytes = bytes_gather,
+                                .gradient = gradient_gather};
+const OpRecord record_take = {.infer = infer_take,
+                              .rule = rule_take,
+                              .local = local_start_of_operand,
+                              .eval = eval_take,
+                              .gradient = gradient_take};
 const OpRecord record_update = {.infer = infer_update,
                                 .rule = rule_update,
                                 .local = local_start_of_operand,
                                 .eval = eval_update,
                                 .index = 2,
                                 .places = places_update,
-                                .bytes = bytes_update};
-const OpRecord record_scatter = {
-    .infer = infer_scatter, .rule = rule_scatter, .local = local_start_of_result, .eval = eval_scatter};
-const OpRecord record_put = {
-    .infer = infer_scatter, .rule = rule_put, .local = local_start_of_result, .eval = eval_put};
+                                .bytes = bytes_update,
+                                .gradient = gradient_update};
+const OpRecord record_scatter = {.infer = infer_scatter,
+                                 .rule = rule_scatter,
+                                 .local = local_start_of_result,
+                                 .eval = eval_scatter,
+                                 .gradient = gradient_scatter};
+const OpRecord record_put = {.infer = infer_scatter,
+                             .rule = rule_put,
+                             .local = local_start_of_result,
+                             .eval = eval_put,
+                             .gradient = gradient_put};

@@ -377,10 +377,17 @@ static bool eval_cast(Eval *e) {
 
 /* ---- records */
 
-const OpRecord record_unary = {.infer = infer_unary, .rule = rule_pointwise, .eval = eval_unary};
-const OpRecord record_binary = {.infer = infer_binary, .rule = rule_pointwise, .eval = eval_binary};
-const OpRecord record_compare = {.infer = infer_compare, .rule = rule_pointwise, .eval = eval_compare};
-const OpRecord record_select = {
-    .infer = infer_select, .space = "x.., x.., x.. -> x..", .kinds = "linear:12", .eval = eval_select};
-const OpRecord record_cast = {.infer = infer_cast, .rule = rule_cast, .eval = eval_cast};
-const OpRecord record_copy = {.infer = infer_same, .space = "x.. -> x..", .kinds = "linear:0", .eval = eval_copy};
+const OpRecord record_unary = {
+    .infer = infer_unary, .rule = rule_pointwise, .eval = eval_unary, .gradient = gradient_unary};
+const OpRecord record_binary = {
+    .infer = infer_binary, .rule = rule_pointwise, .eval = eval_binary, .gradient = gradient_binary};
+const OpRecord record_compare = {
+    .infer = infer_compare, .rule = rule_pointwise, .eval = eval_compare, .gradient = gradient_compare};
+const OpRecord record_select = {.infer = infer_select,
+                                .space = "x.., x.., x.. -> x..",
+                                .kinds = "linear:12",
+                                .eval = eval_select,
+                                .gradient = gradient_select};
+const OpRecord record_cast = {.infer = infer_cast, .rule = rule_cast, .eval = eval_cast, .gradient = gradient_cast};
+const OpRecord record_copy = {
+    .infer = infer_same, .space = "x.. -> x..", .kinds = "linear:0", .eval = eval_copy, .gradient = gradient_copy};

@@ -12,6 +12,7 @@
 
 #include "ir/count.h"
 #include "ir/eval.h"
+#include "ir/gradient.h"
 #include "ir/infer.h"
 #include "ir/local.h"
 #include "ir/rule_make.h"
@@ -30,9 +31,14 @@ typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
 /* How many places an index may name, 0 ... n - 1; NULL: anything may stand there. */
 typedef const Expr *PlacesFn(Module *m, const Func *f, const Op *op);
 
-/* Derivative: builds, behind the operation `op` of f, what makes the gradients of its operands from that of its result;
- * `gradients` has one place per operand, 0 for what has none (indices).  Returns false after an error. */
-typedef bool GradientFn(Builder *b, const Op *op, Val of_result, Val *gradients);
+/* Derivative: builds what makes the gradients of the operands from those of the results (ir/gradient.h). */
+typedef void GradientFn(Gradient *g);
+GradientFn gradient_unary, gradient_binary, gradient_compare, gradient_select, gradient_cast, gradient_copy;
+GradientFn gradient_broadcast, gradient_reshape, gradient_transpose, gradient_slice, gradient_pad, gradient_concat;
+GradientFn gradient_gather, gradient_take, gradient_update, gradient_scatter, gradient_put, gradient_scan,
+    gradient_topk;
+GradientFn gradient_reduce, gradient_dot, gradient_softmax, gradient_norm, gradient_cross_entropy;
+GradientFn gradient_rope, gradient_conv, gradient_conv_transpose, gradient_pool;
 
 typedef struct OpRecord {
   InferFn *infer;             /* the result's type */
@@ -48,7 +54,7 @@ typedef struct OpRecord {
   CountFn *flops;             /* NULL: two per multiply-add of the products, else one per element of the result */
   CountFn *bytes;             /* NULL: all of the operands and the result */
   const char *symbols, *body; /* composites: decomposition as IR text (ir/body.c) */
-  GradientFn *gradient;       /* NULL for all so far: training is not built, and nothing asks for it */
+  GradientFn *gradient;       /* NULL: it cannot be trained through */
 } OpRecord;
 
 #define UNARY(name, ...)

@@ -211,8 +211,13 @@ static bool eval_scan(Eval *e) {
 
 /* ---- records */
 
-const OpRecord record_reduce = {
-    .infer = infer_reduce, .rule = rule_reduce, .local = local_reduce, .eval = eval_reduce, .flops = flops_reduce};
+const OpRecord record_reduce = {.infer = infer_reduce,
+                                .rule = rule_reduce,
+                                .local = local_reduce,
+                                .eval = eval_reduce,
+                                .flops = flops_reduce,
+                                .gradient = gradient_reduce};
 const OpRecord record_argsort = {.infer = infer_argsort, .rule = rule_ordered, .eval = eval_argsort};
-const OpRecord record_topk = {.infer = infer_topk, .rule = rule_topk, .eval = eval_topk, .flops = flops_reduce};
-const OpRecord record_scan = {.infer = infer_scan, .rule = rule_ordered, .eval = eval_scan};
+const OpRecord record_topk = {
+    .infer = infer_topk, .rule = rule_topk, .eval = eval_topk, .flops = flops_reduce, .gradient = gradient_topk};
+const OpRecord record_scan = {.infer = infer_scan, .rule = rule_ordered, .eval = eval_scan, .gradient = gradient_scan};

@@ -401,16 +401,28 @@ static bool eval_concat(Eval *e) {
 
 /* ---- records */
 
-const OpRecord record_broadcast = {.infer = infer_broadcast, .rule = rule_broadcast, .eval = eval_broadcast};
-const OpRecord record_reshape = {.infer = infer_reshape, .rule = rule_reshape, .eval = eval_reshape};
-const OpRecord record_transpose = {.infer = infer_transpose, .rule = rule_transpose, .eval = eval_transpose};
-const OpRecord record_slice = {
-    .infer = infer_slice, .rule = rule_slice, .halo = halo_slice, .local = local_slice, .eval = eval_slice};
+const OpRecord record_broadcast = {
+    .infer = infer_broadcast, .rule = rule_broadcast, .eval = eval_broadcast, .gradient = gradient_broadcast};
+const OpRecord record_reshape = {
+    .infer = infer_reshape, .rule = rule_reshape, .eval = eval_reshape, .gradient = gradient_reshape};
+const OpRecord record_transpose = {
+    .infer = infer_transpose, .rule = rule_transpose, .eval = eval_transpose, .gradient = gradient_transpose};
+const OpRecord record_slice = {.infer = infer_slice,
+                               .rule = rule_slice,
+                               .halo = halo_slice,
+                               .local = local_slice,
+                               .eval = eval_slice,
+                               .gradient = gradient_slice};
 const OpRecord record_pad = {.infer = infer_pad,
                              .written_at_level2 = true,
                              .rule = rule_pad,
                              .halo = halo_pad,
                              .local = local_pad,
-                             .eval = eval_pad};
-const OpRecord record_concat = {
-    .infer = infer_concat, .written_at_level2 = true, .rule = rule_concat, .halo = halo_concat, .eval = eval_concat};
+                             .eval = eval_pad,
+                             .gradient = gradient_pad};
+const OpRecord record_concat = {.infer = infer_concat,
+                                .written_at_level2 = true,
+                                .rule = rule_concat,
+                                .halo = halo_concat,
+                                .eval = eval_concat,
+                                .gradient = gradient_concat};

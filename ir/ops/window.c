@@ -340,15 +340,21 @@ const OpRecord record_conv = {.infer = infer_conv,
                               .halo = halo_window,
                               .local = local_windows,
                               .eval = eval_conv,
-                              .products = products_conv};
+                              .products = products_conv,
+                              .gradient = gradient_conv};
 const OpRecord record_conv_transpose = {.infer = infer_conv,
                                         .rule = rule_conv,
                                         .halo = halo_conv_transpose,
                                         .local = local_windows,
                                         .eval = eval_conv,
-                                        .products = products_conv_transpose};
+                                        .products = products_conv_transpose,
+                                        .gradient = gradient_conv_transpose};
 /* Its windowed dimensions are whole, so that the attributes mean the same on a part. */
 const OpRecord record_conv_filter = {
     .infer = infer_conv, .rule = rule_conv_filter, .eval = eval_conv, .products = products_conv_filter};
-const OpRecord record_pool = {
-    .infer = infer_pool, .rule = rule_pool, .halo = halo_window, .local = local_windows, .eval = eval_pool};
+const OpRecord record_pool = {.infer = infer_pool,
+                              .rule = rule_pool,
+                              .halo = halo_window,
+                              .local = local_windows,
+                              .eval = eval_pool,
+                              .gradient = gradient_pool};

@@ -220,6 +220,23 @@ RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, co
   return status;
 }
 
+/* Trained weights as they were at first. */
+RtStatus exec_load_trained(Executor *e, RtError *error) {
+  const Program *p = e->p;
+  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
+  RtStatus status =
+      values ? program_eval(p, NULL, e->coordinates, values, error) : rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_params && !status; i++) {
+    const ProgramParam *t = &p->params[i];
+    int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
+    if (t->stage != e->stage || t->trainable != PARAM_TRAINED) continue;
+    part_of(p, t, values, lo, extent);
+    status = exec_load_part(e, i, lo, extent, (char *)(uintptr_t)e->mapped[t->buffer], error);
+  }
+  free(values);
+  return status;
+}
+
 static RtStatus load_weights(Executor *e, const int64_t *values, const MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
   RtStatus status = RT_OK;

@@ -185,6 +185,7 @@ bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c
                       RtError *error);
 
 /* The part of a weight, from its source into the device's memory. */
+RtStatus exec_load_trained(Executor *e, RtError *error); /* all weights that bodies write: as they were at first */
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                         RtError *error);
 

@@ -180,7 +180,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   uint64_t begin = exec_now();
   if (head->kind == REQUEST_RESET) {
     e->has_states = false;
-    return RT_OK;
+    return exec_load_trained(e, error);
   }
   if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);

@@ -18,7 +18,7 @@
 #include "base/standard.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "runtime/apc_runtime.h"
+#include "runtime/stub/stub.h"
 
 typedef enum Mode { NO, NEEDS, MAY } Mode;
 
@@ -70,8 +70,7 @@ typedef struct Line {
 
 static const char *program_name = "model";
 
-/* Prints an error and returns the exit code. */
-__attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...) {
+int stub_fail(int code, const char *format, ...) {
   char text[4096], shown[4096];
   va_list args;
   va_start(args, format);
@@ -85,7 +84,7 @@ __attribute__((format(printf, 2, 3))) static int fail(int code, const char *form
   return code;
 }
 
-static int fail_model(const ApcModel *m, ApcStatus status) { return fail((int)status, "%s", apc_error(m)); }
+int stub_fail_model(const ApcModel *m, ApcStatus status) { return stub_fail((int)status, "%s", apc_error(m)); }
 
 static void print_help(FILE *out) {
   fprintf(out, "usage: %s [options]\n", program_name);
@@ -111,9 +110,9 @@ static int unknown_option(const char *arg) {
   int best = 0;
   for (int i = 1; i < OPT_COUNT; i++)
     if (common_prefix(arg + 2, options[i].name) > common_prefix(arg + 2, options[best].name)) best = i;
-  if (strncmp(arg, "--", 2) != 0) return fail(APC_USAGE, "there is nothing to do with '%s'", arg);
-  if (common_prefix(arg + 2, options[best].name) < 2) return fail(APC_USAGE, "there is no option %s", arg);
-  return fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
+  if (strncmp(arg, "--", 2) != 0) return stub_fail(APC_USAGE, "there is nothing to do with '%s'", arg);
+  if (common_prefix(arg + 2, options[best].name) < 2) return stub_fail(APC_USAGE, "there is no option %s", arg);
+  return stub_fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
 }
 
 static int fail_later(OptionId id) {
@@ -132,9 +131,9 @@ static int take(int argc, char **argv, int *i, Line *line) {
       continue;
     Given g = {(OptionId)k, equals ? equals + 1 : NULL};
     if (options[k].later) return fail_later((OptionId)k);
-    if (options[k].mode == NO && equals) return fail(APC_USAGE, "--%s takes no value", options[k].name);
+    if (options[k].mode == NO && equals) return stub_fail(APC_USAGE, "--%s takes no value", options[k].name);
     if (options[k].mode == NEEDS && !equals) {
-      if (*i + 1 >= argc) return fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);
+      if (*i + 1 >= argc) return stub_fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);
       g.value = argv[++*i];
     }
     line->given[line->n++] = g;
@@ -145,7 +144,7 @@ static int take(int argc, char **argv, int *i, Line *line) {
 
 static int parse(int argc, char **argv, Line *line) {
   line->given = calloc((size_t)argc + 1, sizeof *line->given);
-  if (!line->given) return fail(APC_FAILED, "out of memory");
+  if (!line->given) return stub_fail(APC_FAILED, "out of memory");
   for (int i = 1; i < argc; i++) {
     int code = take(argc, argv, &i, line);
     if (code) return code;
@@ -214,12 +213,12 @@ static int bind_one(ApcModel *m, const char *text) {
   const char *value;
   ApcTensorInfo only;
   if (!split(text, end_of_input(m, text), name, sizeof name, &value))
-    return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
+    return stub_fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
   if (!*name && apc_inputs(m) != 1)
-    return fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
+    return stub_fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
   ApcStatus status = *name ? APC_OK : apc_input_info(m, 0, &only);
   if (!status) status = apc_bind_input_text(m, *name ? name : only.name, value);
-  return status ? fail_model(m, status) : 0;
+  return status ? stub_fail_model(m, status) : 0;
 }
 
 static int bind_dim(ApcModel *m, const char *text) {
@@ -227,9 +226,9 @@ static int bind_dim(ApcModel *m, const char *text) {
   const char *value;
   long n;
   if (!split(text, strrchr(text, '='), name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
-    return fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
+    return stub_fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
   ApcStatus status = apc_bind_dim(m, name, n);
-  return status ? fail_model(m, status) : 0;
+  return status ? stub_fail_model(m, status) : 0;
 }
 
 static int bind_all(ApcModel *m, const Line *line) {
@@ -240,7 +239,7 @@ static int bind_all(ApcModel *m, const Line *line) {
     for (int i = 0; i < apc_inputs(m) && !code; i++) {
       ApcStatus status = apc_input_info(m, i, &info);
       if (!status) status = apc_bind_input_text(m, info.name, "random");
-      if (status) code = fail_model(m, status);
+      if (status) code = stub_fail_model(m, status);
     }
   }
   for (int i = 0; i < line->n && !code; i++) {
@@ -249,7 +248,7 @@ static int bind_all(ApcModel *m, const Line *line) {
     if (g->id == OPT_dim) code = bind_dim(m, g->value);
     if (g->id == OPT_inputs) {
       ApcStatus status = apc_bind_inputs_file(m, g->value);
-      if (status) code = fail_model(m, status);
+      if (status) code = stub_fail_model(m, status);
     }
   }
   return code;
@@ -272,8 +271,8 @@ static int check_apart(ApcModel *m, const Line *line, int i) {
   for (int k = 0; k < line->n; k++) {
     bool written = g[k].id == OPT_output || g[k].id == OPT_outputs || g[k].id == OPT_trace;
     if ((written && k >= i) || !(other = file_of(m, &g[k])) || !file_same(file, other)) continue;
-    return fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file,
-                written ? "written" : "read", options[g[k].id].name);
+    return stub_fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file,
+                     written ? "written" : "read", options[g[k].id].name);
   }
   return 0;
 }
@@ -283,10 +282,10 @@ static int check_name(ApcModel *m, const char *text) {
   const char *file;
   ApcTensorInfo info;
   if (!split_output(text, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
-    return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", text);
+    return stub_fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", text);
   for (int k = 0; k < apc_outputs(m); k++)
     if (!*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0)) return 0;
-  return fail(APC_USAGE, "there is no output '%s'", name);
+  return stub_fail(APC_USAGE, "there is no output '%s'", name);
 }
 
 /* Names and files are checked before anything runs. */
@@ -297,7 +296,7 @@ static int check_outputs(ApcModel *m, const Line *line) {
     if (g->id != OPT_output && g->id != OPT_outputs && g->id != OPT_trace) continue;
     if (g->id == OPT_output) code = check_name(m, g->value);
     else if (g->id == OPT_outputs && strcmp(g->value, "-") == 0)
-      code = fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
+      code = stub_fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
     if (!code) code = check_apart(m, line, i);
   }
   return code;
@@ -315,7 +314,7 @@ static int write_outputs(ApcModel *m, const Line *line) {
       if (!*name) status = apc_output_info(m, 0, &only);
       if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
     }
-    if (status) return fail_model(m, status);
+    if (status) return stub_fail_model(m, status);
   }
   return 0;
 }
@@ -346,7 +345,7 @@ static int print_outputs(ApcModel *m) {
     ApcStatus status = apc_output_info(m, i, &info);
     if (!status) status = apc_output_shape(m, info.name, &rank, dims, &bytes);
     if (!status) status = apc_output_data(m, info.name, &data);
-    if (status) return fail_model(m, status);
+    if (status) return stub_fail_model(m, status);
     printf("%s [", info.name);
     for (int d = 0; d < rank; d++) {
       printf("%s%" PRId64, d ? ", " : "", dims[d]);
@@ -384,7 +383,7 @@ static ApcStatus run_often(ApcModel *m, long runs, long warmup, long events, dou
 
 static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) {
   double *ms = calloc((size_t)runs, sizeof *ms);
-  if (!ms) return fail(APC_FAILED, "out of memory");
+  if (!ms) return stub_fail(APC_FAILED, "out of memory");
   ApcStatus status = run_often(m, runs, warmup, events, ms);
   if (!status) {
     Statistics s = statistics_of(ms, (size_t)runs);
@@ -394,7 +393,7 @@ static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) 
             runs, runs == 1 ? "" : "s", s.median, s.mean, s.least, s.most, s.p90, s.p99, 1e3 / s.mean);
   }
   free(ms);
-  return status ? fail_model(m, status) : 0;
+  return status ? stub_fail_model(m, status) : 0;
 }
 
 static bool in_json(const Given *profile) { return profile && profile->value; }
@@ -404,16 +403,48 @@ static int report(ApcModel *m, const Line *line) {
   const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
   uint64_t dropped = 0;
   ApcStatus status = trace ? apc_write_trace(m, trace->value, &dropped) : APC_OK;
-  if (status) return fail_model(m, status);
+  if (status) return stub_fail_model(m, status);
   if (dropped)
     fprintf(stderr, "warning: %" PRIu64 " calls are not in the trace: there is room for %d\n", dropped, TRACE_EVENTS);
   if (!profile) return 0;
   const char *text = apc_profile(m, in_json(profile));
-  if (!*text) return fail_model(m, APC_FAILED);
+  if (!*text) return stub_fail_model(m, APC_FAILED);
   standard_json(in_json(profile));
   fputs(text, stdout);
   if (in_json(profile)) fputs("\n", stdout);
   standard_json(false);
+  return 0;
+}
+
+/* ---- training */
+
+static int train(ApcModel *m, const Line *line, const char *steps) {
+  const Given *shuffle = last(line, OPT_shuffle), *file = last(line, OPT_save);
+  const char **data = calloc((size_t)line->n + 1, sizeof *data);
+  if (!data) return stub_fail(APC_FAILED, "out of memory");
+  Training t = {
+      .json = last(line, OPT_json) != NULL, .save = file ? file->value : NULL, .shuffled = true, .data = data};
+  for (int i = 0; i < line->n; i++)
+    if (line->given[i].id == OPT_data) data[t.n++] = line->given[i].value;
+  long seed = 0;
+  int code = 0;
+  if (!whole_number(steps, 1, LONG_MAX, &t.steps)) code = stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
+  else if (shuffle && strcmp(shuffle->value, "none") == 0) t.shuffled = false;
+  else if (shuffle && !whole_number(shuffle->value, 0, LONG_MAX, &seed))
+    code = stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle->value);
+  t.seed = (uint64_t)seed;
+  if (!code) code = bind_all(m, line);
+  if (!code) code = stub_train(m, &t);
+  free(data);
+  return code;
+}
+
+/* What means nothing without --steps. */
+static int check_training(const Line *line) {
+  static const OptionId of_training[] = {OPT_data, OPT_shuffle, OPT_save, OPT_json};
+  for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
+    if (last(line, of_training[i]))
+      return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);
   return 0;
 }
 
@@ -423,19 +454,19 @@ static int run(ApcModel *m, const Line *line) {
   const Given *bench = last(line, OPT_bench), *warmup = last(line, OPT_warmup);
   long runs = 20, before = 3;
   if (bench && bench->value && !whole_number(bench->value, 1, 1000000, &runs))
-    return fail(APC_USAGE, "--bench=%s: a number of runs is wanted", bench->value);
+    return stub_fail(APC_USAGE, "--bench=%s: a number of runs is wanted", bench->value);
   if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
-    return fail(APC_USAGE, "--warmup %s: a number of runs is wanted", warmup->value);
+    return stub_fail(APC_USAGE, "--warmup %s: a number of runs is wanted", warmup->value);
   const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
   if (in_json(profile) && strcmp(profile->value, "json") != 0)
-    return fail(APC_USAGE, "--profile=%s: only json is known", profile->value);
+    return stub_fail(APC_USAGE, "--profile=%s: only json is known", profile->value);
   long events = trace ? TRACE_EVENTS : profile ? 0 : -1; /* -1: nothing is recorded */
   int code = bind_all(m, line);
   if (!code) code = check_outputs(m, line);
   if (code) return code;
   ApcStatus status = !bench && events >= 0 ? apc_record(m, (size_t)events) : APC_OK;
   if (!status) status = apc_run(m, NULL);
-  if (status) return fail_model(m, status);
+  if (status) return stub_fail_model(m, status);
   if (bench) code = measure(m, in_json(profile) ? stderr : stdout, runs, before, events);
   if (!code) code = write_outputs(m, line);
   if (!code && !bench && !in_json(profile) && !last(line, OPT_output) && !last(line, OPT_outputs) &&
@@ -449,17 +480,18 @@ static int check_ranks(const ApcModel *m, const Line *line) {
   long n;
   if (!ranks) return 0;
   if (!whole_number(ranks->value, 1, 1 << 20, &n))
-    return fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
+    return stub_fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
   if (n == apc_ranks(m)) return 0;
-  return fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it again with another --target", n,
-              apc_ranks(m));
+  return stub_fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it again with another --target",
+                   n, apc_ranks(m));
 }
 
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
-  if (g->value && strcmp(g->value, "json") != 0) return fail(APC_USAGE, "--describe=%s: only json is known", g->value);
+  if (g->value && strcmp(g->value, "json") != 0)
+    return stub_fail(APC_USAGE, "--describe=%s: only json is known", g->value);
   const char *text = apc_describe(m, g->value != NULL);
-  if (!*text) return fail_model(m, APC_FAILED);
+  if (!*text) return stub_fail_model(m, APC_FAILED);
   standard_json(g->value != NULL);
   puts(text);
   standard_json(false);
@@ -480,15 +512,19 @@ static int use(ApcModel *m, const Line *line) {
   const Given *entry = last(line, OPT_entry);
   int code = check_ranks(m, line);
   if (code) return code;
-  if (entry && apc_select(m, entry->value)) return fail_model(m, APC_USAGE);
+  if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
+  const Given *steps = last(line, OPT_steps);
+  if (steps) return train(m, line, steps->value);
+  code = check_training(line);
+  if (code) return code;
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
   if (!wanted && !last(line, OPT_describe)) {
     const char *text = apc_describe(m, 0);
-    if (!*text) return fail_model(m, APC_FAILED);
+    if (!*text) return stub_fail_model(m, APC_FAILED);
     printf("%s", text);
     fflush(stdout);
-    return fail(APC_USAGE,
-                "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
+    return stub_fail(APC_USAGE,
+                     "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
   }
   if (wanted) code = run(m, line);
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
@@ -499,7 +535,7 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
-  int code = status ? fail_model(m, status) : use(m, line);
+  int code = status ? stub_fail_model(m, status) : use(m, line);
   apc_close(m);
   return code;
 }
@@ -507,7 +543,7 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 /* ---- launchers */
 
 /* Another rank failed, and this one is deep in its work. */
-static void end_stuck(int code, const char *error) { _exit(fail(code, "%s", error)); }
+static void end_stuck(int code, const char *error) { _exit(stub_fail(code, "%s", error)); }
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
@@ -519,11 +555,11 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
                           .weights = weights ? weights->value : NULL,
                           .insecure = last(line, OPT_insecure) != NULL};
   if (rank && !whole_number(rank->value, 0, 1 << 20, &r))
-    return fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
+    return stub_fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
   if (world && !whole_number(world->value, 1, 1 << 20, &w))
-    return fail(APC_USAGE, "--world %s: a number is wanted", world->value);
+    return stub_fail(APC_USAGE, "--world %s: a number is wanted", world->value);
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
-    return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+    return stub_fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
   o->rank = (int)r;
   o->stuck = end_stuck;
   o->world = (int)w;
@@ -533,7 +569,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
 /* The exit code once all results are out. */
 static int written(int code) {
   if (standard_output_written() || code) return code;
-  return fail(APC_BAD_INPUT, "standard output cannot be written");
+  return stub_fail(APC_BAD_INPUT, "standard output cannot be written");
 }
 
 /* As rank 0, alone or not, or as one of the others. */
@@ -548,7 +584,7 @@ static int launch(const Line *line) {
   else if (!status) code = open_and_use(line, ranks, o.timeout_ms);
   if (status) {
     code = (int)status;
-    if (apc_launch_tells(ranks)) fail(code, "%s", apc_launch_error(ranks));
+    if (apc_launch_tells(ranks)) stub_fail(code, "%s", apc_launch_error(ranks));
   }
   code = written(code); /* now, because closing may end the process */
   apc_launch_close(ranks, code);
@@ -559,9 +595,10 @@ int main(int argc, char **argv) {
   standard_hold();
   standard_show();
   if (secure_execution())
-    return fail(APC_UNSUPPORTED,
-                "a compiled program does not run with the rights of another user (a set-uid or set-gid copy, or file "
-                "capabilities)");
+    return stub_fail(
+        APC_UNSUPPORTED,
+        "a compiled program does not run with the rights of another user (a set-uid or set-gid copy, or file "
+        "capabilities)");
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];

@@ -9,6 +9,7 @@ foreach(name
     cuda
     docs
     dtype
+    train
     empty
     files
     gpu

@@ -1,0 +1,111 @@
+/* ir/ops/gradient_sums.c - derivatives of sums, products of matrices, and of what divides by sums. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/ops/gradient.h"
+#include "ir/ops/record.h"
+
+/* ---- reduce */
+
+/* Equal maxima share what comes back. */
+static void of_extremum(Gradient *g, int n, const int *axes) {
+  Val x = g->op->in[0], y = g->op->out;
+  Val best = build_binary(g->b, OP_eq, x, build_keepdims(g->b, y, x, n, axes));
+  Val ones = build_cast(g->b, best, gradient_type(g, x)->dtype);
+  Val share = gradient_div(g, g->of_results[0], build_reduce(g->b, RED_SUM, ones, n, axes));
+  g->of_operands[0] = gradient_where(g, best, build_keepdims(g->b, share, x, n, axes), 0);
+}
+
+void gradient_reduce(Gradient *g) {
+  const Attr *list = op_attr(g->op, AT_axes);
+  Reduction r = op_attr(g->op, AT_op)->u.reduction;
+  int axes[MAX_RANK];
+  for (int i = 0; i < list->n; i++) axes[i] = (int)list->u.ints[i];
+  if (r == RED_SUM) g->of_operands[0] = build_keepdims(g->b, g->of_results[0], g->op->in[0], list->n, axes);
+  else if (r == RED_MAX || r == RED_MIN) of_extremum(g, list->n, axes);
+  else g->refused = arena_printf(g->b->m->arena, "reduce by %s", reduction_name(r));
+}
+
+/* ---- dot */
+
+/* The gradient of operand i: that of the result times the other operand.  Letters that this one has alone were summed
+ * by themselves: all their elements get the same. */
+static Val of_factor(const Gradient *g, int i) {
+  const char *part[3];
+  int length[3], n = 0, at = 0;
+  int64_t dims[MAX_RANK];
+  char spec[3 * MAX_RANK + 4];
+  infer_spec(op_str(g->op, AT_spec), part, length);
+  const char *own = part[i], *other = part[1 - i];
+  at += snprintf(spec, sizeof spec, "%.*s,%.*s->", length[2], part[2], length[1 - i], other);
+  for (int d = 0; d < length[i]; d++) {
+    if (!memchr(other, own[d], (size_t)length[1 - i]) && !memchr(part[2], own[d], (size_t)length[2])) continue;
+    dims[n++] = d, spec[at++] = own[d];
+  }
+  spec[at] = 0;
+  Val product = build_dot(g->b, g->of_results[0], g->op->in[1 - i], spec);
+  if (n == length[i]) return product;
+  Attr a = attr_ints(g->b->m, AT_dims, n, dims);
+  const Type *t = gradient_type(g, g->op->in[i]);
+  return build_op(g->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &product, .type = t, .nattrs = 1, .attrs = &a});
+}
+
+void gradient_dot(Gradient *g) {
+  for (int i = 0; i < 2; i++)
+    if (g->wanted[i]) g->of_operands[i] = of_factor(g, i);
+}
+
+/* ---- softmax, norm, cross_entropy: from their results, so that nothing is computed twice but a row's scale */
+
+/* y (dy - sum(dy y)) */
+void gradient_softmax(Gradient *g) {
+  int axis = (int)op_int(g->op, AT_axis, 0);
+  Val y = g->op->out, dy = g->of_results[0];
+  Val sum = gradient_sum(g, gradient_mul(g, dy, y), axis);
+  g->of_operands[0] = gradient_mul(g, y, gradient_sub(g, dy, gradient_back(g, sum, y, axis)));
+}
+
+/* Mean over the last dimension, per row. */
+static Val row_mean(const Gradient *g, Val x) {
+  const Type *t = gradient_type(g, x);
+  Val sum = gradient_sum(g, x, t->rank - 1);
+  return gradient_div(g, sum, build_size(g->b, gradient_type(g, sum), t->dims[t->rank - 1]));
+}
+
+static Val less_mean(const Gradient *g, Val x) {
+  return gradient_sub(g, x, gradient_back(g, row_mean(g, x), x, gradient_type(g, x)->rank - 1));
+}
+
+/* With y = scale * v, v = x or x less its mean: scale (dy - y mean(dy y)), less its mean where v is. */
+void gradient_norm(Gradient *g) {
+  bool layer = strcmp(op_str(g->op, AT_kind), "layer") == 0;
+  Val x = g->op->in[0], y = g->op->out, dy = g->of_results[0];
+  int last = gradient_type(g, x)->rank - 1;
+  Val v = layer ? less_mean(g, x) : x;
+  Val square = row_mean(g, gradient_mul(g, v, v));
+  Val biased = gradient_add(g, square, gradient_number(g, square, op_float(g->op, AT_eps, 0)));
+  Val scale = gradient_back(g, build_unary(g->b, OP_rsqrt, biased), x, last);
+  Val along = gradient_back(g, row_mean(g, gradient_mul(g, dy, y)), x, last);
+  Val across = layer ? less_mean(g, dy) : dy;
+  g->of_operands[0] = gradient_mul(g, scale, gradient_sub(g, across, gradient_mul(g, y, along)));
+}
+
+/* dy (exp(x - log(sum(exp(x)))) - hit), where hit is 1 for the label: cut classes need no sum (D48). */
+void gradient_cross_entropy(Gradient *g) {
+  Builder *b = g->b;
+  Val x = g->op->in[0], label = g->op->in[1], dy = g->of_results[0];
+  const Type *t = gradient_type(g, x), *rows = gradient_type(g, label);
+  int last = t->rank - 1;
+  const Expr *one[MAX_RANK];
+  for (int d = 0; d < last; d++) one[d] = rows->dims[d];
+  one[last] = ex_const(b->m, 1);
+  Attr a[] = {attr_i(AT_axis, last), attr_e(AT_start, ex_const(b->m, 0))};
+  Val place = build_reshape(b, label, t->rank, one);
+  Val logit = build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, place}, .nattrs = 2, .attrs = a});
+  Val total = gradient_add(g, g->op->out, build_reshape(b, logit, last, rows->dims));
+  Val share = build_unary(b, OP_exp, gradient_sub(g, x, gradient_back(g, total, x, last)));
+  Val class = build_iota(b, type_with_dtype(b->m, t, DT_i64), last);
+  Val hit = build_cast(b, build_binary(b, OP_eq, class, gradient_back(g, label, x, last)), t->dtype);
+  Val rows_dy = gradient_back(g, dy, x, last), slope = gradient_sub(g, share, hit);
+  g->of_operands[0] = gradient_mul(g, rows_dy, slope);
+}

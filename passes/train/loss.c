@@ -1,0 +1,105 @@
+/* passes/train/loss.c - what a model is trained to make small.
+ *
+ *   cross_entropy  the first output is logits [..., classes], `labels` i64 [...]; mean over all labels but those of
+ * -100 mse, bce       the first output against `labels` of its type: squared difference, and binary cross-entropy of
+ * logits with labels in [0, 1]; mean over all elements NAME           an output of the model, a float scalar
+ *
+ * Everything is f32 at least.  No label is left: 0 / 0, which is NaN.
+ */
+#include <string.h>
+
+#include "passes/train/train.h"
+
+enum { IGNORED = -100 };
+
+static Val all_sum(Builder *b, Val x) {
+  int axes[MAX_RANK], rank = x ? type_of(b->f, x)->rank : 0;
+  for (int d = 0; d < rank; d++) axes[d] = d;
+  return x && rank ? build_reduce(b, RED_SUM, x, rank, axes) : x;
+}
+
+static Val number(Builder *b, Val like, double value) { return like ? build_splat(b, type_of(b->f, like), value) : 0; }
+
+static Val select(Builder *b, Val condition, Val x, Val y) {
+  return build_op(b, &(OpSpec){.kind = OP_select, .nin = 3, .in = (Val[]){condition, x, y}});
+}
+
+/* Computes in f32 what comes in 16 bits. */
+static Val wide(Builder *b, Val x) { return build_cast(b, x, type_of(b->f, x)->dtype == DT_f64 ? DT_f64 : DT_f32); }
+
+static Val mean(Builder *b, Val x) {
+  Val sum = all_sum(b, x);
+  if (!sum) return 0;
+  return build_binary(b, OP_div, sum, build_size(b, type_of(b->f, sum), type_elements(b->m, type_of(b->f, x))));
+}
+
+static Val cross_entropy(Builder *b, Val logits) {
+  const Type *t = type_of(b->f, logits);
+  const Type *rows = type_get(b->m, DT_i64, t->rank - 1, t->dims);
+  Val x = wide(b, logits), labels = build_input(b, "labels", rows);
+  Val kept = build_binary(b, OP_ne, labels, number(b, labels, IGNORED));
+  Val label = select(b, kept, labels, number(b, labels, 0));
+  Val each = build_op(b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, label}});
+  Val counted = select(b, kept, each, number(b, each, 0));
+  Val count = all_sum(b, build_cast(b, kept, type_of(b->f, x)->dtype));
+  return build_binary(b, OP_div, all_sum(b, counted), count);
+}
+
+static Val squares(Builder *b, Val y) {
+  Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
+  Val difference = build_binary(b, OP_sub, x, labels);
+  return mean(b, build_binary(b, OP_mul, difference, difference));
+}
+
+/* max(x, 0) - x z + log(1 + exp(-|x|)): nothing overflows. */
+static Val binary(Builder *b, Val y) {
+  Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
+  Val rest = build_unary(b, OP_log1p, build_unary(b, OP_exp, build_unary(b, OP_neg, build_unary(b, OP_abs, x))));
+  Val positive = build_unary(b, OP_relu, x), product = build_binary(b, OP_mul, x, labels);
+  Val linear = build_binary(b, OP_sub, positive, product);
+  return mean(b, build_binary(b, OP_add, linear, rest));
+}
+
+static Val own(Builder *b, const char *loss, size_t n, const Output *outputs) {
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(outputs[i].name, loss) != 0) continue;
+    const Type *t = type_of(b->f, outputs[i].value);
+    if (t->rank == 0 && dtype_is_float(t->dtype)) return wide(b, outputs[i].value);
+    Text text = {.arena = b->m->arena};
+    type_print(b->m, &text, t);
+    diag_error(b->diags, DIAG_usage_value, (Loc){0}, "output '%s' is %s; a loss is one float", loss, text_str(&text));
+    return 0;
+  }
+  diag_error(b->diags, DIAG_usage_value, (Loc){0},
+             "--train %s is neither cross_entropy, mse, bce nor an output of the model", loss);
+  return 0;
+}
+
+static bool has_input(const Func *f, const char *name) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), name) == 0) return true;
+  return false;
+}
+
+Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs) {
+  static const struct {
+    const char *name;
+    Val (*build)(Builder *b, Val y);
+    int least_rank;
+  } losses[] = {{"cross_entropy", cross_entropy, 1}, {"mse", squares, 0}, {"bce", binary, 0}};
+  for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+    if (strcmp(losses[i].name, loss) != 0) continue;
+    const Type *t = type_of(b->f, outputs[0].value);
+    if (!dtype_is_float(t->dtype) || t->rank < losses[i].least_rank) {
+      diag_error(b->diags, DIAG_usage_value, (Loc){0}, "--train %s needs floats; the first output, '%s', is of type %s",
+                 loss, outputs[0].name, dtype_name(t->dtype));
+      return 0;
+    }
+    if (has_input(b->f, "labels")) {
+      diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds", loss);
+      return 0;
+    }
+    return losses[i].build(b, outputs[0].value);
+  }
+  return own(b, loss, n, outputs);
+}

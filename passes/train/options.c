@@ -1,0 +1,142 @@
+/* passes/train/options.c - the text of --optimizer: NAME(KEY=VALUE,...), by the tables of optimizers.def. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "passes/train/train.h"
+
+static const struct {
+  const char *name;
+  double lr, weight_decay;
+} kinds[] = {
+#define OPTIMIZER(name, moments, lr, weight_decay, meaning) {#name, lr, weight_decay},
+#include "passes/train/optimizers.def"
+};
+
+static const struct Number {
+  const char *name;
+  size_t at;
+  double value, least, below;
+  const char *of;
+} numbers[] = {
+#define NUMBER(name, value, least, below, of, meaning) {#name, offsetof(Optimizer, name), value, least, below, of},
+#include "passes/train/optimizers.def"
+};
+
+static const struct Word {
+  const char *name;
+  size_t at;
+  const char *choices;
+} words[] = {
+#define WORD(name, choices, meaning) {#name, offsetof(Optimizer, name), choices},
+#include "passes/train/optimizers.def"
+};
+
+enum { NUMBERS = (int)(sizeof numbers / sizeof *numbers), WORDS = (int)(sizeof words / sizeof *words) };
+
+static double *number_at(Optimizer *o, int i) { return (double *)((char *)o + numbers[i].at); }
+static const char **word_at(Optimizer *o, int i) { return (const char **)((char *)o + words[i].at); }
+
+/* Is the word, of so many characters, one of a list that spaces separate? */
+static bool listed(const char *list, const char *word, size_t n) {
+  for (const char *at = list; *at; at += strspn(at, " ")) {
+    size_t here = strcspn(at, " ");
+    if (here == n && strncmp(at, word, n) == 0) return true;
+    at += here;
+  }
+  return false;
+}
+
+static bool fail(Diags *d, const char *text, const char *why, size_t n, const char *what) {
+  return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s '%.*s'", text, why, (int)n, what);
+}
+
+static void defaults(Arena *a, Optimizer *o) {
+  for (int i = 0; i < NUMBERS; i++) *number_at(o, i) = numbers[i].value;
+  for (int i = 0; i < WORDS; i++) {
+    size_t n = strcspn(words[i].choices, " ");
+    *word_at(o, i) = n ? arena_strndup(a, words[i].choices, n) : NULL;
+  }
+  o->lr = kinds[o->kind].lr, o->weight_decay = kinds[o->kind].weight_decay;
+  o->beta2 = o->kind == OPTIMIZER_lion ? 0.99 : 0.999;
+}
+
+static bool set_number(const char *text, Optimizer *o, int i, const char *value, size_t n, Diags *d) {
+  char *end;
+  double x = strtod(value, &end);
+  const char *name = numbers[i].name;
+  if (numbers[i].of[0] && !listed(numbers[i].of, kinds[o->kind].name, strlen(kinds[o->kind].name)))
+    return fail(d, text, "this optimizer has no", strlen(name), name);
+  if (!n || end != value + n || !(x >= numbers[i].least && x < numbers[i].below))
+    return diag_error(d, DIAG_usage_value, (Loc){0},
+                      isinf(numbers[i].below) ? "--optimizer %s: %s must be a number, at least %g"
+                                              : "--optimizer %s: %s must be a number, at least %g and below %g",
+                      text, name, numbers[i].least, numbers[i].below);
+  return *number_at(o, i) = x, true;
+}
+
+static bool set(Arena *a, const char *text, Optimizer *o, const char *key, size_t nkey, const char *value, size_t n,
+                Diags *d) {
+  for (int i = 0; i < NUMBERS; i++)
+    if (strlen(numbers[i].name) == nkey && strncmp(numbers[i].name, key, nkey) == 0)
+      return set_number(text, o, i, value, n, d);
+  for (int i = 0; i < WORDS; i++) {
+    if (strlen(words[i].name) != nkey || strncmp(words[i].name, key, nkey) != 0) continue;
+    if (!n || (words[i].choices[0] && !listed(words[i].choices, value, n)))
+      return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s is one of: %s", text, words[i].name,
+                        words[i].choices[0] ? words[i].choices : "any glob");
+    return *word_at(o, i) = arena_strndup(a, value, n), true;
+  }
+  fail(d, text, "there is nothing called", nkey, key);
+  Nearest near = nearest_to(arena_strndup(a, key, nkey));
+  for (int i = 0; i < NUMBERS; i++) nearest_try(&near, numbers[i].name);
+  for (int i = 0; i < WORDS; i++) nearest_try(&near, words[i].name);
+  if (near.best) diag_help(d, "the nearest is '%s'", near.best);
+  return false;
+}
+
+static bool find_kind(const char *text, size_t n, Optimizer *o, Diags *d) {
+  for (int i = 0; i < OPTIMIZERS; i++)
+    if (strlen(kinds[i].name) == n && strncmp(kinds[i].name, text, n) == 0) return o->kind = (OptimizerKind)i, true;
+  fail(d, text, "there is no optimizer", n, text);
+  diag_help(d, "optimizers are "
+#define OPTIMIZER(name, ...) " " #name
+#include "passes/train/optimizers.def"
+  );
+  return false;
+}
+
+/* A falling learning rate has to know when it has fallen. */
+static bool check_together(const char *text, const Optimizer *o, Diags *d) {
+  bool falls = strcmp(o->schedule, "constant") != 0;
+  if (falls && o->steps <= o->warmup)
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: schedule=%s needs steps=N, more than warmup",
+                      text, o->schedule);
+  if (o->min_lr > o->lr) return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: min_lr is above lr", text);
+  return true;
+}
+
+bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
+  *o = (Optimizer){.kind = OPTIMIZER_adamw};
+  const char *at = text ? text : "adamw";
+  text = at;
+  size_t n = strcspn(at, "(");
+  if (!find_kind(text, n, o, d)) return false;
+  defaults(a, o);
+  at += n;
+  if (!*at) return true;
+  size_t length = strlen(at);
+  if (length < 2 || at[length - 1] != ')') return fail(d, text, "a ')' is wanted behind", length, at);
+  for (at++; at[0] != ')' || at[1];) {
+    size_t nkey = strcspn(at, "=,)"), nvalue;
+    if (at[nkey] != '=') return fail(d, text, "KEY=VALUE is wanted, not", strcspn(at, ",)"), at);
+    const char *value = at + nkey + 1;
+    nvalue = strcspn(value, ",)");
+    if (!set(a, text, o, at, nkey, value, nvalue, d)) return false;
+    at = value + nvalue;
+    if (*at == ',') at++;
+    else if (at[1]) return fail(d, text, "',' is wanted before", strlen(at + 1), at + 1);
+  }
+  return check_together(text, o, d);
+}

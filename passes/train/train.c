@@ -1,0 +1,139 @@
+/* passes/train/train.c - pass `train`: the model's function becomes one step of its training (train.h).
+ *
+ * In: a module with one entry, flat, which reads and writes no states.  Out: its function computes the loss and the
+ * gradients of all trainable weights it depends on, and updates these; its outputs are `loss`, `grad_norm` and `lr`.
+ * Entry `weights` gives the weights as they are by then.
+ * Weights are whole here: this pass stands in the place of `views`, so that a table that is used twice, once
+ * transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and before `widen` and
+ * `prepare`: what changes in every step must not be prepared.
+ */
+#include "passes/train/train.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+static bool is_trained(const Param *p, const Optimizer *o) {
+  return p->trainable && dtype_is_float(p->type->dtype) && (!o->train || fnmatch(o->train, p->name, 0) == 0) &&
+         (!o->freeze || fnmatch(o->freeze, p->name, 0) != 0);
+}
+
+/* The weights' bytes overlap in the file. */
+static bool share_bytes(const Param *x, const Param *y) {
+  if (x->init != INIT_BLOB || y->init != INIT_BLOB || x->blob != y->blob) return false;
+  uint64_t end[2] = {x->offset, y->offset};
+  for (int i = 0; i < 2; i++) {
+    const Param *p = i ? y : x;
+    int64_t dims[MAX_RANK], last = 0;
+    if (!type_constant_dims(p->type, dims)) return true;
+    for (int d = 0; d < p->type->rank; d++) last += dims[d] ? (dims[d] - 1) * p->strides[d] : 0;
+    end[i] += (uint64_t)(last + 1) * (uint64_t)dtype_bytes(p->type->dtype);
+  }
+  return x->offset < end[1] && y->offset < end[0];
+}
+
+/* The value of a trained weight: its state, read. */
+static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
+  Module *m = r->m;
+  for (size_t i = 0; i < list->n; i++) {
+    const Param *have = module_param(m, list->items[i].name);
+    if (have == p) return list->items[i].read;
+    if (!share_bytes(have, p)) continue;
+    diag_error(r->b.diags, DIAG_train, p->loc,
+               "weights '%s' and '%s' share memory in the model's file, and would be "
+               "trained apart",
+               have->name, p->name);
+    return 0;
+  }
+  if (p->type->dtype != DT_f32 && p->type->dtype != DT_f64) {
+    diag_error(r->b.diags, DIAG_train, p->loc, "weight '%s' is %s; f32 weights are trained", p->name,
+               dtype_name(p->type->dtype));
+    return 0;
+  }
+  module_state_add(m, p->name, p->type, 0)->param = p->name;
+  Attr a = attr_s(m, AT_name, p->name);
+  Val v = build_op(
+      &r->b, &(OpSpec){.kind = OP_read, .name = p->name, .loc = p->loc, .type = p->type, .nattrs = 1, .attrs = &a});
+  ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
+  return v;
+}
+
+/* The forward pass, with states for weights. */
+static bool copy_forward(Rewrite *r, const Optimizer *o, TrainedList *list) {
+  for (size_t i = 0; i < r->old->ops.n; i++) {
+    const Op *op = &r->old->ops.items[i];
+    const Param *p = op->kind == OP_param ? module_param(r->m, op_str(op, AT_name)) : NULL;
+    if (op_is_state(op->kind) || op_is_loop_part(op->kind))
+      return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
+                        op_is_state(op->kind) ? "states" : "loops", op->name);
+    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : rewrite_copy(r, op);
+    if (!v) return false;
+    if (p) r->map[op->out] = v;
+  }
+  return true;
+}
+
+/* Weights that the loss does not depend on stay what they are. */
+static void drop_idle(TrainedList *list) {
+  size_t n = 0;
+  for (size_t i = 0; i < list->n; i++)
+    if (list->items[i].gradient) list->items[n++] = list->items[i];
+  list->n = n;
+}
+
+static Func *find_entry(Module *m, Diags *diags) {
+  Func *entry = NULL;
+  for (size_t i = 0; i < m->funcs.n; i++) {
+    Func *f = m->funcs.items[i];
+    if (!f->outputs.n || strcmp(f->name, "prepare") == 0) continue;
+    if (entry) {
+      diag_error(diags, DIAG_train, (Loc){0}, "the model has the entries @%s and @%s; one can be trained", entry->name,
+                 f->name);
+      return NULL;
+    }
+    entry = f;
+  }
+  if (entry && strcmp(entry->name, "weights") == 0) {
+    diag_error(diags, DIAG_train, (Loc){0}, "the model's entry is called 'weights', as that which training adds");
+    return NULL;
+  }
+  return entry;
+}
+
+/* A second entry, which gives the trained weights as they are. */
+static void add_weights_entry(Module *m, const TrainedList *list, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "weights", 1), diags);
+  for (size_t i = 0; i < list->n; i++) {
+    const char *name = list->items[i].name;
+    const Type *t = module_state(m, name)->type;
+    Attr a = attr_s(m, AT_name, name);
+    Val v = build_op(&b, &(OpSpec){.kind = OP_read, .name = name, .type = t, .nattrs = 1, .attrs = &a});
+    build_output(&b, name, v, NULL);
+  }
+}
+
+bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
+  TrainedList list = {0};
+  const Func *f = o ? find_entry(m, diags) : NULL;
+  if (!f) return !o;
+  Rewrite r = rewrite_start(m, f, diags);
+  if (!copy_forward(&r, &o->optimizer, &list)) return false;
+  Output *outputs = ARENA_ARRAY(m->arena, Output, f->outputs.n);
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    outputs[i] = f->outputs.items[i];
+    outputs[i].value = r.map[outputs[i].value];
+  }
+  r.b.prefix = "loss.";
+  Val loss = train_loss(&r.b, o->loss, f->outputs.n, outputs);
+  if (!loss || !train_backward(&r.b, loss, &list)) return false;
+  drop_idle(&list);
+  if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
+  build_output(&r.b, "loss", loss, NULL);
+  if (!train_update(&r.b, &o->optimizer, &list)) return false;
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
+  add_weights_entry(m, &list, diags);
+  return true;
+}

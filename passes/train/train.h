@@ -1,0 +1,57 @@
+/* passes/train/train.h - a model becomes one step of its training.
+ *
+ * A step is one flat level-1 function (D38 of docs/decisions.md): forward pass, loss, gradients, update.  Trained
+ * weights are states that start as the weight (D39), as are the optimizer's moments, which start as 0; `step`, how many
+ * steps were made before, is an input (D40).  Nothing behind this pass knows of training.
+ */
+#ifndef APC_PASSES_TRAIN_TRAIN_H
+#define APC_PASSES_TRAIN_TRAIN_H
+
+#include "ir/ir.h"
+
+typedef enum OptimizerKind {
+#define OPTIMIZER(name, ...) OPTIMIZER_##name,
+#include "passes/train/optimizers.def"
+  OPTIMIZERS
+} OptimizerKind;
+
+typedef struct Optimizer {
+  OptimizerKind kind;
+#define NUMBER(name, ...) double name;
+#define WORD(name, ...) const char *name;
+#include "passes/train/optimizers.def"
+} Optimizer;
+
+typedef struct TrainOptions {
+  const char *loss; /* cross_entropy, mse, bce, or an output of the model: a float scalar */
+  Optimizer optimizer;
+} TrainOptions;
+
+/* "adamw(lr=3e-4,clip=1)"; NULL: adamw as it is.  False after a diagnostic. */
+bool optimizer_parse(Arena *a, const char *text, Optimizer *out, Diags *diags);
+
+/* ---- between the files of this folder */
+
+/* A trained weight: its state as read, and the gradient of the loss. */
+typedef struct Trained {
+  const char *name;
+  Val read, gradient;
+} Trained;
+
+typedef struct TrainedList {
+  Trained *items;
+  size_t n, cap;
+} TrainedList;
+
+/* loss.c: builds the loss of the function's outputs, adding what it is measured against as input `labels`; a scalar, of
+ * the type of what it is made of.  `outputs`: of the forward pass.  0 after a diagnostic. */
+Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs);
+
+/* backward.c: the gradients of `loss` for every value in `list`, built behind it; a gradient stays 0 when the loss does
+ * not depend on the value.  False after diagnostics: every operation that has no derivative is named. */
+bool train_backward(Builder *b, Val loss, TrainedList *list);
+
+/* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`. */
+bool train_update(Builder *b, const Optimizer *o, const TrainedList *list);
+
+#endif

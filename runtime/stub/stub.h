@@ -1,0 +1,28 @@
+/* runtime/stub/stub.h - what the files of a compiled program's command line share. */
+#ifndef APC_RUNTIME_STUB_STUB_H
+#define APC_RUNTIME_STUB_STUB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/apc_runtime.h"
+
+/* Prints an error and returns the exit code. */
+int stub_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int stub_fail_model(const ApcModel *m, ApcStatus status);
+
+/* train.c: --steps and what belongs to it. */
+typedef struct Training {
+  long steps;
+  bool json;               /* an object per step */
+  bool shuffled;           /* else rows come as they are */
+  uint64_t seed;           /* of the order */
+  const char *save;        /* --save; NULL */
+  const char *const *data; /* n of them: "NAME=@FILE.npy" */
+  int n;
+} Training;
+
+/* Makes the steps; the exit code.  Inputs that do not come from data are bound. */
+int stub_train(ApcModel *m, const Training *t);
+
+#endif

@@ -1,0 +1,123 @@
+/* runtime/stub/train.c - the loop of a training program: a request per step.
+ *
+ * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
+ * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT and
+ * SIGTERM end the loop behind the step that is being made; then the weights are written as at any end.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/standard.h"
+#include "runtime/stub/dataset.h"
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void stop(int signal) {
+  (void)signal;
+  asked_to_stop = 1;
+}
+
+static void listen_to_signals(void) {
+  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static const char *const results[] = {"loss", "grad_norm", "lr"};
+enum { RESULTS = (int)(sizeof results / sizeof *results) };
+
+static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
+  int rank;
+  int64_t dims[APC_MAX_RANK];
+  size_t bytes;
+  const void *data;
+  ApcStatus status = apc_output_shape(m, name, &rank, dims, &bytes);
+  if (!status) status = apc_output_data(m, name, &data);
+  if (!status) *out = bytes == sizeof(double) ? *(const double *)data : (double)*(const float *)data;
+  return status;
+}
+
+/* JSON has no NaN. */
+static void print_json(const char *name, double value) {
+  if (value - value == 0) printf("\"%s\":%.9g,", name, value);
+  else printf("\"%s\":null,", name);
+}
+
+static void report(const Training *t, int64_t step, const double *values, double us, int64_t tokens) {
+  if (t->json) {
+    printf("{\"step\":%" PRId64 ",", step);
+    for (int i = 0; i < RESULTS; i++) print_json(results[i], values[i]);
+    printf("\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n", (double)tokens / us * 1e6, us);
+  } else {
+    printf("step %" PRId64, step);
+    for (int i = 0; i < RESULTS; i++) printf("  %s %.6g", results[i], values[i]);
+    printf("  %.1f ms\n", us * 1e-3);
+  }
+  fflush(stdout);
+}
+
+static int one_step(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
+  double values[RESULTS], begin = now_us();
+  ApcStatus status = dataset_bind(m, d, step);
+  if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
+  if (!status) status = apc_run(m, NULL);
+  double us = now_us() - begin;
+  for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
+  if (status) return stub_fail_model(m, status);
+  report(t, step + 1, values, us, dataset_tokens(d));
+  return 0;
+}
+
+/* Is the selected entry a step? */
+static int check_entry(ApcModel *m) {
+  ApcTensorInfo info;
+  bool has_step = false, has_loss = false;
+  for (int i = 0; i < apc_inputs(m); i++)
+    has_step |= apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "step") == 0;
+  for (int i = 0; i < apc_outputs(m); i++)
+    has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
+  if (has_step && has_loss) return 0;
+  return stub_fail(APC_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
+}
+
+static int save(ApcModel *m, const char *path) {
+  ApcStatus status = apc_run(m, "weights");
+  if (!status) status = apc_write_outputs(m, path);
+  return status ? stub_fail_model(m, status) : 0;
+}
+
+/* Found out now, not when the steps are made. */
+static int can_save(const char *path) {
+  Arena *a = arena_new();
+  Diags *diags = diags_new(a);
+  FileWriter *w = file_writer_open(diags, path, 0666);
+  int code = w ? 0 : stub_fail(APC_BAD_INPUT, "--save %s: %s", path, diags->n ? diags->items[0].message : "");
+  if (w) file_writer_abandon(w);
+  arena_free(a);
+  return code;
+}
+
+int stub_train(ApcModel *m, const Training *t) {
+  Dataset *d = NULL;
+  int code = check_entry(m);
+  if (!code) code = dataset_open(m, t, &d);
+  if (!code && t->n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
+  if (!code && t->save) code = can_save(t->save);
+  if (!code) listen_to_signals();
+  standard_json(t->json);
+  for (int64_t step = 0; step < t->steps && !code && !asked_to_stop; step++) code = one_step(m, t, d, step);
+  standard_json(false);
+  if (!code && t->save) code = save(m, t->save);
+  dataset_close(d);
+  return code;
+}

@@ -1,0 +1,160 @@
+#!/bin/bash
+# --train: a step of training, the programs that make steps, and what is refused.
+. "$(dirname "$0")/lib.sh"
+mlp="$source_dir/examples/mlp.apc -D layers=2 -D d=12"
+
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(0)
+x = r.standard_normal((40, 12)).astype("f4")
+np.save("x.npy", x)
+np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
+np.save("class.npy", r.integers(0, 12, 40))
+np.save("short.npy", x[:5])
+np.save("narrow.npy", x[:, :3])
+np.save("double.npy", x.astype("f8"))
+np.save("ignored.npy", np.where(np.arange(40) % 3 == 0, -100, r.integers(0, 12, 40)))'
+
+# losses FILE: one per line, of a program's --json lines
+losses() { /usr/bin/python3 -c '
+import json, sys
+for line in open(sys.argv[1]):
+    d = json.loads(line)
+    assert sorted(d) == ["grad_norm", "loss", "lr", "step", "time_us", "tokens_per_s"], d
+    print(d["loss"])' "$1"; }
+# The same by NumPy in double: cross-entropy, AdamW.
+reference() { /usr/bin/python3 - "$@" <<'P'
+import sys, json, struct, numpy as np
+steps, labels, start = int(sys.argv[1]), np.load(sys.argv[2]), sys.argv[3]
+raw = open(start, "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + n])
+w = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").reshape(v["shape"])
+     .astype("f8") for k, v in head.items() if k != "__metadata__"}
+x = np.load("x.npy").astype("f8")
+m, v = {k: 0 * a for k, a in w.items()}, {k: 0 * a for k, a in w.items()}
+names = [f"layers.{i}.{p}" for i in range(2) for p in ("up", "down")]
+for s in range(steps):
+    rows = [(8 * s + i) % 40 for i in range(8)]
+    a, saved = x[rows], []
+    for i, k in enumerate(names):
+        z = a @ w[k + ".w"] + w[k + ".b"]
+        saved.append((a, z))
+        a = np.maximum(z, 0) if i < 3 else z
+    l = labels[rows]
+    kept = l != -100
+    p = np.exp(a - a.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    at = np.where(kept, l, 0)
+    print(-np.log(p[np.arange(8), at])[kept].mean())
+    p[np.arange(8), at] -= 1
+    d, g = p * kept[:, None] / kept.sum(), {}
+    for i in reversed(range(4)):
+        a, z = saved[i]
+        if i < 3: d = d * (z > 0)
+        g[names[i] + ".w"], g[names[i] + ".b"] = a.T @ d, d.sum(0)
+        d = d @ w[names[i] + ".w"].T
+    for k in w:
+        m[k] = .9 * m[k] + .1 * g[k]
+        v[k] = .999 * v[k] + .001 * g[k]**2
+        w[k] = w[k] - 1e-3 * (m[k] / (1 - .9**(s + 1)) / (np.sqrt(v[k] / (1 - .999**(s + 1))) + 1e-8) + .01 * w[k])
+P
+}
+near() { /usr/bin/python3 -c '
+import sys
+a, b = ([float(x) for x in open(f)] for f in sys.argv[1:3])
+assert len(a) == len(b) and all(abs(x - y) < float(sys.argv[3]) * (1 + abs(y)) for x, y in zip(a, b)), (a, b)' "$@"; }
+
+# A run is that of NumPy, on one rank and on several, however they are cut.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" convert $mlp start.safetensors
+for labels in class ignored; do
+  reference 12 $labels.npy start.safetensors >want.txt
+  for cut in "--target cpu" "--target cpux4 --dp 4" "--target cpux2 --tp 2" "--target cpux4 --dp 2 --tp 2"; do
+    # shellcheck disable=SC2086
+    expect 0 "" "$apc" compile $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3)' --batch 8 $cut -o trainer
+    expect 0 "" ./trainer --steps 12 --data x=@x.npy --data labels=@$labels.npy --shuffle none --json
+    losses out >got.txt
+    check "$labels $cut" near got.txt want.txt 1e-5
+  done
+done
+
+# Several steps of every optimizer are proved, and equal to one rank and to the interpreter in all states.
+for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(clip=.5,schedule=cosine,warmup=1,steps=9)" \
+           "bce lion(schedule=linear,steps=5,min_lr=1e-5)"; do
+  read -r loss optimizer <<<"$how"
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" verify $mlp -q --train "$loss" --optimizer "$optimizer" --batch 8 --target cpux4 --dp 2 --tp 2
+  expect_out "proved   the parallel program"
+  expect_out "state layers.0.up.w "
+done
+
+# The weights are written under the names of the model, and taken back by it; an interrupted run writes them as well.
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
+expect 0 "" ./trainer --steps 30 --data x=@x.npy --data labels=@y.npy --save trained.safetensors
+first=$(head -1 out | sed 's/.*loss \([^ ]*\).*/\1/') last=$(tail -1 out | sed 's/.*loss \([^ ]*\).*/\1/')
+check "from $first to $last" /usr/bin/python3 -c "assert $last < 0.7 * $first"
+# shellcheck disable=SC2086
+expect 0 "" "$apc" run $mlp -q --weights trained.safetensors --dim batch=8
+./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --save stopped.safetensors >steps &
+trainer=$!
+for _ in $(seq 600); do [ "$(wc -l <steps)" -gt 3 ] && break; sleep .1; done
+kill -INT $trainer
+check "a run that SIGINT ends: 0" wait $trainer
+check "its weights" test -s stopped.safetensors
+
+# The order of rows: every one once, then again, in another order; the same for the same seed.
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=0)' --batch 8 --target cpu -o still
+sum() { ./still --steps 5 --data x=@x.npy --data labels=@y.npy "$@" --json | losses /dev/stdin | /usr/bin/python3 -c '
+import sys
+x = [float(l) for l in sys.stdin]
+print(f"{sum(x):.5f}", x[0] == x[1])'; }
+check "all rows in five steps" [ "$(sum)" = "$(sum --shuffle none)" ]
+check "with any seed" [ "$(sum --shuffle 7)" = "$(sum --shuffle none)" ]
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json | losses /dev/stdin >a
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json --shuffle 0 | losses /dev/stdin >b
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json --shuffle 1 | losses /dev/stdin >c
+check "seed 0 is the default" cmp -s a b
+check "another seed" eval '! cmp -s a c'
+
+# What cannot be.
+# shellcheck disable=SC2086
+{
+expect 2 "there is no optimizer 'adam'" "$apc" plan $mlp --train mse --optimizer 'adam(lr=1)'
+expect 2 "this optimizer has no 'momentum'" "$apc" plan $mlp --train mse --optimizer 'adamw(momentum=.9)'
+expect 2 "the nearest is 'beta1'" "$apc" plan $mlp --train mse --optimizer 'adamw(betal1=.9)'
+expect 2 "lr must be a number, at least 0" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=-1)'
+expect 2 "needs steps=N" "$apc" plan $mlp --train mse --optimizer 'adamw(schedule=linear)'
+expect 2 "a ')' is wanted" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=1'
+expect 2 "KEY=VALUE is wanted, not 'lr'" "$apc" plan $mlp --train mse --optimizer 'adamw(lr)'
+expect 2 "neither cross_entropy, mse, bce nor an output" "$apc" plan $mlp --train perplexity
+expect 2 "output 'y' is f32" "$apc" plan $mlp --train y
+expect 2 "--optimizer is of training" "$apc" plan $mlp --optimizer sgd
+expect 2 "--batch is of training" "$apc" plan $mlp --batch 8
+expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 'sgd(train=nothing*)'
+expect 5 "training in 16 bits is not built yet" "$apc" plan $mlp --train mse --dtype bf16
+expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
+}
+data="--data x=@x.npy --data labels=@y.npy"
+# shellcheck disable=SC2086
+{
+expect 2 "--steps needs data" ./trainer --steps 2
+expect 2 "--data is of training" ./trainer $data
+expect 2 "NAME=@FILE.npy is wanted" ./trainer --steps 2 --data x.npy
+expect 2 "no input of that name" ./trainer --steps 2 --data z=@x.npy
+expect 1 "nothing.npy" ./trainer --steps 2 --data x=@nothing.npy
+expect 1 "5 rows, and a step takes 8" ./trainer --steps 2 --data x=@short.npy
+expect 1 "do not have the shape" ./trainer --steps 2 --data x=@narrow.npy
+expect 1 "has another type" ./trainer --steps 2 --data x=@double.npy
+expect 1 "input 'labels' is missing" ./trainer --steps 2 --data x=@x.npy
+expect 2 "--steps 0: a number is wanted" ./trainer --steps 0 $data
+expect 2 "a number or none is wanted" ./trainer --steps 1 --shuffle sometimes $data
+expect 1 "cannot write" ./trainer --steps 1 $data --save /nowhere/w.safetensors
+expect 5 "APC0622" ./trainer --resume x
+}
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --dim batch=4 -o model
+expect 2 "no training program" ./model --steps 2 --data x=@x.npy
+summary 50
