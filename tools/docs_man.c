@@ -251,7 +251,7 @@ void docs_apc_opt_1(void) {
 
 typedef enum Mode { NO, NEEDS, MAY } Mode;
 
-static void model_option(const char *name, const char *argument, Mode mode, DiagCode later, const char *help) {
+static void model_option(const char *name, const char *argument, Mode mode, const char *help) {
   puts(".TP");
   fputs("\\fB\\-\\-", stdout);
   say(name);
@@ -263,7 +263,7 @@ static void model_option(const char *name, const char *argument, Mode mode, Diag
   }
   putchar('\n');
   say(help);
-  puts(later ? ". Not built yet." : ".");
+  puts(".");
 }
 
 void docs_apc_model_1(void) {
@@ -284,8 +284,7 @@ void docs_apc_model_1(void) {
       "gives them the inputs,");
   line("and prints or writes the outputs. An input that is not given is an error, except with --bench.");
   section("OPTIONS");
-#define DIAG_none DIAG_NONE
-#define OPTION(name, argument, mode, later, help) model_option(#name, argument, mode, DIAG_##later, help);
+#define OPTION(name, argument, mode, help) model_option(#name, argument, mode, help);
 #include "runtime/stub/options.def"
 #undef OPTION
   section("EXIT STATUS");

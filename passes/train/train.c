@@ -2,7 +2,7 @@
  *
  * In: a module with one entry, flat, which reads and writes no states.  Out: its function computes the loss and the
  * gradients of all trainable weights it depends on, and updates these; its outputs are `loss`, `grad_norm` and `lr`.
- * Entry `weights` gives the weights as they are by then.
+ * Entries `weights` and `states` give what there is by then, `restore` takes it back.
  * Weights are whole here: this pass stands in the place of `views`, so that a table that is used twice, once
  * transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and before `widen` and
  * `prepare`: what changes in every step must not be prepared.
@@ -83,6 +83,8 @@ static void drop_idle(TrainedList *list) {
   list->n = n;
 }
 
+static const char *const added[] = {"weights", "states", "restore"};
+
 static Func *find_entry(Module *m, Diags *diags) {
   Func *entry = NULL;
   for (size_t i = 0; i < m->funcs.n; i++) {
@@ -95,23 +97,41 @@ static Func *find_entry(Module *m, Diags *diags) {
     }
     entry = f;
   }
-  if (entry && strcmp(entry->name, "weights") == 0) {
-    diag_error(diags, DIAG_train, (Loc){0}, "the model's entry is called 'weights', as that which training adds");
-    return NULL;
-  }
+  for (size_t i = 0; entry && i < sizeof added / sizeof *added; i++)
+    if (strcmp(entry->name, added[i]) == 0) {
+      diag_error(diags, DIAG_train, (Loc){0}, "the model's entry is called '%s', as one that training adds", added[i]);
+      return NULL;
+    }
   return entry;
 }
 
-/* A second entry, which gives the trained weights as they are. */
-static void add_weights_entry(Module *m, const TrainedList *list, Diags *diags) {
-  Builder b = builder_new(m, module_func_add(m, "weights", 1), diags);
-  for (size_t i = 0; i < list->n; i++) {
-    const char *name = list->items[i].name;
-    const Type *t = module_state(m, name)->type;
-    Attr a = attr_s(m, AT_name, name);
-    Val v = build_op(&b, &(OpSpec){.kind = OP_read, .name = name, .type = t, .nattrs = 1, .attrs = &a});
-    build_output(&b, name, v, NULL);
+/* ---- entries beside the step */
+
+static Val read_state(Builder *b, const State *s) {
+  Attr a = attr_s(b->m, AT_name, s->name);
+  return build_op(b, &(OpSpec){.kind = OP_read, .name = s->name, .type = s->type, .nattrs = 1, .attrs = &a});
+}
+
+/* `weights` gives the trained weights, `states` them and all moments. */
+static void add_reading_entry(Module *m, const char *name, bool all, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, name, 1), diags);
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    if (all || s->param) build_output(&b, s->name, read_state(&b, s), NULL);
   }
+}
+
+/* `restore` takes all states back; it has an output since every entry has: their number. */
+static void add_restore_entry(Module *m, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "restore", 1), diags);
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    Val v = build_input(&b, s->name, s->type);
+    Attr a = attr_s(m, AT_name, s->name);
+    const char *name = arena_printf(m->arena, "%s.write", s->name);
+    build_op(&b, &(OpSpec){.kind = OP_write, .name = name, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+  }
+  build_output(&b, "states", build_splat(&b, type_get(m, DT_i64, 0, NULL), (double)m->states.n), NULL);
 }
 
 bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
@@ -134,6 +154,8 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   if (!train_update(&r.b, &o->optimizer, &list)) return false;
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
-  add_weights_entry(m, &list, diags);
+  add_reading_entry(m, "weights", false, diags);
+  add_reading_entry(m, "states", true, diags);
+  add_restore_entry(m, diags);
   return true;
 }

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "base/npz.h"
-#include "base/safetensors.h"
 #include "runtime/host/host.h"
 
 /* The readers collect diagnostics in an arena; the first one becomes our error. */
@@ -164,21 +163,6 @@ ApcStatus apc_write_trace(ApcModel *m, const char *path, uint64_t *dropped) {
   return files_end(m, f, path, APC_OK);
 }
 
-/* By name, in the format that weights are exchanged in. */
-static void write_safetensors(const ApcModel *m, Files f, const char *path) {
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[m->ran_entry];
-  NamedTensor *list = calloc(e->n_outputs + 1u, sizeof *list);
-  if (!list) {
-    diag_error(f.diags, DIAG_file_write, (Loc){.file = path}, "out of memory");
-    return;
-  }
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    list[i] = (NamedTensor){program_text(p, p->ports[e->outputs + i].name), output_view(m, (int)(e->n_inputs + i))};
-  safetensors_write(f.diags, path, list, e->n_outputs, NULL, 0);
-  free(list);
-}
-
 ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   const Program *p = &m->artifact.program;
@@ -187,10 +171,6 @@ ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   ApcStatus status = check_output(m, path);
   if (status) return status;
   Files f = files_begin();
-  if (ends_with(path, ".safetensors")) {
-    write_safetensors(m, f, path);
-    return files_end(m, f, path, APC_OK);
-  }
   NpzWriter *w = npz_writer_open(f.diags, path);
   bool ok = w != NULL;
   for (uint32_t i = 0; ok && i < e->n_outputs; i++) {

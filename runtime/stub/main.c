@@ -23,34 +23,18 @@
 typedef enum Mode { NO, NEEDS, MAY } Mode;
 
 typedef enum OptionId {
-#define OPTION(name, argument, mode, later, help) OPT_##name,
+#define OPTION(name, argument, mode, help) OPT_##name,
 #include "runtime/stub/options.def"
 #undef OPTION
   OPT_COUNT
 } OptionId;
 
-/* The codes of diagnostics alone, not their texts: `apc explain` has those. */
-typedef enum LaterCode {
-  CODE_none,
-#define DIAG(name, code, brief, text) CODE_##name,
-#include "base/diag.def"
-#undef DIAG
-} LaterCode;
-
-static const char *const codes[] = {
-    "",
-#define DIAG(name, code, brief, text) code,
-#include "base/diag.def"
-#undef DIAG
-};
-
 static const struct {
   const char *name, *argument;
   Mode mode;
-  LaterCode later;
   const char *help;
 } options[] = {
-#define OPTION(name, argument, mode, later, help) {#name, argument, mode, CODE_##later, help},
+#define OPTION(name, argument, mode, help) {#name, argument, mode, help},
 #include "runtime/stub/options.def"
 #undef OPTION
 };
@@ -91,7 +75,6 @@ static void print_help(FILE *out) {
   for (int i = 0; i < OPT_COUNT; i++) {
     char left[64];
     const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
-    if (options[i].later && (i == 0 || !options[i - 1].later)) fputs("not built yet:\n", out);
     snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument,
              options[i].mode == MAY ? "]" : "");
     fprintf(out, "  %-30s %s\n", left, options[i].help);
@@ -115,13 +98,6 @@ static int unknown_option(const char *arg) {
   return stub_fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
 }
 
-static int fail_later(OptionId id) {
-  const char *code = codes[options[id].later];
-  fprintf(stderr, "error[%s]: --%s is not built yet\nhelp: `apc explain %s` says what to do instead\n", code,
-          options[id].name, code);
-  return APC_UNSUPPORTED;
-}
-
 /* Takes argv[*i] and perhaps the next one. */
 static int take(int argc, char **argv, int *i, Line *line) {
   const char *arg = argv[*i], *equals = strchr(arg, '=');
@@ -130,7 +106,6 @@ static int take(int argc, char **argv, int *i, Line *line) {
     if (n != strlen(options[k].name) + 2 || strncmp(arg, "--", 2) != 0 || strncmp(arg + 2, options[k].name, n - 2) != 0)
       continue;
     Given g = {(OptionId)k, equals ? equals + 1 : NULL};
-    if (options[k].later) return fail_later((OptionId)k);
     if (options[k].mode == NO && equals) return stub_fail(APC_USAGE, "--%s takes no value", options[k].name);
     if (options[k].mode == NEEDS && !equals) {
       if (*i + 1 >= argc) return stub_fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);
@@ -418,21 +393,40 @@ static int report(ApcModel *m, const Line *line) {
 
 /* ---- training */
 
-static int train(ApcModel *m, const Line *line, const char *steps) {
-  const Given *shuffle = last(line, OPT_shuffle), *file = last(line, OPT_save);
+static const char *text_of(const Line *line, OptionId id) {
+  const Given *g = last(line, id);
+  return g ? g->value : NULL;
+}
+
+/* Everything but the data. */
+static int read_training(const Line *line, Training *t) {
+  const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
+             *every = text_of(line, OPT_every);
+  long seed = 0;
+  *t = (Training){.json = last(line, OPT_json) != NULL,
+                  .shuffled = !shuffle || strcmp(shuffle, "none") != 0,
+                  .save = text_of(line, OPT_save),
+                  .checkpoint = text_of(line, OPT_checkpoint),
+                  .resume = text_of(line, OPT_resume)};
+  if (!whole_number(steps, 1, LONG_MAX, &t->steps))
+    return stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
+  if (shuffle && t->shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
+    return stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle);
+  if (every && !whole_number(every, 1, LONG_MAX, &t->every))
+    return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
+  if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
+  t->seed = (uint64_t)seed;
+  return 0;
+}
+
+static int train(ApcModel *m, const Line *line) {
+  Training t;
+  int code = read_training(line, &t);
   const char **data = calloc((size_t)line->n + 1, sizeof *data);
   if (!data) return stub_fail(APC_FAILED, "out of memory");
-  Training t = {
-      .json = last(line, OPT_json) != NULL, .save = file ? file->value : NULL, .shuffled = true, .data = data};
   for (int i = 0; i < line->n; i++)
     if (line->given[i].id == OPT_data) data[t.n++] = line->given[i].value;
-  long seed = 0;
-  int code = 0;
-  if (!whole_number(steps, 1, LONG_MAX, &t.steps)) code = stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
-  else if (shuffle && strcmp(shuffle->value, "none") == 0) t.shuffled = false;
-  else if (shuffle && !whole_number(shuffle->value, 0, LONG_MAX, &seed))
-    code = stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle->value);
-  t.seed = (uint64_t)seed;
+  t.data = data;
   if (!code) code = bind_all(m, line);
   if (!code) code = stub_train(m, &t);
   free(data);
@@ -441,7 +435,8 @@ static int train(ApcModel *m, const Line *line, const char *steps) {
 
 /* What means nothing without --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data, OPT_shuffle, OPT_save, OPT_json};
+  static const OptionId of_training[] = {OPT_data,       OPT_shuffle, OPT_save,  OPT_json,
+                                         OPT_checkpoint, OPT_every,   OPT_resume};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i]))
       return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);
@@ -513,8 +508,7 @@ static int use(ApcModel *m, const Line *line) {
   int code = check_ranks(m, line);
   if (code) return code;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
-  const Given *steps = last(line, OPT_steps);
-  if (steps) return train(m, line, steps->value);
+  if (last(line, OPT_steps)) return train(m, line);
   code = check_training(line);
   if (code) return code;
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));

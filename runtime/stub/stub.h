@@ -13,11 +13,13 @@ int stub_fail_model(const ApcModel *m, ApcStatus status);
 
 /* train.c: --steps and what belongs to it. */
 typedef struct Training {
-  long steps;
-  bool json;               /* an object per step */
-  bool shuffled;           /* else rows come as they are */
-  uint64_t seed;           /* of the order */
-  const char *save;        /* --save; NULL */
+  long steps;       /* when so many were made, those before a checkpoint counted */
+  bool json;        /* an object per step */
+  bool shuffled;    /* else rows come as they are */
+  uint64_t seed;    /* of the order */
+  const char *save; /* --save, and so on; NULL: not given */
+  const char *checkpoint, *resume;
+  long every;              /* steps between checkpoints; 0: at the end */
   const char *const *data; /* n of them: "NAME=@FILE.npy" */
   int n;
 } Training;

@@ -2,7 +2,7 @@
  *
  * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
  * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT and
- * SIGTERM end the loop behind the step that is being made; then the weights are written as at any end.
+ * SIGTERM end the loop behind the step that is being made; then weights and a checkpoint are written as at any end.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "base/standard.h"
+#include "runtime/stub/checkpoint.h"
 #include "runtime/stub/dataset.h"
 
 static volatile sig_atomic_t asked_to_stop;
@@ -90,34 +90,40 @@ static int check_entry(ApcModel *m) {
   return stub_fail(APC_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
 }
 
-static int save(ApcModel *m, const char *path) {
-  ApcStatus status = apc_run(m, "weights");
-  if (!status) status = apc_write_outputs(m, path);
-  return status ? stub_fail_model(m, status) : 0;
+/* Found out now, not when the steps are made. */
+static int can_write(const Training *t) {
+  int code = t->save ? checkpoint_can_save(t->save) : 0;
+  return !code && t->checkpoint ? checkpoint_can_write(t->checkpoint) : code;
 }
 
-/* Found out now, not when the steps are made. */
-static int can_save(const char *path) {
-  Arena *a = arena_new();
-  Diags *diags = diags_new(a);
-  FileWriter *w = file_writer_open(diags, path, 0666);
-  int code = w ? 0 : stub_fail(APC_BAD_INPUT, "--save %s: %s", path, diags->n ? diags->items[0].message : "");
-  if (w) file_writer_abandon(w);
-  arena_free(a);
-  return code;
+/* Steps from `made` on; how many were made by then. */
+static int make_steps(ApcModel *m, const Training *t, Dataset *d, int64_t *made) {
+  int code = 0;
+  int64_t written = *made;
+  while (*made < t->steps && !code && !asked_to_stop) {
+    code = one_step(m, t, d, *made);
+    if (code) break;
+    ++*made;
+    if (!t->checkpoint || !t->every || *made % t->every) continue;
+    code = checkpoint_write(m, t->checkpoint, *made);
+    written = *made;
+  }
+  return code || !t->checkpoint || written == *made ? code : checkpoint_write(m, t->checkpoint, *made);
 }
 
 int stub_train(ApcModel *m, const Training *t) {
   Dataset *d = NULL;
+  int64_t made = 0;
   int code = check_entry(m);
   if (!code) code = dataset_open(m, t, &d);
   if (!code && t->n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
-  if (!code && t->save) code = can_save(t->save);
+  if (!code) code = can_write(t);
   if (!code) listen_to_signals();
+  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
   standard_json(t->json);
-  for (int64_t step = 0; step < t->steps && !code && !asked_to_stop; step++) code = one_step(m, t, d, step);
+  if (!code) code = make_steps(m, t, d, &made);
   standard_json(false);
-  if (!code && t->save) code = save(m, t->save);
+  if (!code && t->save) code = checkpoint_save(m, t->save);
   dataset_close(d);
   return code;
 }

@@ -104,6 +104,49 @@ kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
 
+# Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
+# shellcheck disable=SC2086
+for n in 1 2 3; do "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target cpux$n -o train$n; done
+data="--data x=@x.npy --data labels=@y.npy"
+# shellcheck disable=SC2086
+{
+expect 0 "" ./train2 --steps 9 $data --save whole.safetensors
+expect 0 "step 4 " ./train2 --steps 4 $data --checkpoint half
+expect 0 "step 5 " ./train2 --steps 9 $data --resume half --save rest.safetensors
+check "the same bytes" cmp -s whole.safetensors rest.safetensors
+for n in 1 3; do
+  expect 0 "step 9 " ./train$n --steps 9 $data --resume half --save other.safetensors
+  check "$n ranks go on" /usr/bin/python3 - whole.safetensors other.safetensors <<'P'
+import sys, numpy as np
+a, b = (np.frombuffer(open(f, "rb").read()[4096:], "f4") for f in sys.argv[1:])
+assert np.linalg.norm(a - b) < 1e-5 * np.linalg.norm(a)
+P
+done
+expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --every 2
+expect 0 "" ./train2 --steps 9 $data --resume half; no_out
+}
+# A rank that is killed ends the run; what was written last is whole, and the run goes on from there to the same end.
+for after in 2 5 9; do
+  rm -rf kept
+  # shellcheck disable=SC2086
+  ./train2 --steps 100000000 $data --checkpoint kept --every 1 >steps 2>said &
+  trainer=$!
+  for _ in $(seq 1200); do [ "$(wc -l <steps)" -ge $after ] && break; sleep .05; done
+  kill -KILL "$(pgrep -P $trainer | tail -1)"
+  wait $trainer
+  check "a killed rank: 6" [ $? -eq 6 ]
+  check "nothing but the checkpoint is left" [ "$(ls kept)" = checkpoint.safetensors ]
+  made=$(/usr/bin/python3 -c 'import json, struct
+f = open("kept/checkpoint.safetensors", "rb")
+print(json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]["steps"])')
+  # shellcheck disable=SC2086
+  {
+  expect 0 "" ./train2 --steps $((made + 3)) $data --resume kept --save resumed.safetensors
+  expect 0 "" ./train2 --steps $((made + 3)) $data --save straight.safetensors
+  }
+  check "killed behind step $made" cmp -s resumed.safetensors straight.safetensors
+done
+
 # The order of rows: every one once, then again, in another order; the same for the same seed.
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=0)' --batch 8 --target cpu -o still
@@ -137,7 +180,6 @@ expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 's
 expect 5 "training in 16 bits is not built yet" "$apc" plan $mlp --train mse --dtype bf16
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-data="--data x=@x.npy --data labels=@y.npy"
 # shellcheck disable=SC2086
 {
 expect 2 "--steps needs data" ./trainer --steps 2
@@ -152,9 +194,12 @@ expect 1 "input 'labels' is missing" ./trainer --steps 2 --data x=@x.npy
 expect 2 "--steps 0: a number is wanted" ./trainer --steps 0 $data
 expect 2 "a number or none is wanted" ./trainer --steps 1 --shuffle sometimes $data
 expect 1 "cannot write" ./trainer --steps 1 $data --save /nowhere/w.safetensors
-expect 5 "APC0622" ./trainer --resume x
+expect 1 "nothing/checkpoint.safetensors" ./trainer --steps 1 --resume nothing $data
+expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
+expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
+expect 2 "--resume is of training" ./trainer --resume x
 }
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 50
+summary 95

@@ -152,12 +152,9 @@ static void errors_have_codes(void) {
   RUNS("--input x.npy", 2, "a file's name follows '@': --input x=@x.npy");
   RUNS("--input @/nowhere/x.npy", 1, "/nowhere/x.npy: cannot read the file: No such file");
   RUNS("--input x=zeros --output y=@/nowhere/y.npy", 1, "/nowhere/y.npy: cannot write the file");
-  static const char *const later[][2] = {
-      {"--checkpoint c", "APC0622"}, {"--every 5", "APC0622"}, {"--resume c", "APC0622"}};
-  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-    RUNS(later[i][0], 5, later[i][1]);
-    CHECK(strstr(errors, "is not built yet") != NULL);
-  }
+  RUNS("--data x=@x.npy", 2, "--data is of training, and --steps is not given");
+  RUNS("--steps 3 --data x=@x.npy", 2, "this is no training program");
+  RUNS("--steps 3 --every 2 --data x=@x.npy", 2, "--every says nothing without --checkpoint");
   write_npy("x.npy", 666, 5);
   RUNS(with_files("--input @%s/x.npy"), 6, "rank 1 was killed by signal 9");
   write_npy("x.npy", 777, 5);
