@@ -442,6 +442,22 @@ static void windows(void) {
   text_case("pool beyond", IN("x", "bf16[b,s]")
             "  %y = pool %x {op=max, axes=[1], window=[2], starts=[-4],"
             " strides=[1], dilations=[1]} : bf16[b,s + 8]\n" OUT("y"));
+  text_case("pool_grad first", IN("x", "f32[b,3,7,s]") IN("z", "f32[b,3,4,s - 2]")
+            "  %y = pool_grad %x, %z {axes=[2, 3], window=[3, 2], starts=[-1, 0],"
+            " strides=[2, 1], dilations=[1, 2]} : f32[b,3,7,s]\n" OUT("y"));
+  text_case("pool_grad last", IN("x", "f32[b,s,6,37]") IN("z", "f32[b,s,3,37]")
+            "  %y = pool_grad %x, %z {axes=[1, 2], window=[2, 3], starts=[0, -2],"
+            " strides=[1, 3], dilations=[1, 1]} : f32[b,s,6,37]\n" OUT("y"));
+  text_case("pool_grad ties", IN("x", "f32[b,s,9]") IN("z", "f32[b,(s + 1) div 2,9]")
+            "  %r = round %x : f32[b,s,9]\n"
+            "  %y = pool_grad %r, %z {axes=[1], window=[5], starts=[-2],"
+            " strides=[2], dilations=[1]} : f32[b,s,9]\n" OUT("y"));
+  text_case("pool_grad apart", IN("x", "f64[6,b,s,2]") IN("z", "f64[6,b,(s + 1) div 2,2]")
+            "  %y = pool_grad %x, %z {axes=[0, 2], window=[3, 3], starts=[-1, -1],"
+            " strides=[1, 2], dilations=[1, 1]} : f64[6,b,s,2]\n" OUT("y"));
+  text_case("pool_grad bf16", IN("x", "bf16[b,s]") IN("z", "bf16[b,s + 8]")
+            "  %y = pool_grad %x, %z {axes=[1], window=[2], starts=[-4],"
+            " strides=[1], dilations=[1]} : bf16[b,s]\n" OUT("y"));
   text_case("pool product", IN("x", "u8[s]")
             "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0],"
             " strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));

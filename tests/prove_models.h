@@ -161,11 +161,14 @@ static const char *const recurrent =
       "  %r = add %t, %x : f32[2, " IMAGE \
       ", 4]\n" \
       "  %f = conv_filter %r, %p {spec=\"nHc,Hno->Hco\", starts=[-1], strides=[2], dilations=[1]} : f32[3, 4, 6]\n" \
+      "  %m = pool_grad %c, %p {axes=[0], window=[3], starts=[-1], strides=[1], dilations=[1]} : f32[" STEPS \
+      ", 2, 6]\n" \
       "  %g = conv %r, %x {spec=\"nHc,nHc->Hc\", starts=[-6], strides=[3], dilations=[1]} : f32[" GRID \
       ", 4]\n" \
       "  output \"q\" %q\n" \
       "  output \"f\" %f\n" \
       "  output \"g\" %g\n" \
+      "  output \"m\" %m\n" \
       "}\n"
 
 static const char *const windowed = WINDOWED("", "13", "7", "4", "5");

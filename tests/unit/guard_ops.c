@@ -392,6 +392,12 @@ static const Instance others[] = {
                   "f32[2, A, B]")),
     F(pool, X("i32[A, B + 4]")
                 Y("pool %x {op=min, axes=[1], window=[2], starts=[0], strides=[1], dilations=[3]}", "i32[A, B + 1]")),
+    F(pool_grad,
+      X("f32[A, 2*B]") Z("f32[A, B]")
+          Y("pool_grad %x, %z {axes=[1], window=[3], starts=[-1], strides=[2], dilations=[1]}", "f32[A, 2*B]")),
+    F(pool_grad, X("f32[A, 4, 5, B]") Z("f32[A, 4, 3, B]") Y(
+                     "pool_grad %x, %z {axes=[1, 2], window=[2, 3], starts=[0, -1], strides=[1, 2], dilations=[2, 1]}",
+                     "f32[A, 4, 5, B]")),
     F(grouped_dot, X("f32[A, B]") "%i = input {name=\"i\"} : i64[A] " Z("f32[4, B, C]")
                        Y("grouped_dot %x, %i, %z {start=0}", "f32[A, C]")),
     F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]")

@@ -36,7 +36,7 @@ static void elements(void) {
   CHECK_STR(all_with(has_own_row), "select cast copy");
   CHECK_STR(all_with(op_arranges), "copy broadcast reshape transpose");
   CHECK_STR(all_with(op_is_view), "copy broadcast reshape");
-  CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool");
+  CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool pool_grad");
   CHECK_STR(all_with(op_is_grouped), "grouped_dot grouped_mlp");
   CHECK_STR(all_with(op_is_contraction), "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention");
   CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention");
