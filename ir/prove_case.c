@@ -622,7 +622,8 @@ static bool check_case(const Case *c) {
     case OP_iota: return case_iota(c);
     case OP_const:
     case OP_size: return case_constant(c);
-    case OP_random: return case_random(c);
+    case OP_random:
+    case OP_random_keyed: return case_random(c);
     case OP_opaque: return case_opaque(c);
     default: return c->p->uncertain = true, prove_fail(c->p, "the prover does not know this operation");
   }

@@ -473,7 +473,7 @@ static void do_made(const Task *k) {
     starts[d] = k->y->lo[d];
   }
   if (k->op->kind == OP_iota) attrs[n++] = attr_e(AT_start, place_of(h, k->y->lo[op_int(k->op, AT_axis, 0)]));
-  if (k->op->kind == OP_random) {
+  if (k->op->kind == OP_random || k->op->kind == OP_random_keyed) {
     int wrong = slip(h), d = k->t->rank ? wrong % k->t->rank : 0;
     if (wrong && k->t->rank) starts[d] = astray(h, starts[d], wrong / 8);
     attrs[n++] = attr_exprs(h->m, AT_starts, k->t->rank, starts);
@@ -508,7 +508,8 @@ static void do_op(const Task *k) {
     case OP_const:
     case OP_size:
     case OP_iota:
-    case OP_random: return do_made(k);
+    case OP_random:
+    case OP_random_keyed: return do_made(k);
     case OP_select:
     case OP_cast:
     case OP_copy: return do_elementwise(k);

@@ -173,6 +173,13 @@ static void moves(void) {
   text_case("random", "  %u = random {kind=\"uniform\", seed=7, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n"
             "  %n = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : f32[s]\n"
             "  %h = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : bf16[s]\n" OUT("u") OUT("n") OUT("h"));
+  text_case("random keyed", IN("k", "i64[]") IN("l", "u32[]") IN("x", "f32[b,s]")
+            "  %u = random_keyed %k {kind=\"uniform\", seed=7, stream=3, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n"
+            "  %d = mul %u, %x : f32[b,s]\n"
+            "  %n = random_keyed %l {kind=\"normal\", seed=-9, stream=0, starts=[0], extents=[s]} : f32[s]\n"
+            "  %o = const {value=1} : i64[]\n  %m = sub %k, %o : i64[]\n"
+            "  %h = random_keyed %m {kind=\"normal\", seed=9, stream=-1, starts=[0], extents=[s]} : bf16[s]\n"
+            OUT("d") OUT("n") OUT("h"));
   text_case("reshape", IN("x", "f32[b,6]") "  %y = reshape %x : f32[2*b,3]\n  %e = exp %y : f32[2*b,3]\n"
             "  %z = reshape %e : f32[6*b]\n  %c = copy %z : f32[6*b]\n  %r = relu %c : f32[6*b]\n" OUT("y") OUT("c")
             OUT("r"));

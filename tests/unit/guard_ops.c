@@ -306,6 +306,12 @@ static const Instance others[] = {
     F(iota, Y("iota {axis=2, start=0}", "i64[B, A, C]")),
     F(random, Y("random {kind=\"uniform\", seed=5, starts=[0, 0], extents=[A, B]}", "f32[A, B]")),
     F(random, Y("random {kind=\"normal\", seed=6, starts=[0, 0, 0], extents=[A, C, B]}", "f32[A, C, B]")),
+    F(random_keyed, "%k = input {name=\"k\"} : i64[] " Y("random_keyed %k {kind=\"uniform\", seed=5, stream=2, "
+                                                         "starts=[0, 0], extents=[A, B]}",
+                                                         "f32[A, B]")),
+    F(random_keyed, "%k = const {value=4000000000} : u32[] " Y("random_keyed %k {kind=\"normal\", seed=5, stream=2, "
+                                                               "starts=[0, 0, 0], extents=[A, C, B]}",
+                                                               "f32[A, C, B]")),
     F(select,
       "%c = input {name=\"c\"} : bool[A, B] " X("f32[A, B]") Z("f32[A, B]") Y("select %c, %x, %z", "f32[A, B]")),
     F(select, "%c = input {name=\"c\"} : bool[C] " X("i8[C]") Z("i8[C]") Y("select %c, %x, %z", "i8[C]")),

@@ -19,10 +19,10 @@ static void sources(void) {
   CHECK_STR(all_with(op_is_at_entry), "input read");
   CHECK_STR(all_with(op_is_resident), "param read");
   CHECK_STR(all_with(op_is_constant), "const size iota");
-  CHECK_STR(
-      all_with(op_type_is_given),
-      "input param read const size iota random broadcast reshape slice scatter put conv conv_transpose conv_filter "
-      "pool opaque all_gather reduce_scatter all_to_all exchange shard_slice");
+  CHECK_STR(all_with(op_type_is_given),
+            "input param read const size iota random random_keyed broadcast reshape slice scatter put conv "
+            "conv_transpose conv_filter "
+            "pool opaque all_gather reduce_scatter all_to_all exchange shard_slice");
 }
 
 static void effects(void) {

@@ -172,7 +172,7 @@ static bool swapped_operands(Module *m, Func *f, size_t at) {
 static bool local_random(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   const Expr *zero[MAX_RANK];
-  if (op->kind != OP_random) return false;
+  if (op->kind != OP_random && op->kind != OP_random_keyed) return false;
   const Attr *starts = op_attr(op, AT_starts);
   bool any = false;
   for (int d = 0; d < starts->n; d++) {
