@@ -307,6 +307,49 @@ static void tiled_attentions(void) {
   }
 }
 
+/* More rows and keys than panels and blocks have, rows that see no key, keys that no row sees, results of more elements
+ * than a warp has. */
+static void attention_gradients(void) {
+  static const char *const types[] = {"f32", "f64", "f16", "bf16"};
+  static const struct {
+    const char *bg, *rs, *t, *k, *e, *bias, *of;
+    int start, causal;
+  } rows[] = {{"1,2", "1,40", "70", "36", "40", "", "", -3, 1},
+              {"1,1", "2,17", "66", "64", "64", "st", "17,", 100, 0},
+              {"2,1", "3,2", "s", "20", "300", "brst", "2,3,2,", 60, 1},
+              {"b,2", "1,1", "64", "128", "16", "t", "", 70, 1},
+              {"1,2", "2,5", "0", "8", "8", "", "", 0, 0},
+              {"1,1", "1,34", "300", "20", "24", "", "", 250, 1}};
+  for (int i = 0; i < 24; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 4], *s = strchr(rows[i / 4].rs, ',') + 1, *bg = rows[i / 4].bg, *n = rows[i / 4].t,
+        *rs = rows[i / 4].rs, *k = rows[i / 4].k, *e = rows[i / 4].e, *x = "", *with = "",
+        *sums = i % 4 == 1 ? "f64" : "f32";
+    Text out = {.arena = a};
+    text_printf(&out, "  %%q = input {name=\"q\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, k);
+    text_printf(&out, "  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n", t, bg, n, k);
+    text_printf(&out, "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n", t, bg, n, e);
+    text_printf(&out, "  %%d = input {name=\"d\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, e);
+    if (*rows[i / 4].bias) {
+      text_printf(&out, "  %%x = input {name=\"x\"} : %s[%s%s] @{}\n", t, rows[i / 4].of, n);
+      x = ", %x", with = arena_printf(a, ", bias=\"%s\"", rows[i / 4].bias);
+    }
+    text_printf(&out, "  %%i = iota {axis=0, start=%d} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n",
+                rows[i / 4].start, s, n);
+    text_printf(&out, "  %%n = const {value=68} : i64[]\n  %%o, %%l = attention %%q, %%k, %%v, %%i, %%j, %%n%s"
+                " {scale=0.3, causal=%d, lse=1%s} : %s[%s,%s,%s], %s[%s,%s]\n", x, rows[i / 4].causal, with, t, bg,
+                rs, e, sums, bg, rs);
+    for (int of = 0; of < 3; of++) {
+      text_printf(&out, "  %%d%c = attention_grad %%q, %%k, %%v, %%i, %%j, %%n%s, %%o, %%l, %%d"
+                  " {of=\"%c\", scale=0.3, causal=%d%s} : %s[%s,%s,%s]\n", "qkv"[of], x, "qkv"[of],
+                  rows[i / 4].causal, with, t, bg, of ? n : rs, of == 2 ? e : k);
+      text_printf(&out, "  output \"d%c\" %%d%c @{}\n", "qkv"[of], "qkv"[of]);
+    }
+    text_case(arena_printf(a, "attention_grad %s %d", t, i / 4), text_str(&out));
+    arena_free(a);
+  }
+}
+
 /* A few rows against many keys: for GPUs only, where the keys are cut into pieces, the last of which sees none here. */
 static __attribute__((unused)) void split_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16"};

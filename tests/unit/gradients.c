@@ -4,6 +4,7 @@
  * A program has inputs, an output "loss" (a scalar), and for some inputs NAME an output "d_NAME".
  */
 #include <math.h>
+#include <string.h>
 
 #include "tests/interp_test.h"
 
@@ -90,8 +91,65 @@ static void first_of_equal_elements(void) {
   program_free(&p);
 }
 
+/* ---- attention */
+
+typedef struct Attention {
+  const char *shape, *keys, *values; /* of q, k, v */
+  const char *result, *sums;
+  const char *bias, *bias_shape; /* NULL: nothing is added */
+  int first, causal, length;     /* position of the first query; keys that are valid */
+} Attention;
+
+static int attention(const Attention *a) {
+  static const char of[] = "qkv";
+  const char *const types[] = {a->shape, a->keys, a->values};
+  Arena *arena = arena_new();
+  Text t = {.arena = arena};
+  const char *bias = a->bias ? arena_printf(arena, ", bias=\"%s\"", a->bias) : "",
+             *attrs = arena_printf(arena, "scale=0.7, causal=%d%s", a->causal, bias), *all = "%q, %k, %v, %s, %j, %n";
+  const char *last = strrchr(a->sums, ',') + 1, *keys = strchr(strchr(a->keys, ',') + 1, ',') + 1; /* extents s and t */
+  text_add(&t, "func @main level 1 {\n");
+  for (int i = 0; i < 3; i++) text_printf(&t, "  %%%c = input {name=\"%c\"} : f64[%s]\n", of[i], of[i], types[i]);
+  text_printf(&t, "  %%i = iota {axis=0, start=0} : i64[%s]\n", last);
+  text_printf(&t, "  %%f = const {value=%d} : i64[%s]\n  %%s = add %%i, %%f : i64[%s]\n", a->first, last, last);
+  text_printf(&t, "  %%j = iota {axis=0, start=0} : i64[%.*s]\n  %%n = const {value=%d} : i64[]\n",
+              (int)strcspn(keys, ","), keys, a->length);
+  if (a->bias) {
+    text_printf(&t, "  %%x = input {name=\"x\"} : f64[%s]\n", a->bias_shape);
+    all = "%q, %k, %v, %s, %j, %n, %x";
+  }
+  text_printf(&t, "  %%d = input {name=\"d\"} : f64[%s]\n", a->result);
+  text_printf(&t, "  %%o, %%l = attention %s {%s, lse=1} : f64[%s], f64[%s]\n", all, attrs, a->result, a->sums);
+  text_printf(&t, "  %%p = mul %%o, %%d : f64[%s]\n  %%loss = reduce %%p {op=sum, axes=[0, 1, 2, 3, 4]} : f64[]\n",
+              a->result);
+  text_add(&t, "  output \"loss\" %loss\n");
+  for (int i = 0; i < 3; i++) {
+    text_printf(&t, "  %%d%c = attention_grad %s, %%o, %%l, %%d {of=\"%c\", %s} : f64[%s]\n", of[i], all, of[i], attrs,
+                types[i]);
+    text_printf(&t, "  output \"d_%c\" %%d%c\n", of[i], of[i]);
+  }
+  text_add(&t, "}\n");
+  int n = compare(text_str(&t), 1e-6);
+  arena_free(arena);
+  return n;
+}
+
+static void attentions(void) {
+  static const Attention cases[] = {
+      {"2,2,3,4,5", "2,2,6,5", "2,2,6,3", "2,2,3,4,3", "2,2,3,4", NULL, NULL, 0, 0, 6},
+      {"2,1,2,4,3", "2,1,6,3", "2,1,6,4", "2,1,2,4,4", "2,1,2,4", NULL, NULL, -1, 1, 6}, /* the first sees nothing */
+      {"1,2,2,3,2", "1,2,5,2", "1,2,5,2", "1,2,2,3,2", "1,2,2,3", NULL, NULL, 1, 1, 3},  /* hidden keys */
+      {"2,2,2,3,2", "2,2,4,2", "2,2,4,3", "2,2,2,3,3", "2,2,2,3", "bst", "2,3,4", 0, 1, 4},
+      {"1,2,2,3,2", "1,2,4,2", "1,2,4,3", "1,2,2,3,3", "1,2,2,3", "bgrst", "1,2,2,3,4", 0, 0, 3},
+  };
+  int n = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) n += attention(&cases[i]);
+  CHECK(n == 432 + 132 + 64 + 128 + 64);
+}
+
 int main(void) {
   RUN(pools);
+  RUN(attentions);
   RUN(first_of_equal_elements);
   return test_summary();
 }

@@ -474,6 +474,26 @@ static const Instance others[] = {
       "add %i, %one : i64[C] "
       "%n = const {value=3} : i64[] " Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}",
                                         "f32[1, A, 1, 3, 2]")), /* the first query sees no key */
+#define QKV(q, k, v) \
+  "%q = input {name=\"q\"} : f32[" q "] %k = input {name=\"k\"} : f32[" k "] %v = input {name=\"v\"} : f32[" v "] "
+#define MASKED(s, t) \
+  "%s = input {name=\"s\"} : i64[" s "] %t = input {name=\"t\"} : i64[" t "] %n = const {value=3} : i64[] "
+#define RESULTS(o, l) \
+  "%o = input {name=\"o\"} : f32[" o "] %l = input {name=\"l\"} : f32[" l "] %d = input {name=\"d\"} : f32[" o "] "
+    F(attention_grad,
+      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"q\", scale=0.7, causal=1}", "f32[2, B, 2, A, 2]")),
+    F(attention_grad,
+      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"k\", scale=0.7, causal=1}", "f32[2, B, C, 2]")),
+    F(attention_grad,
+      QKV("1, B, 2, A, 2", "1, B, C, 2", "1, B, C, 3") MASKED("A", "C") RESULTS("1, B, 2, A, 3", "1, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"v\", scale=0.7, causal=0}", "f32[1, B, C, 3]")),
+    F(attention_grad, QKV("A, 1, C, 2, 2", "A, 1, B, 2", "A, 1, B, 2") MASKED("2", "B") X("f32[A, B]")
+                          RESULTS("A, 1, C, 2, 2", "A, 1, C, 2")
+                              Y("attention_grad %q, %k, %v, %s, %t, %n, %x, %o, %l, %d {of=\"k\", scale=0.7, causal=1, "
+                                "bias=\"bt\"}",
+                                "f32[A, 1, B, 2]")),
     F(cross_entropy, X("f32[A, C]") "%i = input {name=\"i\"} : i64[A] " Y("cross_entropy %x, %i", "f32[A]")),
     F(cross_entropy, X("f32[A, B, 4]") "%i = input {name=\"i\"} : i64[A, B] " Y("cross_entropy %x, %i", "f32[A, B]")),
 };

@@ -38,10 +38,11 @@ static void elements(void) {
   CHECK_STR(all_with(op_is_view), "copy broadcast reshape");
   CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool pool_grad");
   CHECK_STR(all_with(op_is_grouped), "grouped_dot grouped_mlp");
-  CHECK_STR(all_with(op_is_contraction), "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention");
-  CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention");
+  CHECK_STR(all_with(op_is_contraction),
+            "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention attention_grad");
+  CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention attention_grad");
   CHECK_STR(all_with(op_is_along), "reduce softmax norm cross_entropy");
-  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention cross_entropy");
+  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention attention_grad cross_entropy");
 }
 
 static void structure(void) {
