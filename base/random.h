@@ -62,6 +62,19 @@ static inline double random_normal(uint64_t seed, uint64_t stream, uint64_t elem
   return sqrt(-2.0 * log(u)) * cos(6.283185307179586477 * 0x1p-53 * (double)angle);
 }
 
+/* Numbers with one more key, as that of a training step: they have a seed and a stream of their own, the 128 bits of
+ * block number `key`.  That block is a permutation of (key, stream): two of these that differ never share both. */
+static inline float random_keyed_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t element) {
+  uint32_t b[4];
+  random_block(seed, stream, key, b);
+  return random_uniform((uint64_t)b[1] << 32 | b[0], (uint64_t)b[3] << 32 | b[2], element);
+}
+static inline double random_keyed_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t element) {
+  uint32_t b[4];
+  random_block(seed, stream, key, b);
+  return random_normal((uint64_t)b[1] << 32 | b[0], (uint64_t)b[3] << 32 | b[2], element);
+}
+
 /* An integer in [0, bound) from 64 bits of block number `element`; bound > 0.  The bias against any
  * value is below bound / 2^64. */
 static inline uint64_t random_below(uint64_t seed, uint64_t stream, uint64_t element, uint64_t bound) {

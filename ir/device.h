@@ -23,7 +23,8 @@ typedef enum MatrixKernel {
   KERNEL_DOT = 1 << 0,
   KERNEL_WINDOW = 1 << 1,
   KERNEL_GROUPED = 1 << 2,
-  KERNEL_ATTENTION = 1 << 3
+  KERNEL_ATTENTION = 1 << 3,
+  KERNEL_ATTENTION_GRAD = 1 << 4 /* on no device by matrix units yet */
 } MatrixKernel;
 
 /* What a library does with the result of a product or convolution before it is stored (ir/legal_join.h). */

@@ -29,6 +29,7 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
     case OP_neg: return operands == 1 && r == RED_SUM;
     case OP_add:
     case OP_sub: return operands == 3 && r == RED_SUM;
+    case OP_pool_grad: return operands == 2 && r == RED_SUM;
     case OP_mul:
     case OP_dot:
     case OP_conv:
@@ -606,7 +607,8 @@ static bool check_case(const Case *c) {
     case OP_conv:
     case OP_conv_transpose:
     case OP_conv_filter:
-    case OP_pool: return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
+    case OP_pool:
+    case OP_pool_grad: return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
     case OP_gather: return case_gather(c);
     case OP_grouped_dot:
     case OP_grouped_mlp: return case_grouped(c);
@@ -620,7 +622,8 @@ static bool check_case(const Case *c) {
     case OP_iota: return case_iota(c);
     case OP_const:
     case OP_size: return case_constant(c);
-    case OP_random: return case_random(c);
+    case OP_random:
+    case OP_random_keyed: return case_random(c);
     case OP_opaque: return case_opaque(c);
     default: return c->p->uncertain = true, prove_fail(c->p, "the prover does not know this operation");
   }

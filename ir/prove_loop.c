@@ -42,8 +42,8 @@ static bool is_broadcast(const Module *m, const Func *f, const Op *op) {
 
 /* A library may add the terms of a product in another order on another rank. */
 static bool is_float_product(const Func *f, const Op *op) {
-  bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv ||
-                 op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
+  bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_attention_grad ||
+                 op->kind == OP_conv || op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
   return product && dtype_is_float(type_of(f, op->out)->dtype);
 }
 

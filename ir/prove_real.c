@@ -190,6 +190,7 @@ static bool loses_sign(const Op *op, const Fact2 *in, const Relation *out) {
     case OP_conv_transpose:
     case OP_conv_filter:
     case OP_pool:
+    case OP_pool_grad:
     case OP_scan:
     case OP_scatter:
     case OP_put: return false; /* a sum at level 1, too */

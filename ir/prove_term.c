@@ -94,7 +94,7 @@ static void key_windows(Terms *t, Text *text, const Func *f, const Op *op) {
   for (int r = 0; r < 3; r++)
     for (int i = 0; i < w.n; i++)
       if (w.role[r] >= 0) key_extent(t, text, type_of(f, op->in[w.role[r]]), w.dim[r][i]);
-  if (op->kind != OP_pool) key_sums(t, text, f, op);
+  if (op->kind != OP_pool && op->kind != OP_pool_grad) key_sums(t, text, f, op);
 }
 
 void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j) {
@@ -166,7 +166,8 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_conv:
     case OP_conv_transpose:
     case OP_conv_filter:
-    case OP_pool: key_windows(t, text, f, op); return;
+    case OP_pool:
+    case OP_pool_grad: key_windows(t, text, f, op); return;
     case OP_reshape: key_reshape(t, text, x, type_of(f, op->out)); return;
     case OP_opaque:
       for (int i = 0; i < op->nin; i++) type_print(t->m, text, type_of(f, op->in[i]));

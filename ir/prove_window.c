@@ -128,9 +128,23 @@ static bool pool_dims(Prover *p, const WindowCase *c, const Window *g, const Win
   return true;
 }
 
+/* Images and outputs are whole along the windows, and hold the same parts of all other dimensions. */
+static bool pool_gradient(Prover *p, const WindowCase *c, const Window *g, const Window *l) {
+  if (!whole_along(p, g, WINDOW_IMAGE, c->in) || !whole_along(p, g, WINDOW_OUTPUT, c->in) || !same_starts(p, g, l))
+    return false;
+  for (int d = 0, next = 0; d < c->out->rank; d++) {
+    if (next < g->n && g->dim[WINDOW_IMAGE][next] == d)
+      c->out->dims[d] = span_at(ex_const(p->m, 0), g->extent[WINDOW_IMAGE][next++]);
+    else if (!span_unify(p, &c->in[0].dims[d], &c->in[1].dims[d], &c->out->dims[d]))
+      return prove_fail(p, "operands hold different parts of dimension %d", d);
+  }
+  return true;
+}
+
 bool prove_window(Prover *p, const WindowCase *c) {
   Window g = window_of(c->gf, c->g), l = window_of(c->f, c->op);
   if (c->g->kind == OP_pool) return pool_dims(p, c, &g, &l);
+  if (c->g->kind == OP_pool_grad) return pool_gradient(p, c, &g, &l);
   if (!prove_letters(p, c->gf, c->g, c->in, 'a', c->out)) return false;
   if (c->g->kind == OP_conv_filter) {
     if (!whole_along(p, &g, WINDOW_IMAGE, c->in) || !whole_along(p, &g, WINDOW_OUTPUT, c->in) ||

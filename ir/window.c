@@ -45,19 +45,20 @@ static void find_dims(const Func *f, const Op *op, Window *w) {
 static void pool_dims(const Func *f, const Op *op, Window *w) {
   const Attr *axes = op_attr(op, AT_axes), *window = op_attr(op, AT_window);
   w->n = axes->n;
-  w->role[WINDOW_IMAGE] = 0, w->role[WINDOW_WEIGHTS] = -2, w->role[WINDOW_OUTPUT] = -1;
+  bool gradient = op->kind == OP_pool_grad;
+  w->role[WINDOW_IMAGE] = 0, w->role[WINDOW_WEIGHTS] = -2, w->role[WINDOW_OUTPUT] = gradient ? 1 : -1;
   for (int i = 0; i < w->n; i++) {
     int d = (int)axes->u.ints[i];
     w->dim[WINDOW_IMAGE][i] = w->dim[WINDOW_OUTPUT][i] = d;
     w->extent[WINDOW_IMAGE][i] = type_of(f, op->in[0])->dims[d];
-    w->extent[WINDOW_OUTPUT][i] = type_of(f, op->out)->dims[d];
+    w->extent[WINDOW_OUTPUT][i] = type_of(f, gradient ? op->in[1] : op->out)->dims[d];
     w->extent[WINDOW_WEIGHTS][i] = window->u.exprs[i];
   }
 }
 
 Window window_of(const Func *f, const Op *op) {
   Window w = {0};
-  if (op->kind == OP_pool) pool_dims(f, op, &w);
+  if (op->kind == OP_pool || op->kind == OP_pool_grad) pool_dims(f, op, &w);
   else find_dims(f, op, &w);
   for (int i = 0; i < w.n; i++) {
     w.stride[i] = op_attr(op, AT_strides)->u.ints[i];

@@ -1,4 +1,5 @@
-/* ir/window.h - what the windowed operations have in common: conv, conv_transpose, conv_filter, pool.
+/* ir/window.h - what the windowed operations have in common: conv, conv_transpose, conv_filter, pool,
+ * pool_grad.
  *
  * In a spec like "ncHW,ocHW->noHW" capital letters are the windowed dimensions: the extents of the image in the image's
  * part, of the window in the weights' part, of the output in the output's part.  Per windowed dimension, output index u
@@ -18,7 +19,7 @@
 
 enum { MAX_WINDOWED = 3, WINDOW_IMAGE = 0, WINDOW_WEIGHTS = 1, WINDOW_OUTPUT = 2 };
 
-/* The tensors by role; role[r] is an operand number, or -1 for the result (-2: a pool has no weights). */
+/* The tensors by role; role[r] is an operand number, or -1 for the result (-2: pools have no weights). */
 typedef struct Window {
   int n; /* windowed dimensions */
   int role[3];

@@ -415,6 +415,22 @@ static void do_window(const Task *k) {
   finish_with(k, &attr, 1, local_of(k, extents));
 }
 
+/* The gradient of a pool: images and outputs whole along the windows, the same parts of all else. */
+static void do_pool_grad(const Task *k) {
+  Hand *h = k->h;
+  Window w = window_of(h->l1, k->op);
+  for (int i = 0; i < w.n; i++) {
+    hold_whole(h, &k->in[0], w.dim[WINDOW_IMAGE][i], w.extent[WINDOW_IMAGE][i]);
+    hold_whole(h, &k->in[1], w.dim[WINDOW_OUTPUT][i], w.extent[WINDOW_OUTPUT][i]);
+  }
+  for (int d = 0, next = 0; d < k->t->rank; d++) {
+    if (next < w.n && w.dim[WINDOW_IMAGE][next] == d) next++;
+    else hold_as(h, &k->in[1], d, &k->in[0], d);
+  }
+  memcpy(k->y->lo, k->in[0].lo, sizeof k->y->lo);
+  finish_with(k, NULL, 0, NULL);
+}
+
 /* ---- sources */
 
 static void do_shard(const Task *k) {
@@ -457,7 +473,7 @@ static void do_made(const Task *k) {
     starts[d] = k->y->lo[d];
   }
   if (k->op->kind == OP_iota) attrs[n++] = attr_e(AT_start, place_of(h, k->y->lo[op_int(k->op, AT_axis, 0)]));
-  if (k->op->kind == OP_random) {
+  if (k->op->kind == OP_random || k->op->kind == OP_random_keyed) {
     int wrong = slip(h), d = k->t->rank ? wrong % k->t->rank : 0;
     if (wrong && k->t->rank) starts[d] = astray(h, starts[d], wrong / 8);
     attrs[n++] = attr_exprs(h->m, AT_starts, k->t->rank, starts);
@@ -492,7 +508,8 @@ static void do_op(const Task *k) {
     case OP_const:
     case OP_size:
     case OP_iota:
-    case OP_random: return do_made(k);
+    case OP_random:
+    case OP_random_keyed: return do_made(k);
     case OP_select:
     case OP_cast:
     case OP_copy: return do_elementwise(k);
@@ -523,6 +540,7 @@ static void do_op(const Task *k) {
     case OP_conv_transpose:
     case OP_conv_filter:
     case OP_pool: return do_window(k);
+    case OP_pool_grad: return do_pool_grad(k);
     case OP_write: return do_write(k);
     default: k->h->failed = true;
   }

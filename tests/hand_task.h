@@ -33,6 +33,7 @@ static void linear_in(const Op *op, uint32_t *alone, uint32_t *together) {
     case OP_put:
     case OP_cast:
     case OP_div: *alone = 1; return;
+    case OP_pool_grad: *alone = 2; return;
     case OP_mul:
     case OP_dot:
     case OP_conv:

@@ -65,6 +65,7 @@ static void make_cases(void) {
   RUN(attentions);
   RUN(long_attentions);
   RUN(tiled_attentions);
+  RUN(attention_gradients);
   RUN(dots);
   RUN(windows);
   RUN(equal_lines);

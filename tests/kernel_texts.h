@@ -173,6 +173,13 @@ static void moves(void) {
   text_case("random", "  %u = random {kind=\"uniform\", seed=7, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n"
             "  %n = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : f32[s]\n"
             "  %h = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : bf16[s]\n" OUT("u") OUT("n") OUT("h"));
+  text_case("random keyed", IN("k", "i64[]") IN("l", "u32[]") IN("x", "f32[b,s]")
+            "  %u = random_keyed %k {kind=\"uniform\", seed=7, stream=3, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n"
+            "  %d = mul %u, %x : f32[b,s]\n"
+            "  %n = random_keyed %l {kind=\"normal\", seed=-9, stream=0, starts=[0], extents=[s]} : f32[s]\n"
+            "  %o = const {value=1} : i64[]\n  %m = sub %k, %o : i64[]\n"
+            "  %h = random_keyed %m {kind=\"normal\", seed=9, stream=-1, starts=[0], extents=[s]} : bf16[s]\n"
+            OUT("d") OUT("n") OUT("h"));
   text_case("reshape", IN("x", "f32[b,6]") "  %y = reshape %x : f32[2*b,3]\n  %e = exp %y : f32[2*b,3]\n"
             "  %z = reshape %e : f32[6*b]\n  %c = copy %z : f32[6*b]\n  %r = relu %c : f32[6*b]\n" OUT("y") OUT("c")
             OUT("r"));
@@ -296,6 +303,49 @@ static void tiled_attentions(void) {
                            t, bg, rs, k, t, bg, n, k, t, bg, n, e, of, rows[i / 3].start, s, n, with,
                            rows[i / 3].causal, *bias ? ", bias=\"" : "", bias, *bias ? "\"" : "", t, bg, rs, e, bg,
                            rs));
+    arena_free(a);
+  }
+}
+
+/* More rows and keys than panels and blocks have, rows that see no key, keys that no row sees, results of more elements
+ * than a warp has. */
+static void attention_gradients(void) {
+  static const char *const types[] = {"f32", "f64", "f16", "bf16"};
+  static const struct {
+    const char *bg, *rs, *t, *k, *e, *bias, *of;
+    int start, causal;
+  } rows[] = {{"1,2", "1,40", "70", "36", "40", "", "", -3, 1},
+              {"1,1", "2,17", "66", "64", "64", "st", "17,", 100, 0},
+              {"2,1", "3,2", "s", "20", "300", "brst", "2,3,2,", 60, 1},
+              {"b,2", "1,1", "64", "128", "16", "t", "", 70, 1},
+              {"1,2", "2,5", "0", "8", "8", "", "", 0, 0},
+              {"1,1", "1,34", "300", "20", "24", "", "", 250, 1}};
+  for (int i = 0; i < 24; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 4], *s = strchr(rows[i / 4].rs, ',') + 1, *bg = rows[i / 4].bg, *n = rows[i / 4].t,
+        *rs = rows[i / 4].rs, *k = rows[i / 4].k, *e = rows[i / 4].e, *x = "", *with = "",
+        *sums = i % 4 == 1 ? "f64" : "f32";
+    Text out = {.arena = a};
+    text_printf(&out, "  %%q = input {name=\"q\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, k);
+    text_printf(&out, "  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n", t, bg, n, k);
+    text_printf(&out, "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n", t, bg, n, e);
+    text_printf(&out, "  %%d = input {name=\"d\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, e);
+    if (*rows[i / 4].bias) {
+      text_printf(&out, "  %%x = input {name=\"x\"} : %s[%s%s] @{}\n", t, rows[i / 4].of, n);
+      x = ", %x", with = arena_printf(a, ", bias=\"%s\"", rows[i / 4].bias);
+    }
+    text_printf(&out, "  %%i = iota {axis=0, start=%d} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n",
+                rows[i / 4].start, s, n);
+    text_printf(&out, "  %%n = const {value=68} : i64[]\n  %%o, %%l = attention %%q, %%k, %%v, %%i, %%j, %%n%s"
+                " {scale=0.3, causal=%d, lse=1%s} : %s[%s,%s,%s], %s[%s,%s]\n", x, rows[i / 4].causal, with, t, bg,
+                rs, e, sums, bg, rs);
+    for (int of = 0; of < 3; of++) {
+      text_printf(&out, "  %%d%c = attention_grad %%q, %%k, %%v, %%i, %%j, %%n%s, %%o, %%l, %%d"
+                  " {of=\"%c\", scale=0.3, causal=%d%s} : %s[%s,%s,%s]\n", "qkv"[of], x, "qkv"[of],
+                  rows[i / 4].causal, with, t, bg, of ? n : rs, of == 2 ? e : k);
+      text_printf(&out, "  output \"d%c\" %%d%c @{}\n", "qkv"[of], "qkv"[of]);
+    }
+    text_case(arena_printf(a, "attention_grad %s %d", t, i / 4), text_str(&out));
     arena_free(a);
   }
 }
@@ -442,6 +492,22 @@ static void windows(void) {
   text_case("pool beyond", IN("x", "bf16[b,s]")
             "  %y = pool %x {op=max, axes=[1], window=[2], starts=[-4],"
             " strides=[1], dilations=[1]} : bf16[b,s + 8]\n" OUT("y"));
+  text_case("pool_grad first", IN("x", "f32[b,3,7,s]") IN("z", "f32[b,3,4,s - 2]")
+            "  %y = pool_grad %x, %z {axes=[2, 3], window=[3, 2], starts=[-1, 0],"
+            " strides=[2, 1], dilations=[1, 2]} : f32[b,3,7,s]\n" OUT("y"));
+  text_case("pool_grad last", IN("x", "f32[b,s,6,37]") IN("z", "f32[b,s,3,37]")
+            "  %y = pool_grad %x, %z {axes=[1, 2], window=[2, 3], starts=[0, -2],"
+            " strides=[1, 3], dilations=[1, 1]} : f32[b,s,6,37]\n" OUT("y"));
+  text_case("pool_grad ties", IN("x", "f32[b,s,9]") IN("z", "f32[b,(s + 1) div 2,9]")
+            "  %r = round %x : f32[b,s,9]\n"
+            "  %y = pool_grad %r, %z {axes=[1], window=[5], starts=[-2],"
+            " strides=[2], dilations=[1]} : f32[b,s,9]\n" OUT("y"));
+  text_case("pool_grad apart", IN("x", "f64[6,b,s,2]") IN("z", "f64[6,b,(s + 1) div 2,2]")
+            "  %y = pool_grad %x, %z {axes=[0, 2], window=[3, 3], starts=[-1, -1],"
+            " strides=[1, 2], dilations=[1, 1]} : f64[6,b,s,2]\n" OUT("y"));
+  text_case("pool_grad bf16", IN("x", "bf16[b,s]") IN("z", "bf16[b,s + 8]")
+            "  %y = pool_grad %x, %z {axes=[1], window=[2], starts=[-4],"
+            " strides=[1], dilations=[1]} : bf16[b,s]\n" OUT("y"));
   text_case("pool product", IN("x", "u8[s]")
             "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0],"
             " strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));

@@ -161,11 +161,14 @@ static const char *const recurrent =
       "  %r = add %t, %x : f32[2, " IMAGE \
       ", 4]\n" \
       "  %f = conv_filter %r, %p {spec=\"nHc,Hno->Hco\", starts=[-1], strides=[2], dilations=[1]} : f32[3, 4, 6]\n" \
+      "  %m = pool_grad %c, %p {axes=[0], window=[3], starts=[-1], strides=[1], dilations=[1]} : f32[" STEPS \
+      ", 2, 6]\n" \
       "  %g = conv %r, %x {spec=\"nHc,nHc->Hc\", starts=[-6], strides=[3], dilations=[1]} : f32[" GRID \
       ", 4]\n" \
       "  output \"q\" %q\n" \
       "  output \"f\" %f\n" \
       "  output \"g\" %g\n" \
+      "  output \"m\" %m\n" \
       "}\n"
 
 static const char *const windowed = WINDOWED("", "13", "7", "4", "5");
@@ -196,6 +199,34 @@ static const char *const indexed =
     "  output \"v\" %v\n"
     "  output \"u\" %u\n"
     "  output \"l\" %l\n"
+    "}\n";
+
+/* Attention with all of its gradients: keys of one are cut, queries of the others. */
+static const char *const attended =
+    "func @main level 1 {\n"
+    "  %q = input {name=\"q\"} : f32[4, 2, 2, 6, 3]\n"
+    "  %k = input {name=\"k\"} : f32[4, 2, 8, 3]\n"
+    "  %v = input {name=\"v\"} : f32[4, 2, 8, 5]\n"
+    "  %x = input {name=\"x\"} : f32[4, 8]\n"
+    "  %d = input {name=\"d\"} : f32[4, 2, 2, 6, 5]\n"
+    "  %step = input {name=\"step\"} : i64[]\n"
+    "  %i = iota {axis=0, start=0} : i64[6]\n"
+    "  %j = iota {axis=0, start=0} : i64[8]\n"
+    "  %n = const {value=7} : i64[]\n"
+    "  %o, %l = attention %q, %k, %v, %i, %j, %n, %x {scale=0.5, causal=1, bias=\"bt\", lse=1} : "
+    "f32[4, 2, 2, 6, 5], f32[4, 2, 2, 6]\n"
+    "  %u = random_keyed %step {kind=\"uniform\", seed=1, stream=2, starts=[0, 0, 0, 0, 0], "
+    "extents=[4, 2, 2, 6, 5]} : f32[4, 2, 2, 6, 5]\n"
+    "  %du = mul %d, %u : f32[4, 2, 2, 6, 5]\n"
+    "  %dq = attention_grad %q, %k, %v, %i, %j, %n, %x, %o, %l, %du {of=\"q\", scale=0.5, causal=1, bias=\"bt\"} : "
+    "f32[4, 2, 2, 6, 3]\n"
+    "  %dk = attention_grad %q, %k, %v, %i, %j, %n, %x, %o, %l, %du {of=\"k\", scale=0.5, causal=1, bias=\"bt\"} : "
+    "f32[4, 2, 8, 3]\n"
+    "  %dv = attention_grad %q, %k, %v, %i, %j, %n, %x, %o, %l, %du {of=\"v\", scale=0.5, causal=1, bias=\"bt\"} : "
+    "f32[4, 2, 8, 5]\n"
+    "  output \"dq\" %dq\n"
+    "  output \"dk\" %dk\n"
+    "  output \"dv\" %dv\n"
     "}\n";
 
 /* Rows that meet the matrices their indices name. */

@@ -1,5 +1,5 @@
-/* codegen/cpu/kernel_template.c - prints calls of the templates in kernel_templates.h and kernel_attention.h with the
- * extents of an operation. */
+/* codegen/cpu/kernel_template.c - prints calls of the templates in kernel_templates.h, kernel_attention.h and
+ * kernel_attention_grad.h with the extents of an operation. */
 #include "codegen/cpu/kernel_template.h"
 
 #include <string.h>
@@ -42,24 +42,41 @@ static void print_growth(const Work *w, const Op *op, const WorkOp *made, Text *
                 made->op->nin + op->nout + i, op->nin + i, span(w, s, work_type(w, made->op->in[g->operand[i]]), 2, 3));
 }
 
-void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
+/* Sizes, masks and what is added to the scores: all that attention and its gradients have in common. */
+static void print_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
-  const WorkOp *made = &w->ops.items[work_def(w, op->out)];
-  double scale = op_float(op, AT_scale, 1);
-  int out = made->op->nin;
   text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s,\n", span(w, s, q, 2, 4),
               span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), span(w, s, v, 3, 4));
-  text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
-              op_int(op, AT_causal, 0) != 0);
+  text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n",
+              op_float(op, AT_scale, 1), op_int(op, AT_causal, 0) != 0);
   if (op_attr(op, AT_bias))
     text_printf(t, "    .bias = ptr[6], .heads = %s, .stride = {%s, %s, %s, %s},\n", span(w, s, q, 1, 2),
                 bias_stride(w, s, op, 0), bias_stride(w, s, op, 1), bias_stride(w, s, op, 2), bias_stride(w, s, op, 3));
   text_add(t, "    .length = *(const int64_t *)ptr[5]");
+}
+
+void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *q = work_type(w, op->in[0]);
+  const WorkOp *made = &w->ops.items[work_def(w, op->out)];
+  int out = made->op->nin;
+  print_attention(w, op, t, s);
   if (op->nout > 1) text_printf(t, ", .lse = ptr[%d]", out + 1);
   print_growth(w, op, made, t, s);
   text_printf(t, "};\n  attention_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), out,
               span(w, s, q, 0, 2));
-  if (q->dtype == DT_f64) text_printf(t, ", %a", scale);
+  if (q->dtype == DT_f64) text_printf(t, ", %a", op_float(op, AT_scale, 1));
+  text_add(t, ");\n");
+}
+
+void template_attention_grad(const Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *q = work_type(w, op->in[0]);
+  int out = op->nin;
+  print_attention(w, op, t, s);
+  text_printf(t, "};\n  const AttentionGrad g = {.of = '%s', .o = ptr[%d], .lse = ptr[%d], .d = ptr[%d]};\n",
+              op_str(op, AT_of), out - 3, out - 2, out - 1);
+  text_printf(t, "  attention_grad_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a, &g", dtype_name(q->dtype), out,
+              span(w, s, q, 0, 2));
+  if (q->dtype == DT_f64) text_printf(t, ", %a", op_float(op, AT_scale, 1));
   text_add(t, ");\n");
 }
 

@@ -156,10 +156,10 @@ static void print_conv(const Printing *p) {
               dtype_name(t), rp_stored_type(t), rp_value_type(t));
 }
 
-static void print_pool(const Printing *p) {
+/* The dimensions that are not windowed: those behind the windows are `inner`, side by side. */
+static void print_kept(const Printing *p, const Expr *points) {
   Module *m = p->w->m;
-  const Type *x = part_type(p, 0), *y = part_type(p, -1);
-  Reduction op = op_attr(p->op, AT_op)->u.reduction;
+  const Type *x = part_type(p, 0), *y = part_type(p, -1), *dy = p->op->nin > 1 ? part_type(p, 1) : NULL;
   const Window *w = &p->window;
   const Expr *inner = ex_const(m, 1);
   Letter kept[MAX_RANK];
@@ -168,21 +168,36 @@ static void print_pool(const Printing *p) {
     if (next < w->n && w->dim[WINDOW_IMAGE][next] == d) next++;
     else if (d > last) inner = ex_mul(m, inner, x->dims[d]);
     else if (!ex_is_const(x->dims[d], 1))
-      kept[n++] = (Letter){x->dims[d], {row_type_stride(m, y, d), row_type_stride(m, x, d), NULL}};
+      kept[n++] = (Letter){x->dims[d],
+                           {row_type_stride(m, y, d), row_type_stride(m, x, d), dy ? row_type_stride(m, dy, d) : NULL}};
   }
-  const Expr *work = ex_mul(m, windowed_points(p, WINDOW_WEIGHTS), type_elements(m, y));
+  const Expr *work = ex_mul(m, windowed_points(p, WINDOW_WEIGHTS), points);
   print_letters(p, "kept", kept, n);
-  text_printf(p->t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", rp_stored_type(x->dtype), rp_stored_type(x->dtype));
   text_printf(p->t, "  const int64_t work = %s, inner = %s;\n", number(p, work), number(p, inner));
+}
+
+static void print_pool(const Printing *p) {
+  const Type *x = part_type(p, 0);
+  Reduction op = op_attr(p->op, AT_op)->u.reduction;
+  print_kept(p, type_elements(p->w->m, part_type(p, -1)));
+  text_printf(p->t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", rp_stored_type(x->dtype), rp_stored_type(x->dtype));
   DType acc = x->dtype == DT_f16 || x->dtype == DT_bf16 ? DT_f32 : x->dtype;
   text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), rp_stored_type(x->dtype),
               rp_value_type(x->dtype), rp_identity(&(RowAcc){.op = op, .dtype = acc}), rp_combine_name(op),
               rp_suffix(x->dtype));
 }
 
+static void print_pool_grad(const Printing *p) {
+  DType t = part_type(p, 0)->dtype;
+  print_kept(p, type_elements(p->w->m, part_type(p, 1)));
+  text_printf(p->t, "  %s *y = ptr[2];\n  const %s *a = ptr[0], *b = ptr[1];\n", rp_stored_type(t), rp_stored_type(t));
+  text_printf(p->t, "  POOL_GRAD(%s, %s, %s);\n", dtype_name(t), rp_stored_type(t), rp_value_type(t));
+}
+
 void template_window(const Work *w, const Op *op, Text *t, Scalars *s) {
   Printing p = {w, op, window_of(w->f, op), t, s};
   print_windows(&p);
   if (op->kind == OP_pool) print_pool(&p);
+  else if (op->kind == OP_pool_grad) print_pool_grad(&p);
   else print_conv(&p);
 }

@@ -516,3 +516,61 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
       for (int64_t i = 0; i < inner; i++) store_##T(to + i, acc[i]); \
     } \
   } while (0)
+
+/* ---- the gradient of a pool by max: a is the pool's operand, b what is added where a window has its largest element
+ *
+ * A thread has a whole image of some neighbours behind the windows, so that nobody else adds there.  Windows pass from
+ * the last to the first: an element's terms are added in the order of the window, as everywhere here. */
+
+enum { POOL_LANES = 16 };
+
+#define POOL_GRAD(T, stored, type) \
+  do { \
+    int64_t lanes_ = inner < POOL_LANES ? inner : POOL_LANES, chunks_ = (inner + POOL_LANES - 1) / POOL_LANES; \
+    int64_t items_ = letters_count(kept) * chunks_, places_ = w->image[0] * w->image[1] * w->image[2]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t item_ = 0; item_ < items_; \
+                                                                                   item_++) { \
+      int64_t y0 = 0, a0 = 0, b0 = 0, first = item_ % chunks_ * POOL_LANES; \
+      int64_t n = inner - first < lanes_ ? inner - first : lanes_; \
+      type *sums = scratch(0, places_ * lanes_ * (int64_t)sizeof(type)); \
+      letters_at(kept, item_ / chunks_, &y0, &a0, &b0); \
+      for (int64_t i = 0; i < places_ * lanes_; i++) sums[i] = 0; \
+      for (int64_t u0 = w->output[0]; u0-- > 0;) \
+        for (int64_t u1 = w->output[1]; u1-- > 0;) \
+          for (int64_t u2 = w->output[2]; u2-- > 0;) { \
+            POOL_LARGEST(T, stored, type) \
+            const stored *from = \
+                b + b0 + first + u0 * w->output_step[0] + u1 * w->output_step[1] + u2 * w->output_step[2]; \
+            for (int64_t i = 0; i < n; i++) \
+              if (at[i] >= 0) sums[at[i] * lanes_ + i] += load_##T(from + i); \
+          } \
+      for (int64_t x0 = 0; x0 < w->image[0]; x0++) \
+        for (int64_t x1 = 0; x1 < w->image[1]; x1++) \
+          for (int64_t x2 = 0; x2 < w->image[2]; x2++) { \
+            stored *to = y + y0 + first + x0 * w->image_step[0] + x1 * w->image_step[1] + x2 * w->image_step[2]; \
+            const type *sum = sums + ((x0 * w->image[1] + x1) * w->image[2] + x2) * lanes_; \
+            for (int64_t i = 0; i < n; i++) store_##T(to + i, sum[i]); \
+          } \
+    } \
+  } while (0)
+
+/* Per lane the first largest element of the window of output (u0, u1, u2), and where it is: -1 where there is none. */
+#define POOL_LARGEST(T, stored, type) \
+  type largest[POOL_LANES] = {0}; \
+  int64_t at[POOL_LANES], x0, x1, x2; \
+  for (int64_t i = 0; i < n; i++) at[i] = -1; \
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++) { \
+    if (!conv_image(w, 0, u0, k0, &x0)) continue; \
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++) { \
+      if (!conv_image(w, 1, u1, k1, &x1)) continue; \
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+        if (!conv_image(w, 2, u2, k2, &x2)) continue; \
+        int64_t place = (x0 * w->image[1] + x1) * w->image[2] + x2; \
+        const stored *from = a + a0 + first + x0 * w->image_step[0] + x1 * w->image_step[1] + x2 * w->image_step[2]; \
+        for (int64_t i = 0; i < n; i++) { \
+          type v = load_##T(from + i); \
+          if (at[i] < 0 || v > largest[i] || (v != v && largest[i] == largest[i])) largest[i] = v, at[i] = place; \
+        } \
+      } \
+    } \
+  }

@@ -1,5 +1,6 @@
-/* codegen/cuda/attention.c - prints the CUDA kernel of attention: sizes, then a call of dialect_attention.h, which has
- * several ways.  Which one is decided by the type and by the sizes that are planned for; each is right for all. */
+/* codegen/cuda/attention.c - prints the CUDA kernels of attention and its gradients: sizes, then a call of
+ * dialect_attention.h, which has several ways, or of dialect_attention_grad.h.  Which one is decided by the type and by
+ * the sizes that are planned for; each is right for all. */
 #include <string.h>
 
 #include "codegen/cuda/template.h"
@@ -119,6 +120,17 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
   return by_tiles(k, q, v);
 }
 
+/* Sizes and masks as `b`, and what is added to the scores. */
+static void print_attention(CudaTemplate *k, const Type *q, const Type *v) {
+  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
+              ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
+              ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
+  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
+              op_int(k->op, AT_causal, 0) != 0);
+  if (op_attr(k->op, AT_bias)) print_bias(k);
+  else text_add(&k->body, "  b.bias = 0;\n");
+}
+
 void cuda_attention(CudaTemplate *k) {
   if (k->u->nin == 1) {
     join_pieces(k);
@@ -126,16 +138,24 @@ void cuda_attention(CudaTemplate *k) {
   }
   const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
   Way way = choose_way(k, q, v);
-  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
-              ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
-              ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
-  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
-              op_int(k->op, AT_causal, 0) != 0);
   int out = k->op->nin;
-  if (op_attr(k->op, AT_bias)) print_bias(k);
-  else text_add(&k->body, "  b.bias = 0;\n");
+  print_attention(k, q, v);
   if (has_sums(k)) text_printf(&k->body, "  b.lse = a.p%d;\n", out + 1);
   else text_add(&k->body, "  b.lse = 0;\n");
   text_printf(&k->body, "  attention_%s_%s(&b, %s, a.p0, a.p1, a.p2, %a%s);\n", way.name, dtype_name(q->dtype),
               in_pieces(k) ? "0" : arena_printf(k->m->arena, "a.p%d", out), op_float(k->op, AT_scale, 1), way.more);
+}
+
+/* A warp per row of the result, 256 elements of it each. */
+void cuda_attention_grad(CudaTemplate *k) {
+  const Type *q = ct_in(k, 0), *v = ct_in(k, 2), *y = ct_out(k);
+  const Expr *rows = type_product(k->m, y, 0, y->rank - 1),
+             *chunks = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, 256));
+  int out = k->op->nin;
+  ct_launch(k, ex_mul(k->m, rows, chunks), 4, 128, "row of the result per warp");
+  print_attention(k, q, v);
+  text_printf(&k->body, "  b.lse = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = a.p%d, g.lse = a.p%d, g.d = a.p%d;\n",
+              op_str(k->op, AT_of), out - 3, out - 2, out - 1);
+  text_printf(&k->body, "  attention_grad_%s(&b, &g, a.p%d, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype), out,
+              op_float(k->op, AT_scale, 1));
 }

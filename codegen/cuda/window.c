@@ -1,5 +1,5 @@
-/* codegen/cuda/window.c - prints pools and what conv.c leaves of convolutions as CUDA kernels: a thread per element of
- * the result.
+/* codegen/cuda/window.c - prints pools, their gradients, and what conv.c leaves of convolutions as CUDA kernels: a
+ * thread per element of the result.
  *
  * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0
  * j1 ...  Terms are combined in the order of the CPU kernels (kernel_windows.h).
@@ -43,12 +43,14 @@ static const char *open_loop(Printing *p, const Expr *extent) {
   return j;
 }
 
-static void close_loops(Printing *p) {
-  while (p->depth > 0) {
+static void close_loops_to(Printing *p, int depth) {
+  while (p->depth > depth) {
     p->depth--;
     line(p, "}");
   }
 }
+
+static void close_loops(Printing *p) { close_loops_to(p, 0); }
 
 static const char *result_index(const Printing *p, int d) { return arena_printf(p->k->m->arena, "i%d", d); }
 
@@ -156,17 +158,22 @@ static void conv(CudaTemplate *k) {
 
 /* ---- pools */
 
+/* The dimensions that are not windowed, in operand `operand`. */
+static void print_kept(Printing *p, int operand) {
+  for (int d = 0; d < part_type(p, -1)->rank; d++) {
+    bool windowed = false;
+    for (int i = 0; i < p->w.n; i++) windowed |= p->w.dim[WINDOW_IMAGE][i] == d;
+    if (!windowed) step(p, operand, d, result_index(p, d));
+  }
+}
+
 static void pool(CudaTemplate *k) {
   Printing p = start(k);
   const Type *y = ct_out(k);
   Reduction op = op_attr(k->op, AT_op)->u.reduction;
   DType t = y->dtype, computed = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
   line(&p, "%s found = %s;", rp_value_type(t), rp_identity(&(RowAcc){.op = op, .dtype = computed}));
-  for (int d = 0; d < y->rank; d++) {
-    bool windowed = false;
-    for (int i = 0; i < p.w.n; i++) windowed |= p.w.dim[WINDOW_IMAGE][i] == d;
-    if (!windowed) step(&p, 0, d, result_index(&p, d));
-  }
+  print_kept(&p, 0);
   print_windows(&p, WINDOW_OUTPUT, WINDOW_WEIGHTS);
   line(&p, "found = %s_%s(found, load_%s(a.p0 + (%s)));", rp_combine_name(op), rp_suffix(t), dtype_name(t),
        place(&p, 0));
@@ -174,7 +181,46 @@ static void pool(CudaTemplate *k) {
   line(&p, "store_%s(a.p1 + element, found);", dtype_name(t));
 }
 
+/* Is this element of the image, `own`, the first largest of the window of output u?  What is before it must be smaller,
+ * what is behind it not larger. */
+static void print_is_largest(Printing *p) {
+  const Window *w = &p->w;
+  const Type *x = part_type(p, 0);
+  const char *name = dtype_name(x->dtype);
+  int depth = p->depth;
+  line(p, "int largest = 1;");
+  Text other = {.arena = p->k->m->arena};
+  text_add(&other, "element");
+  for (int i = 0; i < w->n; i++) {
+    const char *j = open_loop(p, w->extent[WINDOW_WEIGHTS][i]);
+    line(p, "const int64_t x%d = %s + %s * %lld + %s * %lld;", i, number(p, w->start[i]), p->name[WINDOW_OUTPUT][i],
+         (long long)w->stride[i], j, (long long)w->dilation[i]);
+    line(p, "if (x%d < 0 || x%d >= %s) continue;", i, i, number(p, w->extent[WINDOW_IMAGE][i]));
+    text_printf(&other, " + (x%d - %s) * %s", i, p->name[WINDOW_IMAGE][i],
+                number(p, row_type_stride(p->k->m, x, w->dim[WINDOW_IMAGE][i])));
+  }
+  line(p, "const int64_t other = %s;", text_str(&other));
+  line(p, "const %s v = load_%s(a.p0 + other);", rp_value_type(x->dtype), name);
+  line(p, "if (other < element && !(own > v || (own != own && v == v))) largest = 0;");
+  line(p, "if (other > element && (v > own || (v != v && own == own))) largest = 0;");
+  close_loops_to(p, depth);
+}
+
+static void pool_grad(CudaTemplate *k) {
+  Printing p = start(k);
+  DType t = ct_out(k)->dtype;
+  line(&p, "const %s own = load_%s(a.p0 + element);", rp_value_type(t), dtype_name(t));
+  line(&p, "%s sum = 0;", rp_value_type(t));
+  print_kept(&p, 1);
+  print_windows(&p, WINDOW_IMAGE, WINDOW_WEIGHTS);
+  print_is_largest(&p);
+  line(&p, "if (largest) sum += load_%s(a.p1 + (%s));", dtype_name(t), place(&p, 1));
+  close_loops(&p);
+  line(&p, "store_%s(a.p2 + element, sum);", dtype_name(t));
+}
+
 void cuda_window(CudaTemplate *k) {
   if (k->op->kind == OP_pool) pool(k);
+  else if (k->op->kind == OP_pool_grad) pool_grad(k);
   else if (!cuda_conv_tiles(k)) conv(k);
 }

@@ -109,11 +109,15 @@ static const char *op_text(const RowPrinter *c, const RowNode *n) {
 }
 
 static const char *random_text(const RowPrinter *c, const RowNode *n) {
-  bool normal = strcmp(op_str(n->source, AT_kind), "normal") == 0;
-  unsigned long long seed = (unsigned long long)op_int(n->source, AT_seed, 0);
-  const char *from = normal ? "f64" : "f32";
-  return arena_printf(c->m->arena, "to_%s_%s(random_%s(%lluull, 0, (uint64_t)v%d))", dtype_name(n->dtype), from,
-                      normal ? "normal" : "uniform", seed, n->args[0]);
+  const char *kind = op_str(n->source, AT_kind), *from = strcmp(kind, "normal") == 0 ? "f64" : "f32";
+  unsigned long long seed = (unsigned long long)op_int(n->source, AT_seed, 0),
+                     stream = (unsigned long long)op_int(n->source, AT_stream, 0);
+  Text t = {.arena = c->m->arena};
+  text_printf(&t, "to_%s_%s(random_%s%s(%lluull, %lluull, ", dtype_name(n->dtype), from, n->nargs > 1 ? "keyed_" : "",
+              kind, seed, stream);
+  if (n->nargs > 1) text_printf(&t, "(uint64_t)v%d, ", n->args[1]);
+  text_printf(&t, "(uint64_t)v%d))", n->args[0]);
+  return text_str(&t);
 }
 
 static const char *load_text(const RowPrinter *c, const RowNode *n) {

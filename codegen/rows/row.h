@@ -25,7 +25,7 @@ typedef enum RowNodeKind {
   RN_LOAD,   /* element `at` (plus i64 args[0] when there is one) of a buffer; 0, without access, where `guard` is false
               */
   RN_OP,     /* an elementwise operation: unary, binary, compare, select, cast */
-  RN_RANDOM, /* number args[0] (i64) of the stream of `op` */
+  RN_RANDOM, /* number args[0] (i64) that the operation `source` draws, with the key args[1] (i64) if it has one */
   RN_ACC     /* the finished reduction `acc` */
 } RowNodeKind;
 

@@ -307,13 +307,15 @@ static int at_const(Build *b, const Op *op, const Index *index, int guard) {
   return load(b, buffer(b, 0, op, t->dtype, false), t->dtype, &at, guard);
 }
 
-static int at_random(Build *b, const Op *op, const Index *index) {
+static int at_random(Build *b, const Op *op, const Index *index, int guard) {
   const Type *t = work_type(b->w, op->out);
   Index at[MAX_RANK];
   for (int d = 0; d < t->rank; d++) at[d] = index_affine(b, &index[d], 1, op_attr(op, AT_starts)->u.exprs[d]);
   Index flat = flat_index(b, at, t->rank, op_attr(op, AT_extents)->u.exprs);
-  int element = index_node(b, &flat);
-  return node(b, (RowNode){.kind = RN_RANDOM, .dtype = t->dtype, .nargs = 1, .args = {element}, .source = op});
+  RowNode n = {
+      .kind = RN_RANDOM, .dtype = t->dtype, .nargs = 1 + op->nin, .args = {index_node(b, &flat)}, .source = op};
+  if (op->nin) n.args[1] = to_dtype(b, value_at(b, op->in[0], index, guard), DT_i64);
+  return node(b, n);
 }
 
 static double identity_of(Reduction r, DType t) {
@@ -426,7 +428,8 @@ static int computed_at(Build *b, const Op *op, const Index *index, int guard) {
       Index at = index_affine(b, &index[op_int(op, AT_axis, 0)], 1, op_expr(op, AT_start));
       return to_dtype(b, index_node(b, &at), y->dtype);
     }
-    case OP_random: return at_random(b, op, index);
+    case OP_random:
+    case OP_random_keyed: return at_random(b, op, index, guard);
     case OP_mask_partial: return at_mask_partial(b, op, index, guard);
     case OP_reduce: return accumulate(b, op_attr(op, AT_op)->u.reduction, widened(b, operand_in_place(b, op->in[0])));
     case OP_softmax: return at_softmax(b, op, index, guard);
@@ -475,7 +478,7 @@ static int value_at(Build *b, Val v, const Index *index, int guard) {
 /* ---- stages, levels, costs */
 
 static int cost_of(const RowNode *n) {
-  if (n->kind == RN_RANDOM) return 40;
+  if (n->kind == RN_RANDOM) return 40 * n->nargs;
   if (n->kind != RN_OP) return n->kind == RN_LOAD;
   return op_element_cost(n->op);
 }

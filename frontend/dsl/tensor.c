@@ -39,26 +39,6 @@ DslValue dsl_fn_iota(Args *a) {
   return built(a, build_iota(&a->ev->b, t, axis));
 }
 
-static DslValue random_tensor(Args *a, const char *kind) {
-  if (a->ev->loops)
-    return dsl_fail(a->ev, a->call, DIAG_dsl_structure,
-                    "random numbers in a loop would be the same in every round; make them before it");
-  const Type *t;
-  int64_t seed;
-  const Expr *zeros[MAX_RANK];
-  Module *m = a->ev->m;
-  if (!dsl_arg_type(a, 0, &t) || !dsl_arg_int(a, 1, 0, &seed)) return value_error();
-  if (!dtype_is_float(t->dtype)) return dsl_arg_fail(a, 0, "a type of floats"), value_error();
-  for (int d = 0; d < t->rank; d++) zeros[d] = ex_const(m, 0);
-  Attr attrs[] = {attr_s(m, AT_kind, kind), attr_i(AT_seed, seed), attr_exprs(m, AT_starts, t->rank, zeros),
-                  attr_exprs(m, AT_extents, t->rank, t->dims)};
-  dsl_begin(a->ev, a->call);
-  return built(a, build_op(&a->ev->b, &(OpSpec){.kind = OP_random, .type = t, .nattrs = 4, .attrs = attrs}));
-}
-
-DslValue dsl_fn_random_uniform(Args *a) { return random_tensor(a, "uniform"); }
-DslValue dsl_fn_random_normal(Args *a) { return random_tensor(a, "normal"); }
-
 /* ---- elementwise */
 
 DslValue dsl_fn_cast(Args *a) {
@@ -198,6 +178,35 @@ DslValue dsl_fn_update(Args *a) {
   Attr attrs[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(a->ev->m, 0))};
   return operation(a, OP_update, 3, in, 2, attrs);
 }
+
+/* ---- random numbers */
+
+/* With a key another operation, whose numbers differ from key to key, so that it may stand in a loop. */
+static DslValue random_tensor(Args *a, const char *kind) {
+  bool keyed = arg_given(a, 2);
+  const Type *t;
+  int64_t seed, stream;
+  const Expr *zeros[MAX_RANK];
+  Module *m = a->ev->m;
+  Val key = 0;
+  if (a->ev->loops && !keyed)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_structure,
+                    "random numbers in a loop would be the same in every round; make them before it, or give a key");
+  if (!dsl_arg_type(a, 0, &t) || !dsl_arg_int(a, 1, 0, &seed) || !dsl_arg_int(a, 3, 0, &stream)) return value_error();
+  if (!dtype_is_float(t->dtype)) return dsl_arg_fail(a, 0, "a type of floats"), value_error();
+  if (arg_given(a, 3) && !keyed) return dsl_arg_fail(a, 3, "given together with a key"), value_error();
+  dsl_begin(a->ev, a->call);
+  if (keyed && !arg_position(a, 2, &key)) return value_error();
+  for (int d = 0; d < t->rank; d++) zeros[d] = ex_const(m, 0);
+  Attr attrs[] = {attr_s(m, AT_kind, kind), attr_i(AT_seed, seed), attr_exprs(m, AT_starts, t->rank, zeros),
+                  attr_exprs(m, AT_extents, t->rank, t->dims), attr_i(AT_stream, stream)};
+  OpSpec spec = {.kind = keyed ? OP_random_keyed : OP_random, .type = t, .nattrs = 4 + keyed, .attrs = attrs};
+  if (keyed) spec.nin = 1, spec.in = &key;
+  return built(a, build_op(&a->ev->b, &spec));
+}
+
+DslValue dsl_fn_random_uniform(Args *a) { return random_tensor(a, "uniform"); }
+DslValue dsl_fn_random_normal(Args *a) { return random_tensor(a, "normal"); }
 
 /* ---- neural networks */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/ops/record.h"
+#include "ir/ops/attention.h"
 
 /* ---- rope */
 
@@ -110,13 +110,13 @@ static int bias_dim(const char *bias, int d) {
 }
 
 /* Operand 6 has the dimensions of the scores that the attribute names, keys among them. */
-static bool fits_bias(const Infer *c) {
+static bool fits_bias(const Infer *c, bool given) {
   const Attr *bias = infer_attr(c, AT_bias);
   const Type *q = c->in[0];
   const Expr *scores[] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], c->in[1]->dims[2]};
   int n = 0;
-  if ((bias != NULL) != (c->spec->nin == 7)) {
-    infer_fail(c, "a seventh operand and `bias` go together");
+  if ((bias != NULL) != given) {
+    infer_fail(c, "an operand behind the length and `bias` go together");
     return false;
   }
   if (!bias) return true;
@@ -132,7 +132,7 @@ static bool fits_bias(const Infer *c) {
   return same;
 }
 
-static const Type *infer_attention(const Infer *c) {
+static const Type *fits_attention(const Infer *c, int more) {
   const Type *q = c->in[0], *k = c->in[1], *v = c->in[2];
   if (q->rank != 5 || k->rank != 4 || v->rank != 4)
     return infer_fail(c, "q, k, v must be [b,g,r,s,k], [b,g,t,k], [b,g,t,e]");
@@ -146,19 +146,30 @@ static const Type *infer_attention(const Infer *c) {
   if (c->in[3]->rank != 1 || c->in[3]->dims[0] != q->dims[3] || c->in[4]->rank != 1 ||
       c->in[4]->dims[0] != k->dims[2] || c->in[5]->rank != 0)
     return infer_fail(c, "positions must be [s] and [t], the length a scalar");
-  if (!fits_bias(c)) return NULL;
+  return fits_bias(c, c->spec->nin == 7 + more) ? q : NULL;
+}
+
+bool infer_attention_operands(const Infer *c, int more) { return fits_attention(c, more) != NULL; }
+
+static const Type *infer_attention(const Infer *c) {
+  const Type *q = c->in[0], *v = c->in[2];
+  if (!infer_attention_operands(c, 0)) return NULL;
   const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
   const Attr *lse = infer_attr(c, AT_lse);
   if (lse && lse->u.i) infer_further(c, type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims));
   return type_get(c->m, q->dtype, 5, dims);
 }
 
+void rule_attention_operands(const RuleMaking *k, Text *space) {
+  const Attr *bias = op_attr(k->op, AT_bias);
+  text_add(space, "b g r s k, b g t k, b g t e, s, t, ");
+  for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(space, "%s%c", s == bias->u.s ? ", " : " ", *s);
+}
+
 /* The second result does not depend on the values, so it stays whole where these are partial sums. */
 static void rule_attention(const RuleMaking *k) {
-  const Attr *bias = op_attr(k->op, AT_bias);
   Text space = {.arena = k->m->arena};
-  text_add(&space, "b g r s k, b g t k, b g t e, s, t, ");
-  for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(&space, "%s%c", s == bias->u.s ? ", " : " ", *s);
+  rule_attention_operands(k, &space);
   text_add(&space, " -> b g r s e, b g r s");
   rule_parse(k, text_str(&space), "body:t frozen:k e linear:2");
   for (int i = 0; i < k->r->nfactors; i++)
@@ -258,8 +269,7 @@ static double attend(const Attention *a, const Cell *query, int64_t position, Ce
   return sum == 0 ? -INFINITY : max + log(sum);
 }
 
-/* What is added to the scores of a query: row `at` of [b, g, r, s]. */
-static const Cell *bias_of(const Eval *e, int64_t at) {
+const Cell *eval_attention_bias(const Eval *e, int64_t at) {
   const Attr *bias = op_attr(e->op, AT_bias);
   const InterpTensor *q = e->in[0], *x = bias ? e->in[6] : NULL;
   int64_t index[4], row = 0;
@@ -278,6 +288,14 @@ static bool bias_is_there(const Eval *e) {
   return !bias || interp_elements(e->in[6]) == elements;
 }
 
+bool eval_attention_fits(const Eval *e) {
+  const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2];
+  int64_t groups = q->dims[0] * q->dims[1], t = k->dims[2];
+  bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == t &&
+              k->dims[3] == q->dims[4] && e->in[3]->dims[0] == q->dims[3] && e->in[4]->dims[0] == t && bias_is_there(e);
+  return fits || eval_fail(e, "the extents of the operands do not fit");
+}
+
 static bool eval_attention(Eval *e) {
   if (e->run->modp) return eval_body(e);
   const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2];
@@ -289,11 +307,10 @@ static bool eval_attention(Eval *e) {
                  .causal = op_int(e->op, AT_causal, 0) != 0,
                  .key_positions = e->in[4]->cells,
                  .length = e->in[5]->cells[0].i};
-  bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t &&
-              k->dims[3] == a.k && e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t &&
-              interp_elements(e->out) == groups * r * s * a.e &&
-              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s) && bias_is_there(e);
-  if (!fits) return eval_fail(e, "the extents of the operands do not fit");
+  bool fits = interp_elements(e->out) == groups * r * s * a.e &&
+              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s);
+  if (!eval_attention_fits(e)) return false;
+  if (!fits) return eval_fail(e, "the extents of the results do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
   if (!a.weight) die_out_of_memory("for the weights of attention");
   for (int64_t g = 0; g < groups; g++) {
@@ -301,7 +318,7 @@ static bool eval_attention(Eval *e) {
     a.value = v->cells + g * a.t * a.e;
     for (int64_t i = 0; i < r * s; i++) {
       int64_t row = g * r * s + i;
-      a.bias = bias_of(e, row);
+      a.bias = eval_attention_bias(e, row);
       double lse = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
       if (e->op->nout > 1) e->outs[1]->cells[row].f = lse;
     }
@@ -315,4 +332,5 @@ const OpRecord record_attention = {.infer = infer_attention,
                                    .eval = eval_attention,
                                    .products = products_attention,
                                    .symbols = "b g r s k t e",
-                                   .body = attention_body};
+                                   .body = attention_body,
+                                   .gradient = gradient_attention};

@@ -1,4 +1,6 @@
-/* ir/ops/gradient_attention.c - derivatives of rope. */
+/* ir/ops/gradient_attention.c - derivatives of rope and attention. */
+#include <string.h>
+
 #include "ir/ops/gradient.h"
 #include "ir/ops/record.h"
 
@@ -10,4 +12,30 @@ void gradient_rope(Gradient *g) {
       g->b,
       &(OpSpec){
           .kind = OP_rope, .nin = 2, .in = (Val[]){g->of_results[0], back}, .nattrs = op->nattrs, .attrs = op->attrs});
+}
+
+/* From the result and the log-sum-exp of the scores, so that nothing is normalised again (D48).  Whoever differentiates
+ * has asked for the latter. */
+void gradient_attention(Gradient *g) {
+  static const char *const of[] = {"q", "k", "v"};
+  const Op *op = g->op;
+  Val in[MAX_OPERANDS];
+  if (op->nout < 2 || g->of_results[1] || (op->nin > 6 && g->wanted[6])) {
+    g->refused = op->nout < 2       ? "attention without lse"
+                 : g->of_results[1] ? "the log-sum-exp of an attention"
+                                    : "what is added to the scores of an attention";
+    return;
+  }
+  memcpy(in, op->in, sizeof *in * (size_t)op->nin);
+  in[op->nin] = op->out, in[op->nin + 1] = op->out + 1, in[op->nin + 2] = g->of_results[0];
+  for (int i = 0; i < 3; i++) {
+    Attr attrs[8];
+    int n = 0;
+    for (int k = 0; k < op->nattrs; k++)
+      if (op->attrs[k].key != AT_lse) attrs[n++] = op->attrs[k];
+    attrs[n++] = attr_s(g->b->m, AT_of, of[i]);
+    if (g->wanted[i])
+      g->of_operands[i] = build_op(
+          g->b, &(OpSpec){.kind = OP_attention_grad, .nin = op->nin + 3, .in = in, .nattrs = n, .attrs = attrs});
+  }
 }

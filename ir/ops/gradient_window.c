@@ -34,14 +34,28 @@ void gradient_conv_transpose(Gradient *g) {
   if (g->wanted[1]) g->of_operands[1] = windowed(g, OP_conv_filter, dy, x, spec_of(g, 2, 0, 1), gradient_type(g, w));
 }
 
+static void of_maximum(Gradient *g) {
+  Attr a[] = {*op_attr(g->op, AT_axes), *op_attr(g->op, AT_window), *op_attr(g->op, AT_starts),
+              *op_attr(g->op, AT_strides), *op_attr(g->op, AT_dilations)};
+  g->of_operands[0] = build_op(
+      g->b,
+      &(OpSpec){
+          .kind = OP_pool_grad, .nin = 2, .in = (Val[]){g->op->in[0], g->of_results[0]}, .nattrs = 5, .attrs = a});
+}
+
 /* A sum over windows is a convolution with ones, each channel by itself. */
 void gradient_pool(Gradient *g) {
   const Op *op = g->op;
   const Type *t = gradient_type(g, op->in[0]);
   const Attr *axes = op_attr(op, AT_axes), *window = op_attr(op, AT_window);
   char image[MAX_RANK + 1] = "", ones[MAX_RANK + 1] = "", spec[3 * MAX_RANK + 4];
-  if (op_attr(op, AT_op)->u.reduction != RED_SUM) {
-    g->refused = arena_printf(g->b->m->arena, "pool by %s", reduction_name(op_attr(op, AT_op)->u.reduction));
+  Reduction r = op_attr(op, AT_op)->u.reduction;
+  if (r == RED_MAX) {
+    of_maximum(g);
+    return;
+  }
+  if (r != RED_SUM) {
+    g->refused = arena_printf(g->b->m->arena, "pool by %s", reduction_name(r));
     return;
   }
   for (int d = 0, i = 0; d < t->rank; d++) {

@@ -38,7 +38,7 @@ GradientFn gradient_broadcast, gradient_reshape, gradient_transpose, gradient_sl
 GradientFn gradient_gather, gradient_take, gradient_update, gradient_scatter, gradient_put, gradient_scan,
     gradient_topk;
 GradientFn gradient_reduce, gradient_dot, gradient_softmax, gradient_norm, gradient_cross_entropy;
-GradientFn gradient_rope, gradient_conv, gradient_conv_transpose, gradient_pool;
+GradientFn gradient_rope, gradient_attention, gradient_conv, gradient_conv_transpose, gradient_pool;
 
 typedef struct OpRecord {
   InferFn *infer;             /* the result's type */

@@ -1,4 +1,5 @@
-/* ir/ops/source.c - operations that make a value of nothing: inputs, weights, states, constants, random numbers. */
+/* ir/ops/source.c - operations that make a value of nothing: inputs, weights, states, constants, random numbers;
+ * and random_keyed, which has a key. */
 #include <string.h>
 
 #include "base/random.h"
@@ -33,6 +34,13 @@ static const Type *infer_random(const Infer *c) {
   if (infer_attr(c, AT_starts)->n != y->rank || infer_attr(c, AT_extents)->n != y->rank)
     return infer_fail(c, "starts and extents need one entry per dimension");
   return dtype_is_float(y->dtype) ? y : infer_fail(c, "not defined for %s", dtype_name(y->dtype));
+}
+
+static const Type *infer_random_keyed(const Infer *c) {
+  const Type *key = c->in[0];
+  if (key->rank != 0 || (key->dtype != DT_i64 && key->dtype != DT_u32))
+    return infer_fail(c, "the key must be a scalar of i64 or u32");
+  return infer_random(c);
 }
 
 /* ---- sharding */
@@ -88,31 +96,49 @@ static bool eval_iota(Eval *e) {
   return true;
 }
 
-/* Numbers of stream 0 of base/random.h at the row-major index in the whole tensor. */
+/* Where a part lies in the whole tensor, whose elements row-major indices name. */
+typedef struct Placed {
+  int64_t start[MAX_RANK], stride[MAX_RANK];
+} Placed;
+
+static bool place_part(const Eval *e, Placed *p) {
+  const Attr *starts = op_attr(e->op, AT_starts), *extents = op_attr(e->op, AT_extents);
+  int64_t extent[MAX_RANK], total = 1;
+  int rank = e->out->rank;
+  for (int d = 0; d < rank; d++) {
+    if (!eval_expr(e, starts->u.exprs[d], &p->start[d]) || !eval_expr(e, extents->u.exprs[d], &extent[d])) return false;
+    if (p->start[d] < 0 || p->start[d] + e->out->dims[d] > extent[d])
+      return eval_fail(e, "[%lld, %lld) leaves dimension %d of extent %lld", (long long)p->start[d],
+                       (long long)(p->start[d] + e->out->dims[d]), d, (long long)extent[d]);
+  }
+  for (int d = 0; d < rank; d++)
+    if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total))
+      return eval_fail(e, "the whole tensor is too large");
+  expr_row_major(rank, extent, p->stride);
+  return true;
+}
+
+/* Numbers of base/random.h at the row-major index in the whole tensor: of stream 0, or with operand 0 as key. */
+static double number_at(const Eval *e, bool normal, uint64_t element) {
+  uint64_t seed = (uint64_t)op_int(e->op, AT_seed, 0), stream = (uint64_t)op_int(e->op, AT_stream, 0);
+  if (!e->op->nin) return normal ? random_normal(seed, 0, element) : (double)random_uniform(seed, 0, element);
+  uint64_t key = (uint64_t)e->in[0]->cells[0].i;
+  return normal ? random_keyed_normal(seed, stream, key, element)
+                : (double)random_keyed_uniform(seed, stream, key, element);
+}
+
 static bool eval_random(Eval *e) {
   const char *kind = op_str(e->op, AT_kind);
   bool normal = strcmp(kind, "normal") == 0;
   if (!normal && strcmp(kind, "uniform") != 0) return eval_fail(e, "no kind \"%s\"", kind);
-  const Attr *starts = op_attr(e->op, AT_starts), *extents = op_attr(e->op, AT_extents);
-  uint64_t seed = (uint64_t)op_int(e->op, AT_seed, 0);
-  int64_t start[MAX_RANK], extent[MAX_RANK], stride[MAX_RANK], index[MAX_RANK] = {0}, n = interp_elements(e->out);
+  int64_t index[MAX_RANK] = {0}, n = interp_elements(e->out);
   int rank = e->out->rank;
-  for (int d = 0; d < rank; d++) {
-    if (!eval_expr(e, starts->u.exprs[d], &start[d]) || !eval_expr(e, extents->u.exprs[d], &extent[d])) return false;
-    if (start[d] < 0 || start[d] + e->out->dims[d] > extent[d])
-      return eval_fail(e, "[%lld, %lld) leaves dimension %d of extent %lld", (long long)start[d],
-                       (long long)(start[d] + e->out->dims[d]), d, (long long)extent[d]);
-  }
-  int64_t total = 1;
-  for (int d = 0; d < rank; d++)
-    if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total))
-      return eval_fail(e, "the whole tensor is too large");
-  expr_row_major(rank, extent, stride);
+  Placed p;
+  if (!place_part(e, &p)) return false;
   for (int64_t i = 0; i < n; i++) {
     int64_t element = 0;
-    for (int d = 0; d < rank; d++) element += (start[d] + index[d]) * stride[d];
-    double v = normal ? random_normal(seed, 0, (uint64_t)element) : (double)random_uniform(seed, 0, (uint64_t)element);
-    e->out->cells[i] = cell_of_double(e->run->modp, e->out->dtype, v);
+    for (int d = 0; d < rank; d++) element += (p.start[d] + index[d]) * p.stride[d];
+    e->out->cells[i] = cell_of_double(e->run->modp, e->out->dtype, number_at(e, normal, (uint64_t)element));
     for (int d = rank - 1; d >= 0 && ++index[d] == e->out->dims[d]; d--) index[d] = 0;
   }
   return true;
@@ -127,3 +153,5 @@ const OpRecord record_size = {.infer = infer_given, .space = "-> x..", .eval = e
 const OpRecord record_iota = {
     .infer = infer_iota, .space = "-> x..", .local = local_start_of_result, .eval = eval_iota};
 const OpRecord record_random = {.infer = infer_random, .space = "-> x..", .local = local_random, .eval = eval_random};
+const OpRecord record_random_keyed = {
+    .infer = infer_random_keyed, .space = "-> x..", .local = local_random, .eval = eval_random};

@@ -1,4 +1,5 @@
-/* ir/ops/window.c - convolutions, their gradients, and pools.  ir/window.h says which elements meet. */
+/* ir/ops/window.c - convolutions, pools, their gradients.  ir/window.h says which elements meet. */
+#include <math.h>
 #include <string.h>
 
 #include "ir/ops/record.h"
@@ -7,15 +8,17 @@
 /* ---- result types: written */
 
 /* Windowed dimensions as in ir/window.h; the other letters as in a dot. */
-static const Type *check_window_lists(const Infer *c, int n) {
+static bool check_window_lists(const Infer *c, int n) {
   const Attr *strides = infer_attr(c, AT_strides), *dilations = infer_attr(c, AT_dilations);
-  if (n < 1 || n > MAX_WINDOWED) return infer_fail(c, "%d windowed dimensions", n);
-  if (infer_attr(c, AT_starts)->n != n || strides->n != n || dilations->n != n)
-    return infer_fail(c, "starts, strides and dilations need one entry for each of the %d windowed dimensions", n);
+  if (n < 1 || n > MAX_WINDOWED) return infer_fail(c, "%d windowed dimensions", n), false;
+  if (infer_attr(c, AT_starts)->n != n || strides->n != n || dilations->n != n) {
+    infer_fail(c, "starts, strides and dilations need one entry for each of the %d windowed dimensions", n);
+    return false;
+  }
   for (int i = 0; i < n; i++)
     if (strides->u.ints[i] < 1 || dilations->u.ints[i] < 1)
-      return infer_fail(c, "strides and dilations are at least 1");
-  return c->spec->type;
+      return infer_fail(c, "strides and dilations are at least 1"), false;
+  return true;
 }
 
 static const Type *infer_conv(const Infer *c) {
@@ -42,14 +45,12 @@ static const Type *infer_conv(const Infer *c) {
   }
   if (capitals[0] != capitals[1] || capitals[0] != capitals[2])
     return infer_fail(c, "every part of \"%s\" needs the same capital letters", spec);
-  return check_window_lists(c, capitals[0]);
+  return check_window_lists(c, capitals[0]) ? c->spec->type : NULL;
 }
 
-static const Type *infer_pool(const Infer *c) {
+/* x, if y differs from it along the windows alone. */
+static const Type *fits_pool(const Infer *c, const Type *x, const Type *y) {
   const Attr *axes = infer_attr(c, AT_axes);
-  const Type *x = c->in[0], *y = c->spec->type;
-  if (x->rank != y->rank || x->dtype != y->dtype) return infer_fail(c, "the result needs the operand's rank and type");
-  if (!infer_reduction(c, x->dtype)) return NULL;
   if (infer_attr(c, AT_window)->n != axes->n) return infer_fail(c, "window needs one entry per axis");
   int next = 0;
   for (int d = 0; d < x->rank; d++) {
@@ -57,7 +58,20 @@ static const Type *infer_pool(const Infer *c) {
     else if (x->dims[d] != y->dims[d]) return infer_fail(c, "dimension %d differs and is not windowed", d);
   }
   if (next != axes->n) return infer_fail(c, "axes must be ascending dimensions of the operand");
-  return check_window_lists(c, axes->n);
+  return check_window_lists(c, axes->n) ? x : NULL;
+}
+
+static const Type *infer_pool(const Infer *c) {
+  const Type *x = c->in[0], *y = c->spec->type;
+  if (x->rank != y->rank || x->dtype != y->dtype) return infer_fail(c, "the result needs the operand's rank and type");
+  return infer_reduction(c, x->dtype) && fits_pool(c, x, y) ? y : NULL;
+}
+
+static const Type *infer_pool_grad(const Infer *c) {
+  const Type *x = c->in[0], *dy = c->in[1];
+  if (!dtype_is_float(x->dtype)) return infer_fail(c, "not defined for %s", dtype_name(x->dtype));
+  if (x->rank != dy->rank || x->dtype != dy->dtype) return infer_fail(c, "operands need one rank and type");
+  return fits_pool(c, x, dy);
 }
 
 /* ---- factor rules */
@@ -114,6 +128,21 @@ static void rule_pool(const RuleMaking *k) {
   rule_same_dims(k);
   for (int i = 0; i < axes->n; i++) k->r->factors[k->r->results[0].dims[axes->u.ints[i]].f[0]].kind = FK_HALO;
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
+}
+
+/* An element of the image may be the largest of every window around it: images and outputs stay whole along windows. */
+static void rule_pool_grad(const RuleMaking *k) {
+  const Attr *axes = op_attr(k->op, AT_axes);
+  for (int d = 0, next = 0; d < rule_out(k)->rank; d++) {
+    bool windowed = next < axes->n && axes->u.ints[next] == d;
+    FactorKind kind = windowed ? FK_FROZEN : FK_PARALLEL;
+    uint8_t x = rule_numbered(k, "x", d, rule_out(k)->dims[d], kind), y = x;
+    if (windowed) y = rule_numbered(k, "y", d, rule_in(k, 1)->dims[d], kind), next++;
+    rule_set_dim(&k->r->operands[0], d, x);
+    rule_set_dim(&k->r->operands[1], d, y);
+    rule_set_dim(&k->r->results[0], d, x);
+  }
+  rule_linear(k, 2, RED_SUM);
 }
 
 /* ---- cut dimensions: what a part needs of the image, and where its first window begins in it */
@@ -252,6 +281,24 @@ static bool any_pair(const Walk *k) {
   return true;
 }
 
+/* The loops over the dimensions that are not windowed, of tensors y (the output's extents) and x (the image's); false
+ * when they have different extents. */
+static bool kept_nest(const Eval *e, const Window *w, const InterpTensor *y, const InterpTensor *x, Nest *nest) {
+  int64_t xs[MAX_RANK], ys[MAX_RANK];
+  expr_row_major(x->rank, x->dims, xs);
+  expr_row_major(y->rank, y->dims, ys);
+  for (int d = 0, next = 0; d < x->rank; d++) {
+    if (next < w->n && w->dim[WINDOW_IMAGE][next] == d) {
+      next++;
+      continue;
+    }
+    if (x->dims[d] != y->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
+    nest_add(nest, x->dims[d], ys[d], xs[d], 0);
+  }
+  nest_close(nest);
+  return true;
+}
+
 /* The loops over the letters that are not windowed; tensor 0 is the result. */
 static bool letter_nest(const Eval *e, Nest *nest) {
   const char *spec = op_str(e->op, AT_spec), *part[3] = {strstr(spec, "->") + 2, spec, strchr(spec, ',') + 1};
@@ -309,19 +356,8 @@ static bool eval_pool(Eval *e) {
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
   Walk k;
   Nest nest = {0};
-  int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3], xs[MAX_RANK], ys[MAX_RANK];
-  if (!walk_new(e, &w, &k)) return false;
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
-  for (int d = 0, next = 0; d < x->rank; d++) {
-    if (next < w.n && w.dim[WINDOW_IMAGE][next] == d) {
-      next++;
-      continue;
-    }
-    if (x->dims[d] != y->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
-    nest_add(&nest, x->dims[d], ys[d], xs[d], 0);
-  }
-  nest_close(&nest);
+  int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3];
+  if (!walk_new(e, &w, &k) || !kept_nest(e, &w, y, x, &nest)) return false;
   cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   if (!any_pair(&k)) return true;
   do {
@@ -330,6 +366,47 @@ static bool eval_pool(Eval *e) {
       cells_reduce(e->run->modp, y->dtype, r, nest.inner, y->cells + offset[WINDOW_OUTPUT] + at.offset[0], nest.step[0],
                    x->cells + offset[WINDOW_IMAGE] + at.offset[1], nest.step[1]);
   } while (next_pair(&k, u, t));
+  return true;
+}
+
+/* Is x larger than the largest so far?  NaN is the largest; residues are compared as numbers. */
+static bool is_larger(bool modp, const Cell *x, const Cell *largest) {
+  if (modp) return x->i > largest->i;
+  return x->f > largest->f || (isnan(x->f) && !isnan(largest->f));
+}
+
+static bool is_last_of_window(const Walk *k, const int64_t *t) {
+  for (int i = 0; i < k->n; i++)
+    if (t[i] < k->extent[WINDOW_WEIGHTS][i] - 1) return false;
+  return true;
+}
+
+/* The gradients dy of all windows of one image x, to where the windows have their first largest element. */
+static void route_gradients(bool modp, const Walk *k, const Cell *x, const Cell *dy, Cell *dx) {
+  int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3], largest = -1, from = 0;
+  do {
+    if (place(k, u, t, offset) && (largest < 0 || is_larger(modp, &x[offset[WINDOW_IMAGE]], &x[largest])))
+      largest = offset[WINDOW_IMAGE], from = offset[WINDOW_OUTPUT];
+    if (!is_last_of_window(k, t)) continue;
+    if (largest >= 0 && modp) dx[largest].i = (int64_t)modp_add((uint64_t)dx[largest].i, (uint64_t)dy[from].i);
+    else if (largest >= 0) dx[largest].f += dy[from].f;
+    largest = -1;
+  } while (next_pair(k, u, t));
+}
+
+static bool eval_pool_grad(Eval *e) {
+  Window w = window_of(e->frame->f, e->op);
+  const InterpTensor *x = e->in[0], *dy = e->in[1];
+  Walk k;
+  Nest nest = {0};
+  if (!eval_same_shape(e, 0) || !walk_new(e, &w, &k) || !kept_nest(e, &w, dy, x, &nest)) return false;
+  cells_fill(e->out, cell_i(0));
+  if (!any_pair(&k)) return true;
+  for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
+    for (int64_t i = 0; i < nest.inner; i++) {
+      int64_t from = at.offset[0] + i * nest.step[0], image = at.offset[1] + i * nest.step[1];
+      route_gradients(e->run->modp, &k, x->cells + image, dy->cells + from, e->out->cells + image);
+    }
   return true;
 }
 
@@ -358,3 +435,5 @@ const OpRecord record_pool = {.infer = infer_pool,
                               .local = local_windows,
                               .eval = eval_pool,
                               .gradient = gradient_pool};
+/* As conv_filter. */
+const OpRecord record_pool_grad = {.infer = infer_pool_grad, .rule = rule_pool_grad, .eval = eval_pool_grad};

@@ -551,14 +551,20 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
 
 static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
 
+static MatrixKernel kernel_of(OpKind k) {
+  if (op_is_grouped(k)) return KERNEL_GROUPED;
+  if (k == OP_attention) return KERNEL_ATTENTION;
+  if (k == OP_attention_grad) return KERNEL_ATTENTION_GRAD;
+  die("no rate for %s", op_name(k));
+}
+
 /* Of what multiplies, but dots: kernels of ours, and convolutions of a library. */
 static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, double flops) {
   DType type = computed_type(f, p->op);
   OpKind k = p->op->kind;
   if (!op_is_contraction(k)) return 0;
   if (op_is_windowed(k)) return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
-  if (!op_is_grouped(k) && k != OP_attention) die("no rate for %s", op_name(k));
-  return cost_kernel_seconds(c->target, op_is_grouped(k) ? KERNEL_GROUPED : KERNEL_ATTENTION, type, flops);
+  return cost_kernel_seconds(c->target, kernel_of(k), type, flops);
 }
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }

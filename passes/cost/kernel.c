@@ -69,7 +69,8 @@ static double plain_seconds(const Target *t, DType type, double flops) {
 double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops) {
   bool units = t->device->kernels & kernel && dtype_bytes(type) == 2;
   double seconds = units ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
-  return kernel == KERNEL_ATTENTION && t->has_kernels ? seconds / t->kernels.attention : seconds;
+  bool attention = kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_GRAD;
+  return attention && t->has_kernels ? seconds / t->kernels.attention : seconds;
 }
 
 double cost_least_seconds(const Target *t, DType type, double flops) {

@@ -182,13 +182,17 @@ static bool is_narrow(const Narrow *n, const Op *op) {
   return n->role[op->out] == ROLE_NARROW || (moves(op->kind) && n->wanted[op->out] == WANT_NARROW);
 }
 
+/* Of a narrow operation: is operand k of the 16-bit type?  The logarithms of an attention's sums never are. */
+static bool takes_narrow(const Op *op, int k) { return op->kind != OP_attention_grad || k != op->nin - 2; }
+
 /* Users first. */
 static void find_wanted(Narrow *n) {
   for (size_t i = 0; i < n->f->outputs.n; i++) n->wanted[n->f->outputs.items[i].value] |= WANT_F32;
   for (size_t i = n->f->ops.n; i-- > 0;) {
     const Op *op = &n->f->ops.items[i];
     n->narrow[i] = is_narrow(n, op);
-    for (int k = 0; k < op->nin; k++) n->wanted[op->in[k]] |= n->narrow[i] ? WANT_NARROW : WANT_F32;
+    for (int k = 0; k < op->nin; k++)
+      n->wanted[op->in[k]] |= n->narrow[i] && takes_narrow(op, k) ? WANT_NARROW : WANT_F32;
   }
 }
 
@@ -286,7 +290,7 @@ static bool rewrite(Narrow *n, const Op *op, bool narrow) {
   OpSpec spec = op_spec_of(n->f, op);
   Val in[MAX_OPERANDS];
   Attr to = attr_dtype(AT_to, n->to);
-  for (int k = 0; k < op->nin; k++) in[k] = as(n, op->in[k], narrow ? n->to : DT_f32);
+  for (int k = 0; k < op->nin; k++) in[k] = as(n, op->in[k], narrow && takes_narrow(op, k) ? n->to : DT_f32);
   spec.in = in;
   if (narrow && op->kind == OP_cast) spec.nattrs = 1, spec.attrs = &to;
   if (narrow && spec.type) spec.type = type_with_dtype(n->m, spec.type, n->to);

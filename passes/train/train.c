@@ -60,6 +60,19 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
   return v;
 }
 
+/* An attention gives the log-sum-exp of its scores as well, of which gradients are made; dce takes it back where nobody
+ * makes any. */
+static Val copy_attention(Rewrite *r, const Op *op) {
+  OpSpec spec = op_spec_of(r->old, op);
+  Val in[MAX_OPERANDS];
+  Attr *attrs = ARENA_ARRAY(r->m->arena, Attr, op->nattrs + 1);
+  for (int i = 0; i < op->nin; i++) in[i] = r->map[op->in[i]];
+  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i];
+  attrs[op->nattrs] = attr_i(AT_lse, 1);
+  spec.in = in, spec.attrs = attrs, spec.nattrs = op->nattrs + 1;
+  return rewrite_build(r, op, &spec);
+}
+
 /* The forward pass, with states for weights. */
 static bool copy_forward(Rewrite *r, const Optimizer *o, TrainedList *list) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
@@ -68,7 +81,8 @@ static bool copy_forward(Rewrite *r, const Optimizer *o, TrainedList *list) {
     if (op_is_state(op->kind) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : rewrite_copy(r, op);
+    bool scores = op->kind == OP_attention && !op_attr(op, AT_lse);
+    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : scores ? copy_attention(r, op) : rewrite_copy(r, op);
     if (!v) return false;
     if (p) r->map[op->out] = v;
   }

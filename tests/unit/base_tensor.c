@@ -148,6 +148,23 @@ static void filling_in_pieces_gives_the_same(void) {
   CHECK(d == random_normal(1, 2, 77));
 }
 
+/* No key or stream shares numbers with another, or with what has no key. */
+static void keys_differ(void) {
+  enum { ELEMENTS = 64 };
+  int same = 0, keyless = 0;
+  for (uint64_t key = 0; key < 40; key++)
+    for (uint64_t i = 0; i < ELEMENTS; i++) {
+      float u = random_keyed_uniform(3, 1, key, i);
+      same += u == random_keyed_uniform(3, 1, key + 1, i);
+      same += u == random_keyed_uniform(3, 2, key, i);
+      same += u == random_keyed_uniform(4, 1, key, i);
+      keyless += u == random_uniform(3, 1, i);
+      CHECK(u == random_keyed_uniform(3, 1, key, i) && u >= 0 && u < 1);
+      CHECK(random_keyed_normal(3, 1, key, i) != random_keyed_normal(3, 1, key + 1, i));
+    }
+  CHECK(same < 4 && keyless < 4);
+}
+
 int main(void) {
   RUN(sizes_are_checked);
   RUN(memory_is_owned_or_not);
@@ -156,6 +173,7 @@ int main(void) {
   RUN(normal_is_normal);
   RUN(below_is_exact);
   RUN(streams_and_seeds_differ);
+  RUN(keys_differ);
   RUN(filling_in_pieces_gives_the_same);
   return test_summary();
 }

@@ -306,6 +306,12 @@ static const Instance others[] = {
     F(iota, Y("iota {axis=2, start=0}", "i64[B, A, C]")),
     F(random, Y("random {kind=\"uniform\", seed=5, starts=[0, 0], extents=[A, B]}", "f32[A, B]")),
     F(random, Y("random {kind=\"normal\", seed=6, starts=[0, 0, 0], extents=[A, C, B]}", "f32[A, C, B]")),
+    F(random_keyed, "%k = input {name=\"k\"} : i64[] " Y("random_keyed %k {kind=\"uniform\", seed=5, stream=2, "
+                                                         "starts=[0, 0], extents=[A, B]}",
+                                                         "f32[A, B]")),
+    F(random_keyed, "%k = const {value=4000000000} : u32[] " Y("random_keyed %k {kind=\"normal\", seed=5, stream=2, "
+                                                               "starts=[0, 0, 0], extents=[A, C, B]}",
+                                                               "f32[A, C, B]")),
     F(select,
       "%c = input {name=\"c\"} : bool[A, B] " X("f32[A, B]") Z("f32[A, B]") Y("select %c, %x, %z", "f32[A, B]")),
     F(select, "%c = input {name=\"c\"} : bool[C] " X("i8[C]") Z("i8[C]") Y("select %c, %x, %z", "i8[C]")),
@@ -392,6 +398,12 @@ static const Instance others[] = {
                   "f32[2, A, B]")),
     F(pool, X("i32[A, B + 4]")
                 Y("pool %x {op=min, axes=[1], window=[2], starts=[0], strides=[1], dilations=[3]}", "i32[A, B + 1]")),
+    F(pool_grad,
+      X("f32[A, 2*B]") Z("f32[A, B]")
+          Y("pool_grad %x, %z {axes=[1], window=[3], starts=[-1], strides=[2], dilations=[1]}", "f32[A, 2*B]")),
+    F(pool_grad, X("f32[A, 4, 5, B]") Z("f32[A, 4, 3, B]") Y(
+                     "pool_grad %x, %z {axes=[1, 2], window=[2, 3], starts=[0, -1], strides=[1, 2], dilations=[2, 1]}",
+                     "f32[A, 4, 5, B]")),
     F(grouped_dot, X("f32[A, B]") "%i = input {name=\"i\"} : i64[A] " Z("f32[4, B, C]")
                        Y("grouped_dot %x, %i, %z {start=0}", "f32[A, C]")),
     F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]")
@@ -462,6 +474,26 @@ static const Instance others[] = {
       "add %i, %one : i64[C] "
       "%n = const {value=3} : i64[] " Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}",
                                         "f32[1, A, 1, 3, 2]")), /* the first query sees no key */
+#define QKV(q, k, v) \
+  "%q = input {name=\"q\"} : f32[" q "] %k = input {name=\"k\"} : f32[" k "] %v = input {name=\"v\"} : f32[" v "] "
+#define MASKED(s, t) \
+  "%s = input {name=\"s\"} : i64[" s "] %t = input {name=\"t\"} : i64[" t "] %n = const {value=3} : i64[] "
+#define RESULTS(o, l) \
+  "%o = input {name=\"o\"} : f32[" o "] %l = input {name=\"l\"} : f32[" l "] %d = input {name=\"d\"} : f32[" o "] "
+    F(attention_grad,
+      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"q\", scale=0.7, causal=1}", "f32[2, B, 2, A, 2]")),
+    F(attention_grad,
+      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"k\", scale=0.7, causal=1}", "f32[2, B, C, 2]")),
+    F(attention_grad,
+      QKV("1, B, 2, A, 2", "1, B, C, 2", "1, B, C, 3") MASKED("A", "C") RESULTS("1, B, 2, A, 3", "1, B, 2, A")
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"v\", scale=0.7, causal=0}", "f32[1, B, C, 3]")),
+    F(attention_grad, QKV("A, 1, C, 2, 2", "A, 1, B, 2", "A, 1, B, 2") MASKED("2", "B") X("f32[A, B]")
+                          RESULTS("A, 1, C, 2, 2", "A, 1, C, 2")
+                              Y("attention_grad %q, %k, %v, %s, %t, %n, %x, %o, %l, %d {of=\"k\", scale=0.7, causal=1, "
+                                "bias=\"bt\"}",
+                                "f32[A, 1, B, 2]")),
     F(cross_entropy, X("f32[A, C]") "%i = input {name=\"i\"} : i64[A] " Y("cross_entropy %x, %i", "f32[A]")),
     F(cross_entropy, X("f32[A, B, 4]") "%i = input {name=\"i\"} : i64[A, B] " Y("cross_entropy %x, %i", "f32[A, B]")),
 };

@@ -116,6 +116,34 @@ static void added_to_scores(void) {
   }
 }
 
+#define BIAS(type) "%6 = input {name=\"6\"} : " type "[4,6]"
+
+static void attention_grad(void) {
+  for (int i = 0; i < 18; i++) {
+    static const char *const types[] = {"f32", "f64", "bf16"}, *const of[] = {"q", "k", "v"},
+                             *const results[] = {"2,2,3,4,5", "2,2,6,5", "2,2,6,7"};
+    const char *t = types[i % 3], *sums = i % 3 == 1 ? "f64" : "f32";
+    bool bias = i >= 9;
+    char text[1200], last[4][4];
+    for (int k = 0; k < 4; k++) snprintf(last[k], sizeof last[k], "%%%d", 6 + k);
+    snprintf(text, sizeof text,
+             "func @main level 1 { %%0 = input {name=\"0\"} : %1$s[2,2,3,4,5] %%1 = input {name=\"1\"} : "
+             "%1$s[2,2,6,5] %%2 = input {name=\"2\"} : %1$s[2,2,6,7] %%3 = input {name=\"3\"} : i64[4] "
+             "%%4 = input {name=\"4\"} : i64[6] %%5 = input {name=\"5\"} : i64[] %2$s "
+             "%3$s = input {name=\"%4$s\"} : %1$s[2,2,3,4,7] %5$s = input {name=\"%6$s\"} : %7$s[2,2,3,4] "
+             "%8$s = input {name=\"%9$s\"} : %1$s[2,2,3,4,7] %%y = attention_grad %%0, %%1, %%2, %%3, %%4, %%5%10$s, "
+             "%3$s, %5$s, %8$s {of=\"%11$s\", scale=0.3, causal=%12$d%13$s} : %1$s[%14$s] output \"y\" %%y }",
+             t,
+             !bias        ? ""
+             : i % 3 == 1 ? BIAS("f64")
+             : i % 3      ? BIAS("bf16")
+                          : BIAS("f32"),
+             last[bias], last[bias] + 1, last[bias + 1], last[bias + 1] + 1, sums, last[bias + 2], last[bias + 2] + 1,
+             bias ? ", %6" : "", of[i / 3 % 3], i % 2, bias ? ", bias=\"st\"" : "", results[i / 3 % 3]);
+    compare(text, i % 3 == 2 ? 2e-2 : 1e-12);
+  }
+}
+
 static void cross_entropy(void) {
   compare(
       "func @main level 1 { %0 = input {name=\"0\"} : f32[4] %1 = input {name=\"1\"} : i64[] %y = cross_entropy %0, %1 "
@@ -176,6 +204,7 @@ int main(void) {
   RUN(rope);
   RUN(attention);
   RUN(added_to_scores);
+  RUN(attention_grad);
   RUN(cross_entropy);
   RUN(strategies);
   return test_summary();

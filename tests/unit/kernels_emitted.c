@@ -7,7 +7,8 @@
  * attention of what is joined.
  *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
- * Attention adds in another order, convolutions but of f64 in tiles, and so does a product of floats down columns.
+ * Attention and its gradients add in another order, convolutions but of f64 in tiles, and so does a product of floats
+ * down columns.
  */
 #include "codegen/cuda/kernels.h"
 #include "codegen/rows/row.h"
@@ -32,7 +33,8 @@ static bool exact(const Case *c, const Unit *u, const CudaKernel *k) {
   const Op *op = &c->f->ops.items[u->op];
   OpKind kind = op->kind;
   bool conv = kind == OP_conv || kind == OP_conv_transpose;
-  if (!u->row) return kind != OP_attention && !(conv && type_of(c->f, op->out)->dtype != DT_f64);
+  if (!u->row)
+    return kind != OP_attention && kind != OP_attention_grad && !(conv && type_of(c->f, op->out)->dtype != DT_f64);
   for (size_t i = 0; i < u->row->accs.n; i++)
     if (u->row->accs.items[i].op == RED_PRODUCT && k->launch.shape == CUDA_COLUMNS) return false;
   return true;
@@ -70,7 +72,8 @@ static void check_bits(const Case *c, const Unit *u, void *const *ptr, const cha
  * threads when there are to be fewer, and nobody gives the kernels' memory of these back. */
 static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
   call_c(r, c, u, ptr, share);
-  if (share || SANITIZED || c->f->ops.items[u->op].kind != OP_attention || getenv("OMP_NUM_THREADS")) return;
+  OpKind kind = c->f->ops.items[u->op].kind;
+  if (share || SANITIZED || (kind != OP_attention && kind != OP_attention_grad) || getenv("OMP_NUM_THREADS")) return;
   void (*set)(int) = NULL;
   int (*most)(void) = NULL;
   *(void **)&set = dlsym(r->library, "omp_set_num_threads");
@@ -114,7 +117,8 @@ static void *compile_dialect(Arena *a) {
       "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include "
       "\"codegen/cpu/kernel_elements.h\"\n"
       "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
-      "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_conv.h\"\n"
+      "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_attention_grad.h\"\n#include "
+      "\"codegen/cuda/dialect_conv.h\"\n"
       "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);

@@ -52,6 +52,18 @@ static void work(const char *lines, int products, double flops, double bytes) {
 
 #define X(name, type) "%" name " = input {name=\"" name "\"} : " type "\n"
 
+#define G(name, type) "%%" name " = input {name=\"" name "\"} : " type "\n" /* inside a format */
+
+static void gradient(const char *of, const char *type, int products, double columns, double elements) {
+  char text[800];
+  snprintf(text, sizeof text,
+           G("q", "f32[2,3,1,4,8]") G("k", "f32[2,3,6,8]") G("v", "f32[2,3,6,5]") G("s", "i64[4]") G("t", "i64[6]")
+               G("n", "i64[]") G("o", "f32[2,3,1,4,5]") G("l", "f32[2,3,1,4]") G("d", "f32[2,3,1,4,5]") "%%y = "
+           "attention_grad %%q, %%k, %%v, %%s, %%t, %%n, %%o, %%l, %%d {of=\"%s\", scale=1, causal=0} : %s\n",
+           of, type);
+  work(text, products, 2 * (2 * 3 * 4 * 6) * columns, 4 * (192 + 288 + 180 + 4 + 6 + 1 + 120 + 24 + 120 + elements));
+}
+
 static void counts(void) {
   work(X("x", "f32[8]") "%y = exp %x : f32[8]\n", 0, 8, 4 * 16);
   work(X("x", "f32[2,8]") "%y = reduce %x {op=sum, axes=[1]} : f32[2]\n", 0, 16, 4 * 18);
@@ -67,6 +79,10 @@ static void counts(void) {
   work(X("q", "f32[2,3,1,4,8]") X("k", "f32[2,3,6,8]") X("v", "f32[2,3,6,5]") X("s", "i64[4]") X("t", "i64[6]")
            X("n", "i64[]") "%y = attention %q, %k, %v, %s, %t, %n {scale=1, causal=0} : f32[2,3,1,4,5]\n",
        2, 2 * (2 * 3 * 4 * 6) * (8 + 5), 4 * (192 + 288 + 180 + 4 + 6 + 1 + 120));
+  /* Scores, what weights change, and the sum: the values' gradient needs no second one. */
+  gradient("q", "f32[2,3,1,4,8]", 3, 8 + 5 + 8, 192);
+  gradient("k", "f32[2,3,6,8]", 3, 8 + 5 + 8, 288);
+  gradient("v", "f32[2,3,6,5]", 2, 8 + 5, 180);
   /* Reads the rows it takes; writes the rows it gets. */
   work(X("x", "f32[100,2]") X("i", "i64[3]") "%y = gather %x, %i {axis=0, start=0} : f32[3,2]\n", 0, 6,
        4 * (6 + 6 + 3));

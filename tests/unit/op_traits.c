@@ -19,10 +19,10 @@ static void sources(void) {
   CHECK_STR(all_with(op_is_at_entry), "input read");
   CHECK_STR(all_with(op_is_resident), "param read");
   CHECK_STR(all_with(op_is_constant), "const size iota");
-  CHECK_STR(
-      all_with(op_type_is_given),
-      "input param read const size iota random broadcast reshape slice scatter put conv conv_transpose conv_filter "
-      "pool opaque all_gather reduce_scatter all_to_all exchange shard_slice");
+  CHECK_STR(all_with(op_type_is_given),
+            "input param read const size iota random random_keyed broadcast reshape slice scatter put conv "
+            "conv_transpose conv_filter "
+            "pool opaque all_gather reduce_scatter all_to_all exchange shard_slice");
 }
 
 static void effects(void) {
@@ -36,12 +36,13 @@ static void elements(void) {
   CHECK_STR(all_with(has_own_row), "select cast copy");
   CHECK_STR(all_with(op_arranges), "copy broadcast reshape transpose");
   CHECK_STR(all_with(op_is_view), "copy broadcast reshape");
-  CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool");
+  CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool pool_grad");
   CHECK_STR(all_with(op_is_grouped), "grouped_dot grouped_mlp");
-  CHECK_STR(all_with(op_is_contraction), "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention");
-  CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention");
+  CHECK_STR(all_with(op_is_contraction),
+            "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention attention_grad");
+  CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention attention_grad");
   CHECK_STR(all_with(op_is_along), "reduce softmax norm cross_entropy");
-  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention cross_entropy");
+  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention attention_grad cross_entropy");
 }
 
 static void structure(void) {

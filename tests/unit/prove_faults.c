@@ -169,10 +169,16 @@ static bool swapped_operands(Module *m, Func *f, size_t at) {
   return true;
 }
 
+static bool another_stream(Module *m, Func *f, size_t at) {
+  (void)m;
+  if (op_at(f, at)->kind != OP_random_keyed) return false;
+  return set_attr(f, at, AT_stream, attr_i(AT_stream, op_int(op_at(f, at), AT_stream, 0) + 1));
+}
+
 static bool local_random(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   const Expr *zero[MAX_RANK];
-  if (op->kind != OP_random) return false;
+  if (op->kind != OP_random && op->kind != OP_random_keyed) return false;
   const Attr *starts = op_attr(op, AT_starts);
   bool any = false;
   for (int d = 0; d < starts->n; d++) {
@@ -395,6 +401,7 @@ static const Fault faults[] = {
     {"wrong exchange source", wrong_source},
     {"swapped operands", swapped_operands},
     {"local random numbers", local_random},
+    {"another stream", another_stream},
     {"reduced twice", reduced_twice},
     {"sum out of place", sum_out_of_place},
     {"own decision on rounds", own_decision},
@@ -548,8 +555,8 @@ static void run_case(const char *model, const char *mesh, uint64_t case_seed, bo
 }
 
 static void models_are_proved(void) {
-  const char *const models[] = {block, shapes, cached, recurrent, windowed, windowed_late, indexed, mixture};
-  for (int k = 0; k < 8; k++) {
+  const char *const models[] = {block, shapes, cached, recurrent, windowed, windowed_late, indexed, mixture, attended};
+  for (int k = 0; k < 9; k++) {
     memset(planted_here, 0, sizeof planted_here);
     for (int i = 0; i < (k == 0 || k == 3 || k == 7 ? 6 : 5); i++) /* the others have no batch */
       for (uint64_t s = 0; s < (k == 0 ? 12 : 16); s++)

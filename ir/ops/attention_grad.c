@@ -1,0 +1,218 @@
+/* ir/ops/attention_grad.c - the gradients of attention by its queries, keys and values.
+ *
+ * With p = exp(score - lse), what the attention has multiplied the values by, and d the gradient of its result o:
+ *
+ *   of v: sum over queries of p d      of q: scale sum over keys of c k      of k: scale sum over queries of c q
+ *   where c = p (d v - delta), and delta = d o per query
+ *
+ * (Dao, "FlashAttention-2", 2023, section 3.1.)  As the logarithms of the sums are known, nothing is normalised: keys,
+ * for the others queries, are a plain sum that may be cut, and so are the queries r that share keys.
+ *
+ * Not done: the gradient of what is added to the scores, which is as large as they are; of what depends on it by fewer
+ * dimensions it would be a sum of c.  Bodies and evaluation as in ir/ops/composite.c.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ir/ops/attention.h"
+
+enum { BEHIND = 3 }; /* operands behind those of the attention: o, lse, d */
+
+static int operand_o(const Op *op) { return op->nin - BEHIND; }
+
+/* ---- result types */
+
+static const Type *infer_attention_grad(const Infer *c) {
+  const char *of = infer_attr(c, AT_of)->u.s;
+  int first = c->spec->nin - BEHIND;
+  if (strcmp(of, "q") != 0 && strcmp(of, "k") != 0 && strcmp(of, "v") != 0)
+    return infer_fail(c, "attention has a gradient of q, k and v, not of \"%s\"", of);
+  if (!infer_attention_operands(c, BEHIND)) return NULL;
+  const Type *q = c->in[0], *v = c->in[2];
+  const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
+  const Type *result = type_get(c->m, q->dtype, 5, dims),
+             *lse = type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims);
+  if (c->in[first] != result || c->in[first + 2] != result)
+    return infer_fail(c, "the attention's result and its gradient must be %s", infer_text(c, result));
+  if (c->in[first + 1] != lse) return infer_fail(c, "the logarithms of sums must be %s", infer_text(c, lse));
+  return c->in[*of == 'q' ? 0 : *of == 'k' ? 1 : 2];
+}
+
+/* ---- sharding: sums over what the result has not */
+
+static void rule_attention_grad(const RuleMaking *k) {
+  char of = *op_str(k->op, AT_of);
+  Text space = {.arena = k->m->arena};
+  rule_attention_operands(k, &space);
+  text_add(&space, ", b g r s e, b g r s, b g r s e -> ");
+  text_add(&space, of == 'q' ? "b g r s k" : of == 'k' ? "b g t k" : "b g t e");
+  rule_parse(k, text_str(&space), of == 'v' ? "frozen:k" : "frozen:k e");
+  for (const char *letter = of == 'q' ? "t" : "rs"; *letter; letter++) {
+    Factor *summed = &k->r->factors[rule_letter(k, (char[]){*letter, 0})];
+    summed->kind = FK_REDUCE, summed->reduction = RED_SUM;
+  }
+  /* Linear in d; a cast to fewer bits is not. */
+  if (dtype_bytes(rule_out(k)->dtype) >= 4) rule_linear(k, 1u << (k->op->nin - 1), RED_SUM);
+}
+
+/* ---- work: scores, the gradient of p, and the sum */
+
+static int products_attention_grad(const OpPart *p, Product out[MAX_PRODUCTS]) {
+  double batch = part_size(p, "b") * part_size(p, "g"), rows = part_size(p, "r") * part_size(p, "s"),
+         keys = part_size(p, "t"), k = part_size(p, "k"), e = part_size(p, "e");
+  char of = *op_str(p->op, AT_of);
+  out[0] = (Product){batch, rows, keys, k};
+  if (of == 'v') {
+    out[1] = (Product){batch, keys, e, rows};
+    return 2;
+  }
+  out[1] = (Product){batch, rows, keys, e};
+  out[2] = of == 'q' ? (Product){batch, rows, k, keys} : (Product){batch, keys, k, rows};
+  return 3;
+}
+
+/* ---- decomposition */
+
+#define OF_QK(line) "?of=q " line "?of=k " line
+#define INPUT(name, number, type) "?-bias %" name " = input {name=\"" #number "\"} : " type "\n"
+#define INPUT_BEHIND_BIAS(name, number, type) "?+bias %" name " = input {name=\"" #number "\"} : " type "\n"
+
+/* The products are of the stored type, so that sums over parts are products like others: what is cast before them is
+ * whole. */
+static const char attention_grad_body[] =
+    "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
+    "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
+    "%v = input {name=\"2\"} : $T[b, g, t, e]\n"
+    "%queryposition = input {name=\"3\"} : i64[s]\n"
+    "%keyposition = input {name=\"4\"} : i64[t]\n"
+    "%length = input {name=\"5\"} : i64[]\n"
+    "?+bias %bias = input {name=\"6\"} : $T[${bias:}]\n"
+    INPUT("o", 6, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("o", 7, "$T[b, g, r, s, e]")
+    INPUT("lse", 7, "$C[b, g, r, s]") INPUT_BEHIND_BIAS("lse", 8, "$C[b, g, r, s]")
+    INPUT("d", 8, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("d", 9, "$T[b, g, r, s, e]")
+    "%uq = cast %q {to=$C} : $C[b, g, r, s, k]\n"
+    "%uk = cast %k {to=$C} : $C[b, g, t, k]\n"
+    "%dot = dot %uq, %uk {spec=\"bgrsk,bgtk->bgrst\"} : $C[b, g, r, s, t]\n"
+    "%scale = const {value=${scale}} : $C[b, g, r, s, t]\n"
+    "?-bias %score = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "?+bias %product = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "?+bias %ubias = cast %bias {to=$C} : $C[${bias:}]\n"
+    "?+bias %biases = broadcast %ubias {dims=[${bias:bgrst}]} : $C[b, g, r, s, t]\n"
+    "?+bias %score = add %product, %biases : $C[b, g, r, s, t]\n"
+    "%keypositions = broadcast %keyposition {dims=[1]} : i64[s, t]\n"
+    "%lengths = broadcast %length {dims=[]} : i64[s, t]\n"
+    "%valid = lt %keypositions, %lengths : bool[s, t]\n"
+    "?causal=1 %querypositions = broadcast %queryposition {dims=[0]} : i64[s, t]\n"
+    "?causal=1 %before = le %keypositions, %querypositions : bool[s, t]\n"
+    "?causal=1 %both = and %valid, %before : bool[s, t]\n"
+    "?causal=1 %seen = broadcast %both {dims=[3, 4]} : bool[b, g, r, s, t]\n"
+    "?causal=0 %seen = broadcast %valid {dims=[3, 4]} : bool[b, g, r, s, t]\n"
+    "%lowest = const {value=-inf} : $C[b, g, r, s]\n"
+    "%sees = ne %lse, %lowest : bool[b, g, r, s]\n"
+    "%any = broadcast %sees {dims=[0, 1, 2, 3]} : bool[b, g, r, s, t]\n"
+    "%counts = and %seen, %any : bool[b, g, r, s, t]\n"
+    "%lses = broadcast %lse {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n"
+    "%shifted = sub %score, %lses : $C[b, g, r, s, t]\n"
+    "%exp = exp %shifted : $C[b, g, r, s, t]\n"
+    "%nothing = const {value=0} : $C[b, g, r, s, t]\n"
+    "%weight = select %counts, %exp, %nothing : $C[b, g, r, s, t]\n"
+    "?of=v %stored = cast %weight {to=$T} : $T[b, g, r, s, t]\n"
+    "?of=v %out = dot %stored, %d {spec=\"bgrst,bgrse->bgte\"} : $T[b, g, t, e]\n"
+    OF_QK("%uv = cast %v {to=$C} : $C[b, g, t, e]\n")
+    OF_QK("%uo = cast %o {to=$C} : $C[b, g, r, s, e]\n")
+    OF_QK("%ud = cast %d {to=$C} : $C[b, g, r, s, e]\n")
+    OF_QK("%change = dot %ud, %uv {spec=\"bgrse,bgte->bgrst\"} : $C[b, g, r, s, t]\n")
+    OF_QK("%parts = mul %ud, %uo : $C[b, g, r, s, e]\n")
+    OF_QK("%delta = reduce %parts {op=sum, axes=[4]} : $C[b, g, r, s]\n")
+    OF_QK("%deltas = broadcast %delta {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n")
+    OF_QK("%beyond = sub %change, %deltas : $C[b, g, r, s, t]\n")
+    OF_QK("%weighted = mul %weight, %beyond : $C[b, g, r, s, t]\n")
+    OF_QK("%scaled = mul %weighted, %scale : $C[b, g, r, s, t]\n")
+    OF_QK("%stored = cast %scaled {to=$T} : $T[b, g, r, s, t]\n")
+    "?of=q %out = dot %stored, %k {spec=\"bgrst,bgtk->bgrsk\"} : $T[b, g, r, s, k]\n"
+    "?of=k %out = dot %stored, %q {spec=\"bgrst,bgrsk->bgtk\"} : $T[b, g, t, k]\n"
+    "output \"out\" %out\n";
+
+/* ---- meaning */
+
+typedef struct Grad {
+  int64_t rows, s, t, k, e; /* of a group */
+  double scale;
+  bool causal;
+  const Cell *q, *key, *value, *query_positions, *key_positions, *o, *lse, *d;
+  int64_t length;
+} Grad;
+
+static double product(const Cell *x, const Cell *y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += x[i].f * y[i].f;
+  return sum;
+}
+
+/* What query `row` of all has multiplied the value of key t by; `bias`: of the query, or NULL. */
+static double weight_of(const Grad *g, int64_t row, int64_t t, const Cell *bias) {
+  int64_t position = g->key_positions[t].i, group = row / g->rows;
+  bool seen = position < g->length && (!g->causal || position <= g->query_positions[row % g->rows % g->s].i);
+  if (!seen || g->lse[row].f == -INFINITY) return 0;
+  double score = product(g->q + row * g->k, g->key + (group * g->t + t) * g->k, g->k) * g->scale;
+  return exp(score + (bias ? bias[t].f : 0) - g->lse[row].f);
+}
+
+static void add_times(Cell *y, double factor, const Cell *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i].f += factor * x[i].f;
+}
+
+static void add_pair(const Grad *g, char of, int64_t row, int64_t t, double weight, Cell *out) {
+  int64_t key = row / g->rows * g->t + t;
+  const Cell *d = g->d + row * g->e;
+  if (of == 'v') {
+    add_times(out + key * g->e, weight, d, g->e);
+    return;
+  }
+  double change = product(d, g->value + key * g->e, g->e) - product(d, g->o + row * g->e, g->e);
+  if (of == 'q') add_times(out + row * g->k, weight * change * g->scale, g->key + key * g->k, g->k);
+  else add_times(out + key * g->k, weight * change * g->scale, g->q + row * g->k, g->k);
+}
+
+static bool eval_attention_grad(Eval *e) {
+  if (e->run->modp) return eval_body(e);
+  const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2], *const *behind = &e->in[operand_o(e->op)];
+  if (!eval_attention_fits(e)) return false;
+  Grad g = {.rows = q->dims[2] * q->dims[3],
+            .s = q->dims[3],
+            .t = k->dims[2],
+            .k = q->dims[4],
+            .e = v->dims[3],
+            .scale = op_float(e->op, AT_scale, 1),
+            .causal = op_int(e->op, AT_causal, 0) != 0,
+            .q = q->cells,
+            .key = k->cells,
+            .value = v->cells,
+            .query_positions = e->in[3]->cells,
+            .key_positions = e->in[4]->cells,
+            .length = e->in[5]->cells[0].i,
+            .o = behind[0]->cells,
+            .lse = behind[1]->cells,
+            .d = behind[2]->cells};
+  char of = *op_str(e->op, AT_of);
+  int64_t all = q->dims[0] * q->dims[1] * g.rows;
+  bool fits = interp_elements(behind[0]) == all * g.e && interp_elements(behind[1]) == all &&
+              interp_elements(behind[2]) == all * g.e &&
+              interp_elements(e->out) == interp_elements(of == 'q'   ? q
+                                                         : of == 'k' ? k
+                                                                     : v);
+  if (!fits) return eval_fail(e, "the extents of the attention's results do not fit");
+  cells_fill(e->out, (Cell){.f = 0});
+  for (int64_t row = 0; row < all; row++) {
+    const Cell *bias = eval_attention_bias(e, row);
+    for (int64_t t = 0; t < g.t; t++) add_pair(&g, of, row, t, weight_of(&g, row, t, bias), e->out->cells);
+  }
+  return true;
+}
+
+const OpRecord record_attention_grad = {.infer = infer_attention_grad,
+                                        .rule = rule_attention_grad,
+                                        .eval = eval_attention_grad,
+                                        .products = products_attention_grad,
+                                        .symbols = "b g r s k t e",
+                                        .body = attention_grad_body};
