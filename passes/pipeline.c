@@ -28,14 +28,18 @@ static bool by_convolutions(const DeviceTraits *d) { return d->convolutions; }
 static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
 
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
-static bool run_strided(Module *m, const PassOptions *o, Diags *diags) {
-  return pass_strided(m, o->device ? o->device : target_device_traits(DEVICE_cpu), diags);
+static const DeviceTraits *device_of(const PassOptions *o) {
+  return o->device ? o->device : target_device_traits(DEVICE_cpu);
 }
+static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
+  return pass_channels_last(m, device_of(o), diags);
+}
+static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
-    {"channels_last", pass_channels_last, by_convolutions, false, KEEPS_FIELD, NULL},
+    {"channels_last", NULL, by_convolutions, false, KEEPS_FIELD, run_channels_last},
     {"views", pass_views, NULL, false, KEEPS_FIELD, NULL},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
