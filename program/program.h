@@ -67,7 +67,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 10,
+  PROGRAM_VERSION = 11,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -299,7 +299,7 @@ typedef struct ProgramInstr {
   uint32_t together;  /* communication: 1 joins the next instruction's position */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;       /* wait */
-  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual; gemm: 4,
+  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual, 4
                          operands may be rounded to tf32;
                         launch: bit i: of tensor i only what other values name is read (a table) */
   uint32_t blocks;    /* launch, conv: expression: of the grid; NONE for kernels without one */
