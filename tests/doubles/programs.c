@@ -184,7 +184,7 @@ static void check_memory(const Subject *s, const char *what, int request, ApcMod
 
 /* They are done by cuDNN, and in one more run by our kernels. */
 static bool convolves(const Subject *s) {
-  static const char *const names[] = {"convolutions", "resnet", "unet", "vit"};
+  static const char *const names[] = {"convolutions", "resnet", "unet"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(s->name, names[i]) == 0) return true;
   return false;
