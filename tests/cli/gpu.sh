@@ -128,4 +128,4 @@ for call in cuInit cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCt
 done
 expect 7 "rank 1 is late: no progress for" "${with[@]}" DOUBLES_STALL=60 DOUBLES_ON=1 ./gpt --inputs "$gpt.inputs.npz" --timeout 2s
 check "the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|all_gather|all_reduce|copy|fill)' err
-summary 59
+summary 77
