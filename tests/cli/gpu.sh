@@ -90,6 +90,19 @@ for run in "" "APC_CONV=kernel" "DOUBLES_DNN_GAPS=0" "DOUBLES_DNN_GAPS=1" "DOUBL
   esac
 done
 expect 0 "" "$apc" "$convs" --dim batch=2 --target dgx-a100x1 --save-temps=texts -o convs -q
+expect 0 "" env APC_CONV=kernel "$apc" run "$convs" --dim batch=2 --expect convs.npz -q # on a CPU
+# Padding that cuDNN cannot be told: on one side alone, below 0, less behind than in front.  Only the last one can.
+for starts in '-2, 0 9, 9' '1, 1 6, 6' '-1, -1 8, 9' '-1, -1 9, 9'; do
+  read -r high wide out <<<"$starts"
+  printf '%s\n' 'apc.ir 1' 'symbol b' 'param "w" : f32[8, 4, 3, 3] = normal 1 seed 1' 'func @main level 1 {' \
+    '  %x = input {name="x"} : f32[b, 4, 9, 9]' '  %w = param {name="w"} : f32[8, 4, 3, 3]' \
+    "  %y = conv %x, %w {starts=[$high $wide], strides=[1, 1], dilations=[1, 1], spec=\"ncHW,ocHW->noHW\"} : f32[b, 8, $out]" \
+    '  output "y" %y' '}' >padded.ir
+  rm -f names
+  expect 0 "" "$apc" run padded.ir --dim b=2 --outputs padded.npz -q
+  expect 0 "" "${with[@]}" DOUBLES_DNN_GAPS=0 DOUBLES_NAMES="$work/names" "$apc" run padded.ir --dim b=2 --target dgx-a100x1 --save-temps=texts --expect padded.npz -q
+  check "starts $starts" test "$(grep -c cudnnConvolutionForward names)" -eq "$([ "$out" = '9, 9' ] && [ "$high" = -1, ] && echo 1 || echo 0)"
+done
 
 # As torchrun starts ranks.
 torchrun=("WORLD_SIZE=2" "MASTER_ADDR=127.0.0.1" "MASTER_PORT=$((20000 + $$ % 20000))")
@@ -128,4 +141,4 @@ for call in cuInit cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCt
 done
 expect 7 "rank 1 is late: no progress for" "${with[@]}" DOUBLES_STALL=60 DOUBLES_ON=1 ./gpt --inputs "$gpt.inputs.npz" --timeout 2s
 check "the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|all_gather|all_reduce|copy|fill)' err
-summary 77
+summary 90
