@@ -3,9 +3,10 @@
  * Which algorithms there are for a convolution, in which order, how much memory each wants (up to 48 MiB) and whether
  * it is deterministic is drawn from the seed and what is convolved, so that it is the same whenever it is asked.  One
  * that is not deterministic computes something else.  Of what could be asked for, one thing in DOUBLES_DNN_GAPS (8; 0:
- * none) is not supported: a convolution, or to join what follows.  A call with less memory than the algorithm wants,
- * that it does not list, or with addresses that are no multiples of 16 is a violation.  Workspace is full of 0xff
- * afterwards, and so is a result before anything is read, where it is not added to. */
+ * none) is not supported: a convolution, which may be said only when it is called, or to join what follows.  A call
+ * with less memory than the algorithm wants, that it does not list, or with addresses that are no multiples of 16 is a
+ * violation.  Workspace is full of 0xff afterwards, and so is a result before anything is read, where it is not added
+ * to. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,7 +212,7 @@ static uint64_t draw(const Convolving *p, uint64_t which) {
   return hash64(&all, sizeof all, hash64(&seed, sizeof seed, 7));
 }
 
-enum { ALGORITHMS = CUDNN_CONVOLUTION_FWD_ALGO_COUNT, GAP_ALL = 40, GAP_JOINED, ORDER };
+enum { ALGORITHMS = CUDNN_CONVOLUTION_FWD_ALGO_COUNT, GAP_ALL = 40, GAP_JOINED, GAP_ALONE, ORDER };
 
 static bool is_gap(const Convolving *p, uint64_t which) {
   int64_t gaps = double_setting("DOUBLES_DNN_GAPS", 8);
@@ -369,7 +370,7 @@ DOUBLE_API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const voi
   ENTER_DNN(cudnnConvolutionForward);
   Convolving p;
   if (!handle || !x || !w || !y || !make(x_is, w_is, conv, y_is, &p)) return CUDNN_STATUS_BAD_PARAM;
-  if (is_gap(&p, GAP_ALL)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (is_gap(&p, GAP_ALL) || is_gap(&p, GAP_ALONE)) return CUDNN_STATUS_NOT_SUPPORTED;
   DnnWork *k = calloc(1, sizeof *k);
   *k = (DnnWork){.p = p, .x = ADDRESS(x), .w = ADDRESS(w), .y = ADDRESS(y)};
   k->p.alpha = *(const float *)alpha, k->p.beta = *(const float *)beta;

@@ -13,9 +13,10 @@
  * fused multiply-adds alone, unless the Program allows tf32.  16-bit types are summed in f32.
  *
  * What joins the convolution is done with it where there is a bias: with relu by any algorithm, without one only by
- * IMPLICIT_PRECOMP_GEMM (so says its documentation).  Otherwise, and where cuDNN does not support that after all, in
- * its place, one after the other: the residual is there before, and the convolution is added to it; then the bias, then
- * relu.  A relu makes NaN 0 here.
+ * IMPLICIT_PRECOMP_GEMM (so says its documentation).  Otherwise in its place, one after the other: the residual is
+ * there before, and the convolution is added to it; then the bias, then relu.  A relu makes NaN 0 here.  Whether cuDNN
+ * supports a call after all it says only when it is made, before it does anything: then what follows is done apart, or
+ * all of it by the kernel, from then on.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -287,12 +288,15 @@ static const void *residual_of(const GpuConv *c, const DeviceCall *call) {
   return c->key.residual ? call->data[3 + c->key.bias] : NULL;
 }
 
-static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, RtError *error) {
-  return GPU_DNN(d, conv, "a convolution", error, d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv,
-                 c->algorithm, d->space, d->space_bytes, c->key.residual ? &one : &zero, c->y, call->data[2]);
+/* *done: false where cuDNN says that it does not support it after all, before it does anything. */
+static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
+  cudnnStatus_t status = d->dnn.conv(d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv, c->algorithm,
+                                     d->space, d->space_bytes, c->key.residual ? &one : &zero, c->y, call->data[2]);
+  *done = !is_unsupported(status);
+  return *done ? gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv, "a convolution", error) : RT_OK;
 }
 
-static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, RtError *error) {
+static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
   static const char *const purpose = "what follows a convolution";
   const void *residual = residual_of(c, call);
   void *y = call->data[2];
@@ -300,35 +304,38 @@ static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, R
   RtStatus status = RT_OK;
   if (residual && residual != y)
     status = GPU_CALL(d, copy_on, purpose, error, gpu_address(y), gpu_address(residual), bytes, d->compute);
-  if (!status) status = alone(d, c, call, error);
-  if (!status && c->key.bias)
+  if (!status) status = alone(d, c, call, done, error);
+  if (!status && *done && c->key.bias)
     status = GPU_DNN(d, add, purpose, error, d->convs_of, &one, c->bias, bias_of(c, call), &one, c->y, y);
-  if (!status && c->key.relu)
+  if (!status && *done && c->key.relu)
     status = GPU_DNN(d, activate, purpose, error, d->convs_of, d->relu, &one, c->y, y, &zero, c->y, y);
   return status;
 }
 
-/* Whether it supports that, cuDNN says when it is asked for it, before it does anything. */
-static RtStatus joined(CudaDevice *d, GpuConv *c, const DeviceCall *call, RtError *error) {
+static RtStatus joined(CudaDevice *d, GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
   const void *residual = residual_of(c, call);
   void *y = call->data[2];
   cudnnStatus_t status =
       d->dnn.conv_joined(d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv, c->joined, d->space,
                          d->space_bytes, residual ? &one : &zero, c->y, residual ? residual : y, c->bias,
                          bias_of(c, call), c->key.relu ? d->relu : d->identity, c->y, y);
+  *done = true;
   if (!is_unsupported(status))
     return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv_joined, "a convolution and what follows", error);
   c->way = APART;
-  return apart(d, c, call, error);
+  return apart(d, c, call, done, error);
 }
 
 RtStatus gpu_conv(Device *device, const DeviceCall *call, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   GpuConv *c;
+  bool done = false;
   RtStatus status = find(d, call, &c, error);
-  if (status) return status;
-  if (!c) return gpu_conv_kernel(device, call, error);
-  return c->way == ALONE    ? alone(d, c, call, error)
-         : c->way == JOINED ? joined(d, c, call, error)
-                            : apart(d, c, call, error);
+  if (!status && c)
+    status = c->way == ALONE    ? alone(d, c, call, &done, error)
+             : c->way == JOINED ? joined(d, c, call, &done, error)
+                                : apart(d, c, call, &done, error);
+  if (status || done) return status;
+  if (c) c->way = BY_KERNEL;
+  return gpu_conv_kernel(device, call, error);
 }
