@@ -25,9 +25,9 @@ typedef struct ProgramSource {
       *prepare_l2;            /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
   const DeviceTraits *device; /* what it is for */
   bool tf32;                  /* f32 products may round their operands to tf32 (--dtype tf32) */
-  uint64_t workspace;         /* bytes that its library of products multiplies in; 0: none that are told of */
-  bool embed;                 /* weights read from files are embedded; else referred to by path, size and hash */
-  bool unread;                /* neither: their files are not opened, for a Program that is looked at and not written */
+  uint64_t workspace, conv_workspace; /* bytes that its libraries multiply and convolve in; 0: none told of */
+  bool embed;  /* weights read from files are embedded; else referred to by path, size and hash */
+  bool unread; /* neither: their files are not opened, for a Program that is looked at and not written */
 } ProgramSource;
 
 typedef struct LegalBody {

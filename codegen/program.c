@@ -265,14 +265,14 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
     list[n++] = g->c_batch[i];
   }
   ProgramClass class_ = result_class(b, u->out[0]);
-  emit_workspace(b->e, b->stage);
+  emit_workspace(b->e, b->stage, b->e->legal->source.workspace);
   uint32_t tensors[5], ntensors = library_tensors(b, u, g->epilogue, class_, tensors);
   uint32_t index = emit_instr(b, PI_gemm, where, PROGRAM_NONE, ntensors, tensors, emit_exprs(b->e, n, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   put_epilogue(x, g->epilogue);
   x->dim2 = g->sums;
   if (b->e->legal->source.tf32 && g->sums == DT_f32 && emit_body_type(b, u->in[0])->dtype == DT_f32)
-    x->mask |= PROGRAM_GEMM_TF32;
+    x->mask |= PROGRAM_TF32;
 }
 
 static void room_for_blocks(EmitBody *b, Val weights) {
@@ -287,13 +287,16 @@ static void room_for_blocks(EmitBody *b, Val weights) {
 static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
   if (b->units->work->device->blocks) room_for_blocks(b, u->in[1]);
+  emit_workspace(b->e, b->stage, b->e->legal->source.conv_workspace);
   uint32_t tensors[5], n = library_tensors(b, u, c->epilogue, PC_activation, tensors);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);
   for (int i = 0; i < u->nscalars; i++) list[PROGRAM_CONV_NUMBERS + i] = u->scalars[i];
   uint32_t index = emit_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
                               emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
-  put_epilogue(program_at_instrs(b->e->b, index), c->epilogue);
+  ProgramInstr *x = program_at_instrs(b->e->b, index);
+  put_epilogue(x, c->epilogue);
+  if (b->e->legal->source.tf32 && emit_body_type(b, u->in[0])->dtype == DT_f32) x->mask |= PROGRAM_TF32;
   put_grid(b, index, u);
 }
 

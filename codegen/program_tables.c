@@ -161,13 +161,15 @@ static uint32_t persistent_buffer(Emitting *e, const char *name, ProgramClass cl
                                                     .bytes = bytes});
 }
 
-void emit_workspace(Emitting *e, int stage) {
-  if (!e->legal->source.workspace) return;
+void emit_workspace(Emitting *e, int stage, uint64_t bytes) {
+  if (!bytes) return;
   for (uint32_t i = 0; i < program_count_buffers(e->b); i++) {
-    const ProgramBuffer *b = program_at_buffers(e->b, i);
-    if (b->class_ == PC_library && b->stage == (uint32_t)stage) return;
+    ProgramBuffer *b = program_at_buffers(e->b, i);
+    if (b->class_ != PC_library || b->stage != (uint32_t)stage) continue;
+    b->bytes = program_expr(e->b, PX_max, b->bytes, program_const(e->b, (int64_t)bytes));
+    return;
   }
-  persistent_buffer(e, "products", PC_library, stage, 1, program_const(e->b, (int64_t)e->legal->source.workspace));
+  persistent_buffer(e, "libraries", PC_library, stage, 1, program_const(e->b, (int64_t)bytes));
 }
 
 static ProgramList strides_list(Emitting *e, const Param *p) {

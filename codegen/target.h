@@ -67,6 +67,8 @@ typedef struct KernelTarget {
   /* Bytes that its library of products wants to multiply in, on that architecture (NULL: not known); NULL: it brings
    * its own. */
   uint64_t (*workspace)(const char *arch);
+  /* The most bytes that its library of convolutions may work in, where there is one. */
+  uint64_t conv_workspace;
 } KernelTarget;
 
 const KernelTarget *kernel_target(const DeviceTraits *d);

@@ -155,6 +155,7 @@ static bool stage_legalise(Build *b) {
                                        .device = b->device,
                                        .tf32 = b->options.target->compute == CT_tf32,
                                        .workspace = t->workspace ? t->workspace(b->options.target->arch) : 0,
+                                       .conv_workspace = t->conv_workspace,
                                        .embed = embeds(b)});
   return true;
 }

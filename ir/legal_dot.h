@@ -70,6 +70,9 @@ typedef struct ConvLetter {
 /* A library's blocks make weights larger, rarely by more than one part in so many. */
 enum { LEGAL_CONV_ROOM = 16 };
 
+/* Several groups with fewer channels of the result each than this leave most of a tile of a product empty. */
+enum { LEGAL_CONV_FEW = 4 };
+
 /* Is there at most one letter of each class, and none that only one tensor has?  Letters of extent 1 are left out. */
 bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]);
 

@@ -9,7 +9,8 @@
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
 bool pass_fold(Module *m, Diags *diags);   /* fold.c: batch norms become part of the weights before them */
 bool pass_channels_last(
-    Module *m, Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
+    Module *m, const DeviceTraits *device,
+    Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
 bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(

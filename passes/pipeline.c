@@ -32,14 +32,18 @@ static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
 }
 static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return pass_train(m, o->train, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
-static bool run_strided(Module *m, const PassOptions *o, Diags *diags) {
-  return pass_strided(m, o->device ? o->device : target_device_traits(DEVICE_cpu), diags);
+static const DeviceTraits *device_of(const PassOptions *o) {
+  return o->device ? o->device : target_device_traits(DEVICE_cpu);
 }
+static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
+  return pass_channels_last(m, device_of(o), diags);
+}
+static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
-    {"channels_last", pass_channels_last, by_convolutions, false, KEEPS_FIELD, NULL},
+    {"channels_last", NULL, by_convolutions, false, KEEPS_FIELD, run_channels_last},
     {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},

@@ -578,8 +578,8 @@ static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == 
 
 /* The activation is one; bias and residual have their tensors. */
 static bool epilogue_ok(const ProgramInstr *x) {
-  uint32_t known = x->kind == PI_gemm ? 3 | PROGRAM_GEMM_TF32 : 3;
-  return !(x->mask & ~known) && x->dim < ACT_COUNT && x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
+  return !(x->mask & ~(3u | PROGRAM_TF32)) && x->dim < ACT_COUNT &&
+         x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
 }
 
 static bool is_number(const Program *p, uint32_t expr, int64_t value) {
@@ -595,7 +595,7 @@ static bool gemm_ok(const Program *p, const ProgramInstr *x) {
   if (!program_gemm_types((DType)a->dtype, (DType)c->dtype, (DType)x->dim2)) return false;
   for (uint32_t i = 3; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != c->dtype) return false;
-  if ((x->mask & PROGRAM_GEMM_TF32) && (a->dtype != DT_f32 || c->dtype != DT_f32)) return false;
+  if ((x->mask & PROGRAM_TF32) && (a->dtype != DT_f32 || c->dtype != DT_f32)) return false;
   if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
   if ((x->mask & 2) && !is_number(p, e[9], 0)) return false;
   bool panels = !is_number(p, e[10], 0);

@@ -204,7 +204,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
                   .c_m = v[e[7]],
                   .c_n = v[e[8]],
                   .accumulate = v[e[9]] != 0,
-                  .tf32 = x->mask & PROGRAM_GEMM_TF32,
+                  .tf32 = x->mask & PROGRAM_TF32,
                   .b_panel = v[e[10]],
                   .loops = (int)(x->exprs.n - PROGRAM_GEMM_NUMBERS) / 4};
   for (int i = 0; i < g->loops; i++) {

@@ -11,7 +11,7 @@
 enum {
   PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows lie one behind the other */
   PROGRAM_GEMM_NUMBERS = 11, /* exprs of a product before those of its batch loops */
-  PROGRAM_GEMM_TF32 = 4,     /* of a product's mask */
+  PROGRAM_TF32 = 4,          /* of the mask of a product or convolution */
   PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
 };
 

@@ -189,7 +189,6 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
 static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
   DType operands = (DType)p->tensors[program_list(p, x->tensors)[0]].dtype;
   if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));
-  if (x->mask & PROGRAM_GEMM_TF32) text_add(t, " tf32");
 }
 
 static bool has_dim(uint32_t kind) {
@@ -217,6 +216,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   }
   if (x->kind == PI_conv || x->kind == PI_gemm) program_epilogue_text(t, program_instr_epilogue(x));
   if (x->kind == PI_gemm) print_sums(p, t, x);
+  if ((x->kind == PI_conv || x->kind == PI_gemm) && (x->mask & PROGRAM_TF32)) text_add(t, " tf32");
   if (x->kind == PI_fetch && x->mask) text_printf(t, " mask %#x", x->mask);
   if (program_instr_is_comm(x->kind)) text_printf(t, " key %u%s", x->key, x->together ? " together" : "");
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))

@@ -302,7 +302,7 @@ typedef struct ProgramInstr {
   uint32_t together;  /* communication: 1 joins the next instruction's position */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;       /* wait */
-  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual; gemm: 4,
+  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual, 4
                          operands may be rounded to tf32;
                         launch: bit i: of tensor i only what other values name is read (a table) */
   uint32_t blocks;    /* launch, conv: expression: of the grid; NONE for kernels without one */

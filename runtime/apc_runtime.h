@@ -139,7 +139,7 @@ typedef struct ApcReport {
   double load_s, run_s;                                         /* loading weights; the last request */
   uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or
                         never */
-  uint64_t library_bytes; /* allocated for what a device's library multiplies in */
+  uint64_t library_bytes; /* allocated for what a device's libraries work in */
 } ApcReport;
 /* Of one rank, after apc_run. */
 ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);

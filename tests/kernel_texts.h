@@ -469,7 +469,18 @@ static void windows(void) {
       {"conv", "b,43,44,2", "2,1,2,130", "spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]",
        "b,43,44,130"},
       {"conv", "b,2,12,7,s", "2,40,12,3,3",
-       "spec=\"ngcHW,gocHW->ngoHW\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]", "b,2,40,4,s"}};
+       "spec=\"ngcHW,gocHW->ngoHW\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]", "b,2,40,4,s"},
+      /* weights as filters, as GPUs have them */
+      {"conv", "b,7,s,12", "70,3,3,12", "spec=\"nHWc,oHWc->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 2]",
+       "b,7,s,70"},
+      {"conv", "b,7,s,3", "130,3,3,3", "spec=\"nHWc,oHWc->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]",
+       "b,7,s,130"},
+      {"conv", "b,s,9,3,6", "3,17,3,2,6",
+       "spec=\"nHWgc,goHWc->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,9,3,17"},
+      {"conv_transpose", "b,5,s,8", "37,3,2,8",
+       "spec=\"nHWo,cHWo->nHWc\", starts=[-1, 0], strides=[2, 2], dilations=[1, 1]", "b,9,2*s,37"},
+      {"conv", "b,50,57,4", "130,1,1,4", "spec=\"nHWc,oHWc->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]",
+       "b,50,57,130"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (int k = 0; k < (i % 2 ? 1 : 4); k++) {
       Arena *a = arena_new();
@@ -518,9 +529,9 @@ static __attribute__((unused)) void joined_convolutions(void) {
   static const struct {
     const char *x, *w, *spec, *y, *flat; /* flat: y with its channels in one dimension */
     int bias, residual, relu;
-  } rows[] = {{"b,7,s,12", "3,3,12,70", "nHWc,HWco->nHWo", "b,7,s,70", "b,7,s,70", 1, 1, 1},
+  } rows[] = {{"b,7,s,12", "70,3,3,12", "nHWc,oHWc->nHWo", "b,7,s,70", "b,7,s,70", 1, 1, 1},
               {"b,7,s,5", "3,3,5,33", "nHWc,HWco->nHWo", "b,7,s,33", "b,7,s,33", 1, 0, 0},
-              {"b,7,s,2,6", "3,3,2,6,40", "nHWgc,HWgco->nHWgo", "b,7,s,2,40", "b,7,s,80", 1, 1, 0},
+              {"b,7,s,2,6", "2,40,3,3,6", "nHWgc,goHWc->nHWgo", "b,7,s,2,40", "b,7,s,80", 1, 1, 0},
               {"b,7,s,3", "3,3,3,5", "nHWc,HWco->nHWo", "b,7,s,5", "b,7,s,5", 0, 1, 1},
               {"b,7,s,21,1", "3,3,21,1,2", "nHWgc,HWgco->nHWgo", "b,7,s,21,2", "b,7,s,42", 1, 1, 1}};
   case_device = DEVICE_cuda;

@@ -69,9 +69,8 @@ static Check mpi(Arena *a) {
 
 /* How a library tells its version. */
 typedef enum VersionKind {
-  V_DNNL,  /* const struct of int major, minor, patch */
-  V_PAIR,  /* f(int *major, int *minor) */
-  V_NUMBER /* size_t f(): 10000 major + 100 minor + patch */
+  V_DNNL, /* const struct of int major, minor, patch */
+  V_PAIR  /* f(int *major, int *minor) */
 } VersionKind;
 
 typedef struct Library {
@@ -95,12 +94,6 @@ static const Library libraries[] = {
      "nvrtcVersion",
      V_PAIR,
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
-    {"cuDNN",
-     "nothing yet",
-     "libcudnn9-cuda-13" NVIDIA,
-     "cudnnGetVersion",
-     V_NUMBER,
-     {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL}},
 };
 enum { LIBRARIES = sizeof libraries / sizeof *libraries };
 
@@ -119,11 +112,8 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
     memcpy(&d, &(const void *){((const void *(*)(void))(uintptr_t)f)()}, sizeof d);
     return arena_printf(a, "%d.%d.%d", d->major, d->minor, d->patch);
   }
-  if (l->kind == V_PAIR)
-    return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor)
-                                                                  : "version unknown";
-  v = (int)((size_t(*)(void))(uintptr_t)f)();
-  return arena_printf(a, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+  return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor)
+                                                                : "version unknown";
 }
 
 static Check library(Arena *a, const Library *l) {
@@ -177,6 +167,17 @@ static Check blas(Arena *a, int driver_version) {
   RtStatus status = gpu_open_blas(driver_version, &b, &version, &error);
   Check c = opened(a, &error, b.handle, library_text(a, status, version));
   c.name = "cuBLASLt", c.needed_for = "products on GPU ranks", c.package = "libcublas-13-0" NVIDIA;
+  return c;
+}
+
+static Check dnn(Arena *a, int driver_version) {
+  CudaDnn n;
+  RtError error = {0};
+  int version = 0;
+  RtStatus status = gpu_open_dnn(driver_version, &n, &version, &error);
+  Check c = opened(a, &error, n.handle, library_text(a, status, version));
+  c.name = "cuDNN", c.package = "libcudnn9-cuda-13" NVIDIA;
+  c.needed_for = "convolutions on GPU ranks; without it by our kernels";
   return c;
 }
 
@@ -356,7 +357,7 @@ static void print_check(const Tool *t, const Check *c) {
   putchar('\n');
 }
 
-enum { HERE = 15 }; /* checks besides the libraries */
+enum { HERE = 16 }; /* checks besides the libraries */
 
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;
@@ -364,9 +365,9 @@ int cmd_doctor(Tool *t) {
   int version;
   Check found = driver(a, &version);
   Check checks[HERE + LIBRARIES] = {
-      cores(a),        shared_memory(a), compiler(a), runtime(a),       temporary_folder(a),
-      links(a),        gpu_devices(a),   mpi(a),      shm_size(a),      perf(a),
-      ptrace_scope(a), gpus(a),          found,       blas(a, version), nccl(a, version)};
+      cores(a),       shared_memory(a), compiler(a),     runtime(a),      temporary_folder(a), links(a),
+      gpu_devices(a), mpi(a),           shm_size(a),     perf(a),         ptrace_scope(a),     gpus(a),
+      found,          blas(a, version), dnn(a, version), nccl(a, version)};
   for (int i = 0; i < LIBRARIES; i++) checks[HERE + i] = library(a, &libraries[i]);
   json_t *array = json_array();
   bool ok = true;

@@ -91,7 +91,7 @@ read_values made made
 begin "GPU and libraries"
 step 60 "$tool" versions
 read_values found "$log"
-finish "${found[gpu]-no GPU}, ${found[arch]-}, ${found[memory]-}; driver for ${found[driver]-none}, cuBLASLt ${found[cublaslt]-none}, NCCL ${found[nccl]-none}"
+finish "${found[gpu]-no GPU}, ${found[arch]-}, ${found[memory]-}; driver for ${found[driver]-none}, cuBLASLt ${found[cublaslt]-none}, cuDNN ${found[cudnn]-none}, NCCL ${found[nccl]-none}"
 has_nccl() { [ "${found[nccl]-none}" != none ]; }
 
 unpack() { # unpack PROGRAM

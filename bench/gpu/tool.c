@@ -39,6 +39,7 @@ static void say_library(const char *name, RtStatus status, int version, const Rt
 static int versions(void) {
   Gpu g;
   CudaBlas blas;
+  CudaDnn dnn;
   CudaNccl nccl;
   RtError error = {0};
   char name[128] = "", text[32];
@@ -54,6 +55,8 @@ static int versions(void) {
          text);
   RtStatus status = gpu_open_blas(g.version, &blas, &version, &error);
   say_library("cublaslt", status, version, &error);
+  status = gpu_open_dnn(g.version, &dnn, &version, &error);
+  say_library("cudnn", status, version, &error);
   status = gpu_open_nccl(g.version, &nccl, &version, &error);
   say_library("nccl", status, version, &error);
   raw_close(&g);

@@ -83,4 +83,4 @@ static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
 static const char *const prelude = kernel_prelude;
 extern const KernelTarget kernel_target_cpu;
 const KernelTarget kernel_target_cpu = {"C",     &prelude, template_exists, print,    definition, texts,
-                                        compile, check,    ready,           schedule, NULL};
+                                        compile, check,    ready,           schedule, NULL,       0};

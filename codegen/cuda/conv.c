@@ -9,9 +9,10 @@
 
 #include "codegen/cuda/template.h"
 #include "codegen/rows/row_work.h"
+#include "ir/legal_dot.h"
 #include "ir/window.h"
 
-enum { DEPTH = 16, FEW_COLUMNS = 4, WANTED_BLOCKS = 132 /* one for each processor of a large GPU */ };
+enum { DEPTH = 16, WANTED_BLOCKS = 132 /* one for each processor of a large GPU */ };
 
 typedef struct Printing {
   CudaTemplate *k;
@@ -130,7 +131,7 @@ static void print_joined(const Printing *p) {
 static bool is_narrow(const Printing *p) {
   Module *m = p->k->m;
   return work_expected(m, extent_of(p, &p->groups, p->to)) > 1 &&
-         work_expected(m, extent_of(p, &p->columns, p->to)) < FEW_COLUMNS;
+         work_expected(m, extent_of(p, &p->columns, p->to)) < LEGAL_CONV_FEW;
 }
 
 bool cuda_conv_tiles(CudaTemplate *k) {

@@ -7,6 +7,9 @@
  * / across has `rq` times four rows by `cq` times four columns of the result.  Every sum is one chain of fused
  * multiply-adds in the order of the window, then of the channel: neither the tile nor other rows change a bit.
  *
+ * Where the columns of a term lie side by side, a thread reads four of them; else four terms of a column, as it does of
+ * a row: filters of cuDNN's order (runtime/device/cuda/conv.c) have the channels side by side.
+ *
  * Place u of the result and element k of the window meet place (first + u * step + k * reach) / divisor of the operand,
  * if that is one: so transposed convolutions are the same.  Strides are in elements.
  *
@@ -73,6 +76,13 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
   return there ? x : -1;
 }
 
+/* Where the weight of a term and column is. */
+FN int64_t conv_weight(const Conv *v, const ConvTerm *t, int64_t column) {
+  int64_t at = t->channel * v->w_channel + column * v->w_column;
+  UNROLL for (int d = 0; d < 3; d++) at += t->k[d] * v->w_place[d];
+  return at;
+}
+
 #define CONV(T, stored) \
   /* four terms of a row */ \
   FN void conv_image_##T(float *r, const Conv *v, const stored *x, const ConvTerm *t, const int64_t *places, int rows, \
@@ -89,15 +99,23 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
       } \
     } \
   } \
-  /* four columns of a term */ \
+  /* four columns of a term, which lie side by side */ \
   FN void conv_weights_##T(float *r, const Conv *v, const stored *w, const ConvTerm *t, int64_t column) { \
-    int64_t left = t->k[0] < v->window[0] ? v->columns - column : 0, at = t->channel * v->w_channel; \
-    UNROLL for (int d = 0; d < 3; d++) at += t->k[d] * v->w_place[d]; \
-    w += left > 0 ? at + column * v->w_column : 0; \
-    if (v->w_column == 1) { \
-      load4_##T(r, w, left < 4 ? left : 4); \
+    int64_t left = t->k[0] < v->window[0] ? v->columns - column : 0; \
+    load4_##T(r, w + (left > 0 ? conv_weight(v, t, column) : 0), left < 4 ? left : 4); \
+  } \
+  /* four terms of a column */ \
+  FN void conv_filter_##T(float *r, const Conv *v, const stored *w, const ConvTerm *t, int64_t column) { \
+    _Bool there = column < v->columns; \
+    if (v->w_channel == 1 && v->channels % 4 == 0) { \
+      there = there && t->k[0] < v->window[0]; \
+      load4_##T(r, w + (there ? conv_weight(v, t, column) : 0), there ? 4 : 0); \
     } else { \
-      UNROLL for (int i = 0; i < 4; i++) r[i] = i < left ? load_##T(w + i * v->w_column) : 0; \
+      ConvTerm u = *t; \
+      UNROLL for (int i = 0; i < 4; i++) { \
+        r[i] = there && u.k[0] < v->window[0] ? load_##T(w + conv_weight(v, &u, column)) : 0; \
+        conv_step(v, &u, 1); \
+      } \
     } \
   } \
   /* four columns of a row: what joins the sums, and storing them */ \
@@ -126,6 +144,7 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
       const int cq, float *parts, int64_t *places) { \
     const int down = 256 / across, rows = 4 * rq * down, columns = 4 * cq * across; \
     const int half = CONV_DEPTH * (rows + columns); \
+    const _Bool filters = v->w_column != 1; \
     int left = thread_index() % across, top = thread_index() / across, deep = thread_index() % 4 * 4; \
     int64_t panels = (v->columns + columns - 1) / columns, tiles = (v->rows + rows - 1) / rows, job = block_index(); \
     int64_t column = job % panels * columns, first = job / panels % tiles * rows, group = job / panels / tiles; \
@@ -142,8 +161,14 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
       if (s < steps) { \
         UNROLL for (int i = 0; i < rows / 64; i++) \
           conv_image_##T(image[i], v, x, &of_image, places, rows, thread_index() / 4 + 64 * i); \
-        UNROLL for (int q = 0; q < cq; q++) \
-          if (top < CONV_DEPTH) conv_weights_##T(weights[q], v, w, &of_weights, column + 4 * (left + across * q)); \
+        UNROLL for (int q = 0; q < cq; q++) { \
+          if (filters) { \
+            int64_t of = thread_index() / 4 + 64 * q; \
+            conv_filter_##T(weights[q], v, w, &of_image, of < columns ? column + of : v->columns); \
+          } else if (top < CONV_DEPTH) { \
+            conv_weights_##T(weights[q], v, w, &of_weights, column + 4 * (left + across * q)); \
+          } \
+        } \
         conv_step(v, &of_image, CONV_DEPTH), conv_step(v, &of_weights, CONV_DEPTH); \
       } \
       if (s > 0) ROLL for (int some = 0; some < CONV_DEPTH; some += 4) UNROLL for (int k = some; k < some + 4; k++) { \
@@ -151,18 +176,24 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
         UNROLL for (int i = 0; i < rq; i++) \
           load_wide(a + 4 * i, ready + k * rows + (4 * (top + down * i) ^ 2 * some), 16); \
         UNROLL for (int i = 0; i < cq; i++) \
-          load_wide(b + 4 * i, ready + CONV_DEPTH * rows + k * columns + 4 * (left + across * i), 16); \
+          load_wide(b + 4 * i, ready + CONV_DEPTH * rows + k * columns + \
+                    (4 * (left + across * i) ^ (filters ? 2 * some : 0)), 16); \
         UNROLL for (int i = 0; i < 4 * rq; i++) \
           UNROLL for (int j = 0; j < 4 * cq; j++) sum[i][j] = fused_f32(a[i], b[j], sum[i][j]); \
       } \
-      if (s < steps) { /* rows lie so that writing four terms of eight rows meets no bank twice */ \
+      if (s < steps) { /* rows lie so that writing four terms of eight rows meets no bank twice; columns too */ \
         UNROLL for (int i = 0; i < rows / 64; i++) \
           UNROLL for (int j = 0; j < 4; j++) \
               part[(deep + j) * rows + (thread_index() / 4 + 64 * i ^ 2 * deep)] = image[i][j]; \
-        UNROLL for (int q = 0; q < cq; q++) \
-          UNROLL for (int j = 0; j < 4; j++) \
-              if (top < CONV_DEPTH) \
-                part[CONV_DEPTH * rows + top * columns + 4 * (left + across * q) + j] = weights[q][j]; \
+        UNROLL for (int q = 0; q < cq; q++) { \
+          int of = thread_index() / 4 + 64 * q; \
+          UNROLL for (int j = 0; j < 4; j++) { \
+            if (filters && of < columns) \
+              part[CONV_DEPTH * rows + (deep + j) * columns + (of ^ 2 * deep)] = weights[q][j]; \
+            if (!filters && top < CONV_DEPTH) \
+              part[CONV_DEPTH * rows + top * columns + 4 * (left + across * q) + j] = weights[q][j]; \
+          } \
+        } \
       } \
       barrier(); \
     } \

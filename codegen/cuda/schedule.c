@@ -339,6 +339,8 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
   Text about = {.arena = k->a};
   if (c->skipped) return;
   for (uint32_t i = 0; i < c->n_tensors; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
+  if (c->kind == PI_conv)
+    text_printf(&about, "; cuDNN may do it%s", q.x->mask & PROGRAM_TF32 ? ", in tf32" : ""); /* when the program runs */
   text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(p, q.x->where), about.n ? text_str(&about) : "");
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch:

@@ -5,6 +5,9 @@
  *
  *   conv(x, w) "ncHW,ocHW->noHW"   becomes   conv(x', w') "nHWc,HWco->nHWo"   with transposed x, w and result
  *
+ * For GPUs w' is "oHWc": what is summed lies side by side in both operands, as cuDNN wants it and a product in tiles
+ * reads it (DeviceTraits.filters).  Weights of groups with few channels (depthwise) stay "HWgco": no product in tiles.
+ *
  * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other
  * weights once).  Out: the same function with convolutions that have weights of the model rewritten.  Their results
  * stay transposed through elementwise operations, pools, concatenations, reductions, pads, splits of dimensions and
@@ -18,6 +21,7 @@
  */
 #include <string.h>
 
+#include "ir/legal_dot.h"
 #include "passes/rewrite/fixed.h"
 #include "passes/passes.h"
 #include "passes/rewrite/rewrite.h"
@@ -31,6 +35,7 @@ typedef struct Forms {
 typedef struct Last {
   Rewrite r;
   const Fixed *fixed;
+  bool filters; /* weights as whole filters where they are multiplied in tiles */
   Forms *forms; /* by old value; v[0] is r.map, and both are 0 while only another form exists */
 } Last;
 
@@ -176,14 +181,34 @@ static void add_form(Text *t, const Spec *s, int part, int k) {
   for (int d = 0; d < s->n[part]; d++) text_addn(t, &s->part[part][perm[d]], 1);
 }
 
-/* Weights: the window, then letters in the order of `s`: groups and summed letters, then those of the result alone. */
-static void weights_order(const Spec *s, int *perm) {
+typedef enum Letter { LETTER_GROUP, LETTER_RESULT, LETTER_WINDOW, LETTER_SUMMED, LETTER_CLASSES } Letter;
+
+static Letter letter_of(const Spec *s, char c) {
+  if (capital(c)) return LETTER_WINDOW;
+  return !has(s, 0, c) ? LETTER_RESULT : has(s, 2, c) ? LETTER_GROUP : LETTER_SUMMED;
+}
+
+/* Weights: the window, then letters in the order of `s`: groups and summed letters, then those of the result alone.
+ * As filters: groups, letters of the result, the window, summed letters. */
+static void weights_order(const Spec *s, bool filters, int *perm) {
+  static const int places[2][LETTER_CLASSES] = {{1, 2, 0, 1}, {0, 1, 2, 3}};
   int n = 0;
-  for (int class = 0; class < 3; class ++)
-    for (int d = 0; d < s->n[1]; d++) {
-      char c = s->part[1][d];
-      if ((capital(c) ? 0 : has(s, 0, c) ? 1 : 2) == class) perm[n++] = d;
-    }
+  for (int place = 0; place < LETTER_CLASSES; place++)
+    for (int d = 0; d < s->n[1]; d++)
+      if (places[filters][letter_of(s, s->part[1][d])] == place) perm[n++] = d;
+}
+
+/* Several groups with few channels of the result each? */
+static bool is_narrow(const Last *l, const Op *op, const Spec *s) {
+  const Type *w = old_type(l, op->in[1]);
+  int64_t extent, channels = 1;
+  bool groups = false;
+  for (int d = 0; d < s->n[1]; d++) {
+    Letter letter = letter_of(s, s->part[1][d]);
+    if (letter == LETTER_GROUP) groups |= !ex_is_const(w->dims[d], 1);
+    if (letter == LETTER_RESULT) channels *= ex_get_const(w->dims[d], &extent) ? extent : LEGAL_CONV_FEW;
+  }
+  return groups && channels < LEGAL_CONV_FEW;
 }
 
 /* ---- convolutions and products */
@@ -191,7 +216,7 @@ static void weights_order(const Spec *s, int *perm) {
 /* The weights in the kernel's order, and the letters of their spec: "HWco". */
 static Val ordered_weights(Last *l, const Op *op, const Spec *s, Text *t) {
   int perm[MAX_RANK];
-  weights_order(s, perm);
+  weights_order(s, l->filters && !is_narrow(l, op, s), perm);
   for (int d = 0; d < s->n[1]; d++) text_addn(t, &s->part[1][perm[d]], 1);
   return transposed(l, op_of(l->r.old, op->in[1]), in_form(l, op->in[1], 0), s->n[1], perm);
 }
@@ -363,9 +388,9 @@ static void forget_forms(Last *l, size_t i) {
   }
 }
 
-static bool channels_last(Module *m, const Func *f, Diags *diags) {
+static bool channels_last(Module *m, const Func *f, bool filters, Diags *diags) {
   Arena *a = m->arena;
-  Last l = {rewrite_start(m, f, diags), fixed_values(a, f), ARENA_ARRAY(a, Forms, f->values.n)};
+  Last l = {rewrite_start(m, f, diags), fixed_values(a, f), filters, ARENA_ARRAY(a, Forms, f->values.n)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     order_ahead(&l, i);
@@ -383,9 +408,10 @@ static bool has_conv(const Func *f) {
   return false;
 }
 
-bool pass_channels_last(Module *m, Diags *diags) {
-  for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && has_conv(m->funcs.items[k]) && !channels_last(m, m->funcs.items[k], diags))
-      return false;
+bool pass_channels_last(Module *m, const DeviceTraits *device, Diags *diags) {
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    const Func *f = m->funcs.items[k];
+    if (f->level == 1 && has_conv(f) && !channels_last(m, f, device->filters, diags)) return false;
+  }
   return true;
 }

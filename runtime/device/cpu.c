@@ -116,7 +116,8 @@ static RtStatus cpu_open(const DeviceOptions *options, Device **out, RtError *er
   *d = (CpuDevice){.base.ops = &device_cpu,
                    .artifact = options->artifact,
                    .p = &options->artifact->program,
-                   .stage = options->stage};
+                   .stage = options->stage,
+                   .own_convs = options->kernels};
   if (options->threads) onednn_choose_threads(options->threads);
   RtStatus status = find_kernels(d, error);
   if (!status) status = open_products(d, error);

@@ -9,7 +9,8 @@ typedef struct CpuDevice {
   const Artifact *artifact;
   const Program *p;
   uint32_t stage;
-  void *library; /* the kernels */
+  bool own_convs; /* by the Program's kernels, without the library */
+  void *library;  /* the kernels */
   ProgramKernelFn *kernels;
   struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
   struct ConvCache *conv_cache;

@@ -75,7 +75,7 @@ RtStatus cpu_convs_weights(Device *device, const DeviceWeights *weights, RtError
       any |= p->instrs[k].kind == PI_conv;
     }
   }
-  if (!status && any && onednn_open(NULL) == RT_OK) { /* without it the kernels run */
+  if (!status && any && !d->own_convs && onednn_open(NULL) == RT_OK) { /* without it the kernels run */
     d->conv_cache = conv_cache_new();
     status = d->conv_cache ? add_weights(d, readers, weights) : RT_FAILED;
   }

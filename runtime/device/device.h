@@ -25,6 +25,7 @@ typedef struct DeviceOptions {
   uint32_t rank, stage;
   uint32_t local_rank; /* among the ranks of this machine */
   int threads;         /* of the host that it computes with; 0: as the environment says */
+  bool kernels;        /* convolutions by the Program's kernels, though a library may be there */
   /* Asked now and then while the device waits; it stops waiting when that is not RT_OK.  May be NULL. */
   RtStatus (*check)(void *context, RtError *error);
   /* Told while it waits: the step of the last mark that it has come to.  May be NULL. */
@@ -66,7 +67,7 @@ typedef struct DeviceOps {
   RtStatus (*upload)(Device *d, void *to, const void *from, size_t bytes, RtError *error); /* from the host */
   RtStatus (*read)(Device *d, void *to, const void *from, size_t bytes, RtError *error);   /* to the host, at once */
 
-  /* What alloc gave for its library of products, before any call; may be NULL where Programs have none. */
+  /* What alloc gave for its libraries to work in, before any call; may be NULL where Programs have none. */
   void (*workspace)(Device *d, char *at, uint64_t bytes);
 
   /* All weights have their values, but those that `prepare` makes; may be NULL. */

@@ -12,15 +12,16 @@ uint64_t exec_now(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool exec_is_set(const char *variable) {
+static bool says(const char *variable, const char *word) {
   const char *value = getenv(variable);
-  return value && strcmp(value, "1") == 0;
+  return value && strcmp(value, word) == 0;
 }
 
-bool exec_comm_staged(void) {
-  const char *value = getenv("APC_COMM");
-  return value && strcmp(value, "staged") == 0;
-}
+bool exec_is_set(const char *variable) { return says(variable, "1"); }
+
+bool exec_comm_staged(void) { return says("APC_COMM", "staged"); }
+
+bool exec_conv_kernels(void) { return says("APC_CONV", "kernel"); }
 
 /* ---- memory */
 
@@ -86,6 +87,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
                            .stage = e->stage,
                            .local_rank = e->options.local_rank,
                            .threads = e->options.threads,
+                           .kernels = e->options.kernels,
                            .check = check_ranks,
                            .reached = tell_reached,
                            .context = e};

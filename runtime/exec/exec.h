@@ -41,12 +41,15 @@ typedef struct ExecOptions {
   bool check;              /* APC_CHECK=1: check every memory plan independently */
   bool eager;              /* APC_EAGER=1: record nothing, make every call by itself */
   bool staged;             /* APC_COMM=staged: what devices send each other goes through the host's memory */
+  bool kernels;            /* APC_CONV=kernel: convolutions by the Program's kernels, though a library may be there */
 } ExecOptions;
 
 /* Is the environment variable 1? */
 bool exec_is_set(const char *variable);
 /* Is APC_COMM `staged`? */
 bool exec_comm_staged(void);
+/* Is APC_CONV `kernel`? */
+bool exec_conv_kernels(void);
 
 /* What a communicator for the program must hold. */
 CommOptions exec_comm_options(const Program *p);

@@ -324,7 +324,8 @@ static RtStatus open_executor(Launched *l, RtError *error) {
                          .written = l->place.rank ? &l->written : NULL,
                          .check = exec_is_set("APC_CHECK"),
                          .eager = exec_is_set("APC_EAGER"),
-                         .staged = exec_comm_staged()};
+                         .staged = exec_comm_staged(),
+                         .kernels = exec_conv_kernels()};
   options.files = l->files;
   return exec_open(l->artifact, &options, &l->executor, error);
 }

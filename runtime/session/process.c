@@ -84,7 +84,8 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
                          .shared = a->shared,
                          .check = exec_is_set("APC_CHECK"),
                          .eager = exec_is_set("APC_EAGER"),
-                         .staged = exec_comm_staged()};
+                         .staged = exec_comm_staged(),
+                         .kernels = exec_conv_kernels()};
   Executor *e = NULL;
   ParamFiles *files = NULL;
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);

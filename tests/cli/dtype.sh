@@ -57,6 +57,10 @@ done
   check "f32 is sent" bash -c '! grep ncclFloat32 calls'
   expect 0 "" "$apc" plan $gpt -q --target dgx-a100x4 --dtype tf32 --emit=schedule=calls
   check "no tf32 products" grep -q 'f32, tf32' calls
+  expect 0 "" "$apc" plan "$source_dir/tests/doubles/convolutions.apc" -q --dim batch=2 --target dgx-a100x1 --dtype tf32 --emit=schedule=convs
+  check "no tf32 convolutions" grep -q '; cuDNN may do it, in tf32$' convs
+  expect 0 "" "$apc" plan "$source_dir/tests/doubles/convolutions.apc" -q --dim batch=2 --target dgx-a100x1 --emit=schedule=convs
+  check "convolutions that cuDNN may do" grep -q '; cuDNN may do it$' convs
   expect 0 "" "$apc" plan $gpt -q --target dgx-a100x4 --emit=schedule=calls
   check "tf32 that nobody asked for" bash -c '! grep tf32 calls'
   expect 5 "do not compute in fp8 yet" "$apc" run $gpt --dtype fp8; no_out

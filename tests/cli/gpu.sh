@@ -7,7 +7,7 @@ doubles=$(dirname "$apc")/doubles
 gpt=$source_dir/examples/gpt-tiny
 mlp=$source_dir/examples/mlp.apc
 small_mlp="-D layers=2 -D d=64 -D hidden=96"
-for file in libcuda.so.1 libcublasLt.so.13 libnccl.so.2; do
+for file in libcuda.so.1 libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
   [ -e "$doubles/$file" ] || { echo "no doubles in $doubles"; exit 77; }
 done
 # shellcheck disable=SC2086
@@ -76,6 +76,34 @@ done
 expect 0 "" "${with[@]}" ./mlp --input "x=@x8.npy" --trace trace.json
 check "a timeline" /usr/bin/python3 -c 'import json; d = json.load(open("trace.json")); assert any("dur" in e for e in (d["traceEvents"] if isinstance(d, dict) else d))'
 
+# Convolutions: by cuDNN, by our kernels, and by those where cuDNN has no way.
+convs=$source_dir/tests/doubles/convolutions.apc
+expect 0 "" "$apc" run "$convs" --dim batch=2 --outputs convs.npz -q
+for run in "" "APC_CONV=kernel" "DOUBLES_DNN_GAPS=0" "DOUBLES_DNN_GAPS=1" "DOUBLES_SEED=14 APC_EAGER=1"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "${with[@]}" $run DOUBLES_NAMES="$work/names" "$apc" run "$convs" --dim batch=2 --target dgx-a100x2 --save-temps=texts --expect convs.npz -q
+  asked=$(grep -cE 'cudnnConvolution(Bias|Forward)' names)
+  rm names
+  case $run in
+    *kernel* | *GAPS=1) check "$run: cuDNN convolves" test "$asked" -eq 0 ;;
+    *) check "$run: cuDNN does not convolve" test "$asked" -gt 0 ;;
+  esac
+done
+expect 0 "" "$apc" "$convs" --dim batch=2 --target dgx-a100x1 --save-temps=texts -o convs -q
+expect 0 "" env APC_CONV=kernel "$apc" run "$convs" --dim batch=2 --expect convs.npz -q # on a CPU
+# Padding that cuDNN cannot be told: on one side alone, below 0, less behind than in front.  Only the last one can.
+for starts in '-2, 0 9, 9' '1, 1 6, 6' '-1, -1 8, 9' '-1, -1 9, 9'; do
+  read -r high wide out <<<"$starts"
+  printf '%s\n' 'apc.ir 1' 'symbol b' 'param "w" : f32[8, 4, 3, 3] = normal 1 seed 1' 'func @main level 1 {' \
+    '  %x = input {name="x"} : f32[b, 4, 9, 9]' '  %w = param {name="w"} : f32[8, 4, 3, 3]' \
+    "  %y = conv %x, %w {starts=[$high $wide], strides=[1, 1], dilations=[1, 1], spec=\"ncHW,ocHW->noHW\"} : f32[b, 8, $out]" \
+    '  output "y" %y' '}' >padded.ir
+  rm -f names
+  expect 0 "" "$apc" run padded.ir --dim b=2 --outputs padded.npz -q
+  expect 0 "" "${with[@]}" DOUBLES_DNN_GAPS=0 DOUBLES_NAMES="$work/names" "$apc" run padded.ir --dim b=2 --target dgx-a100x1 --save-temps=texts --expect padded.npz -q
+  check "starts $starts" test "$(grep -c cudnnConvolutionForward names)" -eq "$([ "$out" = '9, 9' ] && [ "$high" = -1, ] && echo 1 || echo 0)"
+done
+
 # As torchrun starts ranks.
 torchrun=("WORLD_SIZE=2" "MASTER_ADDR=127.0.0.1" "MASTER_PORT=$((20000 + $$ % 20000))")
 timeout 60 "${with[@]}" "${torchrun[@]}" RANK=1 LOCAL_RANK=1 ./mlp --input x=@x8.npy >other 2>&1 &
@@ -93,6 +121,13 @@ for library in libcublasLt.so.13 libnccl.so.2; do # files that are other librari
   expect 5 "is too old or damaged" env LD_LIBRARY_PATH="$work/of-$library" DOUBLES_TEXTS="$work/texts" ./gpt --inputs "$gpt.inputs.npz"
   expect_err "$library"
 done
+mkdir of-cudnn && ln -s "$doubles"/*.so* of-cudnn/ && ln -sf "$doubles/libcuda.so.1" of-cudnn/libcudnn.so.9
+expect 5 "cuDNN is too old or damaged" env LD_LIBRARY_PATH="$work/of-cudnn" DOUBLES_TEXTS="$work/texts" ./convs --input x=random
+expect 0 "" env LD_LIBRARY_PATH="$work/of-cudnn" DOUBLES_TEXTS="$work/texts" APC_CONV=kernel ./convs --input x=random
+expect 5 "cuDNN is too old" "${with[@]}" DOUBLES_DNN=80907 ./convs --input x=random
+expect 5 "is built for CUDA 14, the driver is for CUDA 13" "${with[@]}" DOUBLES_DNN_CUDA=14000 ./convs --input x=random
+expect 6 "cudnnCreate (convolutions): CUDNN_STATUS_NOT_INITIALIZED; APC_CONV=kernel does without cuDNN" "${with[@]}" DOUBLES_FAIL=cudnnCreate:1 ./convs --input x=random
+expect 0 "cuDNN          9.19.0 ($doubles/libcudnn.so.9)" "${with[@]}" "$apc" doctor
 expect 5 "is too old" "${with[@]}" DOUBLES_DRIVER=11080 ./mlp --input x=@x8.npy
 expect 5 "CUDA_ERROR_NO_DEVICE" "${with[@]}" DOUBLES_GPUS=0 ./mlp --input x=@x8.npy
 expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
@@ -106,4 +141,4 @@ for call in cuInit cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCt
 done
 expect 7 "rank 1 is late: no progress for" "${with[@]}" DOUBLES_STALL=60 DOUBLES_ON=1 ./gpt --inputs "$gpt.inputs.npz" --timeout 2s
 check "the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|all_gather|all_reduce|copy|fill)' err
-summary 59
+summary 90

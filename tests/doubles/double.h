@@ -10,6 +10,7 @@
  *   DOUBLES_TEXTS=DIR:DIR     where --save-temps kept the texts of cubins
  *   DOUBLES_CACHE=DIR         where compiled texts are kept (APC_COMPILED, else /tmp)
  *   DOUBLES_HEADERS=DIR       the source tree with tests/dialect/prelude_host.h (that of the build)
+ *   DOUBLES_DNN_GAPS=N        one thing in N that could be asked for is not supported by cuDNN (8; 0: all is)
  *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work does
  *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
  *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further

@@ -98,4 +98,25 @@ for ((n = 1; n <= calls; n += every)); do
     *) fail "exit $code" ;;
   esac
 done
+
+# Every EVERY-th call of each function of cuDNN, of a program in which it has every way to do a convolution.
+"$apc" "$source_dir/tests/doubles/convolutions.apc" -q --target dgx-a100x1 --dim batch=2 --save-temps=texts -o convolutions
+run+=("DOUBLES_SEED=6" "DOUBLES_DNN_GAPS=3")
+ask=(./convolutions --input x=random --output last=@last.npy)
+expect 0 "" "${run[@]}" DOUBLES_NAMES="$work/names" "${ask[@]}"
+no_err
+no_violation
+cp last.npy right.npy
+expect 0 "" "${run[@]}" APC_CONV=kernel DOUBLES_NAMES="$work/others" "${ask[@]}"
+check "cuDNN is asked though APC_CONV says kernel" bash -c '! grep cudnn others'
+grep cudnn names | sort | uniq -c >counts
+check "$(wc -l <counts) functions of cuDNN" test "$(wc -l <counts)" -eq 23
+while read -r count name; do
+  for ((n = 1; n <= count; n += every)); do
+    case $name in
+      cudnnDestroy*) expect 0 "" "${run[@]}" DOUBLES_FAIL="$name:$n" "${ask[@]}"; check "other results" cmp -s last.npy right.npy ;;
+      *) expect 6 "$name (" "${run[@]}" DOUBLES_FAIL="$name:$n" "${ask[@]}" ;;
+    esac
+  done
+done <counts
 summary 60

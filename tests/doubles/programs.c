@@ -5,10 +5,10 @@
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
  * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
- * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time; no double reports a
- * violation, and nothing is left behind.  What the driver is asked for, byte for byte, is what the memory plan
- * foretold, and at the sizes that are planned for what `apc plan` shows.  Some subjects also run as the ranks of a
- * launcher, under torchrun's variables: a request per seed. */
+ * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time, with convolutions by
+ * cuDNN and by our kernels; no double reports a violation, and nothing is left behind.  What the driver is asked for,
+ * byte for byte, is what the memory plan foretold, and at the sizes that are planned for what `apc plan` shows.  Some
+ * subjects also run as the ranks of a launcher, under torchrun's variables: a request per seed. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -46,6 +46,7 @@ typedef struct Subject {
 #define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
 #define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
 #define MOE {"layers", "1"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}
+#define CONVS "convolutions", "../tests/doubles/convolutions.apc"
 #define A100X4 "dgx-a100x4", "80"
 #define H100X8 "dgx-h100x8", "90"
 
@@ -58,6 +59,9 @@ static const Subject subjects[] = {
     {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
      {.tp = 2, .dp = 2}, F32, BATCHES, false},
     {"unet", "unet.apc", {{"channels", "4"}, {"levels", "2"}, {"image", "16"}}, H100X8, {0}, F32, BATCHES, false},
+    {CONVS, {{0}}, A100X4, {0}, F32, BATCHES, false},
+    {CONVS, {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
+    {CONVS, {{0}}, A100X4, {0}, CT_tf32, BATCHES, false},
     {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, CT_bf16, SIZES, true},
     {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.dp = 2, .tp = 2}, CT_tf32, SIZES, false},
     {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 4}, CT_f16, SIZES, false},
@@ -178,6 +182,14 @@ static void check_memory(const Subject *s, const char *what, int request, ApcMod
   }
 }
 
+/* They are done by cuDNN, and in one more run by our kernels. */
+static bool convolves(const Subject *s) {
+  static const char *const names[] = {"convolutions", "resnet", "unet"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(s->name, names[i]) == 0) return true;
+  return false;
+}
+
 /* Before any request: the largest rank over the entries, at the sizes that are planned for. */
 static void check_planned(const Subject *s, ApcModel *model, double planned) {
   uint64_t most = 0, workspace = 0;
@@ -190,9 +202,8 @@ static void check_planned(const Subject *s, ApcModel *model, double planned) {
       workspace = foretold.library_bytes;
     }
   }
-  uint64_t wanted = (uint64_t)(strcmp(s->arch, "90") == 0 ? 32 : 4) << 20;
-  CHECKF(strcmp(s->name, "unet") == 0 ? workspace == 0 : workspace == wanted, "%s on %s: cuBLASLt has %llu bytes",
-         s->name, s->target, (unsigned long long)workspace);
+  uint64_t wanted = (uint64_t)(convolves(s) || strcmp(s->arch, "90") == 0 ? 32 : 4) << 20;
+  CHECKF(workspace == wanted, "%s on %s: libraries have %llu bytes", s->name, s->target, (unsigned long long)workspace);
   CHECKF((double)most == planned, "%s on %s: the program needs %llu bytes, %.0f are planned", s->name, s->target,
          (unsigned long long)most, planned);
 }
@@ -404,6 +415,12 @@ static void subject(const Subject *s, int seeds) {
     int request = request_of(s, i / 2);
     launched(s, gpu, what, request, &want[request]);
     nothing_reported(s, what);
+  }
+  if (ok && convolves(s)) {
+    setenv("APC_CONV", "kernel", 1), unsetenv("APC_EAGER");
+    run(s, gpu, "without cuDNN", want, false, planned);
+    nothing_reported(s, "without cuDNN");
+    unsetenv("APC_CONV");
   }
   for (int i = 0; i < REQUESTS; i++) free_outputs(&want[i]);
 }

@@ -4,7 +4,7 @@
 #   rehearsal.sh APC
 . "$(dirname "$0")/../cli/lib.sh"
 build=$(dirname "$apc") doubles=$(dirname "$apc")/doubles gpu=$source_dir/bench/gpu
-for file in libcuda.so.1 libcublasLt.so.13 libnccl.so.2; do
+for file in libcuda.so.1 libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
   [ -e "$doubles/$file" ] || { echo "no doubles in $doubles"; exit 77; }
 done
 pack=(env "BUILD=$build" "$gpu/pack.sh" --small --texts texts)

@@ -2,7 +2,7 @@
 add_executable(gpu_device ${CMAKE_CURRENT_LIST_DIR}/device.c)
 target_link_libraries(gpu_device PRIVATE apc_warnings apc_runtime apc_base)
 set_target_properties(gpu_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(gpu_device double_cuda double_blas double_nccl)
+add_dependencies(gpu_device double_cuda double_blas double_dnn double_nccl)
 add_test(NAME gpu.device COMMAND gpu_device)
 # Not with sanitizers, which own the addresses that the doubles give to GPUs.
 set_tests_properties(gpu.device PROPERTIES TIMEOUT 300 LABELS slow ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/doubles)

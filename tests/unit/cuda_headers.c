@@ -12,6 +12,13 @@
 #else
 #define HAVE_CUDA 0
 #endif
+#if HAVE_CUDA && __has_include(<cudnn.h>)
+#include <cudnn.h>
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* of cuDNN, all that is not its graphs */
+#define HAVE_DNN 1
+#else
+#define HAVE_DNN 0
+#endif
 #if HAVE_CUDA && __has_include(<nccl.h>)
 #include <nccl.h>
 #define HAVE_NCCL 1
@@ -28,8 +35,13 @@
 #define CUDA_BLAS CUDA_FUNCTION
 #define CUDA_INTEGER(type, as) EQUAL((type)0, as)
 #endif
+#if HAVE_DNN
+#define CUDA_DNN CUDA_FUNCTION
+#endif
 #if HAVE_NCCL
 #define CUDA_NCCL CUDA_FUNCTION
+#endif
+#if HAVE_NCCL && HAVE_DNN
 #define CUDA_HANDLE(type) _Static_assert(sizeof(type) == sizeof(void *), #type);
 #define CUDA_ENUM(type) _Static_assert(sizeof(type) == sizeof(unsigned), #type);
 #define CUDA_FIELD(in, offset, type, name) \
@@ -44,9 +56,11 @@
 #undef CUDA_DRIVER
 #undef CUDA_BLAS
 #undef CUDA_NCCL
+#undef CUDA_DNN
 #define CUDA_DRIVER COUNT
 #define CUDA_BLAS COUNT
 #define CUDA_NCCL COUNT
+#define CUDA_DNN COUNT
 #undef CUDA_INTEGER
 #undef CUDA_HANDLE
 #undef CUDA_ENUM
@@ -58,7 +72,7 @@ static const int functions = 0
     ;
 
 int main(void) {
-  printf("%d functions%s%s\n", functions, HAVE_CUDA ? "" : "; no cuda.h and cublasLt.h here",
-         HAVE_NCCL ? "" : "; no nccl.h here");
-  return HAVE_NCCL ? 0 : 77;
+  printf("%d functions%s%s%s\n", functions, HAVE_CUDA ? "" : "; no cuda.h and cublasLt.h here",
+         HAVE_DNN ? "" : "; no cudnn.h here", HAVE_NCCL ? "" : "; no nccl.h here");
+  return HAVE_NCCL && HAVE_DNN ? 0 : 77;
 }

@@ -50,6 +50,16 @@ typedef struct cublasLtMatmulHeuristicResult_t {
   int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
 
+typedef struct cudnnConvolutionFwdAlgoPerf_t {
+  cudnnConvolutionFwdAlgo_t algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t math;
+  int reserved[3];
+} cudnnConvolutionFwdAlgoPerf_t;
+
 typedef struct ncclUniqueId {
   char opaque[128];
 } ncclUniqueId;
@@ -80,6 +90,13 @@ typedef struct CudaBlas {
 #include "runtime/device/cuda/api.def"
 #undef CUDA_BLAS
 } CudaBlas;
+
+typedef struct CudaDnn {
+  void *handle;
+#define CUDA_DNN CUDA_FUNCTION
+#include "runtime/device/cuda/api.def"
+#undef CUDA_DNN
+} CudaDnn;
 
 typedef struct CudaNccl {
   void *handle;

@@ -27,7 +27,7 @@ RtStatus gpu_launch(Device *device, const DeviceCall *c, RtError *error) {
 }
 
 /* The kernel takes the result behind what joins it, the instruction before. */
-RtStatus gpu_conv(Device *device, const DeviceCall *c, RtError *error) {
+RtStatus gpu_conv_kernel(Device *device, const DeviceCall *c, RtError *error) {
   enum { RESULT = 2, MOST = 5 };
   void *data[MOST];
   uint32_t n = 0;

@@ -4,6 +4,7 @@
  *   memory.c   memory, and what moves between it and the host's: through pinned memory, in pieces
  *   calls.c    launches, copies and fills
  *   product.c  products, by cuBLASLt
+ *   conv.c     convolutions, by cuDNN
  *   graph.c    several calls as one: CUDA graphs
  *   marks.c    how far the queue has come, and when it came there
  *   comm.c     which engine of communication; nccl.c: NCCL
@@ -17,6 +18,7 @@
 #define APC_RUNTIME_DEVICE_CUDA_CUDA_H
 
 #include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/known.h"
 #include "runtime/device/device.h"
 
 /* Pinned memory on its way to the device: two halves, filled in turn.  What is in the one that is full is being copied
@@ -44,17 +46,13 @@ typedef struct GpuStamps {
   uint32_t n, capacity;
 } GpuStamps;
 
-/* A product of matrices as cuBLASLt wants it told. */
-typedef struct GpuProduct GpuProduct;
-
-enum { GPU_PRODUCTS = 4096 /* that are remembered; a power of two */ };
-
 typedef struct CudaDevice {
   Device base;
   DeviceOptions options;
   const Program *p;
   CudaDriver driver;
   CudaBlas blas;
+  CudaDnn dnn;
   int driver_version;
   CUdevice device;
   CUcontext context;
@@ -69,12 +67,11 @@ typedef struct CudaDevice {
   GpuStamps stamps;
   RtError later; /* what failed where nobody heard it */
   cublasLtHandle_t products_of;
-  struct {
-    GpuProduct **items; /* a hash table of GPU_PRODUCTS places */
-    uint32_t n;
-    char *space; /* of the product that the queue is at */
-    uint64_t space_bytes;
-  } products;
+  cudnnHandle_t convs_of; /* NULL: convolutions are kernels of the Program */
+  cudnnActivationDescriptor_t relu, identity;
+  GpuKnown products, convs; /* as the libraries want them told */
+  char *space;              /* of the product or convolution that the queue is at */
+  uint64_t space_bytes;
 } CudaDevice;
 
 extern const DeviceOps device_cuda;
@@ -94,19 +91,29 @@ typedef struct GpuBlasNames {
 #undef CUDA_BLAS
 } GpuBlasNames;
 
+typedef struct GpuDnnNames {
+#define CUDA_DNN(result, symbol, member, parameters) const char *member;
+#include "runtime/device/cuda/api.def"
+#undef CUDA_DNN
+} GpuDnnNames;
+
 extern const GpuDriverNames gpu_driver_names;
 extern const GpuBlasNames gpu_blas_names;
+extern const GpuDnnNames gpu_dnn_names;
 
 /* RT_OK for success, else RT_FAILED with "cuMemAlloc_v2 (PURPOSE): CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
 RtStatus gpu_judge(const CudaDriver *driver, CUresult result, const char *call, const char *purpose, RtError *error);
 RtStatus gpu_judge_blas(const CudaBlas *blas, cublasStatus_t status, const char *call, const char *purpose,
                         RtError *error);
+RtStatus gpu_judge_dnn(const CudaDnn *dnn, cudnnStatus_t status, const char *call, const char *purpose, RtError *error);
 
-/* One call of the driver or of cuBLASLt: its member, what for, where the error goes, its arguments. */
+/* One call of the driver, of cuBLASLt or of cuDNN: its member, what for, where the error goes, its arguments. */
 #define GPU_CALL(d, member, purpose, error, ...) \
   gpu_judge(&(d)->driver, (d)->driver.member(__VA_ARGS__), gpu_driver_names.member, purpose, error)
 #define GPU_BLAS(d, member, purpose, error, ...) \
   gpu_judge_blas(&(d)->blas, (d)->blas.member(__VA_ARGS__), gpu_blas_names.member, purpose, error)
+#define GPU_DNN(d, member, purpose, error, ...) \
+  gpu_judge_dnn(&(d)->dnn, (d)->dnn.member(__VA_ARGS__), gpu_dnn_names.member, purpose, error)
 
 /* One whose failure nobody hears now: it is that of the next wait for the queue. */
 #define GPU_LATER(d, member, purpose, ...) \
@@ -146,7 +153,7 @@ RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const i
 RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
 
 /* ---- calls.c */
-DeviceRun gpu_launch, gpu_conv, gpu_copy, gpu_fill;
+DeviceRun gpu_launch, gpu_conv_kernel, gpu_copy, gpu_fill;
 /* Rows of n elements of `size` bytes, `stride` bytes apart, become `element`. */
 RtStatus gpu_fill_rows(CudaDevice *d, void *at, const void *element, size_t size, int64_t rows, int64_t n,
                        int64_t stride, RtError *error);
@@ -156,6 +163,13 @@ RtStatus gpu_products_open(CudaDevice *d, RtError *error);
 void gpu_products_close(CudaDevice *d);
 void gpu_workspace(Device *device, char *at, uint64_t bytes);
 DeviceRun gpu_gemm;
+
+/* ---- conv.c */
+RtStatus gpu_convs_open(CudaDevice *d, RtError *error); /* without cuDNN too */
+void gpu_convs_close(CudaDevice *d);
+/* Chooses how, as the call would: what is recorded only asks for work. */
+RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *c, RtError *error);
+DeviceRun gpu_conv;
 
 /* ---- comm.c */
 RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool staged, Comm **out, RtError *error);

@@ -13,6 +13,14 @@ static RtStatus make_call(Device *d, const DeviceCall *c, RtError *error) {
   }
 }
 
+/* The first time that cuDNN is asked for something it may load what it does it with, which a capture may not see. */
+static RtStatus choose_ahead(CudaDevice *d, const DeviceCall *calls, uint32_t n, RtError *error) {
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; i < n && !status; i++)
+    if (calls[i].kind == PI_conv) status = gpu_conv_choose(d, &calls[i], error);
+  return status;
+}
+
 static RtStatus capture(CudaDevice *d, const DeviceCall *calls, uint32_t n, CUgraph *graph, RtError *error) {
   static const char *const purpose = "recording calls";
   RtStatus status = GPU_CALL(d, capture_begin, purpose, error, d->compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
@@ -33,7 +41,8 @@ RtStatus gpu_record(Device *device, const DeviceCall *calls, uint32_t n, void **
   CudaDevice *d = (CudaDevice *)device;
   CUgraph graph = NULL;
   CUgraphExec made = NULL;
-  RtStatus status = capture(d, calls, n, &graph, error);
+  RtStatus status = choose_ahead(d, calls, n, error);
+  if (!status) status = capture(d, calls, n, &graph, error);
   if (!status) status = GPU_CALL(d, graph_instantiate, "a graph of recorded calls", error, &made, graph, 0);
   if (graph) GPU_LATER(d, graph_destroy, "a graph of recorded calls", graph);
   *recording = made;

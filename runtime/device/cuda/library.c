@@ -190,7 +190,7 @@ void gpu_library_file(void *handle, char *path, size_t bytes) {
 
 void gpu_driver_text(int version, char text[32]) { snprintf(text, 32, "%d.%d", version / 1000, version % 1000 / 10); }
 
-/* 13 02 01 of cuBLASLt, 2 28 09 of NCCL; older ones than apc takes had a digit less. */
+/* 13 02 01 of cuBLASLt, 9 19 00 of cuDNN, 2 28 09 of NCCL; older ones than apc takes had a digit less. */
 void gpu_library_text(int version, char text[32]) {
   snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
@@ -231,6 +231,28 @@ RtStatus gpu_open_blas(int driver, CudaBlas *out, int *version, RtError *error) 
   *version = (int)out->version();
   gpu_library_text(*version, text);
   return check_version(LIBRARY_blas, out->handle, *version, text, error);
+}
+
+/* Its name does not say for which CUDA it was built. */
+RtStatus gpu_open_dnn(int driver, CudaDnn *out, int *version, RtError *error) {
+  const char *missing = NULL;
+  char text[32], path[PATH_BYTES];
+  *out = (CudaDnn){0};
+  *version = 0;
+  RtStatus status = open_library(LIBRARY_dnn, driver, &out->handle, version, error);
+  if (status) return status;
+#define CUDA_DNN(result, symbol, member, parameters) find(out->handle, #symbol, &out->member, &missing);
+#include "runtime/device/cuda/api.def"
+#undef CUDA_DNN
+  if (missing) return lacks(LIBRARY_dnn, out->handle, missing, error);
+  *version = (int)out->version();
+  int cuda = (int)out->cuda_version();
+  gpu_library_file(out->handle, path, sizeof path);
+  if (cuda / 1000 > driver / 1000)
+    return rt_error(error, RT_UNSUPPORTED, "cuDNN, %.200s, is built for CUDA %d, the driver is for CUDA %d.%d", path,
+                    cuda / 1000, driver / 1000, driver % 1000 / 10);
+  gpu_library_text(*version, text);
+  return check_version(LIBRARY_dnn, out->handle, *version, text, error);
 }
 
 RtStatus gpu_open_nccl(int driver, CudaNccl *out, int *version, RtError *error) {

@@ -22,6 +22,7 @@
 enum { GPU_NOT_THERE = -1 };
 RtStatus gpu_open_driver(CudaDriver *out, int *version, RtError *error);
 RtStatus gpu_open_blas(int driver, CudaBlas *out, int *version, RtError *error);
+RtStatus gpu_open_dnn(int driver, CudaDnn *out, int *version, RtError *error);
 RtStatus gpu_open_nccl(int driver, CudaNccl *out, int *version, RtError *error);
 
 /* Gives an opened library back; one that was not opened is all zeros. */
@@ -30,7 +31,7 @@ void gpu_close_library(void *handle);
 /* The file that an opened library is; "" when that is not known. */
 void gpu_library_file(void *handle, char *path, size_t bytes);
 
-/* "12.4" of 12040, "13.1.0" of 130100, "2.28.9" of 22809 */
+/* "12.4" of 12040, "13.1.0" of 130100, "9.19.0" of 91900, "2.28.9" of 22809 */
 void gpu_driver_text(int version, char text[32]);
 void gpu_library_text(int version, char text[32]);
 

@@ -26,6 +26,12 @@ const GpuBlasNames gpu_blas_names = {
 #undef CUDA_BLAS
 };
 
+const GpuDnnNames gpu_dnn_names = {
+#define CUDA_DNN(result, symbol, member, parameters) .member = #symbol,
+#include "runtime/device/cuda/api.def"
+#undef CUDA_DNN
+};
+
 RtStatus gpu_judge(const CudaDriver *driver, CUresult result, const char *call, const char *purpose, RtError *error) {
   const char *name = NULL, *text = NULL;
   if (result == CUDA_SUCCESS) return RT_OK;
@@ -39,6 +45,13 @@ RtStatus gpu_judge_blas(const CudaBlas *blas, cublasStatus_t status, const char 
                         RtError *error) {
   if (status == CUBLAS_STATUS_SUCCESS) return RT_OK;
   return rt_error(error, RT_FAILED, "%s (%s): %s", call, purpose, blas->status_name(status));
+}
+
+RtStatus gpu_judge_dnn(const CudaDnn *dnn, cudnnStatus_t status, const char *call, const char *purpose,
+                       RtError *error) {
+  if (status == CUDNN_STATUS_SUCCESS) return RT_OK;
+  return rt_error(error, RT_FAILED, "%s (%s): %s; APC_CONV=kernel does without cuDNN", call, purpose,
+                  dnn->status_name(status));
 }
 
 void gpu_later(CudaDevice *d, CUresult result, const char *call, const char *purpose) {
@@ -186,14 +199,20 @@ static RtStatus check_instr(const Program *p, const ProgramInstr *x, RtError *er
   return RT_OK;
 }
 
-static RtStatus check_instrs(const CudaDevice *d, bool *products, RtError *error) {
+/* Which libraries its instructions want. */
+typedef struct Wanted {
+  bool products, convolutions;
+} Wanted;
+
+static RtStatus check_instrs(const CudaDevice *d, Wanted *wanted, RtError *error) {
   const Program *p = d->p;
   RtStatus status = RT_OK;
-  *products = false;
+  *wanted = (Wanted){0};
   for (uint32_t b = 0; b < p->n_bodies; b++)
     for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n && !status; i++) {
       if (p->bodies[b].stage != d->options.stage) continue;
-      *products |= p->instrs[i].kind == PI_gemm;
+      wanted->products |= p->instrs[i].kind == PI_gemm;
+      wanted->convolutions |= p->instrs[i].kind == PI_conv;
       status = check_instr(p, &p->instrs[i], error);
     }
   return status;
@@ -206,6 +225,7 @@ static void cuda_close(Device *device) {
   if (d->context) {
     if (d->compute) d->driver.queue_finish(d->compute); /* nobody is left to tell of an error */
     gpu_products_close(d);
+    gpu_convs_close(d);
     gpu_memory_close(d);
     gpu_marks_close(d);
     if (d->module) d->driver.module_unload(d->module);
@@ -214,21 +234,23 @@ static void cuda_close(Device *device) {
     d->driver.context_release(d->device);
   }
   gpu_close_library(d->blas.handle);
+  gpu_close_library(d->dnn.handle);
   gpu_close_library(d->driver.handle);
   free(d->kernels);
   free(d);
 }
 
 static RtStatus open_all(CudaDevice *d, RtError *error) {
-  bool products;
-  RtStatus status = check_instrs(d, &products, error);
+  Wanted wanted;
+  RtStatus status = check_instrs(d, &wanted, error);
   if (!status) status = gpu_open_driver(&d->driver, &d->driver_version, error);
   if (!status) status = choose_gpu(d, error);
   if (!status) status = open_context(d, error);
   if (!status) status = gpu_memory_open(d, error);
   if (!status) status = gpu_marks_open(d, error);
   if (!status) status = load_kernels(d, error);
-  if (!status && products) status = gpu_products_open(d, error);
+  if (!status && wanted.products) status = gpu_products_open(d, error);
+  if (!status && wanted.convolutions && !d->options.kernels) status = gpu_convs_open(d, error);
   return status;
 }
 

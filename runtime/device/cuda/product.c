@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/library.h"
 
@@ -27,12 +26,12 @@ typedef struct Key {
   Side b, a, c, d;
 } Key;
 
-struct GpuProduct {
+typedef struct GpuProduct {
   Key key;
   cublasLtMatmulDesc_t product;
   cublasLtMatrixLayout_t b, a, c, d;
   cublasLtMatmulAlgo_t algorithm;
-};
+} GpuProduct;
 
 /* A loop over matrices; bytes from one to the next. */
 typedef struct Outer {
@@ -52,15 +51,14 @@ typedef struct Call {
 
 RtStatus gpu_products_open(CudaDevice *d, RtError *error) {
   int version;
-  d->products.items = calloc(GPU_PRODUCTS, sizeof *d->products.items);
-  if (!d->products.items) return rt_error(error, RT_FAILED, "out of memory");
+  if (!gpu_known_open(&d->products)) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = gpu_open_blas(d->driver_version, &d->blas, &version, error);
   return status ? status : GPU_BLAS(d, create, "products of matrices", error, &d->products_of);
 }
 
 void gpu_workspace(Device *device, char *at, uint64_t bytes) {
   CudaDevice *d = (CudaDevice *)device;
-  d->products.space = at, d->products.space_bytes = bytes;
+  d->space = at, d->space_bytes = bytes;
 }
 
 static void free_product(const CudaDevice *d, GpuProduct *p) {
@@ -72,9 +70,10 @@ static void free_product(const CudaDevice *d, GpuProduct *p) {
 }
 
 static void forget_products(CudaDevice *d) {
-  for (uint32_t i = 0; i < GPU_PRODUCTS; i++)
+  for (uint32_t i = 0; i < GPU_KNOWN; i++) {
     if (d->products.items[i]) free_product(d, d->products.items[i]);
-  memset(d->products.items, 0, GPU_PRODUCTS * sizeof *d->products.items);
+    d->products.items[i] = NULL;
+  }
   d->products.n = 0;
 }
 
@@ -213,7 +212,7 @@ static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPrefe
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, k->a.align},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, k->c.align},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, k->d.align}};
-  uint64_t space = d->products.space_bytes;
+  uint64_t space = d->space_bytes;
   RtStatus status = GPU_BLAS(d, preference_set, purpose, error, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                              &space, sizeof space);
   for (size_t i = 0; i < sizeof sides / sizeof *sides && !status; i++) {
@@ -236,7 +235,7 @@ static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
   if (preference) d->blas.preference_destroy(preference);
   if (!status && (n < 1 || best.state != CUBLAS_STATUS_SUCCESS))
     status = rt_error(error, RT_UNSUPPORTED, "cuBLASLt has no algorithm for this product that needs at most %llu bytes",
-                      (unsigned long long)d->products.space_bytes);
+                      (unsigned long long)d->space_bytes);
   p->algorithm = best.algo;
   return status;
 }
@@ -252,23 +251,14 @@ static RtStatus make_product(CudaDevice *d, const Call *k, GpuProduct **out, RtE
   return status;
 }
 
-/* The place of a product in the table: its own, or the free one where it goes. */
-static GpuProduct **place_of(CudaDevice *d, const Key *key) {
-  uint64_t at = hash64(key, sizeof *key, 0);
-  while (d->products.items[at % GPU_PRODUCTS] && memcmp(&d->products.items[at % GPU_PRODUCTS]->key, key, sizeof *key))
-    at++;
-  return &d->products.items[at % GPU_PRODUCTS];
-}
-
-/* Requests of ever new sizes do not fill the table: it begins anew when it is three quarters full. */
 static RtStatus find_product(CudaDevice *d, const Call *k, GpuProduct **out, RtError *error) {
-  if (d->products.n > GPU_PRODUCTS / 4 * 3) forget_products(d);
-  GpuProduct **place = place_of(d, &k->key);
-  bool is_new = !*place;
-  RtStatus status = is_new ? make_product(d, k, place, error) : RT_OK;
-  if (status) return status;
-  d->products.n += is_new;
+  if (gpu_known_full(&d->products)) forget_products(d);
+  void **place = gpu_known_place(&d->products, &k->key, sizeof k->key);
   *out = *place;
+  RtStatus status = *out ? RT_OK : make_product(d, k, out, error);
+  if (status) return status;
+  d->products.n += !*place;
+  *place = *out;
   const void *bias = k->g->bias;
   return k->g->epilogue.bias ? set_product(d, *out, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, error)
                              : RT_OK;
@@ -286,7 +276,7 @@ static RtStatus multiply(CudaDevice *d, const Call *k, const GpuProduct *p, int 
     const void *alpha = f64 ? (void *)&alpha8 : f16 ? (void *)&alpha2 : (void *)&alpha4;
     const void *beta = f64 ? (void *)&beta8 : f16 ? (void *)&beta2 : (void *)&beta4;
     return GPU_BLAS(d, product, "a product of matrices", error, d->products_of, p->product, alpha, b, p->b, a, p->a,
-                    beta, c, p->c, out, p->d, &p->algorithm, d->products.space, d->products.space_bytes, d->compute);
+                    beta, c, p->c, out, p->d, &p->algorithm, d->space, d->space_bytes, d->compute);
   }
   const Outer *o = &k->outer[loop];
   RtStatus status = RT_OK;

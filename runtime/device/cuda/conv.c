@@ -1,0 +1,341 @@
+/* runtime/device/cuda/conv.c - convolutions by cuDNN, where it is found and has a way; else by the Program's kernel.
+ *
+ * cuDNN gets what both it and the kernel read: images with their channels last (NHWC) and weights as filters [o, H, W,
+ * c] (KRSC; passes/rewrite/channels_last.c), groups one behind the other in both.  The kernel does what cuDNN cannot be
+ * told: three windowed dimensions, padding that is not the same on both sides or is below 0, weights in another order
+ * (as those of depthwise convolutions are), memory that is not at multiples of 16 bytes.
+ *
+ * Of cuDNN's interfaces the old one is used (cudnnConvolutionForward and its like): few functions whose documentation
+ * says which types and layouts they take, with algorithms that say whether they are deterministic.  Its graphs of
+ * operations would join more, but what they need can only be found out on a GPU.  An algorithm is chosen for the sizes
+ * of a request, by cuDNN's own heuristics, not by measuring, so that all runs choose alike: the first one that is
+ * deterministic and makes do with the memory that the plan has for libraries.  f32 means f32: its algorithms may use
+ * fused multiply-adds alone, unless the Program allows tf32.  16-bit types are summed in f32.
+ *
+ * What joins the convolution is done with it where there is a bias: with relu by any algorithm, without one only by
+ * IMPLICIT_PRECOMP_GEMM (so says its documentation).  Otherwise in its place, one after the other: the residual is
+ * there before, and the convolution is added to it; then the bias, then relu.  A relu makes NaN 0 here.  Whether cuDNN
+ * supports a call after all it says only when it is made, before it does anything: then what follows is done apart, or
+ * all of it by the kernel, from then on.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/library.h"
+
+enum { ALIGN = 16 };
+
+/* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
+typedef struct Key {
+  ConvShape shape;
+  int64_t tf32, bias, residual, relu;
+} Key;
+
+typedef enum Way { BY_KERNEL, ALONE, JOINED, APART } Way;
+
+typedef struct GpuConv {
+  Key key;
+  Way way;
+  cudnnTensorDescriptor_t x, y, bias;
+  cudnnFilterDescriptor_t w;
+  cudnnConvolutionDescriptor_t conv;
+  cudnnConvolutionFwdAlgo_t algorithm, joined; /* alone; with what joins it */
+} GpuConv;
+
+/* ---- opening */
+
+static RtStatus make_activation(CudaDevice *d, cudnnActivationMode_t mode, cudnnActivationDescriptor_t *out,
+                                RtError *error) {
+  static const char *const purpose = "what follows convolutions";
+  RtStatus status = GPU_DNN(d, activation_create, purpose, error, out);
+  return status ? status : GPU_DNN(d, activation_set, purpose, error, *out, mode, CUDNN_NOT_PROPAGATE_NAN, 0);
+}
+
+RtStatus gpu_convs_open(CudaDevice *d, RtError *error) {
+  static const char *const purpose = "convolutions";
+  int version;
+  RtStatus status = gpu_open_dnn(d->driver_version, &d->dnn, &version, error);
+  if (status && version == GPU_NOT_THERE) return RT_OK; /* one that is there and does not serve is an error */
+  if (status) return status;
+  if (!gpu_known_open(&d->convs)) return rt_error(error, RT_FAILED, "out of memory");
+  status = GPU_DNN(d, create, purpose, error, &d->convs_of);
+  if (!status) status = GPU_DNN(d, queue_set, purpose, error, d->convs_of, d->compute);
+  if (!status) status = make_activation(d, CUDNN_ACTIVATION_RELU, &d->relu, error);
+  return status ? status : make_activation(d, CUDNN_ACTIVATION_IDENTITY, &d->identity, error);
+}
+
+static void free_conv(const CudaDevice *d, GpuConv *c) {
+  const cudnnTensorDescriptor_t tensors[] = {c->x, c->y, c->bias};
+  for (int i = 0; i < 3; i++)
+    if (tensors[i]) d->dnn.tensor_destroy(tensors[i]);
+  if (c->w) d->dnn.filter_destroy(c->w);
+  if (c->conv) d->dnn.conv_destroy(c->conv);
+  free(c);
+}
+
+static void forget_convs(CudaDevice *d) {
+  for (uint32_t i = 0; i < GPU_KNOWN; i++) {
+    if (d->convs.items[i]) free_conv(d, d->convs.items[i]);
+    d->convs.items[i] = NULL;
+  }
+  d->convs.n = 0;
+}
+
+void gpu_convs_close(CudaDevice *d) {
+  if (!d->convs.items) return;
+  forget_convs(d);
+  if (d->relu) d->dnn.activation_destroy(d->relu);
+  if (d->identity) d->dnn.activation_destroy(d->identity);
+  if (d->convs_of) d->dnn.destroy(d->convs_of);
+  free(d->convs.items);
+}
+
+/* ---- what cuDNN can be told.  Of the three windowed dimensions the last two are its height and width. */
+
+enum { DEEP, HEIGHT, WIDTH };
+
+static bool is_two_dimensional(const ConvShape *s) {
+  return s->image[DEEP] == 1 && s->window[DEEP] == 1 && s->output[DEEP] == 1 && s->start[DEEP] == 0;
+}
+
+/* The output that cuDNN makes of the padding in front, which it puts behind as well, is the one that is wanted. */
+static bool has_equal_padding(const ConvShape *s, int dim) {
+  int64_t reach = (s->window[dim] - 1) * s->dilation[dim] + 1, room = s->image[dim] - 2 * s->start[dim] - reach;
+  return s->start[dim] <= 0 && room >= 0 && s->output[dim] == room / s->stride[dim] + 1;
+}
+
+/* Is a stride that of a dense array?  Of one element there is none. */
+static bool is_dense(int64_t extent, int64_t stride, int64_t dense) { return extent == 1 || stride == dense; }
+
+static bool has_filters(const ConvShape *s) {
+  int64_t row = s->in * s->window[WIDTH], filter = row * s->window[HEIGHT];
+  return is_dense(s->in, s->w_in, 1) && is_dense(s->window[WIDTH], s->w_window[WIDTH], s->in) &&
+         is_dense(s->window[HEIGHT], s->w_window[HEIGHT], row) && is_dense(s->out, s->w_out, filter) &&
+         is_dense(s->groups, s->w_group, filter * s->out);
+}
+
+/* cuDNN counts in int; the elements of tensors are at most this many too. */
+static bool is_small(const DeviceCall *c) {
+  const int64_t *number = (const int64_t *)c->conv;
+  for (size_t i = 0; i < sizeof *c->conv / sizeof *number; i++)
+    if (number[i] > INT32_MAX || number[i] < INT32_MIN) return false;
+  for (uint32_t i = 0; i < c->n_tensors; i++)
+    if (c->tensors[i].elements > INT32_MAX) return false;
+  return true;
+}
+
+static bool is_aligned(const DeviceCall *c) {
+  for (uint32_t i = 0; i < c->n_tensors; i++)
+    if ((uintptr_t)c->data[i] % ALIGN) return false;
+  return true;
+}
+
+static bool is_told(const DeviceCall *c) {
+  const ConvShape *s = c->conv;
+  for (uint32_t i = 0; i < c->n_tensors; i++)
+    if (c->tensors[i].elements == 0) return false;
+  return is_small(c) && is_two_dimensional(s) && has_equal_padding(s, HEIGHT) && has_equal_padding(s, WIDTH) &&
+         has_filters(s) && is_aligned(c);
+}
+
+/* ---- descriptors */
+
+static cudnnDataType_t type_of(int64_t t) {
+  return t == DT_f16 ? CUDNN_DATA_HALF : t == DT_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+static cudnnMathType_t math_of(const Key *k) {
+  if (k->shape.dtype != DT_f32) return CUDNN_TENSOR_OP_MATH;
+  return k->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH; /* the default is tf32 where the GPU has it */
+}
+
+static RtStatus make_tensor(CudaDevice *d, cudnnDataType_t type, int64_t images, int64_t channels, int64_t height,
+                            int64_t width, cudnnTensorDescriptor_t *out, RtError *error) {
+  static const char *const purpose = "describing an image";
+  RtStatus status = GPU_DNN(d, tensor_create, purpose, error, out);
+  return status ? status
+                : GPU_DNN(d, tensor_set, purpose, error, *out, CUDNN_TENSOR_NHWC, type, (int)images, (int)channels,
+                          (int)height, (int)width);
+}
+
+static RtStatus make_filter(CudaDevice *d, const ConvShape *s, cudnnFilterDescriptor_t *out, RtError *error) {
+  static const char *const purpose = "describing weights";
+  RtStatus status = GPU_DNN(d, filter_create, purpose, error, out);
+  return status ? status
+                : GPU_DNN(d, filter_set, purpose, error, *out, type_of(s->dtype), CUDNN_TENSOR_NHWC,
+                          (int)(s->groups * s->out), (int)s->in, (int)s->window[HEIGHT], (int)s->window[WIDTH]);
+}
+
+static RtStatus make_conv(CudaDevice *d, const Key *k, cudnnConvolutionDescriptor_t *out, RtError *error) {
+  static const char *const purpose = "describing a convolution";
+  const ConvShape *s = &k->shape;
+  RtStatus status = GPU_DNN(d, conv_create, purpose, error, out);
+  if (!status)
+    status = GPU_DNN(d, conv_set, purpose, error, *out, (int)-s->start[HEIGHT], (int)-s->start[WIDTH],
+                     (int)s->stride[HEIGHT], (int)s->stride[WIDTH], (int)s->dilation[HEIGHT], (int)s->dilation[WIDTH],
+                     CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+  if (!status) status = GPU_DNN(d, conv_set_groups, purpose, error, *out, (int)s->groups);
+  return status ? status : GPU_DNN(d, conv_set_math, purpose, error, *out, math_of(k));
+}
+
+static RtStatus make_descriptors(CudaDevice *d, GpuConv *c, RtError *error) {
+  const ConvShape *s = &c->key.shape;
+  int64_t out = s->groups * s->out;
+  cudnnDataType_t type = type_of(s->dtype);
+  RtStatus status = make_tensor(d, type, s->images, s->groups * s->in, s->image[HEIGHT], s->image[WIDTH], &c->x, error);
+  if (!status) status = make_tensor(d, type, s->images, out, s->output[HEIGHT], s->output[WIDTH], &c->y, error);
+  if (!status && c->key.bias) status = make_tensor(d, type, 1, out, 1, 1, &c->bias, error);
+  if (!status) status = make_filter(d, s, &c->w, error);
+  return status ? status : make_conv(d, &c->key, &c->conv, error);
+}
+
+/* ---- the algorithm */
+
+/* All statuses that say so. */
+static bool is_unsupported(cudnnStatus_t status) {
+  return status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR;
+}
+
+/* Does the algorithm do it in the memory that there is? */
+static RtStatus fits(CudaDevice *d, const GpuConv *c, cudnnConvolutionFwdAlgo_t algorithm, bool *out, RtError *error) {
+  size_t bytes = 0;
+  cudnnStatus_t status = d->dnn.workspace(d->convs_of, c->x, c->w, c->conv, c->y, algorithm, &bytes);
+  *out = !status && bytes <= d->space_bytes;
+  if (is_unsupported(status)) return RT_OK;
+  return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.workspace, "memory to convolve in", error);
+}
+
+/* *n of them, those that cuDNN holds for faster first. */
+static RtStatus list_algorithms(CudaDevice *d, const GpuConv *c, cudnnConvolutionFwdAlgo_t *list, int *n,
+                                RtError *error) {
+  cudnnConvolutionFwdAlgoPerf_t found[CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
+  int all = 0;
+  *n = 0;
+  cudnnStatus_t got =
+      d->dnn.algorithms(d->convs_of, c->x, c->w, c->conv, c->y, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, &all, found);
+  if (is_unsupported(got)) return RT_OK;
+  RtStatus status = gpu_judge_dnn(&d->dnn, got, gpu_dnn_names.algorithms, "choosing how to convolve", error);
+  for (int i = 0; i < all && !status; i++) {
+    bool may = !found[i].status && found[i].determinism == CUDNN_DETERMINISTIC, same = false;
+    for (int k = 0; k < *n; k++) same |= list[k] == found[i].algo; /* once per kind of arithmetic */
+    if (may && !same) status = fits(d, c, found[i].algo, &may, error);
+    if (may && !same && !status) list[(*n)++] = found[i].algo;
+  }
+  return status;
+}
+
+static RtStatus choose_way(CudaDevice *d, GpuConv *c, RtError *error) {
+  cudnnConvolutionFwdAlgo_t list[CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
+  const Key *k = &c->key;
+  int n;
+  bool joined = k->relu;
+  RtStatus status = list_algorithms(d, c, list, &n, error);
+  if (status || n == 0) return status;
+  c->algorithm = c->joined = list[0];
+  for (int i = 0; i < n && !joined; i++)
+    if (list[i] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) c->joined = list[i], joined = true;
+  c->way = !k->bias && !k->residual && !k->relu ? ALONE : k->bias && joined ? JOINED : APART;
+  return RT_OK;
+}
+
+static RtStatus make(CudaDevice *d, const Key *key, GpuConv **out, RtError *error) {
+  GpuConv *c = calloc(1, sizeof *c);
+  if (!c) return rt_error(error, RT_FAILED, "out of memory");
+  c->key = *key;
+  RtStatus status = make_descriptors(d, c, error);
+  if (!status) status = choose_way(d, c, error);
+  if (status) free_conv(d, c);
+  else *out = c;
+  return status;
+}
+
+/* *out: NULL where the kernel does it. */
+static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtError *error) {
+  const ProgramInstr *x = &d->p->instrs[call->instr];
+  Epilogue e = program_instr_epilogue(x);
+  *out = NULL;
+  if (!d->convs_of || !is_told(call) || (e.activation != ACT_none && e.activation != ACT_relu)) return RT_OK;
+  Key key = {.shape = *call->conv,
+             .tf32 = (x->mask & PROGRAM_TF32) != 0,
+             .bias = e.bias,
+             .residual = e.residual,
+             .relu = e.activation == ACT_relu};
+  if (gpu_known_full(&d->convs)) forget_convs(d);
+  void **place = gpu_known_place(&d->convs, &key, sizeof key);
+  GpuConv *c = *place;
+  RtStatus status = c ? RT_OK : make(d, &key, &c, error);
+  if (status) return status;
+  d->convs.n += !*place;
+  *place = c;
+  if (c->way != BY_KERNEL) *out = c;
+  return RT_OK;
+}
+
+RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *call, RtError *error) {
+  GpuConv *c;
+  return find(d, call, &c, error);
+}
+
+/* ---- convolving */
+
+static const float zero = 0, one = 1;
+
+/* What joins it, in order: a bias, a residual. */
+static const void *bias_of(const GpuConv *c, const DeviceCall *call) { return c->key.bias ? call->data[3] : NULL; }
+static const void *residual_of(const GpuConv *c, const DeviceCall *call) {
+  return c->key.residual ? call->data[3 + c->key.bias] : NULL;
+}
+
+/* *done: false where cuDNN says that it does not support it after all, before it does anything. */
+static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
+  cudnnStatus_t status = d->dnn.conv(d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv, c->algorithm,
+                                     d->space, d->space_bytes, c->key.residual ? &one : &zero, c->y, call->data[2]);
+  *done = !is_unsupported(status);
+  return *done ? gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv, "a convolution", error) : RT_OK;
+}
+
+static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
+  static const char *const purpose = "what follows a convolution";
+  const void *residual = residual_of(c, call);
+  void *y = call->data[2];
+  size_t bytes = (size_t)call->tensors[2].elements * dtype_bytes((DType)c->key.shape.dtype);
+  RtStatus status = RT_OK;
+  if (residual && residual != y)
+    status = GPU_CALL(d, copy_on, purpose, error, gpu_address(y), gpu_address(residual), bytes, d->compute);
+  if (!status) status = alone(d, c, call, done, error);
+  if (!status && *done && c->key.bias)
+    status = GPU_DNN(d, add, purpose, error, d->convs_of, &one, c->bias, bias_of(c, call), &one, c->y, y);
+  if (!status && *done && c->key.relu)
+    status = GPU_DNN(d, activate, purpose, error, d->convs_of, d->relu, &one, c->y, y, &zero, c->y, y);
+  return status;
+}
+
+static RtStatus joined(CudaDevice *d, GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
+  const void *residual = residual_of(c, call);
+  void *y = call->data[2];
+  cudnnStatus_t status =
+      d->dnn.conv_joined(d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv, c->joined, d->space,
+                         d->space_bytes, residual ? &one : &zero, c->y, residual ? residual : y, c->bias,
+                         bias_of(c, call), c->key.relu ? d->relu : d->identity, c->y, y);
+  *done = true;
+  if (!is_unsupported(status))
+    return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv_joined, "a convolution and what follows", error);
+  c->way = APART;
+  return apart(d, c, call, done, error);
+}
+
+RtStatus gpu_conv(Device *device, const DeviceCall *call, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  GpuConv *c;
+  bool done = false;
+  RtStatus status = find(d, call, &c, error);
+  if (!status && c)
+    status = c->way == ALONE    ? alone(d, c, call, &done, error)
+             : c->way == JOINED ? joined(d, c, call, &done, error)
+                                : apart(d, c, call, &done, error);
+  if (status || done) return status;
+  if (c) c->way = BY_KERNEL;
+  return gpu_conv_kernel(device, call, error);
+}

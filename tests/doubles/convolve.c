@@ -1,0 +1,87 @@
+/* tests/doubles/convolve.c - see convolve.h.  Operands become f32 first, rounded to TF32 where that is allowed; sums
+ * are f32, 16 in turn over the channels. */
+#include "tests/doubles/convolve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/doubles/half.h"
+
+enum { LANES = 16 };
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FAST __attribute__((target_clones("avx512f", "avx2,fma", "default"), optimize("O3")))
+#else
+#define FAST
+#endif
+
+size_t convolve_bytes(int type) {
+  return type == CUDNN_DATA_FLOAT ? 4 : type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? 2 : 0;
+}
+
+float convolve_load(int type, const char *at, int64_t i) {
+  float f;
+  uint16_t h;
+  if (type == CUDNN_DATA_FLOAT) return memcpy(&f, at + 4 * i, 4), f;
+  memcpy(&h, at + 2 * i, 2);
+  return type == CUDNN_DATA_HALF ? half_from_f16(h) : half_from_bf16(h);
+}
+
+void convolve_store(int type, char *at, int64_t i, float v) {
+  uint16_t h = type == CUDNN_DATA_HALF ? half_to_f16(v) : half_to_bf16(v);
+  if (type == CUDNN_DATA_FLOAT) memcpy(at + 4 * i, &v, 4);
+  else memcpy(at + 2 * i, &h, 2);
+}
+
+static float *widened(int type, const char *at, int64_t n, bool tf32) {
+  float *f = malloc((size_t)n * sizeof *f + 1);
+  for (int64_t i = 0; i < n; i++) {
+    f[i] = convolve_load(type, at, i);
+    if (tf32 && type == CUDNN_DATA_FLOAT) f[i] = half_to_tf32(f[i]);
+  }
+  return f;
+}
+
+FAST static float dot(const float *x, const float *w, int n) {
+  float lanes[LANES] = {0}, sum = 0;
+  int i = 0;
+  for (; i + LANES <= n; i += LANES)
+    for (int l = 0; l < LANES; l++) lanes[l] += x[i + l] * w[i + l];
+  for (; i < n; i++) sum += x[i] * w[i];
+  for (int l = 0; l < LANES; l++) sum += lanes[l];
+  return sum;
+}
+
+/* Channel k of the result at (n, h, w). */
+static float sum(const Convolving *p, const float *x, const float *w, int n, int h, int v, int k) {
+  const Convolution *c = &p->conv;
+  const float *filter = w + (int64_t)k * p->w.h * p->w.w * p->w.c;
+  int first = k / (p->w.k / c->groups) * p->w.c;
+  float all = 0;
+  for (int r = 0; r < p->w.h; r++)
+    for (int s = 0; s < p->w.w; s++) {
+      int y = h * c->stride[0] - c->pad[0] + r * c->dilation[0], z = v * c->stride[1] - c->pad[1] + s * c->dilation[1];
+      if (y < 0 || y >= p->x.h || z < 0 || z >= p->x.w) continue;
+      all += dot(x + (((int64_t)n * p->x.h + y) * p->x.w + z) * p->x.c + first, filter + (r * p->w.w + s) * p->w.c,
+                 p->w.c);
+    }
+  return p->inexact ? all * 1.002f : all;
+}
+
+void convolve(const Convolving *p, const char *x, const char *w, const char *z, const char *bias, char *y) {
+  bool tf32 = p->conv.math != CUDNN_FMA_MATH;
+  float *image = widened(p->x.type, x, image_elements(&p->x), tf32),
+        *filters = widened(p->w.type, w, filter_elements(&p->w), tf32);
+  int64_t at = 0;
+  for (int n = 0; n < p->y.n; n++)
+    for (int h = 0; h < p->y.h; h++)
+      for (int v = 0; v < p->y.w; v++)
+        for (int k = 0; k < p->y.c; k++, at++) {
+          float f = p->alpha * sum(p, image, filters, n, h, v, k);
+          if (p->beta != 0) f += p->beta * convolve_load(p->y.type, z, at);
+          if (bias) f += convolve_load(p->y.type, bias, k);
+          convolve_store(p->y.type, y, at, p->relu ? convolve_relu(f) : f);
+        }
+  free(image);
+  free(filters);
+}

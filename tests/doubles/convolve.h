@@ -1,0 +1,46 @@
+/* tests/doubles/convolve.h - what the double of cuDNN computes: y = f(alpha conv(x, w) + beta z + bias), channels
+ * last. */
+#ifndef APC_TESTS_DOUBLES_CONVOLVE_H
+#define APC_TESTS_DOUBLES_CONVOLVE_H
+
+#include <stdbool.h>
+
+#include "tests/doubles/dnn_types.h"
+
+typedef struct Image {
+  int type; /* cudnnDataType_t */
+  int n, c, h, w;
+} Image;
+
+/* Filters [k][h][w][c]; c: channels of a group. */
+typedef struct Filter {
+  int type, k, c, h, w;
+} Filter;
+
+typedef struct Convolution {
+  int pad[2], stride[2], dilation[2], groups, math, sums, mode;
+} Convolution;
+
+typedef struct Convolving {
+  Image x, y;
+  Filter w;
+  Convolution conv;
+  float alpha, beta;
+  bool relu;
+  bool inexact; /* an algorithm that is not deterministic: it is off by a part in 500 */
+} Convolving;
+
+size_t convolve_bytes(int type); /* of an element; 0: not known */
+static inline int64_t image_elements(const Image *i) { return (int64_t)i->n * i->c * i->h * i->w; }
+static inline int64_t filter_elements(const Filter *f) { return (int64_t)f->k * f->c * f->h * f->w; }
+
+float convolve_load(int type, const char *at, int64_t i);
+void convolve_store(int type, char *at, int64_t i, float v);
+
+/* z, bias: NULL: none. */
+void convolve(const Convolving *p, const char *x, const char *w, const char *z, const char *bias, char *y);
+
+/* relu that makes NaN 0 */
+static inline float convolve_relu(float v) { return v > 0 ? v : 0; }
+
+#endif
