@@ -17,6 +17,7 @@
 #include "tools/expect.h"
 #include "tools/reference.h"
 #include "tools/verify_states.h"
+#include "tools/verify_training.h"
 #include "driver/weights.h"
 
 enum { MAX_RANKS_HERE = 64 };
@@ -149,15 +150,24 @@ typedef struct OutputCheck {
   bool ok;
 } OutputCheck;
 
+static Difference difference(const Tool *t, const Verify *v, const char *name, const Tensor *x, const Tensor *y) {
+  if (!x || !y) return (Difference){INFINITY, INFINITY, false};
+  if (!option_given(&t->options, OPT_train)) return compare(t, x, y);
+  TrainedStep step = {v->one.model.m, &v->entries[0].one, NULL};
+  for (int i = 0; i < v->models; i++) /* later ones write them again */
+    if (strcmp(v->parallel.l1s[i]->name, "states") == 0) step.states = &v->entries[i].one;
+  return compare_trained(t, &step, name, x, y);
+}
+
 static OutputCheck check_output(const Tool *t, const Verify *v, const EntryRun *e, const NamedTensor *one) {
   OutputCheck c = {.name = one->name};
   const Tensor *many = tensors_find(&e->many, one->name);
-  c.one = many ? compare(t, many, &one->tensor) : (Difference){INFINITY, INFINITY, false};
+  c.one = difference(t, v, one->name, many, &one->tensor);
   c.ok = c.one.ok;
   if (!v->referred) return c;
   const Tensor *want = tensors_find(&e->reference, one->name);
-  Difference x = want && many ? compare(t, many, want) : (Difference){INFINITY, INFINITY, false};
-  Difference y = want ? compare(t, &one->tensor, want) : (Difference){INFINITY, INFINITY, false};
+  Difference x = difference(t, v, one->name, many, want);
+  Difference y = difference(t, v, one->name, &one->tensor, want);
   c.reference = x.rel_l2 >= y.rel_l2 ? x : y;
   c.ok = c.ok && x.ok && y.ok;
   return c;
