@@ -17,7 +17,7 @@
 #   kernels/         machine code of all kernels of tests/kernel_cases.h
 #   programs/        compiled models, and what one CPU rank computes (NAME.npz); weights are random, from a seed, or
 #   models/          those of FOLDER, once for all programs of a model
-#   check.list       program|ranks|reference|arguments
+#   check.list       program|ranks|reference|tolerance|arguments
 #   bench.list       program|arguments|bytes|operations|ceiling|planned for an H100, for an H200 (us)|batch
 #   made             what it was made from and with
 # Programs and machine code are compressed (gzip); gpu_tool and gpu_kernels read that.
@@ -62,6 +62,9 @@ done < <(ldd "$temporary/apcrt-stub" "$dir"/bin/* | grep -v ':$')
 arch=$("$apc" targets | while read -r name _ gpu _; do if [ "$name" = "$target" ]; then echo "$gpu"; fi; done)
 case $arch in sm_*) ;; *) echo "$target is no machine with GPUs ('apc targets' lists them)" >&2; exit 2 ;; esac
 
+# The place of the token, as numpy writes one i64: 2000.
+printf '\x93NUMPY\x01\x00v\x00%-117s\n\xd0\x07\0\0\0\0\0\0' "{'descr': '<i8', 'fortran_order': False, 'shape': (), }" >"$dir/at.npy"
+
 # ---- compiling
 
 compiles() { # compiles PROGRAM RANKS MODEL OPTIONS...
@@ -71,10 +74,13 @@ compiles() { # compiles PROGRAM RANKS MODEL OPTIONS...
   "$apc" "$@" -q --target "${target}x$ranks" ${texts:+"--save-temps=$texts"} -o "$temporary/program"
   gzip -9n <"$temporary/program" >"$dir/programs/$program.gz"
 }
-refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes
-  local name=$1
+refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes of what is $asked, in the same bits
+  local outputs=$dir/programs/$1.npz
   shift
-  [ -e "$dir/programs/$name.npz" ] || "$apc" run "$@" -q --target cpu --outputs "$dir/programs/$name.npz" >/dev/null
+  [ ! -e "$outputs" ] || return 0
+  "$apc" "$@" -q --target cpu -o "$temporary/program"
+  # shellcheck disable=SC2086
+  (cd "$dir" && "$temporary/program" --bench=1 --warmup 0 $asked --outputs "$outputs" >/dev/null)
 }
 number_of() { # number_of KEY JSON
   [[ $2 =~ \"$1\":\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
@@ -82,22 +88,24 @@ number_of() { # number_of KEY JSON
 
 # ---- models that are checked
 
-# one NAME RANKS PLAN: a program of $model, which $made says how it is made and $asked what it is asked
+# one NAME RANKS PLAN: a program of $model, which $made says how it is made and $asked what it is asked; $dtype: in
+# which bits
 one() {
-  local program=$1.$2 weights=
+  local program=$1.$2 reference=$1 weights= bits=() most=1e-4
+  if [ -n "$dtype" ]; then program=$1-$dtype.$2 reference=$1-$dtype bits=(--dtype "$dtype") most=2e-2; fi
   [[ $program =~ $only ]] || return 0
   [ -e "$model" ] || { echo "there is no $model" >&2; exit 1; }
   # shellcheck disable=SC2086
-  compiles "$program" "$2" "$model" $made $3
+  compiles "$program" "$2" "$model" "${bits[@]}" $made $3
   # shellcheck disable=SC2086
-  refers "$1" "$model" $made $asked
+  refers "$reference" "$model" "${bits[@]}" $made
   case $model in
     *.onnx)
       cp -n "$model" "$folder/$1.inputs.npz" "$dir/models/"
       weights="--weights models/$1.onnx --inputs models/$1.inputs.npz"
       ;;
   esac
-  echo "$program|$2|$1.npz|${weights:-$asked}" >>"$dir/check.list"
+  echo "$program|$2|$reference.npz|$most|${weights:-$asked}" >>"$dir/check.list"
 }
 example() { # example NAME MODEL SIZES OPTIONS
   model=$source/examples/$2.apc made="$4 --init random --seed 7" asked=$3
@@ -105,7 +113,7 @@ example() { # example NAME MODEL SIZES OPTIONS
 exported() { # exported NAME
   model=$folder/$1.onnx made="--weights ref" asked="--inputs $folder/$1.inputs.npz"
 }
-text="--dim batch=4 --dim seq=12" images="--dim batch=4"
+text="--dim batch=4 --dim seq=12" images="--dim batch=4" dtype=
 five() { # five NAME MODEL SIZES OPTIONS: of the folder, or an example
   if [ -n "$folder" ]; then exported "$1"; else example "$@"; fi
 }
@@ -129,6 +137,27 @@ one lstm 1 ""
 example moe moe "$text" "-D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless"
 one moe 1 ""
 one moe 2 "--ep 2"
+example cache llama "--entry decode --input at=@at.npy --dim batch=2" \
+  "-D layers=2 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=96 -D vocab=64 -D cache=1 -D ctx=2048"
+one cache 1 ""
+one cache 2 "--tp 2"
+# In 16 bits.
+dtype=bf16
+five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
+one gpt 1 ""
+one gpt 2 "--tp 2"
+five llama llama "$text" "-D layers=2 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=96 -D vocab=64"
+one llama 1 ""
+five bert bert "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
+one bert 1 ""
+five resnet resnet "$images" "-D depth=18 -D width=8 -D classes=10 -D image=32"
+one resnet 1 ""
+five vit vit "$images" "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10"
+one vit 1 ""
+dtype=f16
+five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
+one gpt 1 ""
+dtype=
 
 # ---- what is measured
 
@@ -164,9 +193,10 @@ for type in f32 bf16; do
   three="q: ${type}[1, $heads, $seq, 128], k: ${type}[1, $heads, $seq, 128], v: ${type}[1, $heads, $seq, 128]"
   shape "attention_$type" $type 0 $((2 * heads * seq * seq * 128)) "$three" "attention(q, k, v, causal=1)"
 done
-net() { # net NAME CEILING BATCH BYTES ARGUMENTS EXAMPLE OPTIONS SMALL_OPTIONS
+net() { # net NAME CEILING BATCH BYTES ARGUMENTS EXAMPLE OPTIONS SMALL_OPTIONS: ceiling bf16 computes in that
   local options=$7
   [ -z "$small" ] || options=$8
+  [[ $1 != *_bf16 ]] || options="--dtype bf16 $options"
   # shellcheck disable=SC2086
   measured "$1" "$2" "$3" "$4" "${4:+0}" "$5" "$source/examples/$6.apc" --init random --seed 7 $options
 }
@@ -176,8 +206,13 @@ net llama2_token copy 1 weights "--entry decode --input at=@at.npy" llama "$laye
 net gpt2_124m f32 1 "" "" gpt "--dim batch=1 --dim seq=1024" "$tiny --dim seq=16"
 net bert_base f32 8 "" "" bert "--dim batch=8 --dim seq=512" "$tiny --dim seq=16"
 net resnet50 f32 32 "" "" resnet "--dim batch=32" "-D depth=18 -D width=8 -D image=32 --dim batch=2"
-# The place of the token, as numpy writes one i64: 2000.
-printf '\x93NUMPY\x01\x00v\x00%-117s\n\xd0\x07\0\0\0\0\0\0' "{'descr': '<i8', 'fortran_order': False, 'shape': (), }" >"$dir/at.npy"
+for size in 1 8; do # of batches
+  net gpt2_124m_b${size}_bf16 bf16 $size "" "" gpt "--dim batch=$size --dim seq=1024" "-D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim batch=$size --dim seq=16"
+done
+net llama2_prefill_bf16 bf16 1 "" "" llama "$layers --dim seq=2048" "$tiny --dim seq=16"
+net llama2_token_bf16 copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
+net bert_base_bf16 bf16 8 "" "" bert "--dim batch=8 --dim seq=512" "$tiny --dim seq=16"
+net resnet50_bf16 bf16 32 "" "" resnet "--dim batch=32" "-D depth=18 -D width=8 -D image=32 --dim batch=2"
 
 # ---- kernels, scripts, size
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """bench/gpu/torch_shapes.py SECONDS - what bench/gpu/on_device.sh measures of apc, by PyTorch compiled with CUDA graphs.
 
-The same shapes in the same precision (f32 without tf32, but for attention_bf16), random weights, inference.  Prints NAME=US, the median
-of the GPU's time of a call, and NAME_eager=US without torch.compile.  Nothing begins after SECONDS; what fails is said on standard error."""
+The same shapes in the same precision (f32 without tf32, bf16 where the name says so), random weights, inference.  Prints
+NAME=US, the median of the GPU's time of a call, and NAME_eager=US without torch.compile.  Nothing begins after SECONDS; what fails is said on standard error."""
 import statistics
 import sys
 import time
@@ -153,8 +153,11 @@ def attention(dtype):
     return make
 
 
-def model(make, x):
-    return lambda: (make().to(DEVICE).eval(), (x(),))
+def model(make, x, dtype=torch.float32):
+    def inputs():
+        value = x()
+        return value.to(dtype) if value.is_floating_point() else value
+    return lambda: (make().to(DEVICE, dtype).eval(), (inputs(),))
 
 
 ITEMS = {
@@ -171,6 +174,12 @@ ITEMS = {
     "gpt2_124m": model(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 1, 1024)),
     "bert_base": model(lambda: Text(12, 768, 12, 30522, 512, False), lambda: tokens(30522, 8, 512)),
     "resnet50": model(resnet50, lambda: random(32, 3, 224, 224)),
+    "llama2_prefill_bf16": model(lambda: Llama(2048, 0), lambda: tokens(4096, 1, 2048), torch.bfloat16),
+    "llama2_token_bf16": model(lambda: Llama(1, 2000), lambda: tokens(4096, 1, 1), torch.bfloat16),
+    "gpt2_124m_b1_bf16": model(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 1, 1024), torch.bfloat16),
+    "gpt2_124m_b8_bf16": model(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 8, 1024), torch.bfloat16),
+    "bert_base_bf16": model(lambda: Text(12, 768, 12, 30522, 512, False), lambda: tokens(30522, 8, 512), torch.bfloat16),
+    "resnet50_bf16": model(resnet50, lambda: random(32, 3, 224, 224), torch.bfloat16),
 }
 
 

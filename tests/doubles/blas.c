@@ -2,7 +2,7 @@
  *
  * An algorithm is good for what it was chosen for: sizes, types, transposes, alignment of the pointers, workspace; a
  * matmul that is anything else is a violation, and so is a workspace that two streams share.  The workspace it wants is
- * drawn, up to what is allowed, and full of 0xff afterwards; so is the result before anything is read, where C is not
+ * drawn, up to what is allowed, and 0xff afterwards; so is the result before anything is read, where C is not
  * in its place: a result that lies over an operand does not come out right. */
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +246,18 @@ DOUBLE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle
 
 static const char what[] = "cublasLtMatmul";
 
+/* Its ends and one piece between them: all of it is 32 MiB, and products are many. */
+static void spoil_workspace(char *at, uint64_t bytes) {
+  enum { PIECE = 64 << 10 };
+  if (bytes <= 3 * PIECE) {
+    memset(at, 0xff, bytes);
+    return;
+  }
+  memset(at, 0xff, PIECE);
+  memset(at + double_random() % (bytes - PIECE), 0xff, PIECE);
+  memset(at + bytes - PIECE, 0xff, PIECE);
+}
+
 static bool find(const ProductWork *w, const Matrix *m, CUdeviceptr at, char **out) {
   *out = double_at(w->work.device, at, (uint64_t)product_span(m), what);
   return *out != NULL;
@@ -276,29 +288,29 @@ static bool product_run(const DoubleWork *work, void *state) {
     double_device_error(work->device, CUDA_ERROR_ILLEGAL_ADDRESS, "%s", what);
     return true;
   }
-  if (space) memset(space, 0xff, w->workspace_bytes);
+  if (space) spoil_workspace(space, w->workspace_bytes);
   if (c != r) spoil(&p->r, r);
   for (int64_t i = 0; i < p->r.batch; i++)
     product_compute(p, of_batch(&p->a, a, i), of_batch(&p->b, b, i), of_batch(&p->c, c, i), bias,
                     r + i * p->r.step * (int64_t)product_bytes(p->r.type));
-  if (space) memset(space, 0xff, w->workspace_bytes);
+  if (space) spoil_workspace(space, w->workspace_bytes);
   return true;
 }
 
-static bool overlaps(const Matrix *m, CUdeviceptr x, uint64_t at, uint64_t bytes) {
-  return x < at + bytes && at < x + (uint64_t)product_span(m);
-}
-
-static bool product_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+static void product_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const ProductWork *w = (const ProductWork *)work;
   const Product *p = &w->p;
-  return overlaps(&p->a, w->a, at, bytes) || overlaps(&p->b, w->b, at, bytes) ||
-         (p->beta != 0 && overlaps(&p->c, w->c, at, bytes)) || (!reads_only && overlaps(&p->r, w->r, at, bytes));
+  visit(context, w->a, (uint64_t)product_span(&p->a), false);
+  visit(context, w->b, (uint64_t)product_span(&p->b), false);
+  if (p->beta != 0) visit(context, w->c, (uint64_t)product_span(&p->c), false);
+  if (w->bias) visit(context, w->bias, (uint64_t)p->m * product_bytes(p->r.type), false);
+  visit(context, w->r, (uint64_t)product_span(&p->r), true);
+  if (w->workspace_bytes) visit(context, w->workspace, w->workspace_bytes, true);
 }
 
 static void product_drop(DoubleWork *work) { free(work); }
 
-static const DoubleWorkKind product_kind = {NULL, product_run, product_drop, NULL, product_uses};
+static const DoubleWorkKind product_kind = {NULL, product_run, product_drop, NULL, product_ranges, false};
 
 /* ---- matmul */
 

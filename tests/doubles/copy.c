@@ -76,18 +76,20 @@ static void *copy_launch(const DoubleWork *work) {
   return NULL;
 }
 
-static bool side_uses(const Copy *c, const CopySide *s, uint64_t at, uint64_t bytes) {
-  return s->at < at + bytes && at < s->at + span(c, s);
+static void visit_side(const Copy *c, const CopySide *s, bool writes, DoubleVisit *visit, void *context) {
+  for (size_t p = 0; p < c->planes; p++)
+    for (size_t r = 0; r < c->rows; r++) visit(context, s->at + p * s->plane + r * s->row, c->bytes, writes);
 }
 
-static bool copy_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+static void copy_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const Copy *c = &((const CopyWork *)work)->copy;
-  return (!c->fills && side_uses(c, &c->from, at, bytes)) || (!reads_only && side_uses(c, &c->to, at, bytes));
+  if (!c->fills) visit_side(c, &c->from, false, visit, context);
+  visit_side(c, &c->to, true, visit, context);
 }
 
 static void copy_drop(DoubleWork *work) { free(work); }
 
-static const DoubleWorkKind copy_kind = {copy_launch, copy_run, copy_drop, NULL, copy_uses};
+static const DoubleWorkKind copy_kind = {copy_launch, copy_run, copy_drop, NULL, copy_ranges, false};
 
 CUresult copy_submit(CUstream s, const Copy *c) {
   CUresult error = queue_error(c->device);

@@ -546,7 +546,9 @@ DOUBLE_API CUresult cuStreamQuery(CUstream s) {
   (void)device;
   queue_poll();
   if (!s) s = queue_default(device);
-  return s->first ? CUDA_ERROR_NOT_READY : queue_error(device);
+  if (s->first) return CUDA_ERROR_NOT_READY;
+  queue_seen_empty(s);
+  return queue_error(device);
 }
 
 DOUBLE_API CUresult cuStreamSynchronize(CUstream s) {
@@ -563,7 +565,7 @@ DOUBLE_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
   (void)device;
   if (!s) s = queue_default(device);
   if (s->capture || e->capture) return graph_wait(s, e);
-  if (e->mark && !e->mark->done) queue_add(s, (Item){.kind = ITEM_WAIT, .mark = queue_mark_hold(e->mark)});
+  queue_wait(s, e->mark);
   return CUDA_SUCCESS;
 }
 
@@ -621,7 +623,10 @@ DOUBLE_API CUresult cuEventQuery(CUevent e) {
   EVENT(e);
   if (e->capture) return CUDA_ERROR_CAPTURED_EVENT;
   queue_poll();
-  if (!e->mark || e->mark->done) return queue_error(device);
+  if (!e->mark || e->mark->done) {
+    queue_seen(e->mark);
+    return queue_error(device);
+  }
   return is_early(e) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

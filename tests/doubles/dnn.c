@@ -313,23 +313,25 @@ static bool work_run(const DoubleWork *work, void *state) {
   return true;
 }
 
-static bool overlaps(CUdeviceptr x, int64_t elements, int type, uint64_t at, uint64_t bytes) {
-  return x && x < at + bytes && at < x + (uint64_t)elements * convolve_bytes(type);
+static void visit_elements(DoubleVisit *visit, void *context, CUdeviceptr at, int64_t elements, int type, bool writes) {
+  if (at) visit(context, at, (uint64_t)elements * convolve_bytes(type), writes);
 }
 
-static bool work_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+static void work_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const DnnWork *w = (const DnnWork *)work;
   const Convolving *p = &w->p;
   int64_t image = image_elements(&p->y);
-  return overlaps(w->x, image_elements(&p->x), p->x.type, at, bytes) ||
-         overlaps(w->w, filter_elements(&p->w), p->w.type, at, bytes) || overlaps(w->z, image, p->y.type, at, bytes) ||
-         overlaps(w->bias, bias_elements(w), p->y.type, at, bytes) ||
-         (!reads_only && overlaps(w->y, image, p->y.type, at, bytes));
+  visit_elements(visit, context, w->x, image_elements(&p->x), p->x.type, false);
+  visit_elements(visit, context, w->w, filter_elements(&p->w), p->w.type, false);
+  visit_elements(visit, context, w->z, image, p->y.type, false);
+  visit_elements(visit, context, w->bias, bias_elements(w), p->y.type, false);
+  visit_elements(visit, context, w->y, image, p->y.type, true);
+  if (w->workspace_bytes) visit(context, w->workspace, w->workspace_bytes, true);
 }
 
 static void work_drop(DoubleWork *work) { free(work); }
 
-static const DoubleWorkKind work_kind = {NULL, work_run, work_drop, NULL, work_uses};
+static const DoubleWorkKind work_kind = {NULL, work_run, work_drop, NULL, work_ranges, false};
 
 /* ---- calls */
 

@@ -14,16 +14,21 @@
  *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work does
  *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
  *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further
- *   DOUBLES_STALE=N           a launch gets the addresses of one of the same kernel with other sizes: the N-th that
- * could DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has: the N-th that
- * had not when it was asked for first DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the
- * next one DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the
- * first DOUBLES_STALL=N from its N-th piece of work on the device makes no progress DOUBLES_ON=D              faults
- * and stalls are those of the process that uses device D (any) DOUBLES_REPORT=FILE       violations are also added to
- * that file DOUBLES_CALLS=FILE at the end: a line with the number of calls is added to that file DOUBLES_NAMES=FILE a
- * line with the name of every call is added to that file, and of the settings STALE, EARLY, LATER and KEY whenever
- * there could have been a turn of theirs DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for
- * memory that is allocated; BYTES is below 0 where it is given back
+ *   DOUBLES_STALE=N           the N-th launch that could gets the addresses of one of the same kernel with other sizes
+ *   DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has: the N-th of those
+ *                             that had not when it was asked for first
+ *   DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the next one
+ *   DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the first
+ *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
+ *   DOUBLES_ON=D              faults, stalls, names and traces are those of the process that uses device D (any)
+ *   DOUBLES_WATCH=1           work that uses memory without an order is a violation (watch.h)
+ *   DOUBLES_TRACE=FILE        with WATCH: what is asked for and what it touches is added to that file (waits.py)
+ *   DOUBLES_REPORT=FILE       violations are also added to that file
+ *   DOUBLES_CALLS=FILE        at the end a line with the number of calls is added to that file
+ *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file, and of the settings STALE,
+ *                             EARLY, LATER and KEY whenever there could have been a turn of theirs
+ *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for memory that is allocated; BYTES is below
+ *                             0 where it is given back
  *
  * A violation is what a GPU would not report but must not happen, or what it reports as an error of the device: it is
  * written to standard error, and the process ends with DOUBLE_EXIT instead of its exit code.
@@ -78,6 +83,7 @@ DOUBLE_API char *double_at(int device, CUdeviceptr at, uint64_t bytes, const cha
 /* What is done in the order of a stream, once per launch.  Immutable but for its references: a graph launches it again
  * and again. */
 typedef struct DoubleWork DoubleWork;
+typedef void DoubleVisit(void *context, uint64_t at, uint64_t bytes, bool writes);
 typedef struct DoubleWorkKind {
   /* Begun on the host, in the order of calls, whenever it is launched; may be NULL.  Its state is handed on. */
   void *(*launch)(const DoubleWork *w);
@@ -85,8 +91,9 @@ typedef struct DoubleWorkKind {
   bool (*run)(const DoubleWork *w, void *state);
   void (*drop)(DoubleWork *w); /* with the last reference */
   void (*forget)(void *state); /* of a launch that never ran; may be NULL */
-  /* Does it read (or, unless `reads_only`, write) there? */
-  bool (*uses)(const DoubleWork *w, uint64_t at, uint64_t bytes, bool reads_only);
+  /* Visits what it may read or write: device memory and the host's. */
+  void (*ranges)(const DoubleWork *w, DoubleVisit *visit, void *context);
+  bool tells; /* what it really touches it says while it runs (watch.h); `ranges` is more than that */
 } DoubleWorkKind;
 struct DoubleWork {
   const DoubleWorkKind *kind;

@@ -133,6 +133,24 @@ static int forbidden(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
+/* Two streams write one value: no number is ever wrong. */
+static int same_value(void) {
+  begin();
+  MUST(cuMemsetD8Async(a, 7, N, one));
+  MUST(cuMemsetD8Async(a + N - 1, 7, 1, two));
+  return end(look(a, 7));
+}
+
+/* Both read a, and write in different places. */
+static int apart(void) {
+  begin();
+  MUST(cuMemsetD8Async(a, 7, N, one));
+  MUST(cuStreamSynchronize(one));
+  MUST(cuMemcpyDtoDAsync_v2(b, a, N / 2, one));
+  MUST(cuMemcpyDtoDAsync_v2(b + N / 2, a, N / 2, two));
+  return end(look(b, 7));
+}
+
 static void order(void) {
   CHECKF(child_wrong("with_wait") == 0, "with_wait");
   CHECKF(child_wrong("read_at_last") == 0, "read_at_last");
@@ -143,6 +161,19 @@ static void order(void) {
          sources, graphs, SEEDS);
   child_ends("graph_unjoined", REFUSED, NULL, NULL);
   child_ends("forbidden", RIGHT, NULL, NULL);
+}
+
+static void races(void) {
+  for (int seed = 1; seed <= SEEDS; seed++) {
+    char setting[40];
+    snprintf(setting, sizeof setting, "DOUBLES_SEED=%d", seed);
+    CHECK(CHILD("without_wait", setting, "DOUBLES_WATCH=1") == DOUBLE_EXIT && strstr(child_said, "a race"));
+    CHECK(CHILD("same_value", setting, "DOUBLES_WATCH=1") == DOUBLE_EXIT && strstr(child_said, "use byte 999 of 1000"));
+    CHECKF(CHILD("with_wait", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
+    CHECKF(CHILD("apart", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
+    CHECKF(CHILD("graph_with_wait", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
+    CHECK(CHILD("same_value", setting) == RIGHT);
+  }
 }
 
 /* ---- memory */
@@ -356,6 +387,22 @@ static int kernel(void) {
   return end_kernels(RIGHT);
 }
 
+/* A kernel that reads 100 numbers of a and writes them to b, while another stream writes into a. */
+static int beside(const CUdeviceptr *in, int at) {
+  begin_kernels();
+  MUST(cuMemsetD8Async(a, 0, N, one));
+  MUST(cuStreamSynchronize(one));
+  AddArgs args = {a, b, 100};
+  void *parameters[] = {&args};
+  MUST(cuLaunchKernel(add, 2, 1, 1, 64, 1, 1, 0, one, parameters, NULL));
+  MUST(cuMemsetD8Async(*in + (CUdeviceptr)at, 0, 1, two));
+  return end_kernels(RIGHT);
+}
+static int kernel_reads(void) { return beside(&a, 399); }
+static int kernel_reads_not(void) { return beside(&a, 400); }
+static int kernel_writes(void) { return beside(&b, 396); }
+static int kernel_writes_not(void) { return beside(&b, 400); }
+
 static int parameter_bytes(void) {
   begin_kernels();
   AddArgs args = {a, b, 1};
@@ -443,6 +490,10 @@ static void make_cubin(const char *arch) {
 static void kernels(void) {
   for (size_t i = sizeof archs / sizeof *archs; i-- > 0;) make_cubin(archs[i]); /* sm_80 last */
   CHECKF(child_wrong("kernel") == 0, "kernel");
+  child_ends("kernel_reads", DOUBLE_EXIT, "use byte 399 of 1000", "DOUBLES_WATCH=1");
+  child_ends("kernel_writes", DOUBLE_EXIT, "use byte 396 of 1000", "DOUBLES_WATCH=1");
+  child_ends("kernel_reads_not", RIGHT, NULL, "DOUBLES_WATCH=1");
+  child_ends("kernel_writes_not", RIGHT, NULL, "DOUBLES_WATCH=1");
   child_ends("kernel", RIGHT, NULL, "DOUBLES_ARCH=86");
   child_ends("kernel", REFUSED, "209", "DOUBLES_ARCH=90");
   char ptx[4500];
@@ -468,6 +519,12 @@ static const ChildCase cases[] = {CASE(with_wait),
                                   CASE(graph_with_wait),
                                   CASE(graph_without_wait),
                                   CASE(graph_unjoined),
+                                  CASE(same_value),
+                                  CASE(apart),
+                                  CASE(kernel_reads),
+                                  CASE(kernel_reads_not),
+                                  CASE(kernel_writes),
+                                  CASE(kernel_writes_not),
                                   CASE(forbidden),
                                   CASE(new_memory),
                                   CASE(outside),
@@ -494,6 +551,7 @@ int main(int argc, char **argv) {
   int result, major, minor;
   if (child_is(argc, argv, cases, &result)) return result;
   RUN(order);
+  RUN(races);
   RUN(memory);
   RUN(on_demand);
   if (nvrtc_found(&major, &minor)) RUN(kernels);

@@ -293,6 +293,7 @@ static bool serve_node(GraphRun *r, int i) {
     bool done = node->work->kind->run(node->work, r->state[i]);
     memory_doing(NULL);
     if (!done) return false;
+    watch_done(node->work);
     if (report_fails_late())
       double_device_error(node->work->device, CUDA_ERROR_LAUNCH_FAILED, "%s, as asked for", node->work->what);
   } else if (queue_event_exists(node->record)) {

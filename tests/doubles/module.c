@@ -14,6 +14,7 @@
 #include "tests/doubles/ptx.h"
 #include "tests/doubles/queue.h"
 #include "tests/doubles/text.h"
+#include "tests/doubles/watch.h"
 
 enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 227 << 10, GRID_MOST = 0x7fffffff };
 
@@ -69,6 +70,9 @@ CUresult module_load(int device, int arch, const void *image, CUmodule *out) {
   }
   CUmodule m = calloc(1, sizeof *m);
   *m = (struct CUmod_st){.device = device, .cubin = cubin, .next = modules};
+  void **hook = dlsym(library, "double_watch");
+  void (*touch)(const void *, size_t, int) = watch_touch;
+  if (hook) memcpy(hook, &touch, sizeof touch);
   m->functions = calloc((size_t)cubin.n + 1, sizeof *m->functions);
   for (int i = 0; i < cubin.n; i++) bind_function(m, library, i);
   modules = *out = m;
@@ -152,19 +156,18 @@ static void launch_drop(DoubleWork *work) {
   free(work);
 }
 
-static bool launch_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+/* All that its parameters point into. */
+static void launch_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const LaunchWork *w = (const LaunchWork *)work;
-  (void)reads_only;
   for (size_t i = 0; i < w->bytes / 8; i++) {
     uint64_t word;
     memcpy(&word, w->parameters + 8 * i, 8);
     const MemoryPlace *p = memory_device_of(word) >= 0 || looks_like_host(word) ? memory_place(word) : NULL;
-    if (p && p->at < at + bytes && at < p->at + p->bytes) return true;
+    if (p) visit(context, p->at, p->bytes, false), visit(context, p->at, p->bytes, true);
   }
-  return false;
 }
 
-static const DoubleWorkKind launch_kind = {NULL, launch_run, launch_drop, NULL, launch_uses};
+static const DoubleWorkKind launch_kind = {NULL, launch_run, launch_drop, NULL, launch_ranges, true};
 
 /* ---- launches */
 

@@ -239,19 +239,16 @@ static void work_drop(DoubleWork *work) {
   free(w);
 }
 
-static bool overlaps(CUdeviceptr x, uint64_t n, uint64_t at, uint64_t bytes) { return x < at + bytes && at < x + n; }
-
-static bool work_uses(const DoubleWork *work, uint64_t at, uint64_t bytes, bool reads_only) {
+static void work_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const NcclWork *w = (const NcclWork *)work;
   for (int i = 0; i < w->n && !w->comm->aborted; i++) {
     const Call *c = &w->calls[i];
-    if (overlaps(c->from, given(w->comm, c), at, bytes)) return true;
-    if (!reads_only && overlaps(c->to, taken(w->comm, c), at, bytes)) return true;
+    visit(context, c->from, given(w->comm, c), false);
+    visit(context, c->to, taken(w->comm, c), true);
   }
-  return false;
 }
 
-static const DoubleWorkKind work_kind = {work_launch, work_run, work_drop, free, work_uses};
+static const DoubleWorkKind work_kind = {work_launch, work_run, work_drop, free, work_ranges, false};
 
 bool nccl_has_work(const struct ncclComm *c) { return c->pending || (!c->aborted && c->turn < c->launched); }
 

@@ -1,26 +1,30 @@
 /* tests/doubles/programs.c - programs for GPUs, run on the doubles, against the same models on one CPU rank.
  *
- * usage: doubles_programs BUILD [SEEDS [FOLDER]]      FOLDER: models of an exporter, gpt.onnx, llama.onnx ...
- *        doubles_programs BUILD ask PROGRAM FILE      requests of three sizes, what they give to FILE (mutants.sh)
+ * usage: doubles_programs BUILD [SEEDS [PATH/MODEL...]]   models of one's own instead of those of examples/, for
+ *                                                         dgx-a100x4 and dgx-h100x8, in f32 and bf16
+ *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh)
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
- * program, so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4 (2e-2 where --dtype asks for
- * fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time, with convolutions by
- * cuDNN and by our kernels; no double reports a violation, and nothing is left behind.  What the driver is asked for,
- * byte for byte, is what the memory plan foretold, and at the sizes that are planned for what `apc plan` shows.  Some
+ * program (later seeds some of them), so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4
+ * (2e-2 where --dtype asks for fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a
+ * time, with convolutions by cuDNN and by our kernels; no double reports a violation, and nothing is left behind.  What
+ * the driver is asked for, byte for byte, is what the memory plan foretold, and at the sizes that are planned for what
+ * `apc plan` shows.  No two pieces of work use memory without an order (watch.h); that is looked at once.  Some
  * subjects also run as the ranks of a launcher, under torchrun's variables: a request per seed. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codegen/cuda/nvrtc.h"
 #include "tests/e2e/e2e.h"
 
-enum { REQUESTS = 6, OUTPUTS = 4, DEFINES = 10, RANKS = 8 };
+enum { MODELS = 64, REQUESTS = 6, OUTPUTS = 4, DEFINES = 10, RANKS = 8 };
 
 typedef struct Request {
   const char *entry;
@@ -46,7 +50,7 @@ typedef struct Subject {
 #define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
 #define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
 #define MOE {"layers", "1"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}
-#define CONVS "convolutions", "../tests/doubles/convolutions.apc"
+#define CONVS "convolutions", "tests/doubles/convolutions.apc"
 #define A100X4 "dgx-a100x4", "80"
 #define H100X8 "dgx-h100x8", "90"
 
@@ -72,32 +76,15 @@ static const Subject subjects[] = {
      {.tp = 2, .dp = 2}, CT_bf16, BATCHES, false},
 };
 
-/* What exporters wrote. */
-static const Subject exported[] = {
-    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, F32, SIZES, true},
-    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, F32, SIZES, false},
-    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, F32, SIZES, false},
-    {"llama", "llama.onnx", {{0}}, H100X8, {0}, F32, SIZES, false},
-    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, F32, SIZES, false},
-    {"bert", "bert.onnx", {{0}}, H100X8, {0}, F32, SIZES, false},
-    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, F32, BATCHES, false},
-    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, F32, BATCHES, false},
-    {"vit", "vit.onnx", {{0}}, A100X4, {0}, F32, BATCHES, false},
-    {"vit", "vit.onnx", {{0}}, H100X8, {0}, F32, BATCHES, false},
-    {"gpt", "gpt.onnx", {{0}}, A100X4, {0}, CT_bf16, SIZES, false},
-    {"gpt", "gpt.onnx", {{0}}, H100X8, {.tp = 4}, CT_bf16, SIZES, false},
-    {"llama", "llama.onnx", {{0}}, A100X4, {.tp = 4}, CT_bf16, SIZES, false},
-    {"llama", "llama.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES, false},
-    {"bert", "bert.onnx", {{0}}, A100X4, {.tp = 2}, CT_bf16, SIZES, false},
-    {"bert", "bert.onnx", {{0}}, H100X8, {0}, CT_bf16, SIZES, false},
-    {"resnet", "resnet.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES, false},
-    {"resnet", "resnet.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
-    {"vit", "vit.onnx", {{0}}, A100X4, {0}, CT_bf16, BATCHES, false},
-    {"vit", "vit.onnx", {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
+/* How the models that are given are compiled. */
+static const Subject given[] = {
+    {.target = "dgx-a100x4", .arch = "80", .plan = {.tp = 2}, .compute = F32, .launched = true},
+    {.target = "dgx-h100x8", .arch = "90", .compute = F32, .launched = true},
+    {.target = "dgx-a100x4", .arch = "80", .plan = {.tp = 2}, .compute = CT_bf16, .launched = true},
+    {.target = "dgx-h100x8", .arch = "90", .compute = CT_bf16, .launched = true},
 };
+static const Request asked[REQUESTS] = {ONE(.batch = 2, .seq = 6), {.again = true}, ONE(.batch = 1, .seq = 4)};
 /* clang-format on */
-
-static const char *folder; /* of the exporter's models */
 
 /* ---- requests */
 
@@ -121,11 +108,47 @@ static bool read_outputs(ApcModel *model, Outputs *out) {
   return out->n <= OUTPUTS;
 }
 
+static bool is_symbol(const ApcTensorInfo *info, int d) {
+  const char *text = info->dim_text[d];
+  return info->dims[d] < 0 && text && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")] == 0;
+}
+
+static int64_t size_of(const Request *r, const char *symbol) {
+  return strcmp(symbol, "batch") == 0 ? r->batch : r->seq;
+}
+
+/* A request of another size than the first is none where sizes are fixed. */
+static bool sizes_are_fixed;
+
+static void find_sizes(const char *program) {
+  ApcModel *model = NULL;
+  ApcTensorInfo info;
+  sizes_are_fixed = apc_load(program, NULL, &model) == APC_OK;
+  for (int i = 0; sizes_are_fixed && i < apc_inputs(model); i++)
+    for (int d = 0; !apc_input_info(model, i, &info) && d < info.rank; d++)
+      if (info.dims[d] < 0) sizes_are_fixed = false;
+  apc_close(model);
+}
+
+/* Every symbol of an input that is no batch is as large as `seq`. */
+static void bind_sizes(ApcModel *model, const Request *r) {
+  ApcTensorInfo info;
+  for (int i = 0; i < apc_inputs(model); i++)
+    for (int d = 0; !apc_input_info(model, i, &info) && d < info.rank; d++)
+      if (is_symbol(&info, d) && size_of(r, info.dim_text[d]))
+        apc_bind_dim(model, info.dim_text[d], size_of(r, info.dim_text[d]));
+}
+
+static int requests_of(const Subject *s) {
+  int n = 0;
+  while (n < REQUESTS && (s->requests[n].entry || s->requests[n].again)) n++;
+  return sizes_are_fixed && n > 2 ? 2 : n;
+}
+
 static bool ask(ApcModel *model, const Request *r, Outputs *out) {
   if (r->again) return apc_run_again(model) == APC_OK && read_outputs(model, out);
   if (apc_select(model, r->entry)) return false;
-  if (r->batch) apc_bind_dim(model, "batch", r->batch); /* not every model has both */
-  if (r->seq) apc_bind_dim(model, "seq", r->seq);
+  bind_sizes(model, r);
   for (int i = 0; i < apc_inputs(model); i++) {
     ApcTensorInfo info;
     if (apc_input_info(model, i, &info)) return false;
@@ -203,7 +226,9 @@ static void check_planned(const Subject *s, ApcModel *model, double planned) {
     }
   }
   uint64_t wanted = (uint64_t)(convolves(s) || strcmp(s->arch, "90") == 0 ? 32 : 4) << 20;
-  CHECKF(workspace == wanted, "%s on %s: libraries have %llu bytes", s->name, s->target, (unsigned long long)workspace);
+  bool unknown = s->name == s->path; /* a model that is given: it may have convolutions, or no products */
+  CHECKF(workspace == wanted || (unknown && (workspace == 0 || workspace == 32 << 20)),
+         "%s on %s: libraries have %llu bytes", s->name, s->target, (unsigned long long)workspace);
   CHECKF((double)most == planned, "%s on %s: the program needs %llu bytes, %.0f are planned", s->name, s->target,
          (unsigned long long)most, planned);
 }
@@ -235,7 +260,7 @@ static bool compile(const Subject *s, const char *target, const PlanOptions *pla
   char path[4400];
   e2e_compute = s->compute;
   while (ndefines < DEFINES && s->defines[ndefines].name) ndefines++;
-  snprintf(path, sizeof path, "%s/%s", folder ? folder : "examples", s->path);
+  snprintf(path, sizeof path, "%s%s", strchr(s->path, '/') ? "" : "examples/", s->path);
   bool ok = e2e_load(&e, path, ndefines, s->defines, 0, NULL, two ? 2 : 1, entries);
   e.build.options.save_temps = texts;
   ok = ok && write_program(&e, target, s->compute, plan, out, planned);
@@ -256,14 +281,15 @@ static void compare(const Subject *s, const char *what, int request, const Outpu
   }
 }
 
-/* All requests through one program; compared with `want`, or made it.  planned: of a program for GPUs. */
-static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes, double planned) {
+/* Requests `from` to `to` through one program; compared with `want`, or made it.  planned: of a program for GPUs. */
+static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes, double planned,
+                int from, int to) {
   ApcModel *model = NULL;
   ApcReport most[RANKS] = {0};
   bool ok = apc_load(program, NULL, &model) == APC_OK && apc_ranks(model) <= RANKS;
   remove(allocated);
   if (ok && !makes) check_planned(s, model, planned);
-  for (int i = 0; ok && i < REQUESTS && (s->requests[i].entry || s->requests[i].again); i++) {
+  for (int i = from; ok && i < to; i++) {
     Outputs got = {0};
     ok = ask(model, &s->requests[i], makes ? &want[i] : &got);
     if (ok && !makes) compare(s, what, i, &got, &want[i]);
@@ -321,16 +347,28 @@ static void add_word(CommandLine *c, const char *format, ...) {
   c->argv[++c->n] = NULL;
 }
 
+/* A symbol is named once. */
+static void add_size(CommandLine *c, const char *symbol, int64_t size) {
+  size_t n = strlen(symbol);
+  for (int i = 0; i < c->n; i++)
+    if (strncmp(c->text[i], "--dim=", 6) == 0 && strncmp(c->text[i] + 6, symbol, n) == 0 && c->text[i][6 + n] == '=')
+      return;
+  add_word(c, "--dim=%s=%lld", symbol, (long long)size);
+}
+
 static void command_of(ApcModel *model, const char *program, const Request *r, CommandLine *c) {
   ApcTensorInfo info;
   c->n = 0;
   add_word(c, "%s", program);
-  add_word(c, "--bench=2"); /* and once before: recorded, replayed */
-  add_word(c, "--warmup=0");
-  if (r->batch && !apc_bind_dim(model, "batch", r->batch)) add_word(c, "--dim=batch=%lld", (long long)r->batch);
-  if (r->seq && !apc_bind_dim(model, "seq", r->seq)) add_word(c, "--dim=seq=%lld", (long long)r->seq);
-  for (int i = 0; i < apc_inputs(model); i++)
-    if (!apc_input_info(model, i, &info)) add_word(c, "--input=%s=random:3", info.name);
+  if (!getenv("APC_EAGER")) add_word(c, "--bench=1"); /* and once before: recorded, replayed */
+  if (!getenv("APC_EAGER")) add_word(c, "--warmup=0");
+  bind_sizes(model, r);
+  for (int i = 0; i < apc_inputs(model); i++) {
+    if (apc_input_info(model, i, &info)) continue;
+    for (int d = 0; d < info.rank; d++)
+      if (is_symbol(&info, d)) add_size(c, info.dim_text[d], size_of(r, info.dim_text[d]));
+    add_word(c, "--input=%s=random:3", info.name);
+  }
   for (int i = 0; i < apc_outputs(model) && i < OUTPUTS; i++)
     if (!apc_output_info(model, i, &info)) add_word(c, "--output=%s=@%s/%d.npy", info.name, temp_root(), i);
 }
@@ -372,8 +410,7 @@ static void launched(const Subject *s, const char *program, const char *what, in
 
 /* A request that begins anew, another one every time. */
 static int request_of(const Subject *s, int turn) {
-  int n = 0;
-  while (n < REQUESTS && (s->requests[n].entry || s->requests[n].again)) n++;
+  int n = requests_of(s);
   while (s->requests[turn % n].again) turn++;
   return turn % n;
 }
@@ -390,7 +427,45 @@ static void nothing_reported(const Subject *s, const char *what) {
   CHECKF(false, "%s on %s, %s: %s", s->name, s->target, what, said);
 }
 
+/* Seconds since the process began, and of processors, with those of processes that have ended. */
+typedef struct Spent {
+  double wall, cpu;
+} Spent;
+
+static Spent spent(void) {
+  struct timespec t;
+  struct rusage own, children;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  getrusage(RUSAGE_SELF, &own), getrusage(RUSAGE_CHILDREN, &children);
+  const struct timeval *all[] = {&own.ru_utime, &own.ru_stime, &children.ru_utime, &children.ru_stime};
+  Spent s = {(double)t.tv_sec + (double)t.tv_nsec / 1e9, 0};
+  for (int i = 0; i < 4; i++) s.cpu += (double)all[i]->tv_sec + (double)all[i]->tv_usec / 1e6;
+  return s;
+}
+
+/* The first seed gets all requests, recorded and call by call.  Later ones, unless states bind their requests, get each
+ * size once: the first one of them, which comes again, recorded and the others call by call, and the other way round in
+ * turn; where there is one size only, it is both. */
+static bool halved(const Subject *s, int turn) { return turn > 1 && strcmp(s->requests[0].entry, "main") == 0; }
+static bool is_first(int turn) { return turn % 2 == turn / 2 % 2; }
+static int first_of(const Subject *s, int turn) {
+  return halved(s, turn) && !is_first(turn) && requests_of(s) > 2 ? 2 : 0;
+}
+static int end_of(const Subject *s, int turn) {
+  int all = requests_of(s);
+  return !halved(s, turn) || !is_first(turn) ? (halved(s, turn) && all == 2 ? 1 : all) : turn % 2 ? 1 : 2;
+}
+
+/* Once, who uses memory when is watched: that finds an order that is missing under whatever seed. */
+static void watched(const Subject *s, const char *program, Outputs *want, double planned) {
+  setenv("DOUBLES_WATCH", "1", 1), setenv("APC_EAGER", "1", 1);
+  run(s, program, "watched", want, false, planned, 0, requests_of(s));
+  nothing_reported(s, "watched");
+  unsetenv("DOUBLES_WATCH"), unsetenv("APC_EAGER");
+}
+
 static void subject(const Subject *s, int seeds) {
+  Spent begun = spent();
   Outputs want[REQUESTS] = {0};
   char what[100], texts[4400];
   const char *cpu = temp_path("cpu"), *gpu = temp_path("gpu");
@@ -401,14 +476,18 @@ static void subject(const Subject *s, int seeds) {
   bool ok = compile(s, "cpu", &(PlanOptions){0}, cpu, NULL, &planned) &&
             compile(s, s->target, &s->plan, gpu, texts, &planned);
   CHECKF(ok, "%s on %s", s->name, s->target);
-  ok = ok && run(s, cpu, "one rank", want, true, 0);
+  if (ok) find_sizes(cpu);
+  int all = requests_of(s);
+  ok = ok && run(s, cpu, "one rank", want, true, 0, 0, all);
+  if (ok) watched(s, gpu, want, planned);
+  Spent made = spent();
   for (int i = 0; ok && i < 2 * seeds; i++) {
     snprintf(what, sizeof what, "%d", i / 2);
     setenv("DOUBLES_SEED", what, 1);
     if (i % 2) setenv("APC_EAGER", "1", 1);
     else unsetenv("APC_EAGER");
     snprintf(what, sizeof what, "seed %d, %s", i / 2, i % 2 ? "call by call" : "recorded");
-    run(s, gpu, what, want, false, planned);
+    run(s, gpu, what, want, false, planned, first_of(s, i), end_of(s, i));
     nothing_reported(s, what);
     if (!s->launched || i % 2 != i / 2 % 2) continue; /* recorded and call by call in turn */
     snprintf(what, sizeof what, "seed %d, %s, launched", i / 2, i % 2 ? "call by call" : "recorded");
@@ -418,25 +497,77 @@ static void subject(const Subject *s, int seeds) {
   }
   if (ok && convolves(s)) {
     setenv("APC_CONV", "kernel", 1), unsetenv("APC_EAGER");
-    run(s, gpu, "without cuDNN", want, false, planned);
+    run(s, gpu, "without cuDNN", want, false, planned, 0, requests_of(s));
     nothing_reported(s, "without cuDNN");
     unsetenv("APC_CONV");
   }
   for (int i = 0; i < REQUESTS; i++) free_outputs(&want[i]);
+  Spent done = spent();
+  printf("%s in %s on %s: made in %.1f s (%.1f of processors), run in %.1f s (%.1f)\n", s->name,
+         compute_name(s->compute), s->target, made.wall - begun.wall, made.cpu - begun.cpu, done.wall - made.wall,
+         done.cpu - made.cpu);
+  fflush(stdout);
 }
 
 static int seeds_of_all = 1;
+static Subject now;
+
+static void one_subject(void) { subject(&now, seeds_of_all); }
+
+static void set_file(const char *setting, char *path, size_t n, const char *name) {
+  snprintf(path, n, "%s", temp_path(name));
+  setenv(setting, path, 1);
+}
+
+/* A process of its own, with a folder of its own. */
+static pid_t start_subject(const Subject *s) {
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid) return pid;
+  now = *s;
+  set_file("DOUBLES_REPORT", report, sizeof report, "report");
+  set_file("DOUBLES_ALLOCATED", allocated, sizeof allocated, "allocated");
+  setenv("DOUBLES_SHARED", temp_root(), 1);
+  RUN(one_subject);
+  exit(test_failed != 0);
+}
+
+static void end_subject(void) {
+  int status = 0;
+  CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Two at a time. */
+static void all_subjects(const Subject *list, int n) {
+  enum { AT_ONCE = 2 };
+  for (int i = 0; i < n; i++) {
+    if (i >= AT_ONCE) end_subject();
+    CHECK(start_subject(&list[i]) > 0);
+  }
+  for (int i = 0; i < n && i < AT_ONCE; i++) end_subject();
+}
+
+static int models_given;
+static char **models;
 
 static void programs(void) {
-  for (size_t i = 0; !folder && i < sizeof subjects / sizeof *subjects; i++) subject(&subjects[i], seeds_of_all);
-  for (size_t i = 0; folder && i < sizeof exported / sizeof *exported; i++) subject(&exported[i], seeds_of_all);
+  Subject list[4 * MODELS];
+  int n = 0;
+  for (int i = 0; i < models_given && i < MODELS; i++)
+    for (size_t k = 0; k < sizeof given / sizeof *given; k++) {
+      list[n] = given[k];
+      list[n].name = list[n].path = models[i];
+      memcpy(list[n++].requests, asked, sizeof asked);
+    }
+  if (n) all_subjects(list, n);
+  else all_subjects(subjects, sizeof subjects / sizeof *subjects);
 }
 
 /* The exit code: that of the request that failed. */
-static int ask_sizes(const char *program, const char *file) {
+static int ask_sizes(const char *program, const char *file, const char *seconds) {
   static const Request requests[] = {ONE(.batch = 4, .seq = 12), ONE(.batch = 3, .seq = 7), ONE(.batch = 5, .seq = 16)};
   ApcModel *model = NULL;
-  ApcStatus status = apc_load(program, &(ApcOptions){.timeout_ms = 3000}, &model);
+  ApcStatus status = apc_load(program, &(ApcOptions){.timeout_ms = 1000 * atoi(seconds)}, &model);
   FILE *f = fopen(file, "wb");
   if (!f) return 1;
   for (size_t i = 0; !status && i < sizeof requests / sizeof *requests; i++) {
@@ -456,21 +587,18 @@ int main(int argc, char **argv) {
   int major, minor;
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   if (argc < 2) return 2;
-  if (argc == 5 && strcmp(argv[2], "ask") == 0) return ask_sizes(argv[3], argv[4]);
+  if (argc == 6 && strcmp(argv[2], "ask") == 0) return ask_sizes(argv[3], argv[4], argv[5]);
   if (!nvrtc_found(&major, &minor)) {
     printf("skipped: no NVRTC\n");
     return 77;
   }
   e2e_build = argv[1];
   if (argc > 2) seeds_of_all = atoi(argv[2]);
-  if (argc > 3) folder = argv[3];
+  if (argc > 3) models = argv + 3, models_given = argc - 3;
+  if (models_given > MODELS) return 2;
   const char *before = getenv("LD_LIBRARY_PATH");
   snprintf(path, sizeof path, "%s/doubles%s%s", argv[1], before ? ":" : "", before ? before : "");
   setenv("LD_LIBRARY_PATH", path, 1);
-  snprintf(report, sizeof report, "%s", temp_path("report"));
-  setenv("DOUBLES_REPORT", report, 1);
-  snprintf(allocated, sizeof allocated, "%s", temp_path("allocated"));
-  setenv("DOUBLES_ALLOCATED", allocated, 1);
   RUN(programs);
   return test_summary();
 }

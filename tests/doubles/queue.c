@@ -23,6 +23,7 @@ static int served; /* since weights were drawn */
 CUstream queue_stream_new(int device, bool blocking) {
   CUstream s = calloc(1, sizeof *s);
   *s = (struct CUstream_st){.device = device, .blocking = blocking, .weight = 1, .next = streams};
+  s->watched = watch_stream(&s->clock);
   return streams = s;
 }
 
@@ -121,6 +122,7 @@ static bool run_work(const DoubleWork *w, void *state) {
   memory_doing(w->what);
   bool done = w->kind->run(w, state);
   memory_doing(NULL);
+  if (done) watch_done(w);
   if (done && report_fails_late())
     double_device_error(w->device, CUDA_ERROR_LAUNCH_FAILED, "%s, as asked for", w->what);
   return done;
@@ -128,6 +130,7 @@ static bool run_work(const DoubleWork *w, void *state) {
 
 static bool serve_first(CUstream s) {
   Item *i = s->first;
+  if (watch_on()) watch_begin(s->watched, &i->clock, i->number);
   switch (i->kind) {
     case ITEM_WORK:
       if (!run_work(i->work, i->state)) return false;
@@ -186,6 +189,18 @@ static void sweep(void) {
   }
 }
 
+/* What everybody is behind is not watched any longer. */
+static void forget(void) {
+  const WatchClock *min[256];
+  int of[256], n = 0;
+  for (CUstream s = streams; s && n < 256; s = s->next, n++) {
+    const Item *i = s->first;
+    while (i && i->kind != ITEM_WORK && i->kind != ITEM_GRAPH) i = i->next;
+    min[n] = i ? &i->clock : &s->clock, of[n] = s->watched;
+  }
+  watch_forget(min, of, n);
+}
+
 /* One piece of work, of whatever stream may be served and does not wait for other processes. */
 static Served serve_one(void) {
   CUstream blocked[256];
@@ -195,6 +210,7 @@ static Served serve_one(void) {
   sweep();
   if (report_stalls()) return any_item() ? WAITING : NOTHING;
   draw_weights();
+  if (watch_on() && served % REDRAW == 0) forget();
   serving = true;
   for (CUstream s; n < 256 && (s = draw(blocked, n)); blocked[n++] = s)
     if (serve_first(s)) {
@@ -256,6 +272,7 @@ static void order(CUstream first, CUstream then) {
     queue_mark_drop(m);
     return;
   }
+  watch_order(then->watched, &then->clock, first->watched, &first->clock);
   append(first, (Item){.kind = ITEM_RECORD, .mark = queue_mark_hold(m)});
   append(then, (Item){.kind = ITEM_WAIT, .mark = m});
 }
@@ -268,9 +285,19 @@ void queue_add(CUstream s, Item item) {
   if (item.work && item.work->kind->launch) item.state = item.work->kind->launch(item.work);
   for (CUstream b = streams; b && s->is_default; b = b->next)
     if (b->blocking && b->device == s->device) order(b, s);
+  if (item.kind == ITEM_RECORD)
+    item.mark->stream = s->watched, item.mark->clock = s->clock,
+    item.mark->number = watch_record(s->watched, &s->clock);
+  if (item.kind == ITEM_WORK || item.kind == ITEM_GRAPH)
+    item.number = watch_work(s->watched, &s->clock, item.work ? item.work->what : "graph"), item.clock = s->clock;
   append(s, item);
   for (CUstream b = streams; b && s->is_default; b = b->next)
     if (b->blocking && b->device == s->device) order(s, b);
+}
+
+void queue_wait(CUstream s, Mark *m) {
+  watch_wait(s->watched, &s->clock, m ? &m->clock : &s->clock, m ? m->number : 0);
+  if (m && !m->done) queue_add(s, (Item){.kind = ITEM_WAIT, .mark = queue_mark_hold(m)});
 }
 
 CUresult double_submit(CUstream stream, DoubleWork *w) {
@@ -317,9 +344,29 @@ bool queue_idle(int device) {
   return true;
 }
 
-CUresult queue_until_empty(CUstream s) { return until(is_empty, s, s->device); }
-CUresult queue_until_mark(const Mark *m, int device) { return m ? until(is_made, m, device) : queue_error(device); }
-CUresult queue_until_idle(int device) { return until(is_idle, &device, device); }
+void queue_seen(const Mark *m) {
+  if (m) watch_host(m->stream, &m->clock, m->number);
+}
+void queue_seen_empty(CUstream s) { watch_host(s->watched, &s->clock, 0); }
+
+CUresult queue_until_empty(CUstream s) {
+  CUresult error = until(is_empty, s, s->device);
+  if (!error) queue_seen_empty(s);
+  return error;
+}
+
+CUresult queue_until_mark(const Mark *m, int device) {
+  CUresult error = m ? until(is_made, m, device) : queue_error(device);
+  if (!error) queue_seen(m);
+  return error;
+}
+
+CUresult queue_until_idle(int device) {
+  CUresult error = until(is_idle, &device, device);
+  for (CUstream s = streams; !error && s; s = s->next)
+    if (s->device == device) queue_seen_empty(s);
+  return error;
+}
 
 /* As the driver: it does not wait, and the stream goes when it is empty. */
 CUresult queue_stream_destroy(CUstream s) {
@@ -329,20 +376,28 @@ CUresult queue_stream_destroy(CUstream s) {
 
 /* ---- who uses memory */
 
-static bool item_uses(const Item *i, uint64_t at, uint64_t bytes, bool reads_only) {
-  if (i->work) return i->work->kind->uses(i->work, at, bytes, reads_only);
+typedef struct Use {
+  uint64_t at, bytes;
+  bool reads_only, found;
+} Use;
+
+static void look(void *context, uint64_t at, uint64_t bytes, bool writes) {
+  Use *u = context;
+  if (at < u->at + u->bytes && u->at < at + bytes && !(writes && u->reads_only)) u->found = true;
+}
+
+static void look_at(const Item *i, Use *u) {
+  if (i->work) i->work->kind->ranges(i->work, look, u);
   int k = 0;
   const DoubleWork *w = i->run ? graph_run_work(i->run, &k) : NULL;
-  for (; w; w = graph_run_work(i->run, &k))
-    if (w->kind->uses(w, at, bytes, reads_only)) return true;
-  return false;
+  for (; w; w = graph_run_work(i->run, &k)) w->kind->ranges(w, look, u);
 }
 
 bool queue_uses(uint64_t at, uint64_t bytes, bool reads_only) {
+  Use u = {at, bytes, reads_only, false};
   for (CUstream s = streams; s; s = s->next)
-    for (const Item *i = errors[s->device] ? NULL : s->first; i; i = i->next)
-      if (item_uses(i, at, bytes, reads_only)) return true;
-  return false;
+    for (const Item *i = errors[s->device] ? NULL : s->first; i && !u.found; i = i->next) look_at(i, &u);
+  return u.found;
 }
 
 void queue_leaks(int device) {

@@ -12,12 +12,16 @@
 
 #include "tests/doubles/graph.h"
 #include "tests/doubles/report.h"
+#include "tests/doubles/watch.h"
 
 /* A record of an event: what waits for it holds it. */
 typedef struct Mark {
   int refs;
   bool done;
   int64_t when;
+  int stream; /* among clocks */
+  WatchClock clock;
+  uint32_t number;
 } Mark;
 
 typedef enum ItemKind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_GRAPH } ItemKind;
@@ -28,6 +32,8 @@ typedef struct Item {
   void *state;
   Mark *mark;
   GraphRun *run;
+  WatchClock clock; /* of work and graphs, with their number */
+  uint32_t number;
   struct Item *next;
 } Item;
 
@@ -38,6 +44,8 @@ struct CUstream_st {
   bool destroyed; /* what is in it is done all the same */
   Item *first, *last;
   int weight;
+  int watched; /* its place among clocks */
+  WatchClock clock;
   bool moves_host;  /* what was added last is a copy from or to the host */
   Capture *capture; /* NULL: none */
   NodeSet tail;     /* what the next captured node depends on */
@@ -71,6 +79,13 @@ void queue_mark_drop(Mark *m);
 
 /* Adds to a stream that captures nothing; takes the references. */
 void queue_add(CUstream s, Item item);
+
+/* What the stream is asked for next comes behind the record. */
+void queue_wait(CUstream s, Mark *m);
+
+/* The host knows that the record is made, or that the stream is empty. */
+void queue_seen(const Mark *m);
+void queue_seen_empty(CUstream s);
 
 /* Serves until the stream is empty, the record is made, or everything of a device is done.  An error when that never
  * comes, or the device has failed. */

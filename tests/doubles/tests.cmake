@@ -13,7 +13,7 @@ function(apc_double name file)
 endfunction()
 set(doubles ${CMAKE_CURRENT_LIST_DIR})
 apc_double(cuda libcuda.so.1 ${doubles}/report.c ${doubles}/memory.c ${doubles}/queue.c ${doubles}/graph.c
-           ${doubles}/cubin.c ${doubles}/ptx.c ${doubles}/text.c ${doubles}/module.c ${doubles}/copy.c ${doubles}/cuda.c
+           ${doubles}/cubin.c ${doubles}/ptx.c ${doubles}/text.c ${doubles}/watch.c ${doubles}/module.c ${doubles}/copy.c ${doubles}/cuda.c
            ${CMAKE_SOURCE_DIR}/base/hash.c)
 apc_double(nccl libnccl.so.2 ${doubles}/nccl_comm.c ${doubles}/nccl_calls.c ${doubles}/board.c ${doubles}/reduction.c
            ${CMAKE_SOURCE_DIR}/base/hash.c)
@@ -59,3 +59,4 @@ add_test(NAME doubles.mutants_long COMMAND ${doubles}/mutants.sh $<TARGET_FILE:a
 set(on_doubles doubles.programs doubles.faults)
 set(on_doubles_long doubles.programs_long doubles.faults_long doubles.mutants_long)
 set_tests_properties(${on_doubles} ${on_doubles_long} PROPERTIES TIMEOUT 3600 SKIP_RETURN_CODE 77 LABELS slow)
+set_tests_properties(doubles.programs doubles.programs_long PROPERTIES PROCESSORS 2)

@@ -18,12 +18,29 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "tests/doubles/double.h"
+#include "tests/doubles/watch.h"
 
 enum { PATH = 4200 };
+#define WATCH_TEXT "tests/doubles/watch_text.h"
 
-static const char *const flags[] = {"-std=gnu11",        "-O2",     "-g0",   "-w", "-fno-strict-aliasing",
-                                    "-ffp-contract=off", "-shared", "-fPIC", NULL};
+#ifdef __x86_64__
+#define FAST "-march=native", /* fmaf() is an instruction */
+#else
+#define FAST
+#endif
+#define USUAL FAST "-std=gnu11", "-O2", "-g0", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-shared", "-fPIC"
+static const char *const usual[] = {USUAL, NULL};
+static const char *const telling[] = {USUAL,
+                                      "-fsanitize=thread",
+                                      "--param",
+                                      "tsan-instrument-func-entry-exit=0",
+                                      "-include",
+                                      WATCH_TEXT,
+                                      "-nodefaultlibs",
+                                      "-lc",
+                                      "-lgcc",
+                                      NULL};
+static const char *const *flags(void) { return watch_on() ? telling : usual; }
 
 static const char *headers(void) {
   const char *dir = getenv("DOUBLES_HEADERS");
@@ -66,7 +83,7 @@ static bool compile(const char *source, const char *out) {
   pid_t pid;
   snprintf(include, sizeof include, "-I%s", headers());
   argv[n++] = "cc";
-  for (int i = 0; flags[i]; i++) argv[n++] = flags[i];
+  for (int i = 0; flags()[i]; i++) argv[n++] = flags()[i];
   argv[n++] = include, argv[n++] = source, argv[n++] = "-o", argv[n++] = out, argv[n++] = "-lm", argv[n] = NULL;
   if (posix_spawnp(&pid, "cc", NULL, NULL, (char **)(uintptr_t)argv, environ)) return false;
   return waitpid(pid, &status, 0) == pid && status == 0;
@@ -98,7 +115,7 @@ static uint64_t key_of(const char *text, size_t bytes) {
   char *prelude = read_all(path, &n);
   uint64_t key = hash64(text, bytes, prelude ? hash64(prelude, n, 1) : 0);
   free(prelude);
-  for (int i = 0; flags[i]; i++) key = hash64(flags[i], strlen(flags[i]), key);
+  for (int i = 0; flags()[i]; i++) key = hash64(flags()[i], strlen(flags()[i]), key);
   return key;
 }
 

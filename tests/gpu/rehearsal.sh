@@ -15,7 +15,7 @@ with=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" DOUBLES_ARCH=90
 mkdir folder
 cp "$source_dir/examples/gpt-tiny.onnx" folder/gpt.onnx
 cp "$source_dir/examples/gpt-tiny.inputs.npz" folder/gpt.inputs.npz
-"${pack[@]}" --only '^(gpt|lstm|moe\.2|softmax|llama2_token)' --every 60 DIR folder >out 2>err
+"${pack[@]}" --only '^(gpt|cache|lstm|moe\.2|softmax|llama2_token)' --every 60 DIR folder >out 2>err
 code=$?
 grep -q NVRTC err && { echo "no NVRTC here"; exit 77; }
 last=pack.sh
@@ -26,13 +26,15 @@ check "the size" grep -qE "^$work/DIR: [0-9.]+ MiB for sm_90$" out
 mv folder away
 expect 0 "in all | passed" "${with[@]}" DIR/on_device.sh check DIR checked
 for row in "copies, fills, products" kernels "one rank of NCCL in a graph" "gpt.1, replayed" "gpt.1, call by call" \
-  "gpt.2, through the host" "gpt.2, two ranks of NCCL" "gpt.4, through the host" "lstm.1, replayed" "moe.2, two ranks of NCCL"; do
+  "gpt.2, through the host" "gpt.2, two ranks of NCCL" "gpt.4, through the host" "lstm.1, replayed" "moe.2, two ranks of NCCL" \
+  "cache.1, replayed" "cache.2, through the host" "gpt-bf16.1, replayed" "gpt-bf16.2, two ranks of NCCL" \
+  "gpt-f16.1, call by call"; do
   expect_out "| $row | passed |"
 done
 check "the table is kept" grep -qF "| gpt.4, through the host | passed |" checked/table.md
 check "$(cat report 2>/dev/null)" test ! -s report
 expect 0 "in all | passed" "${with[@]}" DIR/on_device.sh bench DIR measured
-for row in ceilings softmax gpt2_124m llama2_token; do expect_out "| $row | passed |"; done
+for row in ceilings softmax gpt2_124m llama2_token llama2_token_bf16 gpt2_124m_b8_bf16; do expect_out "| $row | passed |"; done
 expect_out "planned"
 expect_out "a request of 1: "
 
@@ -66,4 +68,4 @@ expect 2 "is not empty" "${pack[@]}" other
 expect 2 "is no machine with GPUs" "${pack[@]}" --target cpu third
 expect 2 "usage" DIR/on_device.sh check other
 expect 2 "checked is not empty" DIR/on_device.sh check DIR checked
-summary 41
+summary 48

@@ -33,6 +33,7 @@ typedef struct NcclComm {
   CUstream queue;
   NcclPosition *at;        /* a ring by ticket */
   CommTicket oldest, next; /* oldest: of those that are not known to be done */
+  CommTicket awaited;      /* the queue of computation waits for all before this one */
   CommProgress *progress;  /* may be NULL */
   bool broken;             /* what is closed now is not waited for */
   CommCount counts[COMM_KIND_COUNT];
@@ -425,7 +426,9 @@ static CUevent done_of(const NcclComm *c, CommTicket ticket) {
 static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   CUevent done = done_of(c, ticket);
-  return done ? GPU_CALL(c->d, queue_wait, "what others send", error, c->d->compute, done, 0) : RT_OK;
+  if (!done || ticket < c->awaited) return RT_OK; /* what is done comes in the order of tickets */
+  c->awaited = ticket + 1;
+  return GPU_CALL(c->d, queue_wait, "what others send", error, c->d->compute, done, 0);
 }
 
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""waits.py TRACE: which waits of streams for events a run needs, worked out from what it did.
+
+TRACE is what one process wrote into DOUBLES_TRACE (tests/doubles/watch.c): what the host asked for, in its order, and
+what bytes each piece of work touched.  A wait is left out, in thought; then two pieces of work that overlap, one of them
+writing, may have nothing left that says which is first.  If so, the wait is needed, and the first such pair is said.  If
+not, it is free: either what it waits for was over for the stream already, or it holds nothing against anything.
+
+This shares no code with the doubles, whose clocks find the missing order in a run without the wait: it keeps for every
+piece of work the set of all that is before it.  One line per wait: NUMBER needed|free REASON.
+"""
+import bisect
+import sys
+
+
+def read(path):
+    """Steps in the order of the host; names, streams and touched ranges of work."""
+    steps, name, stream, touched = [], {}, {}, {}
+    for line in open(path, encoding="utf-8", errors="replace"):
+        word = line.split(maxsplit=3)
+        if word[0] in ("read", "write"):
+            touched.setdefault(int(word[1]), ([], []))[word[0] == "write"].append((int(word[2]), int(word[3])))
+            continue
+        if word[0] == "work":
+            name[int(word[1])], stream[int(word[1])] = word[3].strip(), int(word[2])
+        steps.append((word[0], [int(x) for x in word[1:3]] if word[0] == "work" else [int(x) for x in word[1:]]))
+    return steps, name, stream, touched
+
+
+def overlap(x, y):
+    """x and y: ranges; those of y are sorted and apart from each other."""
+    begins = [b for b, _ in y]
+    for begin, end in x:
+        i = bisect.bisect_left(begins, end) - 1
+        if i >= 0 and y[i][1] > begin:
+            return True
+    return False
+
+
+def conflicts(stream, touched):
+    """For each piece of work the earlier ones of other streams that it conflicts with, as a set of bits."""
+    found, before = {}, []
+    for n in sorted(touched):
+        reads, writes = (merged(r) for r in touched[n])
+        bits = 0
+        for m, (r, w) in before:
+            if stream[m] != stream[n] and (overlap(writes, w) or overlap(writes, r) or overlap(reads, w)):
+                bits |= 1 << m
+        found[n] = bits
+        before.append((n, (reads, writes)))
+    return found
+
+
+def merged(ranges):
+    out = []
+    for begin, end in sorted(ranges):
+        if out and begin <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], end)
+        else:
+            out.append([begin, end])
+    return [tuple(r) for r in out]
+
+
+def orders(steps, without):
+    """Sets of all work before each piece of work; and whether the wait that is left out said anything new."""
+    of, mark, host, before, new = {}, {}, 0, {}, False
+    for kind, x in steps:
+        if kind == "stream":
+            of[x[0]] = 0
+            for bits in of.values():
+                of[x[0]] |= bits
+        elif kind == "work":
+            n, s = x
+            before[n] = of[s] = of[s] | host
+            of[s] |= 1 << n
+        elif kind == "record":
+            mark[x[0]] = of[x[1]]
+        elif kind == "wait":
+            k, s, m = x
+            if k != without:
+                of[s] |= mark.get(m, 0)
+            else:
+                new = bool(mark.get(m, 0) & ~(of[s] | host))
+        elif kind == "order":
+            of[x[0]] |= of[x[1]]
+        elif kind == "happened":
+            host |= mark[x[0]]
+        elif kind == "idle":
+            host |= of[x[0]]
+    return before, new
+
+
+def main():
+    steps, name, stream, touched = read(sys.argv[1])
+    conflict = conflicts(stream, touched)
+    for k in [0] + [x[0] for kind, x in steps if kind == "wait"]:
+        before, new = orders(steps, k)
+        loose = [(n, conflict[n] & ~before[n]) for n in sorted(conflict) if conflict[n] & ~before[n]]
+        if loose:
+            n, bits = loose[0]
+            m = (bits & -bits).bit_length() - 1
+            print(f"{k} needed {name[m]} ({m}) before {name[n]} ({n})" if k else f"a race without any change: {m}, {n}")
+        elif k:
+            print(f"{k} free", "holds nothing against anything" if new else "follows from others")
+
+
+main()
