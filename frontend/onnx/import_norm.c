@@ -68,6 +68,12 @@ static bool channels_fit(ImportNode *n) {
   return true;
 }
 
+/* What training measures, and does not learn. */
+static void is_buffer(const ImportNode *n, Val v) {
+  const Op *op = v ? op_of(n->b->f, v) : NULL;
+  if (op && op->kind == OP_param) module_param(n->m, op_str(op, AT_name))->trainable = false;
+}
+
 bool import_batch_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   if (node_int(n, "training_mode", 0) != 0) return node_error(n, "training_mode is 1: export the model for inference");
@@ -76,6 +82,7 @@ bool import_batch_norm(ImportNode *n) {
   int rank = input_type(n, 0)->rank;
   Val x = input(n, 0), mean = input(n, 3), variance = input(n, 4);
   if (!x || !mean || !variance) return false;
+  is_buffer(n, mean), is_buffer(n, variance);
   Val factor = binary(n, OP_mul, input(n, 1),
                       build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
   Val shift = binary(n, OP_sub, input(n, 2), binary(n, OP_mul, mean, factor));

@@ -89,6 +89,16 @@ for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(cl
   expect_out "state layers.0.up.w "
 done
 
+# Attention with rotations, tied tables, convolutions and pools are trained through as well.
+gpt="$source_dir/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6"
+llama="$source_dir/examples/llama.apc -D layers=1 -D d=16 -D heads=4 -D kv_heads=2 -D ffn=24 -D vocab=24 --dim seq=6"
+resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32"
+for model in "$gpt --dp 2" "$llama --tp 2" "$resnet --dp 2"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
+  expect_out "proved   the parallel program"
+done
+
 # The weights are written under the names of the model, and taken back by it; an interrupted run writes them as well.
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
