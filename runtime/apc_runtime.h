@@ -128,6 +128,8 @@ ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t 
 /* The values without a copy; valid until the next call that runs, binds or closes. */
 ApcStatus apc_output_data(ApcModel *model, const char *name, const void **data);
 /* Not over the program's own file or the files of its weights. */
+/* May a file be written there?  Not where the program lies, or the weights that it runs with. */
+ApcStatus apc_may_write(ApcModel *model, const char *path);
 ApcStatus apc_write_output(ApcModel *model, const char *name, const char *npy_path);
 ApcStatus apc_write_outputs(ApcModel *model, const char *npz_path);
 

@@ -52,6 +52,10 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
                dtype_name(p->type->dtype));
     return 0;
   }
+  if (module_state(m, p->name)) {
+    diag_error(r->b.diags, DIAG_train, p->loc, "the model has a state '%s', as a weight is called", p->name);
+    return 0;
+  }
   module_state_add(m, p->name, p->type, 0)->param = p->name;
   Attr a = attr_s(m, AT_name, p->name);
   Val v = build_op(
@@ -73,16 +77,30 @@ static Val copy_attention(Rewrite *r, const Op *op) {
   return rewrite_build(r, op, &spec);
 }
 
+/* Random numbers are others in every step (D40). */
+static Val copy_random(Rewrite *r, const Op *op, Val steps) {
+  OpSpec spec = op_spec_of(r->old, op);
+  Attr *attrs = ARENA_ARRAY(r->m->arena, Attr, op->nattrs + 1);
+  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i];
+  attrs[op->nattrs] = attr_i(AT_stream, 1);
+  spec.kind = OP_random_keyed, spec.in = &steps, spec.nin = 1, spec.attrs = attrs, spec.nattrs = op->nattrs + 1;
+  return rewrite_build(r, op, &spec);
+}
+
+static Val copy_op(Rewrite *r, const Op *op, Val steps) {
+  if (op->kind == OP_attention && !op_attr(op, AT_lse)) return copy_attention(r, op);
+  return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
+}
+
 /* The forward pass, with states for weights. */
-static bool copy_forward(Rewrite *r, const Optimizer *o, TrainedList *list) {
+static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList *list) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
     const Param *p = op->kind == OP_param ? module_param(r->m, op_str(op, AT_name)) : NULL;
     if (op_is_state(op->kind) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    bool scores = op->kind == OP_attention && !op_attr(op, AT_lse);
-    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : scores ? copy_attention(r, op) : rewrite_copy(r, op);
+    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : copy_op(r, op, steps);
     if (!v) return false;
     if (p) r->map[op->out] = v;
   }
@@ -153,7 +171,11 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   const Func *f = o ? find_entry(m, diags) : NULL;
   if (!f) return !o;
   Rewrite r = rewrite_start(m, f, diags);
-  if (!copy_forward(&r, &o->optimizer, &list)) return false;
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
+      return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
+  Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
+  if (!copy_forward(&r, &o->optimizer, steps, &list)) return false;
   Output *outputs = ARENA_ARRAY(m->arena, Output, f->outputs.n);
   for (size_t i = 0; i < f->outputs.n; i++) {
     outputs[i] = f->outputs.items[i];
@@ -165,7 +187,7 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   drop_idle(&list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
   build_output(&r.b, "loss", loss, NULL);
-  if (!train_update(&r.b, &o->optimizer, &list)) return false;
+  if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
   add_reading_entry(m, "weights", false, diags);

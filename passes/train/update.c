@@ -106,6 +106,10 @@ static Val read_moment(const Update *u, const Trained *w, const char *what) {
   Module *m = u->b->m;
   const Type *t = type_of(u->b->f, w->read);
   const char *name = state_name(u, w, what);
+  if (module_state(m, name)) {
+    diag_error(u->b->diags, DIAG_train, (Loc){0}, "a weight is called '%s', as a moment of '%s'", name, w->name);
+    return 0;
+  }
   module_state_add(m, name, t, 0);
   Attr a = attr_s(m, AT_name, name);
   return build_op(u->b, &(OpSpec){.kind = OP_read, .name = name, .type = t, .nattrs = 1, .attrs = &a});
@@ -168,7 +172,7 @@ static void lion(const Update *u, const Trained *w, Val g) {
   step(u, w, with_decay(u, w, sign));
 }
 
-bool train_update(Builder *b, const Optimizer *o, const TrainedList *list) {
+bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *list) {
   static void (*const updates[])(const Update *u, const Trained *w, Val g) = {
 #define OPTIMIZER(name, ...) [OPTIMIZER_##name] = name,
 #include "passes/train/optimizers.def"
@@ -176,7 +180,7 @@ bool train_update(Builder *b, const Optimizer *o, const TrainedList *list) {
   size_t errors = b->diags->errors;
   Update u = {.b = b, .o = o, .scalar = type_get(b->m, DT_f32, 0, NULL)};
   b->prefix = "update.";
-  Val made = build_cast(b, build_input(b, "step", type_get(b->m, DT_i64, 0, NULL)), DT_f32);
+  Val made = build_cast(b, steps, DT_f32);
   u.t = binary(&u, OP_add, made, number(&u, 1));
   u.lr = learning_rate(&u);
   for (int i = 0; i < 2 && o->kind == OPTIMIZER_adamw; i++) u.correction[i] = correction(&u, i ? o->beta2 : o->beta1);

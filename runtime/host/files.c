@@ -139,6 +139,11 @@ static ApcStatus check_output(ApcModel *m, const char *path) {
               : APC_OK;
 }
 
+ApcStatus apc_may_write(ApcModel *m, const char *path) {
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  return check_output(m, path);
+}
+
 ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   int i = host_output(m, name);

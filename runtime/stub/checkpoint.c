@@ -17,7 +17,9 @@ static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "
 
 /* ---- writing */
 
-int checkpoint_can_save(const char *file) {
+int checkpoint_can_save(ApcModel *m, const char *file) {
+  ApcStatus status = apc_may_write(m, file);
+  if (status) return stub_fail_model(m, status);
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   FileWriter *w = file_writer_open(diags, file, 0666);
@@ -27,11 +29,11 @@ int checkpoint_can_save(const char *file) {
   return code;
 }
 
-int checkpoint_can_write(const char *dir) {
+int checkpoint_can_write(ApcModel *m, const char *dir) {
   if (mkdir(dir, 0777) != 0 && errno != EEXIST)
     return stub_fail(APC_BAD_INPUT, "--checkpoint %s: %s", dir, strerror(errno));
   Arena *a = arena_new();
-  int code = checkpoint_can_save(path_in(a, dir));
+  int code = checkpoint_can_save(m, path_in(a, dir));
   arena_free(a);
   return code;
 }

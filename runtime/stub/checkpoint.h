@@ -10,9 +10,9 @@
 #include "runtime/stub/stub.h"
 
 /* Makes the folder, and finds out whether a file can be written there; an exit code after an error, else 0. */
-int checkpoint_can_write(const char *dir);
+int checkpoint_can_write(ApcModel *m, const char *dir);
 /* The same for a file. */
-int checkpoint_can_save(const char *file);
+int checkpoint_can_save(ApcModel *m, const char *file);
 
 /* Writes all states, and how many steps were made. */
 int checkpoint_write(ApcModel *m, const char *dir, int64_t steps);

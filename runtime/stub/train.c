@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "base/standard.h"
 #include "runtime/stub/checkpoint.h"
 #include "runtime/stub/dataset.h"
@@ -91,9 +92,14 @@ static int check_entry(ApcModel *m) {
 }
 
 /* Found out now, not when the steps are made. */
-static int can_write(const Training *t) {
-  int code = t->save ? checkpoint_can_save(t->save) : 0;
-  return !code && t->checkpoint ? checkpoint_can_write(t->checkpoint) : code;
+static int can_write(ApcModel *m, const Training *t) {
+  int code = t->save ? checkpoint_can_save(m, t->save) : 0;
+  for (int i = 0; t->save && i < t->n && !code; i++) {
+    const char *at = strstr(t->data[i], "=@");
+    if (at && file_same(at + 2, t->save))
+      code = stub_fail(APC_USAGE, "--save would write %s, which is read by --data", t->save);
+  }
+  return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
 /* Steps from `made` on; how many were made by then. */
@@ -117,7 +123,7 @@ int stub_train(ApcModel *m, const Training *t) {
   int code = check_entry(m);
   if (!code) code = dataset_open(m, t, &d);
   if (!code && t->n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
-  if (!code) code = can_write(t);
+  if (!code) code = can_write(m, t);
   if (!code) listen_to_signals();
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
   standard_json(t->json);

@@ -172,6 +172,18 @@ check "with any seed" [ "$(sum --shuffle 7)" = "$(sum --shuffle none)" ]
 check "seed 0 is the default" cmp -s a b
 check "another seed" eval '! cmp -s a c'
 
+# Random numbers of the model are others in every step, and the same in the next run.
+printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
+  '  %x = input {name="x"} : f32[8, 12]' '  %w = param {name="w"} : f32[12, 3]' \
+  '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 3]' \
+  '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %y = mul %h, %r : f32[8, 3]' \
+  '  output "y" %y' '}' >noisy.ir
+/usr/bin/python3 -c 'import numpy as np; np.save("ones.npy", np.ones((8, 12), "f4")); np.save("none.npy", np.zeros((8, 3), "f4"))'
+"$apc" compile noisy.ir -q --train mse --optimizer 'sgd(lr=0)' -o noisy
+for file in a b; do ./noisy --steps 3 --data x=@ones.npy --data labels=@none.npy --json | losses /dev/stdin >$file; done
+check "three losses" [ "$(sort -u a | wc -l)" -eq 3 ]
+check "the same again" cmp -s a b
+
 # What cannot be.
 # shellcheck disable=SC2086
 {
@@ -204,6 +216,8 @@ expect 1 "input 'labels' is missing" ./trainer --steps 2 --data x=@x.npy
 expect 2 "--steps 0: a number is wanted" ./trainer --steps 0 $data
 expect 2 "a number or none is wanted" ./trainer --steps 1 --shuffle sometimes $data
 expect 1 "cannot write" ./trainer --steps 1 $data --save /nowhere/w.safetensors
+expect 2 "which is read by --data" ./trainer --steps 1 $data --save x.npy
+expect 2 "is the program" ./trainer --steps 1 $data --save trainer
 expect 1 "nothing/checkpoint.safetensors" ./trainer --steps 1 --resume nothing $data
 expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
 expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
