@@ -51,8 +51,8 @@ Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs);
  * not depend on the value.  False after diagnostics: every operation that has no derivative is named. */
 bool train_backward(Builder *b, Val loss, TrainedList *list);
 
-/* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: that were made before,
- * an i64. */
+/* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: how many were made
+ * before, an i64. */
 bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *list);
 
 #endif
