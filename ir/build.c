@@ -353,3 +353,15 @@ Val build_param(Builder *b, const char *name) {
   if (!p) die("build_param: no parameter %s", name);
   return named_source(b, OP_param, p->name, p->type);
 }
+
+Val build_read(Builder *b, const char *name) {
+  const State *s = module_state(b->m, name);
+  if (!s) die("build_read: no state %s", name);
+  return named_source(b, OP_read, s->name, s->type);
+}
+
+void build_write(Builder *b, const char *name, Val v) {
+  Attr a = attr_s(b->m, AT_name, name);
+  const char *called = arena_printf(b->m->arena, "%s.write", name);
+  build_op(b, &(OpSpec){.kind = OP_write, .name = called, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+}

@@ -384,7 +384,9 @@ Val build_loop(Builder *b, Val count, const Expr *trips); /* the number of the r
 Val build_carry(Builder *b, Val init);
 void build_repeat(Builder *b, Val round, Val again); /* again 0: until the rounds are made */
 Val build_leave(Builder *b, Val carry, Val next);
-Val build_param(Builder *b, const char *name); /* a param that was added to the module */
+Val build_param(Builder *b, const char *name);         /* a param that was added to the module */
+Val build_read(Builder *b, const char *name);          /* a state that was added to the module */
+void build_write(Builder *b, const char *name, Val v); /* the operation is NAME.write */
 /* Keeps operand dimensions: mean over the last dimension and so on are built from reduce, size and div. */
 Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes); /* broadcast a reduction back */
 

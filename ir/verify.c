@@ -526,6 +526,13 @@ static void check_prepare(Verify *v) {
   }
 }
 
+/* The state, of the first n, that starts as the weight; NULL. */
+static const State *started_as(const Module *m, const char *param, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (m->states.items[i].param && strcmp(m->states.items[i].param, param) == 0) return &m->states.items[i];
+  return NULL;
+}
+
 /* V26: a state that starts as a weight has its type, and nobody else has the weight: what is read elsewhere would stay
  * as it was when the state is written. */
 static void check_starts(Verify *v) {
@@ -534,21 +541,18 @@ static void check_starts(Verify *v) {
     const State *s = &m->states.items[i];
     const Param *p = s->param ? module_param(v->m, s->param) : NULL;
     if (!s->param) continue;
-    if (!p || p->type != s->type) {
+    if (!p || p->type != s->type)
       broken(v, NULL, "V26", "state \"%s\" starts as \"%s\", which is no weight of its type", s->name, s->param);
-      continue;
-    }
-    for (size_t k = 0; k < i; k++)
-      if (m->states.items[k].param && strcmp(m->states.items[k].param, s->param) == 0)
-        broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
-    for (size_t k = 0; k < m->funcs.n; k++)
-      for (size_t j = 0; j < m->funcs.items[k]->ops.n; j++) {
-        const Op *op = &m->funcs.items[k]->ops.items[j];
-        if (op->kind == OP_param && strcmp(op_str(op, AT_name), s->param) == 0)
-          broken(v, NULL, "V26", "@%s reads weight \"%s\" itself, as which state \"%s\" starts",
-                 m->funcs.items[k]->name, s->param, s->name);
-      }
+    else if (started_as(m, s->param, i)) broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
   }
+  for (size_t k = 0; k < m->funcs.n; k++)
+    for (size_t j = 0; j < m->funcs.items[k]->ops.n; j++) {
+      const Op *op = &m->funcs.items[k]->ops.items[j];
+      const State *s = op->kind == OP_param ? started_as(m, op_str(op, AT_name), m->states.n) : NULL;
+      if (s)
+        broken(v, NULL, "V26", "@%s reads weight \"%s\" itself, as which state \"%s\" starts", m->funcs.items[k]->name,
+               s->param, s->name);
+    }
 }
 
 bool verify_module(Module *m, Diags *diags) {

@@ -13,8 +13,7 @@ Func *states_function(Module *m, Diags *diags) {
   Builder b = builder_new(m, f, diags);
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
-    Attr name = attr_s(m, AT_name, s->name);
-    Val v = build_op(&b, &(OpSpec){.kind = OP_read, .name = s->name, .type = s->type, .nattrs = 1, .attrs = &name});
+    Val v = build_read(&b, s->name);
     if (!v) return NULL;
     build_output(&b, s->name, v, NULL);
   }

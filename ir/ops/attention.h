@@ -16,4 +16,22 @@ bool eval_attention_fits(const Eval *e);
 /* What is added to the scores of a query: row `at` of [b, g, r, s].  NULL: there is nothing. */
 const Cell *eval_attention_bias(const Eval *e, int64_t at);
 
+/* Of both bodies, from %uq and %uk: the scores, and which of them are seen. */
+#define ATTENTION_SCORES \
+  "%dot = dot %uq, %uk {spec=\"bgrsk,bgtk->bgrst\"} : $C[b, g, r, s, t]\n" \
+  "%scale = const {value=${scale}} : $C[b, g, r, s, t]\n" \
+  "?-bias %score = mul %dot, %scale : $C[b, g, r, s, t]\n" \
+  "?+bias %product = mul %dot, %scale : $C[b, g, r, s, t]\n" \
+  "?+bias %ubias = cast %bias {to=$C} : $C[${bias:}]\n" \
+  "?+bias %biases = broadcast %ubias {dims=[${bias:bgrst}]} : $C[b, g, r, s, t]\n" \
+  "?+bias %score = add %product, %biases : $C[b, g, r, s, t]\n" \
+  "%keypositions = broadcast %keyposition {dims=[1]} : i64[s, t]\n" \
+  "%lengths = broadcast %length {dims=[]} : i64[s, t]\n" \
+  "%valid = lt %keypositions, %lengths : bool[s, t]\n" \
+  "?causal=1 %querypositions = broadcast %queryposition {dims=[0]} : i64[s, t]\n" \
+  "?causal=1 %before = le %keypositions, %querypositions : bool[s, t]\n" \
+  "?causal=1 %both = and %valid, %before : bool[s, t]\n" \
+  "?causal=1 %seen = broadcast %both {dims=[3, 4]} : bool[b, g, r, s, t]\n" \
+  "?causal=0 %seen = broadcast %valid {dims=[3, 4]} : bool[b, g, r, s, t]\n"
+
 #endif

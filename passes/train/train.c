@@ -57,11 +57,19 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
     return 0;
   }
   module_state_add(m, p->name, p->type, 0)->param = p->name;
-  Attr a = attr_s(m, AT_name, p->name);
-  Val v = build_op(
-      &r->b, &(OpSpec){.kind = OP_read, .name = p->name, .loc = p->loc, .type = p->type, .nattrs = 1, .attrs = &a});
+  r->b.loc = p->loc;
+  Val v = build_read(&r->b, p->name);
+  r->b.loc = (Loc){0};
   ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
   return v;
+}
+
+/* The attributes of an operation, and one more. */
+static void add_attribute(Arena *a, OpSpec *spec, Attr more) {
+  Attr *attrs = ARENA_ARRAY(a, Attr, spec->nattrs + 1);
+  for (int i = 0; i < spec->nattrs; i++) attrs[i] = spec->attrs[i];
+  attrs[spec->nattrs++] = more;
+  spec->attrs = attrs;
 }
 
 /* An attention gives the log-sum-exp of its scores as well, of which gradients are made; dce takes it back where nobody
@@ -69,21 +77,17 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
 static Val copy_attention(Rewrite *r, const Op *op) {
   OpSpec spec = op_spec_of(r->old, op);
   Val in[MAX_OPERANDS];
-  Attr *attrs = ARENA_ARRAY(r->m->arena, Attr, op->nattrs + 1);
   for (int i = 0; i < op->nin; i++) in[i] = r->map[op->in[i]];
-  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i];
-  attrs[op->nattrs] = attr_i(AT_lse, 1);
-  spec.in = in, spec.attrs = attrs, spec.nattrs = op->nattrs + 1;
+  spec.in = in;
+  add_attribute(r->m->arena, &spec, attr_i(AT_lse, 1));
   return rewrite_build(r, op, &spec);
 }
 
 /* Random numbers are others in every step (D40). */
 static Val copy_random(Rewrite *r, const Op *op, Val steps) {
   OpSpec spec = op_spec_of(r->old, op);
-  Attr *attrs = ARENA_ARRAY(r->m->arena, Attr, op->nattrs + 1);
-  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i];
-  attrs[op->nattrs] = attr_i(AT_stream, 1);
-  spec.kind = OP_random_keyed, spec.in = &steps, spec.nin = 1, spec.attrs = attrs, spec.nattrs = op->nattrs + 1;
+  spec.kind = OP_random_keyed, spec.in = &steps, spec.nin = 1;
+  add_attribute(r->m->arena, &spec, attr_i(AT_stream, 1));
   return rewrite_build(r, op, &spec);
 }
 
@@ -139,17 +143,12 @@ static Func *find_entry(Module *m, Diags *diags) {
 
 /* ---- entries beside the step */
 
-static Val read_state(Builder *b, const State *s) {
-  Attr a = attr_s(b->m, AT_name, s->name);
-  return build_op(b, &(OpSpec){.kind = OP_read, .name = s->name, .type = s->type, .nattrs = 1, .attrs = &a});
-}
-
 /* `weights` gives the trained weights, `states` them and all moments. */
 static void add_reading_entry(Module *m, const char *name, bool all, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, name, 1), diags);
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
-    if (all || s->param) build_output(&b, s->name, read_state(&b, s), NULL);
+    if (all || s->param) build_output(&b, s->name, build_read(&b, s->name), NULL);
   }
 }
 
@@ -158,10 +157,7 @@ static void add_restore_entry(Module *m, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, "restore", 1), diags);
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
-    Val v = build_input(&b, s->name, s->type);
-    Attr a = attr_s(m, AT_name, s->name);
-    const char *name = arena_printf(m->arena, "%s.write", s->name);
-    build_op(&b, &(OpSpec){.kind = OP_write, .name = name, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+    build_write(&b, s->name, build_input(&b, s->name, s->type));
   }
   build_output(&b, "states", build_splat(&b, type_get(m, DT_i64, 0, NULL), (double)m->states.n), NULL);
 }

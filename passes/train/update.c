@@ -111,25 +111,14 @@ static Val read_moment(const Update *u, const Trained *w, const char *what) {
     return 0;
   }
   module_state_add(m, name, t, 0);
-  Attr a = attr_s(m, AT_name, name);
-  return build_op(u->b, &(OpSpec){.kind = OP_read, .name = name, .type = t, .nattrs = 1, .attrs = &a});
-}
-
-static void write(const Update *u, const char *name, Val v) {
-  Attr a = attr_s(u->b->m, AT_name, name);
-  build_op(u->b, &(OpSpec){.kind = OP_write,
-                           .name = arena_printf(u->b->m->arena, "%s.write", name),
-                           .nin = 1,
-                           .in = &v,
-                           .nattrs = 1,
-                           .attrs = &a});
+  return build_read(u->b, name);
 }
 
 /* The weight less lr times `change`. */
 static void step(const Update *u, const Trained *w, Val change) {
   const Type *t = type_of(u->b->f, w->read);
   Val move = build_binary(u->b, OP_mul, spread(u, u->lr, t), change);
-  write(u, w->name, build_binary(u->b, OP_sub, w->read, move));
+  build_write(u->b, w->name, build_binary(u->b, OP_sub, w->read, move));
 }
 
 static double decay_of(const Update *u, const Trained *w) {
@@ -145,7 +134,7 @@ static void sgd(const Update *u, const Trained *w, Val g) {
   g = with_decay(u, w, g);
   if (u->o->momentum > 0) {
     g = build_binary(u->b, OP_add, scaled(u, read_moment(u, w, "momentum"), u->o->momentum), g);
-    write(u, state_name(u, w, "momentum"), g);
+    build_write(u->b, state_name(u, w, "momentum"), g);
   }
   step(u, w, g);
 }
@@ -160,15 +149,15 @@ static void adamw(const Update *u, const Trained *w, Val g) {
   Val square = build_binary(b, OP_div, v, spread(u, u->correction[1], t));
   Val root = build_unary(b, OP_sqrt, square);
   root = build_binary(b, OP_add, root, build_splat(b, t, u->o->eps));
-  write(u, state_name(u, w, "m"), m);
-  write(u, state_name(u, w, "v"), v);
+  build_write(u->b, state_name(u, w, "m"), m);
+  build_write(u->b, state_name(u, w, "v"), v);
   step(u, w, with_decay(u, w, build_binary(b, OP_div, mean, root)));
 }
 
 static void lion(const Update *u, const Trained *w, Val g) {
   Val m = read_moment(u, w, "m");
   Val sign = build_unary(u->b, OP_sign, mixed(u, u->o->beta1, m, g));
-  write(u, state_name(u, w, "m"), mixed(u, u->o->beta2, m, g));
+  build_write(u->b, state_name(u, w, "m"), mixed(u, u->o->beta2, m, g));
   step(u, w, with_decay(u, w, sign));
 }
 
