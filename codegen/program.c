@@ -14,6 +14,10 @@
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
 
+/* The bodies of an entry and stage: before, in and behind the micro-batches. */
+enum { PARTS = 3 };
+static const Phase parts[PARTS] = {PH_pre, PH_fwd, PH_step};
+
 /* ---- tensors of a body */
 
 static uint32_t position(const EmitBody *b) { return program_count_instrs(b->e->b) - b->start; }
@@ -102,9 +106,14 @@ static const char *written_to(const EmitBody *b, Val v) {
   return NULL;
 }
 
+static bool is_read(const EmitBody *b, Val v) { return op_of(b->spec->l2, v)->kind == OP_read; }
+
 bool emit_may_share(const EmitBody *b, Val x, Val v) {
   Val root = b->root[x];
-  if (b->last_use[root] > b->at || (b->given && b->given[root]) || (b->handed && b->handed[v])) return false;
+  if (b->last_use[root] > b->at) return false;
+  if (root == work_sum_start(b->units->work, v)) return true;
+  bool given = b->given && b->given[root] && !(root < b->spec->l2->values.n && is_read(b, root));
+  if (given || (b->handed && b->handed[v])) return false;
   if (root >= b->spec->l2->values.n) return true;
   const Op *op = op_of(b->spec->l2, root);
   if (op->kind == OP_param) return false;
@@ -144,6 +153,11 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   const Op *op = &l2->ops.items[u->op];
   Val v = op->out;
   const Layout *layout = l2->values.items[v].layout;
+  if (op->kind == OP_accumulate) { /* what a sum over micro-batches begins as */
+    emit_fresh_tensor(b, u->out[0], PC_activation);
+    emit_instr(b, PI_fill, op->name, PROGRAM_NONE, 1, &b->tensor[u->out[0]], no_exprs(b));
+    return true;
+  }
   const Type *local = type_of(l2, v);
   if (op->kind == OP_param)
     return b->target ? load_param(b, op, layout)
@@ -492,20 +506,28 @@ static void emit_targets(EmitBody *b) {
   }
 }
 
+/* Outputs that are made in each micro-batch are fetched there, others in the last body. */
+static bool is_fetched(const EmitBody *b, Val v) {
+  const Op *op = op_of(b->spec->l2, v);
+  bool each = phase_each(op->phase) && op->kind != OP_accumulate;
+  return each ? parts[b->part] == PH_fwd : b->part == b->fetches;
+}
+
 static void emit_fetches(EmitBody *b) {
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->outputs.n; i++)
-    if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
+    if (output_stage(l2, &l2->outputs.items[i]) == b->stage && is_fetched(b, l2->outputs.items[i].value))
+      emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
 }
 
 /* The units of a phase. */
-static const UnitList *units_done(const Emitting *e, const UnitList *all, bool once) {
+static const UnitList *units_of_phase(const Emitting *e, const UnitList *all, Phase phase) {
   UnitList *some = ARENA_NEW(e->m->arena, UnitList);
   *some = *all;
   some->items = ARENA_ARRAY(e->m->arena, Unit, all->n + 1);
   some->n = 0;
   for (size_t i = 0; i < all->n; i++)
-    if (all->items[i].once == once) some->items[some->n++] = all->items[i];
+    if (all->items[i].phase == phase) some->items[some->n++] = all->items[i];
   return some;
 }
 
@@ -533,51 +555,97 @@ static void body_end(EmitBody *b, ProgramPhase phase) {
                                           .n = program_count_instrs(e->b) - b->start});
 }
 
-/* What is done once, before all micro-batches (D38).  What the others read of it is left where it is. */
-static bool emit_pre(EmitBody *b, const UnitList *others, size_t n) {
+typedef struct Bodies {
+  const UnitList *units[PARTS]; /* by part */
+  int last;                     /* the last one that has any; there is one even if nothing is done */
+  uint32_t calls;
+} Bodies;
+
+static bool has_part(const Bodies *x, int part) { return part == x->last || x->units[part]->n > 0; }
+
+static Bodies bodies_of(const Emitting *e, const LegalBody *legal, uint32_t micro_batches) {
+  Bodies x = {0};
+  for (int i = 0; i < PARTS; i++) {
+    x.units[i] = units_of_phase(e, legal->units, parts[i]);
+    if (x.units[i]->n) x.last = i;
+  }
+  for (int i = 0; i < PARTS; i++)
+    if (has_part(&x, i)) x.calls += parts[i] == PH_fwd ? micro_batches : 1;
+  return x;
+}
+
+/* Values that later bodies read stay where they are. */
+static void find_handed(EmitBody *b, const Bodies *all, int part, size_t n) {
+  const Func *l2 = b->spec->l2;
   b->handed = ARENA_ARRAY(b->e->m->arena, bool, n);
-  emit_find_uses(b);
-  for (size_t i = 0; i < others->n; i++)
-    for (int k = 0; k < others->items[i].nin; k++) b->handed[b->root[others->items[i].in[k]]] = true;
-  for (size_t i = 0; i < b->spec->l2->outputs.n; i++) b->handed[b->root[b->spec->l2->outputs.items[i].value]] = true;
+  for (int i = part + 1; i < PARTS; i++)
+    for (size_t k = 0; k < all->units[i]->n; k++) {
+      const Unit *u = &all->units[i]->items[k];
+      for (int j = 0; j < u->nin; j++) b->handed[b->root[u->in[j]]] = true;
+    }
+  for (size_t i = 0; i < l2->outputs.n && b->fetches != part; i++)
+    if (!phase_each(op_of(l2, l2->outputs.items[i].value)->phase))
+      b->handed[b->root[l2->outputs.items[i].value]] = true;
+  for (size_t i = 0; i < b->units->work->sums.n; i++) {
+    const WorkSum *sum = &b->units->work->sums.items[i];
+    b->handed[sum->sum] = false; /* it lies in what it begins as */
+    if (parts[part] == PH_fwd) b->last_use[sum->sum] = (int)b->units->n;
+  }
   for (size_t v = 0; v < n; v++)
     if (b->handed[v]) b->last_use[v] = (int)b->units->n;
+}
+
+/* Sums over micro-batches that could not be made where they lie are brought there. */
+static void emit_sums(EmitBody *b) {
+  const Work *w = b->units->work;
+  for (size_t i = 0; i < w->sums.n; i++) {
+    const WorkSum *sum = &w->sums.items[i];
+    uint32_t from = b->tensor[sum->sum], to = b->tensor[sum->start];
+    if (from == PROGRAM_NONE || to == PROGRAM_NONE) continue;
+    if (program_at_tensors(b->e->b, from)->buffer != program_at_tensors(b->e->b, to)->buffer)
+      emit_copy(b, from, to, emit_body_type(b, sum->sum), value_name(b, sum->sum));
+    emit_share_tensor(b, sum->sum, to);
+  }
+}
+
+static bool emit_part(EmitBody *b, const Bodies *all, int part, bool prepare, size_t n) {
+  Emitting *e = b->e;
+  b->units = all->units[part];
+  b->given = ARENA_ARRAY(e->m->arena, bool, n);
+  for (size_t v = 0; v < n; v++) b->given[v] = b->tensor[v] != PROGRAM_NONE;
+  emit_find_uses(b);
+  find_handed(b, all, part, n);
+  b->level1 = loops_of(e->m->arena, b->spec->l1);
+  if (b->stage == 0 && parts[part] == PH_fwd) emit_size_checks(b);
+  if (prepare && !find_targets(b, n)) return false;
   for (b->at = 0; b->at < (int)b->units->n; b->at++)
     if (!emit_unit(b)) return false;
-  body_end(b, PHASE_pre);
+  if (parts[part] == PH_fwd) emit_sums(b);
+  if (prepare) emit_targets(b);
+  else emit_fetches(b);
+  if (prepare && !emit_panels(b)) return false;
+  for (size_t i = 0; i < b->units->n; i++)
+    if (b->units->items[i].kind == UNIT_WRITE && !tool_emit_write(b, &b->units->items[i])) return false;
+  static const ProgramPhase phases[PARTS] = {PHASE_pre, PHASE_fwd, PHASE_step};
+  body_end(b, prepare ? PHASE_pre : phases[part]);
   return true;
 }
 
-/* The bodies of an entry and stage; *pre says whether there is one of phase `pre`. */
-static bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches, bool *pre) {
-  const ProgramEntrySpec *spec = legal->entry;
-  bool prepare = legal->prepare;
-  const UnitList *once = units_done(e, legal->units, true), *each = units_done(e, legal->units, false);
-  size_t n = spec->l2->values.n + legal->units->ntemps;
-  uint32_t *tensors = ARENA_ARRAY(e->m->arena, uint32_t, n), calls = micro_batches + (once->n > 0);
+/* The bodies of an entry and stage with their calls. */
+static bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches) {
+  size_t n = legal->entry->l2->values.n + legal->units->ntemps;
+  uint32_t *tensors = ARENA_ARRAY(e->m->arena, uint32_t, n), first = program_count_calls(e->b);
+  Bodies all = bodies_of(e, legal, micro_batches);
   for (size_t v = 0; v < n; v++) tensors[v] = PROGRAM_NONE;
-  *pre = once->n > 0;
-  if (*pre) {
-    EmitBody b = body_new(e, legal, entry, calls, tensors);
-    b.units = once;
-    if (!emit_pre(&b, each, n)) return false;
+  for (int i = 0; i < PARTS; i++) {
+    if (!has_part(&all, i)) continue;
+    EmitBody b = body_new(e, legal, entry, all.calls, tensors);
+    b.part = i, b.fetches = all.last;
+    if (!emit_part(&b, &all, i, legal->prepare, n)) return false;
+    for (uint32_t mb = 0; mb < (parts[i] == PH_fwd ? micro_batches : 1); mb++)
+      program_add_calls(e->b, &(ProgramCall){b.body, mb});
   }
-  EmitBody b = body_new(e, legal, entry, calls, tensors);
-  b.units = each;
-  b.given = ARENA_ARRAY(e->m->arena, bool, n);
-  for (size_t v = 0; v < n; v++) b.given[v] = tensors[v] != PROGRAM_NONE;
-  emit_find_uses(&b);
-  b.level1 = loops_of(e->m->arena, spec->l1);
-  if (b.stage == 0) emit_size_checks(&b);
-  if (prepare && !find_targets(&b, n)) return false;
-  for (b.at = 0; b.at < (int)b.units->n; b.at++)
-    if (!emit_unit(&b)) return false;
-  if (prepare) emit_targets(&b);
-  else emit_fetches(&b);
-  if (prepare && !emit_panels(&b)) return false;
-  for (size_t i = 0; i < b.units->n; i++)
-    if (b.units->items[i].kind == UNIT_WRITE && !tool_emit_write(&b, &b.units->items[i])) return false;
-  body_end(&b, prepare ? PHASE_pre : PHASE_fwd);
+  program_add_schedules(e->b, &(ProgramSchedule){first, all.calls});
   return true;
 }
 
@@ -614,7 +682,6 @@ static uint32_t micro_batches(const Mesh *mesh) {
   return 1;
 }
 
-/* The bodies of one entry and their calls: what is done once, then all else in every micro-batch. */
 static bool add_entry(Emitting *e, const LegalBody *list) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
@@ -624,14 +691,8 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : micro_batches(&e->m->mesh);
-  for (int s = 0; s < e->m->mesh.stages; s++) {
-    uint32_t first = program_count_calls(e->b), body = program_count_bodies(e->b);
-    bool pre;
-    if (!emit_bodies(e, &list[s], entry, n, &pre)) return false;
-    if (pre) program_add_calls(e->b, &(ProgramCall){body++, 0});
-    for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){body, mb});
-    program_add_schedules(e->b, &(ProgramSchedule){first, n + pre});
-  }
+  for (int s = 0; s < e->m->mesh.stages; s++)
+    if (!emit_bodies(e, &list[s], entry, n)) return false;
   e->entry_base += (uint32_t)spec->l2->ops.n;
   return true;
 }

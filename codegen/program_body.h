@@ -20,8 +20,9 @@ typedef struct EmitBody {
   uint32_t calls;              /* of the schedule of its stage */
   uint32_t buffers;            /* its first buffer */
   int stage;
-  int at;          /* the unit being written */
-  uint32_t writes; /* launch: how many tensors the instruction being added writes */
+  int part, fetches; /* which of the bodies of its entry and stage it is, and which gives the outputs */
+  int at;            /* the unit being written */
+  uint32_t writes;   /* launch: how many tensors the instruction being added writes */
   struct {
     uint32_t *items;
     size_t n, cap;

@@ -83,6 +83,17 @@ static const char *const *further_names(Builder *b, const Op *op, const char *co
   return names;
 }
 
+/* What comes of values of a later phase is of that phase; what is added up over micro-batches comes behind them. */
+static Phase phase_of(const Builder *b, const OpSpec *spec) {
+  Phase p = spec->phase ? spec->phase : b->phase;
+  for (int i = 0; !p && b->f->level == 1 && i < spec->nin; i++) {
+    const Op *from = op_of(b->f, spec->in[i]);
+    Phase then = from->kind == OP_accumulate ? PH_step : from->phase;
+    if (then > p) p = then;
+  }
+  return p;
+}
+
 Val build_op(Builder *b, const OpSpec *given) {
   OpSpec spec = *given;
   if (!is_place(spec.loc)) spec.loc = b->loc;
@@ -97,7 +108,7 @@ Val build_op(Builder *b, const OpSpec *given) {
     wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
   Op op = {.kind = spec.kind,
            .stage = spec.stage,
-           .once = spec.once || b->once,
+           .phase = phase_of(b, &spec),
            .loc = spec.loc,
            .nin = spec.nin,
            .nattrs = spec.nattrs};

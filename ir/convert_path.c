@@ -240,6 +240,7 @@ static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
 }
 
 static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
+  if (t->m->mesh.axes[axis].temporal) return; /* micro-batches are accumulated */
   Layout next = *l;
   next.partial_axes &= ~(1u << axis);
   add_edge(t, from, 1u << axis, edge(MOVE_ALL_REDUCE, axis), &next);
@@ -290,6 +291,8 @@ static void cut_anew(ConvertTable *t, int from, const Layout *l, int dim) {
 /* Several sums at once are one collective over the larger group. */
 static void partial_axes_together(ConvertTable *t, int from, const Layout *l) {
   uint32_t all = l->partial_axes & t->axes;
+  for (int a = 0; a < t->m->mesh.naxes; a++)
+    if (t->m->mesh.axes[a].temporal) all &= ~(1u << a);
   if (!(l->partial_axes & (l->partial_axes - 1))) return;
   for (uint32_t some = all; some; some = (some - 1) & all) {
     Edge e = edge(MOVE_ALL_REDUCE, 0);

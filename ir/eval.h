@@ -180,6 +180,7 @@ static inline int64_t eval_line_start(const EvalLines *l, int64_t line) {
 typedef bool EvalFn(Eval *);
 EvalFn eval_source, eval_write;            /* ir/interp.c */
 EvalFn eval_loop, eval_repeat, eval_leave; /* ir/interp_loop.c */
+EvalFn eval_accumulate;                    /* ir/ops/comm.c */
 EvalFn eval_copy;                          /* ir/ops/pointwise.c */
 
 #endif

@@ -162,10 +162,22 @@ typedef struct Attr {
 
 typedef uint32_t Val; /* index into Func.values; 0 is "no value" */
 
+/* When operations of a step are done (base/phase.def, V25); numbered so that 0, what nothing was said about, is the
+ * forward. */
+typedef enum Phase {
+  PH_FIRST = -2,
+#define PHASE(name, each, doc) PH_##name,
+#include "base/phase.def"
+#undef PHASE
+  PH_END
+} Phase;
+const char *phase_name(Phase p);
+bool phase_each(Phase p); /* once per micro-batch? */
+
 typedef struct Op {
   OpKind kind;
   int stage;         /* level 2: pipeline stage */
-  bool once;         /* level 2: done once, before all micro-batches (V25) */
+  Phase phase;       /* of a training step, and at level 2 (V25) */
   const char *name;  /* unique in its function, stable over passes (D25); names the first result */
   const char *group; /* planner variable this operation belongs to; its own name by default */
   Loc loc;
@@ -315,7 +327,7 @@ typedef struct OpSpec {
   const char *group; /* NULL: its own name */
   Loc loc;
   int stage;
-  bool once;
+  Phase phase; /* PH_fwd: the builder's, or else the latest of its operands */
   int nin;
   const Val *in;
   int nattrs;
@@ -329,11 +341,11 @@ typedef struct Builder {
   Module *m;
   Func *f;
   Diags *diags;       /* receives errors of user input (shape mismatch ...) */
-  Loc loc;            /* default location, name prefix, group, stage and `once` of new operations */
+  Loc loc;            /* default location, name prefix, group, stage and phase of new operations */
   const char *prefix; /* put before every default name; may be NULL */
   const char *group;
   int stage;
-  bool once;
+  Phase phase;
   struct NameSet *names;
 } Builder;
 

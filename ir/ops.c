@@ -34,6 +34,18 @@ static const struct {
 #undef ATTR
 };
 
+static const struct {
+  const char *name;
+  bool each;
+} phase_rows[] = {
+#define PHASE(name, each, doc) {#name, each},
+#include "base/phase.def"
+#undef PHASE
+};
+
+const char *phase_name(Phase p) { return phase_rows[p - PH_FIRST - 1].name; }
+bool phase_each(Phase p) { return phase_rows[p - PH_FIRST - 1].each; }
+
 const char *op_name(OpKind k) { return rows[k].name; }
 OpClass op_class(OpKind k) { return rows[k].class; }
 const char *op_doc(OpKind k) { return rows[k].doc; }
@@ -177,7 +189,7 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .group = op->group,
                   .loc = op->loc,
                   .stage = op->stage,
-                  .once = op->once,
+                  .phase = op->phase,
                   .nin = op->nin,
                   .in = op->in,
                   .nattrs = op->nattrs,

@@ -157,6 +157,12 @@ static Loc parse_loc(Parser *p) {
   return loc;
 }
 
+static bool accept_phase(Parser *p, Phase *out) {
+  for (int i = PH_FIRST + 1; i < PH_END; i++)
+    if (parse_accept_word(p, phase_name((Phase)i))) return *out = (Phase)i, true;
+  return false;
+}
+
 static void suffixes(Parser *p, OpSpec *spec) {
   for (;;) {
     if (parse_accept_word(p, "stage")) {
@@ -164,8 +170,7 @@ static void suffixes(Parser *p, OpSpec *spec) {
       int64_t s = parse_integer(p, "a stage");
       if (s < 0 || s >= p->m->mesh.stages) parse_fail(p, start, "stage %lld of %d", (long long)s, p->m->mesh.stages);
       spec->stage = (int)s;
-    } else if (parse_accept_word(p, "once")) {
-      spec->once = true;
+    } else if (accept_phase(p, &spec->phase)) {
     } else if (parse_accept_word(p, "group")) {
       spec->group = parse_quoted(p, "a group");
     } else if (parse_accept_word(p, "loc")) {

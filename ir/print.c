@@ -92,7 +92,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
     }
   }
   if (op->stage) text_printf(t, " stage %d", op->stage);
-  if (op->once) text_add(t, " once");
+  if (op->phase) text_printf(t, " %s", phase_name(op->phase));
   if (op->group != op->name) {
     text_add(t, " group ");
     text_quoted(t, op->group);

@@ -227,7 +227,7 @@ static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
     if (strcmp(w->name, name) != 0) continue;
     if (w->term != in->term) return prove_fail(p, "not the value level 1 writes");
     if (!state_agrees(p, name, &in->relation, op->stage)) return false;
-    if (written_again(p, &in->relation)) return prove_fail(p, "written in every micro-batch");
+    if (op->phase != PH_step && written_again(p, &in->relation)) return prove_fail(p, "written in every micro-batch");
     p->written++;
     return true;
   }
@@ -256,6 +256,11 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
     *out = in[0];
     out->relation.copied = true;
     return true;
+  }
+  if (op->kind == OP_accumulate) {
+    out->term = in[0].term;
+    if (!prove_accumulate(p, &in[0].relation, &out->relation)) return false;
+    return note_real_comm(p, f, op, &in[0].relation, &out->relation), true;
   }
   if (op_level2_only(op->kind)) {
     out->term = in[0].term;

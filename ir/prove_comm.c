@@ -26,12 +26,11 @@ static const Expr *at_member(Prover *p, const Expr *e, int axis, int member) {
 }
 
 /* Partial over all the axes, with the operation's reduction. */
-static bool is_partial(Prover *p, const Op *op, const Relation *in, uint32_t axes) {
+static bool is_partial(Prover *p, Reduction by, const Relation *in, uint32_t axes) {
   if ((in->axes & axes) != axes) return prove_fail(p, "the value is not partial over the axes it is reduced over");
-  bool as_sum = in->partial == RED_ONE && in->copied && op_attr(op, AT_op)->u.reduction == RED_SUM;
-  return as_sum || in->partial == op_attr(op, AT_op)->u.reduction ||
-         prove_fail(p, "reduced by %s, partial by %s", reduction_name(op_attr(op, AT_op)->u.reduction),
-                    reduction_name(in->partial));
+  bool as_sum = in->partial == RED_ONE && in->copied && by == RED_SUM;
+  return as_sum || in->partial == by ||
+         prove_fail(p, "reduced by %s, partial by %s", reduction_name(by), reduction_name(in->partial));
 }
 
 static const Expr *members_sum(Prover *p, const Expr *e, int axis) {
@@ -145,6 +144,18 @@ static bool slices_operand(Prover *p, const Expr *lo, const Expr *hi, const Expr
   return false;
 }
 
+/* Each micro-batch gives its part of the sum; what all of them gave is there for what runs behind them. */
+bool prove_accumulate(Prover *p, const Relation *in, Relation *out) {
+  uint32_t axes = 0;
+  for (int a = 0; a < p->m->mesh.naxes; a++)
+    if (p->m->mesh.axes[a].temporal && p->m->mesh.axes[a].size > 1) axes |= 1u << a;
+  *out = *in;
+  out->axes &= ~axes;
+  if (!axes) return true;
+  if (relation_uses(p->m, in, -1) & axes) return prove_fail(p, "micro-batches cut what is accumulated");
+  return is_partial(p, RED_SUM, in, axes);
+}
+
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
   *out = *in;
   uint32_t axes = attr_axes(op);
@@ -155,11 +166,11 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
   switch (op->kind) {
     case OP_transfer: return true;
     case OP_all_reduce:
-      if (!is_partial(p, op, in, axes)) return false;
+      if (!is_partial(p, op_attr(op, AT_op)->u.reduction, in, axes)) return false;
       out->axes &= ~axes;
       return true;
     case OP_reduce_scatter:
-      if (!is_partial(p, op, in, axes)) return false;
+      if (!is_partial(p, op_attr(op, AT_op)->u.reduction, in, axes)) return false;
       out->axes &= ~axes;
       return scatter(p, f, op, out, axis, dim, &out->dims[dim]);
     case OP_all_gather: return join(p, in, axis, dim, &out->dims[dim]);

@@ -215,9 +215,10 @@ void note_real(Prover *p, const Func *f, const Op *op, int result, const Fact2 *
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
   if (!dtype_is_float(type_of(f, op->out)->dtype)) return;
   const Attr *r = op_attr(op, AT_op);
+  bool sums = op->kind == OP_accumulate ? in->axes != out->axes : r && r->u.reduction == RED_SUM;
   if (op->kind == OP_mask_partial)
     out->loses_sign = r->u.reduction == RED_SUM && (!in->axes || in->loses_sign || in->partial == RED_ONE);
-  else if (r && r->u.reduction == RED_SUM && (in->loses_sign || in->partial == RED_ONE)) name_operation(p);
+  else if (sums && (in->loses_sign || in->partial == RED_ONE)) name_operation(p);
   if (!out->axes) out->loses_sign = false;
 }
 

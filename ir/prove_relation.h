@@ -159,6 +159,7 @@ bool prove_loop(Prover *p, const ProveWalk *w, const Loop *l); /* all of it, wit
 
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
+bool prove_accumulate(Prover *p, const Relation *in, Relation *out);
 
 /* prove_case.c: a reduced dimension that is cut makes the result partial over the axes that cut it. */
 bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out);

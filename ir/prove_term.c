@@ -267,7 +267,7 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     for (int k = 0; k < op->nin; k++) args[k] = terms[op->in[k]];
     if (op->kind == OP_input && inputs) {
       terms[op->out] = inputs[next_input++];
-    } else if (op->kind == OP_copy) {
+    } else if (op->kind == OP_copy || op->kind == OP_accumulate) {
       terms[op->out] = args[0];
     } else if (defined_param(t, op)) {
       terms[op->out] = defined_param(t, op);

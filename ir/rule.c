@@ -10,7 +10,8 @@
 #include "base/die.h"
 #include "ir/ops/record.h"
 
-static const char *const kind_names[FK_COUNT] = {"parallel", "reduce", "frozen", "halo", "linear", "body"};
+static const char *const kind_names[FK_COUNT] = {"parallel", "reduce",     "frozen", "halo",
+                                                 "linear",   "accumulate", "body"};
 const char *factor_kind_name(FactorKind k) { return kind_names[k]; }
 
 /* ---- assembling */
@@ -168,7 +169,7 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op) {
   else rule_parse(&k, record->space, record->kinds);
   if (op->out && rule_out(&k)->dtype == DT_bool) { /* no sums of truth values */
     int n = 0;
-    while (n < k.r->nfactors && k.r->factors[n].kind != FK_LINEAR) n++;
+    while (n < k.r->nfactors && k.r->factors[n].size) n++;
     k.r->nfactors = n;
   }
   return k.r;

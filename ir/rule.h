@@ -11,22 +11,23 @@
 enum { MAX_FACTORS = 32, MAX_DIM_FACTORS = 6 };
 
 typedef enum FactorKind {
-  FK_PARALLEL, /* cut: operands and results that have it are sharded */
-  FK_REDUCE,   /* cut: results are partial by `reduction` */
-  FK_FROZEN,   /* never cut */
-  FK_HALO,     /* cut: results are sharded, operands are exchanged to the interval each rank needs */
-  FK_LINEAR,   /* pseudo-factor: operands in `operands` arrive partial, the others replicated, results partial */
-  FK_BODY,     /* cut: the operation is replaced by its decomposition, in which the factor is cut */
+  FK_PARALLEL,   /* cut: operands and results that have it are sharded */
+  FK_REDUCE,     /* cut: results are partial by `reduction` */
+  FK_FROZEN,     /* never cut */
+  FK_HALO,       /* cut: results are sharded, operands are exchanged to the interval each rank needs */
+  FK_LINEAR,     /* pseudo-factor: operands in `operands` arrive partial, the others replicated, results partial */
+  FK_ACCUMULATE, /* pseudo-factor, of the micro-batch alone: operands in `operands` arrive partial, results are whole */
+  FK_BODY,       /* cut: the operation is replaced by its decomposition, in which the factor is cut */
   FK_COUNT
 } FactorKind;
 const char *factor_kind_name(FactorKind k);
 
 typedef struct Factor {
   const char *name; /* "b", "k"; unique in the rule */
-  const Expr *size; /* NULL for FK_LINEAR */
+  const Expr *size; /* NULL for pseudo-factors */
   FactorKind kind;
-  Reduction reduction; /* REDUCE: of the results; LINEAR: of operands and results */
-  uint32_t operands;   /* LINEAR: bit i: operand i is partial */
+  Reduction reduction; /* REDUCE: of the results; LINEAR, ACCUMULATE: of operands and results */
+  uint32_t operands;   /* LINEAR, ACCUMULATE: bit i: operand i is partial */
   uint32_t results;    /* REDUCE, LINEAR: bit i: result i becomes partial; the others do not depend on it */
 } Factor;
 
@@ -62,8 +63,12 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op);
 
 /* True when the strategy may be used; else `why` (may be NULL) gets a static text.
  * Illegal: a frozen factor; a factor that is not the major one of some dimension it occurs in (values are never
- * strided); an axis twice; two partial kinds on one value; a temporal axis on anything but parallel. */
+ * strided); an axis twice; two partial kinds on one value; a temporal axis on anything but parallel, sums and
+ * accumulation, another axis on accumulation. */
 bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const char **why);
+
+/* May micro-batches cut the factor? */
+bool strategy_cut_by_time(const Rule *r, int factor);
 
 /* All legal strategies over the mesh's axes, in a fixed order, the empty one first.  Axes that share a factor appear in
  * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an arena array. */

@@ -32,7 +32,7 @@ static bool factor_cuttable(const Rule *r, int factor, const char **why) {
   const Factor *f = &r->factors[factor];
   *why = NULL;
   if (f->kind == FK_FROZEN) *why = "the factor is frozen";
-  if (f->kind == FK_LINEAR) return true;
+  if (f->kind == FK_LINEAR || f->kind == FK_ACCUMULATE) return true;
   for (int i = 0; i < r->noperands && !*why; i++)
     if (!is_major(r, factor, &r->operands[i])) *why = "the factor is not the major one of a dimension";
   for (int i = 0; i < r->nresults && !*why; i++)
@@ -49,6 +49,16 @@ static bool kinds_combine(Reduction a, Reduction b) {
   return a == b;
 }
 
+/* What micro-batches may cut: they follow each other, so that only sums of them can be made whole. */
+static bool cut_by_time(const Factor *f) {
+  return f->kind == FK_PARALLEL || f->kind == FK_ACCUMULATE || (partial_kind(f) && f->reduction == RED_SUM);
+}
+
+bool strategy_cut_by_time(const Rule *r, int factor) {
+  const char *why;
+  return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
+}
+
 bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const char **why) {
   const char *ignored;
   uint32_t used = 0;
@@ -62,8 +72,8 @@ bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const cha
     used |= 1u << p.axis;
     if (!factor_cuttable(r, p.factor, why)) return false;
     const Factor *f = &r->factors[p.factor];
-    if (m->mesh.axes[p.axis].temporal && f->kind != FK_PARALLEL)
-      return *why = "micro-batches cut only parallel factors", false;
+    if (!(m->mesh.axes[p.axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE))
+      return *why = "micro-batches cut only parallel factors and sums, and only they are accumulated", false;
     if (partial_kind(f)) {
       if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
         return *why = "two kinds of partial values", false;
@@ -106,7 +116,7 @@ const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int 
   tensor_layout(m, r, s, &r->operands[operand], &l);
   for (int i = 0; i < s->n; i++) {
     const Factor *f = &r->factors[s->picks[i].factor];
-    if (f->kind != FK_LINEAR || !(f->operands & (1u << operand))) continue;
+    if ((f->kind != FK_LINEAR && f->kind != FK_ACCUMULATE) || !(f->operands & (1u << operand))) continue;
     l.partial_axes |= 1u << s->picks[i].axis;
     l.partial = f->reduction;
   }

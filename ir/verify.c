@@ -67,7 +67,7 @@ static void check_extents(Verify *v, const Op *op, const Type *t) {
 
 static void check_level1(Verify *v, const Op *op) {
   if (op_level2_only(op->kind)) broken(v, op, "V5", "communication at level 1");
-  if (op->stage || op->once) broken(v, op, "V5", "a stage or `once` at level 1");
+  if (op->stage) broken(v, op, "V5", "a stage at level 1");
   if (op->out && v->f->values.items[op->out].layout) broken(v, op, "V5", "a layout at level 1");
   const Expr *start = op_expr(op, AT_start);
   if (start && !ex_is_const(start, 0)) broken(v, op, "V5", "start is not 0 at level 1");
@@ -140,15 +140,15 @@ static void check_symbol(Verify *v, const Op *op) {
   check_cover(v, op, l, global, name);
 }
 
-/* V17: with micro-batches a state that is written is cut over them: otherwise each would read what the one before it
- * wrote. */
+/* V17: with micro-batches a state that is written in each of them is cut over them: otherwise each would read what the
+ * one before it wrote. */
 static void check_write(Verify *v, const Op *write, const Op *read) {
   const char *name = op_str(write, AT_name);
   const Layout *l = v->f->values.items[read->out].layout;
   if (read->stage != write->stage)
     broken(v, write, "V8", "\"%s\" is read in stage %d and written in stage %d", name, read->stage, write->stage);
   for (int a = 0; a < v->m->mesh.naxes; a++) {
-    bool cut = !v->m->mesh.axes[a].temporal || v->m->mesh.axes[a].size == 1 || !l;
+    bool cut = !v->m->mesh.axes[a].temporal || v->m->mesh.axes[a].size == 1 || !l || write->phase == PH_step;
     for (int d = 0; l && d < l->rank; d++)
       for (int i = 0; i < l->dims[d].n; i++) cut |= l->dims[d].axes[i] == a;
     if (!cut) broken(v, write, "V17", "\"%s\" is written in every micro-batch", name);
@@ -223,18 +223,46 @@ static bool asks_micro_batch(const Verify *v, const Op *op, int symbol) {
   return false;
 }
 
-/* V25: what is done once for all micro-batches asks for none and needs only what is done once; it is neither of a loop
- * nor an input, a state or a transfer. */
-static void check_once(Verify *v, const Op *op) {
+/* Is it the same in all micro-batches, whatever is done with it: made of inputs, weights and constants alone? */
+static const bool *made_of_sources(Arena *a, const Func *f) {
+  bool *of = ARENA_ARRAY(a, bool, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    bool all = !op_is_call(op->kind) && !op_is_loop_part(op->kind);
+    for (int k = 0; k < op->nin; k++) all &= of[op->in[k]];
+    for (Val r = op->out; op->out && r < op_end(op); r++) of[r] = all;
+  }
+  return of;
+}
+
+/* V25 of one operation; `sources`: by value, at level 1. */
+static void check_phase(Verify *v, const Op *op, const bool *sources) {
   int symbol = micro_batch_symbol(&v->m->mesh);
-  if (!op->once) return;
-  if (op_is_loop_part(op->kind) || op_is_state(op->kind) || op_is_call(op->kind) || op->kind == OP_input ||
-      op->kind == OP_transfer)
-    broken(v, op, "V25", "`once` of %s", op_name(op->kind));
-  if (symbol < 0 || asks_micro_batch(v, op, symbol))
-    broken(v, op, "V25", "`once` of what depends on the micro-batch, or without one");
-  for (int i = 0; i < op->nin; i++)
-    if (!op_of(v->f, op->in[i])->once) broken(v, op, "V25", "operand %d is made in every micro-batch", i);
+  bool each = phase_each(op->phase);
+  if (op->phase == PH_pre && (op_is_loop_part(op->kind) || op->kind == OP_write || op->kind == OP_transfer))
+    broken(v, op, "V25", "%s in phase pre", op_name(op->kind));
+  if (op->kind == OP_accumulate && !each) broken(v, op, "V25", "accumulate in phase %s", phase_name(op->phase));
+  if (v->f->level == 2 && !each && (symbol < 0 || asks_micro_batch(v, op, symbol)))
+    broken(v, op, "V25", "phase %s of what depends on the micro-batch, or without one", phase_name(op->phase));
+  for (int i = 0; i < op->nin; i++) {
+    const Op *from = op_of(v->f, op->in[i]);
+    bool accumulated = from->kind == OP_accumulate && (v->f->level == 1 || symbol >= 0);
+    Phase made = accumulated ? PH_step : from->phase;
+    if (v->f->level == 1 && (sources[op->in[i]] || op_is_call(from->kind))) continue;
+    if (made > op->phase)
+      broken(v, op, "V25", "operand %d is of phase %s, the operation of %s", i, phase_name(made),
+             phase_name(op->phase));
+    else if (!each && phase_each(made)) broken(v, op, "V25", "operand %d is made in every micro-batch", i);
+  }
+}
+
+/* V25: an operation needs nothing of a later phase.  What is done once for all micro-batches asks for none and needs
+ * only what is done once, or is accumulated.  What is done before them is no loop, write or transfer. */
+static void check_phases(Verify *v) {
+  Arena *scratch = arena_new();
+  const bool *sources = v->f->level == 1 ? made_of_sources(scratch, v->f) : NULL;
+  for (size_t i = 0; v->ok && i < v->f->ops.n; i++) check_phase(v, &v->f->ops.items[i], sources);
+  arena_free(scratch);
 }
 
 /* V16: what is reduced over the mesh, and what a source is declared partial by, is a reduction its type has. */
@@ -335,7 +363,7 @@ static void check_loops(Verify *v) {
         broken(v, op, "V21", "operand %d is a value of a loop's body", k);
     if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
-    if (op->once) broken(v, op, "V25", "`once` in a loop");
+    if (op->phase == PH_pre) broken(v, op, "V25", "phase pre in a loop");
     if (acts_once(v, op)) broken(v, op, "V22", "a write or random numbers in a loop");
     if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage)
       broken(v, op, "V22", "it leaves the pipeline stage of the loop");
@@ -447,7 +475,6 @@ static void check_op(Verify *v, size_t index) {
   if (v->f->level == 2) {
     check_comm(v, op);
     check_reduction(v, op);
-    check_once(v, op);
   }
   check_size(v, op);
   check_call(v, op);
@@ -462,6 +489,7 @@ static bool check_func(Module *m, const Func *f, const Calls *calls, Diags *diag
   check_names(&v);
   check_state_order(&v);
   check_outputs(&v);
+  if (v.ok) check_phases(&v);
   if (v.ok) check_loops(&v);
   return v.ok;
 }

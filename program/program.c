@@ -60,7 +60,7 @@ const char *program_class_name(uint32_t class_) {
 const char *program_phase_name(uint32_t phase) {
   static const char *const names[] = {
 #define PHASE(name, each, doc) #name,
-#include "program/program.def"
+#include "base/phase.def"
 #undef PHASE
   };
   return phase < PHASE_COUNT ? names[phase] : "?";
@@ -69,7 +69,7 @@ const char *program_phase_name(uint32_t phase) {
 bool program_phase_each(uint32_t phase) {
   static const bool each_of[] = {
 #define PHASE(name, each, doc) each,
-#include "program/program.def"
+#include "base/phase.def"
 #undef PHASE
   };
   return each_of[phase];

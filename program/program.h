@@ -15,7 +15,7 @@
  * this rank (and each micro-batch).  Uneven shards and late-bound dimensions are the same thing.
  *
  * Schedule.  Per entry and stage, rows (phase, body, micro-batch); a body is a list of instructions, all of one stage
- * and phase.  Its phase (PHASE in program.def) says whether it is called once or once for every micro-batch; these
+ * and phase.  Its phase (base/phase.def) says whether it is called once or once for every micro-batch; these
  * calls come in ascending order, so that a buffer of as many slots as micro-batches live at once never needs another
  * one, and sums over micro-batches have one order.  Expressions in a body see its call's micro-batch as the temporal
  * coordinate; a body that is called once has none, and touches no buffer of several slots.
@@ -112,7 +112,7 @@ typedef enum ProgramClass {
 
 typedef enum ProgramPhase {
 #define PHASE(name, each, doc) PHASE_##name,
-#include "program/program.def"
+#include "base/phase.def"
 #undef PHASE
   PHASE_COUNT
 } ProgramPhase;

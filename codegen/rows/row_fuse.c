@@ -6,7 +6,7 @@
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
  *   - no path between the two groups leads through a third (the merged group would need itself);
- *   - no loop begins or ends between them, and both are done once before all micro-batches or both in each;
+ *   - no loop begins or ends between them, and both are done before, in or behind the micro-batches;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
  * A value that some other group needs is stored, but stays fused.
  */
@@ -323,7 +323,7 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
                  .ops = ARENA_ARRAY(w->m->arena, int, 1),
                  .space = space_of(w, o),
                  .fusable = is_fusable(o),
-                 .segment = 2 * *segment + o->once,
+                 .segment = (PH_END - PH_FIRST) * *segment + o->phase - PH_FIRST,
                  .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
   g.ops[0] = i;
   o->group = (int)w->groups.n;

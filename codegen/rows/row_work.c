@@ -20,8 +20,13 @@ Val work_temp(Work *w, const Type *type) {
 }
 
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
-  WorkOp item = {
-      .op = op, .origin = origin, .class = class, .live = true, .once = w->f->ops.items[origin].once, .group = -1};
+  Phase phase = w->f->ops.items[origin].phase;
+  WorkOp item = {.op = op,
+                 .origin = origin,
+                 .class = class,
+                 .live = true,
+                 .phase = phase_each(phase) ? PH_fwd : phase,
+                 .group = -1};
   ARENA_PUSH(w->m->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
   if (op_end(op) > w->ndef) {
@@ -152,7 +157,8 @@ bool work_is_view(const Work *w, const Op *op, const Expr **offset) {
   *offset = ex_const(w->m, 0);
   switch (op->kind) {
     case OP_reshape:
-    case OP_copy: return true;
+    case OP_copy:
+    case OP_accumulate: return true;
     case OP_cast: return work_type(w, op->in[0])->dtype == work_type(w, op->out)->dtype;
     case OP_slice:
     case OP_shard_slice: return slice_is_view(w, op, offset);
@@ -180,7 +186,8 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_read: return WC_SOURCE;
     case OP_write: return WC_WRITE;
     case OP_reshape: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
-    case OP_copy: return WC_VIEW;
+    case OP_copy:
+    case OP_accumulate: return WC_VIEW; /* without micro-batches */
 #define TEMPLATE(op, family) case OP_##op:
 #include "codegen/rows/templates.def"
       return WC_TEMPLATE;
@@ -244,13 +251,37 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
 }
 
+static bool has_micro_batches(const Module *m) {
+  for (int a = 0; a < m->mesh.naxes; a++)
+    if (m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1) return true;
+  return false;
+}
+
 /* Looks through copies, so that they never stand between operations that fuse. */
 static Val resolve(const Work *w, Val v) {
   for (;;) {
     const Op *op = op_of(w->f, v);
-    if (op->kind != OP_copy) return v;
+    if (op->kind != OP_copy && (op->kind != OP_accumulate || has_micro_batches(w->m))) return v;
     v = op->in[0];
   }
+}
+
+Val work_sum_start(const Work *w, Val sum) {
+  for (size_t i = 0; i < w->sums.n; i++)
+    if (w->sums.items[i].sum == sum) return w->sums.items[i].start;
+  return 0;
+}
+
+/* Zeros, made before all micro-batches, and what is added to them in each. */
+static void add_accumulate(Work *w, const Op *op, int origin) {
+  Op *start = copy_op(w->m, op), *sum = copy_op(w->m, op);
+  const Val in[2] = {work_temp(w, work_type(w, op->out)), op->in[0]};
+  start->nin = 0, start->out = in[0];
+  int at = work_add(w, start, origin, WC_SOURCE);
+  w->ops.items[at].phase = PH_pre;
+  sum->kind = OP_add, sum->nin = 2, sum->in = val_list(w->m, 2, in);
+  work_add(w, sum, origin, WC_MAP);
+  ARENA_PUSH(w->m->arena, &w->sums, ((WorkSum){in[0], op->out}));
 }
 
 static void add_op(Work *w, const Op *source, int origin) {
@@ -262,6 +293,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
   else if (op_is_comm(op->kind)) work_add_comm(w, op, origin);
+  else if (op->kind == OP_accumulate && has_micro_batches(w->m)) add_accumulate(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }
 
@@ -433,17 +465,28 @@ static void find_live(Work *w) {
   }
 }
 
-/* What only moves or repeats a value that is made once is done where the result is used, unless that is once too: it
- * costs nothing there, and would take memory. */
+/* When outputs are read: behind all micro-batches, where anything is done then. */
+static Phase last_phase(const Work *w) {
+  Phase last = PH_fwd;
+  for (size_t i = 0; i < w->ops.n; i++)
+    if (w->ops.items[i].phase > last) last = w->ops.items[i].phase;
+  return last;
+}
+
+/* What only moves or repeats a value that is made before all micro-batches is done where the result is used, unless
+ * that is before them too, or both in and behind them: it costs nothing there, and would take memory. */
 static void move_to_users(Work *w) {
-  bool *used_once = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  uint8_t *users = ARENA_ARRAY(w->m->arena, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
+  for (size_t i = 0; i < w->f->outputs.n; i++)
+    users[w->f->outputs.items[i].value] |= (uint8_t)(1u << (last_phase(w) - PH_FIRST));
   for (size_t i = w->ops.n; i-- > 0;) {
     WorkOp *o = &w->ops.items[i];
     OpKind k = o->op->kind;
     bool moves = k == OP_broadcast || k == OP_transpose || k == OP_reshape || k == OP_slice || k == OP_shard_slice;
     moves &= w->f->ops.items[o->origin].kind == k; /* not what legalising put around a collective */
-    if (o->once && moves && !used_once[o->op->out]) o->once = false;
-    for (int j = 0; j < o->op->nin && o->once && o->live; j++) used_once[o->op->in[j]] = true;
+    for (int p = PH_fwd; o->phase == PH_pre && moves && p < PH_END; p++)
+      if (users[o->op->out] == 1u << (p - PH_FIRST)) o->phase = (Phase)p;
+    for (int j = 0; j < o->op->nin && o->live; j++) users[o->op->in[j]] |= (uint8_t)(1u << (o->phase - PH_FIRST));
   }
 }
 

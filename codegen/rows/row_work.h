@@ -30,7 +30,7 @@ typedef struct WorkOp {
   WorkClass class;
   bool live;            /* some result of the stage needs it */
   bool virtual_;        /* MAP: computed where it is used, never stored */
-  bool once;            /* before all micro-batches */
+  Phase phase;          /* PH_pre, PH_step, or PH_fwd for all that is done in each micro-batch */
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution that the device knows; op is then `conv->op` with what joined it */
@@ -51,10 +51,15 @@ typedef struct WorkGroup {
   int *ops; /* ascending */
   WorkSpace space;
   bool fusable;    /* MAP and ROW */
-  int segment;     /* groups between the same beginnings and ends of loops, of one `once`: only these merge */
+  int segment;     /* groups between the same beginnings and ends of loops, of one phase: only these merge */
   bool dead;       /* merged into another */
   uint64_t *needs; /* transitive: bit per group */
 } WorkGroup;
+
+/* A sum over micro-batches: `sum` is `start` plus what each of them has, and lies where that lies. */
+typedef struct WorkSum {
+  Val start, sum;
+} WorkSum;
 
 typedef struct Work {
   Module *m;
@@ -69,6 +74,10 @@ typedef struct Work {
     const Type **items;
     size_t n, cap;
   } temps;
+  struct {
+    WorkSum *items;
+    size_t n, cap;
+  } sums;
   int *def; /* Val -> index in ops, -1 */
   size_t ndef;
   bool *stored; /* Val -> must be in memory */
@@ -96,6 +105,8 @@ Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *typ
 
 /* Extents other than the constant 1, in order; where[i] is their dimension. */
 int dense_dims(const Type *t, const Expr **dims, int *where);
+/* The value that a sum over micro-batches begins as; 0: it is none. */
+Val work_sum_start(const Work *w, Val sum);
 /* The one dimension a row operation reduces, as an index among the dense dims of its operand 0; -1 for extent 1. */
 int row_reduced_dim(const Work *w, const Op *op);
 /* The global index of that dimension's first element; NULL when the result does not depend on it. */

@@ -23,7 +23,7 @@ static Unit *add_unit(Make *k, UnitKind kind, const WorkOp *o) {
     Unit *items;
     size_t n, cap;
   } grow = {k->list->items, k->list->n, k->cap};
-  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = o->origin, .tells = o->origin, .once = o->once}));
+  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = o->origin, .tells = o->origin, .phase = o->phase}));
   k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
   return &k->list->items[k->list->n - 1];
 }
@@ -58,6 +58,16 @@ static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, 
   int *alias = ARENA_ARRAY(k->m->arena, int, nout);
   bool *taken = ARENA_ARRAY(k->m->arena, bool, nin);
   for (int i = 0; i < nout; i++) alias[i] = -1;
+  for (size_t i = 0; i < p->stores.n; i++) { /* a sum over micro-batches grows where it is */
+    const RowStore *s = &p->stores.items[i];
+    int out = ptr_of[s->buffer] - nin;
+    Val start = work_sum_start(k->w, p->buffers.items[s->buffer].value);
+    for (size_t b = 0; b < p->buffers.n && start; b++)
+      if (p->buffers.items[b].value == start && !taken[ptr_of[b]] && may_share(p, b, s)) {
+        alias[out] = ptr_of[b];
+        taken[ptr_of[b]] = true;
+      }
+  }
   for (size_t i = 0; i < p->stores.n; i++) {
     const RowStore *s = &p->stores.items[i];
     int out = ptr_of[s->buffer] - nin;
@@ -285,7 +295,8 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
   static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
-    text_printf(t, "%s%s %s", u->once ? "once " : "", names[u->kind], l2->ops.items[u->op].name);
+    if (u->phase) text_printf(t, "%s ", phase_name(u->phase));
+    text_printf(t, "%s %s", names[u->kind], l2->ops.items[u->op].name);
     for (int k = 0; k < u->nin; k++) print_value(m, t, l2, units, u->in[k]);
     text_add(t, " ->");
     for (int k = 0; k < u->nout; k++) {

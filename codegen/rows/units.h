@@ -74,7 +74,7 @@ typedef struct Unit {
   int op;          /* index in Func.ops of the operation it is named after */
   int tells;       /* the same for messages and profiles: what computes before a last reshape or transpose */
   OpKind computes; /* of a row program: that operation as it was legalised, such as the cast of an operand of `tells` */
-  bool once;       /* before all micro-batches; it needs only such units */
+  Phase phase;     /* WorkOp.phase; it needs only units of this one or of earlier ones */
   int nin;
   const Val *in; /* ptr[0 .. nin) */
   int nout;

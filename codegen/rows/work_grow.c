@@ -47,7 +47,7 @@ static int times_read(const Op *op, Val v) {
 /* Can what operation `from` makes be made where operation `to` is, which reads it once? */
 static bool can_wait(const Work *w, int from, int to) {
   const WorkOp *made = &w->ops.items[from], *reader = &w->ops.items[to];
-  if (made->once != reader->once || times_read(reader->op, made->op->out) != 1) return false;
+  if (made->phase != reader->phase || times_read(reader->op, made->op->out) != 1) return false;
   for (int i = from + 1; i < to; i++) {
     const WorkOp *o = &w->ops.items[i];
     if (o->class == WC_LOOP || o->class == WC_REPEAT || times_read(o->op, made->op->out)) return false;

@@ -121,6 +121,25 @@ static void join_all(Join *j) {
   }
 }
 
+/* A product that is added to a sum over micro-batches continues that sum. */
+static void join_sum(Join *j) {
+  const Work *w = j->w;
+  Val v = w->ops.items[j->at].op->out;
+  int reader = -1;
+  if (j->epilogue.residual || j->epilogue.activation) return;
+  for (size_t i = 0; i < w->ops.n; i++)
+    for (int k = 0; k < w->ops.items[i].op->nin; k++) {
+      if (w->ops.items[i].op->in[k] != v) continue;
+      if (reader >= 0) return;
+      reader = (int)i;
+    }
+  Val start = reader >= 0 ? work_sum_start(w, w->ops.items[reader].op->out) : 0;
+  if (!start || w->ops.items[reader].op->kind != OP_add) return;
+  j->epilogue.residual = true, j->in[j->nin++] = start;
+  j->gone[j->at] = true;
+  j->at = reader;
+}
+
 /* ---- all of them */
 
 /* The last operation of the chain is all of it. */
@@ -132,7 +151,7 @@ static void replace(Join *j, const WorkOp *first) {
   memcpy(in, j->in, sizeof(Val) * (size_t)j->nin);
   *op = *first->op;
   op->nin = j->nin, op->in = in, op->out = o->op->out;
-  WorkOp all = {.op = op, .origin = o->origin, .class = first->class, .live = true, .group = -1};
+  WorkOp all = {.op = op, .origin = o->origin, .class = first->class, .live = true, .phase = o->phase, .group = -1};
   if (first->gemm) {
     GemmUnit *gemm = ARENA_NEW(a, GemmUnit);
     *gemm = *first->gemm;
@@ -153,7 +172,7 @@ static bool start(Join *j, int at) {
   j->epilogue = (Epilogue){0};
   if (o->op->nin < 2) return false;
   j->in[0] = o->op->in[0], j->in[1] = o->op->in[1], j->nin = 2, j->at = at;
-  return o->gemm ? joined_by(j, at, &how) >= 0 : o->class == WC_TEMPLATE && start_conv(j, o->op);
+  return o->gemm ? joined_by(j, at, &how) >= 0 || j->w->sums.n : o->class == WC_TEMPLATE && start_conv(j, o->op);
 }
 
 void work_join(Work *w) {
@@ -165,6 +184,8 @@ void work_join(Work *w) {
     const WorkOp first = w->ops.items[i];
     if (made[i] || !start(&j, (int)i)) continue;
     join_all(&j);
+    if (first.gemm) join_sum(&j);
+    if (first.gemm && j.at == (int)i) continue;
     replace(&j, &first);
     made[j.at] = true;
   }

@@ -42,14 +42,18 @@ typedef struct Group {
   const InterpTensor *in[MAX_INTERP_RANKS];
 } Group;
 
-static bool group_of(const Eval *e, Group *g) {
+static bool group_over(const Eval *e, int naxes, const int64_t *axes, Group *g) {
   if (!eval_same_kind(e)) return false;
-  const Attr *list = op_attr(e->op, AT_mesh_axes);
-  int64_t one = op_int(e->op, AT_mesh_axis, 0);
-  g->n = list ? eval_group(e, list->n, list->u.ints, g->ranks, &g->self) : eval_group(e, 1, &one, g->ranks, &g->self);
+  g->n = eval_group(e, naxes, axes, g->ranks, &g->self);
   for (int i = 0; i < g->n; i++)
     if (!(g->in[i] = eval_operand_on(e, g->ranks[i]))) return eval_fail(e, "a member of the group has no operand");
   return true;
+}
+
+static bool group_of(const Eval *e, Group *g) {
+  const Attr *list = op_attr(e->op, AT_mesh_axes);
+  int64_t one = op_int(e->op, AT_mesh_axis, 0);
+  return list ? group_over(e, list->n, list->u.ints, g) : group_over(e, 1, &one, g);
 }
 
 static bool same_dims(const int64_t *a, const int64_t *b, int rank, int except) {
@@ -71,8 +75,7 @@ static bool check_owners(const Eval *e, const Group *g, int64_t n) {
 }
 
 /* The box [at, at + size) of the members' operands, reduced in group order into `out`. */
-static bool reduce_box(const Eval *e, const Group *g, const InterpTensor *out, const int64_t *at) {
-  Reduction r = op_attr(e->op, AT_op)->u.reduction;
+static bool reduce_box(const Eval *e, Reduction r, const Group *g, const InterpTensor *out, const int64_t *at) {
   const InterpTensor *x = e->in[0];
   int64_t xs[MAX_RANK], ys[MAX_RANK], to[MAX_RANK] = {0}, first = 0;
   if (!reduction_defined(r, x->dtype))
@@ -99,7 +102,19 @@ static bool reduce_box(const Eval *e, const Group *g, const InterpTensor *out, c
 
 static bool all_reduce(Eval *e, const Group *g) {
   int64_t at[MAX_RANK] = {0};
-  return eval_same_shape(e, 0) && reduce_box(e, g, e->out, at);
+  return eval_same_shape(e, 0) && reduce_box(e, op_attr(e->op, AT_op)->u.reduction, g, e->out, at);
+}
+
+/* The sum over micro-batches. */
+bool eval_accumulate(Eval *e) {
+  const Mesh *mesh = &e->run->m->mesh;
+  int64_t at[MAX_RANK] = {0}, axes[MAX_AXES];
+  int n = 0;
+  for (int a = 0; a < mesh->naxes && e->frame->f->level == 2; a++)
+    if (mesh->axes[a].temporal) axes[n++] = a;
+  Group g;
+  if (!n) return eval_copy(e);
+  return group_over(e, n, axes, &g) && eval_same_shape(e, 0) && reduce_box(e, RED_SUM, &g, e->out, at);
 }
 
 /* Where this rank's part begins when the members' result extents lie one after the other along `axis`; false unless
@@ -119,7 +134,8 @@ static bool reduce_scatter(Eval *e, const Group *g) {
   int axis = (int)op_int(e->op, AT_axis, 0);
   int64_t at[MAX_RANK] = {0};
   if (!same_dims(e->in[0]->dims, e->out->dims, e->out->rank, axis)) return eval_fail(e, "the result does not fit");
-  return parts_before(e, g, axis, e->in[0]->dims[axis], &at[axis]) && reduce_box(e, g, e->out, at);
+  return parts_before(e, g, axis, e->in[0]->dims[axis], &at[axis]) &&
+         reduce_box(e, op_attr(e->op, AT_op)->u.reduction, g, e->out, at);
 }
 
 /* ---- moves */

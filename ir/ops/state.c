@@ -45,6 +45,16 @@ static bool eval_opaque(Eval *e) {
 
 static bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
 
+/* ---- accumulate */
+
+static void rule_accumulate(const RuleMaking *k) {
+  rule_same_dims(k);
+  rule_linear(k, 1, RED_SUM);
+  k->r->factors[rule_factor(k, "A0", NULL, FK_ACCUMULATE, RED_SUM)].operands = 1;
+}
+
+const OpRecord record_accumulate = {
+    .infer = infer_same, .rule = rule_accumulate, .eval = eval_accumulate, .gradient = gradient_copy};
 const OpRecord record_read = {.infer = infer_given, .space = "-> x..", .eval = eval_source};
 const OpRecord record_write = {.infer = infer_same, .space = "x.. ->", .eval = eval_write};
 const OpRecord record_call = {.infer = infer_call, .rule = rule_none, .eval = eval_call};

@@ -16,7 +16,7 @@ typedef struct Held {
   size_t born, dies; /* operations */
   bool converted;
   bool in_place; /* it lies where another value lay */
-  bool once;     /* for all micro-batches */
+  Phase phase;   /* when it is made */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
   bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
 } Held;
@@ -68,11 +68,11 @@ typedef struct Pricing {
 } Pricing;
 
 /* How often what the walk tells of now is done. */
-static double repeats(const Pricing *p) { return p->walk.once ? 1 : p->repeat; }
+static double repeats(const Pricing *p) { return phase_each(p->walk.phase) ? p->repeat : 1; }
 
 /* Adds seconds to a stage and to one of its classes. */
 static void spend(Pricing *p, int stage, double seconds, double *class) {
-  *(p->walk.once ? &p->sums[stage].once : &p->sums[stage].each) += seconds;
+  *(phase_each(p->walk.phase) ? &p->sums[stage].each : &p->sums[stage].once) += seconds;
   *class += seconds * repeats(p);
 }
 
@@ -98,7 +98,7 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
 static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
   ARENA_PUSH(p->arena, &p->held,
-             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.once, false, false}));
+             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.phase, false, false}));
   return (Val)p->held.n;
 }
 
@@ -112,11 +112,14 @@ static void born_early(Pricing *p, const WalkScope *s, Val value, Val from, Val 
   if (!source && inside) p->held.items[made - 1].born = x->born;
 }
 
+/* Before, in or behind the micro-batches. */
+static int body_of_phase(Phase p) { return phase_each(p) ? PH_fwd : (int)p; }
+
 static void live_until(Pricing *p, Val v, size_t op) {
   if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
-  x->kept |= x->once && !p->walk.once;
+  x->kept |= body_of_phase(x->phase) != body_of_phase(p->walk.phase);
 }
 
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
@@ -368,6 +371,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .strategies = strategies,
                  .stages = stages,
                  .derived = derived_ops(a, f),
+                 .once = once_ops(a, f),
                  .loops = &p.loops->loops,
                  .agreed = p.loops->agreed,
                  .loop = -1};

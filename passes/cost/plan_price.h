@@ -39,7 +39,7 @@ typedef struct PlanPrice {
 
 /* What one stage adds up to. */
 typedef struct StageCost {
-  double each, once;                                    /* seconds per micro-batch, and before all of them */
+  double each, once;                                    /* seconds per micro-batch, and before and behind all of them */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double flops, params, state;
 } StageCost;

@@ -17,7 +17,7 @@ static const char *scoped_name(Lowering *w, const WalkScope *s, const char *name
 /* What is built next belongs to the operation that the walk is at. */
 static void build_in(Lowering *w, int stage) {
   w->b.stage = stage;
-  w->b.once = w->walk.once;
+  w->b.phase = w->walk.phase;
   w->b.loc = w->walk.at->loc;
 }
 
@@ -27,6 +27,7 @@ Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *la
   const Type *global = type_of(s->f, op->out);
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->f, op);
+  spec.phase = w->b.phase;
   spec.nattrs = op_local_attrs(&(LocalPart){w->m, s->f, op, NULL, layout}, attrs);
   spec.attrs = attrs;
   spec.name = scoped_name(w, s, op->name);
@@ -136,6 +137,7 @@ Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, con
                const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->f, op);
+  spec.phase = w->b.phase;
   spec.name = scoped_name(w, s, op->name);
   if (s->prefix) spec.names = NULL;
   spec.group = s->prefix ? w->b.group : op->group;
@@ -156,6 +158,7 @@ static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Va
   build_in(w, stage);
   if (op->kind == OP_loop || op->kind == OP_repeat || op->kind == OP_write) {
     OpSpec spec = op_spec_of(s->f, op);
+    spec.phase = w->b.phase;
     spec.in = in;
     spec.stage = stage;
     return build_op(&w->b, &spec);
@@ -215,6 +218,7 @@ Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *n
                  .strategies = plan->strategies,
                  .stages = plan->stages,
                  .derived = derived_ops(m->arena, l1),
+                 .once = once_ops(m->arena, l1),
                  .loops = &loops,
                  .agreed = agreed_values(m->arena, l1),
                  .loop = -1};

@@ -26,13 +26,19 @@ const Layout *walk_output(Module *m, const Layout *produced) {
   return layout_get(m, &whole);
 }
 
+static bool has_micro_batches(const Module *m) {
+  bool any = false;
+  for (int a = 0; a < m->mesh.naxes; a++) any |= m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1;
+  return any;
+}
+
 bool walk_layout_once(const Module *m, const Layout *layout) {
-  bool micro_batches = false;
-  for (int a = 0; a < m->mesh.naxes; a++) micro_batches |= m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1;
+  for (int a = 0; a < m->mesh.naxes; a++)
+    if (m->mesh.axes[a].temporal && (layout->partial_axes >> a & 1u)) return false;
   for (int d = 0; d < layout->rank; d++)
     for (int i = 0; i < layout->dims[d].n; i++)
       if (m->mesh.axes[layout->dims[d].axes[i]].temporal) return false;
-  return micro_batches;
+  return has_micro_batches(m);
 }
 
 static bool picked_before(const Strategy *s, int pick) {
@@ -89,14 +95,45 @@ static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout
   return v;
 }
 
-/* Is a version of what operation number `index` makes made once for all micro-batches? */
+/* Is a version of what operation number `index` makes made once for all micro-batches, before them? */
 static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   const Op *op = &s->f->ops.items[index];
-  if (s->from) return s->once;
-  bool once = s->derived && s->derived[index] && s->loop < 0 && walk_layout_once(w->m, layout);
+  bool once = s->once && s->once[index] && s->loop < 0 && walk_layout_once(w->m, layout);
   for (int i = 0; i < op->nout && once && !op_is_source(op->kind); i++)
     once = walk_layout_once(w->m, strategy_result(w->m, s->rules[index], &s->strategies[index], i));
   return once;
+}
+
+/* Gradients of weights are told apart from those of values at level 1 only: they share conversions. */
+static Phase phase_of_op(const WalkScope *s, size_t index) {
+  Phase p = s->f->ops.items[index].phase;
+  return p == PH_wgt ? PH_bwd : p;
+}
+
+/* When operation number `index` makes a version. */
+static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
+  if (s->from) return s->phase;
+  if (!has_micro_batches(w->m)) return PH_fwd;
+  return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
+}
+
+/* When the reader of now is done. */
+static Phase reading_phase(const Walk *w, const WalkScope *s) {
+  if (s->from) return s->phase;
+  if (!has_micro_batches(w->m)) return PH_fwd;
+  if (w->now < s->f->ops.n) return phase_of_op(s, w->now);
+  Phase last = PH_fwd; /* of outputs */
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    if (s->f->ops.items[i].phase == PH_step) last = PH_step;
+  return last;
+}
+
+/* When a version in `from`, which operation number `index` made, is converted to `to`. */
+static Phase conversion_phase(const Walk *w, const WalkScope *s, size_t index, const Layout *from, const Layout *to) {
+  const Op *op = &s->f->ops.items[index];
+  if (is_once(w, s, index, from) && is_once(w, s, index, to)) return PH_pre;
+  Phase made = op->kind == OP_accumulate ? PH_step : phase_of(w, s, index, from), read = reading_phase(w, s);
+  return made > read && has_micro_batches(w->m) ? made : read;
 }
 
 static const Layout *form_of(const Walk *w, const Layout *l) { return w->sink->form ? w->sink->form(w, l) : l; }
@@ -110,7 +147,7 @@ const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int
 }
 
 static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
-  w->once = is_once(w, s, (size_t)s->f->values.items[op->out].op, layout);
+  w->phase = phase_of(w, s, (size_t)s->f->values.items[op->out].op, layout);
   return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
 }
 
@@ -120,7 +157,7 @@ static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, in
   const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
   Val there = walk_want(w, s, value, travel, v->stage);
   if (!there) return 0;
-  w->once = false;
+  w->phase = reading_phase(w, s);
   Val here = add_here(w, s, value, travel, stage, w->sink->transfer(w, s, value, there, travel, v->stage, stage));
   return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
 }
@@ -138,7 +175,7 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, value_index(s->f, value), stage);
   else if (!original) return send(w, s, value, layout, stage);
   if (!original || v->produced == layout) return original;
-  w->once = is_once(w, s, index, v->produced) && is_once(w, s, index, layout);
+  w->phase = conversion_phase(w, s, index, v->produced, layout);
   return add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
 }
 
@@ -160,19 +197,30 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
     return diag_error(w->diags, DIAG_plan_state, (Loc){.node = op->name},
                       "state \"%s\" is read in stage %d and written in stage %d", name, place.stage, stage);
   /* Never read here: a read declares the layout. */
-  w->once = false;
+  w->phase = reading_phase(w, s);
   if (w->states.n > known && !w->sink->source(w, s, op, place.layout, stage, true)) return false;
   Val v = walk_want(w, s, op->in[0], place.layout, stage);
-  w->once = false;
+  w->phase = reading_phase(w, s);
   return v && w->sink->operation(w, s, index, &v, stage);
 }
 
 /* ---- operations */
 
+/* Each micro-batch must have its part of what is accumulated. */
+static bool accumulates(const Walk *w, const WalkScope *s, size_t index) {
+  const Strategy *st = &s->strategies[index];
+  bool any = s->f->ops.items[index].kind != OP_accumulate || !has_micro_batches(w->m);
+  for (int i = 0; i < st->n; i++) any |= s->rules[index]->factors[st->picks[i].factor].kind == FK_ACCUMULATE;
+  return any;
+}
+
 static bool check_strategy(Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   const char *why;
-  if (strategy_legal(w->m, s->rules[index], &s->strategies[index], &why)) return true;
+  if (strategy_legal(w->m, s->rules[index], &s->strategies[index], &why)) {
+    if (accumulates(w, s, index)) return true;
+    why = "every micro-batch has a part of what is accumulated";
+  }
   Text t = {.arena = w->m->arena};
   strategy_print(w->m, &t, s->rules[index], &s->strategies[index]);
   return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t),
@@ -187,7 +235,7 @@ static Val exchange_windows(Walk *w, const WalkScope *s, size_t index, int opera
 }
 
 static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
-  w->once = is_once(w, s, index, walk_produced(w, s, index, 0));
+  w->phase = phase_of(w, s, index, walk_produced(w, s, index, 0));
   for (int i = 0; i < s->f->ops.items[index].nin; i++)
     if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
   return w->sink->operation(w, s, index, in, stage);
@@ -267,7 +315,7 @@ bool walk_function(Walk *w, WalkScope *s) {
     const Layout *layout = walk_output(w->m, v->produced);
     Val val = walk_want(w, s, o->value, layout, v->stage);
     if (!val) return false;
-    w->once = false;
+    w->phase = reading_phase(w, s);
     w->sink->output(w, s, o, val, layout);
   }
   return true;
@@ -287,7 +335,7 @@ bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, con
                  .from = outer,
                  .composite = op,
                  .loop = -1,
-                 .once = is_once(w, outer, (size_t)(op - outer->f->ops.items), strategy_result(w->m, r, st, 0))};
+                 .phase = phase_of(w, outer, (size_t)(op - outer->f->ops.items), strategy_result(w->m, r, st, 0))};
   w->sink->enter(w, &s, in);
   int operand = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -302,7 +350,7 @@ bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, con
     const Layout *layout = form_of(w, strategy_result(w->m, r, st, i));
     ok = (out[i] = walk_want(w, &s, f->outputs.items[i].value, layout, stage)) != 0;
   }
-  w->once = s.once;
+  w->phase = s.phase;
   w->sink->leave(w, &s, known, out);
   return ok;
 }

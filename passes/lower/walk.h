@@ -13,8 +13,10 @@
  * (splats, iotas, random numbers) in each layout that is wanted.  What depends on constants alone is computed in every
  * stage that wants it.  Everything else is sent to the stages that want it, in the smaller of two layouts.
  *
- * With micro-batches, what constants alone determine and no micro-batch cuts is made once, before all of them (`once`);
- * everything else is made in each.
+ * With micro-batches, what no micro-batch cuts and constants alone determine, in a training step inputs and weights as
+ * well, is made once, before all of them (phase `pre`); so is what level 1 puts there.  Everything else is made in the
+ * phase of its operation, and conversions in the later one of the phases of value and reader.  Phases are not told
+ * apart without micro-batches.
  *
  * At a loop all that its region reads from outside is wanted before it, in each layout that is read, so that
  * conversions of what does not change happen once and everything behind the loop may share them; but sources that are
@@ -83,10 +85,11 @@ typedef struct WalkScope {
   const Op *composite;
   const char *prefix, *outer_group; /* of a body, for the sink: how its names begin, the group around it */
   const bool *derived;              /* by operation, NULL in bodies: every stage computes it for itself */
+  const bool *once;                 /* by operation, NULL in bodies: nothing it is made of changes (once_ops) */
   const Loops *loops;               /* NULL in bodies, which have none */
   const bool *agreed;               /* with loops, by value (agreed.h) */
   int loop;                         /* in whose body things are made now; -1: none */
-  bool once;                        /* the composite is made once for all micro-batches */
+  Phase phase;                      /* of the composite */
 } WalkScope;
 
 /* Where a state is kept: as its first read says, or its write when it is never read. */
@@ -129,7 +132,7 @@ struct Walk {
   const Op *at;     /* the operation that is reached */
   const Op *reader; /* for whom things are made now: that, or one of the loop that is entered there */
   size_t now;       /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
-  bool once;        /* what the sink is told of now is made once for all micro-batches */
+  Phase phase;      /* of what the sink is told of now */
   struct {
     StatePlace *items;
     size_t n, cap;
@@ -146,7 +149,7 @@ bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, con
                int stage, Val *out);
 
 int walk_stage(const WalkScope *s, size_t op);
-/* Is something that is derived from constants made once for all micro-batches, in that layout?  Outside of loops. */
+/* Is what never changes made once for all micro-batches, in that layout?  Outside of loops. */
 bool walk_layout_once(const Module *m, const Layout *layout);
 /* The layout that the operation makes a result in. */
 const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result);

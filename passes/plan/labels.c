@@ -205,7 +205,7 @@ const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; k < rules[i]->nfactors; k++) {
       Label l = w.factors[i][k].n ? w.factors[i][k].items[0].label : LABEL_OTHER;
-      out[i].factors[k] = rules[i]->factors[k].kind == FK_LINEAR ? LABEL_NONE : l == LABEL_NONE ? LABEL_OTHER : l;
+      out[i].factors[k] = !rules[i]->factors[k].size ? LABEL_NONE : l == LABEL_NONE ? LABEL_OTHER : l;
     }
   arena_free(scratch);
   return out;

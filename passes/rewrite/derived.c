@@ -3,15 +3,31 @@
 
 #include "ir/loops.h"
 
-const bool *derived_ops(Arena *a, const Func *f) {
-  bool *derived = ARENA_ARRAY(a, bool, f->ops.n);
+/* What is made of `sources` alone. */
+static bool *made_of(Arena *a, const Func *f, bool (*source)(OpKind k)) {
+  bool *made = ARENA_ARRAY(a, bool, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    derived[i] = op_is_constant(op->kind);
+    made[i] = source(op->kind);
     bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* a loop is one, whatever it computes */
-    if (!op->nin || !op->out || op_level2_only(op->kind) || whole) continue;
-    derived[i] = true;
-    for (int k = 0; k < op->nin; k++) derived[i] &= derived[f->values.items[op->in[k]].op];
+    if (!op->nin || !op->out || op_level2_only(op->kind) || whole || op->kind == OP_accumulate) continue;
+    made[i] = true;
+    for (int k = 0; k < op->nin; k++) made[i] &= made[f->values.items[op->in[k]].op];
   }
-  return derived;
+  return made;
+}
+
+const bool *derived_ops(Arena *a, const Func *f) { return made_of(a, f, op_is_constant); }
+
+static bool trains(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].phase == PH_step) return true;
+  return false;
+}
+
+const bool *once_ops(Arena *a, const Func *f) {
+  if (!trains(f)) return derived_ops(a, f);
+  bool *once = made_of(a, f, op_is_source);
+  for (size_t i = 0; i < f->ops.n; i++) once[i] |= f->ops.items[i].phase == PH_pre;
+  return once;
 }

@@ -9,4 +9,8 @@
 /* By operation: true when it depends on no input, weight, state or random number.  In the arena. */
 const bool *derived_ops(Arena *a, const Func *f);
 
+/* By operation: may it be done once, before all micro-batches?  So may what is derived from constants, and what level 1
+ * puts there; in a training step also what inputs and weights alone determine. */
+const bool *once_ops(Arena *a, const Func *f);
+
 #endif

@@ -82,8 +82,9 @@ int most_micro_batches(Search *s) {
   bool some = false;
   search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
-    int k = time_factor_of(s->m, s->rules[i], &s->labels[i]);
-    if (k < 0 || op_is_source(s->f->ops.items[i].kind)) continue;
+    int k = s->shape->time_factor[i];
+    if (k == TIME_IMPOSSIBLE) most = 1;
+    if (k < 0 || !s->rules[i]->factors[k].size || op_is_source(s->f->ops.items[i].kind)) continue;
     int64_t n = cost_extent(s->cost, s->rules[i]->factors[k].size);
     if (n < most) most = n;
     some = true;

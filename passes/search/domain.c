@@ -15,17 +15,8 @@ typedef struct Making {
   const Op *op;
   const Rule *rule;
   const OpLabels *labels;
-  int time_factor; /* the factor micro-batches cut; -1: none */
+  int time_factor; /* Shape.time_factor */
 } Making;
-
-int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels) {
-  int t = search_mesh_time_axis(&m->mesh);
-  for (int i = 0; t >= 0 && i < r->nfactors; i++) {
-    Strategy s = {1, {{(uint8_t)t, (uint8_t)i}}};
-    if (labels->factors[i] == LABEL_BATCH && strategy_legal(m, r, &s, NULL)) return i;
-  }
-  return -1;
-}
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
 
@@ -49,7 +40,8 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   }
   /* a state must not be written in every micro-batch */
-  bool once = op_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
+  bool writes = k->op->kind == OP_write && phase_each(k->op->phase);
+  bool once = op_is_source(k->op->kind) || (k->time_factor == TIME_NONE && !writes);
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
@@ -106,11 +98,12 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
   double most = 1;
   Domain *d = ARENA_NEW(a, Domain);
-  k.time_factor = time_factor_of(in->m, k.rule, k.labels);
+  k.time_factor = in->shape->time_factor[index];
   *d = (Domain){.nin = nin,
                 .nout = k.op->nout,
                 .conversions = runs_of_result(in->shape->loops, in->f, index),
                 .before = in->shape->before[index],
+                .read_behind = in->shape->before[index] || k.op->kind == OP_accumulate,
                 .strategies = ARENA_ARRAY(a, Strategy, n),
                 .time = ARENA_ARRAY(a, double, n)};
   d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);
@@ -171,6 +164,7 @@ Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domai
   d->nin = d->nout = 1;
   d->conversions = producer->conversions;
   d->before = producer->before;
+  d->read_behind = producer->read_behind;
   d->results = ARENA_ARRAY(a, const Layout **, 1);
   d->results[0] = ARENA_ARRAY(a, const Layout *, most);
   for (int v = 0; v < producer->n; v++) add_layout(d, producer->results[result][v]);

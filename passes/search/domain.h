@@ -12,6 +12,7 @@ typedef struct Domain {
   const Layout ***operands; /* by operand, strategy */
   double conversions;       /* how often the results are converted */
   bool before;              /* Shape.before */
+  bool read_behind;         /* the results are read once, whenever they are made */
   double *time;             /* by strategy, weighted */
   double *memory;           /* NULL: none */
 } Domain;
@@ -28,7 +29,5 @@ int domain_collect(const Domain *d, int mask, int value, const Layout **out, int
 
 /* The mesh's axis of micro-batches; -1: none. */
 int search_mesh_time_axis(const Mesh *mesh);
-/* The factor of an operation that micro-batches cut: the first of a batch that is parallel; -1: none. */
-int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels);
 
 #endif

@@ -189,7 +189,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
       if (g->in.whole) whole[i] += cost_apart(g->in.whole, g->in.f, s->joined, w->to[i]);
     }
     for (int i = 0; i < w->n; i++) {
-      bool before = s->producer->before && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
+      bool before = s->producer->read_behind && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
       if (before) seconds[i] *= g->in.before;
       else seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
       seconds[i] *= s->producer->conversions / s->shares;

@@ -76,14 +76,70 @@ static int key_number(Keys *k, const void *bytes, size_t n) {
   return k->n++;
 }
 
-/* What constants alone determine, outside of loops (passes/lower/walk.h). */
+/* What is done once, outside of loops (passes/lower/walk.h). */
 static void find_before(Shaping *w) {
   const Func *f = w->out->f;
-  const bool *derived = derived_ops(w->arena, f);
+  const bool *once = once_ops(w->arena, f);
   bool *before = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
-  for (size_t i = 0; i < f->ops.n; i++)
-    before[i] = derived[i] && cost_loop_of_value(&w->out->loops->loops, f, f->ops.items[i].out) < 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    bool outside = !op->out || cost_loop_of_value(&w->out->loops->loops, f, op->out) < 0;
+    before[i] = (once[i] || op->phase == PH_step) && outside;
+  }
   w->out->before = before;
+}
+
+/* ---- what micro-batches cut */
+
+static bool trains(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_accumulate) return true;
+  return false;
+}
+
+/* The factor of an operation whose operands in the bit set are sums of which a micro-batch has a part. */
+static int factor_of_partial(const Op *op, const Rule *r, uint32_t partial) {
+  FactorKind kind = op->kind == OP_accumulate ? FK_ACCUMULATE : FK_LINEAR;
+  for (int k = 0; k < r->nfactors; k++)
+    if (r->factors[k].kind == kind && r->factors[k].operands == partial && strategy_cut_by_time(r, k)) return k;
+  return TIME_IMPOSSIBLE;
+}
+
+/* The first factor of a batch; without training sums over it have nobody to add them up. */
+static int factor_of_batch(const Rule *r, const OpLabels *labels, bool sums) {
+  for (int k = 0; k < r->nfactors; k++)
+    if (labels->factors[k] == LABEL_BATCH && strategy_cut_by_time(r, k) && (sums || r->factors[k].kind == FK_PARALLEL))
+      return k;
+  return TIME_NONE;
+}
+
+static int time_factor_of(const Shaping *w, size_t index, uint32_t partial, bool sums) {
+  const Op *op = &w->out->f->ops.items[index];
+  const Rule *r = w->out->rules[index];
+  if (!phase_each(op->phase)) return TIME_NONE;
+  if (op->kind == OP_accumulate) return factor_of_partial(op, r, 1);
+  int batch = factor_of_batch(r, &w->out->labels[index], sums);
+  if (!partial) return batch;
+  return batch >= 0 ? TIME_IMPOSSIBLE : factor_of_partial(op, r, partial);
+}
+
+/* Every operation has one factor that micro-batches cut, so that the planner has nothing to choose: that of the batch;
+ * behind a sum over it, which each micro-batch has a part of, what lets sums pass, up to where they are accumulated. */
+static void find_time_factors(Shaping *w) {
+  const Func *f = w->out->f;
+  bool sums = trains(f), *partial = ARENA_ARRAY(w->arena, bool, f->values.n);
+  int *factors = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    uint32_t in = 0;
+    for (int k = 0; k < op->nin && k < 32; k++) in |= (uint32_t)partial[op->in[k]] << k;
+    factors[i] = time_factor_of(w, i, in, sums);
+    if (factors[i] < 0) continue;
+    const Factor *x = &w->out->rules[i]->factors[factors[i]];
+    bool gives = x->kind == FK_REDUCE || x->kind == FK_LINEAR;
+    for (int k = 0; k < op->nout && gives; k++) partial[op->out + (Val)k] = x->results >> k & 1u;
+  }
+  w->out->time_factor = factors;
 }
 
 static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
@@ -93,7 +149,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
               runs_of_result(w->out->loops, w->out->f, index));
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
-  if (w->out->before[index]) text_add(&t, "before ");
+  text_printf(&t, "%s%d ", w->out->before[index] ? "before " : "", w->out->time_factor[index]);
   if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
   if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
@@ -220,6 +276,7 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_partial(&w);
   find_before(&w);
+  find_time_factors(&w);
   find_classes(&w);
   find_fans(&w);
   find_pairs(&w);

@@ -28,13 +28,16 @@ typedef struct LayoutPair {
   size_t first, second;
 } LayoutPair;
 
+enum { TIME_NONE = -1, TIME_IMPOSSIBLE = -2 };
+
 typedef struct Shape {
   const Func *f;
   const Rule *const *rules;
   const OpLabels *labels;
   const LoopCosts *loops;
   SameWeight same;
-  const bool *before;         /* by operation: done once before all micro-batches, in layouts that they do not cut */
+  const bool *before; /* by operation: done once before or behind all micro-batches, in layouts that they do not cut */
+  const int *time_factor;     /* by operation: the factor that micro-batches cut, or one of these */
   const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */

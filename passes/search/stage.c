@@ -47,6 +47,7 @@ typedef struct Cutting {
   const Strategy *strategies;
   const LoopCosts *loops;
   const bool *derived;      /* by operation: every stage computes it for itself */
+  const bool *once;         /* by operation: once_ops */
   const size_t *first_user; /* by value; the number of operations: none */
   Needs *needs;             /* by operation */
   double *own;              /* by operation: seconds */
@@ -98,7 +99,7 @@ static const Layout *produced(const Cutting *k, size_t op, int result) {
 
 /* Is it made in the layout once, before all micro-batches (walk.h)? */
 static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
-  if (!k->derived[op]) return false; /* which have results */
+  if (!k->once[op] || !k->f->ops.items[op].out) return false;
   bool once = cost_loop_of_value(&k->loops->loops, k->f, k->f->ops.items[op].out) < 0;
   for (int i = 0; i < k->f->ops.items[op].nout; i++) once = once && walk_layout_once(k->m, produced(k, op, i));
   return once && walk_layout_once(k->m, layout);
@@ -443,6 +444,7 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
+  k.once = once_ops(a, f);
   k.loops = cost_loops(a, c, f);
   k.first_user = find_first_users(a, f);
   find_needs(&k);

@@ -5,6 +5,9 @@
  * (ir/gradient.h), and what a value gets from several users is added.  Only what leads from a trained weight to the
  * loss is followed.
  *
+ * Phases (D38): gradients of values are `bwd`.  What only gradients of weights are made of is `wgt`: weights, and what
+ * is made of them alone, pass nothing on to what came before.
+ *
  * An operation without a derivative is named, and the walk goes on, so that all are named at once.  Not done: loops,
  * whose carries would have to be stacked; second derivatives.
  */
@@ -16,8 +19,9 @@
 typedef struct Backward {
   Builder *b;
   size_t nops;
-  bool *leads;    /* by value of the forward pass: a trained weight leads to it */
-  Val *gradients; /* by the same; 0: none so far */
+  bool *leads;      /* by value of the forward pass: a trained weight leads to it */
+  bool *of_weights; /* by the same: weights alone lead to it, no input does */
+  Val *gradients;   /* by the same; 0: none so far */
   struct {
     const char **items;
     size_t n, cap;
@@ -30,8 +34,9 @@ static void find_leading(Backward *w, const TrainedList *list) {
   for (size_t i = 0; i < list->n; i++) w->leads[list->items[i].read] = true;
   for (size_t i = 0; i < w->nops; i++) {
     const Op *op = &f->ops.items[i];
-    bool any = false;
-    for (int k = 0; k < op->nin; k++) any |= w->leads[op->in[k]];
+    bool any = false, of_weights = op->kind != OP_input;
+    for (int k = 0; k < op->nin; k++) any |= w->leads[op->in[k]], of_weights &= w->of_weights[op->in[k]];
+    for (Val v = op->out; v && v < op_end(op); v++) w->of_weights[v] = of_weights;
     for (Val v = op->out; any && v && v < op_end(op); v++) w->leads[v] = dtype_is_float(type_of(f, v)->dtype);
   }
 }
@@ -46,7 +51,27 @@ static void refuse(Backward *w, const Op *op, const char *what) {
 
 static void add(Backward *w, Val v, Val gradient) {
   Val *have = &w->gradients[v];
+  w->b->phase = w->of_weights[v] ? PH_wgt : PH_bwd;
   *have = *have ? build_binary(w->b, OP_add, *have, gradient) : gradient;
+}
+
+/* Of the operations from `first` on, those that no gradient of a value needs are of phase wgt. */
+static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_operands) {
+  Func *f = w->b->f;
+  size_t n = f->ops.n - first;
+  bool *needed = ARENA_ARRAY(w->b->m->arena, bool, n + 1);
+  for (int i = 0; i < op->nin; i++) {
+    size_t at = (size_t)f->values.items[of_operands[i]].op;
+    if (of_operands[i] && at >= first && !w->of_weights[op->in[i]]) needed[at - first] = true;
+  }
+  for (size_t i = n; i-- > 0;) {
+    Op *made = &f->ops.items[first + i];
+    made->phase = needed[i] ? PH_bwd : PH_wgt;
+    for (int k = 0; k < made->nin && needed[i]; k++) {
+      size_t at = (size_t)f->values.items[made->in[k]].op;
+      if (at >= first) needed[at - first] = true;
+    }
+  }
 }
 
 /* Gives to the operands of one operation; false when building failed. */
@@ -59,11 +84,29 @@ static bool visit(Backward *w, const Op *op) {
   Gradient g = {w->b, op, of_results, wanted, of_operands, NULL};
   w->b->loc = op->loc;
   w->b->prefix = arena_printf(w->b->m->arena, "%s.grad.", op->name);
+  w->b->phase = PH_bwd;
+  size_t first = w->b->f->ops.n;
   if (!gradient_build(&g)) return false;
+  set_phases(w, op, first, of_operands);
   if (g.refused) return refuse(w, op, g.refused), true;
   for (int i = 0; i < op->nin; i++)
     if (wanted[i] && of_operands[i]) add(w, op->in[i], of_operands[i]);
   return true;
+}
+
+/* Nobody before gives anything to the weight. */
+static void accumulate(Backward *w, Trained *t) {
+  Val g = w->gradients[t->read];
+  w->b->prefix = arena_printf(w->b->m->arena, "%s.grad.", t->name), w->b->phase = PH_wgt;
+  t->gradient = g ? build_op(w->b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &g}) : 0;
+}
+
+/* By value: 1 + the first operation that reads it; 0: none does. */
+static size_t *first_uses(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int k = 0; k < f->ops.items[i].nin; k++) first[f->ops.items[i].in[k]] = i + 1;
+  return first;
 }
 
 bool train_backward(Builder *b, Val loss, TrainedList *list) {
@@ -71,16 +114,19 @@ bool train_backward(Builder *b, Val loss, TrainedList *list) {
   size_t nvalues = b->f->values.n;
   Backward w = {.b = b, .nops = b->f->ops.n, .ok = true};
   w.leads = ARENA_ARRAY(a, bool, nvalues);
+  w.of_weights = ARENA_ARRAY(a, bool, nvalues);
   w.gradients = ARENA_ARRAY(a, Val, nvalues);
   find_leading(&w, list);
-  b->prefix = "loss.grad.";
+  b->prefix = "loss.grad.", b->phase = PH_bwd;
   w.gradients[loss] = build_splat(b, type_of(b->f, loss), 1);
+  const size_t *first_use = first_uses(a, b->f);
   bool built = true;
   for (size_t i = w.nops; i-- > 0 && built;) {
     Op op = b->f->ops.items[i]; /* a copy: the list grows */
     built = visit(&w, &op);
+    for (size_t k = 0; k < list->n && built; k++)
+      if (first_use[list->items[k].read] == i + 1) accumulate(&w, &list->items[k]);
   }
-  b->prefix = NULL, b->loc = (Loc){0};
-  for (size_t i = 0; i < list->n; i++) list->items[i].gradient = w.gradients[list->items[i].read];
+  b->prefix = NULL, b->loc = (Loc){0}, b->phase = PH_fwd;
   return built && w.ok;
 }

@@ -27,10 +27,26 @@ static Val select(Builder *b, Val condition, Val x, Val y) {
 /* Computes in f32 what comes in 16 bits. */
 static Val wide(Builder *b, Val x) { return build_cast(b, x, type_of(b->f, x)->dtype == DT_f64 ? DT_f64 : DT_f32); }
 
-static Val mean(Builder *b, Val x) {
+/* The sum of all elements, of all micro-batches, over a number that they all know. */
+static Val total_over(Builder *b, Val x, Val count) {
   Val sum = all_sum(b, x);
-  if (!sum) return 0;
-  return build_binary(b, OP_div, sum, build_size(b, type_of(b->f, sum), type_elements(b->m, type_of(b->f, x))));
+  sum = sum ? build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &sum}) : 0;
+  return sum ? build_binary(b, OP_div, sum, count) : 0;
+}
+
+static Val mean(Builder *b, Val x) {
+  if (!x) return 0;
+  const Type *t = type_of(b->f, x);
+  return total_over(b, x, build_size(b, type_get(b->m, t->dtype, 0, NULL), type_elements(b->m, t)));
+}
+
+/* How many labels count, known before all micro-batches. */
+static Val count_kept(Builder *b, Val labels, DType t) {
+  b->phase = PH_pre;
+  Val kept = build_binary(b, OP_ne, labels, number(b, labels, IGNORED));
+  Val count = all_sum(b, build_cast(b, kept, t));
+  b->phase = PH_fwd;
+  return count;
 }
 
 static Val cross_entropy(Builder *b, Val logits) {
@@ -41,8 +57,7 @@ static Val cross_entropy(Builder *b, Val logits) {
   Val label = select(b, kept, labels, number(b, labels, 0));
   Val each = build_op(b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, label}});
   Val counted = select(b, kept, each, number(b, each, 0));
-  Val count = all_sum(b, build_cast(b, kept, type_of(b->f, x)->dtype));
-  return build_binary(b, OP_div, all_sum(b, counted), count);
+  return total_over(b, counted, count_kept(b, labels, type_of(b->f, x)->dtype));
 }
 
 static Val squares(Builder *b, Val y) {
@@ -64,7 +79,10 @@ static Val own(Builder *b, const char *loss, size_t n, const Output *outputs) {
   for (size_t i = 0; i < n; i++) {
     if (strcmp(outputs[i].name, loss) != 0) continue;
     const Type *t = type_of(b->f, outputs[i].value);
-    if (t->rank == 0 && dtype_is_float(t->dtype)) return wide(b, outputs[i].value);
+    if (t->rank == 0 && dtype_is_float(t->dtype)) {
+      Val value = wide(b, outputs[i].value);
+      return build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &value});
+    }
     Text text = {.arena = b->m->arena};
     type_print(b->m, &text, t);
     diag_error(b->diags, DIAG_usage_value, (Loc){0}, "output '%s' is %s; a loss is one float", loss, text_str(&text));

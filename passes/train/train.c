@@ -146,6 +146,7 @@ static Func *find_entry(Module *m, Diags *diags) {
 /* `weights` gives the trained weights, `states` them and all moments. */
 static void add_reading_entry(Module *m, const char *name, bool all, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, name, 1), diags);
+  b.phase = PH_pre; /* whatever the micro-batches */
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
     if (all || s->param) build_output(&b, s->name, build_read(&b, s->name), NULL);
@@ -155,6 +156,7 @@ static void add_reading_entry(Module *m, const char *name, bool all, Diags *diag
 /* `restore` takes all states back; it has an output since every entry has: their number. */
 static void add_restore_entry(Module *m, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, "restore", 1), diags);
+  b.phase = PH_step;
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
     build_write(&b, s->name, build_input(&b, s->name, s->type));

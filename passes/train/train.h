@@ -47,8 +47,8 @@ typedef struct TrainedList {
  * the type of what it is made of.  `outputs`: of the forward pass.  0 after a diagnostic. */
 Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs);
 
-/* backward.c: the gradients of `loss` for every value in `list`, built behind it; a gradient stays 0 when the loss does
- * not depend on the value.  False after diagnostics: every operation that has no derivative is named. */
+/* backward.c: the gradients of `loss` for every value in `list`, accumulated, built behind it; a gradient stays 0 when
+ * the loss does not depend on the value.  False after diagnostics: every operation that has no derivative is named. */
 bool train_backward(Builder *b, Val loss, TrainedList *list);
 
 /* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: how many were made

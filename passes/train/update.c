@@ -168,7 +168,7 @@ bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *
   };
   size_t errors = b->diags->errors;
   Update u = {.b = b, .o = o, .scalar = type_get(b->m, DT_f32, 0, NULL)};
-  b->prefix = "update.";
+  b->prefix = "update.", b->phase = PH_step;
   Val made = build_cast(b, steps, DT_f32);
   u.t = binary(&u, OP_add, made, number(&u, 1));
   u.lr = learning_rate(&u);
@@ -182,7 +182,7 @@ bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *
     if (u.scale) g = build_binary(b, OP_mul, g, spread(&u, u.scale, type_of(b->f, g)));
     updates[o->kind](&u, w, g);
   }
-  b->prefix = NULL;
+  b->prefix = NULL, b->phase = PH_fwd;
   build_output(b, "grad_norm", norm, NULL);
   build_output(b, "lr", u.lr, NULL);
   return b->diags->errors == errors;

@@ -100,7 +100,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
     if (why && joins_by_ones(m, f, &p, t, arena)) by_ones++, why = NULL;
     for (size_t i = 0; i < l2->ops.n; i++) {
       drawn[l2->ops.items[i].kind]++;
-      once += l2->ops.items[i].once && l2->ops.items[i].nin > 0;
+      once += !phase_each(l2->ops.items[i].phase) && l2->ops.items[i].nin > 0;
     }
     for (int q = 0; q < m->mesh.stages; q++) check_joins(m, l2, t->device, q, what);
     lowered++;
