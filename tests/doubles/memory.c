@@ -13,7 +13,7 @@
 
 #include "tests/doubles/report.h"
 
-enum { PAGE = 4096, SLACK = 0xe7 };
+enum { PAGE = 4096, SLACK = 0xe7, SPOILT = 256 << 10 };
 
 typedef struct Allocation {
   MemoryPlace place;
@@ -102,9 +102,33 @@ static void insert(Allocation *a) {
   a->next = *p, *p = a;
 }
 
+/* A file of this process in memory, all 0xff; -1: there is none. */
+static int spoilt_file(void) {
+  static int fd = -2;
+  static char spoilt[SPOILT];
+  if (fd != -2) return fd;
+  memset(spoilt, 0xff, sizeof spoilt);
+  fd = memfd_create("spoilt", MFD_CLOEXEC);
+  if (fd >= 0 && write(fd, spoilt, sizeof spoilt) != SPOILT) close(fd), fd = -1;
+  return fd;
+}
+
+/* Whole pages are that file's, again and again, until somebody writes there: most of what is allocated, as workspaces
+ * of libraries are, nobody ever touches. */
 static void fill(const MemoryPlace *p) {
-  memset(bytes_of(p), 0xff, p->bytes);
-  memset(bytes_of(p) + p->bytes, SLACK, pages(p->bytes) - p->bytes);
+  char *at = bytes_of(p);
+  uint64_t done = 0, whole = p->bytes / PAGE * PAGE;
+  while (whole >= SPOILT && done < whole && spoilt_file() >= 0) {
+    uint64_t n = whole - done < SPOILT ? whole - done : SPOILT;
+    if (mmap(at + done, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, spoilt_file(), 0) !=
+        at + done) {
+      double_violation("no memory for what is allocated");
+      return;
+    }
+    done += n;
+  }
+  memset(at + done, 0xff, p->bytes - done);
+  memset(at + p->bytes, SLACK, pages(p->bytes) - p->bytes);
 }
 
 CUresult memory_alloc(int device, uint64_t bytes, uint64_t capacity, CUdeviceptr *out) {
