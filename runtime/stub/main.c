@@ -400,6 +400,7 @@ static const char *text_of(const Line *line, OptionId id) {
 
 /* Everything but the data. */
 static int read_training(const Line *line, Training *t) {
+  const char *bits = text_of(line, OPT_bits);
   const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
              *every = text_of(line, OPT_every);
   long seed = 0;
@@ -415,6 +416,9 @@ static int read_training(const Line *line, Training *t) {
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
+  if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
+    return stub_fail(APC_USAGE, "--bits %s: 16 or 32 is wanted", bits);
+  t->token_bits = bits ? atoi(bits) : 0;
   t->seed = (uint64_t)seed;
   return 0;
 }
@@ -435,8 +439,8 @@ static int train(ApcModel *m, const Line *line) {
 
 /* What means nothing without --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data,       OPT_shuffle, OPT_save,  OPT_json,
-                                         OPT_checkpoint, OPT_every,   OPT_resume};
+  static const OptionId of_training[] = {OPT_data, OPT_bits,       OPT_shuffle, OPT_save,
+                                         OPT_json, OPT_checkpoint, OPT_every,   OPT_resume};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i]))
       return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);

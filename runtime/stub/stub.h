@@ -20,8 +20,9 @@ typedef struct Training {
   const char *save; /* --save, and so on; NULL: not given */
   const char *checkpoint, *resume;
   long every;              /* steps between checkpoints; 0: at the end */
-  const char *const *data; /* n of them: "NAME=@FILE.npy" */
+  const char *const *data; /* n of them: "NAME=@FILE.npy" or "NAME=@TOKENS.bin" */
   int n;
+  int token_bits; /* 16, 32; 0: as the vocabulary needs */
 } Training;
 
 /* Makes the steps; the exit code.  Inputs that do not come from data are bound. */

@@ -69,8 +69,9 @@ static void report(const Training *t, int64_t step, const double *values, double
 
 static int one_step(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
   double values[RESULTS], begin = now_us();
-  ApcStatus status = dataset_bind(m, d, step);
-  if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
+  int code = dataset_bind(m, d, step);
+  if (code) return code;
+  ApcStatus status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);

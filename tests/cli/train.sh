@@ -184,6 +184,49 @@ for file in a b; do ./noisy --steps 3 --data x=@ones.npy --data labels=@none.npy
 check "three losses" [ "$(sort -u a | wc -l)" -eq 3 ]
 check "the same again" cmp -s a b
 
+# Token files: windows of 16 or 32 bits, labels one further, whole shards only; the losses of the same rows as arrays.
+/usr/bin/python3 -c '
+import numpy as np, os
+t = np.random.default_rng(3).integers(0, 24, 200)
+t.astype("<u2").tofile("t16.bin"), t.astype("<u4").tofile("t32.bin")
+os.mkdir("shards"), os.mkdir("nothing_here")
+cut = [(0, 90), (90, 93), (93, 200)]
+for i, (a, b) in enumerate(cut): t[a:b].astype("<u2").tofile(f"shards/{i}.bin")
+def rows(t): return [t[k:k + 7] for k in range(0, len(t) - 6, 6)]
+for name, r in ("t", rows(t)), ("s", sum((rows(t[a:b]) for a, b in cut), [])):
+    np.save(name + "_x.npy", np.array(r)[:, :-1]), np.save(name + "_y.npy", np.array(r)[:, 1:])
+t[150] = 24
+t.astype("<u2").tofile("outside.bin")
+open("odd.bin", "wb").write(b"abc")'
+gpt_trainer() { # shellcheck disable=SC2086
+  "$apc" compile $gpt -q --train cross_entropy --batch 4 "$@"; }
+gpt_trainer --target cpux2 -o words
+losses_of() { ./words --steps 9 --json "$@" | losses /dev/stdin; }
+losses_of --data tokens=@t_x.npy --data labels=@t_y.npy >want.txt
+for file in "t16.bin" "t32.bin --bits 32"; do
+  # shellcheck disable=SC2086
+  losses_of --data tokens=@$file >got.txt
+  check "the losses of $file" cmp got.txt want.txt
+done
+check "losses" [ "$(wc -l <want.txt)" -eq 9 ]
+losses_of --data tokens=@s_x.npy --data labels=@s_y.npy >want.txt
+losses_of --data tokens=@shards >got.txt
+check "the losses of shards" cmp got.txt want.txt
+losses_of --data tokens=@t16.bin --data labels=@t_x.npy >got.txt
+check "labels of one's own" eval '! cmp -s got.txt want.txt'
+expect 0 "" ./words --steps 9 --data tokens=@shards --save whole.safetensors
+expect 0 "" ./words --steps 4 --data tokens=@shards --checkpoint told
+expect 0 "step 5 " ./words --steps 9 --data tokens=@shards --resume told --save rest.safetensors
+check "tokens go on" cmp whole.safetensors rest.safetensors
+expect 1 "t32.bin: every second token of 16 bits is 0" ./words --steps 1 --data tokens=@t32.bin
+expect 1 "odd.bin: its 3 bytes are no whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
+expect 1 "outside.bin: token 150 is 24; the model's vocabulary has 24" ./words --steps 9 --data tokens=@outside.bin
+expect 1 "no file in the folder" ./words --steps 1 --data tokens=@nothing_here
+expect 1 "none.bin: cannot read" ./words --steps 1 --data tokens=@none.bin
+expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@shards
+expect 2 "--bits 8: 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
+expect 2 "tokens are for an input of integers" ./trainer --steps 1 --data x=@t16.bin
+
 # What cannot be.
 # shellcheck disable=SC2086
 {
@@ -206,7 +249,7 @@ expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/exam
 {
 expect 2 "--steps needs data" ./trainer --steps 2
 expect 2 "--data is of training" ./trainer $data
-expect 2 "NAME=@FILE.npy is wanted" ./trainer --steps 2 --data x.npy
+expect 2 "NAME=@FILE.npy or NAME=@TOKENS.bin is wanted" ./trainer --steps 2 --data x.npy
 expect 2 "no input of that name" ./trainer --steps 2 --data z=@x.npy
 expect 1 "nothing.npy" ./trainer --steps 2 --data x=@nothing.npy
 expect 1 "5 rows, and a step takes 8" ./trainer --steps 2 --data x=@short.npy
@@ -226,4 +269,4 @@ expect 2 "--resume is of training" ./trainer --resume x
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 95
+summary 115
