@@ -30,7 +30,8 @@ struct Dataset {
   Source *items; /* two for each --data: tokens make labels as well */
   int n;
   int64_t rows, batch, tokens;
-  int token_bits; /* 0: as the vocabulary needs */
+  int token_bits;     /* 0: as the vocabulary needs */
+  const char *option; /* by which the files are given */
   bool shuffled;
   uint64_t seed;
 };
@@ -66,18 +67,18 @@ static int64_t row_of(const Dataset *d, int64_t number) {
 
 /* ---- files */
 
-static int find_input(ApcModel *m, const char *name, ApcTensorInfo *info) {
+static int find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
   for (int i = 0; i < apc_inputs(m); i++)
     if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return 0;
-  return stub_fail(APC_USAGE, "--data %s: the program has no input of that name", name);
+  return stub_fail(APC_USAGE, "%s %s: the program has no input of that name", d->option, name);
 }
 
 /* "NAME=@FILE" */
-static int split_data(const char *text, Source *s, const char **file) {
+static int split_data(const Dataset *d, const char *text, Source *s, const char **file) {
   const char *at = strstr(text, "=@");
   size_t n = at ? (size_t)(at - text) : 0;
   if (!n || n >= sizeof s->name || !at[2])
-    return stub_fail(APC_USAGE, "--data %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", text);
+    return stub_fail(APC_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
   memcpy(s->name, text, n);
   *file = at + 2;
   return 0;
@@ -131,22 +132,23 @@ static int open_rows(Dataset *d, Source *s, const ApcTensorInfo *info, const cha
 
 static bool is_window(const ApcTensorInfo *x) { return x->rank == 2 && (x->type == APC_I64 || x->type == APC_I32); }
 
-static bool has_data(const Training *t, const char *name) {
+static bool has_data(const DataFiles *files, const char *name) {
   size_t n = strlen(name);
-  for (int i = 0; i < t->n; i++)
-    if (strncmp(t->data[i], name, n) == 0 && t->data[i][n] == '=') return true;
+  for (int i = 0; i < files->n; i++)
+    if (strncmp(files->data[i], name, n) == 0 && files->data[i][n] == '=') return true;
   return false;
 }
 
 /* What comes next becomes `labels`, where the step has them, of the same shape, and no other data give them. */
-static int open_next(ApcModel *m, Dataset *d, const Training *t, Source *s, const ApcTensorInfo *of, const char *file) {
+static int open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
+                     const char *file) {
   ApcTensorInfo info;
   bool found = false;
   for (int i = 0; i < apc_inputs(m) && !found; i++)
     found = apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "labels") == 0;
-  if (!found || has_data(t, "labels") || !is_window(&info)) return 0;
+  if (!found || has_data(files, "labels") || !is_window(&info)) return 0;
   if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
-    return stub_fail(APC_USAGE, "--data %s: 'labels' has another shape, so it needs data of its own", s->name);
+    return stub_fail(APC_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option, s->name);
   s->next = d->n;
   Source *next = &d->items[d->n++];
   *next = (Source){.name = "labels", .rows = s->rows, .next = -1, .follows = true};
@@ -154,13 +156,13 @@ static int open_next(ApcModel *m, Dataset *d, const Training *t, Source *s, cons
   return add_source(d, next, &info, file);
 }
 
-static int open_tokens(ApcModel *m, Dataset *d, const Training *t, Source *s, const ApcTensorInfo *info,
+static int open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
                        const char *file) {
   if (!is_window(info))
-    return stub_fail(APC_USAGE, "--data %s: tokens are for an input of integers, rows of a length", s->name);
+    return stub_fail(APC_USAGE, "%s %s: tokens are for an input of integers, rows of a length", d->option, s->name);
   if (info->dims[1] < 1)
-    return stub_fail(APC_USAGE, "--data %s: the length of a window is '%s' here; compile with --dim %s=N", s->name,
-                     info->dim_text[1], info->dim_text[1]);
+    return stub_fail(APC_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
+                     s->name, info->dim_text[1], info->dim_text[1]);
   int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
   TokenFormat format = {d->token_bits ? d->token_bits : info->index_below > 1 << 16 ? 32 : 16, info->dims[1], below};
   s->tokens = tokens_open(d->diags, file, &format);
@@ -169,37 +171,38 @@ static int open_tokens(ApcModel *m, Dataset *d, const Training *t, Source *s, co
   if (!s->window) return stub_fail(APC_FAILED, "out of memory");
   s->rows = (Tensor){.dtype = (DType)info->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
   int code = add_source(d, s, info, file);
-  return code ? code : open_next(m, d, t, s, info, file);
+  return code ? code : open_next(m, d, files, s, info, file);
 }
 
-static int open_source(ApcModel *m, Dataset *d, const Training *t, const char *text) {
+static int open_source(ApcModel *m, Dataset *d, const DataFiles *files, const char *text) {
   Source *s = &d->items[d->n];
   ApcTensorInfo info;
   const char *file = text;
   s->next = -1;
-  int code = split_data(text, s, &file);
-  if (!code) code = find_input(m, s->name, &info);
+  int code = split_data(d, text, s, &file);
+  if (!code) code = find_input(m, d, s->name, &info);
   if (code) return code;
   for (int i = 0; i < d->n; i++)
     if (strcmp(d->items[i].name, s->name) == 0)
-      return stub_fail(APC_USAGE, "--data %s is given twice; a folder can hold several token files", s->name);
-  if (info.rank < 1) return stub_fail(APC_USAGE, "--data %s: the input is one number", s->name);
+      return stub_fail(APC_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
+  if (info.rank < 1) return stub_fail(APC_USAGE, "%s %s: the input is one number", d->option, s->name);
   if (info.dims[0] < 1)
-    return stub_fail(APC_USAGE, "--data %s: the batch is '%s' here; compile with --batch N", s->name, info.dim_text[0]);
+    return stub_fail(APC_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
+                     info.dim_text[0]);
   d->n++; /* from here on it has to be freed */
-  return tokens_named(file) ? open_tokens(m, d, t, s, &info, file) : open_rows(d, s, &info, file);
+  return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(d, s, &info, file);
 }
 
-int dataset_open(ApcModel *m, const Training *t, Dataset **out) {
+int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   Dataset *d = *out = calloc(1, sizeof *d);
-  if (d) d->items = calloc(2 * (size_t)t->n + 1, sizeof *d->items);
+  if (d) d->items = calloc(2 * (size_t)files->n + 1, sizeof *d->items);
   if (!d || !d->items) return stub_fail(APC_FAILED, "out of memory");
   d->arena = arena_new();
   d->diags = diags_new(d->arena);
-  d->rows = -1, d->token_bits = t->token_bits;
-  d->shuffled = t->shuffled, d->seed = t->seed;
+  d->rows = -1, d->token_bits = files->token_bits, d->option = files->option;
+  d->shuffled = files->shuffled, d->seed = files->seed;
   int code = 0;
-  for (int i = 0; i < t->n && !code; i++) code = open_source(m, d, t, t->data[i]);
+  for (int i = 0; i < files->n && !code; i++) code = open_source(m, d, files, files->data[i]);
   return code;
 }
 
@@ -249,3 +252,6 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
 }
 
 int64_t dataset_tokens(const Dataset *d) { return d->tokens; }
+
+int64_t dataset_rows(const Dataset *d) { return d->rows; }
+int64_t dataset_batch(const Dataset *d) { return d->batch; }

@@ -13,8 +13,8 @@
 
 typedef struct Dataset Dataset;
 
-/* Opens the files and looks whether they fit the inputs.  An exit code after an error, else 0. */
-int dataset_open(ApcModel *m, const Training *t, Dataset **out);
+/* Opens the files and looks whether they fit the inputs of the selected entry.  An exit code after an error, else 0. */
+int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out);
 void dataset_close(Dataset *d);
 
 /* Binds the rows of a step, counted from 0; an exit code after an error, else 0. */
@@ -22,5 +22,9 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step);
 
 /* What one step works on: elements of `labels` that are integers (tokens), else rows. */
 int64_t dataset_tokens(const Dataset *d);
+
+/* How many rows there are, and how many a step takes. */
+int64_t dataset_rows(const Dataset *d);
+int64_t dataset_batch(const Dataset *d);
 
 #endif

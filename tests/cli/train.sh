@@ -87,6 +87,7 @@ for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(cl
   expect 0 "" "$apc" verify $mlp -q --train "$loss" --optimizer "$optimizer" --batch 8 --target cpux4 --dp 2 --tp 2
   expect_out "proved   the parallel program"
   expect_out "state layers.0.up.w "
+  expect_out "eval/loss "
 done
 
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
@@ -227,6 +228,37 @@ expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@s
 expect 2 "--bits 8: 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
 expect 2 "tokens are for an input of integers" ./trainer --steps 1 --data x=@t16.bin
 
+# Other data are evaluated with the weights as they are by then, and nothing changes by it.
+evals() { /usr/bin/python3 -c '
+import json, sys
+for line in sys.stdin:
+    d = json.loads(line)
+    if "eval_loss" in d: print(d["step"], d["eval_rows"], "%.6f" % d["eval_loss"])'; }
+expect 0 "" ./words --steps 9 --data tokens=@shards --save plain.safetensors
+expect 0 "eval behind step 9 " ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --save seen.safetensors
+check "evaluating changes nothing" cmp plain.safetensors seen.safetensors
+expect_err "note: 1 of 33 rows to evaluate are left out"
+./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --evals 4 --json 2>said | evals >got.txt
+check "evaluated at 4, 8, 9" [ "$(cut -d' ' -f1,2 got.txt | tr '\n' ,)" = "4 32,8 32,9 32," ]
+# Of weights that stand still it is what steps say of the same rows.
+for labels in class ignored; do
+  # shellcheck disable=SC2086
+  "$apc" compile $mlp -q --train cross_entropy --optimizer 'sgd(lr=0)' --batch 8 --target cpux2 -o still
+  ./still --steps 5 --data x=@x.npy --data labels=@$labels.npy --shuffle none --eval x=@x.npy --eval labels=@$labels.npy \
+    --json >got.txt
+  check "the loss of all rows" /usr/bin/python3 - $labels.npy <<'P'
+import json, sys, numpy as np
+rows = [json.loads(l) for l in open("got.txt")]
+kept = (np.load(sys.argv[1]).reshape(5, 8) != -100).sum(1)
+want = sum(r["loss"] * k for r, k in zip(rows, kept)) / kept.sum()
+assert len(rows) == 6 and abs(rows[5]["eval_loss"] - want) < 1e-6, (rows, want)
+P
+done
+expect 2 "--evals says nothing without --eval" ./words --steps 1 --data tokens=@t16.bin --evals 2
+expect 2 "--eval x: NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin --eval x
+expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
+expect 2 "--eval is of training" ./words --eval tokens=@t16.bin
+
 # What cannot be.
 # shellcheck disable=SC2086
 {
@@ -269,4 +301,4 @@ expect 2 "--resume is of training" ./trainer --resume x
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 115
+summary 140
