@@ -145,13 +145,21 @@ static Func *find_entry(Module *m, Diags *diags) {
 
 /* ---- entries beside the step */
 
-/* `weights` gives the trained weights, `states` them and all moments. */
-static void add_reading_entry(Module *m, const char *name, bool all, Diags *diags) {
-  Builder b = builder_new(m, module_func_add(m, name, 1), diags);
-  for (size_t i = 0; i < m->states.n; i++) {
-    const State *s = &m->states.items[i];
-    if (all || s->param) build_output(&b, s->name, build_read(&b, s->name), NULL);
+/* `weights` gives all weights, those that are not trained as well: what a model of the same file needs. */
+static void add_weights_entry(Module *m, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "weights", 1), diags);
+  for (size_t i = 0; i < m->params.n; i++) {
+    const char *name = m->params.items[i].name;
+    const State *s = module_state(m, name);
+    build_output(&b, name, s && s->param ? build_read(&b, name) : build_param(&b, name), NULL);
   }
+}
+
+/* `states` gives the trained weights and all moments. */
+static void add_states_entry(Module *m, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "states", 1), diags);
+  for (size_t i = 0; i < m->states.n; i++)
+    build_output(&b, m->states.items[i].name, build_read(&b, m->states.items[i].name), NULL);
 }
 
 /* `restore` takes all states back; it has an output since every entry has: their number. */
@@ -197,8 +205,8 @@ static bool add_eval_entry(Module *m, const Func *f, const TrainOptions *o, Diag
 
 static bool add_entries(Module *m, const Func *f, const TrainOptions *o, Diags *diags) {
   if (!add_eval_entry(m, f, o, diags)) return false;
-  add_reading_entry(m, "weights", false, diags);
-  add_reading_entry(m, "states", true, diags);
+  add_weights_entry(m, diags);
+  add_states_entry(m, diags);
   add_restore_entry(m, diags);
   return true;
 }

@@ -11,6 +11,7 @@ np.save("x.npy", x)
 np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
 np.save("class.npy", r.integers(0, 12, 40))
 np.save("short.npy", x[:5])
+np.save("eight.npy", x[:8])
 np.save("narrow.npy", x[:, :3])
 np.save("double.npy", x.astype("f8"))
 np.save("ignored.npy", np.where(np.arange(40) % 3 == 0, -100, r.integers(0, 12, 40)))'
@@ -115,6 +116,7 @@ kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
 
+cp trained.safetensors whole_mlp.safetensors
 # Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
 # shellcheck disable=SC2086
 for n in 1 2 3; do "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target cpux$n -o train$n; done
@@ -259,6 +261,59 @@ expect 2 "--eval x: NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin 
 expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
 expect 2 "--eval is of training" ./words --eval tokens=@t16.bin
 
+# Trained weights go back into the ONNX model; frozen ones are in the file as well, and a checkpoint serves too.
+tiny=$source_dir/examples/gpt-tiny.onnx
+"$apc" compile "$tiny" -q --train cross_entropy --optimizer 'adamw(freeze=*bias)' --batch 4 --dim seq=16 --target cpux2 -o tiny
+expect 0 "" ./tiny --steps 3 --data tokens=@t16.bin --save tiny.safetensors --checkpoint tiny_at
+expect 0 "" "$apc" convert "$tiny" trained.onnx -q --weights tiny.safetensors
+expect 0 "" "$apc" convert "$tiny" again.onnx -q --weights tiny_at/checkpoint.safetensors
+check "a checkpoint gives the same model" cmp trained.onnx again.onnx
+inputs="--inputs $source_dir/examples/gpt-tiny.inputs.npz"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run trained.onnx -q $inputs --outputs new.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --weights tiny.safetensors --outputs with.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --outputs old.npz
+}
+check "it computes what --weights computes" cmp new.npz with.npz
+check "and not what it did" eval '! cmp -s new.npz old.npz'
+expect 0 "" "$apc" convert "$tiny" first.safetensors -q
+expect 0 "" "$apc" convert trained.onnx back.onnx -q --weights first.safetensors
+check "its first weights make the first model" "$apc" run back.onnx -q $inputs --expect old.npz
+/usr/bin/python3 - first.safetensors <<'P'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+def write(name, head):
+    text = json.dumps(head).encode()
+    open(name, "wb").write(struct.pack("<Q", len(text)) + text + data)
+names = sorted(k for k in head if k != "__metadata__")
+other = dict(head)
+other["nobody"] = other.pop(names[0])
+write("other.safetensors", other)
+for k in names:
+    if len(head[k]["shape"]) == 2 and head[k]["shape"][0] != head[k]["shape"][1]: break
+turned = dict(head)
+turned[k] = dict(head[k], shape=head[k]["shape"][::-1])
+write("turned.safetensors", turned)
+P
+expect 1 "the model has no initializer 'nobody'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
+expect_err "the file has no tensor '"
+expect 1 "has not the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
+check "nothing was written" test ! -e x.onnx
+expect 2 "--dim has no meaning" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
+expect 2 "convert takes FILE.safetensors" "$apc" convert "$tiny" x.onnx --weights embed
+expect 2 "--weights is for models" "$apc" convert first.safetensors x.npz --weights first.safetensors
+# A model of the model language takes them on the way to ONNX.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
+expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
+}
+
 # What cannot be.
 # shellcheck disable=SC2086
 {
@@ -301,4 +356,4 @@ expect 2 "--resume is of training" ./trainer --resume x
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 140
+summary 160
