@@ -71,6 +71,7 @@ typedef struct ApcTensorInfo {
   int rank;
   int64_t dims[APC_MAX_RANK];
   const char *dim_text[APC_MAX_RANK];
+  int64_t index_below; /* elements are indices, and must be below it; -1: they are none, or it depends on the inputs */
 } ApcTensorInfo;
 
 typedef struct ApcModel ApcModel;

@@ -165,6 +165,14 @@ bool tool_model(Tool *t, const char *path, Model *out) {
   return model_options(t, path, &o) && model_load(&o, out);
 }
 
+bool tool_model_with_own_weights(Tool *t, const char *path, Model *out) {
+  ModelOptions o;
+  *out = (Model){0};
+  if (!model_options(t, path, &o)) return false;
+  o.weights = NULL;
+  return model_load(&o, out);
+}
+
 bool tool_model_imported(Tool *t, const char *path, Model *out) {
   ModelOptions o;
   *out = (Model){0};

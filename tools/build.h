@@ -10,6 +10,8 @@
 /* Loads a model with the options of the line (--dim, --shape, --dim-hint, -D, --weights, --seed); false after
  * diagnostics.  Free with model_free in either case. */
 bool tool_model(Tool *t, const char *path, Model *out);
+/* Without those of --weights. */
+bool tool_model_with_own_weights(Tool *t, const char *path, Model *out);
 /* The same with nothing done to it: with --train, the step of the model as it was imported. */
 bool tool_model_imported(Tool *t, const char *path, Model *out);
 /* All NAME=N of an option (--dim, --dim-hint). */

@@ -10,6 +10,7 @@
 #include "base/safetensors.h"
 #include "frontend/onnx/export.h"
 #include "passes/pipeline.h"
+#include "tools/convert_trained.h"
 #include "tools/execute.h"
 #include "tools/outputs.h"
 #include "driver/ir_file.h"
@@ -90,12 +91,31 @@ static bool safetensors_to_npz(Tool *t, const char *in, const char *out) {
   return ok;
 }
 
+/* --weights names a file here, and a model has them; what keeps the file's graph keeps its dimensions. */
+static bool weights_make_sense(Tool *t, const char *in, const char *weights, bool kept) {
+  static const OptionId bound[] = {OPT_dim, OPT_shape};
+  if (!weights) return true;
+  if (!ends_with(weights, ".safetensors"))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--weights %s: convert takes FILE.safetensors", weights);
+  if (model_kind(in) == MODEL_NONE)
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--weights is for models, and '%s' is none", in);
+  for (size_t i = 0; i < sizeof bound / sizeof *bound; i++)
+    if (kept && option_given(&t->options, bound[i]))
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0},
+                        "the ONNX model keeps its graph where --weights replaces its weights: %s has no meaning",
+                        i ? "--shape" : "--dim");
+  return true;
+}
+
 int cmd_convert(Tool *t) {
   if (!tool_args(t, 2, 2)) return EXIT_USAGE;
-  const char *in = t->options.args.items[0], *out = t->options.args.items[1];
-  bool ok;
-  if (!outputs_check(t, &(FileUse){"OUT", out}, 1)) return tool_failed(t->diags);
-  if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
+  const char *in = t->options.args.items[0], *out = t->options.args.items[1],
+             *weights = option_text(&t->options, OPT_weights);
+  bool ok, kept = weights && ends_with(in, ".onnx") && ends_with(out, ".onnx");
+  if (!weights_make_sense(t, in, weights, kept) || !outputs_check(t, &(FileUse){"OUT", out}, 1))
+    return tool_failed(t->diags);
+  if (kept) ok = convert_trained(t, in, weights, out);
+  else if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
   else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
   else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz")))
     ok = model_to_weights(t, in, out);

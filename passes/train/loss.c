@@ -28,14 +28,14 @@ static Val select(Builder *b, Val condition, Val x, Val y) {
 static Val wide(Builder *b, Val x) { return build_cast(b, x, type_of(b->f, x)->dtype == DT_f64 ? DT_f64 : DT_f32); }
 
 /* The sum of all elements, of all micro-batches, over a number that they all know. */
-static Val total_over(Builder *b, Val x, Val count) {
+static Loss total_over(Builder *b, Val x, Val count) {
   Val sum = all_sum(b, x);
   sum = sum ? build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &sum}) : 0;
-  return sum ? build_binary(b, OP_div, sum, count) : 0;
+  return sum ? (Loss){build_binary(b, OP_div, sum, count), count} : (Loss){0};
 }
 
-static Val mean(Builder *b, Val x) {
-  if (!x) return 0;
+static Loss mean(Builder *b, Val x) {
+  if (!x) return (Loss){0};
   const Type *t = type_of(b->f, x);
   return total_over(b, x, build_size(b, type_get(b->m, t->dtype, 0, NULL), type_elements(b->m, t)));
 }
@@ -49,7 +49,7 @@ static Val count_kept(Builder *b, Val labels, DType t) {
   return count;
 }
 
-static Val cross_entropy(Builder *b, Val logits) {
+static Loss cross_entropy(Builder *b, Val logits) {
   const Type *t = type_of(b->f, logits);
   const Type *rows = type_get(b->m, DT_i64, t->rank - 1, t->dims);
   Val x = wide(b, logits), labels = build_input(b, "labels", rows);
@@ -60,14 +60,14 @@ static Val cross_entropy(Builder *b, Val logits) {
   return total_over(b, counted, count_kept(b, labels, type_of(b->f, x)->dtype));
 }
 
-static Val squares(Builder *b, Val y) {
+static Loss squares(Builder *b, Val y) {
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val difference = build_binary(b, OP_sub, x, labels);
   return mean(b, build_binary(b, OP_mul, difference, difference));
 }
 
 /* max(x, 0) - x z + log(1 + exp(-|x|)): nothing overflows. */
-static Val binary(Builder *b, Val y) {
+static Loss binary(Builder *b, Val y) {
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val rest = build_unary(b, OP_log1p, build_unary(b, OP_exp, build_unary(b, OP_neg, build_unary(b, OP_abs, x))));
   Val positive = build_unary(b, OP_relu, x), product = build_binary(b, OP_mul, x, labels);
@@ -75,22 +75,22 @@ static Val binary(Builder *b, Val y) {
   return mean(b, build_binary(b, OP_add, linear, rest));
 }
 
-static Val own(Builder *b, const char *loss, size_t n, const Output *outputs) {
+static Loss own(Builder *b, const char *loss, size_t n, const Output *outputs) {
   for (size_t i = 0; i < n; i++) {
     if (strcmp(outputs[i].name, loss) != 0) continue;
     const Type *t = type_of(b->f, outputs[i].value);
     if (t->rank == 0 && dtype_is_float(t->dtype)) {
-      Val value = wide(b, outputs[i].value);
-      return build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &value});
+      Val x = wide(b, outputs[i].value);
+      return (Loss){build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &x}), number(b, x, 1)};
     }
     Text text = {.arena = b->m->arena};
     type_print(b->m, &text, t);
     diag_error(b->diags, DIAG_usage_value, (Loc){0}, "output '%s' is %s; a loss is one float", loss, text_str(&text));
-    return 0;
+    return (Loss){0};
   }
   diag_error(b->diags, DIAG_usage_value, (Loc){0},
              "--train %s is neither cross_entropy, mse, bce nor an output of the model", loss);
-  return 0;
+  return (Loss){0};
 }
 
 static bool has_input(const Func *f, const char *name) {
@@ -99,10 +99,10 @@ static bool has_input(const Func *f, const char *name) {
   return false;
 }
 
-Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs) {
+bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out) {
   static const struct {
     const char *name;
-    Val (*build)(Builder *b, Val y);
+    Loss (*build)(Builder *b, Val y);
     int least_rank;
   } losses[] = {{"cross_entropy", cross_entropy, 1}, {"mse", squares, 0}, {"bce", binary, 0}};
   for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
@@ -111,13 +111,14 @@ Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs) {
     if (!dtype_is_float(t->dtype) || t->rank < losses[i].least_rank) {
       diag_error(b->diags, DIAG_usage_value, (Loc){0}, "--train %s needs floats; the first output, '%s', is of type %s",
                  loss, outputs[0].name, dtype_name(t->dtype));
-      return 0;
+      return false;
     }
-    if (has_input(b->f, "labels")) {
-      diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds", loss);
-      return 0;
-    }
-    return losses[i].build(b, outputs[0].value);
+    if (has_input(b->f, "labels"))
+      return diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds",
+                        loss);
+    *out = losses[i].build(b, outputs[0].value);
+    return out->value != 0;
   }
-  return own(b, loss, n, outputs);
+  *out = own(b, loss, n, outputs);
+  return out->value != 0;
 }

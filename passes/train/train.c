@@ -2,7 +2,7 @@
  *
  * In: a module with one entry, flat, which reads and writes no states.  Out: its function computes the loss and the
  * gradients of all trainable weights it depends on, and updates these; its outputs are `loss`, `grad_norm` and `lr`.
- * Entries `weights` and `states` give what there is by then, `restore` takes it back.
+ * Entry `eval` computes the loss alone; `weights` and `states` give what there is by then, `restore` takes it back.
  * Weights are whole here: this pass stands in the place of `views`, so that a table that is used twice, once
  * transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and before `widen` and
  * `prepare`: what changes in every step must not be prepared.
@@ -52,11 +52,12 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
                dtype_name(p->type->dtype));
     return 0;
   }
-  if (module_state(m, p->name)) {
+  const State *have_state = module_state(m, p->name);
+  if (have_state && !have_state->param) {
     diag_error(r->b.diags, DIAG_train, p->loc, "the model has a state '%s', as a weight is called", p->name);
     return 0;
   }
-  module_state_add(m, p->name, p->type, 0)->param = p->name;
+  if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
   r->b.loc = p->loc;
   Val v = build_read(&r->b, p->name);
   r->b.loc = (Loc){0};
@@ -92,11 +93,12 @@ static Val copy_random(Rewrite *r, const Op *op, Val steps) {
 }
 
 static Val copy_op(Rewrite *r, const Op *op, Val steps) {
+  if (!steps) return rewrite_copy(r, op);
   if (op->kind == OP_attention && !op_attr(op, AT_lse)) return copy_attention(r, op);
   return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
 }
 
-/* The forward pass, with states for weights. */
+/* The forward pass, with states for weights.  `steps` 0: as it is, for nobody makes gradients of it. */
 static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList *list) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
@@ -119,7 +121,7 @@ static void drop_idle(TrainedList *list) {
   list->n = n;
 }
 
-static const char *const added[] = {"weights", "states", "restore"};
+static const char *const added[] = {"eval", "weights", "states", "restore"};
 
 static Func *find_entry(Module *m, Diags *diags) {
   Func *entry = NULL;
@@ -143,14 +145,22 @@ static Func *find_entry(Module *m, Diags *diags) {
 
 /* ---- entries beside the step */
 
-/* `weights` gives the trained weights, `states` them and all moments. */
-static void add_reading_entry(Module *m, const char *name, bool all, Diags *diags) {
-  Builder b = builder_new(m, module_func_add(m, name, 1), diags);
+/* `weights` gives all weights, those that are not trained as well: what a model of the same file needs. */
+static void add_weights_entry(Module *m, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "weights", 1), diags);
   b.phase = PH_pre; /* whatever the micro-batches */
-  for (size_t i = 0; i < m->states.n; i++) {
-    const State *s = &m->states.items[i];
-    if (all || s->param) build_output(&b, s->name, build_read(&b, s->name), NULL);
+  for (size_t i = 0; i < m->params.n; i++) {
+    const char *name = m->params.items[i].name;
+    const State *s = module_state(m, name);
+    build_output(&b, name, s && s->param ? build_read(&b, name) : build_param(&b, name), NULL);
   }
+}
+
+/* `states` gives the trained weights and all moments. */
+static void add_states_entry(Module *m, Diags *diags) {
+  Builder b = builder_new(m, module_func_add(m, "states", 1), diags);
+  for (size_t i = 0; i < m->states.n; i++)
+    build_output(&b, m->states.items[i].name, build_read(&b, m->states.items[i].name), NULL);
 }
 
 /* `restore` takes all states back; it has an output since every entry has: their number. */
@@ -164,8 +174,48 @@ static void add_restore_entry(Module *m, Diags *diags) {
   build_output(&b, "states", build_splat(&b, type_get(m, DT_i64, 0, NULL), (double)m->states.n), NULL);
 }
 
+/* The outputs of the old function as values of the new one. */
+static const Output *mapped_outputs(const Rewrite *r) {
+  const Func *f = r->old;
+  Output *outputs = ARENA_ARRAY(r->m->arena, Output, f->outputs.n);
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    outputs[i] = f->outputs.items[i];
+    outputs[i].value = r->map[outputs[i].value];
+  }
+  return outputs;
+}
+
+static bool add_loss(Rewrite *r, const TrainOptions *o, Loss *loss) {
+  r->b.prefix = "loss.";
+  bool ok = train_loss(&r->b, o->loss, r->old->outputs.n, mapped_outputs(r), loss);
+  r->b.prefix = NULL;
+  return ok;
+}
+
+/* `eval` computes the loss, with the weights as they are by then, and how many rows or labels it is a mean of. */
+static bool add_eval_entry(Module *m, const Func *f, const TrainOptions *o, Diags *diags) {
+  Rewrite r = rewrite_start(m, f, diags);
+  TrainedList list = {0};
+  Loss loss;
+  if (!copy_forward(&r, &o->optimizer, 0, &list) || !add_loss(&r, o, &loss)) return false;
+  build_output(&r.b, "loss", loss.value, NULL);
+  build_output(&r.b, "count", loss.count, NULL);
+  r.b.f->name = added[0];
+  ARENA_PUSH(m->arena, &m->funcs, r.b.f);
+  return true;
+}
+
+static bool add_entries(Module *m, const Func *f, const TrainOptions *o, Diags *diags) {
+  if (!add_eval_entry(m, f, o, diags)) return false;
+  add_weights_entry(m, diags);
+  add_states_entry(m, diags);
+  add_restore_entry(m, diags);
+  return true;
+}
+
 bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   TrainedList list = {0};
+  Loss loss;
   const Func *f = o ? find_entry(m, diags) : NULL;
   if (!f) return !o;
   Rewrite r = rewrite_start(m, f, diags);
@@ -173,23 +223,14 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
-  if (!copy_forward(&r, &o->optimizer, steps, &list)) return false;
-  Output *outputs = ARENA_ARRAY(m->arena, Output, f->outputs.n);
-  for (size_t i = 0; i < f->outputs.n; i++) {
-    outputs[i] = f->outputs.items[i];
-    outputs[i].value = r.map[outputs[i].value];
-  }
-  r.b.prefix = "loss.";
-  Val loss = train_loss(&r.b, o->loss, f->outputs.n, outputs);
-  if (!loss || !train_backward(&r.b, loss, &list)) return false;
+  if (!copy_forward(&r, &o->optimizer, steps, &list) || !add_loss(&r, o, &loss) ||
+      !train_backward(&r.b, loss.value, &list))
+    return false;
   drop_idle(&list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
-  build_output(&r.b, "loss", loss, NULL);
+  build_output(&r.b, "loss", loss.value, NULL);
   if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
-  add_reading_entry(m, "weights", false, diags);
-  add_reading_entry(m, "states", true, diags);
-  add_restore_entry(m, diags);
-  return true;
+  return add_entries(m, f, o, diags);
 }

@@ -43,9 +43,15 @@ typedef struct TrainedList {
   size_t n, cap;
 } TrainedList;
 
-/* loss.c: builds the loss of the function's outputs, adding what it is measured against as input `labels`; a scalar, of
- * the type of what it is made of.  `outputs`: of the forward pass.  0 after a diagnostic. */
-Val train_loss(Builder *b, const char *loss, size_t n, const Output *outputs);
+/* Both are scalars of the type that the loss is computed in. */
+typedef struct Loss {
+  Val value;
+  Val count; /* what the loss is a mean of: labels or elements; 1 for a loss of the model's own */
+} Loss;
+
+/* loss.c: builds the loss of the function's outputs, adding what it is measured against as input `labels`.  `outputs`:
+ * of the forward pass.  False after a diagnostic. */
+bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out);
 
 /* backward.c: the gradients of `loss` for every value in `list`, accumulated, built behind it; a gradient stays 0 when
  * the loss does not depend on the value.  False after diagnostics: every operation that has no derivative is named. */

@@ -174,6 +174,10 @@ int apc_inputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_input
 int apc_outputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_outputs : 0; }
 int apc_ranks(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.ranks : 0; }
 
+static int64_t constant_value(const Program *p, uint32_t expr) {
+  return p->exprs[expr].kind == PX_const ? p->exprs[expr].value : -1;
+}
+
 static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, ApcTensorInfo *info) {
   const Program *p = &m->artifact.program;
   memset(info, 0, sizeof *info);
@@ -183,9 +187,10 @@ static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, A
   info->name = program_text(p, t->name);
   info->type = (ApcType)t->dtype;
   info->rank = (int)t->dims.n;
+  info->index_below = t->index_below == PROGRAM_NONE ? -1 : constant_value(p, t->index_below);
   for (uint32_t d = 0; d < t->dims.n; d++) {
     uint32_t e = program_list(p, t->dims)[d];
-    info->dims[d] = p->exprs[e].kind == PX_const ? p->exprs[e].value : -1;
+    info->dims[d] = constant_value(p, e);
     info->dim_text[d] = program_expr_text(p, e, m->dim_texts[port][d], sizeof m->dim_texts[port][d]);
   }
   return APC_OK;

@@ -11,19 +11,27 @@
 
 #include "base/npy.h"
 #include "base/random.h"
+#include "runtime/stub/tokens.h"
 
 typedef struct Source {
   char name[512];
-  Tensor rows; /* the whole file */
-  char *batch; /* rows of a step */
+  Tensor rows;     /* the whole file; of windows only type and shape */
+  Tokens *tokens;  /* windows of tokens; NULL: rows of an array */
+  int64_t *window; /* room for one; with tokens */
+  int next;        /* the source that gets what comes next, the labels; -1: none */
+  bool follows;    /* it is one that another source fills */
+  char *batch;     /* rows of a step */
   size_t row_bytes;
 } Source;
 
 struct Dataset {
   Arena *arena;
-  Source *items;
+  Diags *diags;
+  Source *items; /* two for each --data: tokens make labels as well */
   int n;
   int64_t rows, batch, tokens;
+  int token_bits;     /* 0: as the vocabulary needs */
+  const char *option; /* by which the files are given */
   bool shuffled;
   uint64_t seed;
 };
@@ -59,35 +67,32 @@ static int64_t row_of(const Dataset *d, int64_t number) {
 
 /* ---- files */
 
-static int find_input(ApcModel *m, const char *name, ApcTensorInfo *info) {
+static int find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
   for (int i = 0; i < apc_inputs(m); i++)
     if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return 0;
-  return stub_fail(APC_USAGE, "--data %s: the program has no input of that name", name);
+  return stub_fail(APC_USAGE, "%s %s: the program has no input of that name", d->option, name);
 }
 
-/* "NAME=@FILE.npy" */
-static int split_data(const char *text, Source *s, const char **file) {
+/* "NAME=@FILE" */
+static int split_data(const Dataset *d, const char *text, Source *s, const char **file) {
   const char *at = strstr(text, "=@");
   size_t n = at ? (size_t)(at - text) : 0;
-  if (!n || n >= sizeof s->name || !at[2]) return stub_fail(APC_USAGE, "--data %s: NAME=@FILE.npy is wanted", text);
+  if (!n || n >= sizeof s->name || !at[2])
+    return stub_fail(APC_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
   memcpy(s->name, text, n);
   *file = at + 2;
   return 0;
 }
 
-static int read_rows(Arena *a, const char *file, Tensor *out) {
-  Diags *diags = diags_new(a);
-  if (npy_read(diags, file, out)) return 0;
-  return stub_fail(APC_BAD_INPUT, "%s: %s", file, diags->n ? diags->items[0].message : "cannot be read");
+/* What the last diagnostic says; of a shard it is about that file. */
+static int refuse(const Dataset *d, const char *file) {
+  const Diag *x = d->diags->n ? &d->diags->items[d->diags->n - 1] : NULL;
+  return stub_fail(APC_BAD_INPUT, "%s: %s", x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
 }
 
 /* The rows must be of the input's type, and its other dimensions those of the file. */
 static int check_rows(const Source *s, const ApcTensorInfo *info, const char *file) {
   const Tensor *t = &s->rows;
-  if (info->rank < 1) return stub_fail(APC_USAGE, "--data %s: the input is one number", s->name);
-  if (info->dims[0] < 1)
-    return stub_fail(APC_USAGE, "--data %s: the batch is '%s' here; compile with --batch N", s->name,
-                     info->dim_text[0]);
   if ((ApcType)t->dtype != info->type)
     return stub_fail(APC_BAD_INPUT, "%s is %s, but input '%s' has another type", file, dtype_name(t->dtype), s->name);
   bool fits = t->rank == info->rank;
@@ -101,40 +106,103 @@ static int64_t elements_of_row(const Tensor *t) {
   return n;
 }
 
-static int open_source(ApcModel *m, Dataset *d, const char *text) {
-  Source *s = &d->items[d->n];
-  ApcTensorInfo info;
-  const char *file = text;
-  int code = split_data(text, s, &file);
-  if (!code) code = find_input(m, s->name, &info);
-  if (!code) code = read_rows(d->arena, file, &s->rows);
-  if (code) return code;
-  d->n++; /* from here on it has to be freed */
-  code = check_rows(s, &info, file);
-  if (code) return code;
-  if (d->n > 1 && (s->rows.dims[0] != d->rows || info.dims[0] != d->batch))
+/* Takes in a source whose rows are known. */
+static int add_source(Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
+  int64_t rows = s->rows.dims[0], batch = info->dims[0], elements = elements_of_row(&s->rows);
+  if (d->rows >= 0 && (rows != d->rows || batch != d->batch))
     return stub_fail(APC_BAD_INPUT, "%s has %lld rows for input '%s', %lld in a step; another file has %lld, %lld",
-                     file, (long long)s->rows.dims[0], s->name, (long long)info.dims[0], (long long)d->rows,
-                     (long long)d->batch);
-  d->rows = s->rows.dims[0], d->batch = info.dims[0];
-  if (d->rows < d->batch)
-    return stub_fail(APC_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)d->rows,
-                     (long long)d->batch);
-  s->row_bytes = s->rows.bytes / (size_t)d->rows;
-  s->batch = malloc((size_t)d->batch * s->row_bytes + 1);
+                     file, (long long)rows, s->name, (long long)batch, (long long)d->rows, (long long)d->batch);
+  if (rows < batch)
+    return stub_fail(APC_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)rows, (long long)batch);
+  d->rows = rows, d->batch = batch;
+  s->row_bytes = (size_t)elements * dtype_bytes(s->rows.dtype);
+  s->batch = malloc((size_t)batch * s->row_bytes + 1);
   bool tokens = strcmp(s->name, "labels") == 0 && s->rows.dtype == DT_i64;
-  if (tokens || !d->tokens) d->tokens = d->batch * (tokens ? elements_of_row(&s->rows) : 1);
+  if (tokens || !d->tokens) d->tokens = batch * (tokens || s->tokens ? elements : 1);
   return s->batch ? 0 : stub_fail(APC_FAILED, "out of memory");
 }
 
-int dataset_open(ApcModel *m, const Training *t, Dataset **out) {
+static int open_rows(Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
+  if (!npy_read(d->diags, file, &s->rows)) return refuse(d, file);
+  int code = check_rows(s, info, file);
+  return code ? code : add_source(d, s, info, file);
+}
+
+/* ---- windows of tokens */
+
+static bool is_window(const ApcTensorInfo *x) { return x->rank == 2 && (x->type == APC_I64 || x->type == APC_I32); }
+
+static bool has_data(const DataFiles *files, const char *name) {
+  size_t n = strlen(name);
+  for (int i = 0; i < files->n; i++)
+    if (strncmp(files->data[i], name, n) == 0 && files->data[i][n] == '=') return true;
+  return false;
+}
+
+/* What comes next becomes `labels`, where the step has them, of the same shape, and no other data give them. */
+static int open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
+                     const char *file) {
+  ApcTensorInfo info;
+  bool found = false;
+  for (int i = 0; i < apc_inputs(m) && !found; i++)
+    found = apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "labels") == 0;
+  if (!found || has_data(files, "labels") || !is_window(&info)) return 0;
+  if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
+    return stub_fail(APC_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option, s->name);
+  s->next = d->n;
+  Source *next = &d->items[d->n++];
+  *next = (Source){.name = "labels", .rows = s->rows, .next = -1, .follows = true};
+  next->rows.dtype = (DType)info.type;
+  return add_source(d, next, &info, file);
+}
+
+static int open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
+                       const char *file) {
+  if (!is_window(info))
+    return stub_fail(APC_USAGE, "%s %s: tokens are for an input of integers, rows of a length", d->option, s->name);
+  if (info->dims[1] < 1)
+    return stub_fail(APC_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
+                     s->name, info->dim_text[1], info->dim_text[1]);
+  int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
+  TokenFormat format = {d->token_bits ? d->token_bits : info->index_below > 1 << 16 ? 32 : 16, info->dims[1], below};
+  s->tokens = tokens_open(d->diags, file, &format);
+  s->window = calloc((size_t)format.length + 1, sizeof *s->window);
+  if (!s->tokens) return refuse(d, file);
+  if (!s->window) return stub_fail(APC_FAILED, "out of memory");
+  s->rows = (Tensor){.dtype = (DType)info->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
+  int code = add_source(d, s, info, file);
+  return code ? code : open_next(m, d, files, s, info, file);
+}
+
+static int open_source(ApcModel *m, Dataset *d, const DataFiles *files, const char *text) {
+  Source *s = &d->items[d->n];
+  ApcTensorInfo info;
+  const char *file = text;
+  s->next = -1;
+  int code = split_data(d, text, s, &file);
+  if (!code) code = find_input(m, d, s->name, &info);
+  if (code) return code;
+  for (int i = 0; i < d->n; i++)
+    if (strcmp(d->items[i].name, s->name) == 0)
+      return stub_fail(APC_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
+  if (info.rank < 1) return stub_fail(APC_USAGE, "%s %s: the input is one number", d->option, s->name);
+  if (info.dims[0] < 1)
+    return stub_fail(APC_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
+                     info.dim_text[0]);
+  d->n++; /* from here on it has to be freed */
+  return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(d, s, &info, file);
+}
+
+int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   Dataset *d = *out = calloc(1, sizeof *d);
-  if (d) d->items = calloc((size_t)t->n + 1, sizeof *d->items);
+  if (d) d->items = calloc(2 * (size_t)files->n + 1, sizeof *d->items);
   if (!d || !d->items) return stub_fail(APC_FAILED, "out of memory");
   d->arena = arena_new();
-  d->shuffled = t->shuffled, d->seed = t->seed;
+  d->diags = diags_new(d->arena);
+  d->rows = -1, d->token_bits = files->token_bits, d->option = files->option;
+  d->shuffled = files->shuffled, d->seed = files->seed;
   int code = 0;
-  for (int i = 0; i < t->n && !code; i++) code = open_source(m, d, t->data[i]);
+  for (int i = 0; i < files->n && !code; i++) code = open_source(m, d, files, files->data[i]);
   return code;
 }
 
@@ -142,6 +210,8 @@ void dataset_close(Dataset *d) {
   if (!d) return;
   for (int i = 0; d->items && i < d->n; i++) {
     tensor_free(&d->items[i].rows);
+    tokens_close(d->items[i].tokens);
+    free(d->items[i].window);
     free(d->items[i].batch);
   }
   if (d->arena) arena_free(d->arena);
@@ -149,19 +219,39 @@ void dataset_close(Dataset *d) {
   free(d);
 }
 
-ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
+/* Row `k` of a step is row `row` of the file. */
+static bool take_row(Dataset *d, Source *s, int64_t k, int64_t row) {
+  char *to = s->batch + (size_t)k * s->row_bytes;
+  if (!s->tokens) return memcpy(to, (const char *)s->rows.data + (size_t)row * s->row_bytes, s->row_bytes), true;
+  Source *next = s->next < 0 ? NULL : &d->items[s->next];
+  size_t element = dtype_bytes(s->rows.dtype);
+  if (!tokens_read(s->tokens, row, s->window)) return false;
+  for (int64_t i = 0; i < s->rows.dims[1]; i++) {
+    dtype_store_i(s->rows.dtype, to + (size_t)i * element, s->window[i]);
+    if (next)
+      dtype_store_i(next->rows.dtype,
+                    next->batch + (size_t)k * next->row_bytes + (size_t)i * dtype_bytes(next->rows.dtype),
+                    s->window[i + 1]);
+  }
+  return true;
+}
+
+int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
+  for (int i = 0; i < d->n; i++)
+    for (int64_t k = 0; k < d->batch && !d->items[i].follows; k++)
+      if (!take_row(d, &d->items[i], k, row_of(d, step * d->batch + k))) return refuse(d, d->items[i].name);
   ApcStatus status = APC_OK;
   for (int i = 0; i < d->n && !status; i++) {
-    Source *s = &d->items[i];
+    const Source *s = &d->items[i];
     int64_t dims[TENSOR_MAX_RANK];
     memcpy(dims, s->rows.dims, sizeof dims);
     dims[0] = d->batch;
-    for (int64_t k = 0; k < d->batch; k++)
-      memcpy(s->batch + (size_t)k * s->row_bytes,
-             (const char *)s->rows.data + (size_t)row_of(d, step * d->batch + k) * s->row_bytes, s->row_bytes);
     status = apc_bind_input(m, s->name, (ApcType)s->rows.dtype, s->rows.rank, dims, s->batch);
   }
-  return status;
+  return status ? stub_fail_model(m, status) : 0;
 }
 
 int64_t dataset_tokens(const Dataset *d) { return d->tokens; }
+
+int64_t dataset_rows(const Dataset *d) { return d->rows; }
+int64_t dataset_batch(const Dataset *d) { return d->batch; }

@@ -1,6 +1,7 @@
 /* runtime/stub/dataset.h - rows of training data for the steps.
  *
- * Every file is an array whose first dimension counts rows; all have as many.  Step s takes rows s B ... s B + B - 1 of
+ * Every file is an array whose first dimension counts rows, or windows of tokens (tokens.h), which give `labels` as
+ * well: what comes next; all have as many rows.  Step s takes rows s B ... s B + B - 1 of
  * an endless list: all rows, again and again, in the order of the files or, shuffled, each time in another one.  Which
  * rows a step takes is a function of (seed, step) alone, so that a run that goes on later takes what it would have
  * taken.
@@ -12,14 +13,18 @@
 
 typedef struct Dataset Dataset;
 
-/* Opens the files and looks whether they fit the inputs.  An exit code after an error, else 0. */
-int dataset_open(ApcModel *m, const Training *t, Dataset **out);
+/* Opens the files and looks whether they fit the inputs of the selected entry.  An exit code after an error, else 0. */
+int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out);
 void dataset_close(Dataset *d);
 
-/* Binds the rows of a step, counted from 0. */
-ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step);
+/* Binds the rows of a step, counted from 0; an exit code after an error, else 0. */
+int dataset_bind(ApcModel *m, Dataset *d, int64_t step);
 
 /* What one step works on: elements of `labels` that are integers (tokens), else rows. */
 int64_t dataset_tokens(const Dataset *d);
+
+/* How many rows there are, and how many a step takes. */
+int64_t dataset_rows(const Dataset *d);
+int64_t dataset_batch(const Dataset *d);
 
 #endif

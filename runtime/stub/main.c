@@ -400,33 +400,43 @@ static const char *text_of(const Line *line, OptionId id) {
 
 /* Everything but the data. */
 static int read_training(const Line *line, Training *t) {
+  const char *bits = text_of(line, OPT_bits), *evals = text_of(line, OPT_evals);
   const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
              *every = text_of(line, OPT_every);
   long seed = 0;
   *t = (Training){.json = last(line, OPT_json) != NULL,
-                  .shuffled = !shuffle || strcmp(shuffle, "none") != 0,
+                  .data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
+                  .eval = {.option = "--eval"},
                   .save = text_of(line, OPT_save),
                   .checkpoint = text_of(line, OPT_checkpoint),
                   .resume = text_of(line, OPT_resume)};
   if (!whole_number(steps, 1, LONG_MAX, &t->steps))
     return stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
-  if (shuffle && t->shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
+  if (shuffle && t->data.shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
     return stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle);
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
-  t->seed = (uint64_t)seed;
+  if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
+    return stub_fail(APC_USAGE, "--bits %s: 16 or 32 is wanted", bits);
+  if (evals && !whole_number(evals, 1, LONG_MAX, &t->evals))
+    return stub_fail(APC_USAGE, "--evals %s: a number is wanted", evals);
+  if (evals && !last(line, OPT_eval)) return stub_fail(APC_USAGE, "--evals says nothing without --eval NAME=@FILE");
+  t->data.token_bits = t->eval.token_bits = bits ? atoi(bits) : 0;
+  t->data.seed = (uint64_t)seed;
   return 0;
 }
 
 static int train(ApcModel *m, const Line *line) {
   Training t;
   int code = read_training(line, &t);
-  const char **data = calloc((size_t)line->n + 1, sizeof *data);
+  const char **data = calloc(2 * (size_t)line->n + 1, sizeof *data), **eval = data + line->n;
   if (!data) return stub_fail(APC_FAILED, "out of memory");
-  for (int i = 0; i < line->n; i++)
-    if (line->given[i].id == OPT_data) data[t.n++] = line->given[i].value;
-  t.data = data;
+  for (int i = 0; i < line->n; i++) {
+    if (line->given[i].id == OPT_data) data[t.data.n++] = line->given[i].value;
+    if (line->given[i].id == OPT_eval) eval[t.eval.n++] = line->given[i].value;
+  }
+  t.data.data = data, t.eval.data = eval;
   if (!code) code = bind_all(m, line);
   if (!code) code = stub_train(m, &t);
   free(data);
@@ -435,8 +445,8 @@ static int train(ApcModel *m, const Line *line) {
 
 /* What means nothing without --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data,       OPT_shuffle, OPT_save,  OPT_json,
-                                         OPT_checkpoint, OPT_every,   OPT_resume};
+  static const OptionId of_training[] = {OPT_data, OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
+                                         OPT_save, OPT_json, OPT_checkpoint, OPT_every, OPT_resume};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i]))
       return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);

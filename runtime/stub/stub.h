@@ -11,17 +11,25 @@
 int stub_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int stub_fail_model(const ApcModel *m, ApcStatus status);
 
+/* Data that steps take rows of. */
+typedef struct DataFiles {
+  const char *option;      /* by which they are given */
+  const char *const *data; /* n of them: "NAME=@FILE.npy" or "NAME=@TOKENS.bin" */
+  int n;
+  int token_bits; /* 16, 32; 0: as the vocabulary needs */
+  bool shuffled;  /* else rows come as they are */
+  uint64_t seed;  /* of the order */
+} DataFiles;
+
 /* train.c: --steps and what belongs to it. */
 typedef struct Training {
-  long steps;       /* when so many were made, those before a checkpoint counted */
-  bool json;        /* an object per step */
-  bool shuffled;    /* else rows come as they are */
-  uint64_t seed;    /* of the order */
-  const char *save; /* --save, and so on; NULL: not given */
+  long steps;           /* when so many were made, those before a checkpoint counted */
+  bool json;            /* an object per step */
+  DataFiles data, eval; /* eval: n 0 without --eval */
+  long evals;           /* steps between evaluations; 0: at the end */
+  const char *save;     /* --save, and so on; NULL: not given */
   const char *checkpoint, *resume;
-  long every;              /* steps between checkpoints; 0: at the end */
-  const char *const *data; /* n of them: "NAME=@FILE.npy" */
-  int n;
+  long every; /* steps between checkpoints; 0: at the end */
 } Training;
 
 /* Makes the steps; the exit code.  Inputs that do not come from data are bound. */

@@ -69,8 +69,9 @@ static void report(const Training *t, int64_t step, const double *values, double
 
 static int one_step(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
   double values[RESULTS], begin = now_us();
-  ApcStatus status = dataset_bind(m, d, step);
-  if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
+  int code = dataset_bind(m, d, step);
+  if (code) return code;
+  ApcStatus status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
@@ -91,45 +92,103 @@ static int check_entry(ApcModel *m) {
   return stub_fail(APC_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
 }
 
+/* ---- evaluation */
+
+/* The mean over all batches, each counted as what its loss is a mean of; what is no whole batch is left out. */
+static int evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
+  double sum = 0, count = 0, begin = now_us();
+  const int64_t batches = dataset_rows(d) / dataset_batch(d);
+  const char *before = apc_entry_name(m, 0);
+  ApcStatus status = apc_select(m, "eval");
+  for (int64_t i = 0; i < batches && !status; i++) {
+    double loss, weight;
+    int code = dataset_bind(m, d, i);
+    if (code) return code;
+    status = apc_run(m, NULL);
+    if (!status) status = read_result(m, "loss", &loss);
+    if (!status) status = read_result(m, "count", &weight);
+    if (!status && weight > 0) sum += loss * weight, count += weight;
+  }
+  if (!status) status = apc_select(m, before);
+  if (status) return stub_fail_model(m, status);
+  double us = now_us() - begin, mean = sum / count;
+  if (t->json) {
+    printf("{\"step\":%" PRId64 ",", step);
+    print_json("eval_loss", mean);
+    printf("\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", batches * dataset_batch(d), us);
+  } else {
+    printf("eval behind step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", step, mean,
+           batches * dataset_batch(d), us * 1e-3);
+  }
+  fflush(stdout);
+  return 0;
+}
+
+static int open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
+  const char *before = apc_entry_name(m, 0);
+  ApcStatus status = apc_select(m, "eval");
+  int code = status ? stub_fail_model(m, status) : dataset_open(m, &t->eval, out);
+  status = code ? APC_OK : apc_select(m, before);
+  if (code || status) return code ? code : stub_fail_model(m, status);
+  int64_t rest = dataset_rows(*out) % dataset_batch(*out);
+  if (rest)
+    fprintf(stderr,
+            "note: %" PRId64 " of %" PRId64 " rows to evaluate are left out: they fill no batch of %" PRId64 "\n", rest,
+            dataset_rows(*out), dataset_batch(*out));
+  return 0;
+}
+
+/* ---- the loop */
+
+static int apart_from(const char *save, const DataFiles *files) {
+  for (int i = 0; i < files->n; i++) {
+    const char *at = strstr(files->data[i], "=@");
+    if (at && file_same(at + 2, save))
+      return stub_fail(APC_USAGE, "--save would write %s, which is read by %s", save, files->option);
+  }
+  return 0;
+}
+
 /* Found out now, not when the steps are made. */
 static int can_write(ApcModel *m, const Training *t) {
   int code = t->save ? checkpoint_can_save(m, t->save) : 0;
-  for (int i = 0; t->save && i < t->n && !code; i++) {
-    const char *at = strstr(t->data[i], "=@");
-    if (at && file_same(at + 2, t->save))
-      code = stub_fail(APC_USAGE, "--save would write %s, which is read by --data", t->save);
-  }
+  if (!code && t->save) code = apart_from(t->save, &t->data);
+  if (!code && t->save) code = apart_from(t->save, &t->eval);
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
-/* Steps from `made` on; how many were made by then. */
-static int make_steps(ApcModel *m, const Training *t, Dataset *d, int64_t *made) {
+/* Steps from `made` on; how many were made by then.  `eval`: NULL without --eval. */
+static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t *made) {
   int code = 0;
-  int64_t written = *made;
+  int64_t written = *made, evaluated = -1;
   while (*made < t->steps && !code && !asked_to_stop) {
     code = one_step(m, t, d, *made);
     if (code) break;
     ++*made;
-    if (!t->checkpoint || !t->every || *made % t->every) continue;
+    if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
+    if (code || !t->checkpoint || !t->every || *made % t->every) continue;
     code = checkpoint_write(m, t->checkpoint, *made);
     written = *made;
   }
-  return code || !t->checkpoint || written == *made ? code : checkpoint_write(m, t->checkpoint, *made);
+  if (!code && t->checkpoint && written != *made) code = checkpoint_write(m, t->checkpoint, *made);
+  return code || !eval || evaluated == *made || asked_to_stop ? code : evaluate(m, t, eval, *made);
 }
 
 int stub_train(ApcModel *m, const Training *t) {
-  Dataset *d = NULL;
+  Dataset *d = NULL, *eval = NULL;
   int64_t made = 0;
   int code = check_entry(m);
-  if (!code) code = dataset_open(m, t, &d);
-  if (!code && t->n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
+  if (!code) code = dataset_open(m, &t->data, &d);
+  if (!code && t->data.n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
+  if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
   if (!code) listen_to_signals();
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
   standard_json(t->json);
-  if (!code) code = make_steps(m, t, d, &made);
+  if (!code) code = make_steps(m, t, d, eval, &made);
   standard_json(false);
   if (!code && t->save) code = checkpoint_save(m, t->save);
   dataset_close(d);
+  dataset_close(eval);
   return code;
 }

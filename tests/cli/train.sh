@@ -11,6 +11,7 @@ np.save("x.npy", x)
 np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
 np.save("class.npy", r.integers(0, 12, 40))
 np.save("short.npy", x[:5])
+np.save("eight.npy", x[:8])
 np.save("narrow.npy", x[:, :3])
 np.save("double.npy", x.astype("f8"))
 np.save("ignored.npy", np.where(np.arange(40) % 3 == 0, -100, r.integers(0, 12, 40)))'
@@ -87,6 +88,7 @@ for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(cl
   expect 0 "" "$apc" verify $mlp -q --train "$loss" --optimizer "$optimizer" --batch 8 --target cpux4 --dp 2 --tp 2
   expect_out "proved   the parallel program"
   expect_out "state layers.0.up.w "
+  expect_out "eval/loss "
 done
 
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
@@ -114,6 +116,7 @@ kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
 
+cp trained.safetensors whole_mlp.safetensors
 # Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
 # shellcheck disable=SC2086
 for n in 1 2 3; do "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target cpux$n -o train$n; done
@@ -184,6 +187,133 @@ for file in a b; do ./noisy --steps 3 --data x=@ones.npy --data labels=@none.npy
 check "three losses" [ "$(sort -u a | wc -l)" -eq 3 ]
 check "the same again" cmp -s a b
 
+# Token files: windows of 16 or 32 bits, labels one further, whole shards only; the losses of the same rows as arrays.
+/usr/bin/python3 -c '
+import numpy as np, os
+t = np.random.default_rng(3).integers(0, 24, 200)
+t.astype("<u2").tofile("t16.bin"), t.astype("<u4").tofile("t32.bin")
+os.mkdir("shards"), os.mkdir("nothing_here")
+cut = [(0, 90), (90, 93), (93, 200)]
+for i, (a, b) in enumerate(cut): t[a:b].astype("<u2").tofile(f"shards/{i}.bin")
+def rows(t): return [t[k:k + 7] for k in range(0, len(t) - 6, 6)]
+for name, r in ("t", rows(t)), ("s", sum((rows(t[a:b]) for a, b in cut), [])):
+    np.save(name + "_x.npy", np.array(r)[:, :-1]), np.save(name + "_y.npy", np.array(r)[:, 1:])
+t[150] = 24
+t.astype("<u2").tofile("outside.bin")
+open("odd.bin", "wb").write(b"abc")'
+gpt_trainer() { # shellcheck disable=SC2086
+  "$apc" compile $gpt -q --train cross_entropy --batch 4 "$@"; }
+gpt_trainer --target cpux2 -o words
+losses_of() { ./words --steps 9 --json "$@" | losses /dev/stdin; }
+losses_of --data tokens=@t_x.npy --data labels=@t_y.npy >want.txt
+for file in "t16.bin" "t32.bin --bits 32"; do
+  # shellcheck disable=SC2086
+  losses_of --data tokens=@$file >got.txt
+  check "the losses of $file" cmp got.txt want.txt
+done
+check "losses" [ "$(wc -l <want.txt)" -eq 9 ]
+losses_of --data tokens=@s_x.npy --data labels=@s_y.npy >want.txt
+losses_of --data tokens=@shards >got.txt
+check "the losses of shards" cmp got.txt want.txt
+losses_of --data tokens=@t16.bin --data labels=@t_x.npy >got.txt
+check "labels of one's own" eval '! cmp -s got.txt want.txt'
+expect 0 "" ./words --steps 9 --data tokens=@shards --save whole.safetensors
+expect 0 "" ./words --steps 4 --data tokens=@shards --checkpoint told
+expect 0 "step 5 " ./words --steps 9 --data tokens=@shards --resume told --save rest.safetensors
+check "tokens go on" cmp whole.safetensors rest.safetensors
+expect 1 "t32.bin: every second token of 16 bits is 0" ./words --steps 1 --data tokens=@t32.bin
+expect 1 "odd.bin: its 3 bytes are no whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
+expect 1 "outside.bin: token 150 is 24; the model's vocabulary has 24" ./words --steps 9 --data tokens=@outside.bin
+expect 1 "no file in the folder" ./words --steps 1 --data tokens=@nothing_here
+expect 1 "none.bin: cannot read" ./words --steps 1 --data tokens=@none.bin
+expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@shards
+expect 2 "--bits 8: 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
+expect 2 "tokens are for an input of integers" ./trainer --steps 1 --data x=@t16.bin
+
+# Other data are evaluated with the weights as they are by then, and nothing changes by it.
+evals() { /usr/bin/python3 -c '
+import json, sys
+for line in sys.stdin:
+    d = json.loads(line)
+    if "eval_loss" in d: print(d["step"], d["eval_rows"], "%.6f" % d["eval_loss"])'; }
+expect 0 "" ./words --steps 9 --data tokens=@shards --save plain.safetensors
+expect 0 "eval behind step 9 " ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --save seen.safetensors
+check "evaluating changes nothing" cmp plain.safetensors seen.safetensors
+expect_err "note: 1 of 33 rows to evaluate are left out"
+./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --evals 4 --json 2>said | evals >got.txt
+check "evaluated at 4, 8, 9" [ "$(cut -d' ' -f1,2 got.txt | tr '\n' ,)" = "4 32,8 32,9 32," ]
+# Of weights that stand still it is what steps say of the same rows.
+for labels in class ignored; do
+  # shellcheck disable=SC2086
+  "$apc" compile $mlp -q --train cross_entropy --optimizer 'sgd(lr=0)' --batch 8 --target cpux2 -o still
+  ./still --steps 5 --data x=@x.npy --data labels=@$labels.npy --shuffle none --eval x=@x.npy --eval labels=@$labels.npy \
+    --json >got.txt
+  check "the loss of all rows" /usr/bin/python3 - $labels.npy <<'P'
+import json, sys, numpy as np
+rows = [json.loads(l) for l in open("got.txt")]
+kept = (np.load(sys.argv[1]).reshape(5, 8) != -100).sum(1)
+want = sum(r["loss"] * k for r, k in zip(rows, kept)) / kept.sum()
+assert len(rows) == 6 and abs(rows[5]["eval_loss"] - want) < 1e-6, (rows, want)
+P
+done
+expect 2 "--evals says nothing without --eval" ./words --steps 1 --data tokens=@t16.bin --evals 2
+expect 2 "--eval x: NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin --eval x
+expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
+expect 2 "--eval is of training" ./words --eval tokens=@t16.bin
+
+# Trained weights go back into the ONNX model; frozen ones are in the file as well, and a checkpoint serves too.
+tiny=$source_dir/examples/gpt-tiny.onnx
+"$apc" compile "$tiny" -q --train cross_entropy --optimizer 'adamw(freeze=*bias)' --batch 4 --dim seq=16 --target cpux2 -o tiny
+expect 0 "" ./tiny --steps 3 --data tokens=@t16.bin --save tiny.safetensors --checkpoint tiny_at
+expect 0 "" "$apc" convert "$tiny" trained.onnx -q --weights tiny.safetensors
+expect 0 "" "$apc" convert "$tiny" again.onnx -q --weights tiny_at/checkpoint.safetensors
+check "a checkpoint gives the same model" cmp trained.onnx again.onnx
+inputs="--inputs $source_dir/examples/gpt-tiny.inputs.npz"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run trained.onnx -q $inputs --outputs new.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --weights tiny.safetensors --outputs with.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --outputs old.npz
+}
+check "it computes what --weights computes" cmp new.npz with.npz
+check "and not what it did" eval '! cmp -s new.npz old.npz'
+expect 0 "" "$apc" convert "$tiny" first.safetensors -q
+expect 0 "" "$apc" convert trained.onnx back.onnx -q --weights first.safetensors
+check "its first weights make the first model" "$apc" run back.onnx -q $inputs --expect old.npz
+/usr/bin/python3 - first.safetensors <<'P'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+def write(name, head):
+    text = json.dumps(head).encode()
+    open(name, "wb").write(struct.pack("<Q", len(text)) + text + data)
+names = sorted(k for k in head if k != "__metadata__")
+other = dict(head)
+other["nobody"] = other.pop(names[0])
+write("other.safetensors", other)
+for k in names:
+    if len(head[k]["shape"]) == 2 and head[k]["shape"][0] != head[k]["shape"][1]: break
+turned = dict(head)
+turned[k] = dict(head[k], shape=head[k]["shape"][::-1])
+write("turned.safetensors", turned)
+P
+expect 1 "the model has no initializer 'nobody'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
+expect_err "the file has no tensor '"
+expect 1 "has not the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
+check "nothing was written" test ! -e x.onnx
+expect 2 "--dim has no meaning" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
+expect 2 "convert takes FILE.safetensors" "$apc" convert "$tiny" x.onnx --weights embed
+expect 2 "--weights is for models" "$apc" convert first.safetensors x.npz --weights first.safetensors
+# A model of the model language takes them on the way to ONNX.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
+expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
+}
+
 # What cannot be.
 # shellcheck disable=SC2086
 {
@@ -206,7 +336,7 @@ expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/exam
 {
 expect 2 "--steps needs data" ./trainer --steps 2
 expect 2 "--data is of training" ./trainer $data
-expect 2 "NAME=@FILE.npy is wanted" ./trainer --steps 2 --data x.npy
+expect 2 "NAME=@FILE.npy or NAME=@TOKENS.bin is wanted" ./trainer --steps 2 --data x.npy
 expect 2 "no input of that name" ./trainer --steps 2 --data z=@x.npy
 expect 1 "nothing.npy" ./trainer --steps 2 --data x=@nothing.npy
 expect 1 "5 rows, and a step takes 8" ./trainer --steps 2 --data x=@short.npy
@@ -226,4 +356,4 @@ expect 2 "--resume is of training" ./trainer --resume x
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 95
+summary 160

@@ -1,0 +1,111 @@
+/* frontend/onnx/replace.c - see replace.h.
+ *
+ * The file is opened as for importing, which checks it and finds the bytes of every tensor; then the whole message is
+ * decoded once more, this time with the tensors' bytes, changed and encoded.  Fields that the schema does not know are
+ * kept by protobuf-c.  Not done: more than 2 GiB, which one message cannot hold; tensors inside of nodes that lie in
+ * other files.
+ */
+#include "frontend/onnx/replace.h"
+
+#include <limits.h>
+
+#include "base/file.h"
+
+typedef struct Replacing {
+  OnnxFile *file;
+  OnnxReplacement *replacement;
+  void *context;
+  Diags *diags;
+} Replacing;
+
+static void *allocate(void *arena, size_t n) { return arena_alloc(arena, n ? n : 1); }
+static void release(void *arena, void *p) { (void)arena, (void)p; }
+
+static Loc place(const Replacing *r, const char *node) { return (Loc){.file = onnx_file_path(r->file), .node = node}; }
+
+/* Nothing but the raw bytes is left of how the data were stored. */
+static void set_bytes(Onnx__TensorProto *t, const void *data, size_t bytes) {
+  t->n_float_data = t->n_double_data = t->n_int32_data = t->n_int64_data = t->n_uint64_data = t->n_string_data = 0;
+  t->n_external_data = 0, t->has_data_location = false;
+  t->has_raw_data = true;
+  t->raw_data = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)data};
+}
+
+static bool is_external(const Onnx__TensorProto *t) {
+  return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
+/* `known`: the same initializer in the file that tells where its bytes lie. */
+static bool replace(const Replacing *r, const Onnx__TensorProto *known, Onnx__TensorProto *t) {
+  OnnxData old;
+  Tensor new = {0};
+  DType dtype;
+  if (!onnx_dtype(t->data_type, &dtype)) return true; /* of a type that no weight of apc's has */
+  if (!onnx_file_data(r->file, r->diags, known, &old) || !r->replacement(r->context, t->name, &old, &new)) return false;
+  if (new.data) set_bytes(t, new.data, new.bytes);
+  else if (is_external(t)) set_bytes(t, onnx_file_bytes(r->file, &old), old.bytes);
+  return true;
+}
+
+static bool attribute_inside(const Replacing *r, const char *node, const Onnx__AttributeProto *a);
+
+static bool nodes_inside(const Replacing *r, const Onnx__GraphProto *g) {
+  bool ok = true;
+  for (size_t i = 0; i < g->n_node; i++)
+    for (size_t k = 0; k < g->node[i]->n_attribute; k++)
+      ok = attribute_inside(r, g->node[i]->name, g->node[i]->attribute[k]) && ok;
+  return ok;
+}
+
+/* No tensor of a node lies in another file; in graphs inside of nodes, no initializer either. */
+static bool attribute_inside(const Replacing *r, const char *node, const Onnx__AttributeProto *a) {
+  bool ok = !a->t || !is_external(a->t);
+  for (size_t i = 0; i < a->n_tensors; i++) ok = ok && !is_external(a->tensors[i]);
+  for (size_t i = 0; a->g && i < a->g->n_initializer; i++) ok = ok && !is_external(a->g->initializer[i]);
+  if (!ok)
+    return diag_error(r->diags, DIAG_onnx_export, place(r, node),
+                      "a tensor of this node lies in another file, and is no initializer of the model");
+  return !a->g || nodes_inside(r, a->g);
+}
+
+static bool replace_all(const Replacing *r, Onnx__ModelProto *model) {
+  const Onnx__GraphProto *known = onnx_file_model(r->file)->graph;
+  Onnx__GraphProto *g = model->graph;
+  bool ok = nodes_inside(r, g);
+  for (size_t i = 0; i < g->n_initializer; i++) ok = replace(r, known->initializer[i], g->initializer[i]) && ok;
+  return ok;
+}
+
+static uint8_t *pack(const Replacing *r, const Onnx__ModelProto *model, size_t *bytes) {
+  *bytes = onnx__model_proto__get_packed_size(model);
+  if (*bytes > INT_MAX) {
+    diag_error(r->diags, DIAG_onnx_export, place(r, NULL),
+               "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
+    return NULL;
+  }
+  uint8_t *packed = arena_alloc(r->diags->arena, *bytes);
+  onnx__model_proto__pack(model, packed);
+  return packed;
+}
+
+static uint8_t *replace_in(const Replacing *r, const FileMap *map, size_t *bytes) {
+  ProtobufCAllocator in_arena = {allocate, release, r->diags->arena};
+  Onnx__ModelProto *model = onnx__model_proto__unpack(&in_arena, map->size, map->data);
+  if (!model || !model->graph) {
+    diag_error(r->diags, DIAG_onnx_wire, place(r, NULL), "protobuf-c cannot decode this model");
+    return NULL;
+  }
+  return replace_all(r, model) ? pack(r, model, bytes) : NULL;
+}
+
+uint8_t *onnx_replace(const char *path, OnnxReplacement *replacement, void *context, size_t *bytes, Diags *diags) {
+  FileMap map = {0};
+  uint8_t *packed = NULL;
+  Replacing r = {onnx_file_open(diags, path), replacement, context, diags};
+  if (r.file && file_map(diags, path, &map)) {
+    packed = replace_in(&r, &map, bytes);
+    file_unmap(&map);
+  }
+  if (r.file) onnx_file_close(r.file);
+  return packed;
+}

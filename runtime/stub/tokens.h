@@ -1,0 +1,35 @@
+/* runtime/stub/tokens.h - windows of token files.
+ *
+ * A token file is nothing but tokens, little-endian and unsigned, of 16 or 32 bits; a folder is all its files that end
+ * in .bin, by name.  Row k of a file is the window of `length` + 1 tokens from k * length on: what is read, and, one
+ * further, what comes next.  No window crosses the border of two files, and a rest that fills none is left out.
+ * Files are mapped: a step touches the windows that it takes.
+ */
+#ifndef APC_RUNTIME_STUB_TOKENS_H
+#define APC_RUNTIME_STUB_TOKENS_H
+
+#include <stdint.h>
+
+#include "base/diag.h"
+
+typedef struct Tokens Tokens;
+
+typedef struct TokenFormat {
+  int bits;       /* of a token: 16 or 32 */
+  int64_t length; /* of a window */
+  int64_t below;  /* every token must be: the vocabulary */
+} TokenFormat;
+
+/* Is the path one of token files, by its name or as a folder? */
+bool tokens_named(const char *path);
+
+/* NULL after a diagnostic. */
+Tokens *tokens_open(Diags *diags, const char *path, const TokenFormat *format);
+void tokens_close(Tokens *t);
+
+int64_t tokens_rows(const Tokens *t);
+
+/* Reads the length + 1 tokens of a row; false after a diagnostic that names the place of a token that is none. */
+bool tokens_read(Tokens *t, int64_t row, int64_t *out);
+
+#endif
