@@ -279,7 +279,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
     list[n++] = g->c_batch[i];
   }
   ProgramClass class_ = result_class(b, u->out[0]);
-  emit_workspace(b->e, b->stage, b->e->legal->source.workspace);
+  emit_workspace(b->e, b->stage, program_const(b->e->b, (int64_t)b->e->legal->source.workspace));
   uint32_t tensors[5], ntensors = library_tensors(b, u, g->epilogue, class_, tensors);
   uint32_t index = emit_instr(b, PI_gemm, where, PROGRAM_NONE, ntensors, tensors, emit_exprs(b->e, n, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
@@ -288,6 +288,10 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   if (b->e->legal->source.tf32 && g->sums == DT_f32 && emit_body_type(b, u->in[0])->dtype == DT_f32)
     x->mask |= PROGRAM_TF32;
 }
+
+/* A copy of weights that change, with what the blocks add; of their gradient a copy and sums of that size; and what the
+ * library wants beside, by which kernels it takes. */
+enum { CONV_COPIES = 2, CONV_SUMS = 4, CONV_ROOM = 4 << 20 };
 
 static void room_for_blocks(EmitBody *b, Val weights) {
   Module *m = b->e->m;
@@ -298,10 +302,24 @@ static void room_for_blocks(EmitBody *b, Val weights) {
   buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, LEGAL_CONV_ROOM))));
 }
 
+/* For a call: weights that change, or their gradient, in blocks; sums of threads.  Where their extents depend on sizes
+ * of a request there is none, and the kernel runs. */
+static void room_to_convolve(EmitBody *b, const Unit *u) {
+  Module *m = b->e->m;
+  bool gradient = u->conv->result == CONV_OF_WEIGHTS;
+  const Type *t = emit_body_type(b, gradient ? u->out[0] : u->in[1]);
+  const Expr *bytes = ex_muli(m, type_elements(m, t), (int64_t)dtype_bytes(t->dtype));
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (ex_uses(bytes, (int)i)) return;
+  bytes = ex_add(m, ex_muli(m, bytes, gradient ? CONV_SUMS : CONV_COPIES), ex_const(m, CONV_ROOM));
+  emit_workspace(b->e, b->stage, emit_expr(b->e, bytes));
+}
+
 static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
-  if (b->units->work->device->blocks) room_for_blocks(b, u->in[1]);
-  emit_workspace(b->e, b->stage, b->e->legal->source.conv_workspace);
+  if (b->units->work->device->blocks && c->of_weights) room_for_blocks(b, u->in[1]);
+  if (b->units->work->device->blocks && !c->of_weights) room_to_convolve(b, u);
+  emit_workspace(b->e, b->stage, program_const(b->e->b, (int64_t)b->e->legal->source.conv_workspace));
   uint32_t tensors[5], n = library_tensors(b, u, c->epilogue, PC_activation, tensors);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);
@@ -310,6 +328,7 @@ static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
                               emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   put_epilogue(x, c->epilogue);
+  x->dim2 = c->result;
   if (b->e->legal->source.tf32 && emit_body_type(b, u->in[0])->dtype == DT_f32) x->mask |= PROGRAM_TF32;
   put_grid(b, index, u);
 }

@@ -161,15 +161,16 @@ static uint32_t persistent_buffer(Emitting *e, const char *name, ProgramClass cl
                                                     .bytes = bytes});
 }
 
-void emit_workspace(Emitting *e, int stage, uint64_t bytes) {
-  if (!bytes) return;
+void emit_workspace(Emitting *e, int stage, uint32_t bytes) {
+  if (bytes == program_const(e->b, 0)) return;
   for (uint32_t i = 0; i < program_count_buffers(e->b); i++) {
     ProgramBuffer *b = program_at_buffers(e->b, i);
     if (b->class_ != PC_library || b->stage != (uint32_t)stage) continue;
-    b->bytes = program_expr(e->b, PX_max, b->bytes, program_const(e->b, (int64_t)bytes));
+    uint32_t most = program_expr(e->b, PX_max, b->bytes, bytes);
+    b->bytes = most;
     return;
   }
-  persistent_buffer(e, "libraries", PC_library, stage, 1, program_const(e->b, (int64_t)bytes));
+  persistent_buffer(e, "libraries", PC_library, stage, 1, bytes);
 }
 
 static ProgramList strides_list(Emitting *e, const Param *p) {

@@ -45,7 +45,7 @@ uint32_t emit_bytes(Emitting *e, const Type *t);
 uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *t);
 
 /* The stage has products, or convolutions: their libraries get what they work in, once, and the most that one wants. */
-void emit_workspace(Emitting *e, int stage, uint64_t bytes);
+void emit_workspace(Emitting *e, int stage, uint32_t bytes); /* an expression */
 
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a
  * diagnostic. */

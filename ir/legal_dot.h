@@ -77,7 +77,8 @@ enum { LEGAL_CONV_FEW = 4 };
 bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]);
 
 /* Is it a convolution that the device does with what follows?  Of weights of the model, in a float type, with at most
- * one letter of each class, images that hold their channels last.  Fills `letters`. */
+ * one letter of each class, images that hold their channels last.  Where it puts weights into blocks itself, f32
+ * weights may be any value, and gradients (conv_transpose, conv_filter) are such convolutions too.  Fills `letters`. */
 bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights, const bool *one,
                    ConvLetter letters[CONV_LETTERS]);
 

@@ -87,7 +87,7 @@ static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   if (!op_conv_known(j->device, op->kind, op_str(op, AT_spec), type_of(j->f, op->out)->dtype,
                      op_of(j->f, weights)->kind == OP_param, one, list))
     return false;
-  c->broken = weights != operand(j, op, 1);
+  c->broken = weights != operand(j, op, 1) && !j->device->blocks;
   const Expr *extent[2], *unit = ex_const(j->m, 1);
   for (int i = 0; i < 2; i++) {
     const ConvLetter *l = &list[i ? CONV_OUT : CONV_GROUPS];

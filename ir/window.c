@@ -5,15 +5,14 @@
 
 #include "base/die.h"
 
-/* Which part of the spec (operand 0, operand 1, result) a role is. */
-static int part_of(OpKind k, int role) {
+int window_spec_part(OpKind k, int role) {
   if (k == OP_conv) return role == WINDOW_IMAGE ? 0 : role == WINDOW_WEIGHTS ? 1 : 2;
   if (k == OP_conv_transpose) return role == WINDOW_OUTPUT ? 0 : role == WINDOW_WEIGHTS ? 1 : 2;
   return role == WINDOW_IMAGE ? 0 : role == WINDOW_OUTPUT ? 1 : 2; /* conv_filter */
 }
 
 const char *window_letters(OpKind k, const char *spec, int role, int *n) {
-  int part = part_of(k, role);
+  int part = window_spec_part(k, role);
   const char *s = part == 0 ? spec : part == 1 ? strchr(spec, ',') + 1 : strstr(spec, "->") + 2;
   *n = (int)strcspn(s, part == 0 ? "," : "-");
   return s;
@@ -32,7 +31,7 @@ static void find_dims(const Func *f, const Op *op, Window *w) {
     if (image[d] >= 'A' && image[d] <= 'Z') letters[order++] = image[d];
   w->n = order;
   for (int r = 0; r < 3; r++) {
-    int part = part_of(op->kind, r);
+    int part = window_spec_part(op->kind, r);
     const char *s = window_letters(op->kind, spec, r, &n);
     w->role[r] = part < 2 ? part : -1;
     for (int i = 0; i < w->n; i++) {

@@ -29,6 +29,9 @@ typedef struct Window {
   const Expr *extent[3][MAX_WINDOWED]; /* by role */
 } Window;
 
+/* Which part of the spec a role is: operand 0, operand 1, 2 for the result. */
+int window_spec_part(OpKind k, int role);
+
 /* The letters of role `r` of a convolution's spec; `*n` of them. */
 const char *window_letters(OpKind k, const char *spec, int role, int *n);
 

@@ -609,22 +609,16 @@ static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry 
          is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 
-/* Is it that of a weight which bodies write? */
-static bool is_trained(const Program *p, uint32_t buffer) {
-  for (uint32_t i = 0; i < p->n_params; i++)
-    if (p->params[i].buffer == buffer && p->params[i].trainable == PARAM_TRAINED) return true;
-  return false;
-}
-
-/* Bias and residual are of f32; all tensors have one type, a float the library may know. */
+/* Bias and residual are of f32 and follow an output; all tensors have one type, a float the library may know. */
 static bool conv_ok(const Program *p, const ProgramInstr *x) {
   uint32_t dtype = operand(p, x, 0)->dtype;
+  if (x->dim2 >= CONV_RESULTS || (x->dim2 && (x->mask & 3u || x->dim || x->tensors.n != 3))) return false;
   if (!epilogue_ok(x)) return false;
   if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
   if (dtype != DT_f32 && (x->mask || x->dim)) return false;
   for (uint32_t i = 1; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != dtype) return false;
-  return p->buffers[operand(p, x, 1)->buffer].class_ == PC_param && !is_trained(p, operand(p, x, 1)->buffer);
+  return true;
 }
 
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {

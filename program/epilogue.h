@@ -22,6 +22,9 @@ typedef enum Activation {
   ACT_COUNT
 } Activation;
 
+/* Which of the three tensors of a convolution is the result: the output, or a gradient. */
+typedef enum ProgramConvResult { CONV_OF_OUTPUT, CONV_OF_IMAGE, CONV_OF_WEIGHTS, CONV_RESULTS } ProgramConvResult;
+
 /* What becomes of the sums before they are stored: + bias, a vector along the innermost dimension of the result;
  * + residual, a tensor that lies as the result; then the activation. */
 typedef struct Epilogue {

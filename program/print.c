@@ -214,6 +214,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
     text_add(t, " value ");
     text_double(t, x->value);
   }
+  if (x->kind == PI_conv && x->dim2) text_add(t, x->dim2 == CONV_OF_IMAGE ? " of image" : " of weights");
   if (x->kind == PI_conv || x->kind == PI_gemm) program_epilogue_text(t, program_instr_epilogue(x));
   if (x->kind == PI_gemm) print_sums(p, t, x);
   if ((x->kind == PI_conv || x->kind == PI_gemm) && (x->mask & PROGRAM_TF32)) text_add(t, " tf32");

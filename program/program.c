@@ -102,6 +102,12 @@ bool program_instr_is_comm(uint32_t kind) {
   return comm[kind];
 }
 
+uint32_t program_conv_image(const ProgramInstr *x) { return x->dim2 == CONV_OF_IMAGE ? 2 : 0; }
+uint32_t program_conv_weights(const ProgramInstr *x) { return x->dim2 == CONV_OF_WEIGHTS ? 2 : 1; }
+uint32_t program_conv_output(const ProgramInstr *x) {
+  return x->dim2 == CONV_OF_OUTPUT ? 2 : x->dim2 == CONV_OF_IMAGE ? 0 : 1;
+}
+
 bool program_instr_writes(const ProgramInstr *x, uint32_t i) {
   switch ((ProgramInstrKind)x->kind) {
     case PI_launch: return i + x->dim >= x->tensors.n;

@@ -296,7 +296,8 @@ typedef struct ProgramInstr {
   ProgramList tensors;
   ProgramList exprs;
   uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; gemm, conv: dim is the Activation; gemm:
-                         dim2 is the DType of the sums; launch: dim of the tensors, the last ones, are written */
+                         dim2 is the DType of the sums; conv: dim2 is the ProgramConvResult; launch: dim of the tensors,
+                         the last ones, are written */
   uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;       /* communication */
   uint32_t together;  /* communication: 1 joins the next instruction's position */
@@ -374,7 +375,11 @@ ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
 Epilogue program_instr_epilogue(const ProgramInstr *x); /* of gemm and conv */
-bool program_instr_has_grid(const ProgramInstr *x);     /* then `blocks` says how many */
+/* Which tensor of a conv is the image, the weights, the output? */
+uint32_t program_conv_image(const ProgramInstr *x);
+uint32_t program_conv_weights(const ProgramInstr *x);
+uint32_t program_conv_output(const ProgramInstr *x);
+bool program_instr_has_grid(const ProgramInstr *x); /* then `blocks` says how many */
 /* Does the instruction write its tensor `i`?  It reads all others, and C of a gemm that accumulates. */
 bool program_instr_writes(const ProgramInstr *x, uint32_t i);
 

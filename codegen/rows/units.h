@@ -54,9 +54,11 @@ typedef struct GemmUnit {
 } GemmUnit;
 
 /* A convolution that the device does with what follows, and what joined it: in[0] image, in[1] weights, then the bias
- * and the residual if any. */
+ * and the residual if any; or a gradient (program/epilogue.h), of its operands. */
 typedef struct ConvUnit {
-  const struct Op *op;                       /* without what joined it */
+  const struct Op *op; /* without what joined it */
+  ProgramConvResult result;
+  bool of_weights;                           /* of the model, which nobody writes */
   const Expr *numbers[PROGRAM_CONV_NUMBERS]; /* instruction `conv` (program/program.def) */
   Epilogue epilogue;
 } ConvUnit;

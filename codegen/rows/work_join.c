@@ -1,8 +1,8 @@
 /* codegen/rows/work_join.c - convolutions that take in what follows, and what joins them and products.
  *
- * A convolution of weights of the model, on images that hold their channels last, is described in numbers (instruction
- * `conv`).  What follows it or a product of the library joins it as ir/legal_join.h says.  The joined operation stands
- * where the last of them stood, so that everything it reads is there.
+ * A convolution that the device knows (ir/legal_dot.h: op_conv_known), or the gradient of one, is described in numbers
+ * (instruction `conv`).  What follows it or a product of the library joins it as ir/legal_join.h says.  The joined
+ * operation stands where the last of them stood, so that everything it reads is there.
  */
 #include <string.h>
 
@@ -73,16 +73,20 @@ static bool is_param(const Join *j, Val v) {
   return def >= 0 && j->w->ops.items[def].op->kind == OP_param;
 }
 
+static ProgramConvResult result_of(OpKind k) {
+  return k == OP_conv ? CONV_OF_OUTPUT : k == OP_conv_transpose ? CONV_OF_IMAGE : CONV_OF_WEIGHTS;
+}
+
 static bool start_conv(Join *j, const Op *op) {
   ConvLetter list[CONV_LETTERS];
   bool one[128] = {false};
-  if (op->kind != OP_conv) return false;
+  if (op->kind != OP_conv && op->kind != OP_conv_transpose && op->kind != OP_conv_filter) return false;
   Window win = window_of(j->w->f, op);
   find_ones(j, op, &win, one);
   if (!op_conv_known(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
                      is_param(j, op->in[1]), one, list))
     return false;
-  j->conv = (ConvUnit){.op = op};
+  j->conv = (ConvUnit){.op = op, .result = result_of(op->kind), .of_weights = is_param(j, op->in[1])};
   describe(j, op, &win, list);
   return true;
 }

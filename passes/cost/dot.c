@@ -145,15 +145,16 @@ bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, co
   const char *spec = op_str(p->op, AT_spec);
   ConvLetter letters[CONV_LETTERS];
   bool one[128] = {false};
-  if (p->op->kind != OP_conv) return false;
+  if (p->op->kind != OP_conv && p->op->kind != OP_conv_transpose && p->op->kind != OP_conv_filter) return false;
   for (int r = 0; r < 3; r++) {
     int n;
-    const char *part = window_letters(OP_conv, spec, r, &n);
-    const TensorFactors *dims = r == WINDOW_OUTPUT ? &p->rule->results[0] : &p->rule->operands[r];
+    const char *part = window_letters(p->op->kind, spec, r, &n);
+    int at = window_spec_part(p->op->kind, r);
+    const TensorFactors *dims = at == 2 ? &p->rule->results[0] : &p->rule->operands[at];
     for (int d = 0; d < n; d++)
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = is_one(mesh, p->rule, s, dims->dims[d].f[0]);
   }
-  return op_conv_known(t->device, OP_conv, spec, type_of(f, p->op->out)->dtype,
+  return op_conv_known(t->device, p->op->kind, spec, type_of(f, p->op->out)->dtype,
                        op_of(f, p->op->in[1])->kind == OP_param, one, letters);
 }
 

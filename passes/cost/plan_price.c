@@ -245,7 +245,8 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
 /* The same for what joins it, which is known of a convolution by its weights, of a reshape by its operand. */
 static bool stays_alone(const Pricing *p, const WalkScope *s, const Op *op, const Val *in) {
   const LegalJoin *join = cost_join(p->c, s->f, op);
-  if (join->kind == JOIN_NONE && op->kind == OP_conv) return p->held.items[in[1] - 1].converted;
+  bool copied = cost_target(p->c)->device->blocks; /* weights, in the call */
+  if (join->kind == JOIN_NONE && op->kind == OP_conv) return !copied && p->held.items[in[1] - 1].converted;
   const Held *x = join->kind == JOIN_VIEW ? &p->held.items[in[join->operand] - 1] : NULL;
   return x && (x->converted || x->alone);
 }

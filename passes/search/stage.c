@@ -152,7 +152,8 @@ static bool is_converted(const Cutting *k, size_t i, int j) {
 static bool stays_alone(const Cutting *k, size_t i) {
   const Op *op = &k->f->ops.items[i];
   const LegalJoin *join = cost_join(k->c, k->f, op);
-  if (join->kind == JOIN_NONE) return op->kind == OP_conv && is_converted(k, i, 1);
+  if (join->kind == JOIN_NONE)
+    return op->kind == OP_conv && !cost_target(k->c)->device->blocks && is_converted(k, i, 1);
   return join->kind == JOIN_VIEW &&
          (is_converted(k, i, join->operand) || stays_alone(k, maker_of(k, op, join->operand)));
 }

@@ -70,7 +70,7 @@ static bool empty(const ConvShape *s) {
 
 static OnednnPrimitive *make(const ConvCall *call, OnednnLayout *weights) {
   const ConvShape *s = &call->shape;
-  OnednnConv conv;
+  OnednnConv conv = {.result = call->result, .room = call->weights ? 0 : call->room_bytes};
   OnednnLayout *layout[ONEDNN_ARGS] = {NULL};
   int64_t channels = s->groups * s->out, one = 1;
   if (!padding(s, &conv)) return NULL;
@@ -164,7 +164,7 @@ static RtStatus weights_for(ConvWeights *w, const ConvShape *s, const OnednnLayo
 
 typedef struct Key {
   ConvShape shape;
-  int64_t bias, residual, in_place, activation, threads;
+  int64_t bias, residual, in_place, activation, threads, result, changing;
 } Key;
 
 typedef struct Entry {
@@ -212,7 +212,8 @@ static Entry *find_entry(ConvCache *c, const ConvCall *call) {
   const Epilogue *e = &call->epilogue.what;
   Key k;
   memset(&k, 0, sizeof k);
-  k = (Key){call->shape, e->bias, e->residual, call->epilogue.in_place, e->activation, onednn_threads()};
+  k = (Key){call->shape,   e->bias,          e->residual,  call->epilogue.in_place,
+            e->activation, onednn_threads(), call->result, call->weights == NULL};
   if (4 * c->used > 3 * ENTRIES) forget(c);
   uint64_t i = hash_key(&k) % ENTRIES;
   while (c->entries[i].tried && memcmp(&c->entries[i].key, &k, sizeof k) != 0) i = (i + 1) % ENTRIES;
@@ -225,7 +226,7 @@ static void fill_entry(ConvCache *c, Entry *e, const ConvCall *call) {
   const ConvWeights *w = call->weights;
   e->tried = true;
   c->used++;
-  if (!empty(&call->shape) && w->layout) e->primitive = make(call, w->layout);
+  if (!empty(&call->shape) && w && w->layout) e->primitive = make(call, w->layout);
   if (!empty(&call->shape) && !e->primitive) {
     OnednnLayout *any = weights_layout(&call->shape, true);
     e->primitive = any ? make(call, any) : NULL;
@@ -246,11 +247,47 @@ static double multiply_adds(const ConvShape *s) {
   return n;
 }
 
+/* ---- weights that change, and their gradient */
+
+static size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* Copies between the tensor and the library's layout, whichever way. */
+static RtStatus copy_weights(const ConvCall *call, const Entry *e, RtError *error) {
+  OnednnLayout *plain = weights_layout(&call->shape, false);
+  if (!plain) return no_memory(error);
+  bool ok = call->result == CONV_OF_WEIGHTS ? onednn_reorder(e->weights, call->room, plain, call->w)
+                                            : onednn_reorder(plain, call->w, e->weights, call->room);
+  onednn_layout_free(plain);
+  return ok ? RT_OK : rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
+}
+
+/* Do they lie as the library wants them? */
+static bool lie_so(const ConvCall *call, const Entry *e) {
+  OnednnLayout *plain = weights_layout(&call->shape, false);
+  bool equal = plain && onednn_layout_equal(plain, e->weights);
+  onednn_layout_free(plain);
+  return equal;
+}
+
+static bool run_changing(const Entry *e, const ConvCall *call, void **data, RtStatus *status, RtError *error) {
+  bool direct = e->weights && lie_so(call, e);
+  size_t copy = direct ? 0 : whole_lines(e->weights_bytes);
+  if (!e->weights || copy > call->room_bytes || onednn_room(e->primitive) > call->room_bytes - copy) return false;
+  data[ONEDNN_W] = direct ? call->w : call->room;
+  data[ONEDNN_ROOM] = call->room ? (char *)call->room + copy : NULL;
+  if (!direct && call->result != CONV_OF_WEIGHTS) *status = copy_weights(call, e, error);
+  if (!*status && !onednn_execute(e->primitive, data))
+    *status = rt_error(error, RT_FAILED, "oneDNN could not compute a convolution");
+  if (!*status && !direct && call->result == CONV_OF_WEIGHTS) *status = copy_weights(call, e, error);
+  return true;
+}
+
 static bool run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError *error) {
   void *data[ONEDNN_ARGS] = {
       [ONEDNN_X] = call->x, [ONEDNN_Y] = call->y, [ONEDNN_BIAS] = call->bias, [ONEDNN_RESIDUAL] = call->residual};
   Entry *e = find_entry(cache, call);
   if (!e->tried) fill_entry(cache, e, call);
+  if (e->primitive && !call->weights) return run_changing(e, call, data, status, error);
   if (!e->primitive || !can_have(call->weights, e->weights_bytes)) return false;
   *status = weights_for(call->weights, &call->shape, e->weights, &data[ONEDNN_W], error);
   if (!*status && !onednn_execute(e->primitive, data))

@@ -5,9 +5,13 @@
  * layouts that are larger than the weights are kept apart when they are small (CONV_APART), so that memory stays what
  * the Program says.  Primitives are kept per sizes.
  *
+ * Gradients of the image and of the weights are convolutions too, and weights may change between calls.  Such weights
+ * are copied into the library's layout for the call, a gradient of weights out of it; the copy, and what the library
+ * sums in, lie in memory the Program has for that (PC_library), so that it is counted.
+ *
  * conv_run says false when the library does not do it: not there, negative padding, an output that meets no element of
- * the image, no fast implementation, weights that may not be changed.  Then the caller's own kernel runs, on weights as
- * they were.
+ * the image, no fast implementation, weights that may not be changed, no room for the copy.  Then the caller's own
+ * kernel runs, on weights as they were.
  */
 #ifndef APC_RUNTIME_DEVICE_CONV_DNNL_H
 #define APC_RUNTIME_DEVICE_CONV_DNNL_H
@@ -30,8 +34,12 @@ typedef struct ConvWeights {
 typedef struct ConvCall {
   ConvShape shape;
   OnednnEpilogue epilogue;
-  void *x, *y, *bias, *residual;
-  ConvWeights *weights;
+  void *x, *y, *bias, *residual; /* x, y: image and output, or their gradients */
+  ConvWeights *weights;          /* NULL: they are `w` and may have changed, or are the result */
+  void *w;
+  ProgramConvResult result;
+  void *room; /* for the call, at a border of 64 bytes */
+  size_t room_bytes;
 } ConvCall;
 
 typedef struct ConvCache ConvCache;

@@ -14,6 +14,8 @@ typedef struct CpuDevice {
   ProgramKernelFn *kernels;
   struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
   struct ConvCache *conv_cache;
+  char *space; /* what the Program has for libraries to work in */
+  uint64_t space_bytes;
 } CpuDevice;
 
 extern const DeviceOps device_cpu;
@@ -21,6 +23,7 @@ extern const DeviceOps device_cpu;
 /* Calls a kernel of the Program. */
 void cpu_launch(const CpuDevice *d, const DeviceCall *c);
 
+void cpu_convs_workspace(Device *d, char *at, uint64_t bytes);
 RtStatus cpu_convs_weights(Device *d, const DeviceWeights *w, RtError *error);
 void cpu_convs_close(CpuDevice *d);
 RtStatus cpu_conv(CpuDevice *d, const DeviceCall *c, RtError *error);

@@ -1,8 +1,8 @@
 /* runtime/device/cpu_conv.c - convolutions on the CPU: by oneDNN where it can, by the program's own kernel otherwise.
  *
  * Weights belong to a convolution when nothing but convolutions that describe them equally reads their buffer; then the
- * library may keep them in its own layout (conv_dnnl.h).  A machine without the library runs the kernel and what
- * follows it in plain loops.
+ * library may keep them in its own layout (conv_dnnl.h).  Weights that bodies write it copies in every call.  A machine
+ * without the library runs the kernel and what follows it in plain loops.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,15 @@ static bool same_weights(const Program *p, const ProgramInstr *a, const ProgramI
 
 static uint32_t weights_tensor(const Program *p, const ProgramInstr *x) { return program_list(p, x->tensors)[1]; }
 
+/* Is it a convolution of weights that nobody writes?  All who read them otherwise are others. */
+static bool has_own_weights(const Program *p, const ProgramInstr *x) {
+  uint32_t buffer = p->tensors[weights_tensor(p, x)].buffer;
+  if (x->kind != PI_conv || x->dim2 != CONV_OF_OUTPUT || p->buffers[buffer].class_ != PC_param) return false;
+  for (uint32_t i = 0; i < p->n_params; i++)
+    if (p->params[i].buffer == buffer && p->params[i].trainable == PARAM_TRAINED) return false;
+  return true;
+}
+
 /* Who reads a buffer: the one convolution whose description all share; or others as well. */
 typedef struct Readers {
   const ProgramInstr *conv;
@@ -38,10 +47,11 @@ typedef struct Readers {
 } Readers;
 
 static void find_readers(const Program *p, const ProgramInstr *x, Readers *readers) {
+  bool own = x->kind == PI_conv && has_own_weights(p, x);
   for (uint32_t i = 0; i < x->tensors.n; i++) {
     uint32_t t = program_list(p, x->tensors)[i];
     Readers *r = &readers[p->tensors[t].buffer];
-    if (x->kind != PI_conv || i != 1) r->others = true;
+    if (!own || i != 1) r->others = true;
     else if (!r->conv) r->conv = x;
     else if (weights_tensor(p, r->conv) != t || !same_weights(p, r->conv, x)) r->others = true;
   }
@@ -58,6 +68,11 @@ static RtStatus add_weights(CpuDevice *d, const Readers *readers, const DeviceWe
     d->conv_weights[weights_tensor(p, readers[b].conv)] = w;
   }
   return RT_OK;
+}
+
+void cpu_convs_workspace(Device *device, char *at, uint64_t bytes) {
+  CpuDevice *d = (CpuDevice *)device;
+  d->space = at, d->space_bytes = bytes;
 }
 
 RtStatus cpu_convs_weights(Device *device, const DeviceWeights *weights, RtError *error) {
@@ -118,14 +133,22 @@ static RtStatus by_kernel(const CpuDevice *d, const DeviceCall *c, const ConvCal
 }
 
 RtStatus cpu_conv(CpuDevice *d, const DeviceCall *c, RtError *error) {
-  ConvCall call = {
-      .shape = *c->conv, .x = c->data[0], .y = c->data[2], .weights = d->conv_weights[c->tensors[1].index]};
+  const ProgramInstr *x = &d->p->instrs[c->instr];
+  bool own = has_own_weights(d->p, x);
+  ConvCall call = {.shape = *c->conv,
+                   .x = c->data[program_conv_image(x)],
+                   .w = c->data[program_conv_weights(x)],
+                   .y = c->data[program_conv_output(x)],
+                   .weights = own ? d->conv_weights[c->tensors[1].index] : NULL,
+                   .result = (ProgramConvResult)x->dim2,
+                   .room = d->space,
+                   .room_bytes = d->space_bytes};
   Epilogue *what = &call.epilogue.what;
-  *what = program_instr_epilogue(&d->p->instrs[c->instr]);
+  *what = program_instr_epilogue(x);
   if (what->bias) call.bias = c->data[3];
   if (what->residual) call.residual = c->data[c->n_tensors - 1];
   call.epilogue.in_place = what->residual && call.residual == call.y;
   RtStatus status;
-  if (call.weights && conv_run(d->conv_cache, &call, &status, error)) return status;
+  if ((call.weights || !own) && conv_run(d->conv_cache, &call, &status, error)) return status;
   return by_kernel(d, c, &call, error);
 }

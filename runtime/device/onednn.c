@@ -20,6 +20,7 @@ typedef struct ExecArg {  /* dnnl_exec_arg_t */
 enum { /* equal in both versions but where a name ends in one */
        CPU = 1,
        ANY_TAG = 1,
+       FORWARD_TRAINING = 64,
        FORWARD_INFERENCE = 96,
        CONVOLUTION_DIRECT = 1,
        BINARY_ADD = 0x1fff0,
@@ -27,12 +28,16 @@ enum { /* equal in both versions but where a name ends in one */
        STREAM_DEFAULT = 1,
        QUERY_IMPLEMENTATION = 8,
        QUERY_WEIGHTS = 131,
+       QUERY_DIFF_WEIGHTS = 132,
        QUERY_SCRATCHPAD = 136,
        ARG_X = 1,
        ARG_Y = 17,
        ARG_W = 33,
        ARG_BIAS = 41,
        ARG_SCRATCHPAD = 80,
+       ARG_DIFF_X = 129,
+       ARG_DIFF_Y = 145,
+       ARG_DIFF_W = 161,
        ARG_POST_OP_2 = 16384,
        ARG_POST_OP_3 = 32768,
        ARG_SECOND = 2,
@@ -76,6 +81,12 @@ enum {
   X(dilated_convolution_forward_desc_init, \
     int (*)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, \
             const int64_t *, const int64_t *, const int64_t *)) \
+  X(dilated_convolution_backward_data_desc_init, \
+    int (*)(void *, int, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *, \
+            const int64_t *)) \
+  X(dilated_convolution_backward_weights_desc_init, \
+    int (*)(void *, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, \
+            const int64_t *, const int64_t *)) \
   X(matmul_desc_init, int (*)(void *, const void *, const void *, const void *, const void *))
 
 #define ONLY_3(X) \
@@ -86,6 +97,12 @@ enum {
   X(convolution_forward_primitive_desc_create, \
     int (*)(Handle *, Handle, int, int, const void *, const void *, const void *, const void *, const int64_t *, \
             const int64_t *, const int64_t *, const int64_t *, Handle)) \
+  X(convolution_backward_data_primitive_desc_create, \
+    int (*)(Handle *, Handle, int, const void *, const void *, const void *, const int64_t *, const int64_t *, \
+            const int64_t *, const int64_t *, Handle, Handle)) \
+  X(convolution_backward_weights_primitive_desc_create, \
+    int (*)(Handle *, Handle, int, const void *, const void *, const void *, const void *, const int64_t *, \
+            const int64_t *, const int64_t *, const int64_t *, Handle, Handle)) \
   X(matmul_primitive_desc_create, \
     int (*)(Handle *, Handle, const void *, const void *, const void *, const void *, Handle))
 
@@ -255,6 +272,8 @@ struct OnednnPrimitive {
   Handle memory[ONEDNN_ARGS], scratch;
   void *data[ONEDNN_ARGS], *scratch_data; /* what the memory objects point to */
   int arg[ONEDNN_ARGS];
+  ProgramConvResult result;
+  size_t room; /* bytes of scratch memory */
 };
 
 typedef struct ActivationRow {
@@ -296,23 +315,59 @@ static Handle attributes(OnednnEpilogue e, const void *result) {
   return NULL;
 }
 
+typedef struct Description {
+  const OnednnConv *conv;
+  const void *x, *w, *y, *bias;
+  Dims dilation;
+} Description;
+
+/* `forward`: of the convolution whose gradient it is. */
+static bool describe_3(const Description *d, Handle forward, Handle attr, Handle *out) {
+  const OnednnConv *c = d->conv;
+  const void *x = d->x, *w = d->w, *y = d->y;
+  int how = CONVOLUTION_DIRECT, training = c && c->result ? FORWARD_TRAINING : FORWARD_INFERENCE;
+  if (!c) return lib.matmul_primitive_desc_create(out, lib.engine, x, w, d->bias, y, attr) == 0;
+  if (!forward)
+    return lib.convolution_forward_primitive_desc_create(out, lib.engine, training, how, x, w, d->bias, y, c->stride,
+                                                         d->dilation, c->before, c->behind, attr) == 0;
+  if (c->result == CONV_OF_IMAGE)
+    return lib.convolution_backward_data_primitive_desc_create(out, lib.engine, how, x, w, y, c->stride, d->dilation,
+                                                               c->before, c->behind, forward, attr) == 0;
+  return lib.convolution_backward_weights_primitive_desc_create(out, lib.engine, how, x, w, NULL, y, c->stride,
+                                                                d->dilation, c->before, c->behind, forward, attr) == 0;
+}
+
+static int begin_2(const Description *d, Handle forward, void *op) {
+  const OnednnConv *c = d->conv;
+  const void *x = d->x, *w = d->w, *y = d->y;
+  int how = CONVOLUTION_DIRECT, training = c && c->result ? FORWARD_TRAINING : FORWARD_INFERENCE;
+  if (!c) return lib.matmul_desc_init(op, x, w, d->bias, y);
+  if (!forward)
+    return lib.dilated_convolution_forward_desc_init(op, training, how, x, w, d->bias, y, c->stride, d->dilation,
+                                                     c->before, c->behind);
+  if (c->result == CONV_OF_IMAGE)
+    return lib.dilated_convolution_backward_data_desc_init(op, how, x, w, y, c->stride, d->dilation, c->before,
+                                                           c->behind);
+  return lib.dilated_convolution_backward_weights_desc_init(op, how, x, w, NULL, y, c->stride, d->dilation, c->before,
+                                                            c->behind);
+}
+
+static bool describe_2(const Description *d, Handle forward, Handle attr, Handle *out) {
+  void *op = calloc(1, DESCRIPTION_BYTES);
+  bool ok = op && begin_2(d, forward, op) == 0 && lib.primitive_desc_create(out, op, attr, lib.engine, forward) == 0;
+  free(op);
+  return ok;
+}
+
 static bool describe(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], const void *bias, Handle attr,
                      Handle *out) {
-  const void *x = layout[ONEDNN_X], *w = layout[ONEDNN_W], *y = layout[ONEDNN_Y];
-  Dims dilation = {0};
-  for (int i = 0; conv && i < conv->n; i++) dilation[i] = conv->dilation[i] - 1;
-  if (lib.version == 3)
-    return (conv ? lib.convolution_forward_primitive_desc_create(out, lib.engine, FORWARD_INFERENCE, CONVOLUTION_DIRECT,
-                                                                 x, w, bias, y, conv->stride, dilation, conv->before,
-                                                                 conv->behind, attr)
-                 : lib.matmul_primitive_desc_create(out, lib.engine, x, w, bias, y, attr)) == 0;
-  void *op = calloc(1, DESCRIPTION_BYTES);
-  if (!op) return false;
-  int status = conv ? lib.dilated_convolution_forward_desc_init(op, FORWARD_INFERENCE, CONVOLUTION_DIRECT, x, w, bias,
-                                                                y, conv->stride, dilation, conv->before, conv->behind)
-                    : lib.matmul_desc_init(op, x, w, bias, y);
-  bool ok = status == 0 && lib.primitive_desc_create(out, op, attr, lib.engine, NULL) == 0;
-  free(op);
+  bool (*make)(const Description *, Handle, Handle, Handle *) = lib.version == 3 ? describe_3 : describe_2;
+  Description d = {conv, layout[ONEDNN_X], layout[ONEDNN_W], layout[ONEDNN_Y], bias, {0}};
+  Handle forward = NULL;
+  for (int i = 0; conv && i < conv->n; i++) d.dilation[i] = conv->dilation[i] - 1;
+  if (!conv || conv->result == CONV_OF_OUTPUT) return make(&d, NULL, attr, out);
+  bool ok = make(&d, NULL, NULL, &forward) && make(&d, forward, attr, out);
+  if (forward) lib.primitive_desc_destroy(forward);
   return ok;
 }
 
@@ -327,16 +382,24 @@ static bool is_fast(const OnednnPrimitive *p, bool conv) {
   return !strstr(name, "ref") && !strstr(name, "simple") && !(conv && strstr(name, "gemm"));
 }
 
+/* What the three tensors are called, by what the result is. */
+static const struct {
+  int x, w, y, weights;
+} names_of[CONV_RESULTS] = {[CONV_OF_OUTPUT] = {ARG_X, ARG_W, ARG_Y, QUERY_WEIGHTS},
+                            [CONV_OF_IMAGE] = {ARG_DIFF_X, ARG_W, ARG_DIFF_Y, QUERY_WEIGHTS},
+                            [CONV_OF_WEIGHTS] = {ARG_X, ARG_DIFF_W, ARG_DIFF_Y, QUERY_DIFF_WEIGHTS}};
+
 /* A memory object for argument i; its data come later. */
 static bool add_memory(OnednnPrimitive *p, int i, int arg, const void *layout) {
   p->arg[i] = arg;
   return lib.memory_create(&p->memory[i], layout, lib.engine, NULL) == 0;
 }
 
-static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e) {
+/* Scratch memory: the caller's, or that of the library, which all primitives use one after the other. */
+static bool add_scratch(OnednnPrimitive *p, size_t room) {
   const void *scratch = lib.primitive_desc_query_md(p->description, QUERY_SCRATCHPAD, 0);
-  int residual = (lib.version == 2 ? ARG_POST_OP_2 : ARG_POST_OP_3) | ARG_SECOND;
-  size_t bytes = scratch ? lib.memory_desc_get_size(scratch) : 0;
+  size_t bytes = p->room = scratch ? lib.memory_desc_get_size(scratch) : 0;
+  if (bytes && room) return bytes <= room && add_memory(p, ONEDNN_ROOM, ARG_SCRATCHPAD, scratch);
   if (bytes > (size_t)onednn_threads() * ONEDNN_SCRATCH) return false;
   if (bytes > lib.scratch_bytes) {
     void *more = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -345,10 +408,16 @@ static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_A
     lib.scratch = more;
     lib.scratch_bytes = bytes;
   }
-  if (bytes && lib.memory_create(&p->scratch, scratch, lib.engine, NULL) != 0) return false;
-  if (!add_memory(p, ONEDNN_X, ARG_X, layout[ONEDNN_X]) || !add_memory(p, ONEDNN_Y, ARG_Y, layout[ONEDNN_Y]))
+  return !bytes || lib.memory_create(&p->scratch, scratch, lib.engine, NULL) == 0;
+}
+
+static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e, size_t room) {
+  int residual = (lib.version == 2 ? ARG_POST_OP_2 : ARG_POST_OP_3) | ARG_SECOND;
+  const void *weights = lib.primitive_desc_query_md(p->description, names_of[p->result].weights, 0);
+  if (!add_scratch(p, room) || !add_memory(p, ONEDNN_X, names_of[p->result].x, layout[ONEDNN_X]) ||
+      !add_memory(p, ONEDNN_Y, names_of[p->result].y, layout[ONEDNN_Y]) ||
+      !add_memory(p, ONEDNN_W, names_of[p->result].w, weights))
     return false;
-  if (!add_memory(p, ONEDNN_W, ARG_W, lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0))) return false;
   if (e.what.bias && !add_memory(p, ONEDNN_BIAS, ARG_BIAS, layout[ONEDNN_BIAS])) return false;
   return !e.what.residual || e.in_place || add_memory(p, ONEDNN_RESIDUAL, residual, layout[ONEDNN_Y]);
 }
@@ -359,10 +428,11 @@ OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const la
     free(p);
     return NULL;
   }
+  if (conv) p->result = conv->result;
   Handle attr = attributes(e, layout[ONEDNN_Y]);
   bool ok = attr && describe(conv, layout, e.what.bias ? layout[ONEDNN_BIAS] : NULL, attr, &p->description) &&
-            is_fast(p, conv != NULL) && lib.primitive_create(&p->primitive, p->description) == 0 &&
-            add_memories(p, layout, e);
+            is_fast(p, conv && !conv->result) && lib.primitive_create(&p->primitive, p->description) == 0 &&
+            add_memories(p, layout, e, conv ? conv->room : 0);
   if (attr) lib.primitive_attr_destroy(attr);
   if (ok) return p;
   onednn_primitive_free(p);
@@ -380,8 +450,10 @@ void onednn_primitive_free(OnednnPrimitive *p) {
 }
 
 OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p) {
-  return onednn_layout_copy(lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0));
+  return onednn_layout_copy(lib.primitive_desc_query_md(p->description, names_of[p->result].weights, 0));
 }
+
+size_t onednn_room(const OnednnPrimitive *p) { return p->memory[ONEDNN_ROOM] ? p->room : 0; }
 
 /* Setting the address of a padded tensor makes the library write its padding, so it is done only when it changes. */
 static bool set_data(Handle memory, void **have, void *want) {

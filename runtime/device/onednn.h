@@ -37,11 +37,13 @@ bool onednn_layout_equal(const OnednnLayout *a, const OnednnLayout *b);
 bool onednn_reorder(const OnednnLayout *from, void *source, const OnednnLayout *to, void *target);
 
 /* ---- primitives: a convolution or product of fixed sizes */
-enum { ONEDNN_X, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_RESIDUAL, ONEDNN_ARGS };
+enum { ONEDNN_X, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_RESIDUAL, ONEDNN_ROOM, ONEDNN_ARGS };
 
 typedef struct OnednnConv {
   int n; /* windowed dimensions */
   int64_t stride[3], dilation[3], before[3], behind[3];
+  ProgramConvResult result; /* gradients: X, W and Y are then those of the image, the weights and the output */
+  size_t room; /* most bytes of scratch memory, which the caller gives as ONEDNN_ROOM; 0: it lies with the library */
 } OnednnConv;
 
 typedef struct OnednnPrimitive OnednnPrimitive;
@@ -60,6 +62,7 @@ enum { ONEDNN_SCRATCH = 1 << 20 };
 OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e);
 void onednn_primitive_free(OnednnPrimitive *p);
 OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p); /* a copy */
+size_t onednn_room(const OnednnPrimitive *p);                  /* bytes of ONEDNN_ROOM that it needs */
 const char *onednn_implementation(const OnednnPrimitive *p);
 bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]);
 

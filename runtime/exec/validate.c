@@ -59,7 +59,9 @@ static __int128 points(const int64_t *extent) { return (__int128)extent[0] * ext
  * overflow. */
 static bool conv_fits(const Executor *e, const DeviceCall *c) {
   const ConvShape *s = c->conv;
-  int64_t in = c->tensors[0].elements, w = c->tensors[1].elements, y = c->tensors[2].elements;
+  const ProgramInstr *x = &e->p->instrs[c->instr];
+  int64_t in = c->tensors[program_conv_image(x)].elements, w = c->tensors[program_conv_weights(x)].elements;
+  int64_t y = c->tensors[program_conv_output(x)].elements;
   if (!numbers_ok(s)) return false;
   __int128 channels = (__int128)s->groups * s->out, last = 0;
   if ((__int128)s->images * s->groups * s->in * points(s->image) != in) return false;
@@ -70,7 +72,7 @@ static bool conv_fits(const Executor *e, const DeviceCall *c) {
   last += (__int128)(s->groups - 1) * s->w_group + (__int128)(s->in - 1) * s->w_in + (__int128)(s->out - 1) * s->w_out;
   if (last >= w) return false;
   for (uint32_t i = 3; i < c->n_tensors; i++) {
-    bool bias = i == 3 && (e->p->instrs[c->instr].mask & 1);
+    bool bias = i == 3 && (x->mask & 1);
     if (c->tensors[i].elements != (bias ? channels : y)) return false;
   }
   return true;

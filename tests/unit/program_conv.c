@@ -1,5 +1,5 @@
 /* tests/unit/program_conv.c - convolutions by oneDNN against plain loops: groups, dilation, strides, padding, what
- * joins them, element types, weights that change their layout. */
+ * joins them, element types, weights that change their layout, weights that change, gradients. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,8 @@ static int64_t below(int64_t n) {
 }
 
 static float x[ROOM], w[ROOM], w_loaded[ROOM], y[ROOM], want[ROOM], bias[ROOM], residual[ROOM];
+static double sums[ROOM];
+static _Alignas(64) char room[8 << 20];
 static unsigned char x16[2 * ROOM], w16[2 * ROOM], y16[2 * ROOM];
 
 static int64_t points(const int64_t *e) { return e[0] * e[1] * e[2]; }
@@ -138,6 +140,71 @@ static void random_convolutions(void) {
   }
   CHECKF(done > 80 && grouped > 20 && dilated > 20 && outside > 50,
          "%d convolutions, %d grouped, %d dilated, %d padded", done, grouped, dilated, outside);
+  conv_cache_free(cache);
+}
+
+/* One product of the sum over outputs and windows, added to what it belongs to. */
+static void add_product(const ConvCall *c, int64_t image, int64_t weight, int64_t output) {
+  double a = (double)x[image], b = (double)w[weight], out = (double)y[output];
+  if (c->result == CONV_OF_OUTPUT) sums[output] += a * b;
+  else if (c->result == CONV_OF_IMAGE) sums[image] += out * b;
+  else sums[weight] += a * out;
+}
+
+static void all_products(const ConvCall *c) {
+  const ConvShape *s = &c->shape;
+  int64_t channels = s->groups * s->out;
+  memset(sums, 0, sizeof sums);
+  for (int64_t i = 0; i < output_elements(s); i++)
+    for (int64_t k = 0; k < points(s->window); k++) {
+      int64_t g = i % channels / s->out, o = i % s->out, rest = i / channels, u[3], t = k, wk = 0, place, at[3];
+      bool inside = true;
+      for (int d = 2; d >= 0; d--) u[d] = rest % s->output[d], rest /= s->output[d];
+      for (int d = 2; d >= 0; d--) {
+        at[d] = s->start[d] + u[d] * s->stride[d] + t % s->window[d] * s->dilation[d];
+        wk += t % s->window[d] * s->w_window[d], t /= s->window[d];
+        inside = inside && at[d] >= 0 && at[d] < s->image[d];
+      }
+      place = ((rest * s->image[0] + at[0]) * s->image[1] + at[1]) * s->image[2] + at[2];
+      for (int64_t n = 0; inside && n < s->in; n++)
+        add_product(c, (place * s->groups + g) * s->in + n, wk + g * s->w_group + n * s->w_in + o * s->w_out, i);
+    }
+}
+
+/* Of weights that change from call to call: outputs, gradients of images and of weights.  Operands stay as they were,
+ * the result is written whole; without room the caller computes. */
+static void gradients(void) {
+  ConvCache *cache = conv_cache_new();
+  int done[CONV_RESULTS] = {0}, grouped = 0, dilated = 0, solid = 0, strided = 0, tight = 0;
+  for (int trial = 0; trial < 600; trial++) {
+    ConvCall c = {.shape = random_shape(), .x = x, .y = y, .w = w, .result = (ProgramConvResult)(trial % CONV_RESULTS)};
+    const ConvShape *s = &c.shape;
+    if (!has_room(s)) continue;
+    const int64_t n[] = {output_elements(s), image_elements(s), weight_elements(s)};
+    float *result[] = {y, x, w};
+    fill(x, n[1]), fill(w, n[2]), fill(y, n[0]);
+    all_products(&c);
+    for (int64_t i = 0; i < n[c.result]; i++) want[i] = (float)sums[i], result[c.result][i] = NAN;
+    memcpy(w_loaded, w, sizeof w);
+    c.room = room, c.room_bytes = sizeof room;
+    RtStatus status;
+    RtError error = {0};
+    if (!conv_run(cache, &c, &status, &error)) continue;
+    CHECKF(status == RT_OK, "trial %d: %s", trial, error.text);
+    double far = distance(result[c.result], want, n[c.result]);
+    CHECKF(far < 1e-5, "trial %d: result %d is off by %g", trial, (int)c.result, far);
+    CHECK(c.result == CONV_OF_WEIGHTS || memcmp(w, w_loaded, sizeof w) == 0);
+    done[c.result]++, grouped += s->groups > 1, dilated += s->dilation[1] > 1 && s->window[1] > 1;
+    solid += s->window[0] > 1, strided += s->stride[1] > 1;
+    c.room_bytes = 0;
+    tight += !conv_run(cache, &c, &status, &error);
+  }
+  CHECKF(
+      done[0] > 20 && done[1] > 20 && done[2] > 20 && grouped > 10 && dilated > 10 && solid > 5 && strided > 20 &&
+          tight > 20,
+      "%d outputs, %d images, %d weights; %d grouped, %d dilated, %d in three dimensions, %d strided; %d without room",
+      done[0], done[1], done[2], grouped, dilated, solid, strided, tight);
+  printf("%d outputs, %d images, %d weights by the library\n", done[0], done[1], done[2]);
   conv_cache_free(cache);
 }
 
@@ -268,6 +335,7 @@ int main(void) {
   if (SANITIZED)
     onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(random_convolutions);
+  RUN(gradients);
   RUN(changing_sizes);
   RUN(weights_of_others);
   RUN(narrow_types);
