@@ -133,7 +133,8 @@ def ours(name, folder, o):
     used, lines = [], []
     for steps in (WARMUP, WARMUP + o.steps):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        text = run(["taskset", "-c", o.cores, f"{folder}/{name}", "--steps", str(steps), "--shuffle", "none", "--data", f"x=@{folder}/x.npy",
+        text = run(["taskset", "-c", o.cores, f"{folder}/{name}", "--steps", str(steps), "--shuffle", "none",
+                    "--data", f"x=@{folder}/x.npy",
                     "--data", f"labels=@{folder}/labels.npy", "--json"])
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
@@ -166,7 +167,8 @@ def torch_steps(name, o):
 
 
 def theirs(name, o):
-    return json.loads(run(["taskset", "-c", o.cores, sys.executable, os.path.abspath(__file__), name, "--torch", *[w for w in sys.argv[1:] if w not in MODELS]]))
+    rest = [w for w in sys.argv[1:] if w not in MODELS]
+    return json.loads(run(["taskset", "-c", o.cores, sys.executable, os.path.abspath(__file__), name, "--torch", *rest]))
 
 
 def same_losses(name, a, b):

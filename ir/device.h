@@ -43,8 +43,8 @@ typedef struct DeviceTraits {
   bool convolutions;  /* it convolves, with what follows, images that hold their channels last with weights of the model
                          (op_conv_known): by a library, or by a kernel of ours */
   bool blocks;        /* its library does that at the rate of products, and puts the weights into blocks, for which they
-                         have room, f32 weights that change and gradients included; else our kernel's rate counts, and weights
-                         lie as they are */
+                         have room, f32 weights that change and gradients included; else our kernel's rate counts,
+                         and weights lie as they are */
   bool filters;       /* it wants those weights as one filter behind the other, [o, H, W, c]; else as [H, W, c, o] */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
   bool contiguous_collectives; /* its engine of communication moves contiguous memory only and reduces as NCCL does

@@ -159,6 +159,7 @@ static void add_weights_entry(Module *m, Diags *diags) {
 /* `states` gives the trained weights and all moments. */
 static void add_states_entry(Module *m, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, "states", 1), diags);
+  b.phase = PH_pre;
   for (size_t i = 0; i < m->states.n; i++)
     build_output(&b, m->states.items[i].name, build_read(&b, m->states.items[i].name), NULL);
 }
