@@ -1,7 +1,8 @@
 /* passes/search/shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a
  * search.
  *
- * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values
+ * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs; those that share a variable
+ * with others, as these) form one class, and values
  * whose producer and users are of equal classes form one class of fan-outs.  A model of many equal layers has as many
  * classes as one layer.
  */
@@ -11,6 +12,7 @@
 #include "passes/cost/loops.h"
 #include "passes/plan/labels.h"
 #include "passes/rewrite/same_weight.h"
+#include "passes/search/mirror.h"
 
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
 typedef struct FanOut {
@@ -34,8 +36,8 @@ typedef struct Shape {
   const OpLabels *labels;
   const LoopCosts *loops;
   SameWeight same;
-  const bool *before;         /* by operation: done once before all micro-batches, in layouts that they do not cut */
-  const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
+  Mirrors mirrors;
+  const bool *before; /* by operation: done once before all micro-batches, in layouts that they do not cut */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */
   const size_t *first; /* by class: its first operation */
