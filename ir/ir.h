@@ -174,12 +174,24 @@ typedef enum Phase {
 const char *phase_name(Phase p);
 bool phase_each(Phase p); /* once per micro-batch? */
 
+/* Which operation of a forward pass an operation of a training step follows in its layouts (D57): one of the gradients
+ * that are made of it, or of the update of a weight that is read. */
+typedef struct Mirror {
+  const char *name; /* of the operation that is followed; NULL: of none */
+  int operand;      /* whose gradient the first result is, or one of the following */
+} Mirror;
+enum {
+  MIRROR_INSIDE = -1, /* of no operand: something on the way */
+  MIRROR_SUM = -2     /* adds what the first result gets from several users */
+};
+
 typedef struct Op {
   OpKind kind;
   int stage;         /* level 2: pipeline stage */
   Phase phase;       /* of a training step, and at level 2 (V25) */
   const char *name;  /* unique in its function, stable over passes (D25); names the first result */
   const char *group; /* planner variable this operation belongs to; its own name by default */
+  Mirror mirror;     /* level 1 */
   Loc loc;
   int nin;
   const Val *in;
@@ -325,6 +337,7 @@ typedef struct OpSpec {
   OpKind kind;
   const char *name;  /* made unique by .1, .2 ...; NULL: named after the kind */
   const char *group; /* NULL: its own name */
+  Mirror mirror;
   Loc loc;
   int stage;
   Phase phase; /* PH_fwd: the builder's, or else the latest of its operands */

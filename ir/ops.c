@@ -187,6 +187,7 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
   return (OpSpec){.kind = op->kind,
                   .name = op->name,
                   .group = op->group,
+                  .mirror = op->mirror,
                   .loc = op->loc,
                   .stage = op->stage,
                   .phase = op->phase,

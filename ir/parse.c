@@ -163,6 +163,17 @@ static bool accept_phase(Parser *p, Phase *out) {
   return false;
 }
 
+static Mirror parse_mirror(Parser *p) {
+  Mirror m = {parse_quoted(p, "an operation"), MIRROR_INSIDE};
+  if (parse_accept_word(p, "sum")) m.operand = MIRROR_SUM;
+  if (!parse_accept_word(p, "of")) return m;
+  const char *start = p->at;
+  int64_t operand = parse_integer(p, "an operand");
+  if (operand < 0 || operand >= MAX_OPERANDS) parse_fail(p, start, "there is no operand %lld", (long long)operand);
+  m.operand = (int)operand;
+  return m;
+}
+
 static void suffixes(Parser *p, OpSpec *spec) {
   for (;;) {
     if (parse_accept_word(p, "stage")) {
@@ -173,6 +184,8 @@ static void suffixes(Parser *p, OpSpec *spec) {
     } else if (accept_phase(p, &spec->phase)) {
     } else if (parse_accept_word(p, "group")) {
       spec->group = parse_quoted(p, "a group");
+    } else if (parse_accept_word(p, "mirror")) {
+      spec->mirror = parse_mirror(p);
     } else if (parse_accept_word(p, "loc")) {
       spec->loc = parse_loc(p);
     } else {

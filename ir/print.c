@@ -97,6 +97,12 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
     text_add(t, " group ");
     text_quoted(t, op->group);
   }
+  if (op->mirror.name) {
+    text_add(t, " mirror ");
+    text_quoted(t, op->mirror.name);
+    if (op->mirror.operand == MIRROR_SUM) text_add(t, " sum");
+    if (op->mirror.operand >= 0) text_printf(t, " of %d", op->mirror.operand);
+  }
   print_loc(t, &op->loc);
 }
 

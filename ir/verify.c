@@ -434,8 +434,8 @@ static void check_labels(Verify *v, const Op *call, const Func *callee) {
   Arena *scratch = arena_new();
   for (size_t i = 0; i < callee->ops.n; i++) {
     const Op *op = &callee->ops.items[i];
-    const char *names[3 + MAX_RESULTS] = {op->group, op->loc.file, op->loc.node, op->name};
-    for (int k = 1; k < op->nout; k++) names[3 + k] = op->names[k - 1];
+    const char *names[4 + MAX_RESULTS] = {op->group, op->loc.file, op->loc.node, op->mirror.name, op->name};
+    for (int k = 1; k < op->nout; k++) names[4 + k] = op->names[k - 1];
     for (size_t k = 0; k < sizeof names / sizeof *names && op->kind != OP_input; k++)
       if (names[k] && !holes_fill(scratch, names[k], labels->n, labels->u.strs)) {
         broken(v, call, "V18", "no label for \"%s\" in @%s", names[k], callee->name);

@@ -116,9 +116,9 @@ void tool_plan_show(Tool *t, const Build *b) {
            show_bytes(t->arena, b->memory.total), show_bytes(t->arena, b->memory.params),
            show_bytes(t->arena, b->memory.state), show_bytes(t->arena, b->memory.activations),
            show_bytes(t->arena, b->memory.communication));
-  printf("%s  lower bound %s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
-         show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds),
-         p->cut_short ? ", cut short by --effort" : "");
+  printf("%s  lower bound %s%s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
+         show_seconds(t->arena, p->lower_bound), p->mirrored ? " of mirrored plans" : "", p->gap * 100,
+         show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
 }
 
 /* ---- JSON */

@@ -33,6 +33,7 @@ Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *la
   spec.name = scoped_name(w, s, op->name);
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
+  spec.mirror = (Mirror){0};
   spec.type = layout_local_type(w->m, global, layout);
   spec.layout = op_is_declared(op->kind) ? layout : NULL;
   int saved = w->b.stage;
@@ -142,6 +143,7 @@ Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, con
   if (s->prefix) spec.names = NULL;
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
+  spec.mirror = (Mirror){0};
   spec.in = in;
   spec.nattrs = op_local_attrs(&(LocalPart){w->m, s->f, op, layouts, result}, attrs);
   spec.attrs = attrs;
@@ -161,6 +163,7 @@ static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Va
     spec.phase = w->b.phase;
     spec.in = in;
     spec.stage = stage;
+    spec.mirror = (Mirror){0};
     return build_op(&w->b, &spec);
   }
   for (int i = 0; i < op->nin; i++) layouts[i] = strategy_operand(w->m, r, st, i);

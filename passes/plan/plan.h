@@ -85,6 +85,7 @@ typedef struct Plan {
   PlanPrice price;
   double flops, params;      /* of the whole step on one rank; trainable elements */
   double one_device_seconds; /* the best on one rank of the target; INFINITY when it does not fit */
+  bool mirrored;             /* the bound is over plans in which gradients follow the forward pass (D57) */
   double lower_bound, gap;   /* seconds, over everything that was allowed; gap: plan_gap */
   double search_seconds;
   double search_work; /* sums formed for tables: the effort of the search, whatever the machine */

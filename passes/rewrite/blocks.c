@@ -65,6 +65,7 @@ static bool is_content(OpKind k, AttrKey key) {
 
 static bool same_letter(const Func *f, const Op *x, const Op *y) {
   if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || x->nout != y->nout) return false;
+  if (!x->mirror.name != !y->mirror.name || x->mirror.operand != y->mirror.operand) return false;
   for (int i = 0; i < x->nout; i++)
     if (type_of(f, x->out + (Val)i) != type_of(f, y->out + (Val)i)) return false;
   for (int i = 0; i < x->nin; i++)

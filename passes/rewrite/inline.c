@@ -47,6 +47,7 @@ static bool copy_op(Inline *w, const Op *op) {
   spec.in = in;
   spec.name = arena_printf(m->arena, "%s%s", w->prefix, outer_name(w, op->name));
   spec.group = op->group == op->name ? spec.name : arena_printf(m->arena, "%s%s", w->prefix, outer_name(w, op->group));
+  if (op->mirror.name) spec.mirror.name = arena_printf(m->arena, "%s%s", w->prefix, outer_name(w, op->mirror.name));
   spec.loc.file = outer_name(w, op->loc.file);
   spec.loc.node = outer_name(w, op->loc.node);
   const char *names[MAX_RESULTS];

@@ -181,19 +181,21 @@ static const char *operand_name(Outline *w, const Outlined *o, size_t operand) {
 
 static void spec_names(Outline *w, Outlined *o, int index, OpSpec *spec) {
   int n = o->b->instances;
-  const char **names[4 + MAX_RESULTS], **further = ARENA_ARRAY(w->a, const char *, MAX_RESULTS);
+  const char **names[5 + MAX_RESULTS], **further = ARENA_ARRAY(w->a, const char *, MAX_RESULTS);
   int nout = op_at(w, o->b, 0, index)->nout;
-  for (int k = 0; k < 4 + MAX_RESULTS; k++) names[k] = ARENA_ARRAY(w->a, const char *, n);
+  for (int k = 0; k < 5 + MAX_RESULTS; k++) names[k] = ARENA_ARRAY(w->a, const char *, n);
   for (int j = 0; j < n; j++) {
     const Op *op = op_at(w, o->b, j, index);
     names[0][j] = op->name, names[1][j] = op->group, names[2][j] = op->loc.file, names[3][j] = op->loc.node;
-    for (int k = 1; k < op->nout; k++) names[3 + k][j] = op->names[k - 1];
+    names[4][j] = op->mirror.name;
+    for (int k = 1; k < op->nout; k++) names[4 + k][j] = op->names[k - 1];
   }
   spec->name = with_holes(w, o, names[0]);
   spec->group = with_holes(w, o, names[1]);
   spec->loc.file = with_holes(w, o, names[2]);
   spec->loc.node = with_holes(w, o, names[3]);
-  for (int k = 1; k < nout; k++) further[k - 1] = with_holes(w, o, names[3 + k]);
+  spec->mirror.name = with_holes(w, o, names[4]);
+  for (int k = 1; k < nout; k++) further[k - 1] = with_holes(w, o, names[4 + k]);
   spec->names = nout > 1 ? further : NULL;
 }
 

@@ -33,17 +33,36 @@ static bool pick_allowed(const Making *k, Pick p) {
   return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
 }
 
+/* May micro-batches leave it whole?  A state must not be written in every one of them. */
+static bool may_be_whole(const Making *k) {
+  bool writes = k->op->kind == OP_write && phase_each(k->op->phase);
+  return op_is_source(k->op->kind) || (k->time_factor == TIME_NONE && !writes);
+}
+
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
   for (int i = 0; i < s->n; i++) {
     if (!pick_allowed(k, s->picks[i])) return false;
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   }
-  /* a state must not be written in every micro-batch */
-  bool writes = k->op->kind == OP_write && phase_each(k->op->phase);
-  bool once = op_is_source(k->op->kind) || (k->time_factor == TIME_NONE && !writes);
-  if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
+  if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+}
+
+/* Scalars are added up rank by rank, and once over all ranks: sums of many, as the norm of all gradients, would tie
+ * everything together in layers of steps of training. */
+static bool is_sum_of_scalars(const Making *k) {
+  if (!k->in->shape->mirrors.any || k->op->kind != OP_add || type_of(k->in->f, k->op->out)->rank) return false;
+  for (int i = 0; i < k->rule->nfactors; i++)
+    if (k->rule->factors[i].kind == FK_LINEAR && shape_linear_is_useful(k->in->shape, k->op, &k->rule->factors[i]))
+      return true;
+  return false;
+}
+
+static bool passes_all_on(const Making *k, const Strategy *s) {
+  int spatial = k->in->m->mesh.naxes - (search_mesh_time_axis(&k->in->m->mesh) >= 0), n = 0;
+  for (int i = 0; i < s->n; i++) n += k->rule->factors[s->picks[i].factor].kind == FK_LINEAR;
+  return n == spatial;
 }
 
 /* How far the axes that have to be used are used. */
@@ -90,30 +109,43 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro);
 }
 
-Domain *domain_new(const GraphInput *in, Arena *a, int class) {
+static Making making_of(const GraphInput *in, int class) {
   size_t index = in->shape->first[class];
   Making k = {
       .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
-  const Strategy *all;
-  int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
-  double most = 1;
-  Domain *d = ARENA_NEW(a, Domain);
   k.time_factor = in->shape->time_factor[index];
+  return k;
+}
+
+/* Room for n strategies. */
+static Domain *domain_with_room(const Making *k, Arena *a, int n) {
+  Domain *d = ARENA_NEW(a, Domain);
+  int nin = k->op->nin;
   *d = (Domain){.nin = nin,
-                .nout = k.op->nout,
-                .conversions = runs_of_result(in->shape->loops, in->f, index),
-                .before = in->shape->before[index],
-                .read_behind = in->shape->before[index] || k.op->kind == OP_accumulate,
+                .nout = k->op->nout,
+                .conversions = runs_of_result(k->in->shape->loops, k->in->f, k->index),
+                .before = k->in->shape->before[k->index],
+                .read_behind = k->in->shape->before[k->index] || k->op->kind == OP_accumulate,
                 .strategies = ARENA_ARRAY(a, Strategy, n),
                 .time = ARENA_ARRAY(a, double, n)};
   d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);
   for (int i = 0; i < d->nout; i++) d->results[i] = ARENA_ARRAY(a, const Layout *, n);
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
-  d->memory = op_is_resident(k.op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
+  d->memory = op_is_resident(k->op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
   for (int i = 0; i < nin; i++) d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
+  return d;
+}
+
+Domain *domain_new(const GraphInput *in, Arena *a, int class) {
+  Making k = making_of(in, class);
+  const Strategy *all;
+  int n = strategy_enumerate(in->m, k.rule, false, &all);
+  double most = 1;
+  Domain *d = domain_with_room(&k, a, n);
+  bool scalars = is_sum_of_scalars(&k);
   bool *allowed = ARENA_ARRAY(a, bool, n);
   for (int i = 0; i < n; i++) {
-    allowed[i] = strategy_allowed(&k, &all[i]);
+    allowed[i] = strategy_allowed(&k, &all[i]) && (!scalars || passes_all_on(&k, &all[i]));
     if (allowed[i]) most = fmax(most, forced_parts(&k, &all[i]));
   }
   for (int i = 0; i < n; i++) {
@@ -127,20 +159,94 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   return d;
 }
 
-void domain_prune(Domain *d, double slack) {
-  double least = INFINITY;
+/* ---- domains that follow others */
+
+static bool may_follow(const Making *k, const Strategy *s) {
+  int t = search_mesh_time_axis(&k->in->m->mesh);
+  bool timed = false;
+  for (int i = 0; i < s->n; i++) {
+    if (s->picks[i].axis != t) continue;
+    if (s->picks[i].factor != k->time_factor) return false;
+    timed = true;
+  }
+  return (t < 0 || timed || may_be_whole(k)) && cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+}
+
+static void add_follower(Arena *a, Domain *head, Domain *d) {
+  if (!head->total) {
+    head->total = ARENA_ARRAY(a, double, head->n);
+    memcpy(head->total, head->time, sizeof *head->total * (size_t)head->n);
+    head->followers = NULL;
+  }
+  if (!head->total_memory && (head->memory || d->memory)) {
+    head->total_memory = ARENA_ARRAY(a, double, head->n);
+    if (head->memory) memcpy(head->total_memory, head->memory, sizeof *head->memory * (size_t)head->n);
+  }
+  for (int v = 0; v < head->n; v++) {
+    head->total[v] += d->time[v];
+    if (d->memory) head->total_memory[v] += d->memory[v];
+  }
+  Domain **followers = ARENA_ARRAY(a, Domain *, head->nfollowers + 1);
+  for (int i = 0; i < head->nfollowers; i++) followers[i] = head->followers[i];
+  followers[head->nfollowers++] = d;
+  head->followers = followers;
+}
+
+Domain *domain_follow(const GraphInput *in, Arena *a, int class, Domain *head) {
+  Making k = making_of(in, class);
+  const int8_t *factors = in->shape->mirrors.factors[k.index];
+  Domain *d = domain_with_room(&k, a, head->n);
+  d->n = head->n;
+  for (int v = 0; v < head->n; v++) {
+    Strategy s = mirror_strategy(in->m, k.rule, factors, &head->strategies[v]);
+    set_strategy(&k, d, v, &s);
+    if (!may_follow(&k, &s)) d->time[v] = INFINITY;
+  }
+  add_follower(a, head, d);
+  return d;
+}
+
+bool domain_sum_fits(const GraphInput *in, int class, const Strategy *head, const Strategy *s) {
+  size_t index = in->shape->first[class];
+  return mirror_sum_fits(in->m, in->rules[index], in->shape->mirrors.factors[index], head, s);
+}
+
+static void keep_strategies(Domain *d, const bool *keep, int n) {
   int kept = 0;
-  for (int v = 0; v < d->n; v++) least = fmin(least, d->time[v]);
-  for (int v = 0; v < d->n; v++) {
-    if (d->time[v] > least + slack) continue;
+  for (int v = 0; v < n; v++) {
+    if (!keep[v]) continue;
     d->strategies[kept] = d->strategies[v];
     for (int k = 0; k < d->nout; k++) d->results[k][kept] = d->results[k][v];
     for (int k = 0; k < d->nin; k++) d->operands[k][kept] = d->operands[k][v];
     d->time[kept] = d->time[v];
     if (d->memory) d->memory[kept] = d->memory[v];
+    if (d->total) d->total[kept] = d->total[v];
+    if (d->total_memory) d->total_memory[kept] = d->total_memory[v];
     kept++;
   }
   d->n = kept;
+  for (int i = 0; i < d->nfollowers; i++) keep_strategies(d->followers[i], keep, n);
+}
+
+Domain *domain_of_sum(const GraphInput *in, Arena *a, int class, const Domain *head) {
+  Domain *d = domain_new(in, a, class);
+  bool *keep = ARENA_ARRAY(a, bool, d->n + 1), any = false;
+  for (int v = 0; v < d->n; v++) {
+    for (int h = 0; h < head->n && !keep[v]; h++)
+      keep[v] = domain_sum_fits(in, class, &head->strategies[h], &d->strategies[v]);
+    any |= keep[v];
+  }
+  if (any) keep_strategies(d, keep, d->n);
+  return d;
+}
+
+void domain_prune(Domain *d, double slack, Arena *a) {
+  const double *time = domain_total(d);
+  double least = INFINITY;
+  bool *keep = ARENA_ARRAY(a, bool, d->n + 1);
+  for (int v = 0; v < d->n; v++) least = fmin(least, time[v]);
+  for (int v = 0; v < d->n; v++) keep[v] = time[v] < INFINITY && time[v] <= least + slack;
+  keep_strategies(d, keep, d->n);
 }
 
 int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n) {

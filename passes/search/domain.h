@@ -15,12 +15,26 @@ typedef struct Domain {
   bool read_behind;         /* the results are read once, whenever they are made */
   double *time;             /* by strategy, weighted */
   double *memory;           /* NULL: none */
+  double *total;            /* time with that of all that follow it (mirror.h); NULL: the same */
+  double *total_memory;     /* of the same; NULL: none */
+  int nfollowers;
+  struct Domain **followers; /* as many strategies, one for each of this one's */
 } Domain;
 
 /* The strategies of a class; n is 0 when none is allowed.  Of several with equal layouts the cheapest is kept. */
 Domain *domain_new(const GraphInput *in, Arena *a, int class);
+/* What a class that follows others does with each strategy of its head: time is INFINITY where it cannot.  The head
+ * gets to know it. */
+Domain *domain_follow(const GraphInput *in, Arena *a, int class, Domain *head);
+/* The strategies of a class of sums of gradients that fit some of what makes the value. */
+Domain *domain_of_sum(const GraphInput *in, Arena *a, int class, const Domain *head);
+bool domain_sum_fits(const GraphInput *in, int class, const Strategy *head, const Strategy *s);
+/* Time and memory of a variable with that domain, by strategy; NULL: none. */
+static inline double *domain_total(const Domain *d) { return d->total ? d->total : d->time; }
+static inline double *domain_total_memory(const Domain *d) { return d->total_memory ? d->total_memory : d->memory; }
+
 /* Drops the strategies that cost more than the cheapest by more than `slack`. */
-void domain_prune(Domain *d, double slack);
+void domain_prune(Domain *d, double slack, Arena *a);
 /* The domain of an explicit copy: every layout the users ask for or the producer gives, at no cost of its own. */
 Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domain *const *users, const int *masks,
                        int nusers);

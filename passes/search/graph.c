@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/die.h"
 #include "passes/lower/walk.h"
 #include "passes/search/domain.h"
 #include "passes/search/set.h"
@@ -18,7 +19,9 @@ typedef struct Shared {
   int result; /* of the producer */
   int nusers;
   const Domain *const *users;
-  const int *masks; /* of operands, by user */
+  const int *masks;  /* of operands, by user */
+  const Domain *own; /* what users ask for that have the producer's variable; NULL: none has */
+  int own_mask;
   bool output;
   const Op *joined;   /* the only user, when it joins the producer: it pays when it does not get the value as it is */
   int shares;         /* every entry is divided by this */
@@ -37,7 +40,10 @@ typedef struct FanTables {
   int rest;             /* its value that only gives a bound; -1: none */
   SolveFactor first;    /* split: producer and middle, or the output alone */
   bool has_first;
-  SolveFactor *each; /* split: by user */
+  SolveFactor *each; /* split: by slot */
+  int nslots;        /* variables of users, the producer's last; by slot a user that has it */
+  const int *slots;
+  bool own; /* the last slot has the producer's */
 } FanTables;
 
 /* A value of a variable with which the solution is only a bound. */
@@ -48,7 +54,9 @@ typedef struct Open {
 /* Values of a domain that no table tells apart: numbered by first appearance. */
 typedef struct Classes {
   const Domain *domain;
-  int mask, result; /* of operands; 0: of that result */
+  int mask, result;  /* of operands; 0: of that result */
+  const Domain *own; /* and of these operands; NULL: none */
+  int own_mask;
   int n;
   int *map;   /* by value */
   int *first; /* by class: a value that has it */
@@ -60,11 +68,20 @@ typedef struct Between {
   const FanOut *fan;
 } Between;
 
-/* The table of two operations with one layout. */
+/* Tables of two operations: what has one layout, or one variable then; a sum of gradients and what makes the value. */
 typedef struct Tie {
   const Domain *domains[2];
+  bool same;          /* variable */
   SolveFactor factor; /* without vars */
 } Tie;
+
+/* The operands of several users with one variable, as if of one. */
+typedef struct Union {
+  int n;
+  const Domain *const *users;
+  const int *masks;
+  Domain *all; /* its mask is all operands */
+} Union;
 
 struct Graph {
   GraphInput in;
@@ -85,6 +102,10 @@ struct Graph {
     Tie *items;
     size_t n, cap;
   } ties;
+  struct {
+    Union *items;
+    size_t n, cap;
+  } unions;
   struct {
     SolveFactor *items;
     size_t n, cap;
@@ -112,16 +133,19 @@ static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.sh
 
 /* ---- conversions */
 
-static Classes classes_of(Graph *g, const Domain *d, int mask, int result) {
-  const Layout *const *lists[MAX_OPERANDS + 1];
+static Classes classes_with(Graph *g, const Domain *d, int mask, int result, const Domain *own, int own_mask) {
+  const Layout *const *lists[2 * MAX_OPERANDS + 1];
   int nlists = 0;
-  for (size_t i = 0; i < g->classes.n; i++)
-    if (g->classes.items[i].domain == d && g->classes.items[i].mask == mask && g->classes.items[i].result == result)
-      return g->classes.items[i];
+  for (size_t i = 0; i < g->classes.n; i++) {
+    const Classes *c = &g->classes.items[i];
+    if (c->domain == d && c->mask == mask && c->result == result && c->own == own && c->own_mask == own_mask) return *c;
+  }
   if (!mask) lists[nlists++] = d->results[result];
   for (int i = 0; mask >> i; i++)
     if (mask >> i & 1) lists[nlists++] = d->operands[i];
-  Classes c = {d, mask, result, 0, ARENA_ARRAY(g->arena, int, d->n), ARENA_ARRAY(g->arena, int, d->n)};
+  for (int i = 0; own_mask >> i; i++)
+    if (own_mask >> i & 1) lists[nlists++] = own->operands[i];
+  Classes c = {d, mask, result, own, own_mask, 0, ARENA_ARRAY(g->arena, int, d->n), ARENA_ARRAY(g->arena, int, d->n)};
   for (int v = 0; v < d->n; v++) {
     int k = 0;
     for (; k < c.n; k++) {
@@ -136,6 +160,10 @@ static Classes classes_of(Graph *g, const Domain *d, int mask, int result) {
   return c;
 }
 
+static Classes classes_of(Graph *g, const Domain *d, int mask, int result) {
+  return classes_with(g, d, mask, result, NULL, 0);
+}
+
 /* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output
  * has. */
 typedef struct Wanted {
@@ -145,6 +173,8 @@ typedef struct Wanted {
   int **lists;     /* by user: for each class the layouts it asks for, `width` of them */
   int *width;
   int *output; /* by class of the producer */
+  int *own;    /* the same: what users with its variable ask for, `own_width` layouts each */
+  int own_width;
 } Wanted;
 
 static int want(Wanted *w, const Layout *l) {
@@ -155,13 +185,14 @@ static int want(Wanted *w, const Layout *l) {
 }
 
 static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) {
+  const Layout *tuple[MAX_OPERANDS];
   int most = s->output ? c[0].n : 0;
+  most += c[0].n * __builtin_popcount((unsigned)s->own_mask);
   for (int i = 0; i < s->nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)s->masks[i]);
   *w = (Wanted){.to = ARENA_ARRAY(g->arena, const Layout *, most + 1),
                 .lists = ARENA_ARRAY(g->arena, int *, s->nusers + 1),
                 .width = ARENA_ARRAY(g->arena, int, s->nusers + 1)};
   for (int i = 0; i < s->nusers; i++) {
-    const Layout *tuple[MAX_OPERANDS];
     w->width[i] = __builtin_popcount((unsigned)s->masks[i]);
     w->lists[i] = ARENA_ARRAY(g->arena, int, c[i + 1].n * w->width[i]);
     for (int k = 0; k < c[i + 1].n; k++) {
@@ -172,6 +203,12 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   w->output = ARENA_ARRAY(g->arena, int, c[0].n);
   for (int k = 0; k < c[0].n && s->output; k++)
     w->output[k] = want(w, walk_output(g->in.m, s->producer->results[s->result][c[0].first[k]]));
+  w->own_width = __builtin_popcount((unsigned)s->own_mask);
+  w->own = ARENA_ARRAY(g->arena, int, c[0].n * w->own_width + 1);
+  for (int k = 0; k < c[0].n && s->own; k++) {
+    domain_collect(s->own, s->own_mask, c[0].first[k], tuple, 0);
+    for (int j = 0; j < w->own_width; j++) w->own[k * w->own_width + j] = want(w, tuple[j]);
+  }
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
@@ -201,6 +238,11 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
 static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp) {
   const double *seconds = w->seconds + at[0] * w->n;
   double sum = 0;
+  for (int j = 0; j < w->own_width; j++) {
+    int layout = w->own[at[0] * w->own_width + j];
+    if (seen[layout] != stamp) sum += seconds[layout];
+    seen[layout] = stamp;
+  }
   for (int i = 0; i < s->nusers; i++) {
     const int *list = w->lists[i] + at[i + 1] * w->width[i];
     for (int j = 0; j < w->width[i]; j++) {
@@ -214,7 +256,7 @@ static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *s
 /* Of the producer, then of the users. */
 static Classes *classes_of_fan(Graph *g, const Shared *s) {
   Classes *c = ARENA_ARRAY(g->arena, Classes, s->nusers + 1);
-  c[0] = classes_of(g, s->producer, 0, s->result);
+  c[0] = classes_with(g, s->producer, 0, s->result, s->own, s->own_mask);
   for (int i = 0; i < s->nusers; i++) c[i + 1] = classes_of(g, s->users[i], s->masks[i], 0);
   return c;
 }
@@ -254,7 +296,8 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
     if (k->producer == s.producer && k->result == s.result && k->nusers == s.nusers && k->output == s.output &&
-        k->shares == s.shares && !k->joined == !s.joined && same_users(k, &s))
+        k->shares == s.shares && !k->joined == !s.joined && k->own == s.own && k->own_mask == s.own_mask &&
+        same_users(k, &s))
       return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
@@ -292,9 +335,22 @@ static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, c
   return pair_factor(g, map, n, user->map, user->n, rows);
 }
 
+/* What has the producer's variable is a user like others where there is a variable between. */
+static Shared with_own_as_user(Graph *g, const Shared *s) {
+  Shared all = *s;
+  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, s->nusers + 1);
+  int *masks = ARENA_ARRAY(g->arena, int, s->nusers + 1);
+  for (int i = 0; i < s->nusers; i++) users[i] = s->users[i], masks[i] = s->masks[i];
+  if (s->own) users[all.nusers] = s->own, masks[all.nusers++] = s->own_mask;
+  all.users = users, all.masks = masks;
+  all.own = NULL, all.own_mask = 0;
+  return all;
+}
+
 /* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even
  * of pairs. */
-static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, FanTables *t) {
+static bool set_tables(Graph *g, const Type *type, const Shared *given, int most, FanTables *t) {
+  const Shared all = with_own_as_user(g, given), *s = &all;
   int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
   const Classes *c = classes_of_fan(g, s);
   Wanted w;
@@ -330,18 +386,28 @@ static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, Fa
   return true;
 }
 
+/* The table of one user; it may have the producer's variable. */
+static SolveFactor user_table(Graph *g, const Type *type, const Shared *s, const Domain *from, int user, int shares) {
+  Shared one = {.producer = from, .result = from == s->producer ? s->result : 0, .shares = shares};
+  if (from == s->producer && user == s->nusers) one.own = s->own, one.own_mask = s->own_mask;
+  else if (user == s->nusers) one.nusers = 1, one.users = &s->own, one.masks = &s->own_mask;
+  else one.nusers = 1, one.users = &s->users[user], one.masks = &s->masks[user];
+  return fan_out(g, type, one);
+}
+
 /* Too large for one table.  Relaxed: no user pays more than its share.  Else producer - copy - each user. */
 static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
-  int shares = g->in.relax ? s->nusers + s->output : 1;
+  int nusers = s->nusers + (s->own != NULL), shares = g->in.relax ? nusers + s->output : 1;
   const Domain *from = s->producer;
   t->split = true;
-  t->each = ARENA_ARRAY(g->arena, SolveFactor, s->nusers);
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, nusers);
   t->has_first = !g->in.relax || s->output;
   if (!g->in.relax) {
     int *whole = ARENA_ARRAY(g->arena, int, 1);
     const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
+    const Shared all = with_own_as_user(g, s);
     *whole = 1;
-    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->result, s->users, s->masks, s->nusers);
+    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->result, all.users, all.masks, all.nusers);
     t->first = fan_out(g, type,
                        (Shared){.producer = s->producer,
                                 .result = s->result,
@@ -354,14 +420,7 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
     t->first =
         fan_out(g, type, (Shared){.producer = s->producer, .result = s->result, .output = true, .shares = shares});
   }
-  for (int i = 0; i < s->nusers; i++)
-    t->each[i] = fan_out(g, type,
-                         (Shared){.producer = from,
-                                  .result = from == s->producer ? s->result : 0,
-                                  .nusers = 1,
-                                  .users = &s->users[i],
-                                  .masks = &s->masks[i],
-                                  .shares = shares});
+  for (int i = 0; i < nusers; i++) t->each[i] = user_table(g, type, s, from, i, shares);
 }
 
 /* The only user, where it joins what makes the value; NULL: there is none. */
@@ -372,29 +431,90 @@ static const Op *joined_user(const Graph *g, const FanOut *fan) {
   return join_is_counted(join) && fan->masks[0] == 1 << join->operand ? op : NULL;
 }
 
+/* ---- slots: the variables of the users */
+
+/* Equal lists of layouts count once. */
+static void add_lists(Domain *all, const Domain *d, int mask) {
+  for (int i = 0; mask >> i; i++) {
+    int k = 0;
+    if (!(mask >> i & 1)) continue;
+    while (k < all->nin && memcmp(all->operands[k], d->operands[i], sizeof *d->operands[i] * (size_t)d->n) != 0) k++;
+    if (k == all->nin) all->operands[all->nin++] = d->operands[i];
+  }
+}
+
+/* The first n of these users have one variable; *mask gets all operands of the result. */
+static const Domain *union_of(Graph *g, int n, const Domain *const *users, const int *masks, int *mask) {
+  *mask = masks[0];
+  if (n == 1) return users[0];
+  size_t i = 0;
+  for (; i < g->unions.n; i++) {
+    const Union *u = &g->unions.items[i];
+    bool same = u->n == n;
+    for (int k = 0; k < n && same; k++) same = u->users[k] == users[k] && u->masks[k] == masks[k];
+    if (same) break;
+  }
+  if (i == g->unions.n) {
+    Domain *all = ARENA_NEW(g->arena, Domain);
+    *all = (Domain){.n = users[0]->n, .operands = ARENA_ARRAY(g->arena, const Layout **, n *MAX_OPERANDS)};
+    for (int k = 0; k < n; k++) add_lists(all, users[k], masks[k]);
+    if (all->nin >= MAX_OPERANDS) die("%d layouts of one value follow one choice", all->nin);
+    ARENA_PUSH(g->arena, &g->unions, ((Union){n, users, masks, all}));
+  }
+  *mask = (int)((1u << g->unions.items[i].all->nin) - 1);
+  return g->unions.items[i].all;
+}
+
+/* What the users with the variable of operation `as` ask for; NULL: there is none. */
+static const Domain *slot_domain(Graph *g, const FanOut *fan, size_t as, int *mask) {
+  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
+  int n = 0, *masks = ARENA_ARRAY(g->arena, int, fan->nusers + 1);
+  for (int i = 0; i < fan->nusers; i++)
+    if (g->variable[fan->users[i]] == g->variable[as])
+      users[n] = domain_at(g, fan->users[i]), masks[n++] = fan->masks[i];
+  return n ? union_of(g, n, users, masks, mask) : NULL;
+}
+
+/* Fills in the users of a fan-out, by variable. */
+static void find_slots(Graph *g, const FanOut *fan, Shared *s, FanTables *t) {
+  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
+  int *masks = ARENA_ARRAY(g->arena, int, fan->nusers + 1), *slots = ARENA_ARRAY(g->arena, int, fan->nusers + 1),
+      own = -1;
+  for (int i = 0; i < fan->nusers; i++) {
+    int variable = g->variable[fan->users[i]], k = 0;
+    while (k < i && g->variable[fan->users[k]] != variable) k++;
+    if (k < i) continue;
+    if (variable == g->variable[fan->producer]) own = i;
+    else slots[s->nusers++] = i;
+  }
+  for (int k = 0; k < s->nusers; k++) users[k] = slot_domain(g, fan, fan->users[slots[k]], &masks[k]);
+  s->users = users;
+  s->masks = masks;
+  t->nslots = s->nusers;
+  t->slots = slots;
+  t->own = own >= 0;
+  if (!t->own) return;
+  s->own = slot_domain(g, fan, fan->producer, &s->own_mask);
+  slots[t->nslots++] = own;
+}
+
 static FanTables *tables_of(Graph *g, const FanOut *fan) {
   FanTables *t = &g->fans[fan->class];
   if (t->made) return t;
   const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out + (Val)fan->result);
-  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
-  Shared s = {.producer = domain_at(g, fan->producer),
-              .result = fan->result,
-              .nusers = fan->nusers,
-              .users = users,
-              .masks = fan->masks,
-              .output = fan->output,
-              .shares = 1};
+  Shared s = {.producer = domain_at(g, fan->producer), .result = fan->result, .output = fan->output, .shares = 1};
+  *t = (FanTables){.made = true, .rest = -1};
+  find_slots(g, fan, &s, t);
   s.joined = joined_user(g, fan);
-  double entries = classes_of(g, s.producer, 0, s.result).n;
+  double entries = classes_with(g, s.producer, 0, s.result, s.own, s.own_mask).n;
   int choosing = 0; /* users that can ask for different layouts */
-  for (int i = 0; i < fan->nusers; i++) {
-    users[i] = domain_at(g, fan->users[i]);
-    int classes = classes_of(g, users[i], fan->masks[i], 0).n;
+  for (int i = 0; i < s.nusers; i++) {
+    int classes = classes_of(g, s.users[i], s.masks[i], 0).n;
     choosing += classes > 1;
     entries *= classes;
   }
-  *t = (FanTables){.made = true, .rest = -1, .choosing = choosing};
-  bool large = choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap;
+  t->choosing = choosing;
+  bool large = choosing > 0 && t->nslots > 1 && entries > g->in.fan_out_cap;
   if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, g->in.set_cap, t)) return t;
   if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t))
     return t;
@@ -415,15 +535,15 @@ static void add_factor(Graph *g, const SolveFactor *shared, const int *vars) {
 
 static int add_variable(Graph *g, const Domain *d) {
   ARENA_PUSH(g->arena, &g->sizes, d->n);
-  ARENA_PUSH(g->arena, &g->times, d->time);
-  ARENA_PUSH(g->arena, &g->memories, d->memory);
+  ARENA_PUSH(g->arena, &g->times, domain_total(d));
+  ARENA_PUSH(g->arena, &g->memories, domain_total_memory(d));
   return (int)g->sizes.n - 1;
 }
 
 static void add_fan(Graph *g, const FanOut *fan) {
   const FanTables *t = tables_of(g, fan);
-  int *vars = ARENA_ARRAY(g->arena, int, fan->nusers + 1), middle = vars[0] = g->variable[fan->producer];
-  for (int i = 0; i < fan->nusers; i++) vars[i + 1] = g->variable[fan->users[i]];
+  int *vars = ARENA_ARRAY(g->arena, int, t->nslots + 1), middle = vars[0] = g->variable[fan->producer];
+  for (int i = 0; i < t->nslots; i++) vars[i + 1] = g->variable[fan->users[t->slots[i]]];
   if (!t->split) {
     add_factor(g, &t->whole, vars);
     return;
@@ -435,33 +555,90 @@ static void add_fan(Graph *g, const FanOut *fan) {
   }
   if (t->rest >= 0) ARENA_PUSH(g->arena, &g->open, ((Open){middle, t->rest}));
   if (t->has_first) add_factor(g, &t->first, (int[2]){vars[0], middle});
-  for (int i = 0; i < fan->nusers; i++)
+  for (int i = 0; i < t->nslots; i++)
     if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
 }
 
 /* Both must have one layout: that of what they make, or, for writes, take. */
-static SolveFactor pair_table(Graph *g, const Domain *const d[2]) {
+static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_variable) {
   const Layout **layouts[2];
   int n[2] = {d[0]->n, d[1]->n};
   for (int k = 0; k < 2; k++) layouts[k] = d[k]->nout ? d[k]->results[0] : d[k]->operands[0];
+  if (same_variable) {
+    const int **map = ARENA_ARRAY(g->arena, const int *, 1);
+    int *classes = ARENA_ARRAY(g->arena, int, 1);
+    double *row = ARENA_ARRAY(g->arena, double, n[0]);
+    *map = identity_map(g, *classes = n[0]);
+    for (int v = 0; v < n[0]; v++) row[v] = layouts[0][v] == layouts[1][v] ? 0 : INFINITY;
+    return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
+  }
   double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
   for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
   return pair_factor(g, identity_map(g, n[0]), n[0], identity_map(g, n[1]), n[1], table);
 }
 
+static size_t tie_of(const Graph *g, const Domain *const d[2], bool same) {
+  size_t i = 0;
+  while (i < g->ties.n &&
+         !(g->ties.items[i].domains[0] == d[0] && g->ties.items[i].domains[1] == d[1] && g->ties.items[i].same == same))
+    i++;
+  return i;
+}
+
 static void add_pair(Graph *g, LayoutPair pair) {
   const Domain *d[2] = {domain_at(g, pair.first), domain_at(g, pair.second)};
-  size_t i = 0;
-  while (i < g->ties.n && !(g->ties.items[i].domains[0] == d[0] && g->ties.items[i].domains[1] == d[1])) i++;
-  if (i == g->ties.n) ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, pair_table(g, d)}));
-  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[pair.first], g->variable[pair.second]});
+  int vars[2] = {g->variable[pair.first], g->variable[pair.second]};
+  size_t i = tie_of(g, d, vars[0] == vars[1]);
+  if (i == g->ties.n)
+    ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, vars[0] == vars[1], pair_table(g, d, vars[0] == vars[1])}));
+  add_factor(g, &g->ties.items[i].factor, vars);
+}
+
+/* A sum of gradients may only be what fits the strategy of what makes the value; where nothing does, anything. */
+static SolveFactor sum_table(Graph *g, int class, const Domain *const d[2]) {
+  double *table = ARENA_ARRAY(g->arena, double, d[0]->n *d[1]->n);
+  for (int h = 0; h < d[0]->n; h++) {
+    double *row = table + h * d[1]->n;
+    bool any = false;
+    for (int v = 0; v < d[1]->n; v++) {
+      bool fits = domain_sum_fits(&g->in, class, &d[0]->strategies[h], &d[1]->strategies[v]);
+      row[v] = fits ? 0 : INFINITY;
+      any |= fits;
+    }
+    for (int v = 0; v < d[1]->n && !any; v++) row[v] = 0;
+  }
+  return pair_factor(g, identity_map(g, d[0]->n), d[0]->n, identity_map(g, d[1]->n), d[1]->n, table);
+}
+
+static void add_sum(Graph *g, size_t head, size_t sum) {
+  const Domain *d[2] = {domain_at(g, head), domain_at(g, sum)};
+  size_t i = tie_of(g, d, false);
+  if (i == g->ties.n)
+    ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, false, sum_table(g, g->in.shape->class[sum], d)}));
+  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[head], g->variable[sum]});
+}
+
+/* The class of what the first operation of a class follows; -1: nothing. */
+static int class_followed(const Graph *g, int c) {
+  const Shape *s = g->in.shape;
+  size_t i = s->first[c], head = s->mirrors.head[i];
+  return head == i ? -1 : s->class[head];
+}
+
+static Domain *domain_of_class(Graph *g, int c) {
+  const Shape *s = g->in.shape;
+  int head = class_followed(g, c);
+  size_t sum_of = s->mirrors.sum_of[s->first[c]];
+  if (head >= 0) return domain_follow(&g->in, g->arena, c, g->domains[head]);
+  if (sum_of != SIZE_MAX) return domain_of_sum(&g->in, g->arena, c, g->domains[s->class[sum_of]]);
+  return domain_new(&g->in, g->arena, c);
 }
 
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
     if (search_watch_work(g->in.watch, 1e3)) return false;
-    g->domains[c] = domain_new(&g->in, g->arena, c);
+    g->domains[c] = domain_of_class(g, c);
     if (g->domains[c]->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
     *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
@@ -477,18 +654,23 @@ static double cheapest(const Graph *g) {
   double sum = 0, *least = ARENA_ARRAY(g->arena, double, s->nclasses);
   for (int c = 0; c < s->nclasses; c++) {
     least[c] = INFINITY;
-    for (int v = 0; v < g->domains[c]->n; v++) least[c] = fmin(least[c], g->domains[c]->time[v]);
+    for (int v = 0; v < g->domains[c]->n; v++) least[c] = fmin(least[c], domain_total(g->domains[c])[v]);
   }
   for (size_t i = 0; i < g->in.f->ops.n; i++)
-    if (s->class[i] >= 0) sum += least[s->class[i]];
+    if (s->class[i] >= 0 && s->mirrors.head[i] == i) sum += least[s->class[i]];
   return sum;
 }
 
 static void fill(Graph *g) {
   const Shape *s = g->in.shape;
-  for (size_t i = 0; i < g->in.f->ops.n; i++) g->variable[i] = s->class[i] < 0 ? -1 : add_variable(g, domain_at(g, i));
+  for (size_t i = 0; i < g->in.f->ops.n; i++) {
+    size_t head = s->mirrors.head[i];
+    g->variable[i] = s->class[i] < 0 ? -1 : head != i ? g->variable[head] : add_variable(g, domain_at(g, i));
+  }
   for (size_t i = 0; i < s->nfans && !search_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
 }
 
 Graph *graph_new(const GraphInput *in, const char **why) {
@@ -504,9 +686,9 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     arena_free(a);
     return NULL;
   }
-  if (in->prune_above < INFINITY)
-    for (int c = 0; c < in->shape->nclasses; c++)
-      domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
+  double slack = in->prune_above < INFINITY ? (in->prune_above - least) * (1 + 1e-9) + 1e-12 : INFINITY;
+  for (int c = 0; c < in->shape->nclasses; c++)
+    if (class_followed(g, c) < 0) domain_prune(g->domains[c], slack, a);
   start = search_watch_processor();
   fill(g);
   if (in->report) in->report->graphs++, in->report->tables += search_watch_processor() - start;

@@ -1,11 +1,11 @@
 /* passes/search/graph.h - the planner graph of a level-1 function on a mesh: which strategies each operation may use,
  * what they cost, and what the conversions between them cost.
  *
- * Variables are operations; values are their strategies.  What is made of them is for the walk to say
- * (passes/lower/walk.h): the conversions of a value with several uses are one factor over its producer and all its
- * users, because each (value, layout) is converted from the original, and paid, once (D3).  With many users a variable
- * for the set of layouts stands between them (set.h).  When the tables would be too large, a variable for the layout of
- * an explicit copy stands between them: an upper bound then, and `exact` is false.
+ * Variables are operations, with those that follow them (mirror.h); values are their strategies.  What is made of them
+ * is for the walk to say (passes/lower/walk.h): the conversions of a value with several uses are one factor over its
+ * producer and all its users, because each (value, layout) is converted from the original, and paid, once (D3).  With
+ * many users a variable for the set of layouts stands between them (set.h).  When the tables would be too large, a
+ * variable for the layout of an explicit copy stands between them: an upper bound then, and `exact` is false.
  * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
  */
 #ifndef APC_PASSES_SEARCH_GRAPH_H

@@ -375,6 +375,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
   p->params = cost_plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
+  p->mirrored = s->shape->mirrors.any;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
   p->report = s->report;

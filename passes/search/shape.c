@@ -17,24 +17,8 @@ typedef struct Shaping {
 
 bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k) {
   for (int j = 0; j < op->nin; j++)
-    if ((k->operands >> j & 1u) && s->may_be_partial[op->in[j]]) return true;
+    if ((k->operands >> j & 1u) && s->mirrors.may_be_partial[op->in[j]]) return true;
   return false;
-}
-
-static void find_partial(Shaping *w) {
-  const Func *f = w->out->f;
-  bool *may = ARENA_ARRAY(w->arena, bool, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    const Rule *r = w->out->rules[i];
-    for (int k = 0; k < r->nfactors; k++) {
-      bool from_operand = false;
-      for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && may[op->in[j]];
-      bool makes = r->factors[k].kind == FK_REDUCE || (r->factors[k].kind == FK_LINEAR && from_operand);
-      for (int j = 0; j < op->nout && makes; j++) may[op->out + (Val)j] |= r->factors[k].results >> j & 1u;
-    }
-  }
-  w->out->may_be_partial = may;
 }
 
 /* ---- classes of equal bytes: a table of keys, numbered by first appearance */
@@ -165,21 +149,74 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   return text_str(&t);
 }
 
+static void find_mirrors(Shaping *w) {
+  const Func *f = w->out->f;
+  bool *fixed = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) fixed[i] = op_is_anywhere(&f->ops.items[i]) || w->out->before[i];
+  w->out->mirrors = mirrors_of(w->arena, f, w->out->rules, fixed, &w->out->loops->loops);
+}
+
+static void add_factors(const Shaping *w, Text *t, size_t i) {
+  for (int k = 0; k < w->out->rules[i]->nfactors; k++) text_printf(t, " %d", w->out->mirrors.factors[i][k]);
+}
+
+/* A head with all that follows it. */
+static const char *group_key(const Shaping *w, size_t head, Arena *scratch) {
+  const Mirrors *m = &w->out->mirrors;
+  Text t = {.arena = scratch};
+  text_add(&t, op_key(w, head, scratch));
+  if (m->sum_of[head] != SIZE_MAX) {
+    text_printf(&t, " sum %d", w->out->class[m->sum_of[head]]);
+    add_factors(w, &t, head);
+  }
+  for (int i = 0; i < m->nfollowers[head]; i++) {
+    text_printf(&t, "\n%s", op_key(w, m->followers[head][i], scratch));
+    add_factors(w, &t, m->followers[head][i]);
+  }
+  return text_str(&t);
+}
+
+/* Keys of the operations that share variables or are tied to others: by group and place in it, or by what they are tied
+ * to, whose class is known.  `group`, `place` are by operation. */
+static const char *mirror_key(const Shaping *w, size_t i, const int *group, const int *place, Arena *scratch) {
+  const Mirrors *m = &w->out->mirrors;
+  Text t = {.arena = scratch};
+  if (m->head[i] != i || m->nfollowers[i]) {
+    text_printf(&t, "%d %d", group[m->head[i]], place[i]);
+  } else if (m->sum_of[i] != SIZE_MAX) {
+    text_printf(&t, "%s sum %d", op_key(w, i, scratch), w->out->class[m->sum_of[i]]);
+    add_factors(w, &t, i);
+  } else {
+    return op_key(w, i, scratch);
+  }
+  return text_str(&t);
+}
+
+/* When a head is reached: what a sum follows has its class by then. */
+static void number_group(const Shaping *w, Keys *groups, size_t head, int *group, int *place, Arena *scratch) {
+  const Mirrors *m = &w->out->mirrors;
+  const char *key = group_key(w, head, scratch);
+  group[head] = key_number(groups, key, strlen(key));
+  for (int k = 0; k < m->nfollowers[head]; k++) place[m->followers[head][k]] = k + 1;
+}
+
 static void find_classes(Shaping *w) {
   const Func *f = w->out->f;
   Arena *scratch = arena_new();
-  Keys keys = keys_new(scratch, f->ops.n);
+  Keys keys = keys_new(scratch, f->ops.n), groups = keys_new(scratch, f->ops.n);
+  int *group = ARENA_ARRAY(scratch, int, f->ops.n + 1), *place = ARENA_ARRAY(scratch, int, f->ops.n + 1);
   int *class = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
   size_t *first = ARENA_ARRAY(w->arena, size_t, f->ops.n + 1);
+  w->out->class = class;
   for (size_t i = 0; i < f->ops.n; i++) {
     int before = keys.n;
     class[i] = -1;
     if (op_is_anywhere(&f->ops.items[i])) continue;
-    const char *key = op_key(w, i, scratch);
+    if (w->out->mirrors.nfollowers[i]) number_group(w, &groups, i, group, place, scratch);
+    const char *key = mirror_key(w, i, group, place, scratch);
     class[i] = key_number(&keys, key, strlen(key));
     if (keys.n > before) first[before] = i;
   }
-  w->out->class = class;
   w->out->first = first;
   w->out->nclasses = keys.n;
   arena_free(scratch);
@@ -211,13 +248,17 @@ static void gather_users(Shaping *w, const Uses *uses, FanOut *fan) {
 }
 
 static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
-  int n = 0, *key = ARENA_ARRAY(scratch, int, 2 * fan->nusers + 3);
+  const size_t *head = w->out->mirrors.head;
+  int n = 0, *key = ARENA_ARRAY(scratch, int, 3 * fan->nusers + 3);
   key[n++] = w->out->class[fan->producer];
   key[n++] = fan->result;
   key[n++] = fan->output;
   for (int i = 0; i < fan->nusers; i++) {
     key[n++] = w->out->class[fan->users[i]];
     key[n++] = fan->masks[i];
+    int same = head[fan->users[i]] == head[fan->producer] ? -1 : 0; /* whose variable it has */
+    while (same >= 0 && head[fan->users[same]] != head[fan->users[i]]) same++;
+    key[n++] = same;
   }
   return key_number(keys, key, sizeof *key * (size_t)n);
 }
@@ -274,9 +315,9 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   Shape *s = ARENA_NEW(m->arena, Shape);
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = rewrite_same_weight(m->arena, f)};
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
-  find_partial(&w);
   find_before(&w);
   find_time_factors(&w);
+  find_mirrors(&w);
   find_classes(&w);
   find_fans(&w);
   find_pairs(&w);

@@ -1,7 +1,8 @@
 /* passes/search/shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a
  * search.
  *
- * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values
+ * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs; those that share a variable
+ * with others, as these) form one class, and values
  * whose producer and users are of equal classes form one class of fan-outs.  A model of many equal layers has as many
  * classes as one layer.
  */
@@ -11,6 +12,7 @@
 #include "passes/cost/loops.h"
 #include "passes/plan/labels.h"
 #include "passes/rewrite/same_weight.h"
+#include "passes/search/mirror.h"
 
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
 typedef struct FanOut {
@@ -36,9 +38,9 @@ typedef struct Shape {
   const OpLabels *labels;
   const LoopCosts *loops;
   SameWeight same;
+  Mirrors mirrors;
   const bool *before; /* by operation: done once before or behind all micro-batches, in layouts that they do not cut */
-  const int *time_factor;     /* by operation: the factor that micro-batches cut, or one of these */
-  const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
+  const int *time_factor; /* by operation: the factor that micro-batches cut, or one of these */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */
   const size_t *first; /* by class: its first operation */

@@ -5,6 +5,10 @@
  * (ir/gradient.h), and what a value gets from several users is added.  Only what leads from a trained weight to the
  * loss is followed.
  *
+ * Operations that make gradients of data follow the operation whose derivative they are, sums of what several users
+ * give follow what makes the value: the planner gives them its variable (D57, passes/search/mirror.h).  What makes
+ * gradients of weights alone follows nothing.
+ *
  * Phases (D38): gradients of values are `bwd`.  What only gradients of weights are made of is `wgt`: weights, and what
  * is made of them alone, pass nothing on to what came before.
  *
@@ -19,9 +23,9 @@
 typedef struct Backward {
   Builder *b;
   size_t nops;
-  bool *leads;      /* by value of the forward pass: a trained weight leads to it */
-  bool *of_weights; /* by the same: weights alone lead to it, no input does */
-  Val *gradients;   /* by the same; 0: none so far */
+  bool *leads;    /* by value of the forward pass: a trained weight leads to it */
+  bool *data;     /* by the same: an input leads to it */
+  Val *gradients; /* by the same; 0: none so far */
   struct {
     const char **items;
     size_t n, cap;
@@ -29,14 +33,23 @@ typedef struct Backward {
   bool ok;
 } Backward;
 
+static void find_data(Backward *w) {
+  const Func *f = w->b->f;
+  for (size_t i = 0; i < w->nops; i++) {
+    const Op *op = &f->ops.items[i];
+    bool any = op->kind == OP_input;
+    for (int k = 0; k < op->nin; k++) any |= w->data[op->in[k]];
+    for (Val v = op->out; v && v < op_end(op); v++) w->data[v] = any;
+  }
+}
+
 static void find_leading(Backward *w, const TrainedList *list) {
   const Func *f = w->b->f;
   for (size_t i = 0; i < list->n; i++) w->leads[list->items[i].read] = true;
   for (size_t i = 0; i < w->nops; i++) {
     const Op *op = &f->ops.items[i];
-    bool any = false, of_weights = op->kind != OP_input;
-    for (int k = 0; k < op->nin; k++) any |= w->leads[op->in[k]], of_weights &= w->of_weights[op->in[k]];
-    for (Val v = op->out; v && v < op_end(op); v++) w->of_weights[v] = of_weights;
+    bool any = false;
+    for (int k = 0; k < op->nin; k++) any |= w->leads[op->in[k]];
     for (Val v = op->out; any && v && v < op_end(op); v++) w->leads[v] = dtype_is_float(type_of(f, v)->dtype);
   }
 }
@@ -50,9 +63,39 @@ static void refuse(Backward *w, const Op *op, const char *what) {
 }
 
 static void add(Backward *w, Val v, Val gradient) {
+  Func *f = w->b->f;
   Val *have = &w->gradients[v];
-  w->b->phase = w->of_weights[v] ? PH_wgt : PH_bwd;
-  *have = *have ? build_binary(w->b, OP_add, *have, gradient) : gradient;
+  if (!*have) {
+    *have = gradient;
+    return;
+  }
+  w->b->phase = w->data[v] ? PH_bwd : PH_wgt;
+  *have = build_binary(w->b, OP_add, *have, gradient);
+  const Op *made = op_of(f, v);
+  if (*have && (w->data[v] || made->kind == OP_read) && made->out == v)
+    f->ops.items[f->ops.n - 1].mirror = (Mirror){made->name, MIRROR_SUM};
+}
+
+/* Which operand has that gradient, of those that are data; MIRROR_INSIDE: none. */
+static int operand_of(const Backward *w, const Gradient *g, Val gradient) {
+  for (int i = 0; i < g->op->nin; i++)
+    if (g->of_operands[i] == gradient && w->data[g->op->in[i]]) return i;
+  return MIRROR_INSIDE;
+}
+
+/* Of what was built for one operation, from `first` on: what a gradient of data needs follows that operation. */
+static void link_mirrors(Backward *w, const Gradient *g, size_t first) {
+  Func *f = w->b->f;
+  for (size_t i = f->ops.n; i-- > first;) {
+    Op *op = &f->ops.items[i];
+    int operand = operand_of(w, g, op->out);
+    if (operand < 0 && !op->mirror.name) continue;
+    op->mirror = (Mirror){g->op->name, operand};
+    for (int k = 0; k < op->nin; k++) {
+      size_t made = (size_t)f->values.items[op->in[k]].op;
+      if (made >= first) f->ops.items[made].mirror.name = g->op->name;
+    }
+  }
 }
 
 /* Of the operations from `first` on, those that no gradient of a value needs are of phase wgt. */
@@ -62,7 +105,7 @@ static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_op
   bool *needed = ARENA_ARRAY(w->b->m->arena, bool, n + 1);
   for (int i = 0; i < op->nin; i++) {
     size_t at = (size_t)f->values.items[of_operands[i]].op;
-    if (of_operands[i] && at >= first && !w->of_weights[op->in[i]]) needed[at - first] = true;
+    if (of_operands[i] && at >= first && w->data[op->in[i]]) needed[at - first] = true;
   }
   for (size_t i = n; i-- > 0;) {
     Op *made = &f->ops.items[first + i];
@@ -89,6 +132,7 @@ static bool visit(Backward *w, const Op *op) {
   if (!gradient_build(&g)) return false;
   set_phases(w, op, first, of_operands);
   if (g.refused) return refuse(w, op, g.refused), true;
+  link_mirrors(w, &g, first);
   for (int i = 0; i < op->nin; i++)
     if (wanted[i] && of_operands[i]) add(w, op->in[i], of_operands[i]);
   return true;
@@ -114,8 +158,9 @@ bool train_backward(Builder *b, Val loss, TrainedList *list) {
   size_t nvalues = b->f->values.n;
   Backward w = {.b = b, .nops = b->f->ops.n, .ok = true};
   w.leads = ARENA_ARRAY(a, bool, nvalues);
-  w.of_weights = ARENA_ARRAY(a, bool, nvalues);
+  w.data = ARENA_ARRAY(a, bool, nvalues);
   w.gradients = ARENA_ARRAY(a, Val, nvalues);
+  find_data(&w);
   find_leading(&w, list);
   b->prefix = "loss.grad.", b->phase = PH_bwd;
   w.gradients[loss] = build_splat(b, type_of(b->f, loss), 1);

@@ -59,14 +59,22 @@ static Val correction(const Update *u, double b) {
   return build_unary(u->b, OP_neg, build_unary(u->b, OP_expm1, times(u, u->t, log(b))));
 }
 
+/* What was built from `first` on follows the weight: where a weight is kept decides where it is updated (D46). */
+static void follow_weight(const Update *u, const Trained *w, size_t first) {
+  Func *f = u->b->f;
+  for (size_t i = first; i < f->ops.n; i++) f->ops.items[i].mirror = (Mirror){name_of(f, w->read), MIRROR_INSIDE};
+}
+
 static Val norm_of(const Update *u, const TrainedList *list) {
   Val sum = 0;
   for (size_t i = 0; i < list->n; i++) {
     Val g = list->items[i].gradient;
+    size_t first = u->b->f->ops.n;
     int axes[MAX_RANK], rank = type_of(u->b->f, g)->rank;
     for (int d = 0; d < rank; d++) axes[d] = d;
     Val square = build_binary(u->b, OP_mul, g, g);
     Val part = build_cast(u->b, rank ? build_reduce(u->b, RED_SUM, square, rank, axes) : square, DT_f32);
+    follow_weight(u, &list->items[i], first);
     sum = sum ? binary(u, OP_add, sum, part) : part;
   }
   return build_unary(u->b, OP_sqrt, sum);
@@ -178,9 +186,11 @@ bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *
   for (size_t i = 0; i < list->n; i++) {
     const Trained *w = &list->items[i];
     b->prefix = arena_printf(b->m->arena, "%s.update.", w->name);
+    size_t first = b->f->ops.n;
     Val g = w->gradient;
     if (u.scale) g = build_binary(b, OP_mul, g, spread(&u, u.scale, type_of(b->f, g)));
     updates[o->kind](&u, w, g);
+    follow_weight(&u, w, first);
   }
   b->prefix = NULL, b->phase = PH_fwd;
   build_output(b, "grad_norm", norm, NULL);

@@ -14,7 +14,7 @@ static const char *const mlp =
     "func @main level 1 {\n"
     "  %x = input {name=\"x\"} : f32[batch, 4] loc \"m.apc\" 3:4\n"
     "  %w = param {name=\"w\"} : f32[4, 6]\n"
-    "  %y = dot %x, %w {spec=\"bm,mn->bn\"} : f32[batch, 6] group \"l0\"\n"
+    "  %y = dot %x, %w {spec=\"bm,mn->bn\"} : f32[batch, 6] group \"l0\" mirror \"x\" of 0\n"
     "  %\"odd name\" = relu %y : f32[batch, 6]\n"
     "  %r = reshape %\"odd name\" : f32[2*batch, 3]\n"
     "  %s = reduce %r {axes=[1], op=max} : f32[2*batch]\n"
