@@ -114,7 +114,7 @@ int cmd_convert(Tool *t) {
   bool ok, kept = weights && ends_with(in, ".onnx") && ends_with(out, ".onnx");
   if (!weights_make_sense(t, in, weights, kept) || !outputs_check(t, &(FileUse){"OUT", out}, 1))
     return tool_failed(t->diags);
-  if (kept) ok = convert_trained(t, in, weights, out);
+  if (kept) ok = tool_convert_trained(t, in, weights, out);
   else if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
   else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
   else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz")))

@@ -76,7 +76,7 @@ static bool convert(Tool *t, TrainedFile *w, Module *m, const char *in, const ch
   return ok;
 }
 
-bool convert_trained(Tool *t, const char *in, const char *weights, const char *out) {
+bool tool_convert_trained(Tool *t, const char *in, const char *weights, const char *out) {
   Model model;
   TrainedFile w = {.diags = t->diags};
   bool ok = tool_model_with_own_weights(t, in, &model) && (w.file = safetensors_open(t->diags, weights)) != NULL &&

@@ -6,6 +6,6 @@
 #include "tools/tool.h"
 
 /* False after diagnostics: all tensors that the model has no place for, and all weights that are missing, at once. */
-bool convert_trained(Tool *t, const char *in, const char *weights, const char *out);
+bool tool_convert_trained(Tool *t, const char *in, const char *weights, const char *out);
 
 #endif

@@ -133,6 +133,26 @@ static int forbidden(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
+/* Large memory begins as 0xff, its last bytes too, and is nobody else's: what is written there is seen there alone. */
+static int large_memory(void) {
+  enum { LARGE = (1 << 20) + 5000 };
+  static unsigned char got[2][LARGE];
+  CUdeviceptr x, y;
+  int result = RIGHT;
+  begin();
+  MUST(cuMemAlloc_v2(&x, LARGE));
+  MUST(cuMemAlloc_v2(&y, LARGE));
+  MUST(cuMemsetD8Async(x + 4096, 7, 10, one));
+  MUST(cuMemcpyDtoHAsync_v2(got[0], x, LARGE, one));
+  MUST(cuMemcpyDtoHAsync_v2(got[1], y, LARGE, one));
+  MUST(cuStreamSynchronize(one));
+  for (int i = 0; i < LARGE; i++)
+    if (got[0][i] != (i >= 4096 && i < 4106 ? 7 : 0xff) || got[1][i] != 0xff) result = WRONG;
+  MUST(cuMemFree_v2(x));
+  MUST(cuMemFree_v2(y));
+  return end(result);
+}
+
 /* Two streams write one value: no number is ever wrong. */
 static int same_value(void) {
   begin();
@@ -257,6 +277,7 @@ static int box(void) {
 
 static void memory(void) {
   child_ends("new_memory", RIGHT, NULL, NULL);
+  child_ends("large_memory", RIGHT, NULL, NULL);
   child_ends("box", RIGHT, NULL, NULL);
   child_ends("outside", DOUBLE_EXIT, "1000 bytes at byte 1 of an allocation of 1000", NULL);
   child_ends("other_device", DOUBLE_EXIT, "on device 1 is given an address of device 0", NULL);
@@ -527,6 +548,7 @@ static const ChildCase cases[] = {CASE(with_wait),
                                   CASE(kernel_writes_not),
                                   CASE(forbidden),
                                   CASE(new_memory),
+                                  CASE(large_memory),
                                   CASE(outside),
                                   CASE(other_device),
                                   CASE(host_address),
