@@ -151,8 +151,9 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
 
 static void find_mirrors(Shaping *w) {
   const Func *f = w->out->f;
+  const bool *derived = derived_ops(w->arena, f);
   bool *fixed = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
-  for (size_t i = 0; i < f->ops.n; i++) fixed[i] = op_is_anywhere(&f->ops.items[i]) || w->out->before[i];
+  for (size_t i = 0; i < f->ops.n; i++) fixed[i] = op_is_anywhere(&f->ops.items[i]) || derived[i];
   w->out->mirrors = mirrors_of(w->arena, f, w->out->rules, fixed, &w->out->loops->loops);
 }
 
