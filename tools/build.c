@@ -129,9 +129,9 @@ static bool train_options(Tool *t, ModelOptions *o) {
       return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s is of training, and --train is not given",
                         i ? "--batch" : "--optimizer");
   if (!loss) return true;
-  if (o->floats)
-    return diag_error(t->diags, DIAG_train, (Loc){0}, "--dtype %s: training in 16 bits is not built yet; it is in f32",
-                      dtype_name(o->floats));
+  if (o->floats == DT_f16)
+    return diag_error(t->diags, DIAG_train, (Loc){0},
+                      "--dtype f16: training in it needs a scaled loss, which is not built yet; bf16 does without");
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
   train->loss = loss;
   o->train = train;

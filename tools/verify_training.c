@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Beside the norm of all gradients: what an element of a gradient is off by in f32, with room for long sums. */
-static const double nothing = 1e-6;
+/* Beside the norm of all gradients: what an element of a gradient is off by, with room for long sums. */
+static double nothing(const Tool *t) { return compute_storage(tool_compute(t)) == DT_bf16 ? 0x1p-10 : 1e-6; }
 
 static double number(const Tensors *list, const char *name) {
   const Tensor *x = tensors_find(list, name);
@@ -49,7 +49,7 @@ Difference compare_trained(const Tool *t, const TrainedStep *step, const char *n
   Difference plain = compare(t, x, y);
   if (plain.ok || !w || !isfinite(all) || x->bytes != y->bytes || x->dtype != y->dtype) return plain;
   const Tensor *m = first_moment(t, step, w);
-  double noise = nothing * all, size = !*moment ? lr : strcmp(moment, "v") == 0 ? noise : 1;
+  double noise = nothing(t) * all, size = !*moment ? lr : strcmp(moment, "v") == 0 ? noise : 1;
   Tensor a = {0}, b = {0};
   if (copy(x, &a) && copy(y, &b))
     for (size_t i = 0; i < x->bytes / dtype_bytes(x->dtype); i++) {

@@ -21,6 +21,11 @@
  *
  * Numbers beyond the type's largest, as masks have, become the largest; a constant that is infinite stays so.
  *
+ * Of a step of training (a state that starts as a weight tells), states keep f32: they are the master copies of weights
+ * and the optimizer's moments.  A weight is cast where it is used, as other weights are, and in every step.  What leads
+ * to writes and to the step's results alone is kept, back to the products whose results it starts from: the update, the
+ * norm of gradients, the loss.  Sums of rows that an index picks (gradients of tables) are kept as other sums.
+ *
  * Not done: f64, which stays; loss scaling; choosing by operation.
  */
 #include <math.h>
@@ -38,6 +43,7 @@ typedef struct Narrow {
   Role *role;      /* by value */
   bool *kept;      /* by operation: it decides about indices */
   Role *states;    /* by state of the module: of what is written to it */
+  bool trains;     /* states keep f32 */
   bool more;       /* a role has grown */
   bool *huge;      /* by value of role NONE or WEIGHT: a number beyond the type's largest is in it */
   uint8_t *wanted; /* by value: bits of WANT_F32, WANT_NARROW */
@@ -87,8 +93,9 @@ static bool sums_terms(const Narrow *n, const Op *op) {
   return false;
 }
 
-static bool is_sum(const Op *op) {
-  if (op->kind != OP_reduce && op->kind != OP_scan) return false;
+static bool is_sum(const Narrow *n, const Op *op) {
+  bool picks = n->trains && (op->kind == OP_scatter || op->kind == OP_put);
+  if (op->kind != OP_reduce && op->kind != OP_scan && !picks) return false;
   Reduction r = op_attr(op, AT_op)->u.reduction;
   return r == RED_SUM || r == RED_PRODUCT;
 }
@@ -108,13 +115,13 @@ static Role role_of(const Narrow *n, const Op *op, bool kept) {
   if (op_is_contraction(op->kind)) return kept ? ROLE_KEPT : r > ROLE_WEIGHT || sums_terms(n, op) ? ROLE_NARROW : r;
   if ((op->kind == OP_gather || op->kind == OP_take) && r == ROLE_WEIGHT && type_of(n->f, op->in[0])->rank > 1)
     r = ROLE_NARROW;
-  return r == ROLE_NARROW && (kept || is_sum(op)) ? ROLE_KEPT : r;
+  return r == ROLE_NARROW && (kept || is_sum(n, op)) ? ROLE_KEPT : r;
 }
 
 static void visit(Narrow *n, size_t i) {
   const Op *op = &n->f->ops.items[i];
   Role r = role_of(n, op, n->kept[i]);
-  if (op->kind == OP_write) grow(n, &n->states[state_of(n, op)], r);
+  if (op->kind == OP_write && !n->trains) grow(n, &n->states[state_of(n, op)], r);
   if (op->kind == OP_leave) grow(n, &n->role[op->in[0]], r);
   for (Val v = op->out; v && v < op_end(op); v++)
     if (is_float(n, v)) grow(n, &n->role[v], r);
@@ -160,7 +167,26 @@ static void keep_chain(Narrow *n, Val v) {
   }
 }
 
+/* What a step keeps does not begin before these. */
+static bool begins_kept(const Op *op) {
+  return op_is_source(op->kind) || op_is_contraction(op->kind) || op->kind == OP_gather || op->kind == OP_take ||
+         op->kind == OP_attention || op->kind == OP_attention_grad;
+}
+
+/* Of a step: what leads to writes and outputs alone.  Users first. */
+static void keep_update(Narrow *n) {
+  bool *used_else = ARENA_ARRAY(n->m->arena, bool, n->f->values.n + 1);
+  for (size_t i = n->f->ops.n; i-- > 0;) {
+    const Op *op = &n->f->ops.items[i];
+    bool kept = op->kind == OP_write || !begins_kept(op);
+    for (Val v = op->out; v && v < op_end(op); v++) kept &= !used_else[v];
+    for (int k = 0; k < op->nin; k++) used_else[op->in[k]] |= !kept;
+    n->kept[i] |= kept;
+  }
+}
+
 static void find_kept(Narrow *n) {
+  if (n->trains) keep_update(n);
   for (size_t i = 0; i < n->f->ops.n; i++) {
     const Op *op = &n->f->ops.items[i];
     for (int k = 0; k < op->nin && decides(n, op); k++) keep_chain(n, op->in[k]);
@@ -317,8 +343,15 @@ static bool rewrite_all(Narrow *n, Diags *diags) {
 
 /* ---- all functions */
 
+static bool trains(const Module *m) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (m->states.items[i].param) return true;
+  return false;
+}
+
 static Narrow begin(Module *m, const Func *f, DType to, Role *states) {
   return (Narrow){.m = m,
+                  .trains = trains(m),
                   .f = f,
                   .to = to,
                   .role = ARENA_ARRAY(m->arena, Role, f->values.n + 1),
@@ -338,8 +371,15 @@ static void find_all_roles(Narrow *all, size_t n) {
   }
 }
 
-static void forget_roles(Narrow *all, size_t n, Role *states, size_t nstates) {
-  memset(states, 0, sizeof *states * nstates);
+/* Trained weights are weights, moments are sums. */
+static void begin_states(const Module *m, Role *states) {
+  bool step = trains(m);
+  for (size_t i = 0; i < m->states.n; i++)
+    states[i] = !step ? ROLE_NONE : m->states.items[i].param ? ROLE_WEIGHT : ROLE_KEPT;
+}
+
+static void forget_roles(Narrow *all, size_t n, const Module *m, Role *states) {
+  begin_states(m, states);
   for (size_t k = 0; k < n; k++) memset(all[k].role, 0, sizeof *all[k].role * (all[k].f->values.n + 1));
 }
 
@@ -350,9 +390,10 @@ bool pass_narrow(Module *m, DType to, Diags *diags) {
   size_t n = 0;
   for (size_t k = 0; k < m->funcs.n; k++)
     if (m->funcs.items[k]->level == 1) all[n++] = begin(m, m->funcs.items[k], to, states);
+  begin_states(m, states);
   find_all_roles(all, n);
   for (size_t k = 0; k < n; k++) find_kept(&all[k]);
-  forget_roles(all, n, states, m->states.n);
+  forget_roles(all, n, m, states);
   find_all_roles(all, n);
   for (size_t i = 0; i < m->states.n; i++) {
     State *s = &m->states.items[i];
