@@ -588,6 +588,9 @@ static Bodies bodies_of(const Emitting *e, const LegalBody *legal, uint32_t micr
     x.units[i] = units_of_phase(e, legal->units, parts[i]);
     if (x.units[i]->n) x.last = i;
   }
+  const Func *l2 = legal->entry->l2;
+  for (size_t i = 0; i < l2->outputs.n && micro_batches > 1; i++) /* a sum is whole behind them */
+    if (op_of(l2, l2->outputs.items[i].value)->kind == OP_accumulate) x.last = PARTS - 1;
   for (int i = 0; i < PARTS; i++)
     if (has_part(&x, i)) x.calls += parts[i] == PH_fwd ? micro_batches : 1;
   return x;

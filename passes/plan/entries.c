@@ -48,6 +48,35 @@ static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule
   return out;
 }
 
+/* The factor that the axis cuts operand `k` of the operation by, as its maker leaves it; -1: none. */
+static int factor_of_operand(Module *m, const Func *f, const Strategy *made, const Op *op, const Rule *r, int k,
+                             int axis) {
+  const Op *maker = op_of(f, op->in[k]);
+  const Rule *rule = rule_of(m, f, maker);
+  const Layout *l = strategy_result(m, rule, &made[maker - f->ops.items], value_index(f, op->in[k]));
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (l->dims[d].axes[i] == axis && r->operands[k].dims[d].n) return r->operands[k].dims[d].f[0];
+  for (int i = 0; i < r->nfactors && (l->partial_axes >> axis & 1u); i++)
+    if (r->factors[i].operands >> k & 1u) return i;
+  return -1;
+}
+
+/* What micro-batches cut cannot be made whole again, so an operation without a counterpart is cut by them as its
+ * operands are. */
+static Strategy cut_as_operands(Module *m, const Func *f, const Strategy *made, const Op *op) {
+  const Rule *r = rule_of(m, f, op);
+  Strategy out = {0};
+  for (int a = 0; a < m->mesh.naxes; a++)
+    for (int k = 0; m->mesh.axes[a].temporal && k < op->nin && !out.n; k++) {
+      int factor = factor_of_operand(m, f, made, op, r, k, a);
+      if (factor < 0) continue;
+      out = (Strategy){1, {{(uint8_t)a, (uint8_t)factor}}};
+      if (!strategy_legal(m, r, &out, NULL)) out.n = 0;
+    }
+  return out;
+}
+
 static int stage_after_operands(const Func *f, const Op *op, const int *stages) {
   int stage = 0;
   for (int k = 0; k < op->nin; k++) {
@@ -93,7 +122,7 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
   for (size_t i = 0; i < other->ops.n; i++) {
     const Op *op = &other->ops.items[i];
     int twin = counterpart(planned, op, i);
-    out_strategies[i] = (Strategy){0};
+    out_strategies[i] = twin < 0 ? cut_as_operands(m, other, out_strategies, op) : (Strategy){0};
     int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
         around = loops_entered(&loops, inside, -1);
     if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);

@@ -21,7 +21,7 @@ const bool *derived_ops(Arena *a, const Func *f) { return made_of(a, f, op_is_co
 
 static bool trains(const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].phase == PH_step) return true;
+    if (f->ops.items[i].phase == PH_step || f->ops.items[i].kind == OP_accumulate) return true;
   return false;
 }
 
