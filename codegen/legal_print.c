@@ -4,7 +4,8 @@
  * In: the level-2 function of an entry, legalised stage by stage; here convolutions stay apart from what joins them,
  * and attentions from the joins they do, since IR has no word for both.  Out: a function of the same module with the
  * operations of all stages, each stage's in its order; a stage waits where it receives what another has not sent.  A
- * sum of narrow floats that is continued in f32 is written with the casts that this means.
+ * sum of narrow floats that is continued in f32 is written with the casts that this means, a sum over micro-batches as
+ * it was.
  */
 #include <string.h>
 
@@ -50,8 +51,18 @@ static Val write_reduce(Writing *w, const Op *op, OpSpec *spec, DType from, DTyp
   return from != to && dtype_bytes(from) > dtype_bytes(to) ? cast(w, op, sum, to) : sum;
 }
 
-static void write_op(Writing *w, Stage *s, const Op *op) {
+/* What is added to a sum over micro-batches is what is accumulated. */
+static Op accumulated(const Op *add) {
+  Op op = *add;
+  op.kind = OP_accumulate, op.nin = 1, op.in = add->in + 1;
+  return op;
+}
+
+static void write_op(Writing *w, Stage *s, const Op *op, Phase phase) {
   const Work *work = s->work;
+  Op sum;
+  if (op->kind == OP_accumulate && !op->nin) return; /* what a sum begins as */
+  if (op->kind == OP_add && work_sum_start(work, op->out)) sum = accumulated(op), op = &sum;
   bool made = op->out >= w->old->values.n; /* by legalising */
   Val in[MAX_OPERANDS], *out = op->out ? place_of(w, s, op->out) : NULL;
   if (out && *out) return; /* a source of several stages, or what another stage has sent */
@@ -64,6 +75,7 @@ static void write_op(Writing *w, Stage *s, const Op *op) {
                  .group = op->group,
                  .loc = op->loc,
                  .stage = op->stage,
+                 .phase = phase,
                  .nin = op->nin,
                  .in = in,
                  .nattrs = op->nattrs,
@@ -84,7 +96,7 @@ static bool write_stage(Writing *w, Stage *s) {
     const WorkOp *o = &s->work->ops.items[s->next];
     bool arrives = o->op->kind == OP_transfer && o->op->stage != s->work->stage;
     if (arrives && !*place_of(w, s, o->op->out)) break;
-    if (o->live && !arrives) write_op(w, s, o->op);
+    if (o->live && !arrives) write_op(w, s, o->op, o->phase);
   }
   return s->next > first;
 }
@@ -92,7 +104,8 @@ static bool write_stage(Writing *w, Stage *s) {
 /* A state that is only written is declared by its read. */
 static void write_reads(Writing *w) {
   for (size_t i = 0; i < w->old->ops.n; i++)
-    if (w->old->ops.items[i].kind == OP_read) write_op(w, &w->stages[0], &w->old->ops.items[i]);
+    if (w->old->ops.items[i].kind == OP_read)
+      write_op(w, &w->stages[0], &w->old->ops.items[i], w->old->ops.items[i].phase);
 }
 
 static Func *legal_func(const Legal *l, const LegalBody *bodies, Diags *diags) {

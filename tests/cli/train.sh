@@ -105,6 +105,11 @@ for own in "mean(y * y)" "sqrt(mean(y * y))"; do
 done
 expect 3 'sqrt "own" cannot be cut into 2 micro-batches' "$apc" plan own.apc -q --train own --batch 8 --micro-batches 2
 
+# What is accumulated is written as that in the legalised form, too.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $mlp -q --train mse --batch 8 --micro-batches 2 --emit=legal=legal.ir
+check "accumulated" grep -q "loss.accumulate = accumulate %loss" legal.ir
+
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
 gpt="$source_dir/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6"
 llama="$source_dir/examples/llama.apc -D layers=1 -D d=16 -D heads=4 -D kv_heads=2 -D ffn=24 -D vocab=24 --dim seq=6"
