@@ -698,12 +698,6 @@ static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r
   }
 }
 
-static uint32_t micro_batches(const Mesh *mesh) {
-  for (int a = 0; a < mesh->naxes; a++)
-    if (mesh->axes[a].temporal) return (uint32_t)mesh->axes[a].size;
-  return 1;
-}
-
 static bool add_entry(Emitting *e, const LegalBody *list) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
@@ -712,7 +706,7 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .inputs = program_count_ports(e->b),
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
-  uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : micro_batches(&e->m->mesh);
+  uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : (uint32_t)mesh_micro_batches(&e->m->mesh);
   for (int s = 0; s < e->m->mesh.stages; s++)
     if (!emit_bodies(e, &list[s], entry, n)) return false;
   e->entry_base += (uint32_t)spec->l2->ops.n;

@@ -279,6 +279,7 @@ void module_set_mesh(Module *m, const Mesh *mesh);
 const Expr *mesh_coordinate(Module *m, int axis);
 int mesh_axis_find(const Mesh *mesh, const char *name); /* -1 */
 int mesh_ranks(const Mesh *mesh);                       /* stages times the sizes of the spatial axes */
+int mesh_micro_batches(const Mesh *mesh);               /* the size of the temporal axis, 1 without one */
 
 const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims);
 const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims);

@@ -88,6 +88,12 @@ int mesh_ranks(const Mesh *mesh) {
   return n;
 }
 
+int mesh_micro_batches(const Mesh *mesh) {
+  for (int a = 0; a < mesh->naxes; a++)
+    if (mesh->axes[a].temporal) return mesh->axes[a].size;
+  return 1;
+}
+
 /* ---- weights, state, functions */
 
 int module_blob(Module *m, const char *path, uint64_t bytes) {

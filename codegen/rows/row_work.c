@@ -251,17 +251,11 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
 }
 
-static bool has_micro_batches(const Module *m) {
-  for (int a = 0; a < m->mesh.naxes; a++)
-    if (m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1) return true;
-  return false;
-}
-
 /* Looks through copies, so that they never stand between operations that fuse. */
 static Val resolve(const Work *w, Val v) {
   for (;;) {
     const Op *op = op_of(w->f, v);
-    if (op->kind != OP_copy && (op->kind != OP_accumulate || has_micro_batches(w->m))) return v;
+    if (op->kind != OP_copy && (op->kind != OP_accumulate || mesh_micro_batches(&w->m->mesh) > 1)) return v;
     v = op->in[0];
   }
 }
@@ -293,7 +287,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
   else if (op_is_comm(op->kind)) work_add_comm(w, op, origin);
-  else if (op->kind == OP_accumulate && has_micro_batches(w->m)) add_accumulate(w, op, origin);
+  else if (op->kind == OP_accumulate && mesh_micro_batches(&w->m->mesh) > 1) add_accumulate(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }
 

@@ -365,7 +365,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
                .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
                .traffic = traffic,
-               .repeat = 1,
+               .repeat = mesh_micro_batches(&m->mesh),
                .possible = true};
   WalkScope s = {.f = f,
                  .rules = rules,
@@ -376,8 +376,6 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .loops = &p.loops->loops,
                  .agreed = p.loops->agreed,
                  .loop = -1};
-  for (int i = 0; i < m->mesh.naxes; i++)
-    if (m->mesh.axes[i].temporal) p.repeat = m->mesh.axes[i].size;
   p.of_convolutions = weights_of_convolutions(&p);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);

@@ -26,19 +26,13 @@ const Layout *walk_output(Module *m, const Layout *produced) {
   return layout_get(m, &whole);
 }
 
-static bool has_micro_batches(const Module *m) {
-  bool any = false;
-  for (int a = 0; a < m->mesh.naxes; a++) any |= m->mesh.axes[a].temporal && m->mesh.axes[a].size > 1;
-  return any;
-}
-
 bool walk_layout_once(const Module *m, const Layout *layout) {
   for (int a = 0; a < m->mesh.naxes; a++)
     if (m->mesh.axes[a].temporal && (layout->partial_axes >> a & 1u)) return false;
   for (int d = 0; d < layout->rank; d++)
     for (int i = 0; i < layout->dims[d].n; i++)
       if (m->mesh.axes[layout->dims[d].axes[i]].temporal) return false;
-  return has_micro_batches(m);
+  return mesh_micro_batches(&m->mesh) > 1;
 }
 
 static bool picked_before(const Strategy *s, int pick) {
@@ -113,14 +107,14 @@ static Phase phase_of_op(const WalkScope *s, size_t index) {
 /* When operation number `index` makes a version. */
 static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   if (s->from) return s->phase;
-  if (!has_micro_batches(w->m)) return PH_fwd;
+  if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
   return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
 }
 
 /* When the reader of now is done. */
 static Phase reading_phase(const Walk *w, const WalkScope *s) {
   if (s->from) return s->phase;
-  if (!has_micro_batches(w->m)) return PH_fwd;
+  if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
   if (w->now < s->f->ops.n) return phase_of_op(s, w->now);
   Phase last = PH_fwd; /* of outputs */
   for (size_t i = 0; i < s->f->ops.n; i++)
@@ -133,7 +127,7 @@ static Phase conversion_phase(const Walk *w, const WalkScope *s, size_t index, c
   const Op *op = &s->f->ops.items[index];
   if (is_once(w, s, index, from) && is_once(w, s, index, to)) return PH_pre;
   Phase made = op->kind == OP_accumulate ? PH_step : phase_of(w, s, index, from), read = reading_phase(w, s);
-  return made > read && has_micro_batches(w->m) ? made : read;
+  return made > read && mesh_micro_batches(&w->m->mesh) > 1 ? made : read;
 }
 
 static const Layout *form_of(const Walk *w, const Layout *l) { return w->sink->form ? w->sink->form(w, l) : l; }
@@ -209,7 +203,7 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
 /* Each micro-batch must have its part of what is accumulated. */
 static bool accumulates(const Walk *w, const WalkScope *s, size_t index) {
   const Strategy *st = &s->strategies[index];
-  bool any = s->f->ops.items[index].kind != OP_accumulate || !has_micro_batches(w->m);
+  bool any = s->f->ops.items[index].kind != OP_accumulate || mesh_micro_batches(&w->m->mesh) == 1;
   for (int i = 0; i < st->n; i++) any |= s->rules[index]->factors[st->picks[i].factor].kind == FK_ACCUMULATE;
   return any;
 }
