@@ -128,9 +128,13 @@ first=$(head -1 out | sed 's/.*loss \([^ ]*\).*/\1/') last=$(tail -1 out | sed '
 check "from $first to $last" /usr/bin/python3 -c "assert $last < 0.7 * $first"
 # shellcheck disable=SC2086
 expect 0 "" "$apc" run $mlp -q --weights trained.safetensors --dim batch=8
+# begun OUTPUT LINES: waits until what was started just now has written that many lines (the file is emptied before it is
+# started, so that nothing is read of what ran earlier).
+begun() { timeout 60 sh -c 'until [ "$(wc -l <"$0")" -ge "$1" ]; do sleep .05; done' "$1" "$2"; }
+: >steps
 ./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --save stopped.safetensors >steps &
 trainer=$!
-for _ in $(seq 600); do [ "$(wc -l <steps)" -gt 3 ] && break; sleep .1; done
+check "it trains" begun steps 4
 kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
@@ -160,10 +164,11 @@ expect 0 "" ./train2 --steps 9 $data --resume half; no_out
 # A rank that is killed ends the run; what was written last is whole, and the run goes on from there to the same end.
 for after in 2 5 9; do
   rm -rf kept
+  : >steps
   # shellcheck disable=SC2086
   ./train2 --steps 100000000 $data --checkpoint kept --every 1 >steps 2>said &
   trainer=$!
-  for _ in $(seq 1200); do [ "$(wc -l <steps)" -ge $after ] && break; sleep .05; done
+  check "it trains" begun steps $after
   kill -KILL "$(pgrep -P $trainer | tail -1)"
   wait $trainer
   check "a killed rank: 6" [ $? -eq 6 ]
