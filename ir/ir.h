@@ -182,7 +182,8 @@ typedef struct Mirror {
 } Mirror;
 enum {
   MIRROR_INSIDE = -1, /* of no operand: something on the way */
-  MIRROR_SUM = -2     /* adds what the first result gets from several users */
+  MIRROR_SUM = -2,    /* adds what the first result gets from several users */
+  MIRROR_APART = -3   /* has a choice of its own, and lives where that operation does */
 };
 
 typedef struct Op {

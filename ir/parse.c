@@ -166,6 +166,7 @@ static bool accept_phase(Parser *p, Phase *out) {
 static Mirror parse_mirror(Parser *p) {
   Mirror m = {parse_quoted(p, "an operation"), MIRROR_INSIDE};
   if (parse_accept_word(p, "sum")) m.operand = MIRROR_SUM;
+  if (parse_accept_word(p, "apart")) m.operand = MIRROR_APART;
   if (!parse_accept_word(p, "of")) return m;
   const char *start = p->at;
   int64_t operand = parse_integer(p, "an operand");

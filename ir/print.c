@@ -101,6 +101,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
     text_add(t, " mirror ");
     text_quoted(t, op->mirror.name);
     if (op->mirror.operand == MIRROR_SUM) text_add(t, " sum");
+    if (op->mirror.operand == MIRROR_APART) text_add(t, " apart");
     if (op->mirror.operand >= 0) text_printf(t, " of %d", op->mirror.operand);
   }
   print_loc(t, &op->loc);

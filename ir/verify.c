@@ -239,7 +239,7 @@ static const bool *made_of_sources(Arena *a, const Func *f) {
 static void check_phase(Verify *v, const Op *op, const bool *sources) {
   int symbol = micro_batch_symbol(&v->m->mesh);
   bool each = phase_each(op->phase);
-  if (op->phase == PH_pre && (op_is_loop_part(op->kind) || op->kind == OP_write || op->kind == OP_transfer))
+  if (op->phase == PH_pre && (op_is_loop_part(op->kind) || op->kind == OP_write))
     broken(v, op, "V25", "%s in phase pre", op_name(op->kind));
   if (op->kind == OP_accumulate && !each) broken(v, op, "V25", "accumulate in phase %s", phase_name(op->phase));
   if (v->f->level == 2 && !each && (symbol < 0 || asks_micro_batch(v, op, symbol)))
@@ -257,7 +257,7 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
 }
 
 /* V25: an operation needs nothing of a later phase.  What is done once for all micro-batches asks for none and needs
- * only what is done once, or is accumulated.  What is done before them is no loop, write or transfer. */
+ * only what is done once, or is accumulated.  What is done before them is no loop or write. */
 static void check_phases(Verify *v) {
   Arena *scratch = arena_new();
   const bool *sources = v->f->level == 1 ? made_of_sources(scratch, v->f) : NULL;

@@ -98,11 +98,7 @@ static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layou
   return once;
 }
 
-/* Gradients of weights are told apart from those of values at level 1 only: they share conversions. */
-static Phase phase_of_op(const WalkScope *s, size_t index) {
-  Phase p = s->f->ops.items[index].phase;
-  return p == PH_wgt ? PH_bwd : p;
-}
+static Phase phase_of_op(const WalkScope *s, size_t index) { return s->f->ops.items[index].phase; }
 
 /* When operation number `index` makes a version. */
 static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
@@ -111,11 +107,12 @@ static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Lay
   return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
 }
 
-/* When the reader of now is done. */
+/* When the reader of now is done. Gradients of weights share what is converted for those of values. */
 static Phase reading_phase(const Walk *w, const WalkScope *s) {
   if (s->from) return s->phase;
   if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
-  if (w->now < s->f->ops.n) return phase_of_op(s, w->now);
+  if (w->sending) return PH_fwd;
+  if (w->now < s->f->ops.n) return phase_of_op(s, w->now) == PH_wgt ? PH_bwd : phase_of_op(s, w->now);
   Phase last = PH_fwd; /* of outputs */
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (s->f->ops.items[i].phase == PH_step) last = PH_step;
@@ -145,13 +142,35 @@ static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layou
   return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
 }
 
-/* From the stage where it is produced: it travels in one layout, and is converted here when another is wanted. */
+/* A version of what was sent here in an earlier phase, whole: what reads it later does not make the stage before send
+ * again, which does something else by then. */
+static const Version *sent_before(const Walk *w, const WalkScope *s, Val value, int stage) {
+  const Versions *v = &s->versions[value];
+  size_t index = (size_t)s->f->values.items[value].op;
+  if (mesh_micro_batches(&w->m->mesh) == 1 || reading_phase(w, s) <= phase_of(w, s, index, v->produced)) return NULL;
+  for (size_t i = 0; i < v->n; i++)
+    if (v->items[i].stage == stage && !v->items[i].layout->partial_axes) return &v->items[i];
+  return NULL;
+}
+
+/* From the stage where it is produced, as soon as it is: it travels in one layout, and is converted here when another
+ * is wanted. */
 static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
   const Versions *v = &s->versions[value];
+  size_t index = (size_t)s->f->values.items[value].op;
+  const Version *before = sent_before(w, s, value, stage);
+  if (before) {
+    w->phase = conversion_phase(w, s, index, before->layout, layout);
+    return add_here(w, s, value, layout, stage,
+                    w->sink->convert(w, s, value, before->v, before->layout, layout, stage));
+  }
   const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
+  bool sending = w->sending;
+  w->sending = true;
   Val there = walk_want(w, s, value, travel, v->stage);
+  w->phase = conversion_phase(w, s, index, v->produced, travel);
+  w->sending = sending;
   if (!there) return 0;
-  w->phase = reading_phase(w, s);
   Val here = add_here(w, s, value, travel, stage, w->sink->transfer(w, s, value, there, travel, v->stage, stage));
   return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
 }

@@ -133,6 +133,7 @@ struct Walk {
   const Op *reader; /* for whom things are made now: that, or one of the loop that is entered there */
   size_t now;       /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
   Phase phase;      /* of what the sink is told of now */
+  bool sending;     /* things are made to be sent: as early as can be, whoever reads them */
   struct {
     StatePlace *items;
     size_t n, cap;

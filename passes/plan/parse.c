@@ -10,6 +10,8 @@
 #include "passes/plan/plan.h"
 #include "passes/plan/file.h"
 #include "passes/plan/text.h"
+#include "passes/rewrite/derived.h"
+#include "passes/search/home.h"
 #include "passes/search/stage.h"
 #include "passes/rewrite/sizes.h"
 
@@ -194,6 +196,7 @@ static bool check_carries(Fitting *p) {
 /* The first operation of every stage. */
 static bool find_cuts(Fitting *p, size_t *cuts) {
   Loops loops = loops_of(p->m->arena, p->f);
+  const size_t *home = stages_homes(p->m->arena, p->f, derived_ops(p->m->arena, p->f));
   for (int s = 1; s < p->plan->mesh.stages; s++) {
     const PlanFileStage *stage = &p->file->stages[s];
     const Named *found = bsearch(&(Named){stage->op, 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
@@ -203,6 +206,10 @@ static bool find_cuts(Fitting *p, size_t *cuts) {
     if (cut)
       return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage",
                         stage->op, p->f->ops.items[cut->begin].name);
+    if (home && home[cuts[s]] != cuts[s])
+      return diag_error(p->d, DIAG_plan_model, stage->loc,
+                        "\"%s\" is no operation of the forward pass, which stages cut; it is where \"%s\" is",
+                        stage->op, p->f->ops.items[home[cuts[s]]].name);
     if (cuts[s] <= cuts[s - 1])
       return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
   }

@@ -14,6 +14,7 @@
 #include "passes/rewrite/names.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/text.h"
+#include "passes/search/home.h"
 #include "passes/search/stage.h"
 
 bool plan_glob(const char *glob, const char *name) {
@@ -225,9 +226,10 @@ static void print_mesh(const Plan *p, Text *out) {
 /* By the first operations that do not follow others. */
 static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
   const bool *derived = derived_ops(a, f);
+  const size_t *home = stages_homes(a, f, derived);
   int stage = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
-    if (!stages_is_placed(f, derived, i) || p->stages[i] == stage) continue;
+    if (!stages_is_placed(f, derived, i) || p->stages[i] == stage || (home && home[i] != i)) continue;
     stage = p->stages[i];
     text_printf(out, "stage %d ", stage);
     text_quoted(out, f->ops.items[i].name);

@@ -3,12 +3,12 @@
 
 #include "ir/loops.h"
 
-/* What is made of `sources` alone. */
-static bool *made_of(Arena *a, const Func *f, bool (*source)(OpKind k)) {
+/* What is made of sources alone that are as `source` says. */
+static bool *made_of(Arena *a, const Func *f, bool (*source)(const Func *f, const Op *op)) {
   bool *made = ARENA_ARRAY(a, bool, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    made[i] = source(op->kind);
+    made[i] = source(f, op);
     bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* a loop is one, whatever it computes */
     if (!op->nin || !op->out || op_level2_only(op->kind) || whole || op->kind == OP_accumulate) continue;
     made[i] = true;
@@ -17,17 +17,29 @@ static bool *made_of(Arena *a, const Func *f, bool (*source)(OpKind k)) {
   return made;
 }
 
-const bool *derived_ops(Arena *a, const Func *f) { return made_of(a, f, op_is_constant); }
-
 static bool trains(const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++)
     if (f->ops.items[i].phase == PH_step || f->ops.items[i].kind == OP_accumulate) return true;
   return false;
 }
 
+static bool is_any(const Func *f, const Op *op) { return (void)f, op_is_source(op->kind); }
+static bool is_constant(const Func *f, const Op *op) { return (void)f, op_is_constant(op->kind); }
+/* A number of the step, as its own: what is made of it is as cheap as a constant. */
+static bool is_number(const Func *f, const Op *op) {
+  return is_constant(f, op) || (op->kind == OP_input && !type_of(f, op->out)->rank);
+}
+
+const bool *derived_ops(Arena *a, const Func *f) {
+  if (!trains(f)) return made_of(a, f, is_constant);
+  bool *derived = made_of(a, f, is_number);
+  for (size_t i = 0; i < f->ops.n; i++) derived[i] &= f->ops.items[i].kind != OP_input;
+  return derived;
+}
+
 const bool *once_ops(Arena *a, const Func *f) {
   if (!trains(f)) return derived_ops(a, f);
-  bool *once = made_of(a, f, op_is_source);
+  bool *once = made_of(a, f, is_any);
   for (size_t i = 0; i < f->ops.n; i++) once[i] |= f->ops.items[i].phase == PH_pre;
   return once;
 }

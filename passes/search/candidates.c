@@ -10,6 +10,7 @@
 
 #include "passes/rewrite/derived.h"
 #include "passes/search/domain.h"
+#include "passes/search/home.h"
 #include "passes/search/outer.h"
 #include "passes/search/stage.h"
 #include "program/program.h"
@@ -71,8 +72,9 @@ void measure_least(Search *s) {
 int most_stages(const Search *s) {
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
+  const size_t *home = stages_homes(scratch, s->f, derived);
   int n = 0;
-  for (size_t i = 0; i < s->f->ops.n; i++) n += stages_is_placed(s->f, derived, i);
+  for (size_t i = 0; i < s->f->ops.n; i++) n += stages_is_placed(s->f, derived, i) && (!home || home[i] == i);
   arena_free(scratch);
   return n > 1 ? n : 1;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "ir/named.h"
 
 typedef struct Finding {
   Arena *arena;
@@ -23,32 +23,12 @@ typedef struct Finding {
 
 /* ---- who follows whom */
 
-typedef struct Names {
-  const Func *f;
-  size_t *slots; /* operation + 1 */
-  size_t cap;
-} Names;
-
-static size_t slot_of(const Names *n, const char *name) {
-  size_t i = (size_t)hash64(name, strlen(name), 0) & (n->cap - 1);
-  while (n->slots[i] && strcmp(n->f->ops.items[n->slots[i] - 1].name, name) != 0) i = (i + 1) & (n->cap - 1);
-  return i;
-}
-
-static Names names_of(Arena *a, const Func *f) {
-  Names n = {.f = f, .cap = 16};
-  while (n.cap < 2 * (f->ops.n + 1)) n.cap *= 2;
-  n.slots = ARENA_ARRAY(a, size_t, n.cap);
-  for (size_t i = 0; i < f->ops.n; i++) n.slots[slot_of(&n, f->ops.items[i].name)] = i + 1;
-  return n;
-}
-
 /* The operation that one may follow; SIZE_MAX: there is none. */
-static size_t followed(const Finding *w, const Names *names, size_t i) {
+static size_t followed(const Finding *w, const NamedOps *names, size_t i) {
   const Op *op = &w->f->ops.items[i];
-  if (!op->mirror.name || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
-  size_t slot = names->slots[slot_of(names, op->mirror.name)], h = slot - 1;
-  bool may = slot && h < i && !w->fixed[h] && w->loops->of[h] < 0 && w->head[h] == h;
+  if (!op->mirror.name || op->mirror.operand == MIRROR_APART || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
+  size_t h = named_op(names, op->mirror.name);
+  bool may = h < i && !w->fixed[h] && w->loops->of[h] < 0 && w->head[h] == h;
   return may ? h : SIZE_MAX;
 }
 
@@ -72,7 +52,7 @@ static void find_partial(Finding *w, size_t i, bool passes_on) {
 }
 
 static void find_heads(Finding *w) {
-  const Names names = names_of(w->arena, w->f);
+  const NamedOps names = named_ops(w->arena, w->f);
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
     w->head[i] = i;

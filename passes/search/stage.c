@@ -5,6 +5,9 @@
  * depends on the run only.  Where the walk converts before it sends, the stage that wants it pays for that here.  The
  * states of the program are (stages so far, position) with the frontier of (sum, slowest), so the result is exact for
  * the positions considered.  The number of positions is bounded; few crossing values come first.
+ *
+ * Of a training step the forward pass is cut, and what makes gradients and updates is paid for with the operation it is
+ * placed with (home.h).  Gradients that another stage sends are not counted here.
  */
 #include "passes/search/stage.h"
 
@@ -18,6 +21,7 @@
 #include <string.h>
 
 #include "passes/search/graph.h"
+#include "passes/search/home.h"
 
 enum { MAX_POSITIONS = 600 };
 
@@ -49,6 +53,7 @@ typedef struct Cutting {
   const bool *derived;      /* by operation: every stage computes it for itself */
   const bool *once;         /* by operation: once_ops */
   const size_t *first_user; /* by value; the number of operations: none */
+  const size_t *training;   /* stages_homes */
   Needs *needs;             /* by operation */
   double *own;              /* by operation: seconds */
   int nids;
@@ -105,6 +110,13 @@ static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
   return once && walk_layout_once(k->m, layout);
 }
 
+/* Where what an operation makes is: a state where it is first read. */
+static size_t home_of(const Cutting *k, size_t made) {
+  const Op *op = &k->f->ops.items[made];
+  if (k->training && !k->derived[made]) return k->training[made];
+  return op->kind == OP_read ? k->first_user[op->out] : made;
+}
+
 /* That operation `user` wants the value in the layout. */
 static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
   const Func *f = k->f;
@@ -117,13 +129,14 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
   bool once = is_once(k, made, to);
   Need need = {.id = id_of(k, seen, v, to),
                .sent = id_of(k, seen, v, travel),
-               .made = maker->kind == OP_read ? k->first_user[v] : made,
+               .made = home_of(k, made),
                .supply = supply,
                .convert = once ? 0 : cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
                .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
-  if (maker->kind == OP_param)
-    need.weight = (int)copy_of_weight(k, same, made), need.weight_bytes = cost_bytes(k->c, type, from);
+  if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
+  if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
+  if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
   ARENA_PUSH(k->arena, &k->needs[user], need);
   return &k->needs[user].items[k->needs[user].n - 1];
 }
@@ -172,17 +185,19 @@ static double apart_seconds(const Cutting *k, size_t i) {
   return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
 }
 
-/* In every micro-batch. */
+/* In every micro-batch; what is done behind them all counts a part. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
+  double part = phase_each(op->phase) ? 1 : 1. / mesh_micro_batches(&k->m->mesh);
   if (op_is_source(op->kind) || is_once(k, index, produced(k, index, 0))) return 0;
-  if (op->kind == OP_write) return cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+  if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
-  return comes_apart(k, index) ? own + apart_seconds(k, index) : own;
+  return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);
 }
 
 /* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
 static size_t paid_with(const Cutting *k, size_t index) {
+  if (k->training) return k->training[index];
   const Op *op = &k->f->ops.items[index], *read = op->kind == OP_write ? read_of(k->f, op) : NULL;
   if (op->kind != OP_write) return index;
   if (read && k->first_user[read->out] < k->f->ops.n) return k->first_user[read->out];
@@ -251,13 +266,16 @@ static bool *find_forbidden(const Cutting *k) {
     for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
   for (size_t w = 0; w < k->f->ops.n; w++) {
     const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
-    if (!read) continue;
+    if (!read || k->training) continue;
     size_t made = (size_t)k->f->values.items[write->in[0]].op;
     if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
     for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
   }
   return forbidden;
 }
+
+/* A stage may begin here: stages of a training step cut its forward pass. */
+static bool can_cut_at(const Cutting *k, size_t i) { return !k->training || k->training[i] == i; }
 
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
@@ -266,10 +284,10 @@ static void find_positions(Cutting *k, int stages) {
   int n = (int)f->ops.n, *crossing = ARENA_ARRAY(k->arena, int, n + 2), most = 0;
   size_t *last = ARENA_ARRAY(k->arena, size_t, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++)
-    for (int j = 0; j < f->ops.items[i].nin; j++) last[f->ops.items[i].in[j]] = i;
+    for (int j = 0; j < f->ops.items[i].nin && can_cut_at(k, i); j++) last[f->ops.items[i].in[j]] = i;
   for (Val v = 1; v < f->values.n; v++) {
     int made = f->values.items[v].op;
-    if (op_is_source(f->ops.items[made].kind) || k->derived[made]) continue;
+    if (op_is_source(f->ops.items[made].kind) || k->derived[made] || !can_cut_at(k, (size_t)made)) continue;
     crossing[made + 1]++;
     crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
   }
@@ -282,7 +300,8 @@ static void find_positions(Cutting *k, int stages) {
   for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
     for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
       bool source = op_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
-      if (crossing[i] == limit && !source && !forbidden[i]) k->positions[k->npositions++] = i;
+      bool may = crossing[i] == limit && !source && !forbidden[i] && can_cut_at(k, (size_t)i);
+      if (may) k->positions[k->npositions++] = i;
     }
   k->positions[k->npositions++] = n;
   qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
@@ -411,28 +430,35 @@ bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
   return !op_is_source(kind) && !derived[op] && kind != OP_write;
 }
 
+static int stage_at(int stages, const size_t *cuts, size_t i) {
+  int s = stages - 1;
+  while (s > 0 && cuts[s] > i) s--;
+  return s;
+}
+
 void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   Arena *a = arena_new();
   const bool *derived = derived_ops(a, f);
+  const size_t *home = stages_homes(a, f, derived);
   const size_t *first_user = find_first_users(a, f);
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
-    int s = stages - 1;
-    while (s > 0 && cuts[s] > i) s--;
-    out[i] = op_is_source(op->kind) || derived[i] ? stages : s;
+    out[i] = op_is_source(op->kind) || derived[i] ? stages : stage_at(stages, cuts, home ? home[i] : i);
   }
   for (size_t i = 0; i < f->ops.n;
        i++) /* a write is no reason to read later than the first use, nor to be later itself */
-    if (f->ops.items[i].kind == OP_write) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
+    if (f->ops.items[i].kind == OP_write && !home) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
   for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
       int made = f->values.items[f->ops.items[i].in[j]].op;
-      if (out[made] > out[i]) out[made] = out[i];
+      bool placed = home && stages_is_placed(f, derived, (size_t)made); /* gradients go back to earlier stages */
+      if (out[made] > out[i] && !placed) out[made] = out[i];
     }
   for (size_t i = 0; i < f->ops.n; i++)
     if (out[i] == stages) out[i] = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i], *read = op->kind == OP_write ? read_of(f, op) : NULL;
+    if (home) continue;
     if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
     else if (read) out[f->values.items[read->out].op] = out[i];
   }
@@ -448,6 +474,7 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   k.once = once_ops(a, f);
   k.loops = cost_loops(a, c, f);
   k.first_user = find_first_users(a, f);
+  k.training = stages_homes(a, f, k.derived);
   find_needs(&k);
   return k;
 }

@@ -7,7 +7,7 @@
  *
  * Operations that make gradients of data follow the operation whose derivative they are, sums of what several users
  * give follow what makes the value: the planner gives them its variable (D57, passes/search/mirror.h).  What makes
- * gradients of weights alone follows nothing.
+ * gradients of weights alone follows nothing, but lives in the stage of that operation (D49).
  *
  * Phases (D38): gradients of values are `bwd`.  What only gradients of weights are made of is `wgt`: weights, and what
  * is made of them alone, pass nothing on to what came before.
@@ -62,6 +62,9 @@ static void refuse(Backward *w, const Op *op, const char *what) {
   diag_error(w->b->diags, DIAG_train, op->loc, "%s cannot be trained through (operation '%s')", what, op->name);
 }
 
+/* What has a choice of its own, and lives with what makes the value. */
+static Mirror apart(const Backward *w, Val v) { return (Mirror){op_of(w->b->f, v)->name, MIRROR_APART}; }
+
 static void add(Backward *w, Val v, Val gradient) {
   Func *f = w->b->f;
   Val *have = &w->gradients[v];
@@ -71,9 +74,10 @@ static void add(Backward *w, Val v, Val gradient) {
   }
   w->b->phase = w->data[v] ? PH_bwd : PH_wgt;
   *have = build_binary(w->b, OP_add, *have, gradient);
+  if (!*have) return;
   const Op *made = op_of(f, v);
-  if (*have && (w->data[v] || made->kind == OP_read) && made->out == v)
-    f->ops.items[f->ops.n - 1].mirror = (Mirror){made->name, MIRROR_SUM};
+  bool follows = (w->data[v] || made->kind == OP_read) && made->out == v;
+  f->ops.items[f->ops.n - 1].mirror = follows ? (Mirror){made->name, MIRROR_SUM} : apart(w, v);
 }
 
 /* Which operand has that gradient, of those that are data; MIRROR_INSIDE: none. */
@@ -83,7 +87,8 @@ static int operand_of(const Backward *w, const Gradient *g, Val gradient) {
   return MIRROR_INSIDE;
 }
 
-/* Of what was built for one operation, from `first` on: what a gradient of data needs follows that operation. */
+/* Of what was built for one operation, from `first` on: what a gradient of data needs follows that operation, and all
+ * of it lives where that does. */
 static void link_mirrors(Backward *w, const Gradient *g, size_t first) {
   Func *f = w->b->f;
   for (size_t i = f->ops.n; i-- > first;) {
@@ -96,6 +101,8 @@ static void link_mirrors(Backward *w, const Gradient *g, size_t first) {
       if (made >= first) f->ops.items[made].mirror.name = g->op->name;
     }
   }
+  for (size_t i = first; i < f->ops.n; i++)
+    if (!f->ops.items[i].mirror.name) f->ops.items[i].mirror = (Mirror){g->op->name, MIRROR_APART};
 }
 
 /* Of the operations from `first` on, those that no gradient of a value needs are of phase wgt. */
@@ -142,7 +149,8 @@ static bool visit(Backward *w, const Op *op) {
 static void accumulate(Backward *w, Trained *t) {
   Val g = w->gradients[t->read];
   w->b->prefix = arena_printf(w->b->m->arena, "%s.grad.", t->name), w->b->phase = PH_wgt;
-  t->gradient = g ? build_op(w->b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &g}) : 0;
+  t->gradient =
+      g ? build_op(w->b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &g, .mirror = apart(w, t->read)}) : 0;
 }
 
 /* By value: 1 + the first operation that reads it; 0: none does. */

@@ -72,7 +72,8 @@ expect 0 "" "$apc" convert $mlp start.safetensors
 for labels in class ignored; do
   reference 12 $labels.npy start.safetensors >want.txt
   for cut in "--target cpu" "--target cpux4 --dp 4" "--target cpux2 --tp 2" "--target cpux4 --dp 2 --tp 2" \
-    "--target cpu --micro-batches 3" "--target cpux4 --dp 2 --tp 2 --micro-batches 2"; do
+    "--target cpu --micro-batches 3" "--target cpux4 --dp 2 --tp 2 --micro-batches 2" \
+    "--target cpux3 --pp 3 --micro-batches 4" "--target cpux4 --pp 2 --dp 2 --micro-batches 2"; do
     # shellcheck disable=SC2086
     expect 0 "" "$apc" compile $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3)' --batch 8 $cut -o trainer
     expect 0 "" ./trainer --steps 12 --data x=@x.npy --data labels=@$labels.npy --shuffle none --json
@@ -114,7 +115,8 @@ check "accumulated" grep -q "loss.accumulate = accumulate %loss" legal.ir
 gpt="$source_dir/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6"
 llama="$source_dir/examples/llama.apc -D layers=1 -D d=16 -D heads=4 -D kv_heads=2 -D ffn=24 -D vocab=24 --dim seq=6"
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32"
-for model in "$gpt --dp 2" "$llama --tp 2" "$resnet --dp 2" "$gpt --micro-batches 2" "$resnet --dp 2 --micro-batches 2"; do
+for model in "$gpt --dp 2" "$llama --tp 2" "$resnet --dp 2" "$gpt --micro-batches 2" "$resnet --dp 2 --micro-batches 2" \
+  "$gpt --pp 2 --micro-batches 4" "$resnet --pp 2"; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
   expect_out "proved   the parallel program"
