@@ -14,16 +14,12 @@
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
 
-/* The bodies of an entry and stage: before, in and behind the micro-batches. */
-enum { PARTS = 3 };
-static const Phase parts[PARTS] = {PH_pre, PH_fwd, PH_step};
-
 /* ---- tensors of a body */
 
 static uint32_t position(const EmitBody *b) { return program_count_instrs(b->e->b) - b->start; }
 
-/* A buffer that is live at the instruction about to be added; uses extend it.  What later bodies read is live from the
- * first to the last call. */
+/* A buffer that is live at the instruction about to be added; uses extend it.  How long what later bodies read lives is
+ * known behind them. */
 static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, const Type *t, bool handed) {
   uint32_t at = handed ? 0 : position(b);
   return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
@@ -32,7 +28,7 @@ static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, 
                                                        .entry = b->entry,
                                                        .body = handed ? PROGRAM_NONE : b->body,
                                                        .first = at,
-                                                       .last = handed ? b->calls - 1 : at,
+                                                       .last = at,
                                                        .slots = 1,
                                                        .bytes = emit_bytes(b->e, t)});
 }
@@ -68,6 +64,16 @@ uint32_t emit_scratch(EmitBody *b, const Type *t) {
   return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t, false), program_const(b->e->b, 0), t);
 }
 
+static void emit_touch(EmitBody *b, uint32_t buffer) {
+  EmitTouches *l = b->touches;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].buffer == buffer) {
+      l->items[i].last = b->part;
+      return;
+    }
+  ARENA_PUSH(b->e->m->arena, l, ((EmitTouch){buffer, b->part, b->part}));
+}
+
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs) {
   ProgramBuilder *pb = b->e->b;
@@ -76,6 +82,8 @@ uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint3
   for (uint32_t i = 0; i < n; i++) {
     ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
     if (buffer->body == b->body && buffer->last < at) buffer->last = at;
+    if (buffer->body == PROGRAM_NONE && buffer->entry == b->entry)
+      emit_touch(b, program_at_tensors(pb, tensors[i])->buffer);
   }
   return program_add_instrs(pb, &(ProgramInstr){.kind = kind,
                                                 .where = emit_text(b->e, where),
@@ -424,7 +432,7 @@ static void emit_comm(EmitBody *b, const Unit *u) {
 }
 
 /* At the end of the body, when nobody reads the old state any more. */
-static bool tool_emit_write(EmitBody *b, const Unit *u) {
+bool emit_state_write(EmitBody *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
   const Func *l2 = b->spec->l2;
@@ -441,7 +449,7 @@ static bool tool_emit_write(EmitBody *b, const Unit *u) {
   die("state %s is written but no read declares its layout", name);
 }
 
-static void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
+void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
   const Func *l1 = b->spec->l1;
   const Type *global = type_of(l1, l1->outputs.items[port].value);
   uint32_t replicated = 0;
@@ -453,7 +461,7 @@ static void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
   program_at_instrs(b->e->b, at)->mask = replicated;
 }
 
-static bool emit_unit(EmitBody *b) {
+bool emit_unit(EmitBody *b) {
   const Unit *u = &b->units->items[b->at];
   const char *where = b->spec->l2->ops.items[u->tells].name;
   switch (u->kind) {
@@ -476,7 +484,7 @@ static bool emit_unit(EmitBody *b) {
   return true;
 }
 
-static int output_stage(const Func *l2, const Output *o) {
+int emit_output_stage(const Func *l2, const Output *o) {
   const Op *op = op_of(l2, o->value);
   return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
 }
@@ -491,7 +499,7 @@ static const EmitKnown *known_output(const EmitBody *b, const Output *o) {
 }
 
 /* @prepare: the operations that make a weight write it where it stays. */
-static bool find_targets(EmitBody *b, size_t n) {
+bool emit_find_targets(EmitBody *b, size_t n) {
   const Func *l2 = b->spec->l2;
   b->target = ARENA_ARRAY(b->e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b->target[v] = PROGRAM_NONE;
@@ -507,7 +515,7 @@ static bool find_targets(EmitBody *b, size_t n) {
 }
 
 /* What was made elsewhere, as a view or a weight of another name, is copied. */
-static void emit_targets(EmitBody *b) {
+void emit_targets(EmitBody *b) {
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i];
@@ -523,152 +531,6 @@ static void emit_targets(EmitBody *b) {
         program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
       emit_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
   }
-}
-
-/* Outputs that are made in each micro-batch are fetched there, others in the last body. */
-static bool is_fetched(const EmitBody *b, Val v) {
-  const Op *op = op_of(b->spec->l2, v);
-  bool each = phase_each(op->phase) && op->kind != OP_accumulate;
-  return each ? parts[b->part] == PH_fwd : b->part == b->fetches;
-}
-
-static void emit_fetches(EmitBody *b) {
-  const Func *l2 = b->spec->l2;
-  for (size_t i = 0; i < l2->outputs.n; i++)
-    if (output_stage(l2, &l2->outputs.items[i]) == b->stage && is_fetched(b, l2->outputs.items[i].value))
-      emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
-}
-
-/* The units of a phase. */
-static const UnitList *units_of_phase(const Emitting *e, const UnitList *all, Phase phase) {
-  UnitList *some = ARENA_NEW(e->m->arena, UnitList);
-  *some = *all;
-  some->items = ARENA_ARRAY(e->m->arena, Unit, all->n + 1);
-  some->n = 0;
-  for (size_t i = 0; i < all->n; i++)
-    if (all->items[i].phase == phase) some->items[some->n++] = all->items[i];
-  return some;
-}
-
-/* A body of an entry and stage, without units. */
-static EmitBody body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t calls, uint32_t *tensors) {
-  return (EmitBody){.e = e,
-                    .spec = legal->entry,
-                    .entry = entry,
-                    .body = program_count_bodies(e->b),
-                    .start = program_count_instrs(e->b),
-                    .calls = calls,
-                    .buffers = program_count_buffers(e->b),
-                    .stage = legal->stage,
-                    .tensor = tensors};
-}
-
-static void body_end(EmitBody *b, ProgramPhase phase) {
-  Emitting *e = b->e;
-  emit_wait_all(b);
-  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, b->spec->name),
-                                          .entry = b->entry,
-                                          .stage = (uint32_t)b->stage,
-                                          .phase = phase,
-                                          .instrs = b->start,
-                                          .n = program_count_instrs(e->b) - b->start});
-}
-
-typedef struct Bodies {
-  const UnitList *units[PARTS]; /* by part */
-  int last;                     /* the last one that has any; there is one even if nothing is done */
-  uint32_t calls;
-} Bodies;
-
-static bool has_part(const Bodies *x, int part) { return part == x->last || x->units[part]->n > 0; }
-
-static Bodies bodies_of(const Emitting *e, const LegalBody *legal, uint32_t micro_batches) {
-  Bodies x = {0};
-  for (int i = 0; i < PARTS; i++) {
-    x.units[i] = units_of_phase(e, legal->units, parts[i]);
-    if (x.units[i]->n) x.last = i;
-  }
-  const Func *l2 = legal->entry->l2;
-  for (size_t i = 0; i < l2->outputs.n && micro_batches > 1; i++) /* a sum is whole behind them */
-    if (op_of(l2, l2->outputs.items[i].value)->kind == OP_accumulate) x.last = PARTS - 1;
-  for (int i = 0; i < PARTS; i++)
-    if (has_part(&x, i)) x.calls += parts[i] == PH_fwd ? micro_batches : 1;
-  return x;
-}
-
-/* Values that later bodies read stay where they are. */
-static void find_handed(EmitBody *b, const Bodies *all, int part, size_t n) {
-  const Func *l2 = b->spec->l2;
-  b->handed = ARENA_ARRAY(b->e->m->arena, bool, n);
-  for (int i = part + 1; i < PARTS; i++)
-    for (size_t k = 0; k < all->units[i]->n; k++) {
-      const Unit *u = &all->units[i]->items[k];
-      for (int j = 0; j < u->nin; j++) b->handed[b->root[u->in[j]]] = true;
-    }
-  for (size_t i = 0; i < l2->outputs.n && b->fetches != part; i++)
-    if (!phase_each(op_of(l2, l2->outputs.items[i].value)->phase))
-      b->handed[b->root[l2->outputs.items[i].value]] = true;
-  for (size_t i = 0; i < b->units->work->sums.n; i++) {
-    const WorkSum *sum = &b->units->work->sums.items[i];
-    b->handed[sum->sum] = false; /* it lies in what it begins as */
-    if (parts[part] == PH_fwd) b->last_use[sum->sum] = (int)b->units->n;
-  }
-  for (size_t v = 0; v < n; v++)
-    if (b->handed[v]) b->last_use[v] = (int)b->units->n;
-}
-
-/* Sums over micro-batches that could not be made where they lie are brought there. */
-static void emit_sums(EmitBody *b) {
-  const Work *w = b->units->work;
-  for (size_t i = 0; i < w->sums.n; i++) {
-    const WorkSum *sum = &w->sums.items[i];
-    uint32_t from = b->tensor[sum->sum], to = b->tensor[sum->start];
-    if (from == PROGRAM_NONE || to == PROGRAM_NONE) continue;
-    if (program_at_tensors(b->e->b, from)->buffer != program_at_tensors(b->e->b, to)->buffer)
-      emit_copy(b, from, to, emit_body_type(b, sum->sum), value_name(b, sum->sum));
-    emit_share_tensor(b, sum->sum, to);
-  }
-}
-
-static bool emit_part(EmitBody *b, const Bodies *all, int part, bool prepare, size_t n) {
-  Emitting *e = b->e;
-  b->units = all->units[part];
-  b->given = ARENA_ARRAY(e->m->arena, bool, n);
-  for (size_t v = 0; v < n; v++) b->given[v] = b->tensor[v] != PROGRAM_NONE;
-  emit_find_uses(b);
-  find_handed(b, all, part, n);
-  b->level1 = loops_of(e->m->arena, b->spec->l1);
-  if (b->stage == 0 && parts[part] == PH_fwd) emit_size_checks(b);
-  if (prepare && !find_targets(b, n)) return false;
-  for (b->at = 0; b->at < (int)b->units->n; b->at++)
-    if (!emit_unit(b)) return false;
-  if (parts[part] == PH_fwd) emit_sums(b);
-  if (prepare) emit_targets(b);
-  else emit_fetches(b);
-  if (prepare && !emit_panels(b)) return false;
-  for (size_t i = 0; i < b->units->n; i++)
-    if (b->units->items[i].kind == UNIT_WRITE && !tool_emit_write(b, &b->units->items[i])) return false;
-  static const ProgramPhase phases[PARTS] = {PHASE_pre, PHASE_fwd, PHASE_step};
-  body_end(b, prepare ? PHASE_pre : phases[part]);
-  return true;
-}
-
-/* The bodies of an entry and stage with their calls. */
-static bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches) {
-  size_t n = legal->entry->l2->values.n + legal->units->ntemps;
-  uint32_t *tensors = ARENA_ARRAY(e->m->arena, uint32_t, n), first = program_count_calls(e->b);
-  Bodies all = bodies_of(e, legal, micro_batches);
-  for (size_t v = 0; v < n; v++) tensors[v] = PROGRAM_NONE;
-  for (int i = 0; i < PARTS; i++) {
-    if (!has_part(&all, i)) continue;
-    EmitBody b = body_new(e, legal, entry, all.calls, tensors);
-    b.part = i, b.fetches = all.last;
-    if (!emit_part(&b, &all, i, legal->prepare, n)) return false;
-    for (uint32_t mb = 0; mb < (parts[i] == PH_fwd ? micro_batches : 1); mb++)
-      program_add_calls(e->b, &(ProgramCall){b.body, mb});
-  }
-  program_add_schedules(e->b, &(ProgramSchedule){first, all.calls});
-  return true;
 }
 
 /* ---- entries */
@@ -733,11 +595,11 @@ static bool add_panels(Emitting *e) {
                     .outputs = program_count_ports(e->b)};
   uint32_t entry = program_add_entries(e->b, &r);
   for (int s = 0; s < e->m->mesh.stages; s++) {
-    EmitBody b = body_new(e, &(LegalBody){.entry = &spec, .stage = s, .prepare = true}, entry, 1, NULL);
+    EmitBody b = emit_body_new(e, &(LegalBody){.entry = &spec, .stage = s, .prepare = true}, entry, NULL);
     program_add_schedules(e->b, &(ProgramSchedule){program_count_calls(e->b), 1});
     program_add_calls(e->b, &(ProgramCall){b.body, 0});
     if (!emit_panels(&b)) return false;
-    body_end(&b, PHASE_pre);
+    emit_body_end(&b, PH_pre, spec.name);
   }
   return true;
 }

@@ -3,10 +3,9 @@
  * In: the units of all entries and their kernels (codegen/legal.h).  Out: a ProgramBuilder with everything but the
  * kernels' machine code and the weights' bytes, and the kernels' texts.
  *
- * Per (entry, stage) one body of phase `fwd`, called once per micro-batch, and before it one of phase `pre`, called
- * once, when some units are done once; @prepare is one of phase `pre`.  Inside a body the units of codegen/rows/units.h
- * become instructions in their order, so all communication of a body has the one order of the level-2 function, and its
- * key is the position there.
+ * Per (entry, stage) bodies by phase (program_bodies.c); @prepare is one of phase `pre`.  Inside a body the units of
+ * codegen/rows/units.h become instructions in their order, so all communication of a body has the one order of the
+ * level-2 function, and its key is the position there.
  */
 #ifndef APC_CODEGEN_PROGRAM_H
 #define APC_CODEGEN_PROGRAM_H

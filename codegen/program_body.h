@@ -13,16 +13,27 @@ typedef struct BodyLoop {
   uint32_t instr; /* its instruction, once it is written */
 } BodyLoop;
 
+/* A buffer that bodies hand to each other: the first and last of them that touch it. */
+typedef struct EmitTouch {
+  uint32_t buffer;
+  int first, last;
+} EmitTouch;
+
+typedef struct EmitTouches {
+  EmitTouch *items;
+  size_t n, cap;
+} EmitTouches;
+
 typedef struct EmitBody {
   Emitting *e;
   const ProgramEntrySpec *spec;
   uint32_t entry, body, start; /* instruction 0 of the body */
-  uint32_t calls;              /* of the schedule of its stage */
   uint32_t buffers;            /* its first buffer */
   int stage;
-  int part, fetches; /* which of the bodies of its entry and stage it is, and which gives the outputs */
-  int at;            /* the unit being written */
-  uint32_t writes;   /* launch: how many tensors the instruction being added writes */
+  int part;             /* which of the bodies of its entry and stage it is */
+  EmitTouches *touches; /* of these */
+  int at;               /* the unit being written */
+  uint32_t writes;      /* launch: how many tensors the instruction being added writes */
   struct {
     uint32_t *items;
     size_t n, cap;
@@ -57,6 +68,24 @@ bool emit_may_share(const EmitBody *b, Val x, Val v);
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs);
 void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const char *where);
+
+bool emit_unit(EmitBody *b); /* the one at `at`; false after a diagnostic */
+bool emit_state_write(EmitBody *b,
+                      const Unit *u); /* at the end of the body, when nobody reads the old state any more */
+void emit_fetch(EmitBody *b, uint32_t port, const Output *o);
+int emit_output_stage(const Func *l2, const Output *o);
+/* @prepare: the operations that make a weight write it where it stays; what was made elsewhere, as a view or a weight
+ * of another name, is copied. */
+bool emit_find_targets(EmitBody *b, size_t nvalues);
+void emit_targets(EmitBody *b);
+
+/* ---- program_bodies.c */
+
+/* A body without units, and its end. */
+EmitBody emit_body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t *tensors);
+void emit_body_end(EmitBody *b, Phase phase, const char *name);
+/* The bodies of an entry and stage with their calls.  False after a diagnostic. */
+bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches);
 
 /* ---- program_loops.c */
 

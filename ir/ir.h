@@ -54,10 +54,18 @@ typedef struct MeshAxis {
   int symbol;       /* the coordinate's symbol */
 } MeshAxis;
 
+typedef enum PipelineSchedule {
+#define SCHEDULE(name, weights_apart, doc) SCHEDULE_##name,
+#include "ir/schedule.def"
+#undef SCHEDULE
+  SCHEDULE_COUNT
+} PipelineSchedule;
+
 typedef struct Mesh {
   int naxes;
   MeshAxis axes[MAX_AXES];
-  int stages; /* pipeline stages, at least 1; every stage has the same spatial axes */
+  int stages;                /* pipeline stages, at least 1; every stage has the same spatial axes */
+  PipelineSchedule schedule; /* of training; values do not depend on it (ir/schedule.h) */
 } Mesh;
 
 /* ---- layouts (D1): interned, compare by pointer.

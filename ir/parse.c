@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/parse_internal.h"
+#include "ir/schedule.h"
 
 enum { MAX_LIST = 1 << 20, MAX_NAMES = 4096 };
 
@@ -364,6 +365,13 @@ static void mesh(Parser *p) {
     int64_t n = parse_integer(p, "a number of stages");
     if (n < 1 || n > 1 << 16) parse_fail(p, start, "%lld stages", (long long)n);
     mesh.stages = (int)n;
+  }
+  if (parse_accept_word(p, "schedule")) {
+    const char *start = (parse_skip(p), p->at);
+    size_t n = strcspn(start, " \t\n#");
+    mesh.schedule = schedule_find(start, n);
+    if (mesh.schedule == SCHEDULE_COUNT) parse_fail(p, start, "there is no schedule %.*s", (int)n, start);
+    p->at = start + n;
   }
   module_set_mesh(p->m, &mesh);
 }

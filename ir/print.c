@@ -1,7 +1,7 @@
 /* ir/print.c - IR as text; the grammar is in docs/ir.md and the reader in parse.c. */
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/schedule.h"
 
 static bool plain_name(const char *s) {
   if (!*s) return false;
@@ -137,6 +137,7 @@ static void print_mesh(Text *t, const Mesh *mesh) {
                 mesh->axes[a].temporal ? " time" : "");
   text_add(t, "]");
   if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);
+  if (mesh->schedule) text_printf(t, " schedule %s", schedule_name(mesh->schedule));
   text_add(t, "\n");
 }
 

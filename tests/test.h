@@ -30,7 +30,7 @@ enum { THREAD_SANITIZER = 1 };
 enum { THREAD_SANITIZER = 0 };
 #endif
 
-static int test_failed, test_passed, test_failed_here;
+static int test_failed, test_passed, test_failed_here, test_failed_outside;
 
 #define CHECK(cond) \
   do { \
@@ -62,6 +62,7 @@ static int test_failed, test_passed, test_failed_here;
 
 #define RUN(fn) \
   do { \
+    test_failed_outside += test_failed_here; \
     test_failed_here = 0; \
     fn(); \
     if (test_failed_here) { \
@@ -70,11 +71,13 @@ static int test_failed, test_passed, test_failed_here;
     } else { \
       test_passed++; \
     } \
+    test_failed_here = 0; \
   } while (0)
 
 static inline int test_summary(void) {
-  printf("%d passed, %d failed\n", test_passed, test_failed);
-  return test_failed ? 1 : 0;
+  int failed = test_failed + (test_failed_outside + test_failed_here > 0); /* a check in main fails it, too */
+  printf("%d passed, %d failed\n", test_passed, failed);
+  return failed ? 1 : 0;
 }
 
 #endif

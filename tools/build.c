@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/schedule.h"
 #include "passes/train/train.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
@@ -128,6 +129,11 @@ static bool train_options(Tool *t, ModelOptions *o) {
     if (option_given(&t->options, of_training[i]))
       return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s is of training, and --train is not given",
                         i ? "--batch" : "--optimizer");
+  const char *schedule = option_text(&t->options, OPT_schedule);
+  if (!loss && schedule && strcmp(schedule, "gpipe") != 0)
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0},
+                      "--schedule %s is of training, and --train is not given: inference runs micro-batches in order",
+                      schedule);
   if (!loss) return true;
   if (o->floats == DT_f16)
     return diag_error(t->diags, DIAG_train, (Loc){0},
@@ -217,6 +223,8 @@ static PlanOptions plan_options(Tool *t) {
                    .cp = degree_option(o, OPT_cp),
                    .ep = degree_option(o, OPT_ep),
                    .micro_batches = degree_option(o, OPT_micro_batches)};
+  const char *schedule = option_text(o, OPT_schedule);
+  if (schedule) p.schedule = schedule_find(schedule, strlen(schedule));
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);
   return p;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json_text.h"
 #include "driver/micro_batch.h"
+#include "ir/schedule.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
 
@@ -136,13 +137,17 @@ static int64_t micro_batch_size(const Build *b) {
   return batch / parts + (batch % parts != 0);
 }
 
-static const char *schedule_name(int pp, int micro_batches) { return pp > 1 || micro_batches > 1 ? "gpipe" : "none"; }
+/* Inference runs micro-batches one behind the other, as the forward of gpipe. */
+static const char *schedule_of(const Plan *p) {
+  if (p->mirrored && p->pp > 1) return schedule_name(p->mesh.schedule);
+  return p->pp > 1 || p->micro_batches > 1 ? "gpipe" : "none";
+}
 
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
                    p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
-                   p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches), "recompute", "none");
+                   p->micro_batches, "schedule", schedule_of(p), "recompute", "none");
 }
 
 /* What the largest rank of the program takes; null where it is not known. */

@@ -9,6 +9,7 @@
 
 #include "base/die.h"
 #include "ir/loops.h"
+#include "ir/schedule.h"
 
 const Type *work_type(const Work *w, Val v) {
   return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
@@ -19,14 +20,15 @@ Val work_temp(Work *w, const Type *type) {
   return (Val)(w->f->values.n + w->temps.n - 1);
 }
 
+static Phase body_phase(const Work *w, Phase p) {
+  if (!phase_each(p)) return p;
+  if (!w->in_turns) return PH_fwd;
+  return p == PH_wgt && !schedule_weights_apart(w->m->mesh.schedule) ? PH_bwd : p;
+}
+
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   Phase phase = w->f->ops.items[origin].phase;
-  WorkOp item = {.op = op,
-                 .origin = origin,
-                 .class = class,
-                 .live = true,
-                 .phase = phase_each(phase) ? PH_fwd : phase,
-                 .group = -1};
+  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .phase = body_phase(w, phase), .group = -1};
   ARENA_PUSH(w->m->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
   if (op_end(op) > w->ndef) {
@@ -484,10 +486,17 @@ static void move_to_users(Work *w) {
   }
 }
 
+static bool takes_turns(const Module *m, const Func *f) {
+  bool backward = false;
+  for (size_t i = 0; i < f->ops.n; i++) backward |= f->ops.items[i].phase == PH_bwd || f->ops.items[i].phase == PH_wgt;
+  return backward && m->mesh.stages > 1 && mesh_micro_batches(&m->mesh) > 1;
+}
+
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
   if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
+  w->in_turns = takes_turns(m, f);
   add_ops(w);
   move_out_of_loops(w);
   if (join) work_join(w);

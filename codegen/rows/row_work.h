@@ -30,7 +30,7 @@ typedef struct WorkOp {
   WorkClass class;
   bool live;            /* some result of the stage needs it */
   bool virtual_;        /* MAP: computed where it is used, never stored */
-  Phase phase;          /* PH_pre, PH_step, or PH_fwd for all that is done in each micro-batch */
+  Phase phase;          /* of the body that does it: all that is done in each micro-batch is PH_fwd, but `in_turns` */
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution that the device knows; op is then `conv->op` with what joined it */
@@ -65,6 +65,8 @@ typedef struct Work {
   Module *m;
   const Func *f;
   int stage;
+  bool in_turns; /* stages take turns in forward and backward of several micro-batches, so that these are told apart,
+                    and gradients of weights where the schedule does */
   const DeviceTraits *device;
   struct {
     WorkOp *items;

@@ -247,6 +247,8 @@ static void sort_groups(const Work *w, int *by_key) {
     if (w->groups.items[g].dead) by_key[n++] = (int)g;
 }
 
+bool unit_is_transfer(const Unit *u) { return u->kind == UNIT_COMM && u->legal->kind == OP_transfer; }
+
 UnitList *units_of(Work *w) {
   Module *m = w->m;
   work_fuse(w);

@@ -99,6 +99,9 @@ typedef struct Unit {
   const char *how;            /* how it is scheduled, for people; NULL: nothing to say */
 } Unit;
 
+/* Does it send to another stage, or receive from one? */
+bool unit_is_transfer(const Unit *u);
+
 /* Values that units pass to each other but the function does not have: Val Func.values.n + i is temps[i]. */
 typedef struct UnitList {
   const struct Work *work; /* the operations they were made of */

@@ -63,6 +63,7 @@ typedef struct Pricing {
   StageCost *sums;      /* by stage */
   PlanTraffic *traffic; /* by kind; NULL: nobody asks */
   double repeat;        /* micro-batches */
+  bool in_turns;        /* a pipeline trains several (codegen/program_bodies.c) */
   bool possible;
   PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
@@ -72,7 +73,11 @@ static double repeats(const Pricing *p) { return phase_each(p->walk.phase) ? p->
 
 /* Adds seconds to a stage and to one of its classes. */
 static void spend(Pricing *p, int stage, double seconds, double *class) {
-  *(phase_each(p->walk.phase) ? &p->sums[stage].each : &p->sums[stage].once) += seconds;
+  StageCost *s = &p->sums[stage];
+  *(phase_each(p->walk.phase) ? &s->each : &s->once) += seconds;
+  if (p->walk.phase == PH_fwd) s->phases.fwd += seconds;
+  if (p->walk.phase == PH_bwd) s->phases.bwd += seconds;
+  if (p->walk.phase == PH_wgt) s->phases.wgt += seconds;
   *class += seconds * repeats(p);
 }
 
@@ -112,14 +117,18 @@ static void born_early(Pricing *p, const WalkScope *s, Val value, Val from, Val 
   if (!source && inside) p->held.items[made - 1].born = x->born;
 }
 
-/* Before, in or behind the micro-batches. */
-static int body_of_phase(Phase p) { return phase_each(p) ? PH_fwd : (int)p; }
+/* The phase of the body in which what is of a phase is done. */
+static int body_of_phase(const Pricing *p, Phase phase) {
+  if (!phase_each(phase)) return phase;
+  if (!p->in_turns) return PH_fwd;
+  return phase == PH_wgt && !schedule_weights_apart(p->walk.m->mesh.schedule) ? PH_bwd : phase;
+}
 
 static void live_until(Pricing *p, Val v, size_t op) {
   if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
-  x->kept |= body_of_phase(x->phase) != body_of_phase(p->walk.phase);
+  x->kept |= body_of_phase(p, x->phase) != body_of_phase(p, p->walk.phase);
 }
 
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
@@ -317,12 +326,15 @@ static const WalkSink price_sink = {.source = price_source,
 static PlanMemory stage_memory(const Pricing *p, int stage) {
   size_t n = p->f->ops.n + 2;
   double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
+  const Mesh *mesh = &p->walk.m->mesh;
+  int live = schedule_most_live(mesh->schedule, mesh->stages, stage, mesh_micro_batches(mesh));
   PlanMemory m = {.params = p->sums[stage].params, .state = p->sums[stage].state};
   for (size_t i = 0; i < p->held.n; i++) {
     const Held *x = &p->held.items[i];
     bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
     if (x->stage != stage || x->in_place || resident) continue;
     double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
+    if (x->kept && p->in_turns && phase_each(x->phase) && op_of(p->f, x->value)->kind != OP_accumulate) bytes *= live;
     change[x->converted][x->kept ? 0 : x->born] += bytes;
     change[x->converted][x->kept ? n - 1 : x->dies + 1] -= bytes;
   }
@@ -333,6 +345,22 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
   }
   m.total = m.params + m.state + m.activations + m.communication;
   return m;
+}
+
+/* Of all micro-batches on all stages.  For very many the table of the schedule is too long, and the rule of thumb for
+ * those whose phases fill each other's gaps does. */
+static double seconds_in_turns(const Pricing *p, int stages) {
+  enum { MOST_CALLS = 1 << 17 };
+  PipelineSchedule schedule = p->walk.m->mesh.schedule;
+  ScheduleWork *work = ARENA_ARRAY(p->arena, ScheduleWork, stages);
+  double sum = 0, most = 0;
+  for (int s = 0; s < stages; s++) {
+    work[s] = p->sums[s].phases;
+    sum += p->sums[s].each;
+    most = fmax(most, p->sums[s].each);
+  }
+  if (stages * p->repeat > MOST_CALLS) return sum + (p->repeat - 1) * most;
+  return schedule_table(p->arena, schedule, stages, (int)p->repeat, work, 0).seconds;
 }
 
 static PlanTime pipeline_time(const Pricing *p, int stages) {
@@ -349,8 +377,15 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
                 .memory_bound = b->memory_bound,
                 .collectives = b->collectives,
                 .transfers = b->transfers};
+  if (p->in_turns) t.total = before + seconds_in_turns(p, stages);
   t.idle = fmax(0, t.total - p->repeat * b->each - b->once);
   return t;
+}
+
+static bool has_backward(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].phase == PH_bwd || f->ops.items[i].phase == PH_wgt) return true;
+  return false;
 }
 
 PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
@@ -377,6 +412,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .agreed = p.loops->agreed,
                  .loop = -1};
   p.of_convolutions = weights_of_convolutions(&p);
+  p.in_turns = m->mesh.stages > 1 && p.repeat > 1 && has_backward(f);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
   PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, m->mesh.stages)};

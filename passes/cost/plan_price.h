@@ -2,10 +2,13 @@
  *
  * The walk (passes/lower/walk.h) says what is made where; here its price is added up.  The time of a pipeline is the
  * sum of its stages plus (micro-batches - 1) times the slowest, after what stages do once before, all at the same time.
+ * Of a training step it is that of the schedule, with the stages' own times of forward and backward (ir/schedule.h);
+ * what the forward keeps for the backward counts for as many micro-batches as are between the two.
  */
 #ifndef APC_PASSES_COST_PLAN_PRICE_H
 #define APC_PASSES_COST_PLAN_PRICE_H
 
+#include "ir/schedule.h"
 #include "passes/cost/cost.h"
 
 typedef struct PlanTime {
@@ -40,6 +43,7 @@ typedef struct PlanPrice {
 /* What one stage adds up to. */
 typedef struct StageCost {
   double each, once;                                    /* seconds per micro-batch, and before and behind all of them */
+  ScheduleWork phases;                                  /* of `each` */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double flops, params, state;
 } StageCost;

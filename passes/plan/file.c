@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/schedule.h"
 #include "program/program.h"
 
 enum { MAX_STAGES = 1 << 16 };
@@ -182,6 +183,18 @@ static bool read_mesh(Parser *p) {
   return true;
 }
 
+/* How a pipeline trains its micro-batches. */
+static bool read_schedule(Parser *p) {
+  spaces(p);
+  size_t n = strcspn(p->at, " \t#");
+  if (!p->f->stages) return syntax(p, "a mesh line above");
+  p->f->mesh.schedule = schedule_find(p->at, n);
+  if (p->f->mesh.schedule == SCHEDULE_COUNT)
+    return diag_error(p->d, DIAG_plan_model, here(p), "there is no schedule '%.*s'", (int)n, p->at);
+  p->at += n;
+  return true;
+}
+
 static bool need_mesh(Parser *p) { return p->f->stages || syntax(p, "a mesh line above"); }
 
 static bool read_stage(Parser *p) {
@@ -231,8 +244,8 @@ static bool read_line(Parser *p) {
   static const struct {
     const char *name;
     bool (*read)(Parser *);
-  } statements[] = {
-      {"graph", read_graph}, {"target", read_target}, {"mesh", read_mesh}, {"stage", read_stage}, {"op", read_op}};
+  } statements[] = {{"graph", read_graph},       {"target", read_target}, {"mesh", read_mesh},
+                    {"schedule", read_schedule}, {"stage", read_stage},   {"op", read_op}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -242,7 +255,7 @@ static bool read_line(Parser *p) {
     if (!statements[i].read(p)) return false;
     return at_end(p) || syntax(p, "the end of the line");
   }
-  return syntax(p, "graph, target, mesh, stage or op");
+  return syntax(p, "graph, target, mesh, schedule, stage or op");
 }
 
 static bool read_lines(Parser *p, const char *text) {

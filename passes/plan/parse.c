@@ -263,6 +263,7 @@ static bool complete(Fitting *p) {
   plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
   plan->ep = degrees[DEGREE_EP];
   plan->pp = plan->mesh.stages;
+  for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;

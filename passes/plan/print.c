@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "ir/schedule.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/names.h"
 #include "passes/plan/plan.h"
@@ -221,6 +222,7 @@ static void print_mesh(const Plan *p, Text *out) {
     text_printf(out, "%s%s=%d%s", i ? ", " : "", axis->name, axis->size, axis->temporal ? " time" : "");
   }
   text_printf(out, "] stages %d\n", p->mesh.stages);
+  if (p->mirrored && p->mesh.stages > 1) text_printf(out, "schedule %s\n", schedule_name(p->mesh.schedule));
 }
 
 /* By the first operations that do not follow others. */

@@ -49,7 +49,7 @@ static CostModel *model_of(Search *s, int loose) {
 
 /* With the micro-batches of a candidate that has some, or another number of them. */
 static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
-  Mesh mesh = {.stages = c->stages};
+  Mesh mesh = {.stages = c->stages, .schedule = s->schedule};
   if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
@@ -91,7 +91,7 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
                    .report = &s->report};
   int first = c->micro > 1;
   if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
-  in.repeat = repeat_of(c);
+  in.repeat = repeat_of(s, c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
@@ -309,6 +309,6 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
   set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = graph_input(s, c);
   in.whole = whole;
-  in.share = search_share_of_micro_batch(c);
+  in.share = search_share_of_micro_batch(s, c);
   return bound_graph(s, in, prune_above);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/schedule.h"
 #include "passes/rewrite/derived.h"
 #include "passes/search/domain.h"
 #include "passes/search/home.h"
@@ -95,9 +96,19 @@ int most_micro_batches(Search *s) {
   return some && most > 1 ? (int)most : 1;
 }
 
-double repeat_of(const Candidate *c) { return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages; }
+/* Where gradients of weights fill the gaps of a pipeline, all that is known is that every stage does its part. */
+static bool may_have_no_gaps(const Search *s, const Candidate *c) {
+  return c->stages > 1 && s->shape->mirrors.any && schedule_weights_apart(s->schedule);
+}
 
-double search_share_of_micro_batch(const Candidate *c) { return 1. / c->stages + (1 - 1. / c->stages) / c->micro; }
+double repeat_of(const Search *s, const Candidate *c) {
+  if (may_have_no_gaps(s, c)) return (double)c->least / c->stages;
+  return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages;
+}
+
+double search_share_of_micro_batch(const Search *s, const Candidate *c) {
+  return 1. / c->stages + (may_have_no_gaps(s, c) ? 0 : (1 - 1. / c->stages) / c->micro);
+}
 
 static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   int d = c->degree[axis];
@@ -115,8 +126,8 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
-  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
-         repeat = repeat_of(c);
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(s, c),
+         repeat = repeat_of(s, c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
     parts[k] = 1;

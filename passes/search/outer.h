@@ -81,6 +81,7 @@ typedef struct Search {
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   int forced[DEGREE_COUNT];
+  PipelineSchedule schedule;
   double limit;
   struct {
     LeastWork *items;
@@ -139,8 +140,8 @@ void make_candidates(Search *s, const PlanOptions *o);
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);
 /* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
  * batch. */
-double repeat_of(const Candidate *c);
-double search_share_of_micro_batch(const Candidate *c);
+double repeat_of(const Search *s, const Candidate *c);
+double search_share_of_micro_batch(const Search *s, const Candidate *c);
 
 /* ---- candidate.c */
 

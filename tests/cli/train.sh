@@ -106,6 +106,30 @@ for own in "mean(y * y)" "sqrt(mean(y * y))"; do
 done
 expect 3 'sqrt "own" cannot be cut into 2 micro-batches' "$apc" plan own.apc -q --train own --batch 8 --micro-batches 2
 
+# Whatever the number of stages and the order in which they take turns, a run has the same bits; the plan says the order.
+# shellcheck disable=SC2086
+for how in "cpu" "cpux3 --pp 3 --schedule gpipe" "cpux3 --pp 3" "cpux2 --pp 2 --schedule 1f1b" "cpux3 --pp 3 --schedule zbh1"; do
+  expect 0 "" "$apc" compile $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --micro-batches 4 \
+    --target $how -o trainer --save-plan turns.plan
+  expect 0 "" ./trainer --steps 4 --data x=@x.npy --data labels=@ignored.npy --save weights.safetensors
+  [ -e alone.safetensors ] || cp weights.safetensors alone.safetensors
+  check "$how: the bits of one rank" cmp -s weights.safetensors alone.safetensors
+done
+check "the plan says zbh1" grep -qx "schedule zbh1" turns.plan
+# shellcheck disable=SC2086
+expect 0 "" "$apc" verify $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan turns.plan
+expect_out "proved   the parallel program"
+sed 's/schedule zbh1/schedule backwards/' turns.plan >bad.plan
+# shellcheck disable=SC2086
+expect 1 "there is no schedule 'backwards'" "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
+  --batch 8 --target cpux3 --plan bad.plan
+sed 's/^stage 2 .*/stage 2 "layers.1.up.dot.grad.dot"/' turns.plan >bad.plan
+# shellcheck disable=SC2086
+expect 1 'is no operation of the forward pass' "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
+  --batch 8 --target cpux3 --plan bad.plan
+# shellcheck disable=SC2086
+expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
+
 # What is accumulated is written as that in the legalised form, too.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --train mse --batch 8 --micro-batches 2 --emit=legal=legal.ir
