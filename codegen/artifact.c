@@ -20,6 +20,7 @@
 #include "program/flow.h"
 #include "program/memory.h"
 #include "program/order.h"
+#include "ir/schedule.h"
 
 typedef struct Job {
   Arena *arena;
@@ -160,7 +161,7 @@ static void close_program(const ArtifactSpec *s, const ProgramResult *r, const K
                         .target = s->target,
                         .producer = s->producer,
                         .device = s->legal->source.device->name,
-                        .stages = (uint32_t)s->legal->source.m->mesh.stages,
+                        .stages = (uint32_t)mesh_places(&s->legal->source.m->mesh),
                         .n_events = r->events};
   for (size_t i = 0; kernels && i < kernels->n; i++) {
     const KernelImage *k = &kernels->items[i];

@@ -13,6 +13,7 @@
 #include "codegen/rows/row.h"
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
+#include "ir/schedule.h"
 
 /* ---- tensors of a body */
 
@@ -24,7 +25,7 @@ static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, 
   uint32_t at = handed ? 0 : position(b);
   return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
                                                        .class_ = class_,
-                                                       .stage = (uint32_t)b->stage,
+                                                       .stage = emit_place(b->e, b->stage),
                                                        .entry = b->entry,
                                                        .body = handed ? PROGRAM_NONE : b->body,
                                                        .first = at,
@@ -64,14 +65,12 @@ uint32_t emit_scratch(EmitBody *b, const Type *t) {
   return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t, false), program_const(b->e->b, 0), t);
 }
 
-static void emit_touch(EmitBody *b, uint32_t buffer) {
+static void note_touch(EmitBody *b, uint32_t buffer) {
   EmitTouches *l = b->touches;
-  for (size_t i = 0; i < l->n; i++)
-    if (l->items[i].buffer == buffer) {
-      l->items[i].last = b->part;
-      return;
-    }
-  ARENA_PUSH(b->e->m->arena, l, ((EmitTouch){buffer, b->part, b->part}));
+  size_t i = 0;
+  while (i < l->n && l->items[i].buffer != buffer) i++;
+  if (i == l->n) ARENA_PUSH(b->e->m->arena, l, ((EmitTouch){buffer, ARENA_ARRAY(b->e->m->arena, bool, l->nparts)}));
+  l->items[i].parts[b->part] = true;
 }
 
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
@@ -83,7 +82,7 @@ uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint3
     ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
     if (buffer->body == b->body && buffer->last < at) buffer->last = at;
     if (buffer->body == PROGRAM_NONE && buffer->entry == b->entry)
-      emit_touch(b, program_at_tensors(pb, tensors[i])->buffer);
+      note_touch(b, program_at_tensors(pb, tensors[i])->buffer);
   }
   return program_add_instrs(pb, &(ProgramInstr){.kind = kind,
                                                 .where = emit_text(b->e, where),
@@ -381,7 +380,8 @@ static uint32_t comm_reduction(Reduction r) {
 }
 
 static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key) {
-  ProgramGroup g = {program_list_of(b->e->b, 0, NULL), (uint32_t)op->stage, (uint32_t)op_int(op, AT_to_stage, 0)};
+  ProgramGroup g = {program_list_of(b->e->b, 0, NULL), emit_place(b->e, op->stage),
+                    emit_place(b->e, (int)op_int(op, AT_to_stage, 0))};
   uint32_t group = group_of(b, &g), at;
   if (u->nin) {
     uint32_t t = emit_body_tensor(b, u->in[0]);
@@ -569,8 +569,8 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : (uint32_t)mesh_micro_batches(&e->m->mesh);
-  for (int s = 0; s < e->m->mesh.stages; s++)
-    if (!emit_bodies(e, &list[s], entry, n)) return false;
+  for (int place = 0; place < mesh_places(&e->m->mesh); place++)
+    if (!emit_bodies(e, list, place, entry, n)) return false;
   e->entry_base += (uint32_t)spec->l2->ops.n;
   return true;
 }
@@ -594,11 +594,13 @@ static bool add_panels(Emitting *e) {
                     .inputs = program_count_ports(e->b),
                     .outputs = program_count_ports(e->b)};
   uint32_t entry = program_add_entries(e->b, &r);
-  for (int s = 0; s < e->m->mesh.stages; s++) {
-    EmitBody b = emit_body_new(e, &(LegalBody){.entry = &spec, .stage = s, .prepare = true}, entry, NULL);
+  for (int place = 0; place < mesh_places(&e->m->mesh); place++) {
+    EmitBody b = emit_body_new(e, &(LegalBody){.entry = &spec, .stage = place, .prepare = true}, entry, NULL);
     program_add_schedules(e->b, &(ProgramSchedule){program_count_calls(e->b), 1});
     program_add_calls(e->b, &(ProgramCall){b.body, 0});
-    if (!emit_panels(&b)) return false;
+    for (b.stage = 0; b.stage < e->m->mesh.stages; b.stage++)
+      if (emit_place(e, b.stage) == (uint32_t)place && !emit_panels(&b)) return false;
+    b.stage = place;
     emit_body_end(&b, PH_pre, spec.name);
   }
   return true;

@@ -23,44 +23,85 @@
 /* A body to be. */
 typedef struct Part {
   Phase phase;
+  const LegalBody *legal; /* whose units these are */
   const UnitList *units;
-  int from;     /* a transfer: the stage that sends; -1: it computes */
-  int transfer; /* and its operation */
+  int transfer;  /* the operation, if it is one; -1: it computes */
+  int from, to;  /* a transfer: its stages */
+  double before; /* of what is done once: where it stands among what all stages do */
+  bool local;    /* the transfer is to another stage of the same place: no body */
   uint32_t body;
 } Part;
 
 typedef struct EmitParts {
   Part *items;
   size_t n, cap;
-  int last; /* the last one that computes; there is one even if nothing is done */
   uint32_t micro_batches;
+  bool in_turns;
   ScheduleRow *rows; /* in order */
   size_t nrows;
 } EmitParts;
 
 /* ---- parts */
 
-/* The units of a phase that compute, or one that is a transfer. */
-static const UnitList *some_units(const Emitting *e, const UnitList *all, Phase phase, bool transfers, size_t only) {
+/* Units `from` up to `to` that are of a phase and no transfers, unless `transfers`. */
+static const UnitList *some_units(const Emitting *e, const UnitList *all, Phase phase, bool transfers, size_t from,
+                                  size_t to) {
   UnitList *some = ARENA_NEW(e->m->arena, UnitList);
   *some = *all;
-  some->items = ARENA_ARRAY(e->m->arena, Unit, all->n + 1);
+  some->items = ARENA_ARRAY(e->m->arena, Unit, to - from + 1);
   some->n = 0;
-  for (size_t i = 0; i < all->n; i++) {
-    bool mine = all->items[i].phase == phase && (only == SIZE_MAX || only == i);
-    if (mine && (transfers || !unit_is_transfer(&all->items[i]))) some->items[some->n++] = all->items[i];
-  }
+  for (size_t i = from; i < to; i++)
+    if (all->items[i].phase == phase && (transfers || !unit_is_transfer(&all->items[i])))
+      some->items[some->n++] = all->items[i];
   return some;
 }
 
-static void add_transfers(Emitting *e, EmitParts *x, const UnitList *all, int stage, Phase phase, bool sends) {
-  for (size_t i = 0; i < all->n; i++) {
-    const Unit *u = &all->items[i];
-    if (u->phase != phase || !unit_is_transfer(u) || (u->legal->stage == stage) != sends) continue;
-    int to = (int)op_int(u->legal, AT_to_stage, 0), from = u->legal->stage;
-    if ((phase == PH_fwd) != (to > from))
-      die("%s goes from stage %d to %d in phase %s", u->legal->name, from, to, phase_name(phase));
-    ARENA_PUSH(e->m->arena, x, ((Part){phase, some_units(e, all, phase, true, i), from, u->op, 0}));
+static void add_part(Emitting *e, EmitParts *x, Part p) { ARENA_PUSH(e->m->arena, x, p); }
+
+static Part transfer_part(const Emitting *e, const LegalBody *legal, Phase phase, size_t unit) {
+  const Unit *u = &legal->units->items[unit];
+  int from = u->legal->stage, to = (int)op_int(u->legal, AT_to_stage, 0);
+  return (Part){.phase = phase,
+                .legal = legal,
+                .units = some_units(e, legal->units, phase, true, unit, unit + 1),
+                .transfer = u->op,
+                .from = from,
+                .to = to,
+                .before = u->op,
+                .local = emit_place(e, from) == emit_place(e, to)};
+}
+
+/* What is received before a phase, or sent behind it. */
+static void add_transfers(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase, bool sends) {
+  for (size_t i = 0; i < legal->units->n; i++) {
+    const Unit *u = &legal->units->items[i];
+    if (u->phase != phase || !unit_is_transfer(u) || (u->legal->stage == legal->stage) != sends) continue;
+    Part p = transfer_part(e, legal, phase, i);
+    if ((phase == PH_fwd) != (p.to > p.from))
+      die("%s goes from stage %d to %d in phase %s", u->legal->name, p.from, p.to, phase_name(phase));
+    if (!p.local || sends) add_part(e, x, p);
+  }
+}
+
+/* What is not done in turns, where a place has several stages: these may need each other's values, so they do it in the
+ * order of the level-2 function, in parts from one transfer to the next. */
+static void add_runs(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase) {
+  const UnitList *all = legal->units;
+  for (size_t i = 0, end; i < all->n; i = end) {
+    end = i + 1;
+    if (all->items[i].phase != phase) continue;
+    if (unit_is_transfer(&all->items[i])) {
+      Part p = transfer_part(e, legal, phase, i);
+      if (!p.local || p.from == legal->stage) add_part(e, x, p);
+      continue;
+    }
+    while (end < all->n && !(all->items[end].phase == phase && unit_is_transfer(&all->items[end]))) end++;
+    add_part(e, x,
+             (Part){.phase = phase,
+                    .legal = legal,
+                    .units = some_units(e, all, phase, false, i, end),
+                    .transfer = -1,
+                    .before = all->items[i].op});
   }
 }
 
@@ -71,92 +112,147 @@ static bool has_sums(const Func *l2) {
 }
 
 /* Sums that are outputs are whole behind all micro-batches. */
-static EmitParts parts_of(Emitting *e, const LegalBody *legal, uint32_t micro_batches) {
-  EmitParts x = {.micro_batches = micro_batches};
-  bool in_turns = !legal->prepare && legal->work->in_turns, sums = micro_batches > 1 && has_sums(legal->entry->l2);
-  for (int i = PH_FIRST + 1; i < PH_END; i++) {
-    Phase p = (Phase)i;
-    bool apart = in_turns && phase_each(p);
-    const UnitList *units = some_units(e, legal->units, p, !apart, SIZE_MAX);
-    if (apart) add_transfers(e, &x, legal->units, legal->stage, p, false);
-    if (units->n || (p == PH_step && sums)) {
-      x.last = (int)x.n;
-      ARENA_PUSH(e->m->arena, &x, ((Part){p, units, -1, -1, 0}));
+static void add_phase(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase) {
+  bool apart = x->in_turns && phase_each(phase), several = e->m->mesh.chunks > 1;
+  bool sums = phase == PH_step && x->micro_batches > 1 && has_sums(legal->entry->l2);
+  size_t before = x->n;
+  if (several && !apart) {
+    add_runs(e, x, legal, phase);
+    if (x->n > before || !sums) return;
+  }
+  const UnitList *units = some_units(e, legal->units, phase, !apart, 0, legal->units->n);
+  if (apart) add_transfers(e, x, legal, phase, false);
+  if (units->n || sums)
+    add_part(e, x, (Part){.phase = phase, .legal = legal, .units = units, .transfer = -1, .before = HUGE_VAL});
+  if (apart) add_transfers(e, x, legal, phase, true);
+}
+
+/* Parts from number `first` on, of several stages, in the order of what they begin with. */
+static void sort_parts(EmitParts *x, size_t first) {
+  for (size_t i = first + 1; i < x->n; i++)
+    for (size_t k = i; k > first && x->items[k - 1].before > x->items[k].before; k--) {
+      Part p = x->items[k];
+      x->items[k] = x->items[k - 1], x->items[k - 1] = p;
     }
-    if (apart) add_transfers(e, &x, legal->units, legal->stage, p, true);
+}
+
+/* As one micro-batch runs through them: forward through the stages, backward against them. */
+static EmitParts parts_of(Emitting *e, const LegalBody *list, int place, uint32_t micro_batches) {
+  int stages = e->m->mesh.stages;
+  EmitParts x = {.micro_batches = micro_batches, .in_turns = !list->prepare && list[place].work->in_turns};
+  for (int i = PH_FIRST + 1; i < PH_END; i++) {
+    size_t first = x.n;
+    for (int k = 0; k < stages; k++) {
+      int stage = i == PH_bwd || i == PH_wgt ? stages - 1 - k : k;
+      if (emit_place(e, stage) == (uint32_t)place) add_phase(e, &x, &list[stage], (Phase)i);
+    }
+    if (!x.in_turns || !phase_each((Phase)i)) sort_parts(&x, first);
   }
   if (!x.n)
-    ARENA_PUSH(e->m->arena, &x, ((Part){PH_pre, some_units(e, legal->units, PH_pre, true, SIZE_MAX), -1, -1, 0}));
+    add_part(e, &x,
+             (Part){.phase = PH_pre,
+                    .legal = &list[place],
+                    .units = some_units(e, list[place].units, PH_pre, true, 0, list[place].units->n),
+                    .transfer = -1});
   return x;
+}
+
+/* The last part of a stage that computes: it gives the outputs; -1: it has none. */
+static int last_of(const EmitParts *x, int stage) {
+  int last = -1;
+  for (size_t i = 0; i < x->n; i++)
+    if (x->items[i].legal->stage == stage && x->items[i].transfer < 0) last = (int)i;
+  return last;
 }
 
 /* ---- the schedule */
 
 /* Of stages that take equally long, which is what they are cut for: what is real may differ, and only waits. */
-static ScheduleTable table_of(const Emitting *e, uint32_t micro_batches) {
+static ScheduleTable table_of(const Emitting *e) {
   const Mesh *mesh = &e->m->mesh;
   ScheduleWork *work = ARENA_ARRAY(e->m->arena, ScheduleWork, mesh->stages);
   for (int s = 0; s < mesh->stages; s++) work[s] = (ScheduleWork){1, 1, 1};
-  return schedule_table(e->m->arena, mesh->schedule, mesh->stages, (int)micro_batches, work, 0);
+  return schedule_table(e->m->arena, mesh, work);
 }
 
-static void add_rows_in_turns(EmitParts *x, const ScheduleTable *t, int stage, int part) {
+static void add_rows_in_turns(EmitParts *x, const ScheduleTable *t, int part) {
   const Part *p = &x->items[part];
-  for (uint32_t mb = 0; mb < x->micro_batches; mb++) {
-    bool computes = p->from < 0;
-    const ScheduleCall *c = schedule_call(t, computes ? stage : p->from, p->phase, (int)mb);
-    x->rows[x->nrows++] =
-        (ScheduleRow){computes ? c->start : c->end, computes, computes ? 0 : p->transfer, (int)mb, part};
+  bool computes = p->transfer < 0;
+  for (int mb = 0; mb < (int)x->micro_batches; mb++) {
+    const ScheduleCall *c = schedule_call(t, computes ? p->legal->stage : p->from, p->phase, mb);
+    x->rows[x->nrows++] = (ScheduleRow){computes ? c->start : c->end, computes, computes ? 0 : p->transfer, mb, part};
   }
 }
 
 /* What is done once stands before or behind; bodies of one micro-batch come in their order. */
-static void add_rows(Emitting *e, EmitParts *x, const LegalBody *legal) {
-  bool in_turns = !legal->prepare && legal->work->in_turns;
-  ScheduleTable t = in_turns ? table_of(e, x->micro_batches) : (ScheduleTable){0};
+static void add_rows(Emitting *e, EmitParts *x) {
+  enum { ONCE = 1 << 30 };
+  ScheduleTable t = x->in_turns ? table_of(e) : (ScheduleTable){0};
   x->rows = ARENA_ARRAY(e->m->arena, ScheduleRow, x->n * x->micro_batches + 1);
-  for (size_t i = 0; i < x->n; i++) {
-    Phase p = x->items[i].phase;
-    bool each = phase_each(p);
-    double time = p < PH_fwd ? -1 : HUGE_VAL;
-    if (each && in_turns) add_rows_in_turns(x, &t, legal->stage, (int)i);
-    else
-      for (uint32_t mb = 0; mb < (each ? x->micro_batches : 1); mb++)
-        x->rows[x->nrows++] = (ScheduleRow){each ? (double)mb : time, true, (int)i, (int)mb, (int)i};
+  for (int i = 0; i < (int)x->n; i++) {
+    const Part *p = &x->items[i];
+    bool each = phase_each(p->phase);
+    if (p->local) continue;
+    if (each && x->in_turns) {
+      add_rows_in_turns(x, &t, i);
+      continue;
+    }
+    for (int mb = 0; mb < (each ? (int)x->micro_batches : 1); mb++) {
+      double time = each ? mb : p->phase < PH_fwd ? -HUGE_VAL : HUGE_VAL;
+      if (!each && e->m->mesh.chunks > 1) time = p->phase < PH_fwd ? p->before - ONCE : p->before + ONCE;
+      x->rows[x->nrows++] = (ScheduleRow){time, true, i, mb, i};
+    }
   }
   schedule_sort(x->rows, x->nrows);
 }
 
 /* ---- buffers that bodies hand to each other */
 
-/* The row of a part's call. */
-static uint32_t row_of(const EmitParts *x, int part, uint32_t micro_batch) {
-  uint32_t i = 0;
-  while (x->rows[i].part != part || (uint32_t)x->rows[i].micro_batch != micro_batch) i++;
-  return i;
-}
-
 static bool is_each(const EmitParts *x, int part) { return phase_each(x->items[part].phase); }
 
-/* How many micro-batches have begun with part `first` and are not through with part `last`, at most. */
-static uint32_t most_at_once(const EmitParts *x, int first, int last) {
-  uint32_t begun = 0, over = 0, most = 1;
-  for (size_t i = 0; i < x->nrows; i++) {
-    begun += x->rows[i].part == first;
-    if (begun - over > most) most = begun - over;
-    over += x->rows[i].part == last;
+/* By part and micro-batch: the row of the call. */
+static uint32_t *find_rows(const Emitting *e, const EmitParts *x) {
+  uint32_t *rows = ARENA_ARRAY(e->m->arena, uint32_t, x->n * x->micro_batches + 1);
+  for (size_t i = 0; i < x->nrows; i++)
+    rows[(size_t)x->rows[i].part * x->micro_batches + (size_t)x->rows[i].micro_batch] = (uint32_t)i;
+  return rows;
+}
+
+typedef struct Span {
+  uint32_t first, last;
+} Span;
+
+static void extend(Span *s, uint32_t row) {
+  if (row < s->first) s->first = row;
+  if (row > s->last) s->last = row;
+}
+
+/* From the first call that touches a buffer to the last, and how many micro-batches are between theirs at most. */
+static void set_lifetime(const Emitting *e, const EmitParts *x, const EmitTouch *t, const uint32_t *rows, Span *each) {
+  Span all = {UINT32_MAX, 0};
+  bool once = false;
+  for (uint32_t mb = 0; mb < x->micro_batches; mb++) each[mb] = (Span){UINT32_MAX, 0};
+  for (int p = 0; p < (int)x->n; p++)
+    for (uint32_t mb = 0; t->parts[p] && mb < (is_each(x, p) ? x->micro_batches : 1); mb++) {
+      uint32_t row = rows[(size_t)p * x->micro_batches + mb];
+      extend(&all, row);
+      extend(&each[mb], row);
+      once |= !is_each(x, p);
+    }
+  ProgramBuffer *b = program_at_buffers(e->b, t->buffer);
+  b->first = all.first, b->last = all.last;
+  uint32_t most = 1;
+  for (uint32_t mb = 0, over = 0; mb < x->micro_batches && !once; mb++) {
+    while (each[over].last < each[mb].first) over++;
+    if (mb + 1 - over > most) most = mb + 1 - over;
   }
-  return most;
+  b->slots = most;
 }
 
 static void set_lifetimes(const Emitting *e, const EmitParts *x, const EmitTouches *touches) {
-  for (size_t i = 0; i < touches->n; i++) {
-    const EmitTouch *t = &touches->items[i];
-    ProgramBuffer *b = program_at_buffers(e->b, t->buffer);
-    b->first = row_of(x, t->first, 0);
-    b->last = row_of(x, t->last, is_each(x, t->last) ? x->micro_batches - 1 : 0);
-    if (is_each(x, t->first) && is_each(x, t->last)) b->slots = most_at_once(x, t->first, t->last);
-  }
+  const uint32_t *rows = find_rows(e, x);
+  Span *each = ARENA_ARRAY(e->m->arena, Span, x->micro_batches + 1);
+  for (size_t i = 0; i < touches->n; i++) set_lifetime(e, x, &touches->items[i], rows, each);
 }
 
 /* Values that later bodies read stay where they are. */
@@ -166,9 +262,9 @@ static void find_handed(EmitBody *b, const EmitParts *x, int part, size_t n) {
   for (size_t i = (size_t)part + 1; i < x->n; i++)
     for (size_t k = 0; k < x->items[i].units->n; k++) {
       const Unit *u = &x->items[i].units->items[k];
-      for (int j = 0; j < u->nin; j++) b->handed[b->root[u->in[j]]] = true;
+      for (int j = 0; j < u->nin && x->items[i].legal == x->items[part].legal; j++) b->handed[b->root[u->in[j]]] = true;
     }
-  for (size_t i = 0; i < l2->outputs.n && x->last != part; i++)
+  for (size_t i = 0; i < l2->outputs.n && last_of(x, b->stage) != part; i++)
     if (!phase_each(op_of(l2, l2->outputs.items[i].value)->phase))
       b->handed[b->root[l2->outputs.items[i].value]] = true;
   for (size_t i = 0; i < b->units->work->sums.n; i++) {
@@ -203,7 +299,7 @@ void emit_body_end(EmitBody *b, Phase phase, const char *name) {
   emit_wait_all(b);
   program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, name),
                                           .entry = b->entry,
-                                          .stage = (uint32_t)b->stage,
+                                          .stage = emit_place(e, b->stage),
                                           .phase = phases[phase - PH_FIRST - 1],
                                           .instrs = b->start,
                                           .n = program_count_instrs(e->b) - b->start});
@@ -225,7 +321,7 @@ static void emit_sums(EmitBody *b) {
 /* Outputs that are made in each micro-batch are fetched where they are made, others in the last body. */
 static bool is_fetched(const EmitBody *b, const EmitParts *x, int part, Val v) {
   const Op *op = op_of(b->spec->l2, v);
-  if (!phase_each(op->phase) || op->kind == OP_accumulate) return part == x->last;
+  if (!phase_each(op->phase) || op->kind == OP_accumulate) return part == last_of(x, b->stage);
   return is_each(x, part) && b->tensor[v] != PROGRAM_NONE && !b->given[v];
 }
 
@@ -245,7 +341,7 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   emit_find_uses(b);
   find_handed(b, x, part, n);
   b->level1 = loops_of(e->m->arena, b->spec->l1);
-  if (b->stage == 0 && p->phase == PH_fwd && p->from < 0) emit_size_checks(b);
+  if (b->stage == 0 && p->phase == PH_fwd && p->transfer < 0) emit_size_checks(b);
   if (prepare && !emit_find_targets(b, n)) return false;
   for (b->at = 0; b->at < (int)b->units->n; b->at++)
     if (!emit_unit(b)) return false;
@@ -255,23 +351,39 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   if (prepare && !emit_panels(b)) return false;
   for (size_t i = 0; i < b->units->n; i++)
     if (b->units->items[i].kind == UNIT_WRITE && !emit_state_write(b, &b->units->items[i])) return false;
-  const char *name = p->from < 0 ? b->spec->name : b->spec->l2->ops.items[p->transfer].name;
+  const char *name = p->transfer < 0 ? b->spec->name : b->spec->l2->ops.items[p->transfer].name;
   emit_body_end(b, prepare ? PH_pre : p->phase, name);
   return true;
 }
 
-bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches) {
-  size_t n = legal->entry->l2->values.n + legal->units->ntemps;
-  uint32_t *tensors = ARENA_ARRAY(e->m->arena, uint32_t, n), first = program_count_calls(e->b);
-  EmitParts x = parts_of(e, legal, micro_batches);
-  EmitTouches touches = {0};
-  add_rows(e, &x, legal);
-  for (size_t v = 0; v < n; v++) tensors[v] = PROGRAM_NONE;
+/* A stage takes over what another one of its place has made. */
+static void hand_over(EmitBody *b, const Part *p, uint32_t *tensors) {
+  const Unit *u = &p->units->items[0];
+  Val to = b->spec->l2->ops.items[p->transfer].out;
+  uint32_t from = emit_body_tensor(b, u->in[0]);
+  tensors[to] = emit_tensor(b->e, program_at_tensors(b->e->b, from)->buffer, program_at_tensors(b->e->b, from)->offset,
+                            emit_body_type(b, u->in[0]));
+}
+
+bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, uint32_t micro_batches) {
+  int stages = e->m->mesh.stages;
+  uint32_t **tensors = ARENA_ARRAY(e->m->arena, uint32_t *, stages), first = program_count_calls(e->b);
+  EmitParts x = parts_of(e, list, place, micro_batches);
+  EmitTouches touches = {.nparts = (int)x.n};
+  add_rows(e, &x);
+  for (int s = 0; s < stages; s++) {
+    size_t n = list[s].entry->l2->values.n + list[s].units->ntemps;
+    tensors[s] = ARENA_ARRAY(e->m->arena, uint32_t, n);
+    memset(tensors[s], 0xff, sizeof *tensors[s] * n); /* PROGRAM_NONE */
+  }
   for (size_t i = 0; i < x.n; i++) {
-    EmitBody b = emit_body_new(e, legal, entry, tensors);
-    b.touches = &touches;
-    if (!emit_part(&b, &x, (int)i, legal->prepare, n)) return false;
-    x.items[i].body = b.body;
+    Part *p = &x.items[i];
+    EmitBody b = emit_body_new(e, p->legal, entry, tensors[p->legal->stage]);
+    b.units = p->units, b.touches = &touches;
+    if (p->local) hand_over(&b, p, tensors[p->to]);
+    else if (!emit_part(&b, &x, (int)i, p->legal->prepare, p->legal->entry->l2->values.n + p->legal->units->ntemps))
+      return false;
+    p->body = b.body;
   }
   set_lifetimes(e, &x, &touches);
   for (size_t i = 0; i < x.nrows; i++)

@@ -13,15 +13,16 @@ typedef struct BodyLoop {
   uint32_t instr; /* its instruction, once it is written */
 } BodyLoop;
 
-/* A buffer that bodies hand to each other: the first and last of them that touch it. */
+/* A buffer that bodies hand to each other, and which of them touch it. */
 typedef struct EmitTouch {
   uint32_t buffer;
-  int first, last;
+  bool *parts; /* by part */
 } EmitTouch;
 
 typedef struct EmitTouches {
   EmitTouch *items;
   size_t n, cap;
+  int nparts;
 } EmitTouches;
 
 typedef struct EmitBody {
@@ -84,8 +85,8 @@ void emit_targets(EmitBody *b);
 /* A body without units, and its end. */
 EmitBody emit_body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t *tensors);
 void emit_body_end(EmitBody *b, Phase phase, const char *name);
-/* The bodies of an entry and stage with their calls.  False after a diagnostic. */
-bool emit_bodies(Emitting *e, const LegalBody *legal, uint32_t entry, uint32_t micro_batches);
+/* The bodies of an entry and place with their calls; `list`: by stage.  False after a diagnostic. */
+bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, uint32_t micro_batches);
 
 /* ---- program_loops.c */
 

@@ -1,4 +1,5 @@
 /* codegen/program_tables.c - see program_tables.h. */
+#include "ir/schedule.h"
 #include "codegen/program_tables.h"
 
 #include <limits.h>
@@ -150,11 +151,13 @@ uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *
                 .buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = emit_exprs(e, t->rank, t->dims)});
 }
 
+uint32_t emit_place(const Emitting *e, int stage) { return (uint32_t)mesh_place_of(&e->m->mesh, stage); }
+
 static uint32_t persistent_buffer(Emitting *e, const char *name, ProgramClass class_, int stage, uint32_t slots,
                                   uint32_t bytes) {
   return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name),
                                                     .class_ = class_,
-                                                    .stage = (uint32_t)stage,
+                                                    .stage = emit_place(e, stage),
                                                     .entry = PROGRAM_NONE,
                                                     .body = PROGRAM_NONE,
                                                     .slots = slots,
@@ -165,7 +168,7 @@ void emit_workspace(Emitting *e, int stage, uint32_t bytes) {
   if (bytes == program_const(e->b, 0)) return;
   for (uint32_t i = 0; i < program_count_buffers(e->b); i++) {
     ProgramBuffer *b = program_at_buffers(e->b, i);
-    if (b->class_ != PC_library || b->stage != (uint32_t)stage) continue;
+    if (b->class_ != PC_library || b->stage != emit_place(e, stage)) continue;
     uint32_t most = program_expr(e->b, PX_max, b->bytes, bytes);
     b->bytes = most;
     return;
@@ -202,7 +205,7 @@ bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *l
   const Param *p = module_param(e->m, name);
   *r = (ProgramParam){.name = emit_text(e, p->name),
                       .dtype = p->type->dtype,
-                      .stage = (uint32_t)stage,
+                      .stage = emit_place(e, stage),
                       .init = inits[p->init],
                       .buffer = PROGRAM_NONE,
                       .blob = PROGRAM_NONE,
@@ -230,7 +233,7 @@ static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
   }
   return (ProgramParam){.name = emit_text(e, arena_printf(e->m->arena, "%s.panels", w->name)),
                         .dtype = w->type->dtype,
-                        .stage = (uint32_t)w->stage,
+                        .stage = emit_place(e, w->stage),
                         .init = PINIT_prepared,
                         .buffer = PROGRAM_NONE,
                         .blob = PROGRAM_NONE,
@@ -294,7 +297,7 @@ static void plain_state(Emitting *e, const State *s, const Op *op, const Layout 
   k->buffer = persistent_buffer(e, s->name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
   ProgramState r = {.name = emit_text(e, s->name),
                     .dtype = s->type->dtype,
-                    .stage = (uint32_t)op->stage,
+                    .stage = emit_place(e, op->stage),
                     .buffer = k->buffer,
                     .dims = emit_exprs(e, s->type->rank, s->type->dims),
                     .interval = emit_intervals(e, s->type, layout, true),

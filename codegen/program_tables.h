@@ -35,6 +35,8 @@ typedef struct Emitting {
   uint32_t entry_base; /* first communication key of the entry */
 } Emitting;
 
+/* The Program's stage: the place of one of level 2 (ir/schedule.h). */
+uint32_t emit_place(const Emitting *e, int stage);
 void emit_symbols(Emitting *e); /* and the mesh */
 uint32_t emit_text(Emitting *e, const char *s);
 uint32_t emit_expr(Emitting *e, const Expr *x);

@@ -55,7 +55,7 @@ typedef struct MeshAxis {
 } MeshAxis;
 
 typedef enum PipelineSchedule {
-#define SCHEDULE(name, weights_apart, doc) SCHEDULE_##name,
+#define SCHEDULE(name, ...) SCHEDULE_##name,
 #include "ir/schedule.def"
 #undef SCHEDULE
   SCHEDULE_COUNT
@@ -66,6 +66,7 @@ typedef struct Mesh {
   MeshAxis axes[MAX_AXES];
   int stages;                /* pipeline stages, at least 1; every stage has the same spatial axes */
   PipelineSchedule schedule; /* of training; values do not depend on it (ir/schedule.h) */
+  int chunks;                /* so many stages are on the same ranks, for schedules that have several; 0: one */
 } Mesh;
 
 /* ---- layouts (D1): interned, compare by pointer.

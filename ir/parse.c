@@ -369,8 +369,10 @@ static void mesh(Parser *p) {
   if (parse_accept_word(p, "schedule")) {
     const char *start = (parse_skip(p), p->at);
     size_t n = strcspn(start, " \t\n#");
-    mesh.schedule = schedule_find(start, n);
-    if (mesh.schedule == SCHEDULE_COUNT) parse_fail(p, start, "there is no schedule %.*s", (int)n, start);
+    if (!schedule_parse(start, n, &mesh.schedule, &mesh.chunks))
+      parse_fail(p, start, "there is no schedule %.*s", (int)n, start);
+    if (mesh.chunks > 1 && mesh.stages % mesh.chunks)
+      parse_fail(p, start, "%d stages of %d on each place", mesh.stages, mesh.chunks);
     p->at = start + n;
   }
   module_set_mesh(p->m, &mesh);

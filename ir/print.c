@@ -137,7 +137,7 @@ static void print_mesh(Text *t, const Mesh *mesh) {
                 mesh->axes[a].temporal ? " time" : "");
   text_add(t, "]");
   if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);
-  if (mesh->schedule) text_printf(t, " schedule %s", schedule_name(mesh->schedule));
+  if (mesh->schedule) text_printf(t, " schedule %s", schedule_text(t->arena, mesh->schedule, mesh->chunks));
   text_add(t, "\n");
 }
 

@@ -1,4 +1,10 @@
-/* ir/schedule.c - see schedule.h. */
+/* ir/schedule.c - see schedule.h.
+ *
+ * Orders are lists that are known, but for zbv's: there every place takes, as time goes on, what it can begin first,
+ * with as many micro-batches under way as fit into the memory of 1f1b's first stage.  Among what can be begun at one
+ * time there are preferences, of which the one that ends first is taken: of all orders of preference these have,
+ * for 2 to 8 places with equal times, the idle time that is published (unit.schedules).
+ */
 #include "ir/schedule.h"
 
 #include <math.h>
@@ -9,129 +15,286 @@
 
 static const struct {
   const char *name;
+  int chunks;
   bool weights_apart;
 } schedules[] = {
-#define SCHEDULE(name, weights_apart, doc) {#name, weights_apart},
+#define SCHEDULE(name, chunks, weights_apart, doc) {#name, chunks, weights_apart},
 #include "ir/schedule.def"
 #undef SCHEDULE
 };
 
-const char *schedule_name(PipelineSchedule s) { return schedules[s].name; }
+enum { MOST_CHUNKS = 64 };
+
 bool schedule_weights_apart(PipelineSchedule s) { return schedules[s].weights_apart; }
 
-PipelineSchedule schedule_find(const char *name, size_t n) {
-  int s = 0;
-  while (s < SCHEDULE_COUNT && (strlen(schedules[s].name) != n || memcmp(schedules[s].name, name, n) != 0)) s++;
-  return (PipelineSchedule)s;
+const char *schedule_text(Arena *a, PipelineSchedule s, int chunks) {
+  return schedules[s].chunks ? schedules[s].name : arena_printf(a, "%s:%d", schedules[s].name, chunks);
+}
+
+bool schedule_parse(const char *text, size_t n, PipelineSchedule *s, int *chunks) {
+  for (int k = 0; k < SCHEDULE_COUNT; k++) {
+    size_t name = strlen(schedules[k].name);
+    if (n < name || memcmp(text, schedules[k].name, name) != 0) continue;
+    *s = (PipelineSchedule)k, *chunks = schedules[k].chunks > 1 ? schedules[k].chunks : 0;
+    if (schedules[k].chunks && n == name) return true;
+    if (schedules[k].chunks || n < name + 2 || n > name + 3 || text[name] != ':') continue;
+    for (size_t i = name + 1; i < n; i++) {
+      if (text[i] < '0' || text[i] > '9') return false;
+      *chunks = 10 * *chunks + text[i] - '0';
+    }
+    return *chunks >= 2 && *chunks <= MOST_CHUNKS;
+  }
+  return false;
+}
+
+int mesh_places(const Mesh *mesh) { return mesh->chunks > 1 ? mesh->stages / mesh->chunks : mesh->stages; }
+
+int mesh_place_of(const Mesh *mesh, int stage) {
+  int places = mesh_places(mesh);
+  if (mesh->schedule == SCHEDULE_zbv && mesh->chunks > 1) return stage < places ? stage : mesh->stages - 1 - stage;
+  return stage % places;
 }
 
 /* ---- orders */
 
 typedef struct Orders {
   ScheduleTable *t;
-  int stages, micro_batches;
-  size_t *n; /* by stage: calls so far */
+  const Mesh *mesh;
+  size_t *n; /* by place: calls so far */
 } Orders;
 
-static void add(Orders *o, int stage, Phase phase, int micro_batch) {
-  o->t->calls[(size_t)stage * o->t->per_stage + o->n[stage]++] =
-      (ScheduleCall){.phase = phase, .stage = stage, .micro_batch = micro_batch};
+static size_t number(const ScheduleTable *t, int stage, Phase phase, int micro_batch) {
+  return ((size_t)(phase - PH_fwd) * (size_t)t->stages + (size_t)stage) * (size_t)t->micro_batches +
+         (size_t)micro_batch;
 }
 
-static void order_gpipe(Orders *o, int stage) {
-  for (int i = 0; i < o->micro_batches; i++) add(o, stage, PH_fwd, i);
-  for (int i = 0; i < o->micro_batches; i++) add(o, stage, PH_bwd, i);
+static void add(Orders *o, int stage, Phase phase, int micro_batch) {
+  ScheduleTable *t = o->t;
+  int place = mesh_place_of(o->mesh, stage);
+  size_t at = (size_t)place * t->per_place + o->n[place]++;
+  t->calls[at] = (ScheduleCall){.phase = phase, .stage = stage, .micro_batch = micro_batch};
+  t->at[number(t, stage, phase, micro_batch)] = at;
+}
+
+static int least(int x, int y) { return x < y ? x : y; }
+
+static void order_gpipe(Orders *o, int place) {
+  for (int i = 0; i < o->t->micro_batches; i++) add(o, place, PH_fwd, i);
+  for (int i = 0; i < o->t->micro_batches; i++) add(o, place, PH_bwd, i);
 }
 
 /* As many forwards as stages follow, then one of each in turns.  Gradients of weights, where they are apart, stay as
  * many micro-batches behind as stages come before: these wait longer for the first backward, and have the room. */
-static void order_in_turns(Orders *o, int stage, bool apart) {
-  int m = o->micro_batches, first = o->stages - 1 - stage < m ? o->stages - 1 - stage : m, weights = 0;
-  for (int i = 0; i < first; i++) add(o, stage, PH_fwd, i);
+static void order_in_turns(Orders *o, int place, bool apart) {
+  int m = o->t->micro_batches, first = least(o->t->places - 1 - place, m), weights = 0;
+  for (int i = 0; i < first; i++) add(o, place, PH_fwd, i);
   for (int i = 0; i < m; i++) {
-    if (first + i < m) add(o, stage, PH_fwd, first + i);
-    add(o, stage, PH_bwd, i);
-    if (apart && (i - weights >= stage || first + i + 1 >= m)) add(o, stage, PH_wgt, weights++);
+    if (first + i < m) add(o, place, PH_fwd, first + i);
+    add(o, place, PH_bwd, i);
+    if (apart && (i - weights >= place || first + i + 1 >= m)) add(o, place, PH_wgt, weights++);
   }
-  while (apart && weights < m) add(o, stage, PH_wgt, weights++);
+  while (apart && weights < m) add(o, place, PH_wgt, weights++);
 }
 
-int schedule_most_live(PipelineSchedule s, int stages, int stage, int micro_batches) {
-  int most = s == SCHEDULE_gpipe ? micro_batches : schedule_weights_apart(s) ? stages : stages - stage;
-  return most < micro_batches ? most : micro_batches;
+/* Call number i of a phase: groups of as many micro-batches as places go through the chunks one after the other. */
+static void add_interleaved(Orders *o, int place, Phase phase, int i) {
+  int p = o->t->places, v = o->mesh->chunks, m = o->t->micro_batches, begin = i / (p * v) * p, n = least(p, m - begin);
+  int chunk = (i - begin * v) / n, micro_batch = begin + (i - begin * v) % n;
+  if (phase == PH_bwd) chunk = v - 1 - chunk;
+  add(o, chunk * p + place, phase, micro_batch);
+}
+
+/* `more`: forwards before the first backward than usual, where the last group is not full. */
+static void order_interleaved(Orders *o, int place, int more) {
+  int p = o->t->places, v = o->mesh->chunks, all = o->t->micro_batches * v;
+  int first = least(2 * (p - place - 1) + (v - 1) * p + more, all);
+  for (int i = 0; i < first; i++) add_interleaved(o, place, PH_fwd, i);
+  for (int i = 0; i < all; i++) {
+    if (first + i < all) add_interleaved(o, place, PH_fwd, first + i);
+    add_interleaved(o, place, PH_bwd, i);
+  }
 }
 
 /* ---- times */
-
-/* When what a call needs is there; INFINITY: not known yet. */
-static double ready(const ScheduleTable *t, const ScheduleCall *c, int stages, double message, double *const ends[]) {
-  size_t m = t->per_stage, at = (size_t)c->micro_batch;
-  size_t own = (size_t)c->stage * m + at;
-  switch (c->phase) {
-    case PH_fwd: return c->stage ? ends[PH_fwd][own - m] + message : 0;
-    case PH_bwd: {
-      double next = c->stage + 1 < stages ? ends[PH_bwd][own + m] + message : 0;
-      return fmax(ends[PH_fwd][own], next);
-    }
-    default: return ends[PH_bwd][own];
-  }
-}
 
 static double seconds_of(const ScheduleWork *w, Phase p, bool apart) {
   return p == PH_fwd ? w->fwd : p == PH_wgt ? w->wgt : apart ? w->bwd : w->bwd + w->wgt;
 }
 
-/* Stage after stage goes as far as it can, until all are at their ends. */
-static void find_times(ScheduleTable *t, Arena *a, int stages, const ScheduleWork *work, bool apart, double message) {
-  double *ends[PH_END] = {NULL}, *now = ARENA_ARRAY(a, double, stages);
-  size_t *at = ARENA_ARRAY(a, size_t, stages);
-  for (int p = PH_fwd; p <= PH_wgt; p++) {
-    ends[p] = ARENA_ARRAY(a, double, (size_t)stages * t->per_stage);
-    for (size_t i = 0; i < (size_t)stages * t->per_stage; i++) ends[p][i] = INFINITY;
+static double end_of(const ScheduleTable *t, int stage, Phase phase, int micro_batch) {
+  size_t at = t->at[number(t, stage, phase, micro_batch)];
+  return at == SIZE_MAX ? INFINITY : t->calls[at].end;
+}
+
+/* When what a call needs is there; INFINITY: not known yet. */
+static double ready(const ScheduleTable *t, int stage, Phase phase, int mb) {
+  double own;
+  switch (phase) {
+    case PH_fwd: return stage ? end_of(t, stage - 1, PH_fwd, mb) : 0;
+    case PH_bwd:
+      own = end_of(t, stage, PH_fwd, mb);
+      return stage + 1 < t->stages ? fmax(own, end_of(t, stage + 1, PH_bwd, mb)) : own;
+    default: return end_of(t, stage, PH_bwd, mb);
   }
+}
+
+/* Place after place goes as far as it can.  False: some wait for ever. */
+static bool find_times(ScheduleTable *t, Arena *a, const ScheduleWork *work, bool apart) {
+  double *now = ARENA_ARRAY(a, double, t->places);
+  size_t *at = ARENA_ARRAY(a, size_t, t->places);
+  for (size_t i = 0; i < (size_t)t->places * t->per_place; i++) t->calls[i].end = INFINITY;
   for (bool moved = true; moved;) {
     moved = false;
-    for (int s = 0; s < stages; s++)
-      for (; at[s] < t->per_stage; at[s]++) {
-        ScheduleCall *c = &t->calls[(size_t)s * t->per_stage + at[s]];
-        double from = ready(t, c, stages, message, ends);
+    for (int p = 0; p < t->places; p++)
+      for (; at[p] < t->per_place; at[p]++) {
+        ScheduleCall *c = &t->calls[(size_t)p * t->per_place + at[p]];
+        double from = ready(t, c->stage, c->phase, c->micro_batch);
         if (from == INFINITY) break;
-        c->start = fmax(now[s], from);
-        c->end = now[s] = c->start + seconds_of(&work[s], c->phase, apart);
-        ends[c->phase][(size_t)s * t->per_stage + (size_t)c->micro_batch] = c->end;
+        c->start = fmax(now[p], from);
+        c->end = now[p] = c->start + seconds_of(&work[c->stage], c->phase, apart);
         t->seconds = fmax(t->seconds, c->end);
         moved = true;
       }
   }
-  for (int s = 0; s < stages; s++)
-    if (at[s] < t->per_stage) die("the schedule of stage %d waits for ever", s);
+  for (int p = 0; p < t->places; p++)
+    if (at[p] < t->per_place) return false;
+  return true;
 }
 
-static int most_live(const ScheduleTable *t, int stage, Phase last) {
+/* ---- zbv: what can be begun first */
+
+/* Rank of a forward, a backward and gradients of weights, of a place's first stage and its second. */
+enum { PREFERENCES = 8 };
+static const int preferences[PREFERENCES][3][2] = {
+    {{3, 0}, {4, 1}, {2, 5}}, {{4, 0}, {2, 1}, {5, 3}}, {{4, 3}, {0, 1}, {2, 5}}, {{3, 0}, {2, 4}, {5, 1}},
+    {{5, 4}, {2, 1}, {3, 0}}, {{2, 0}, {3, 4}, {5, 1}}, {{3, 1}, {0, 4}, {5, 2}}, {{2, 1}, {4, 3}, {0, 5}}};
+
+typedef struct Greedy {
+  Orders *o;
+  const int (*rank)[2];
+  const ScheduleWork *work;
+  double *now;         /* by place */
+  int (*done)[PH_END]; /* by stage and phase: micro-batches */
+} Greedy;
+
+typedef struct Choice {
+  double start;
+  int rank; /* among what can be begun then: the least is taken */
+  int stage;
+  Phase phase;
+} Choice;
+
+/* Micro-batches under way on a place, of both its stages. */
+static int under_way(const Greedy *g, int place) {
+  int other = g->o->mesh->stages - 1 - place;
+  return g->done[place][PH_fwd] - g->done[place][PH_wgt] + g->done[other][PH_fwd] - g->done[other][PH_wgt];
+}
+
+static void consider(const Greedy *g, int place, int stage, Phase phase, Choice *best) {
+  const ScheduleTable *t = g->o->t;
+  bool second = stage >= t->places;
+  int mb = g->done[stage][phase], room = second ? 2 * t->places : 2 * t->places - 1; /* one is kept for the second */
+  if (mb == t->micro_batches || (phase == PH_fwd && under_way(g, place) >= room)) return;
+  double from = ready(t, stage, phase, mb);
+  if (from == INFINITY) return;
+  Choice c = {fmax(g->now[place], from), g->rank[phase - PH_fwd][second], stage, phase};
+  if (c.start < best->start || (c.start == best->start && c.rank < best->rank)) *best = c;
+}
+
+static void order_greedily(Orders *o, Arena *a, const ScheduleWork *work, int preference) {
+  ScheduleTable *t = o->t;
+  Greedy g = {o, preferences[preference], work, ARENA_ARRAY(a, double, t->places),
+              arena_alloc(a, sizeof *g.done * (size_t)t->stages)};
+  memset(g.done, 0, sizeof *g.done * (size_t)t->stages);
+  for (size_t n = 0; n < (size_t)t->places * t->per_place; n++) {
+    Choice best = {.start = INFINITY};
+    for (int p = 0; p < t->places; p++)
+      for (int k = PH_fwd; k <= PH_wgt; k++) {
+        consider(&g, p, p, (Phase)k, &best);
+        consider(&g, p, t->stages - 1 - p, (Phase)k, &best);
+      }
+    if (best.start == INFINITY) die("zbv: no call can be begun");
+    int place = mesh_place_of(o->mesh, best.stage), mb = g.done[best.stage][best.phase]++;
+    add(o, best.stage, best.phase, mb);
+    ScheduleCall *c = &t->calls[t->at[number(t, best.stage, best.phase, mb)]];
+    c->start = best.start;
+    c->end = g.now[place] = c->start + seconds_of(&work[best.stage], best.phase, true);
+    t->seconds = fmax(t->seconds, c->end);
+  }
+}
+
+/* ---- tables */
+
+static void begin_orders(Orders *o) {
+  ScheduleTable *t = o->t;
+  t->seconds = 0;
+  memset(o->n, 0, sizeof *o->n * (size_t)t->places);
+  memset(t->at, 0xff, sizeof *t->at * 3 * (size_t)t->stages * (size_t)t->micro_batches);
+}
+
+static void order_all(Orders *o, int more) {
+  PipelineSchedule s = o->mesh->schedule;
+  begin_orders(o);
+  for (int p = 0; p < o->t->places; p++) {
+    if (s == SCHEDULE_gpipe) order_gpipe(o, p);
+    else if (o->mesh->chunks > 1) order_interleaved(o, p, more);
+    else order_in_turns(o, p, schedule_weights_apart(s));
+  }
+}
+
+/* Of long tables the first preference alone. */
+static void order_best(Orders *o, Arena *a, const ScheduleWork *work) {
+  const double most = 3e6;
+  double looked_at = (double)o->t->per_place * o->t->places * o->t->places, seconds = INFINITY;
+  int tries = looked_at > most ? 1 : PREFERENCES, best = 0;
+  for (int i = 0; i < tries; i++) {
+    begin_orders(o);
+    order_greedily(o, a, work, i);
+    if (o->t->seconds < seconds) seconds = o->t->seconds, best = i;
+  }
+  if (best == tries - 1) return;
+  begin_orders(o);
+  order_greedily(o, a, work, best);
+}
+
+ScheduleTable schedule_table(Arena *a, const Mesh *mesh, const ScheduleWork *work) {
+  bool apart = schedule_weights_apart(mesh->schedule);
+  ScheduleTable t = {.places = mesh_places(mesh), .stages = mesh->stages, .micro_batches = mesh_micro_batches(mesh)};
+  size_t all = (size_t)t.stages * (size_t)t.micro_batches * (apart ? 3 : 2);
+  t.per_place = all / (size_t)t.places;
+  t.calls = ARENA_ARRAY(a, ScheduleCall, all);
+  t.at = ARENA_ARRAY(a, size_t, 3 * (size_t)t.stages * (size_t)t.micro_batches);
+  Orders o = {&t, mesh, ARENA_ARRAY(a, size_t, t.places)};
+  if (mesh->schedule == SCHEDULE_zbv && mesh->chunks > 1) {
+    order_best(&o, a, work);
+    return t;
+  }
+  int more = 0, most = t.micro_batches * t.stages;
+  do order_all(&o, more), more = 2 * more + 1;
+  while (!find_times(&t, a, work, apart) && more < 2 * most);
+  if (more > 2 * most) die("the schedule %s waits for ever", schedules[mesh->schedule].name);
+  return t;
+}
+
+const ScheduleCall *schedule_call(const ScheduleTable *t, int stage, Phase phase, int micro_batch) {
+  return &t->calls[t->at[number(t, stage, phase, micro_batch)]];
+}
+
+int schedule_most_live(const ScheduleTable *t, int stage) {
+  bool apart = t->at[number(t, stage, PH_wgt, 0)] != SIZE_MAX;
   int live = 0, most = 0;
-  for (size_t i = 0; i < t->per_stage; i++) {
-    Phase p = t->calls[(size_t)stage * t->per_stage + i].phase;
-    live += p == PH_fwd;
+  size_t begin = t->at[number(t, stage, PH_fwd, 0)] / t->per_place * t->per_place;
+  for (size_t i = begin; i < begin + t->per_place; i++) {
+    const ScheduleCall *c = &t->calls[i];
+    if (c->stage != stage) continue;
+    live += c->phase == PH_fwd;
     most = live > most ? live : most;
-    live -= p == last;
+    live -= c->phase == (apart ? PH_wgt : PH_bwd);
   }
   return most;
 }
 
-ScheduleTable schedule_table(Arena *a, PipelineSchedule s, int stages, int micro_batches, const ScheduleWork *work,
-                             double message) {
-  bool apart = schedule_weights_apart(s);
-  ScheduleTable t = {.per_stage = (size_t)micro_batches * (apart ? 3 : 2), .most_live = ARENA_ARRAY(a, int, stages)};
-  t.calls = ARENA_ARRAY(a, ScheduleCall, (size_t)stages * t.per_stage);
-  Orders o = {&t, stages, micro_batches, ARENA_ARRAY(a, size_t, stages)};
-  for (int i = 0; i < stages; i++) {
-    if (s == SCHEDULE_gpipe) order_gpipe(&o, i);
-    else order_in_turns(&o, i, apart);
-    t.most_live[i] = most_live(&t, i, apart ? PH_wgt : PH_bwd);
-  }
-  find_times(&t, a, stages, work, apart, message);
-  return t;
-}
+/* ---- lists */
 
 static int by_time(const void *x, const void *y) {
   const ScheduleRow *a = x, *b = y;
@@ -142,11 +305,3 @@ static int by_time(const void *x, const void *y) {
 }
 
 void schedule_sort(ScheduleRow *rows, size_t n) { qsort(rows, n, sizeof *rows, by_time); }
-
-const ScheduleCall *schedule_call(const ScheduleTable *t, int stage, Phase phase, int micro_batch) {
-  for (size_t i = 0; i < t->per_stage; i++) {
-    const ScheduleCall *c = &t->calls[(size_t)stage * t->per_stage + i];
-    if (c->phase == phase && c->micro_batch == micro_batch) return c;
-  }
-  die("stage %d has no call of phase %s and micro-batch %d", stage, phase_name(phase), micro_batch);
-}

@@ -134,6 +134,10 @@ static bool train_options(Tool *t, ModelOptions *o) {
     return diag_error(t->diags, DIAG_usage_option, (Loc){0},
                       "--schedule %s is of training, and --train is not given: inference runs micro-batches in order",
                       schedule);
+  PipelineSchedule known;
+  int chunks;
+  if (schedule && !schedule_parse(schedule, strlen(schedule), &known, &chunks))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a place has 2 to 64 stages", schedule);
   if (!loss) return true;
   if (o->floats == DT_f16)
     return diag_error(t->diags, DIAG_train, (Loc){0},
@@ -224,7 +228,7 @@ static PlanOptions plan_options(Tool *t) {
                    .ep = degree_option(o, OPT_ep),
                    .micro_batches = degree_option(o, OPT_micro_batches)};
   const char *schedule = option_text(o, OPT_schedule);
-  if (schedule) p.schedule = schedule_find(schedule, strlen(schedule));
+  if (schedule) schedule_parse(schedule, strlen(schedule), &p.schedule, &p.chunks);
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);
   return p;
 }

@@ -138,8 +138,8 @@ static int64_t micro_batch_size(const Build *b) {
 }
 
 /* Inference runs micro-batches one behind the other, as the forward of gpipe. */
-static const char *schedule_of(const Plan *p) {
-  if (p->mirrored && p->pp > 1) return schedule_name(p->mesh.schedule);
+static const char *schedule_of(Arena *a, const Plan *p) {
+  if (p->mirrored && p->pp > 1) return schedule_text(a, p->mesh.schedule, p->mesh.chunks);
   return p->pp > 1 || p->micro_batches > 1 ? "gpipe" : "none";
 }
 
@@ -147,7 +147,7 @@ static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
                    p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
-                   p->micro_batches, "schedule", schedule_of(p), "recompute", "none");
+                   p->micro_batches, "schedule", schedule_of(b->model.m->arena, p), "recompute", "none");
 }
 
 /* What the largest rank of the program takes; null where it is not known. */

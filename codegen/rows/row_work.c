@@ -20,15 +20,15 @@ Val work_temp(Work *w, const Type *type) {
   return (Val)(w->f->values.n + w->temps.n - 1);
 }
 
-static Phase body_phase(const Work *w, Phase p) {
+static Phase body_phase(const Work *w, int origin) {
+  Phase p = w->f->ops.items[origin].phase;
   if (!phase_each(p)) return p;
   if (!w->in_turns) return PH_fwd;
-  return p == PH_wgt && !schedule_weights_apart(w->m->mesh.schedule) ? PH_bwd : p;
+  return p == PH_wgt && (!schedule_weights_apart(w->m->mesh.schedule) || w->early[origin]) ? PH_bwd : p;
 }
 
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
-  Phase phase = w->f->ops.items[origin].phase;
-  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .phase = body_phase(w, phase), .group = -1};
+  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .phase = body_phase(w, origin), .group = -1};
   ARENA_PUSH(w->m->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
   if (op_end(op) > w->ndef) {
@@ -492,11 +492,32 @@ static bool takes_turns(const Module *m, const Func *f) {
   return backward && m->mesh.stages > 1 && mesh_micro_batches(&m->mesh) > 1;
 }
 
+/* By operation: it makes a gradient of a weight that other stages add to.  These would wait for each other's gradients
+ * of weights, which schedules say nothing of; so it belongs to the backward, which goes from stage to stage anyway. */
+static const bool *find_early(Module *m, const Func *f) {
+  bool *early = ARENA_ARRAY(m->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++)
+    early[i] = f->ops.items[i].kind == OP_transfer && f->ops.items[i].phase == PH_wgt;
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      for (int k = 0; k < op->nin && op->phase == PH_wgt; k++) {
+        size_t made = (size_t)f->values.items[op->in[k]].op;
+        bool apart = f->ops.items[made].phase != PH_wgt || early[i] == early[made];
+        if (!apart) more = early[i] = early[made] = true;
+      }
+    }
+  }
+  return early;
+}
+
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
   if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
   w->in_turns = takes_turns(m, f);
+  w->early = w->in_turns ? find_early(m, f) : NULL;
   add_ops(w);
   move_out_of_loops(w);
   if (join) work_join(w);

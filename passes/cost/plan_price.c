@@ -323,11 +323,12 @@ static const WalkSink price_sink = {.source = price_source,
 
 /* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
-static PlanMemory stage_memory(const Pricing *p, int stage) {
+static PlanMemory stage_memory(const Pricing *p, int stage, const ScheduleTable *table) {
   size_t n = p->f->ops.n + 2;
   double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
   const Mesh *mesh = &p->walk.m->mesh;
-  int live = schedule_most_live(mesh->schedule, mesh->stages, stage, mesh_micro_batches(mesh));
+  int live = table ? schedule_most_live(table, stage) : mesh_micro_batches(mesh);
+  if (!table && live > mesh->stages) live = mesh->stages;
   PlanMemory m = {.params = p->sums[stage].params, .state = p->sums[stage].state};
   for (size_t i = 0; i < p->held.n; i++) {
     const Held *x = &p->held.items[i];
@@ -347,38 +348,59 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
   return m;
 }
 
-/* Of all micro-batches on all stages.  For very many the table of the schedule is too long, and the rule of thumb for
- * those whose phases fill each other's gaps does. */
-static double seconds_in_turns(const Pricing *p, int stages) {
-  enum { MOST_CALLS = 1 << 17 };
-  PipelineSchedule schedule = p->walk.m->mesh.schedule;
-  ScheduleWork *work = ARENA_ARRAY(p->arena, ScheduleWork, stages);
-  double sum = 0, most = 0;
-  for (int s = 0; s < stages; s++) {
-    work[s] = p->sums[s].phases;
-    sum += p->sums[s].each;
-    most = fmax(most, p->sums[s].each);
-  }
-  if (stages * p->repeat > MOST_CALLS) return sum + (p->repeat - 1) * most;
-  return schedule_table(p->arena, schedule, stages, (int)p->repeat, work, 0).seconds;
+/* Several stages are on one place. */
+static void add_memory(PlanMemory *sum, PlanMemory m) {
+  sum->total += m.total, sum->params += m.params, sum->state += m.state;
+  sum->activations += m.activations, sum->communication += m.communication;
 }
 
-static PlanTime pipeline_time(const Pricing *p, int stages) {
-  double sum = 0, before = 0;
-  int busiest = 0;
-  for (int s = 0; s < stages; s++) {
-    sum += p->sums[s].each;
-    before = fmax(before, p->sums[s].once);
-    if (p->sums[s].each > p->sums[busiest].each) busiest = s;
+/* Whether the table of a schedule is made: for very many calls it is too long, and the rule of thumb for stages that
+ * take turns does. */
+static bool has_table(const Pricing *p) {
+  enum { MOST_CALLS = 1 << 17 };
+  return p->in_turns && p->walk.m->mesh.stages * p->repeat <= MOST_CALLS;
+}
+
+static ScheduleTable table_of(const Pricing *p) {
+  const Mesh *mesh = &p->walk.m->mesh;
+  ScheduleWork *work = ARENA_ARRAY(p->arena, ScheduleWork, mesh->stages);
+  for (int s = 0; s < mesh->stages; s++) {
+    const double least = 1e-12; /* a stage may have nothing to do in a phase */
+    const ScheduleWork *w = &p->sums[s].phases;
+    work[s] = (ScheduleWork){fmax(w->fwd, least), fmax(w->bwd, least), fmax(w->wgt, least)};
   }
-  const StageCost *b = &p->sums[busiest];
-  PlanTime t = {.total = before + sum + (p->repeat - 1) * b->each,
-                .compute = b->compute,
-                .memory_bound = b->memory_bound,
-                .collectives = b->collectives,
-                .transfers = b->transfers};
-  if (p->in_turns) t.total = before + seconds_in_turns(p, stages);
-  t.idle = fmax(0, t.total - p->repeat * b->each - b->once);
+  return schedule_table(p->arena, mesh, work);
+}
+
+/* What all stages of a place add up to. */
+static StageCost *sums_by_place(const Pricing *p) {
+  const Mesh *mesh = &p->walk.m->mesh;
+  StageCost *places = ARENA_ARRAY(p->arena, StageCost, mesh_places(mesh));
+  for (int s = 0; s < mesh->stages; s++) {
+    StageCost *sum = &places[mesh_place_of(mesh, s)];
+    const StageCost *x = &p->sums[s];
+    sum->each += x->each, sum->once += x->once;
+    sum->compute += x->compute, sum->memory_bound += x->memory_bound;
+    sum->collectives += x->collectives, sum->transfers += x->transfers;
+  }
+  return places;
+}
+
+static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
+  const StageCost *places = sums_by_place(p), *busiest = places;
+  double sum = 0, before = 0;
+  for (int i = 0; i < mesh_places(&p->walk.m->mesh); i++) {
+    sum += places[i].each;
+    before = fmax(before, places[i].once);
+    if (places[i].each > busiest->each) busiest = &places[i];
+  }
+  PlanTime t = {.total = before + sum + (p->repeat - 1) * busiest->each,
+                .compute = busiest->compute,
+                .memory_bound = busiest->memory_bound,
+                .collectives = busiest->collectives,
+                .transfers = busiest->transfers};
+  if (table) t.total = before + table->seconds;
+  t.idle = fmax(0, t.total - p->repeat * busiest->each - busiest->once);
   return t;
 }
 
@@ -415,12 +437,20 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   p.in_turns = m->mesh.stages > 1 && p.repeat > 1 && has_backward(f);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
-  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, m->mesh.stages)};
-  for (int k = 0; k < m->mesh.stages; k++) {
-    PlanMemory mem = stage_memory(&p, k);
+  ScheduleTable made;
+  const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
+  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, table)};
+  for (int k = 0; k < mesh_places(&m->mesh); k++) {
+    PlanMemory mem = {0};
+    double flops = 0, params = 0;
+    for (int stage = 0; stage < m->mesh.stages; stage++) {
+      if (mesh_place_of(&m->mesh, stage) != k) continue;
+      add_memory(&mem, stage_memory(&p, stage, table));
+      flops += p.sums[stage].flops, params += p.sums[stage].params;
+    }
     if (mem.total > out.memory.total) out.memory = mem;
-    out.flops = fmax(out.flops, p.sums[k].flops);
-    out.param_bytes = fmax(out.param_bytes, p.sums[k].params);
+    out.flops = fmax(out.flops, flops);
+    out.param_bytes = fmax(out.param_bytes, params);
   }
   arena_free(a);
   return out;

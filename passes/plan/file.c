@@ -188,9 +188,13 @@ static bool read_schedule(Parser *p) {
   spaces(p);
   size_t n = strcspn(p->at, " \t#");
   if (!p->f->stages) return syntax(p, "a mesh line above");
-  p->f->mesh.schedule = schedule_find(p->at, n);
-  if (p->f->mesh.schedule == SCHEDULE_COUNT)
+  Mesh *mesh = &p->f->mesh;
+  if (!schedule_parse(p->at, n, &mesh->schedule, &mesh->chunks))
     return diag_error(p->d, DIAG_plan_model, here(p), "there is no schedule '%.*s'", (int)n, p->at);
+  if (mesh->chunks > 1 && (mesh->stages % mesh->chunks || mesh_micro_batches(mesh) == 1))
+    return diag_error(p->d, DIAG_plan_model, here(p),
+                      "schedule %.*s has %d stages on each place and several micro-batches; the mesh has %d and %d",
+                      (int)n, p->at, mesh->chunks, mesh->stages, mesh_micro_batches(mesh));
   p->at += n;
   return true;
 }

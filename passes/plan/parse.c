@@ -49,7 +49,7 @@ static bool check_head(Fitting *p) {
   if (file->ranks != p->t->ranks)
     return diag_error(p->d, DIAG_plan_model, file->ranks_loc, "the plan is for %d ranks, %s has %d", file->ranks,
                       p->t->name, p->t->ranks);
-  double ranks = file->mesh.stages;
+  double ranks = mesh_places(&file->mesh);
   for (int i = 0; i < file->mesh.naxes; i++) ranks *= file->mesh.axes[i].temporal ? 1 : file->mesh.axes[i].size;
   if (ranks != p->t->ranks)
     return diag_error(p->d, DIAG_plan_model, file->mesh_loc, "the mesh has %.0f ranks, %s has %d", ranks, p->t->name,
@@ -262,7 +262,7 @@ static bool complete(Fitting *p) {
   degrees_of(&plan->mesh, &shares, degrees);
   plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
   plan->ep = degrees[DEGREE_EP];
-  plan->pp = plan->mesh.stages;
+  plan->pp = mesh_places(&plan->mesh);
   for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)

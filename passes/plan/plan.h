@@ -24,8 +24,9 @@ typedef struct PlanKnown PlanKnown;
 typedef struct PlanOptions {
   int tp, pp, dp, cp, ep;    /* forced degrees; 0: apc chooses */
   int micro_batches;         /* 0: apc chooses */
-  PipelineSchedule schedule; /* of a training step in a pipeline */
-  double memory_limit;       /* bytes per rank; 0: what the target has */
+  PipelineSchedule schedule; /* of a training step in a pipeline, and Mesh.chunks */
+  int chunks;
+  double memory_limit; /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
                     speed. */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be

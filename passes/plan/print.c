@@ -222,7 +222,8 @@ static void print_mesh(const Plan *p, Text *out) {
     text_printf(out, "%s%s=%d%s", i ? ", " : "", axis->name, axis->size, axis->temporal ? " time" : "");
   }
   text_printf(out, "] stages %d\n", p->mesh.stages);
-  if (p->mirrored && p->mesh.stages > 1) text_printf(out, "schedule %s\n", schedule_name(p->mesh.schedule));
+  if (p->mirrored && p->mesh.stages > 1)
+    text_printf(out, "schedule %s\n", schedule_text(out->arena, p->mesh.schedule, p->mesh.chunks));
 }
 
 /* By the first operations that do not follow others. */

@@ -50,6 +50,7 @@ static CostModel *model_of(Search *s, int loose) {
 /* With the micro-batches of a candidate that has some, or another number of them. */
 static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
   Mesh mesh = {.stages = c->stages, .schedule = s->schedule};
+  if (c->stages > 1 && c->least > 1 && s->chunks > 1) mesh.chunks = s->chunks, mesh.stages *= s->chunks;
   if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);

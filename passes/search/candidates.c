@@ -96,9 +96,9 @@ int most_micro_batches(Search *s) {
   return some && most > 1 ? (int)most : 1;
 }
 
-/* Where gradients of weights fill the gaps of a pipeline, all that is known is that every stage does its part. */
+/* Where something fills the gaps of a pipeline, all that is known is that every stage does its part. */
 static bool may_have_no_gaps(const Search *s, const Candidate *c) {
-  return c->stages > 1 && s->shape->mirrors.any && schedule_weights_apart(s->schedule);
+  return c->stages > 1 && s->shape->mirrors.any && (s->chunks > 1 || schedule_weights_apart(s->schedule));
 }
 
 double repeat_of(const Search *s, const Candidate *c) {

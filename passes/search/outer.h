@@ -81,7 +81,8 @@ typedef struct Search {
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   int forced[DEGREE_COUNT];
-  PipelineSchedule schedule;
+  PipelineSchedule schedule; /* of a training step, with the stages on each place */
+  int chunks;
   double limit;
   struct {
     LeastWork *items;

@@ -237,7 +237,7 @@ static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
  * than what axes give that cut nothing else. */
 static void find_known(Search *s, const PlanOptions *o) {
-  PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule};
+  PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
   s->known = o->known ? *o->known : NULL;
   if (s->known) return;
@@ -414,6 +414,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .arena = m->arena,
                 .lower_bound = INFINITY,
                 .schedule = o->schedule,
+                .chunks = o->chunks,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY;
   s->watch =

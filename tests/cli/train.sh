@@ -108,7 +108,8 @@ expect 3 'sqrt "own" cannot be cut into 2 micro-batches' "$apc" plan own.apc -q 
 
 # Whatever the number of stages and the order in which they take turns, a run has the same bits; the plan says the order.
 # shellcheck disable=SC2086
-for how in "cpu" "cpux3 --pp 3 --schedule gpipe" "cpux3 --pp 3" "cpux2 --pp 2 --schedule 1f1b" "cpux3 --pp 3 --schedule zbh1"; do
+for how in "cpu" "cpux3 --pp 3 --schedule gpipe" "cpux3 --pp 3" "cpux2 --pp 2 --schedule 1f1b" "cpux2 --pp 2 --schedule interleaved:2" \
+  "cpux2 --pp 2 --schedule zbv" "cpux3 --pp 3 --schedule zbh1"; do
   expect 0 "" "$apc" compile $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --micro-batches 4 \
     --target $how -o trainer --save-plan turns.plan
   expect 0 "" ./trainer --steps 4 --data x=@x.npy --data labels=@ignored.npy --save weights.safetensors
@@ -123,12 +124,18 @@ sed 's/schedule zbh1/schedule backwards/' turns.plan >bad.plan
 # shellcheck disable=SC2086
 expect 1 "there is no schedule 'backwards'" "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
   --batch 8 --target cpux3 --plan bad.plan
+sed 's/schedule zbh1/schedule interleaved:2/' turns.plan >bad.plan
+# shellcheck disable=SC2086
+expect 1 "schedule interleaved:2 has 2 stages on each place and several micro-batches; the mesh has 3 and 4" "$apc" plan $mlp -q \
+  --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan bad.plan
 sed 's/^stage 2 .*/stage 2 "layers.1.up.dot.grad.dot"/' turns.plan >bad.plan
 # shellcheck disable=SC2086
 expect 1 'is no operation of the forward pass' "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
   --batch 8 --target cpux3 --plan bad.plan
 # shellcheck disable=SC2086
 expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
+# shellcheck disable=SC2086
+expect 2 "a place has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
 
 # What is accumulated is written as that in the legalised form, too.
 # shellcheck disable=SC2086
@@ -140,7 +147,8 @@ gpt="$source_dir/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D 
 llama="$source_dir/examples/llama.apc -D layers=1 -D d=16 -D heads=4 -D kv_heads=2 -D ffn=24 -D vocab=24 --dim seq=6"
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32"
 for model in "$gpt --dp 2" "$llama --tp 2" "$resnet --dp 2" "$gpt --micro-batches 2" "$resnet --dp 2 --micro-batches 2" \
-  "$gpt --pp 2 --micro-batches 4" "$resnet --pp 2"; do
+  "$gpt --pp 2 --micro-batches 4" "$resnet --pp 2" "$gpt --pp 2 --micro-batches 2 --schedule zbv" \
+  "$gpt --pp 2 --micro-batches 3 --schedule interleaved:2"; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
   expect_out "proved   the parallel program"

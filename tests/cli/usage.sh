@@ -159,8 +159,6 @@ later() { # later CODE OPTION...
 later APC0623 --zero 1
 later APC0624 --recompute full
 later APC0624 --recompute 3
-later APC0625 --schedule 1f1b
-later APC0625 --schedule interleaved:2
 later APC0626 --dtype fp8
 later APC0627 --objective cost
 later APC0628 --pin '*.w:0=tp'

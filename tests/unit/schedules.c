@@ -6,133 +6,200 @@
 #include "ir/schedule.h"
 #include "tests/test.h"
 
-enum { MOST_STAGES = 8, MOST_MICRO = 40, TABLES = 3000 };
+enum { MOST_STAGES = 8, MOST_CHUNKS = 4, MOST_MICRO = 40, TABLES = 3000 };
 
-static double idle(const ScheduleTable *t, int stage) {
+static double idle(const ScheduleTable *t, int place) {
   double busy = 0;
-  for (size_t i = 0; i < t->per_stage; i++) {
-    const ScheduleCall *c = &t->calls[(size_t)stage * t->per_stage + i];
+  for (size_t i = 0; i < t->per_place; i++) {
+    const ScheduleCall *c = &t->calls[(size_t)place * t->per_place + i];
     busy += c->end - c->start;
   }
   return t->seconds - busy;
 }
 
-/* With as many micro-batches as stages, or more. */
-static void check_idle(Arena *a, int stages, int m, ScheduleWork w) {
-  ScheduleWork work[MOST_STAGES];
-  for (int s = 0; s < stages; s++) work[s] = w;
-  for (int k = 0; k < SCHEDULE_COUNT; k++) {
-    ScheduleTable t = schedule_table(a, (PipelineSchedule)k, stages, m, work, 0);
-    double all = (stages - 1) * (w.fwd + w.bwd + w.wgt), most = 0;
-    double want = k == SCHEDULE_zbh1 ? (stages - 1) * (w.fwd + w.bwd - w.wgt) : all;
-    for (int s = 0; s < stages; s++) most = fmax(most, idle(&t, s));
-    CHECKF(fabs(most - want) < 1e-9, "%s, %d stages, %d micro-batches: %g idle, not %g",
-           schedule_name((PipelineSchedule)k), stages, m, most, want);
-  }
+static Mesh mesh_of(PipelineSchedule s, int places, int chunks, int m) {
+  Mesh mesh = {.stages = places * (chunks > 1 ? chunks : 1), .schedule = s, .chunks = chunks, .naxes = 1};
+  mesh.axes[0] = (MeshAxis){.name = "mb", .size = m, .temporal = true};
+  return mesh;
 }
 
-/* 1f1b keeps as many micro-batches as stages follow and its own, zbh1 on all as many as there are stages. */
-static void check_live(Arena *a, int stages, int m) {
-  ScheduleWork work[MOST_STAGES];
-  for (int s = 0; s < stages; s++) work[s] = (ScheduleWork){1, 1, 1};
-  for (int k = 0; k < SCHEDULE_COUNT; k++) {
-    ScheduleTable t = schedule_table(a, (PipelineSchedule)k, stages, m, work, 0);
-    for (int s = 0; s < stages; s++) {
-      int want = k == SCHEDULE_gpipe ? m : k == SCHEDULE_zbh1 ? stages : stages - s;
-      if (want > m) want = m;
-      CHECKF(t.most_live[s] == want && schedule_most_live((PipelineSchedule)k, stages, s, m) == want,
-             "%s, stage %d of %d, %d micro-batches: %d live, not %d", schedule_name((PipelineSchedule)k), s, stages, m,
-             t.most_live[s], want);
+static int chunks_of(PipelineSchedule s, int chunks) {
+  return s == SCHEDULE_interleaved ? chunks : s == SCHEDULE_zbv ? 2 : 0;
+}
+
+static ScheduleTable table_of(Arena *a, const Mesh *mesh, ScheduleWork w) {
+  ScheduleWork work[MOST_STAGES * MOST_CHUNKS];
+  for (int s = 0; s < mesh->stages; s++) work[s] = w;
+  return schedule_table(a, mesh, work);
+}
+
+/* With as many micro-batches as places, or more; of whole groups for `interleaved`.  `w` is of a stage. */
+static double want_idle(PipelineSchedule s, int places, ScheduleWork w) {
+  double all = (places - 1) * (w.fwd + w.bwd + w.wgt);
+  if (s == SCHEDULE_zbh1) return (places - 1) * (w.fwd + w.bwd - w.wgt);
+  return s == SCHEDULE_zbv ? (places - 1) * w.fwd : all; /* of a place: half of, or one of so many parts of that */
+}
+
+static void check_idle(Arena *a, int places, int m, ScheduleWork w) {
+  for (int k = 0; k < SCHEDULE_COUNT; k++)
+    for (int chunks = 2; chunks <= (k == SCHEDULE_interleaved ? MOST_CHUNKS : 2); chunks++) {
+      PipelineSchedule s = (PipelineSchedule)k;
+      Mesh mesh = mesh_of(s, places, chunks_of(s, chunks), m);
+      ScheduleTable t = table_of(a, &mesh, w);
+      double most = 0, want = want_idle(s, places, w);
+      bool bound = s == SCHEDULE_zbv, any = (s == SCHEDULE_interleaved && m % places) || (bound && w.bwd != w.fwd);
+      for (int p = 0; p < places; p++) most = fmax(most, idle(&t, p));
+      CHECKF(any || (bound ? most <= want + 1e-9 : fabs(most - want) < 1e-9),
+             "%s, %d places, %d micro-batches: %g idle, not %g", schedule_text(a, s, chunks), places, m, most, want);
     }
+}
+
+/* What a place keeps: micro-batches of its stages together. */
+static int kept(const ScheduleTable *t, int place) {
+  bool apart =
+      t->per_place % 3 == 0 && t->per_place * (size_t)t->places == 3 * (size_t)t->stages * (size_t)t->micro_batches;
+  int live = 0, most = 0;
+  for (size_t i = 0; i < t->per_place; i++) {
+    const ScheduleCall *c = &t->calls[(size_t)place * t->per_place + i];
+    live += c->phase == PH_fwd;
+    most = live > most ? live : most;
+    live -= c->phase == (apart ? PH_wgt : PH_bwd);
   }
+  return most;
+}
+
+/* 1f1b keeps as many micro-batches as stages follow and its own, zbh1 on all as many as there are stages; interleaved
+ * one more than it begins with; zbv halves of as many as there are places. */
+static void check_kept(Arena *a, int places, int m) {
+  for (int k = 0; k < SCHEDULE_COUNT; k++)
+    for (int p = 0; p < places; p++) {
+      PipelineSchedule s = (PipelineSchedule)k;
+      const int chunks = 2;
+      Mesh mesh = mesh_of(s, places, chunks_of(s, chunks), m);
+      ScheduleTable t = table_of(a, &mesh, (ScheduleWork){1, 1, 1});
+      int want[] = {[SCHEDULE_1f1b] = places - p,
+                    [SCHEDULE_gpipe] = m,
+                    [SCHEDULE_zbh1] = places,
+                    [SCHEDULE_interleaved] = 2 * (places - p - 1) + (chunks - 1) * places + 1,
+                    [SCHEDULE_zbv] = 2 * places};
+      int all = m * (mesh.chunks > 1 ? mesh.chunks : 1), most = want[k] < all ? want[k] : all, have = kept(&t, p);
+      bool any = s == SCHEDULE_interleaved && m % places; /* a group that is not full may begin with more */
+      CHECKF(any || (s == SCHEDULE_zbv ? have <= most : have == most),
+             "%s, place %d of %d, %d micro-batches: %d kept, not %d", schedule_text(a, s, chunks), p, places, m, have,
+             most);
+    }
 }
 
 /* ---- lists */
 
-enum { COMPUTES = 3, FROM_BEFORE = 3, TO_NEXT, FROM_NEXT, TO_BEFORE }; /* parts: calls by phase, then messages */
+/* Parts of a place: per stage its calls by phase, then its ends of messages. */
+enum { FORWARD, BACKWARD, WEIGHTS, FROM_BEFORE, TO_NEXT, FROM_NEXT, TO_BEFORE, PARTS };
 
 typedef struct List {
-  ScheduleRow rows[3 * MOST_MICRO + 4 * MOST_MICRO];
+  ScheduleRow rows[PARTS * MOST_MICRO * MOST_CHUNKS];
   size_t n, at;
-  int next[COMPUTES]; /* micro-batch */
-  int received[2];    /* from before, from next */
 } List;
 
-static void add_message(List *l, const ScheduleTable *t, int from, Phase p, int mb, int part) {
-  const ScheduleCall *made = schedule_call(t, from, p, mb);
-  l->rows[l->n++] = (ScheduleRow){made->end, false, p == PH_fwd ? 1 : 2, mb, part};
+typedef struct Lists {
+  List of[MOST_STAGES]; /* by place */
+  Mesh mesh;
+  int done[MOST_STAGES * MOST_CHUNKS][PARTS]; /* by stage: micro-batches */
+} Lists;
+
+static bool is_local(const Mesh *m, int stage, int other) { return mesh_place_of(m, stage) == mesh_place_of(m, other); }
+
+static void add_row(Lists *x, int stage, double time, bool computes, int order, int mb, int part) {
+  List *l = &x->of[mesh_place_of(&x->mesh, stage)];
+  l->rows[l->n++] = (ScheduleRow){time, computes, order, mb, stage * PARTS + part};
 }
 
-static void make_lists(List *lists, const ScheduleTable *t, int stages, int m) {
-  for (int s = 0; s < stages; s++) {
-    List *l = &lists[s];
-    *l = (List){.n = 0};
-    for (size_t i = 0; i < t->per_stage; i++) {
-      const ScheduleCall *c = &t->calls[(size_t)s * t->per_stage + i];
-      l->rows[l->n++] = (ScheduleRow){c->start, true, 0, c->micro_batch, c->phase - PH_fwd};
-    }
-    for (int mb = 0; mb < m; mb++) {
-      if (s > 0) add_message(l, t, s - 1, PH_fwd, mb, FROM_BEFORE);
-      if (s > 0) add_message(l, t, s, PH_bwd, mb, TO_BEFORE);
-      if (s + 1 < stages) add_message(l, t, s, PH_fwd, mb, TO_NEXT);
-      if (s + 1 < stages) add_message(l, t, s + 1, PH_bwd, mb, FROM_NEXT);
-    }
-    schedule_sort(l->rows, l->n);
+static void add_message(Lists *x, const ScheduleTable *t, int from, int to, Phase p, int mb) {
+  double time = schedule_call(t, from, p, mb)->end;
+  int order = 2 * from + (p == PH_bwd);
+  if (is_local(&x->mesh, from, to)) return;
+  add_row(x, from, time, false, order, mb, p == PH_fwd ? TO_NEXT : TO_BEFORE);
+  add_row(x, to, time, false, order, mb, p == PH_fwd ? FROM_BEFORE : FROM_NEXT);
+}
+
+static void make_lists(Lists *x, const ScheduleTable *t) {
+  for (int p = 0; p < t->places; p++) x->of[p].n = x->of[p].at = 0;
+  memset(x->done, 0, sizeof x->done);
+  for (size_t i = 0; i < t->per_place * (size_t)t->places; i++) {
+    const ScheduleCall *c = &t->calls[i];
+    add_row(x, c->stage, c->start, true, 0, c->micro_batch, c->phase - PH_fwd);
   }
+  for (int s = 0; s + 1 < t->stages; s++)
+    for (int mb = 0; mb < t->micro_batches; mb++) {
+      add_message(x, t, s, s + 1, PH_fwd, mb);
+      add_message(x, t, s + 1, s, PH_bwd, mb);
+    }
+  for (int p = 0; p < t->places; p++) schedule_sort(x->of[p].rows, x->of[p].n);
+}
+
+/* Is what a call of a stage needs there? */
+static bool has_all(const Lists *x, int stage, int part, int mb) {
+  const int *done = x->done[stage];
+  int next = stage + 1, before = stage - 1;
+  if (part == WEIGHTS) return done[BACKWARD] > mb;
+  if (part == FORWARD)
+    return stage == 0 || (is_local(&x->mesh, stage, before) ? x->done[before][FORWARD] : done[FROM_BEFORE]) > mb;
+  bool last = next == x->mesh.stages;
+  return done[FORWARD] > mb &&
+         (last || (is_local(&x->mesh, stage, next) ? x->done[next][BACKWARD] : done[FROM_NEXT]) > mb);
 }
 
 /* One row: a call that has what it needs, or a message whose other end is come to. */
-static bool step(List *lists, int s, int stages) {
-  List *l = &lists[s];
+static bool step(Lists *x, int place) {
+  static const int ends[PARTS] = {
+      [FROM_BEFORE] = TO_NEXT, [TO_NEXT] = FROM_BEFORE, [FROM_NEXT] = TO_BEFORE, [TO_BEFORE] = FROM_NEXT};
+  List *l = &x->of[place];
   const ScheduleRow *r = &l->rows[l->at];
   if (l->at == l->n) return false;
+  int stage = r->part / PARTS, part = r->part % PARTS;
   if (r->computes) {
-    CHECK(r->micro_batch == l->next[r->part]++);
-    if (r->part == 0 && s > 0) CHECK(l->received[0] > r->micro_batch);
-    if (r->part == 1 && s + 1 < stages) CHECK(l->received[1] > r->micro_batch);
-    if (r->part > 0) CHECK(l->next[r->part - 1] > r->micro_batch);
+    CHECK(has_all(x, stage, part, r->micro_batch) && r->micro_batch == x->done[stage][part]);
+    x->done[stage][part]++;
     return l->at++, true;
   }
-  int other = r->part == TO_NEXT || r->part == FROM_NEXT ? s + 1 : s - 1;
-  static const int ends[] = {
-      [FROM_BEFORE] = TO_NEXT, [TO_NEXT] = FROM_BEFORE, [FROM_NEXT] = TO_BEFORE, [TO_BEFORE] = FROM_NEXT};
-  List *o = &lists[other];
+  int other = part == TO_NEXT || part == FROM_NEXT ? stage + 1 : stage - 1;
+  List *o = &x->of[mesh_place_of(&x->mesh, other)];
   const ScheduleRow *q = &o->rows[o->at];
-  if (o->at == o->n || q->computes || q->part != ends[r->part] || q->micro_batch != r->micro_batch) return false;
-  bool sends = r->part == TO_NEXT || r->part == TO_BEFORE;
-  List *to = sends ? o : l;
-  const List *from = sends ? l : o;
-  int phase = r->part == TO_NEXT || r->part == FROM_BEFORE ? 0 : 1;
-  CHECK(from->next[phase] > r->micro_batch); /* it was made */
-  to->received[phase]++;
+  bool meets =
+      o->at < o->n && !q->computes && q->part == other * PARTS + ends[part] && q->micro_batch == r->micro_batch;
+  if (!meets) return false;
+  int from = part == TO_NEXT || part == TO_BEFORE ? stage : other;
+  CHECK(x->done[from][part == TO_NEXT || part == FROM_BEFORE ? FORWARD : BACKWARD] > r->micro_batch); /* it was made */
+  x->done[stage][part]++, x->done[other][ends[part]]++;
   return l->at++, o->at++, true;
 }
 
-static void run_lists(List *lists, int stages, const char *what) {
+static void run_lists(Lists *x, const char *what) {
+  int places = mesh_places(&x->mesh);
   for (bool moved = true; moved;) {
     moved = false;
-    for (int s = 0; s < stages; s++)
-      while (step(lists, s, stages)) moved = true;
+    for (int p = 0; p < places; p++)
+      while (step(x, p)) moved = true;
   }
-  for (int s = 0; s < stages; s++)
-    CHECKF(lists[s].at == lists[s].n, "%s: stage %d stops at row %zu of %zu", what, s, lists[s].at, lists[s].n);
+  for (int p = 0; p < places; p++)
+    CHECKF(x->of[p].at == x->of[p].n, "%s: place %d stops at row %zu of %zu", what, p, x->of[p].at, x->of[p].n);
 }
 
 static void check_lists(uint64_t seed) {
-  static List lists[MOST_STAGES];
+  static Lists lists;
   Arena *a = arena_new();
   uint64_t at = 0;
 #define DRAW(n) ((int)random_below(seed, 0, at++, (uint64_t)(n)))
-  int stages = 2 + DRAW(MOST_STAGES - 1), m = 1 + DRAW(MOST_MICRO);
-  PipelineSchedule k = (PipelineSchedule)DRAW(SCHEDULE_COUNT);
-  ScheduleWork work[MOST_STAGES];
-  for (int s = 0; s < stages; s++) work[s] = (ScheduleWork){1 + DRAW(5), 1e-3 * (1 + DRAW(9000)), 1 + DRAW(3)};
-  ScheduleTable t = schedule_table(a, k, stages, m, work, 0.25 * DRAW(3));
+  int places = 2 + DRAW(MOST_STAGES - 1), m = 1 + DRAW(MOST_MICRO);
+  PipelineSchedule s = (PipelineSchedule)DRAW(SCHEDULE_COUNT);
+  lists.mesh = mesh_of(s, places, chunks_of(s, 2 + DRAW(MOST_CHUNKS - 1)), m);
+  ScheduleWork work[MOST_STAGES * MOST_CHUNKS];
+  for (int i = 0; i < lists.mesh.stages; i++)
+    work[i] = (ScheduleWork){1 + DRAW(5), 1e-3 * (1 + DRAW(9000)), 1 + DRAW(3)};
 #undef DRAW
-  make_lists(lists, &t, stages, m);
-  run_lists(lists, stages,
-            arena_printf(a, "seed %llu: %s, %d stages, %d micro-batches", (unsigned long long)seed, schedule_name(k),
-                         stages, m));
+  ScheduleTable t = schedule_table(a, &lists.mesh, work);
+  make_lists(&lists, &t);
+  run_lists(&lists, arena_printf(a, "seed %llu: %s, %d places, %d micro-batches", (unsigned long long)seed,
+                                 schedule_text(a, s, lists.mesh.chunks), places, m));
   arena_free(a);
 }
 
@@ -142,7 +209,7 @@ static void published(void) {
     for (int m = 1; m <= 4 * stages + 1 && m <= MOST_MICRO; m++) {
       if (m >= stages) check_idle(a, stages, m, (ScheduleWork){1, 1, 1});
       if (m >= stages) check_idle(a, stages, m, (ScheduleWork){1, 2, 1});
-      check_live(a, stages, m);
+      check_kept(a, stages, m);
     }
   arena_free(a);
 }
@@ -152,11 +219,18 @@ static void random_times(void) {
 }
 
 static void names(void) {
+  Arena *a = arena_new();
+  PipelineSchedule s;
+  int chunks;
   for (int k = 0; k < SCHEDULE_COUNT; k++) {
-    const char *name = schedule_name((PipelineSchedule)k);
-    CHECK((int)schedule_find(name, strlen(name)) == k);
+    const char *name = schedule_text(a, (PipelineSchedule)k, 3);
+    CHECK(schedule_parse(name, strlen(name), &s, &chunks) && (int)s == k);
+    CHECK(chunks == chunks_of(s, 3));
   }
-  CHECK(schedule_find("1f1", 3) == SCHEDULE_COUNT && schedule_find("1f1bb", 5) == SCHEDULE_COUNT);
+  static const char *const bad[] = {"1f1",           "1f1bb",         "1f1b:2",          "interleaved",
+                                    "interleaved:1", "interleaved:x", "interleaved:100", "zbv:2"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!schedule_parse(bad[i], strlen(bad[i]), &s, &chunks));
+  arena_free(a);
 }
 
 int main(void) {
