@@ -67,7 +67,7 @@ static const Attr *attr_list(Module *m, int n, const Attr *a) {
 Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class) {
   Op *o = ARENA_NEW(w->m->arena, Op);
   *o = *step;
-  o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage;
+  o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage, o->again = op->again;
   o->in = val_list(w->m, o->nin, o->in), o->attrs = attr_list(w->m, o->nattrs, o->attrs);
   if (!o->out) o->out = work_temp(w, type);
   o->nout = 1;
