@@ -5,6 +5,7 @@
  * each is merged with the groups of its operands when
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
+ *   - a transpose that brings another dimension to the end meets nothing that goes along rows, and little else;
  *   - no path between the two groups leads through a third (the merged group would need itself);
  *   - no loop begins or ends between them, and both are done before, in or behind the micro-batches;
  *   - what is made again for gradients does not get to what stands before it: it would be kept from there on;
@@ -212,16 +213,38 @@ static void add_buffer(void *context, Val v) {
   c->seen[c->n++] = v;
 }
 
-static bool within_limits(const Work *w, int a, int b) {
+/* What both read from memory or other groups. */
+static Buffers read_by(const Work *w, int a, int b) {
   const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   Buffers c = {.w = w, .a = a, .b = b};
-  if (both[0]->n + both[1]->n > MAX_GROUP_OPS) return false;
   for (int t = 0; t < 2; t++)
     for (int i = 0; i < both[t]->n; i++) {
       const Op *op = w->ops.items[both[t]->ops[i]].op;
       for (int k = 0; k < op->nin; k++) leaves(w, op->in[k], add_buffer, &c);
     }
-  return c.n < MAX_GROUP_BUFFERS;
+  return c;
+}
+
+static bool has_turned(const Work *w, const WorkGroup *g) {
+  bool any = false;
+  for (int i = 0; i < g->n; i++) {
+    const Op *op = w->ops.items[g->ops[i]].op;
+    any |= op->kind == OP_transpose && moves_last_dim(w, op);
+  }
+  return any;
+}
+
+/* With a transpose that brings another dimension to the end a kernel goes by tiles (codegen/cpu/print_c.c), if it has
+ * no rows; the lines of many values do not stay in the cache together. */
+static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
+  enum { MAX_TURNED = 2 };
+  const WorkGroup *x = &w->groups.items[a], *y = &w->groups.items[b];
+  if (x->n + y->n > MAX_GROUP_OPS) return false;
+  Buffers c = read_by(w, a, b);
+  if (!has_turned(w, x) && !has_turned(w, y)) return c.n < MAX_GROUP_BUFFERS;
+  int whole = 0;
+  for (int i = 0; i < c.n; i++) whole += dense_dims(work_type(w, c.seen[i]), NULL, NULL) == s->ndims;
+  return !s->rows && whole <= MAX_TURNED;
 }
 
 /* Is there a third group between the two? */
@@ -278,7 +301,7 @@ static void try_merge(Work *w, int a, int b, size_t words) {
   if (w->groups.items[a].again || w->groups.items[b].again)
     if (!w->groups.items[a].back || !w->groups.items[b].back) return;
   if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
-  if (!within_limits(w, a, b) || !members_in_place(w, a, b, &s)) return;
+  if (!within_limits(w, a, b, &s) || !members_in_place(w, a, b, &s)) return;
   if (has_detour(w, a, b) || has_detour(w, b, a)) return;
   merge(w, b, a, &s, words);
 }
