@@ -33,6 +33,10 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
     if (forced[i].wanted && forced[i].wanted != forced[i].has)
       return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                         "%s %d was asked for, the plan has %d", forced[i].name, forced[i].wanted, forced[i].has);
+  const char *again = recompute_text(o->model.arena, w->recompute);
+  if (again && strcmp(again, p->recompute) != 0)
+    return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
+                      "--recompute %s was asked for, the plan has %s", again, p->recompute);
   return true;
 }
 

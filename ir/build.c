@@ -114,6 +114,7 @@ Val build_op(Builder *b, const OpSpec *given) {
            .nattrs = spec.nattrs};
   op.name = builder_unique_name(b, wanted);
   op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
+  op.again = spec.again;
   op.mirror = spec.mirror;
   if (op.mirror.name) op.mirror.name = module_string(b->m, op.mirror.name);
   if (b->m->expr_fault && !is_place(b->m->expr_fault_at))

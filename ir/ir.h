@@ -202,6 +202,7 @@ typedef struct Op {
   const char *name;  /* unique in its function, stable over passes (D25); names the first result */
   const char *group; /* planner variable this operation belongs to; its own name by default */
   Mirror mirror;     /* level 1 */
+  bool again;        /* level 2: made once more for gradients (D47): not together with what was made before */
   Loc loc;
   int nin;
   const Val *in;
@@ -349,6 +350,7 @@ typedef struct OpSpec {
   const char *name;  /* made unique by .1, .2 ...; NULL: named after the kind */
   const char *group; /* NULL: its own name */
   Mirror mirror;
+  bool again;
   Loc loc;
   int stage;
   Phase phase; /* PH_fwd: the builder's, or else the latest of its operands */

@@ -188,6 +188,7 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .name = op->name,
                   .group = op->group,
                   .mirror = op->mirror,
+                  .again = op->again,
                   .loc = op->loc,
                   .stage = op->stage,
                   .phase = op->phase,

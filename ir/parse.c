@@ -184,6 +184,8 @@ static void suffixes(Parser *p, OpSpec *spec) {
       if (s < 0 || s >= p->m->mesh.stages) parse_fail(p, start, "stage %lld of %d", (long long)s, p->m->mesh.stages);
       spec->stage = (int)s;
     } else if (accept_phase(p, &spec->phase)) {
+    } else if (parse_accept_word(p, "again")) {
+      spec->again = true;
     } else if (parse_accept_word(p, "group")) {
       spec->group = parse_quoted(p, "a group");
     } else if (parse_accept_word(p, "mirror")) {

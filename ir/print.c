@@ -93,6 +93,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
   }
   if (op->stage) text_printf(t, " stage %d", op->stage);
   if (op->phase) text_printf(t, " %s", phase_name(op->phase));
+  if (op->again) text_add(t, " again");
   if (op->group != op->name) {
     text_add(t, " group ");
     text_quoted(t, op->group);

@@ -56,6 +56,7 @@ typedef struct Pick {
 typedef struct Strategy {
   int n;
   Pick picks[MAX_AXES]; /* every axis at most once */
+  bool again;           /* what it makes is not kept for gradients, which make it again (D47) */
 } Strategy;
 
 /* The rule of a level-1 operation on its global types.  Never NULL; unknown structure is frozen. */

@@ -245,7 +245,7 @@ static inline void emitted_add(Emitted *e, size_t index) {
 }
 
 static inline void emitted_sum(Emitted *e) {
-  const LoopCosts *loops = cost_loops(e->arena, e->cost, e->l2);
+  const LoopCosts *loops = cost_loops(e->arena, e->cost, e->l2, NULL);
   for (size_t i = 0; i < e->l2->ops.n; i++) {
     e->times = runs_of_op(loops, i);
     e->once = !phase_each(e->l2->ops.items[i].phase);

@@ -138,6 +138,10 @@ static bool train_options(Tool *t, ModelOptions *o) {
   int chunks;
   if (schedule && !schedule_parse(schedule, strlen(schedule), &known, &chunks))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a place has 2 to 64 stages", schedule);
+  const char *again = option_text(&t->options, OPT_recompute);
+  if (!loss && again && strcmp(again, "none") != 0)
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s is of training, and --train is not given",
+                      again);
   if (!loss) return true;
   if (o->floats == DT_f16)
     return diag_error(t->diags, DIAG_train, (Loc){0},
@@ -215,6 +219,13 @@ static bool degrees_possible(Tool *t, const Target *g) {
 
 static int degree_option(const Options *o, OptionId id) { return (int)option_int(o, id, 0); }
 
+static Recompute recompute_option(const Options *o) {
+  const char *text = option_text(o, OPT_recompute);
+  Recompute r = {RECOMPUTE_auto, 0};
+  if (text) recompute_parse(text, &r);
+  return r;
+}
+
 static PlanOptions plan_options(Tool *t) {
   const double least_effort = 1e-9; /* 0 seconds are a limit as well */
   const Options *o = &t->options;
@@ -226,7 +237,8 @@ static PlanOptions plan_options(Tool *t) {
                    .dp = degree_option(o, OPT_dp),
                    .cp = degree_option(o, OPT_cp),
                    .ep = degree_option(o, OPT_ep),
-                   .micro_batches = degree_option(o, OPT_micro_batches)};
+                   .micro_batches = degree_option(o, OPT_micro_batches),
+                   .recompute = recompute_option(o)};
   const char *schedule = option_text(o, OPT_schedule);
   if (schedule) schedule_parse(schedule, strlen(schedule), &p.schedule, &p.chunks);
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);

@@ -147,7 +147,7 @@ static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
                    p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
-                   p->micro_batches, "schedule", schedule_of(b->model.m->arena, p), "recompute", "none");
+                   p->micro_batches, "schedule", schedule_of(b->model.m->arena, p), "recompute", p->recompute);
 }
 
 /* What the largest rank of the program takes; null where it is not known. */

@@ -5,8 +5,10 @@
  * each is merged with the groups of its operands when
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
+ *   - a transpose that brings another dimension to the end meets nothing that goes along rows, and little else;
  *   - no path between the two groups leads through a third (the merged group would need itself);
  *   - no loop begins or ends between them, and both are done before, in or behind the micro-batches;
+ *   - what is made again for gradients does not get to what stands before it: it would be kept from there on;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
  * A value that some other group needs is stored, but stays fused.
  */
@@ -211,16 +213,38 @@ static void add_buffer(void *context, Val v) {
   c->seen[c->n++] = v;
 }
 
-static bool within_limits(const Work *w, int a, int b) {
+/* What both read from memory or other groups. */
+static Buffers read_by(const Work *w, int a, int b) {
   const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   Buffers c = {.w = w, .a = a, .b = b};
-  if (both[0]->n + both[1]->n > MAX_GROUP_OPS) return false;
   for (int t = 0; t < 2; t++)
     for (int i = 0; i < both[t]->n; i++) {
       const Op *op = w->ops.items[both[t]->ops[i]].op;
       for (int k = 0; k < op->nin; k++) leaves(w, op->in[k], add_buffer, &c);
     }
-  return c.n < MAX_GROUP_BUFFERS;
+  return c;
+}
+
+static bool has_turned(const Work *w, const WorkGroup *g) {
+  bool any = false;
+  for (int i = 0; i < g->n; i++) {
+    const Op *op = w->ops.items[g->ops[i]].op;
+    any |= op->kind == OP_transpose && moves_last_dim(w, op);
+  }
+  return any;
+}
+
+/* With a transpose that brings another dimension to the end a kernel goes by tiles (codegen/cpu/print_c.c), if it has
+ * no rows; the lines of many values do not stay in the cache together. */
+static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
+  enum { MAX_TURNED = 2 };
+  const WorkGroup *x = &w->groups.items[a], *y = &w->groups.items[b];
+  if (x->n + y->n > MAX_GROUP_OPS) return false;
+  Buffers c = read_by(w, a, b);
+  if (!has_turned(w, x) && !has_turned(w, y)) return c.n < MAX_GROUP_BUFFERS;
+  int whole = 0;
+  for (int i = 0; i < c.n; i++) whole += dense_dims(work_type(w, c.seen[i]), NULL, NULL) == s->ndims;
+  return !s->rows && whole <= MAX_TURNED;
 }
 
 /* Is there a third group between the two? */
@@ -255,6 +279,7 @@ static void merge(Work *w, int into, int from, const WorkSpace *space, size_t wo
   for (int i = 0, x = 0, y = 0; i < n; i++)
     ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
   a->ops = ops, a->n = n, a->space = *space;
+  a->again |= b->again, a->back &= b->back;
   for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
   b->dead = true;
   for (size_t i = 0; i < words; i++) a->needs[i] |= b->needs[i];
@@ -273,8 +298,10 @@ static void try_merge(Work *w, int a, int b, size_t words) {
   WorkSpace s;
   if (a == b || a < 0 || b < 0 || !w->groups.items[a].fusable || !w->groups.items[b].fusable) return;
   if (w->groups.items[a].segment != w->groups.items[b].segment) return;
+  if (w->groups.items[a].again || w->groups.items[b].again)
+    if (!w->groups.items[a].back || !w->groups.items[b].back) return;
   if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
-  if (!within_limits(w, a, b) || !members_in_place(w, a, b, &s)) return;
+  if (!within_limits(w, a, b, &s) || !members_in_place(w, a, b, &s)) return;
   if (has_detour(w, a, b) || has_detour(w, b, a)) return;
   merge(w, b, a, &s, words);
 }
@@ -323,6 +350,8 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
                  .ops = ARENA_ARRAY(w->m->arena, int, 1),
                  .space = space_of(w, o),
                  .fusable = is_fusable(o),
+                 .again = o->op->again,
+                 .back = o->back,
                  .segment = (PH_END - PH_FIRST) * *segment + o->phase - PH_FIRST,
                  .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
   g.ops[0] = i;
@@ -330,10 +359,22 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
   ARENA_PUSH(w->m->arena, &w->groups, g);
 }
 
+static void find_back(Work *w) {
+  for (size_t i = 0; i < w->ops.n; i++) {
+    WorkOp *o = &w->ops.items[i];
+    o->back = o->op->again;
+    for (int k = 0; k < o->op->nin; k++) {
+      int def = work_def(w, o->op->in[k]);
+      o->back |= def >= 0 && w->ops.items[def].back;
+    }
+  }
+}
+
 void work_fuse(Work *w) {
   size_t words = w->ops.n / 64 + 1;
   int last_comm = -1, segment = 0;
   find_virtual(w);
+  find_back(w);
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;

@@ -69,7 +69,7 @@ static const Attr *attr_list(Module *m, int n, const Attr *a) {
 Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class) {
   Op *o = ARENA_NEW(w->m->arena, Op);
   *o = *step;
-  o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage;
+  o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage, o->again = op->again;
   o->in = val_list(w->m, o->nin, o->in), o->attrs = attr_list(w->m, o->nattrs, o->attrs);
   if (!o->out) o->out = work_temp(w, type);
   o->nout = 1;
@@ -229,6 +229,32 @@ static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes,
   return step;
 }
 
+/* Where the reduced dimensions at the end of x begin that one row may run over: the innermost is short, and each alone
+ * would be a kernel of many short rows.  The rank of x: there are none. */
+static int short_end(const Work *w, Val x, int n, const int64_t *axes, const Expr *const *starts) {
+  enum { SHORT = 16 };
+  const Type *t = work_type(w, x);
+  int first = t->rank, dense = 0;
+  bool is_short = false;
+  for (int i = n - 1; i >= 0 && axes[i] == first - 1 && ex_is_const(starts[i], 0); i--, first--) {
+    int64_t extent;
+    if (ex_is_const(t->dims[axes[i]], 1)) continue;
+    is_short |= dense++ == 0 && ex_get_const(t->dims[axes[i]], &extent) && extent < SHORT;
+  }
+  return is_short && dense > 1 ? first : t->rank;
+}
+
+/* x with its dimensions from that one on as one. */
+static Val join_end(Work *w, const Op *op, int origin, Val x, int first) {
+  Module *m = w->m;
+  const Type *t = work_type(w, x);
+  const Expr *dims[MAX_RANK];
+  for (int d = 0; d < first; d++) dims[d] = t->dims[d];
+  dims[first] = type_product(m, t, first, t->rank);
+  const Type *joined = type_get(m, t->dtype, first + 1, dims);
+  return work_step(w, op, origin, &(Op){.kind = OP_reshape, .nin = 1, .in = &x}, joined, WC_VIEW);
+}
+
 /* One reduction per dimension of extent other than 1, innermost first. */
 static void add_reduce(Work *w, const Op *op, int origin) {
   Module *m = w->m;
@@ -238,6 +264,11 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   int n = all->n, dense = 0;
   for (int i = 0; i < n; i++) axes[i] = all->u.ints[i], starts[i] = places ? places->u.exprs[i] : ex_const(m, 0);
   Val x = op->in[0];
+  int first = short_end(w, x, n, axes, starts), rank = work_type(w, x)->rank;
+  if (first < rank) {
+    x = join_end(w, op, origin, x, first);
+    n -= rank - first - 1;
+  }
   for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
   for (int i = n - 1; i >= 0 && dense > 1; i--) {
     if (ex_is_const(work_type(w, x)->dims[axes[i]], 1)) continue;

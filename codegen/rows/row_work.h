@@ -31,6 +31,7 @@ typedef struct WorkOp {
   bool live;            /* some result of the stage needs it */
   bool virtual_;        /* MAP: computed where it is used, never stored */
   Phase phase;          /* of the body that does it: all that is done in each micro-batch is PH_fwd, but `in_turns` */
+  bool back;            /* made again for gradients (Op.again), or of what is */
   int group;            /* -1 for virtual and dead ones */
   const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution that the device knows; op is then `conv->op` with what joined it */
@@ -52,6 +53,8 @@ typedef struct WorkGroup {
   WorkSpace space;
   bool fusable;    /* MAP and ROW */
   int segment;     /* groups between the same beginnings and ends of loops, of one phase: only these merge */
+  bool again;      /* some are made again for gradients */
+  bool back;       /* all are, or are made of what is */
   bool dead;       /* merged into another */
   uint64_t *needs; /* transitive: bit per group */
 } WorkGroup;

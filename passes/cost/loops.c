@@ -25,7 +25,7 @@ static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
   return n > 1 ? n : 1;
 }
 
-const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f) {
+const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f, const bool *again) {
   LoopCosts *l = ARENA_NEW(a, LoopCosts);
   l->loops = loops_of(a, f);
   double *rounds = ARENA_ARRAY(a, double, l->loops.n);
@@ -35,6 +35,7 @@ const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f) {
   }
   l->rounds = rounds;
   l->agreed = agreed_values(a, f);
+  l->again = again;
   return l;
 }
 
@@ -46,8 +47,8 @@ int cost_loop_of_value(const Loops *l, const Func *f, Val v) {
 double runs_in_loop(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rounds[loop]; }
 
 double runs_of_op(const LoopCosts *l, size_t op) {
-  int loop = l->loops.of[op];
-  return runs_in_loop(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
+  int loop = l->loops.of[op], times = l->again && l->again[op] ? 2 : 1;
+  return times * runs_in_loop(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
 }
 
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {

@@ -16,16 +16,17 @@ typedef struct LoopCosts {
   Loops loops;
   const double *rounds; /* by loop: of its body, in one run of the function */
   const bool *agreed;   /* by value (agreed.h) */
+  const bool *again;    /* by operation: made once more for gradients (D47); NULL: none is */
 } LoopCosts;
 
-/* In the arena; symbols count as their hint. */
-const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f);
+/* In the arena; symbols count as their hint.  `again`: see there. */
+const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f, const bool *again);
 
 /* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
 int cost_loop_of_value(const Loops *l, const Func *f, Val v);
 
-/* How often the body of that loop runs in one run of the function (-1: once), how often operation number `op` does, and
- * how often its result is converted. */
+/* How often the body of that loop runs in one run of the function (-1: once), how often operation number `op` does, for
+ * gradients as well, and how often its result is converted. */
 double runs_in_loop(const LoopCosts *l, int loop);
 double runs_of_op(const LoopCosts *l, size_t op);
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op);

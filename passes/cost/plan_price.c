@@ -138,9 +138,11 @@ static size_t last_round(const Pricing *p, Val value, size_t op) {
   return entered < 0 ? op : l->items[entered].end - 1;
 }
 
-/* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle). */
+/* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle).  What is
+ * made once more, for another stage or for gradients, reads its operands now. */
 static void use_operands(Pricing *p, size_t index, const Val *in) {
   const Op *op = &p->f->ops.items[index];
+  if (index < p->walk.now) index = p->walk.now;
   for (int i = op->kind == OP_leave; i < op->nin; i++)
     live_until(p, in[i], last_round(p, op->in[i], op->kind == OP_carry ? index - 1 : index));
 }
@@ -417,7 +419,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                .arena = a,
                .c = c,
                .f = f,
-               .loops = cost_loops(a, c, f),
+               .loops = cost_loops(a, c, f, NULL),
                .same = rewrite_same_weight(a, f),
                .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
                .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
@@ -464,7 +466,7 @@ PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *r
 double cost_plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {
   double sum = 0;
   Arena *scratch = arena_new();
-  const LoopCosts *loops = cost_loops(scratch, c, f);
+  const LoopCosts *loops = cost_loops(scratch, c, f, NULL);
   (void)m;
   for (size_t i = 0; i < f->ops.n; i++) sum += cost_op_runs(c, loops, f, i, rules[i], &(Strategy){0}).flops;
   arena_free(scratch);

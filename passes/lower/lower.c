@@ -141,6 +141,7 @@ Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, con
   spec.phase = w->b.phase;
   spec.name = scoped_name(w, s, op->name);
   if (s->prefix) spec.names = NULL;
+  spec.again = w->walk.again;
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
   spec.mirror = (Mirror){0};

@@ -81,7 +81,7 @@ static void add_others(Lowering *w, const WalkScope *s, const Op *op, const Rule
 /* The value of @prepare in that layout and stage. */
 static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage) {
   const Op *op = op_of(s->f, l1);
-  Val v = walk_find(s, l1, layout, stage);
+  Val v = walk_find(&w->walk, s, l1, layout, stage);
   if (v) return v;
   const Rule *r = rule_of(w->m, s->f, op);
   Strategy st = {0};

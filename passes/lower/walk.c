@@ -69,24 +69,13 @@ bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWin
 
 int walk_stage(const WalkScope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
 
-Val walk_find(const WalkScope *s, Val value, const Layout *layout, int stage) {
-  const Versions *v = &s->versions[value];
-  for (size_t i = 0; i < v->n; i++) {
-    const Version *x = &v->items[i];
-    bool visible = !s->loops || loops_within(s->loops, s->loop, x->loop);
-    if (x->layout == layout && x->stage == stage && visible) return x->v;
-  }
-  return 0;
-}
+static Phase phase_of_op(const WalkScope *s, size_t index) { return s->f->ops.items[index].phase; }
 
-void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
-  ARENA_PUSH(w->arena, &s->versions[value], ((Version){layout, stage, loop, v}));
-}
-
-/* Made here. */
-static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, Val v) {
-  if (v) walk_add(w, s, value, layout, stage, s->loop, v);
-  return v;
+/* Of the operation that reads now.  Gradients of weights share what is converted, or made again, for those of values.
+ */
+static Phase phase_now(const Walk *w, const WalkScope *s) {
+  Phase p = phase_of_op(s, w->now);
+  return p == PH_wgt ? PH_bwd : p;
 }
 
 /* Is a version of what operation number `index` makes made once for all micro-batches, before them? */
@@ -98,21 +87,51 @@ static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layou
   return once;
 }
 
-static Phase phase_of_op(const WalkScope *s, size_t index) { return s->f->ops.items[index].phase; }
+/* Does what reads now, in that stage, see only what was made again of the operation's results? */
+static bool is_again(const Walk *w, const WalkScope *s, size_t index, int stage) {
+  return s->again && s->strategies[index].again && !w->sending && w->now < s->f->ops.n && phase_now(w, s) == PH_bwd &&
+         stage == walk_stage(s, index) && !is_once(w, s, index, walk_produced(w, s, index, 0));
+}
+
+/* Those that are seen by what reads now, in that stage. */
+static Versions *versions_seen(const Walk *w, const WalkScope *s, Val value, int stage) {
+  return &(is_again(w, s, (size_t)s->f->values.items[value].op, stage) ? s->again : s->versions)[value];
+}
+
+Val walk_find(const Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
+  const Versions *v = versions_seen(w, s, value, stage);
+  for (size_t i = 0; i < v->n; i++) {
+    const Version *x = &v->items[i];
+    bool visible = !s->loops || loops_within(s->loops, s->loop, x->loop);
+    if (x->layout == layout && x->stage == stage && visible) return x->v;
+  }
+  return 0;
+}
+
+void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
+  ARENA_PUSH(w->arena, versions_seen(w, s, value, stage), ((Version){layout, stage, loop, v}));
+}
+
+/* Made here. */
+static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, Val v) {
+  if (v) walk_add(w, s, value, layout, stage, s->loop, v);
+  return v;
+}
 
 /* When operation number `index` makes a version. */
 static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   if (s->from) return s->phase;
   if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
+  if (is_again(w, s, index, walk_stage(s, index))) return phase_now(w, s);
   return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
 }
 
-/* When the reader of now is done. Gradients of weights share what is converted for those of values. */
+/* When the reader of now is done. */
 static Phase reading_phase(const Walk *w, const WalkScope *s) {
   if (s->from) return s->phase;
   if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
   if (w->sending) return PH_fwd;
-  if (w->now < s->f->ops.n) return phase_of_op(s, w->now) == PH_wgt ? PH_bwd : phase_of_op(s, w->now);
+  if (w->now < s->f->ops.n) return phase_now(w, s);
   Phase last = PH_fwd; /* of outputs */
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (s->f->ops.items[i].phase == PH_step) last = PH_step;
@@ -176,14 +195,14 @@ static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, in
 }
 
 Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
-  const Versions *v = &s->versions[value];
+  const Versions *v = versions_seen(w, s, value, stage);
   const Op *op = op_of(s->f, value);
   size_t index = (size_t)s->f->values.items[value].op;
-  Val have = walk_find(s, value, layout, stage), original;
+  Val have = walk_find(w, s, value, layout, stage), original;
   if (have) return have;
-  WalkSupply supply = walk_supply(op, s->derived && s->derived[index], layout);
+  WalkSupply supply = walk_supply(op, (s->derived && s->derived[index]) || is_again(w, s, index, stage), layout);
   if (supply == SUPPLY_ANYWHERE) return source(w, s, op, layout, stage);
-  original = walk_find(s, value, v->produced, stage);
+  original = walk_find(w, s, value, v->produced, stage);
   if (!original && supply == SUPPLY_SOURCE) original = source(w, s, op, v->produced, stage);
   else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, value_index(s->f, value), stage);
   else if (!original) return send(w, s, value, layout, stage);
@@ -257,7 +276,7 @@ static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int st
 /* What was made of a result.  A derived one that another stage computes for itself stands where it is asked for. */
 static void add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v) {
   Val value = s->f->ops.items[index].out + (Val)result;
-  Versions *out = &s->versions[value];
+  Versions *out = versions_seen(w, s, value, stage);
   if (!out->produced) {
     out->produced = walk_produced(w, s, index, result);
     out->stage = stage;
@@ -278,12 +297,14 @@ Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage) 
   for (int i = 0; i < op->nin; i++)
     if (!(in[i] = walk_want(w, s, op->in[i], walk_operand(w, s, index, i), stage))) return 0;
   w->at = w->reader = op;
+  w->again = s->from ? w->again : is_again(w, s, index, stage);
   if (strategy_needs_body(r, st)) {
     if (!walk_body(w, s, op, r, st, in, stage, out)) return 0;
   } else {
     if (!(out[0] = make_whole(w, s, index, in, stage))) return 0;
     for (int i = 1; i < op->nout; i++) out[i] = out[0] + (Val)i;
   }
+  w->again &= s->from != NULL;
   for (int i = 0; i < op->nout; i++) add_result(w, s, index, i, stage, out[i]);
   return out[result];
 }
@@ -320,6 +341,7 @@ static bool walk_ops(Walk *w, WalkScope *s) {
 
 bool walk_function(Walk *w, WalkScope *s) {
   s->versions = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
+  s->again = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   if (!walk_ops(w, s)) return false;
   w->now = s->f->ops.n;
   for (size_t i = 0; i < s->f->outputs.n; i++) {

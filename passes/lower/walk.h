@@ -13,6 +13,11 @@
  * (splats, iotas, random numbers) in each layout that is wanted.  What depends on constants alone is computed in every
  * stage that wants it.  Everything else is sent to the stages that want it, in the smaller of two layouts.
  *
+ * What an operation of the forward pass makes that its strategy says is made again (D47) is not seen by what makes
+ * gradients, in the stage that makes it: the first of these that wants it has the operation made again, of what it sees
+ * itself, and in its own phase; those behind find that.  So a value lives to its last use in the forward pass, and anew
+ * from its first use behind it.
+ *
  * With micro-batches, what no micro-batch cuts and constants alone determine, in a training step inputs and weights as
  * well, is made once, before all of them (phase `pre`); so is what level 1 puts there.  Everything else is made in the
  * phase of its operation, and conversions in the later one of the phases of value and reader.  Phases are not told
@@ -81,6 +86,7 @@ typedef struct WalkScope {
   const int *stages; /* NULL: `stage` for all */
   int stage;
   Versions *versions;           /* by value */
+  Versions *again;              /* by value: those that were made again for gradients; NULL in bodies */
   const struct WalkScope *from; /* of the composite; NULL at the top */
   const Op *composite;
   const char *prefix, *outer_group; /* of a body, for the sink: how its names begin, the group around it */
@@ -134,6 +140,7 @@ struct Walk {
   size_t now;       /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
   Phase phase;      /* of what the sink is told of now */
   bool sending;     /* things are made to be sent: as early as can be, whoever reads them */
+  bool again;       /* that is made once more for gradients */
   struct {
     StatePlace *items;
     size_t n, cap;
@@ -155,7 +162,7 @@ bool walk_layout_once(const Module *m, const Layout *layout);
 /* The layout that the operation makes a result in. */
 const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result);
 /* A version that is visible where things are made now; 0: none. */
-Val walk_find(const WalkScope *s, Val value, const Layout *layout, int stage);
+Val walk_find(const Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
 void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v);
 
 #endif

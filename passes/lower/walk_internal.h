@@ -9,7 +9,8 @@ const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int 
 
 /* The value in that layout and stage, made when there is none; 0 after a diagnostic. */
 Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
-/* The operation with all its results in that stage: its own, or, for a derived one, any that wants it.  Returns what
+/* The operation with all its results in that stage: its own, once more for gradients if they do not see the first, or,
+ * for a derived one, any that wants it.  Returns what
  * stands for that result. */
 Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage);
 /* A source from here on: inputs and reads are made, others when somebody wants them. */

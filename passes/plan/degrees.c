@@ -9,7 +9,7 @@ Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const
   Shares x = {0};
   bool contractions = false;
   Arena *scratch = arena_new();
-  const LoopCosts *loops = cost_loops(scratch, cost, f);
+  const LoopCosts *loops = cost_loops(scratch, cost, f, NULL);
   for (size_t i = 0; i < f->ops.n; i++) contractions |= op_is_contraction(f->ops.items[i].kind);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];

@@ -71,7 +71,7 @@ static Strategy cut_as_operands(Module *m, const Func *f, const Strategy *made, 
     for (int k = 0; m->mesh.axes[a].temporal && k < op->nin && !out.n; k++) {
       int factor = factor_of_operand(m, f, made, op, r, k, a);
       if (factor < 0) continue;
-      out = (Strategy){1, {{(uint8_t)a, (uint8_t)factor}}};
+      out = (Strategy){.n = 1, .picks = {{(uint8_t)a, (uint8_t)factor}}};
       if (!strategy_legal(m, r, &out, NULL)) out.n = 0;
     }
   return out;

@@ -233,6 +233,8 @@ static bool read_op(Parser *p) {
   if (*s != '{' || s[n] != '}') return syntax(p, "a strategy in braces");
   p->at += n + 1;
   op.strategy = arena_strndup(p->a, s, n + 1);
+  op.again = !at_end(p);
+  if (op.again && !keyword(p, "again")) return false;
   ARENA_PUSH(p->a, &p->f->ops, op);
   return true;
 }

@@ -11,9 +11,10 @@ typedef struct PlanFileStage {
   Loc loc;        /* of the name */
 } PlanFileStage;
 
-/* op "glob" {strategy} */
+/* op "glob" {strategy} [again] */
 typedef struct PlanFileOp {
   const char *glob, *strategy; /* the strategy with its braces */
+  bool again;
   Loc glob_loc, strategy_loc;
 } PlanFileOp;
 

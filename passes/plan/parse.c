@@ -136,8 +136,14 @@ static bool read_strategies(Fitting *p) {
   for (size_t i = 0; i < p->f->ops.n; i++) {
     if (p->line_of[i] < 0) continue;
     const PlanFileOp *line = &p->file->ops.items[p->line_of[i]];
+    const Op *op = &p->f->ops.items[i];
     const char *why = NULL;
-    if (strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why)) continue;
+    bool ok = strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why);
+    if (ok && line->again && (op->phase != PH_fwd || op_is_source(op->kind)))
+      why = arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients"),
+      ok = false;
+    p->strategies[i].again = line->again;
+    if (ok) continue;
     Text rule = {.arena = p->m->arena};
     rule_print(p->m, &rule, p->rules[i]);
     diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name,
@@ -264,6 +270,7 @@ static bool complete(Fitting *p) {
   plan->ep = degrees[DEGREE_EP];
   plan->pp = mesh_places(&plan->mesh);
   for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
+  plan->recompute = recompute_name(p->m->arena, p->f, plan->strategies);
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;

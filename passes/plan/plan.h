@@ -8,6 +8,7 @@
 
 #include "ir/target.h"
 #include "passes/cost/plan_price.h"
+#include "passes/plan/recompute.h"
 
 /* How far a search has come. */
 typedef struct PlanProgress {
@@ -26,6 +27,7 @@ typedef struct PlanOptions {
   int micro_batches;         /* 0: apc chooses */
   PipelineSchedule schedule; /* of a training step in a pipeline, and Mesh.chunks */
   int chunks;
+  Recompute recompute; /* of training */
   double memory_limit; /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
                     speed. */
@@ -83,6 +85,7 @@ typedef struct Plan {
   int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
   const Strategy *strategies;            /* by operation of the function */
   const int *stages;                     /* by operation */
+  const char *recompute;                 /* recompute_name */
   uint64_t graph;                        /* hash of the function */
   PlanPrice price;
   double flops, params;      /* of the whole step on one rank; trainable elements */

@@ -50,6 +50,7 @@ static const char *escaped(Arena *a, const char *name) {
 static const char *strategy_text(Module *m, Arena *a, const Func *f, const Plan *p, size_t op) {
   Text t = {.arena = a};
   strategy_print(m, &t, rule_of(m, f, &f->ops.items[op]), &p->strategies[op]);
+  if (p->strategies[op].again) text_add(&t, " again");
   return text_str(&t);
 }
 

@@ -149,7 +149,8 @@ static void price_outcome(Search *s, Outcome *o) {
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 
-static bool cut_and_price(Search *s, Outcome *o) {
+static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
+  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
   StagesCut how =
       o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
   if (how != STAGES_CUT) {
@@ -159,6 +160,13 @@ static bool cut_and_price(Search *s, Outcome *o) {
   }
   price_outcome(s, o);
   return o->feasible;
+}
+
+/* What is made again takes time, so only as much as it needs to fit. */
+static bool cut_and_price(Search *s, Outcome *o) {
+  for (int i = 0; i < s->npolicies; i++)
+    if (cut_and_price_with(s, s->again[i], o)) return true;
+  return false;
 }
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */

@@ -7,9 +7,10 @@
 
 #include "passes/plan/degrees.h"
 #include "passes/plan/plan.h"
+#include "passes/plan/recompute.h"
 #include "passes/search/graph.h"
 
-enum { MAX_SPATIAL = 3 };
+enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
 
 typedef struct Candidate {
   double bound; /* seconds it cannot be faster than, as far as is known */
@@ -87,10 +88,12 @@ typedef struct Search {
   struct {
     LeastWork *items;
     size_t n, cap;
-  } least;                       /* by class of operations */
-  int parts;                     /* of the model between which no value passes */
-  int most_stages;               /* that have something to do */
-  bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
+  } least;       /* by class of operations */
+  int npolicies; /* of what is made again for gradients, the fastest first: the first that fits is taken */
+  const bool *again[MOST_POLICIES]; /* by operation */
+  int parts;                        /* of the model between which no value passes */
+  int most_stages;                  /* that have something to do */
+  bool has_degree[DEGREE_COUNT];    /* some factor of the function has its label */
   int most_micro;
   struct {
     Candidate *items;

@@ -274,6 +274,23 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   return true;
 }
 
+/* What may be made again for gradients: what is forced, or, where memory is short, more and more. */
+static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
+  static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
+  Recompute r = o->recompute;
+  int layers = r.kind == RECOMPUTE_none || r.kind == RECOMPUTE_selective ? 0 : recompute_layers(s->f);
+  if (r.kind == RECOMPUTE_full && !layers)
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0},
+                      "no layer of the model repeats, which full recomputation is of");
+  if (r.kind == RECOMPUTE_layers && r.layers > layers)
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%d layer%s to be computed again, and %d of the model repeat",
+                      r.layers, r.layers == 1 ? " is" : "s are", layers);
+  for (int i = 0; r.kind == RECOMPUTE_auto && i < MOST_POLICIES; i++)
+    if (i < 2 || layers) s->again[s->npolicies++] = recompute_ops(s->arena, s->f, (Recompute){kinds[i], 0});
+  if (r.kind != RECOMPUTE_auto) s->again[s->npolicies++] = recompute_ops(s->arena, s->f, r);
+  return true;
+}
+
 static bool same_degrees(const Outcome *a, const Outcome *b) {
   return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages && a->c.micro == b->c.micro;
 }
@@ -370,6 +387,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->micro_batches = o->c.micro;
   p->strategies = o->strategies;
   p->stages = o->stages;
+  p->recompute = recompute_name(s->arena, s->f, o->strategies);
   p->graph = plan_graph_hash(s->m, s->f);
   p->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
@@ -421,14 +439,14 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
       (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
   s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
-  if (!check_options(s, o, d)) return false;
+  if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
   s->rules = rules_of(m, f);
   s->labels = labels_of(m, f, s->rules);
   module_set_mesh(m, &(Mesh){.stages = 1});
   s->base = cost_model_new(m, t);
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!rewrite_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
-  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f));
+  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->again[0]));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
   measure_least(s);

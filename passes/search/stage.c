@@ -472,7 +472,9 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
   k.once = once_ops(a, f);
-  k.loops = cost_loops(a, c, f);
+  bool *again = ARENA_ARRAY(a, bool, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) again[i] = strategies[i].again;
+  k.loops = cost_loops(a, c, f, again);
   k.first_user = find_first_users(a, f);
   k.training = stages_homes(a, f, k.derived);
   find_needs(&k);

@@ -259,7 +259,12 @@ void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t pan
 typedef struct Following {
   const GemmCall *g;
   int64_t rows; /* of all products */
+  bool before;  /* the residual is put where the result will be */
 } Following;
+
+static void copy_rows(float *to, const float *from, int64_t rows, int64_t columns, int64_t step) {
+  for (int64_t i = 0; i < rows; i++) memcpy(to + i * step, from + i * step, sizeof *to * (size_t)columns);
+}
 
 /* My rows: part of one product after the other. */
 static void follow_part(void *data) {
@@ -269,14 +274,14 @@ static void follow_part(void *data) {
   for (int64_t row = t * f->rows / n, end = (t + 1) * f->rows / n, rows; row < end; row += rows) {
     int64_t at = matrix_at(g, g->c_step, row / g->m) + row % g->m * g->c_m;
     rows = g->m - row % g->m < end - row ? g->m - row % g->m : end - row;
-    epilogue_apply(g->epilogue, (float *)g->c + at, rows, g->n, g->c_m, g->bias,
-                   g->epilogue.residual ? (const float *)g->residual + at : NULL);
+    if (f->before) copy_rows((float *)g->c + at, (const float *)g->residual + at, rows, g->n, g->c_m);
+    else epilogue_apply(g->epilogue, (float *)g->c + at, rows, g->n, g->c_m, g->bias, NULL);
   }
 }
 
-/* What follows products that are done. */
-static void follow(const GemmCall *g, int64_t total) {
-  Following f = {g, total * g->m};
+/* What follows products that are done, or what they are added to. */
+static void follow(const GemmCall *g, int64_t total, bool before) {
+  Following f = {g, total * g->m, before};
   if ((double)f.rows * (double)g->n > LARGE_EPILOGUE) gemm_parallel(follow_part, &f);
   else follow_part(&f);
 }
@@ -327,9 +332,13 @@ RtStatus gemm_run(const GemmCall *call, RtError *error) {
   if (g.m == 0 || g.n == 0 || total == 0) return RT_OK;
   gather_rows(&g);
   total = products_of(&g);
-  if (g.epilogue.residual && g.residual == g.c) g.accumulate = true, g.epilogue.residual = false;
+  bool in_place = g.epilogue.residual && g.residual == g.c;
+  if (g.b_panel && g.k > 0 && !in_place) return multiply_by_panels(&g, total), RT_OK;
+  /* Elsewhere it is copied, so that where it lies, which depends on who else reads it, does not change a bit. */
+  if (g.epilogue.residual && !in_place) follow(&g, total, true);
+  if (g.epilogue.residual) g.accumulate = true, g.epilogue.residual = false;
   if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;
   RtStatus status = product(&g, total, error);
-  if (!status && epilogue_any(g.epilogue)) follow(&g, total);
+  if (!status && epilogue_any(g.epilogue)) follow(&g, total, false);
   return status;
 }

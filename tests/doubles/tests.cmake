@@ -56,7 +56,8 @@ add_test(NAME doubles.faults COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${C
 add_test(NAME doubles.faults_long COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 10)
 add_test(NAME doubles.mutants_long COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles
          $<TARGET_FILE:doubles_programs> 12)
-set(on_doubles doubles.programs doubles.faults)
+add_test(NAME doubles.train COMMAND ${doubles}/train.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
+set(on_doubles doubles.programs doubles.faults doubles.train)
 set(on_doubles_long doubles.programs_long doubles.faults_long doubles.mutants_long)
 set_tests_properties(${on_doubles} ${on_doubles_long} PROPERTIES TIMEOUT 3600 SKIP_RETURN_CODE 77 LABELS slow)
 set_tests_properties(doubles.programs doubles.programs_long PROPERTIES PROCESSORS 2)

@@ -346,7 +346,7 @@ static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, c
                    .f = f,
                    .rules = rules,
                    .labels = labels,
-                   .shape = shape_of(m, cost, f, rules, labels, cost_loops(m->arena, cost, f)),
+                   .shape = shape_of(m, cost, f, rules, labels, cost_loops(m->arena, cost, f, NULL)),
                    .cost = cost,
                    .repeat = 1,
                    .before = 1,

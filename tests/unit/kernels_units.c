@@ -80,6 +80,25 @@ static void fusion(void) {
          "f32[b,8]\n  %y = sub %a, %z : f32[b,8]\n"
          "  output \"y\" %y @{}\n",
          0, "source kernel kernel");
+  /* a transpose that two read stays out of what goes along rows */
+  EXPECT(X
+         "  %t = transpose %x {perm=[1, 0]} : f32[8,b]\n  %e = exp %t : f32[8,b]\n  %a = mul %t, %t : f32[8,b]\n"
+         "  %r = reduce %a {axes=[1], op=sum} : f32[8]\n  output \"e\" %e @{}\n  output \"r\" %r @{}\n",
+         0, "source kernel kernel");
+  /* short dimensions at the end are reduced as one row */
+  EXPECT(
+      "  %x = input {name=\"x\"} : f32[b,9,4] @{}\n  %r = reduce %x {axes=[1, 2], op=sum} : f32[b]\n"
+      "  output \"r\" %r @{}\n",
+      0, "source view kernel");
+  EXPECT(
+      "  %x = input {name=\"x\"} : f32[b,9,64] @{}\n  %r = reduce %x {axes=[1, 2], op=sum} : f32[b]\n"
+      "  output \"r\" %r @{}\n",
+      0, "source kernel kernel");
+  /* what is made again for gradients stays apart from what was made before, and goes with what reads it */
+  EXPECT(X
+         "  %a = exp %x : f32[b,8]\n  %t = tanh %a : f32[b,8] again\n  %s = sin %t : f32[b,8]\n"
+         "  output \"a\" %a @{}\n  output \"s\" %s @{}\n",
+         0, "source kernel kernel");
   /* nothing that no result needs */
   EXPECT(X "  %a = exp %x : f32[b,8]\n  output \"x\" %x @{}\n", 0, "source");
 }

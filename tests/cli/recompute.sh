@@ -1,0 +1,107 @@
+#!/bin/bash
+# --recompute: the same run bit by bit in less memory, proved; wrong copies are refuted.
+. "$(dirname "$0")/lib.sh"
+prove=$(dirname "$apc")/apc-opt
+gpt="$source_dir/examples/gpt.apc -D layers=4 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --dim seq=16 --train cross_entropy --optimizer adamw(lr=1e-3,clip=1) --batch 8"
+mlp="$source_dir/examples/mlp.apc -D d=8 -D hidden=8 --train mse --batch 8"
+
+/usr/bin/python3 -c '
+import numpy as np
+t = np.random.default_rng(0).integers(0, 64, (40, 17))
+np.save("t.npy", t[:, :16])
+np.save("l.npy", t[:, 1:])'
+
+# allocated CUT RECOMPUTE: bytes that a rank takes for activations
+allocated() {
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan ${gpt/--batch 8/--batch 64} -q $1 --recompute "$2" --json
+  expect_json "d['chosen']['recompute'] == '$2' and d['allocated_bytes']['activations'] <= d['memory_bytes']['activations'] + 4096"
+  /usr/bin/python3 -c 'import json; print(json.load(open("out"))["allocated_bytes"]["activations"])' >"bytes.$2"
+}
+less() { test "$(cat "bytes.$1")" -lt "$(cat "bytes.$2")"; }
+
+# Every policy gives the bits of the run without it, however the step is cut, and takes the bytes that were predicted.
+for cut in "--target cpu" "--target cpux2 --tp 2" "--target cpux2 --cp 2" "--target cpux4 --dp 2 --tp 2 --micro-batches 2"; do
+  for policy in none selective full 2; do
+    # shellcheck disable=SC2086
+    expect 0 "" "$apc" compile $gpt -q $cut --recompute $policy -o trainer
+    expect 0 "" ./trainer --steps 4 --data tokens=@t.npy --data labels=@l.npy --save $policy.safetensors
+    check "$cut: $policy has the bits of none" cmp none.safetensors $policy.safetensors
+    allocated "$cut" $policy
+  done
+  check "$cut: selective takes less" less selective none
+  check "$cut: full takes less" less full selective
+  check "$cut: two layers take less" less 2 none
+  check "$cut: than all" less full 2
+done
+
+# Random numbers are drawn alike when they are drawn again.
+printf '%s\n' 'apc.ir 1' 'param "w" : f32[3, 3] = normal 1 seed 1' 'param "u" : f32[3, 3] = normal 1 seed 2' \
+  'func @main level 1 {' '  %x = input {name="x"} : f32[8, 3]' '  %w = param {name="w"} : f32[3, 3]' \
+  '  %u = param {name="u"} : f32[3, 3]' '  %h = dot %x, %w {spec="mk,kn->mn"} : f32[8, 3]' \
+  '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %d = mul %h, %r : f32[8, 3]' \
+  '  %y = dot %d, %u {spec="mk,kn->mn"} : f32[8, 3]' '  output "y" %y' '}' >drop.ir
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(1)
+np.save("x.npy", r.standard_normal((40, 3)).astype("f4"))
+np.save("y.npy", r.standard_normal((40, 3)).astype("f4"))'
+for policy in none selective; do
+  expect 0 "" "$apc" compile drop.ir -q --train mse --target cpux2 --dp 2 --recompute $policy -o trainer
+  expect 0 "" ./trainer --steps 4 --data x=@x.npy --data labels=@y.npy --save drop.$policy.safetensors
+done
+check "masks are the same" cmp drop.none.safetensors drop.selective.safetensors
+expect 0 "proved" "$apc" verify drop.ir -q --train mse --target cpux2 --dp 2 --recompute selective
+
+# Proved; a copy of something else is not.
+expect 0 "proved" "$apc" verify $gpt -q --target cpux2 --tp 2 --recompute full
+expect 0 "" "$apc" plan drop.ir -q --train mse --target cpux2 --dp 2 --recompute selective --emit=spmd=drop.spmd.ir
+expect 0 "proved" "$prove" --prove=main,main.spmd drop.spmd.ir
+check "a copy is marked" grep -q "random_keyed.* again" drop.spmd.ir
+sed '/random_keyed.* again/s/stream=1/stream=2/' drop.spmd.ir >other.ir
+check "another stream" test "$(cmp drop.spmd.ir other.ir | wc -l)" -eq 1
+expect 4 "refuted" "$prove" --prove=main,main.spmd other.ir
+expect 0 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --recompute full --emit=spmd=gpt.ir
+expect 0 "proved" "$prove" --prove=main,main.spmd gpt.ir
+/usr/bin/python3 - <<'P'
+import re
+lines = open("gpt.ir").read().split("\n")
+copies = [i for i, l in enumerate(lines) if " = dot " in l and " again" in l and "attn.q" in l]
+words = re.match(r"( *%\S+ = dot )(\S+), (\S+)( .*)", lines[copies[0]])
+other = re.match(r".* = dot \S+, (\S+) ", lines[copies[1]])
+lines[copies[0]] = f"{words[1]}{words[2]}, {other[1]}{words[4]}"
+open("wrong.ir", "w").write("\n".join(lines))
+P
+expect 4 "refuted" "$prove" --prove=main,main.spmd wrong.ir
+
+# A plan says it operation by operation, and is read back.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --recompute selective --save-plan saved.plan
+check "lines" grep -q '^op "layers\.\*\.ln1\.norm" {.*} again$' saved.plan
+expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan saved.plan --save-plan again.plan --json
+expect_json 'd["chosen"]["recompute"] == "selective"'
+check "the same plan" cmp saved.plan again.plan
+expect 2 "--recompute full was asked for, the plan has selective" "$apc" plan $gpt --target cpux2 --plan saved.plan --recompute full
+(cat saved.plan; echo 'op "layers.1.ln2.norm" {}') >edited.plan
+expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan edited.plan --json
+expect_json 'd["chosen"]["recompute"] == "by operation"'
+(cat saved.plan; echo 'op "loss.grad.*" {} again') >bwd.plan
+expect 1 "is none of the forward pass" "$apc" plan $gpt --target cpux2 --plan bwd.plan
+(cat saved.plan; echo 'op "layers.1.ln2.norm" {} twice') >word.plan
+expect 1 "expected 'again'" "$apc" plan $gpt --target cpux2 --plan word.plan
+
+# Where memory is short apc chooses it by itself, and no more of it than is needed.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $gpt -q --target cpu --json
+expect_json 'd["chosen"]["recompute"] == "none"'
+total=$(/usr/bin/python3 -c 'import json; print(int(json.load(open("out"))["bytes_per_device"] * 0.9))')
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $gpt -q --target cpu --memory "$total" --json
+expect_json 'd["chosen"]["recompute"] == "selective"'
+expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
+
+# What there is not.
+expect 3 "5 layers are to be computed again, and 4 of the model repeat" "$apc" plan $gpt --target cpu --recompute 5
+expect 3 "no layer of the model repeats" "$apc" plan $mlp -D layers=1 --target cpu --recompute full
+expect 2 "--recompute full is of training" "$apc" plan "$source_dir/examples/mlp.apc" --recompute full
+summary 120

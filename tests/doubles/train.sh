@@ -1,0 +1,86 @@
+#!/bin/bash
+# Training steps for GPUs, run on the doubles: losses, norms and trained weights are those of one CPU rank, to 1e-4 in
+# f32 and 2e-2 in bf16, recorded and call by call, with convolutions by cuDNN and by our kernels; no double reports
+# anything.
+#
+# usage: train.sh APC DOUBLES
+. "$(dirname "$0")/../cli/lib.sh"
+doubles=$(realpath "$2")
+"$apc" plan "$source_dir/examples/mlp.apc" -q --target dgx-a100x2 -S >/dev/null 2>err || { cat err; exit 77; }
+/usr/bin/python3 - <<'P'
+import numpy as np
+r = np.random.default_rng(0)
+t = r.integers(0, 64, (12, 17))
+np.save("tokens.npy", t[:, :16])
+np.save("next.npy", t[:, 1:])
+np.save("images.npy", r.standard_normal((8, 3, 32, 32)).astype("f4"))
+np.save("class.npy", r.integers(0, 10, 8))
+np.save("x.npy", r.standard_normal((16, 12)).astype("f4"))
+np.save("y.npy", r.standard_normal((16, 3)).astype("f4"))
+P
+
+# near TOLERANCE A B: lines of losses and norms, and weights
+near() { /usr/bin/python3 - "$@" <<'P'
+import json, struct, sys, numpy as np
+def weights(f):
+    raw = open(f, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    return {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").astype("f8")
+            for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+tolerance, a, b = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+x, y = ([json.loads(line) for line in open(f + ".json")] for f in (a, b))
+assert len(x) == len(y) == 3, (len(x), len(y))
+for p, q in zip(x, y):
+    for k in ("loss", "grad_norm", "lr"):
+        assert abs(p[k] - q[k]) <= tolerance * (1 + abs(p[k])), (k, p, q)
+x, y = weights(a + ".safetensors"), weights(b + ".safetensors")
+assert x.keys() == y.keys()
+for k in x:
+    assert np.linalg.norm(x[k] - y[k]) <= tolerance * (1e-2 + np.linalg.norm(x[k])), (k, np.abs(x[k] - y[k]).max())
+P
+}
+
+# steps PROGRAM NAME DATA...
+steps() {
+  local program=$1 name=$2
+  shift 2
+  expect 0 "" ./"$program" --steps 3 "$@" --shuffle none --json --save "$name.safetensors"
+  cp out "$name.json"
+}
+
+# trains TOLERANCE PLAN MODEL DATA...: words of plan and model in one argument each
+trains() {
+  local tolerance=$1 plan=$2 model=$3
+  shift 3
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile $model -q --target cpu -o host
+  steps host host "$@"
+  rm -rf texts
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile $model -q $plan --save-temps=texts -o device
+  for how in recorded APC_EAGER=1 APC_CONV=kernel; do
+    [ $how != APC_CONV=kernel ] || [[ $model = *resnet* ]] || continue
+    export LD_LIBRARY_PATH=$doubles DOUBLES_TEXTS=$PWD/texts DOUBLES_ARCH=80 DOUBLES_REPORT=$PWD/report
+    [ $how = recorded ] || export "${how?}"
+    steps device device "$@"
+    unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT APC_EAGER APC_CONV
+    check "$model, $plan, $how: as on a CPU" near "$tolerance" host device
+    check "$model, $plan, $how: $(head -c 300 report 2>/dev/null)" test ! -e report
+  done
+}
+
+gpt="$source_dir/examples/gpt.apc -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --dim seq=16 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1,momentum=0.9,clip=1)"
+text=(--data tokens=@tokens.npy --data labels=@next.npy)
+trains 1e-4 "--target dgx-a100x4 --dp 2 --tp 2 --micro-batches 2 --recompute full" "$gpt" "${text[@]}"
+trains 2e-2 "--target dgx-a100x2 --tp 2" "$gpt --dtype bf16" "${text[@]}"
+llama="$source_dir/examples/llama.apc -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=64 --dim seq=16 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1)"
+trains 1e-4 "--target dgx-a100x2 --cp 2" "$llama" "${text[@]}"
+resnet="$source_dir/examples/resnet.apc -D depth=18 -D classes=10 -D image=32 -D width=8 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-3)"
+trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy
+printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
+  '  %x = input {name="x"} : f32[8, 12]' '  %w = param {name="w"} : f32[12, 3]' \
+  '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 3]' \
+  '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %y = mul %h, %r : f32[8, 3]' \
+  '  output "y" %y' '}' >noisy.ir
+trains 1e-4 "--target dgx-a100x2 --dp 2" "noisy.ir --train mse --optimizer sgd(lr=1e-2)" --data x=@x.npy --data labels=@y.npy
+summary 48
