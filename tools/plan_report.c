@@ -141,7 +141,7 @@ static const char *schedule_name(int pp, int micro_batches) { return pp > 1 || m
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
-                   p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
+                   p->ep, "cp", p->cp, "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
                    p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches), "recompute", "none");
 }
 
@@ -159,8 +159,8 @@ static json_t *alternatives_json(const Plan *p) {
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
     json_array_append_new(
-        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep",
-                         x->ep, "cp", x->cp, "micro_batches", x->micro_batches, "time_us",
+        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp,
+                         "ep", x->ep, "cp", x->cp, "zero", x->zero, "micro_batches", x->micro_batches, "time_us",
                          tool_json_real(x->seconds * 1e6), "bytes_per_device",
                          isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
   }

@@ -24,6 +24,7 @@ typedef struct PlanKnown PlanKnown;
 typedef struct PlanOptions {
   int tp, pp, dp, cp, ep; /* forced degrees; 0: apc chooses */
   int micro_batches;      /* 0: apc chooses */
+  int zero;               /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
   double memory_limit;    /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
                     speed. */
@@ -68,7 +69,7 @@ typedef struct SearchReport {
 } SearchReport;
 
 typedef struct PlanAlternative {
-  int tp, pp, dp, cp, ep, micro_batches;
+  int tp, pp, dp, cp, ep, micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
   const char *why_not;   /* NULL when it is possible */
 } PlanAlternative;
@@ -79,6 +80,7 @@ typedef struct Plan {
   int ranks;
   Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
   int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
+  int zero;                              /* the stage of ZeRO that it amounts to (zero.h) */
   const Strategy *strategies;            /* by operation of the function */
   const int *stages;                     /* by operation */
   uint64_t graph;                        /* hash of the function */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/plan/zero.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
 #include "passes/search/stage.h"
@@ -67,12 +68,13 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
   uint32_t labels = 0;
   for (int k = 0; k < DEGREE_COUNT; k++)
-    if (s->forced[k] == 0) labels |= 1u << degree_labels[k];
+    if (s->forced[k] == 0 && !(s->zero && k == DEGREE_DP)) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels};
   return (AxisUse){.labels = 1u << degree_labels[d],
                    .forced = !c->loose,
                    .weights = d == DEGREE_TP && !c->loose,
-                   .batch_too = d == DEGREE_EP};
+                   .batch_too = d == DEGREE_EP,
+                   .data = d == DEGREE_DP};
 }
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
@@ -94,6 +96,7 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
   in.repeat = repeat_of(c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
+  in.zero = s->zero;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
 }
@@ -113,7 +116,8 @@ int64_t largest_factor(const Search *s, Label label) {
 static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
   int64_t most = largest_factor(s, degree_labels[d]);
   const char *kind = label_name(degree_labels[d]),
-             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
+             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d],
+                                   s->forced[d] ? s->forced[d] : size);
   if (d == DEGREE_EP && !any_expert)
     return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
   if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
@@ -142,9 +146,24 @@ static bool judge_axes(Search *s, Outcome *o) {
   return true;
 }
 
+/* Axes of the mesh that count for data parallelism, as a bit set. */
+uint32_t search_data_axes(const Search *s, const Shares *x) {
+  uint32_t axes = 0;
+  for (int i = 0; i < s->m->mesh.naxes; i++)
+    if (!s->m->mesh.axes[i].temporal && main_degree(x, i) == DEGREE_DP) axes |= 1u << i;
+  return axes;
+}
+
+/* Weights are gathered at use where that is forced, or else it does not fit. */
 static void price_outcome(Search *s, Outcome *o) {
-  o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  bool forced = s->zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
+  for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
+    o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+    o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+    if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
+  }
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
+  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, search_data_axes(s, &x));
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 

@@ -27,6 +27,7 @@ typedef struct Outcome {
   Strategy *strategies;
   int *stages;
   int found[DEGREE_COUNT]; /* degrees the strategies amount to */
+  int zero;                /* the stage that they amount to */
   double solved;           /* what the graph said it costs */
   const char *why_not;
 } Outcome;
@@ -81,6 +82,7 @@ typedef struct Search {
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   int forced[DEGREE_COUNT];
+  int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
   double limit;
   struct {
     LeastWork *items;
@@ -152,6 +154,8 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
  * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
 void free_models(Search *s);
+/* Axes of the mesh that count for data parallelism, as a bit set. */
+uint32_t search_data_axes(const Search *s, const Shares *x);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
 

@@ -10,6 +10,7 @@ foreach(name
     docs
     dtype
     train
+    zero
     empty
     files
     gpu

@@ -156,7 +156,6 @@ later() { # later CODE OPTION...
   shift
   expect 5 "error[$code]" "$apc" compile "$mlp" $small "$@"; no_out
 }
-later APC0623 --zero 1
 later APC0624 --recompute full
 later APC0624 --recompute 3
 later APC0625 --schedule 1f1b
@@ -167,7 +166,7 @@ later APC0628 --pin '*.w:0=tp'
 later APC0643 --emit=onnx
 later APC0646 --emit=trace
 later APC0647 --target machine.xml
-later APC0624 --recompute full --zero 2; expect_err "error[APC0623]"
+later APC0624 --recompute full --schedule 1f1b; expect_err "error[APC0625]"
 later APC0629 --const k=@k.npy
 expect 5 "error[APC0630]" "$apc" plan "$mlp" $small --compare tp=2,pp=1; no_out
 expect 5 "error[APC0631]" "$apc" plan "$mlp" $small --why layers.0.up; no_out

@@ -207,7 +207,7 @@ static void grouped_work(void) {
     const char *const halved[] = {"r0", "v", k ? "f" : "k"};
     is(cost_op(c, f, op, r, &(Strategy){0}).flops, whole[k], "operations of all rows");
     for (int i = 0; i < (k ? 3 : 2); i++) { /* 5 is not halved */
-      Strategy s = {1, {{0, (uint8_t)rule_factor_find(r, halved[i])}}};
+      Strategy s = {.n = 1, .picks = {{0, (uint8_t)rule_factor_find(r, halved[i])}}};
       is(cost_op(c, f, op, r, &s).flops, whole[k] / 2, halved[i]);
     }
   }

@@ -473,7 +473,7 @@ static void entries_keep_loops_together(void) {
     memcpy(given, c.p->strategies, sizeof *given * n);
     for (size_t i = 0; i < n; i++) given_stages[i] = i >= op_index(c.f, "q0");
     given[op_index(c.f, "cT0")] = (Strategy){0};
-    given[op_index(c.f, "c0")] = (Strategy){1, {{0, 1}}};
+    given[op_index(c.f, "c0")] = (Strategy){.n = 1, .picks = {{0, 1}}};
     CHECK(plan_carry(c.m, c.f, given, given_stages, c.f, strategies, stages) == 0);
     CHECK(stages[op_index(c.f, "p0")] == 0 && stages[op_index(c.f, "t0")] == 1 && stages[op_index(c.f, "h0")] == 1 &&
           stages[op_index(c.f, "yT0")] == 1);
