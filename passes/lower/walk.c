@@ -90,10 +90,11 @@ static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout
   return v;
 }
 
-/* Is a version of what operation number `index` makes made once for all micro-batches, before them? */
+/* Is a version of what operation number `index` makes made once for all micro-batches, before them?  What is made
+ * behind them need not be kept meanwhile. */
 static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   const Op *op = &s->f->ops.items[index];
-  bool once = s->once && s->once[index] && s->loop < 0 && walk_layout_once(w->m, layout);
+  bool once = s->once && s->once[index] && op->phase != PH_step && s->loop < 0 && walk_layout_once(w->m, layout);
   for (int i = 0; i < op->nout && once && !op_is_source(op->kind); i++)
     once = walk_layout_once(w->m, strategy_result(w->m, s->rules[index], &s->strategies[index], i));
   return once;

@@ -270,8 +270,11 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
               1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
               1e3 * t->idle);
-  text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total,
-              b->params, b->state, b->activations, b->communication);
+  MemoryShare shares[MEMORY_SHARES];
+  text_printf(out, "# bytes per rank %.0f", b->total);
+  for (int i = 0, n = cost_memory_shares(b, shares); i < n; i++)
+    text_printf(out, "%s %s %.0f", i ? "," : ":", shares[i].name, shares[i].bytes);
+  text_add(out, "\n");
   print_stages(a, f, p, out);
   print_ops(m, a, f, p, out);
   arena_free(a);

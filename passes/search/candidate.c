@@ -138,20 +138,13 @@ static bool judge_axes(Search *s, Outcome *o) {
   for (int i = 0; i < o->c.naxes; i++) {
     int d = main_degree(&x, first + i), wanted = o->c.degree[i];
     if (d >= 0) o->found[d] *= o->c.sizes[i];
+    if (d == DEGREE_DP) o->data_axes |= 1u << (first + i);
     double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
     if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
     o->why_not = splits_little(s, (Degree)wanted, o->c.sizes[i], share, x.of_experts > 0);
     return false;
   }
   return true;
-}
-
-/* Axes of the mesh that count for data parallelism, as a bit set. */
-uint32_t search_data_axes(const Search *s, const Shares *x) {
-  uint32_t axes = 0;
-  for (int i = 0; i < s->m->mesh.naxes; i++)
-    if (!s->m->mesh.axes[i].temporal && main_degree(x, i) == DEGREE_DP) axes |= 1u << i;
-  return axes;
 }
 
 /* Weights are gathered at use where that is forced, or else it does not fit. */
@@ -162,8 +155,7 @@ static void price_outcome(Search *s, Outcome *o) {
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
   }
-  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
-  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, search_data_axes(s, &x));
+  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes);
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 
@@ -213,14 +205,14 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
     bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
-    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages,
+    double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
     again = judged && left > 0 && (o.price.possible || uncut(&o)) &&
             (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
     s->limited |= !fits;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
-    if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
+    if (fits && r.memory_weight > 0) s->activations = cost_memory_made(&o.price.memory);
   }
   if (r.feasible || !best->strategies) keep_outcome(best, &o);
   arena_free(scratch);

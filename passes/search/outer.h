@@ -27,7 +27,8 @@ typedef struct Outcome {
   Strategy *strategies;
   int *stages;
   int found[DEGREE_COUNT]; /* degrees the strategies amount to */
-  int zero;                /* the stage that they amount to */
+  uint32_t data_axes;      /* axes of the mesh that count for data parallelism, as a bit set */
+  int zero;                /* the stage of ZeRO that they amount to */
   double solved;           /* what the graph said it costs */
   const char *why_not;
 } Outcome;
@@ -154,8 +155,6 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
  * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
 void free_models(Search *s);
-/* Axes of the mesh that count for data parallelism, as a bit set. */
-uint32_t search_data_axes(const Search *s, const Shares *x);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
 

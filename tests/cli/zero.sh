@@ -82,6 +82,47 @@ check "no line of an update" eval '! grep -q "^update" saved.plan'
 expect 0 "stored, gathered at use" "$apc" inspect saved.plan
 expect 0 "" "$apc" inspect saved.plan --json
 expect_json "any(o['line'] == 'store' and o['gather_at_use'] for o in d['ops'])"
+# Bytes by class: what the compiler foretells is what ranks allocate, each, and every stage takes less than the one before.
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(1)
+np.save("wide.npy", r.standard_normal((16, 64)).astype("f4"))
+np.save("of64.npy", r.integers(0, 64, 16))'
+wide="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8"
+for parts in 1 2; do
+  # shellcheck disable=SC2086
+  for zero in 0 1 2 3; do
+    expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --micro-batches $parts --zero $zero --json
+    mv out told$zero.json
+    expect 0 "" "$apc" compile $wide -q --target cpux4 --dp 4 --micro-batches $parts --zero $zero -o trainer
+    expect 0 "" ./trainer --steps 2 --data x=@wide.npy --data labels=@of64.npy --describe=json
+    sed -n '/^{/,$p' out >did$zero.json
+  done
+  check "bytes with $parts micro-batches" /usr/bin/python3 - $parts <<'P'
+import json, sys
+def classes(b):
+    of = b["of_activations"]
+    return {"weights": b["params"] + b["mapped"] + of["gathered"], "gradients": of["gradients"], "optimizer": b["state"],
+            "saved": of["saved"], "transient": b["activations"] - sum(of.values()), "communication": b["comm"]}
+told = [json.load(open(f"told{z}.json")) for z in range(4)]
+for z in range(4):
+    ranks = json.load(open(f"did{z}.json"))["memory"]
+    assert all(r["predicted_bytes"] == r["allocated_bytes"] for r in ranks), ranks
+    largest = max((classes(r["allocated_bytes"]) for r in ranks), key=lambda c: sum(c.values()))
+    assert told[z]["allocated_bytes"]["classes"] == largest, (z, told[z]["allocated_bytes"], largest)
+    assert abs(sum(told[z]["memory_bytes"].values()) - told[z]["bytes_per_device"]) <= 8, told[z]
+for bytes in [t["bytes_per_device"] for t in told], [t["allocated_bytes"]["total"] for t in told]:
+    assert bytes == sorted(bytes, reverse=True) and len(set(bytes)) == 4, bytes
+has = [t["allocated_bytes"]["classes"] for t in told]
+whole = 4 * told[0]["params"]
+assert has[0]["weights"] == whole and has[0]["optimizer"] == 2 * whole, has[0]
+assert all(2 * whole // 4 <= h["optimizer"] < 2 * whole // 4 * 1.05 for h in has[1:]), has
+if sys.argv[1] == "2":  # what is kept over micro-batches is there at any time
+    assert has[1]["weights"] == has[2]["weights"] == whole * 5 // 4 > has[3]["weights"] >= whole // 4, has
+    assert has[1]["gradients"] >= whole > has[2]["gradients"] >= whole // 4, has
+P
+done
+
 # shellcheck disable=SC2086
 {
 sed 's/gather use/gather twice/' saved.plan >bad.plan
@@ -99,4 +140,4 @@ expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
 expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
 expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
 }
-summary 100
+summary 125
