@@ -68,9 +68,14 @@ static void show_shares(const Tool *t, const Plan *p) {
 
 /* ---- the table of choices */
 
+/* "dp 4, zero 2" */
+static const char *with_zero(const Tool *t, const char *degrees, int zero) {
+  return zero ? arena_printf(t->arena, "%s, zero %d", degrees, zero) : degrees;
+}
+
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
   printf("  %-8s %-28s ", first ? "instead" : "",
-         tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
+         with_zero(t, tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches), x->zero));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -88,7 +93,7 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
 
 static void show_choices(const Tool *t, const Plan *p) {
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
-         tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+         with_zero(t, tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), p->zero),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);

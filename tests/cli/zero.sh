@@ -132,6 +132,16 @@ expect 1 'no trained weight is named "layers.0.attn.q"' "$apc" plan $gpt -q --ta
 echo 'grad "x" {}' | cat saved.plan - >bad.plan
 expect 1 'nothing that accumulates is named "x"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
 
+# Left to apc: weights are cut, and gathered at use where it does not fit otherwise.
+wide="${wide/--batch 8/--batch 64}"
+expect 0 "dp 4, zero 3" "$apc" plan $wide -q --target cpux4 --dp 4 --zero 3
+expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --json
+expect_json "d['chosen']['zero'] in (1, 2) and d['bytes_per_device'] > 500e3"
+expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 440KB --json
+expect_json "d['chosen']['zero'] == 3 and d['bytes_per_device'] <= 440e3"
+expect 3 "no feasible plan" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 200KB
+expect_err "optimizer"
+
 # What cannot be.
 expect 3 "zero 1 would cut nothing" "$apc" plan $gpt -q --target cpu --zero 1
 expect 3 "zero 3 would cut nothing" "$apc" plan $gpt -q --target cpux2 --dp 1 --zero 3
@@ -140,4 +150,4 @@ expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
 expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
 expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
 }
-summary 125
+summary 132
