@@ -49,11 +49,17 @@ static bool has_target(const EmitBody *b, Val v) { return b->target && b->target
 
 void emit_share_tensor(EmitBody *b, Val v, uint32_t tensor) {
   ProgramTensor t = *program_at_tensors(b->e->b, tensor);
+  ProgramBuffer *buffer = program_at_buffers(b->e->b, t.buffer);
+  if (buffer->class_ == PC_activation || buffer->class_ == PC_workspace) {
+    ProgramClass class_ = emit_class_of(b, v);
+    if (class_ != PC_activation) buffer->class_ = class_;
+  }
   b->tensor[v] = emit_tensor(b->e, t.buffer, t.offset, emit_body_type(b, v));
 }
 
 void emit_fresh_tensor(EmitBody *b, Val v, ProgramClass class_) {
   const Type *t = emit_body_type(b, v);
+  if (class_ == PC_activation) class_ = emit_class_of(b, v);
   if (has_target(b, v)) b->tensor[v] = b->target[v];
   else if (emit_in_carry(b, v)) emit_share_tensor(b, v, b->tensor[b->becomes[v]]);
   else

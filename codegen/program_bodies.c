@@ -340,6 +340,7 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   for (size_t v = 0; v < n; v++) b->given[v] = b->tensor[v] != PROGRAM_NONE;
   emit_find_uses(b);
   find_handed(b, x, part, n);
+  emit_find_classes(b);
   b->level1 = loops_of(e->m->arena, b->spec->l1);
   if (b->stage == 0 && p->phase == PH_fwd && p->transfer < 0) emit_size_checks(b);
   if (prepare && !emit_find_targets(b, n)) return false;

@@ -45,10 +45,12 @@ typedef struct EmitBody {
   Val *root;        /* by value: the value whose memory a view shares */
   Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
   BodyLoop *loops;
-  int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
-  Loops level1;     /* the loops of the level-1 function */
-  bool *given;      /* by value: an earlier body of the stage made it, so that nothing is written over it; NULL: none */
-  bool *handed;     /* by value: a later body reads it or a view of it; NULL: none */
+  int *loop;    /* by unit: the loop whose body it is in or that it ends, -1 none */
+  Loops level1; /* the loops of the level-1 function */
+  bool *given;  /* by value: an earlier body of the stage made it, so that nothing is written over it; NULL: none */
+  bool *handed; /* by value: a later body reads it or a view of it; NULL: none */
+  const ProgramClass *classes; /* by value of level 2: activation, or what its buffer is for; NULL: no training step */
+  size_t first_gradient;       /* the operation of level 2 with which gradients begin */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
 } EmitBody;
 
@@ -87,6 +89,12 @@ EmitBody emit_body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint
 void emit_body_end(EmitBody *b, Phase phase, const char *name);
 /* The bodies of an entry and place with their calls; `list`: by stage.  False after a diagnostic. */
 bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, uint32_t micro_batches);
+/* ---- program_classes.c */
+
+/* Fills classes and first_gradient; behind emit_find_uses. */
+void emit_find_classes(EmitBody *b);
+/* What the buffer of a value that is computed now is for. */
+ProgramClass emit_class_of(const EmitBody *b, Val v);
 
 /* ---- program_loops.c */
 

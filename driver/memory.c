@@ -7,31 +7,46 @@
  */
 #include "driver/driver.h"
 
+#include <string.h>
+
 #include "ir/opaque.h"
 #include "program/memory.h"
 
-static PlanMemory memory_of(const MemoryPlan *plan) {
+static PlanMemory memory_of(const MemoryPlan *plan, bool trains) {
+  const uint64_t *classes = plan->class_bytes;
+  double apart = (double)(classes[PC_gathered] + classes[PC_gradient] + classes[PC_saved]);
   PlanMemory m = {.params = (double)plan->bytes[SPACE_PARAM] + (double)plan->mapped_bytes,
                   .state = (double)plan->bytes[SPACE_STATE],
-                  .activations = (double)plan->bytes[SPACE_ARENA] + (double)plan->bytes[SPACE_LIBRARY],
-                  .communication = (double)plan->bytes[SPACE_WINDOW]};
-  m.total = m.params + m.state + m.activations + m.communication;
+                  .activations = (double)plan->bytes[SPACE_ARENA] + (double)plan->bytes[SPACE_LIBRARY] - apart,
+                  .communication = (double)plan->bytes[SPACE_WINDOW],
+                  .trains = trains,
+                  .gathered = (double)classes[PC_gathered],
+                  .gradients = (double)classes[PC_gradient],
+                  .saved = (double)classes[PC_saved]};
+  m.total = m.params + m.state + cost_memory_made(&m);
   return m;
 }
 
-/* Over stages and the entries that are asked for: what @prepare needs is given back before. */
-static bool largest(const Program *p, PlanMemory *most) {
+static bool is_asked_for(const Program *p, uint32_t entry, const char *only) {
+  const ProgramEntry *e = &p->entries[entry];
+  return !e->prepare && (!only || strcmp(program_text(p, e->name), only) == 0);
+}
+
+/* Over stages and the entries that are asked for: what @prepare needs is given back before.  Of a training program that
+ * is the step, `only`: others are asked for when states are taken back, written or evaluated, and take what they take
+ * then. */
+static bool largest(const Program *p, const char *only, PlanMemory *most) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   *most = (PlanMemory){0};
   for (uint32_t i = 0; i < p->n_symbols; i++) symbols[i] = program_default_size(&p->symbols[i]);
   for (uint32_t e = 0; e < p->n_entries; e++)
-    for (uint32_t s = 0; s < p->stages && !p->entries[e].prepare; s++) {
+    for (uint32_t s = 0; s < p->stages && is_asked_for(p, e, only); s++) {
       MemoryPlan plan;
       RtError error = {0};
       RtStatus status = memory_plan(p, e, s, symbols, &plan, &error);
       if (status == RT_BAD_INPUT) return false; /* more than can be counted */
       if (status) program_refused("the memory of the Program just built", &error);
-      PlanMemory m = memory_of(&plan);
+      PlanMemory m = memory_of(&plan, only != NULL);
       if (m.total > most->total) *most = m;
       memory_plan_free(&plan);
     }
@@ -44,7 +59,7 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   ArtifactProgram program;
   ArtifactSpec spec = driver_artifact_spec(b);
   if (!codegen_program_open(&spec, false, &program, diags_new(b->options.model.arena))) return false;
-  bool ok = largest(&program.p, most);
+  bool ok = largest(&program.p, b->options.model.train ? b->l1->name : NULL, most);
   codegen_program_close(&program);
   return ok;
 }

@@ -14,7 +14,7 @@
 /* What holds for every search: its limits, and who looks on. */
 static PlanOptions unforced_options(const DriverOptions *o) {
   PlanOptions p = o->plan;
-  p.tp = p.pp = p.dp = p.cp = p.ep = p.micro_batches = 0;
+  p.tp = p.pp = p.dp = p.cp = p.ep = p.micro_batches = p.zero = 0;
   return p;
 }
 
@@ -37,6 +37,9 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
   if (again && strcmp(again, p->recompute) != 0)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--recompute %s was asked for, the plan has %s", again, p->recompute);
+  if (w->zero && w->zero - 1 != p->zero)
+    return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
+                      "--zero %d was asked for, the plan has %d", w->zero - 1, p->zero);
   return true;
 }
 
@@ -63,6 +66,7 @@ static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
                                 .cp = searched->cp,
                                 .ep = searched->ep,
                                 .micro_batches = searched->micro_batches,
+                                .zero = searched->zero,
                                 .seconds = searched->price.time.total,
                                 .bytes = searched->price.memory.total};
   PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, searched->nalternatives + 1);

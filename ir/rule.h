@@ -57,6 +57,8 @@ typedef struct Strategy {
   int n;
   Pick picks[MAX_AXES]; /* every axis at most once */
   bool again;           /* what it makes is not kept for gradients, which make it again (D47) */
+  bool gather_at_use;   /* of a weight's read: what is made of it in other layouts is made anew in the forward pass, for
+                           the gradients and in the update, and let go of between; no rule asks for it */
 } Strategy;
 
 /* The rule of a level-1 operation on its global types.  Never NULL; unknown structure is frozen. */

@@ -143,6 +143,9 @@ typedef struct ApcReport {
   uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or
                         never */
   uint64_t library_bytes; /* allocated for what a device's libraries work in */
+  /* Of arena_bytes, when most of it is live in the last request: whole weights put together from their parts,
+   * gradients, and what the forward pass keeps for them.  0 without training. */
+  uint64_t gathered_bytes, gradient_bytes, saved_bytes;
 } ApcReport;
 /* Of one rank, after apc_run. */
 ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);

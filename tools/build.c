@@ -124,11 +124,12 @@ static bool accept_weights(void *tool, const Module *m) { return outputs_check_w
 /* --train with --optimizer; alone those mean nothing. */
 static bool train_options(Tool *t, ModelOptions *o) {
   const char *loss = option_text(&t->options, OPT_train);
-  const OptionId of_training[] = {OPT_optimizer, OPT_batch};
+  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero};
+  bool sharded = option_given(&t->options, OPT_zero) && strcmp(option_text(&t->options, OPT_zero), "0") != 0;
   for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
-    if (option_given(&t->options, of_training[i]))
+    if (of_training[i] == OPT_zero ? sharded : option_given(&t->options, of_training[i]))
       return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s is of training, and --train is not given",
-                        i ? "--batch" : "--optimizer");
+                        option_rows[of_training[i]].flag);
   const char *schedule = option_text(&t->options, OPT_schedule);
   if (!loss && schedule && strcmp(schedule, "gpipe") != 0)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0},
@@ -239,6 +240,7 @@ static PlanOptions plan_options(Tool *t) {
                    .ep = degree_option(o, OPT_ep),
                    .micro_batches = degree_option(o, OPT_micro_batches),
                    .recompute = recompute_option(o)};
+  if (option_given(o, OPT_zero)) p.zero = 1 + option_text(o, OPT_zero)[0] - '0';
   const char *schedule = option_text(o, OPT_schedule);
   if (schedule) schedule_parse(schedule, strlen(schedule), &p.schedule, &p.chunks);
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);

@@ -200,12 +200,12 @@ void html_print(Tool *t, const Build *b, Text *out) {
   for (size_t i = 0; i < b->l1->ops.n; i++) p.rules[i] = rule_of(b->model.m, b->l1, &b->l1->ops.items[i]);
   number_rows(&p);
   tool_time_shares(&b->plan->price.time, time);
-  tool_memory_shares(&b->plan->price.memory, memory);
+  int nmemory = tool_memory_shares(&b->plan->price.memory, memory);
   head(&p);
   summary(&p);
   choices(&p);
   bars(&p, "Time (busiest stage)", time, TIME_SHARES, b->plan->price.time.total, true);
-  bars(&p, "Memory (largest rank)", memory, MEMORY_SHARES, b->plan->price.memory.total, false);
+  bars(&p, "Memory (largest rank)", memory, nmemory, b->plan->price.memory.total, false);
   graph(&p);
   text_add(out, "</body></html>\n");
 }

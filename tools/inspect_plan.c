@@ -88,8 +88,10 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
   for (int i = 1; i < f->mesh.stages; i++)
     json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
   for (size_t i = 0; i < f->ops.n; i++)
-    json_array_append_new(ops, json_pack("{s:o, s:o}", "glob", json_text(f->ops.items[i].glob), "strategy",
-                                         strategy_json(t, f->ops.items[i].strategy)));
+    json_array_append_new(
+        ops, json_pack("{s:s, s:o, s:o, s:b}", "line", plan_line_names[f->ops.items[i].kind], "glob",
+                       json_text(f->ops.items[i].glob), "strategy", strategy_json(t, f->ops.items[i].strategy),
+                       "gather_at_use", f->ops.items[i].gather_at_use));
   return json_pack("{s:s, s:o, s:s, s:o, s:s, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1",
                    "file", json_text(f->file), "kind", "plan", "function", json_text(f->func), "graph",
                    arena_printf(t->arena, "%016" PRIx64, f->graph), "target", json_text(f->target), "ranks", f->ranks,
@@ -112,6 +114,11 @@ static void print_prediction(Tool *t, const char *what, const Prediction *p, boo
   putchar('\n');
 }
 
+static const char *note_of(const PlanFileOp *line) {
+  static const char *const notes[PLAN_LINES] = {"", "  stored", "  gradients", "  update"};
+  return notes[line->kind];
+}
+
 static void print_plan_file(Tool *t, const PlanFile *f) {
   Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
   size_t width = 0;
@@ -129,7 +136,8 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   if (width > 48) width = 48;
   printf("  strategies of operations, the last that matches counts (`*`: all layers)\n");
   for (size_t i = 0; i < f->ops.n; i++)
-    printf("    %-*s %s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy);
+    printf("    %-*s %s%s%s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy, note_of(&f->ops.items[i]),
+           f->ops.items[i].gather_at_use ? ", gathered at use" : "");
 }
 
 int inspect_plan(Tool *t, const char *path) {

@@ -25,11 +25,11 @@ void tool_time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
   out[4] = (Share){"idle", x->idle};
 }
 
-void tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
-  out[0] = (Share){"weights", x->params};
-  out[1] = (Share){"state", x->state};
-  out[2] = (Share){"activations", x->activations};
-  out[3] = (Share){"communication", x->communication};
+int tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
+  MemoryShare shares[MEMORY_SHARES];
+  int n = cost_memory_shares(x, shares);
+  for (int i = 0; i < n; i++) out[i] = (Share){shares[i].name, shares[i].bytes};
+  return n;
 }
 
 /* A bar in eighths of a letter, or in whole '#' where the terminal has no Unicode; padded to BAR columns. */
@@ -55,11 +55,13 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
 static void show_shares(const Tool *t, const Plan *p) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
   tool_time_shares(&p->price.time, time);
-  tool_memory_shares(&p->price.memory, memory);
+  int nmemory = tool_memory_shares(&p->price.memory, memory);
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
-  for (int i = 0; i < TIME_SHARES; i++) {
-    printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
-    if (i < MEMORY_SHARES)
+  for (int i = 0; i < TIME_SHARES || i < nmemory; i++) {
+    if (i < TIME_SHARES)
+      printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
+    else printf("  %41s", "");
+    if (i < nmemory)
       printf("    %s", share_line(t, &memory[i], p->price.memory.total, show_bytes(t->arena, memory[i].value)));
     putchar('\n');
   }
@@ -67,9 +69,14 @@ static void show_shares(const Tool *t, const Plan *p) {
 
 /* ---- the table of choices */
 
+/* "dp 4, zero 2" */
+static const char *with_zero(const Tool *t, const char *degrees, int zero) {
+  return zero ? arena_printf(t->arena, "%s, zero %d", degrees, zero) : degrees;
+}
+
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
   printf("  %-8s %-28s ", first ? "instead" : "",
-         tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
+         with_zero(t, tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches), x->zero));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -87,7 +94,7 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
 
 static void show_choices(const Tool *t, const Plan *p) {
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
-         tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+         with_zero(t, tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), p->zero),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
@@ -97,6 +104,14 @@ static void show_choices(const Tool *t, const Plan *p) {
   if (p->ranks > 1 && isfinite(ratio))
     printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
                                  : "more devices do not help here");
+  putchar('\n');
+}
+
+static void show_measured(const Tool *t, const PlanMemory *m) {
+  MemoryShare shares[MEMORY_SHARES];
+  printf("\n  the program takes %s per rank", show_bytes(t->arena, m->total));
+  for (int i = 0, n = cost_memory_shares(m, shares); i < n; i++)
+    printf("%s %s %s", i ? "," : ":", shares[i].name, show_bytes(t->arena, shares[i].bytes));
   putchar('\n');
 }
 
@@ -112,11 +127,7 @@ void tool_plan_show(Tool *t, const Build *b) {
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
            b->options.target->price_terms, b->options.target->price_date,
            b->options.target->usd_per_hour * p->price.time.total / 3600);
-  if (b->measured)
-    printf("\n  the program takes %s per rank: weights %s, state %s, activations %s, communication %s\n",
-           show_bytes(t->arena, b->memory.total), show_bytes(t->arena, b->memory.params),
-           show_bytes(t->arena, b->memory.state), show_bytes(t->arena, b->memory.activations),
-           show_bytes(t->arena, b->memory.communication));
+  if (b->measured) show_measured(t, &b->memory);
   printf("%s  lower bound %s%s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
          show_seconds(t->arena, p->lower_bound), p->mirrored ? " of mirrored plans" : "", p->gap * 100,
          show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
@@ -146,17 +157,36 @@ static const char *schedule_of(Arena *a, const Plan *p) {
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
-                   p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
+                   p->ep, "cp", p->cp, "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
                    p->micro_batches, "schedule", schedule_of(b->model.m->arena, p), "recompute", p->recompute);
+}
+
+/* By the names that people see. */
+static json_t *classes_json(const PlanMemory *m) {
+  MemoryShare shares[MEMORY_SHARES];
+  json_t *o = json_object();
+  for (int i = 0, n = cost_memory_shares(m, shares); i < n; i++)
+    json_object_set_new(o, shares[i].name, integer_of(shares[i].bytes));
+  return o;
+}
+
+/* Of a training step `activations` are those that gradients need, `workspace` is what is transient. */
+static json_t *memory_json(const PlanMemory *m) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "params", integer_of(m->params + m->gathered), "grads",
+                   integer_of(m->gradients), "optimizer", integer_of(m->trains ? m->state : 0), "activations",
+                   integer_of(m->trains ? m->saved : m->activations), "state", integer_of(m->trains ? 0 : m->state),
+                   "workspace", integer_of(m->trains ? m->activations : 0), "comm", integer_of(m->communication));
 }
 
 /* What the largest rank of the program takes; null where it is not known. */
 static json_t *allocated_json(const Build *b) {
   const PlanMemory *m = &b->memory;
-  return b->measured ? json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", integer_of(m->total), "params",
-                                 integer_of(m->params), "state", integer_of(m->state), "activations",
-                                 integer_of(m->activations), "comm", integer_of(m->communication))
-                     : json_null();
+  if (!b->measured) return json_null();
+  json_t *o = json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", integer_of(m->total), "params", integer_of(m->params),
+                        "state", integer_of(m->state), "activations",
+                        integer_of(cost_memory_made(m) - m->communication), "comm", integer_of(m->communication));
+  if (m->trains) json_object_set_new(o, "classes", classes_json(m));
+  return o;
 }
 
 static json_t *alternatives_json(const Plan *p) {
@@ -164,8 +194,8 @@ static json_t *alternatives_json(const Plan *p) {
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
     json_array_append_new(
-        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep",
-                         x->ep, "cp", x->cp, "micro_batches", x->micro_batches, "time_us",
+        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp,
+                         "ep", x->ep, "cp", x->cp, "zero", x->zero, "micro_batches", x->micro_batches, "time_us",
                          tool_json_real(x->seconds * 1e6), "bytes_per_device",
                          isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
   }
@@ -196,9 +226,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
                                 x->memory_bound * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
                                 x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
-  json_t *memory = json_pack("{s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "params", integer_of(y->params), "grads", 0,
-                             "optimizer", 0, "activations", integer_of(y->activations), "state", integer_of(y->state),
-                             "workspace", 0, "comm", integer_of(y->communication));
+  json_t *memory = memory_json(y);
   json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
                         "target", "name", json_text(b->options.target->name), "gpus", b->options.target->ranks, "nodes",
                         b->options.target->nodes, "chosen", chosen_json(b));

@@ -9,9 +9,10 @@ typedef struct Share {
   double value; /* seconds or bytes */
 } Share;
 
-enum { TIME_SHARES = 5, MEMORY_SHARES = 4 };
+enum { TIME_SHARES = 5 };
 void tool_time_shares(const PlanTime *x, Share out[TIME_SHARES]);
-void tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
+/* How many. */
+int tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
 
 void tool_plan_show(Tool *t, const Build *b);
 json_t *tool_plan_json(Tool *t, const Build *b);

@@ -2,11 +2,16 @@
 #include "passes/cost/plan_price.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ir/legal_dot.h"
 #include "passes/cost/loops.h"
+#include "passes/plan/zero.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/same_weight.h"
+
+/* What a version is, for who adds up bytes by class. */
+typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
 
 /* A version in memory. */
 typedef struct Held {
@@ -16,6 +21,7 @@ typedef struct Held {
   size_t born, dies; /* operations */
   bool converted;
   bool in_place; /* it lies where another value lay */
+  bool gradient; /* it is what is accumulated */
   Phase phase;   /* when it is made */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
   bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
@@ -35,6 +41,11 @@ typedef struct KeptList {
   Kept *items;
   size_t n, cap;
 } KeptList;
+
+/* Without micro-batches what is accumulated is what adds up to it. */
+typedef struct Accumulated {
+  Val part, sum;
+} Accumulated;
 
 /* A carry and the value that becomes it. */
 typedef struct Carried {
@@ -56,6 +67,13 @@ typedef struct Pricing {
     Carried *items;
     size_t n, cap;
   } carried;
+  struct {
+    Accumulated *items;
+    size_t n, cap;
+  } accumulated;
+  bool trains;
+  const bool *of_weights; /* by operation: trained weights, and what is moved or cast of them */
+  size_t first_gradient;  /* the first operation that makes gradients; Func.ops.n: none does */
   SameWeight same;
   KeptList *kept; /* by operation: the first that reads the weight */
   bool *of_convolutions;
@@ -102,8 +120,9 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
 /* Made now. */
 static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
-  ARENA_PUSH(p->arena, &p->held,
-             ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, p->walk.phase, false, false}));
+  ARENA_PUSH(
+      p->arena, &p->held,
+      ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, false, p->walk.phase, false, false}));
   return (Val)p->held.n;
 }
 
@@ -185,7 +204,11 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
   Pricing *p = (Pricing *)w;
   Val value = declares ? op->in[0] : op->out;
   if (op->kind == OP_param) keep_weight(p, value, layout, stage);
-  if (w->states.n > p->states) p->sums[stage].state += cost_bytes(p->c, type_of(s->f, value), layout);
+  if (w->states.n > p->states) {
+    bool trained = !declares && zero_is_storage(w->m, op);
+    double *kept = trained ? &p->sums[stage].params : &p->sums[stage].state;
+    *kept += cost_bytes(p->c, type_of(s->f, value), layout);
+  }
   p->states = w->states.n;
   return declares ? NOT_HELD : hold(p, s, value, layout, stage, false);
 }
@@ -287,6 +310,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   Val first = op->out ? hold(p, s, op->out, walk_produced(w, s, index, 0), stage, false) : NOT_HELD;
   for (int i = 1; i < op->nout; i++) hold(p, s, op->out + (Val)i, walk_produced(w, s, index, i), stage, false);
   if (stays) p->held.items[first - 1].alone = true;
+  if (op->kind == OP_accumulate && p->repeat == 1) ARENA_PUSH(p->arena, &p->accumulated, ((Accumulated){in[0], first}));
   return first;
 }
 
@@ -325,35 +349,105 @@ static const WalkSink price_sink = {.source = price_source,
 
 /* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
+static const bool *find_of_weights(const Pricing *p, Module *m) {
+  bool *of = ARENA_ARRAY(p->arena, bool, p->f->ops.n + 1);
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    const Op *op = &p->f->ops.items[i];
+    bool moves = op->kind == OP_cast || op->kind == OP_transpose || op->kind == OP_reshape || op->kind == OP_copy;
+    of[i] = zero_is_storage(m, op) || (moves && of[p->f->values.items[op->in[0]].op]);
+  }
+  return of;
+}
+
+static bool makes_gradients(const Op *op) {
+  return (op->phase == PH_bwd || op->phase == PH_wgt) && op->nin && op->kind != OP_accumulate;
+}
+
+static void find_training(Pricing *p, Module *m) {
+  size_t n = p->f->ops.n;
+  p->first_gradient = n;
+  for (size_t i = n; i-- > 0;) {
+    const Op *op = &p->f->ops.items[i];
+    if (makes_gradients(op)) p->first_gradient = i;
+    p->trains |= op->kind == OP_accumulate && op->phase == PH_wgt;
+  }
+  if (p->trains) p->of_weights = find_of_weights(p, m);
+}
+
+static void settle_accumulated(Pricing *p, const Accumulated *x) {
+  if (x->part >= NOT_HELD) return;
+  Held *part = &p->held.items[x->part - 1], *sum = &p->held.items[x->sum - 1];
+  part->gradient = sum->in_place = true;
+  if (sum->dies > part->dies) part->dies = sum->dies;
+}
+
+static HeldClass class_of(const Pricing *p, const Held *x) {
+  const Op *op = op_of(p->f, x->value);
+  HeldClass plain = x->converted ? HELD_CONVERTED : HELD_MADE;
+  if (!p->trains) return plain;
+  if (p->of_weights[index_in(p->f, op)]) return HELD_GATHERED;
+  if (x->gradient || op->kind == OP_accumulate) return HELD_GRADIENT;
+  bool saved = (!x->kept || (p->in_turns && x->phase == PH_fwd)) && op->kind != OP_input &&
+               x->born < p->first_gradient && x->dies >= p->first_gradient;
+  return saved ? HELD_SAVED : plain;
+}
+
+static double sum_of(const double *classes) {
+  double sum = 0;
+  for (int k = 0; k < HELD_CLASSES; k++) sum += classes[k];
+  return sum;
+}
+
 static PlanMemory stage_memory(const Pricing *p, int stage, const ScheduleTable *table) {
   size_t n = p->f->ops.n + 2;
-  double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
+  double *change[HELD_CLASSES], now[HELD_CLASSES] = {0}, most[HELD_CLASSES] = {0};
+  for (int k = 0; k < HELD_CLASSES; k++) change[k] = ARENA_ARRAY(p->arena, double, n);
   const Mesh *mesh = &p->walk.m->mesh;
   int live = table ? schedule_most_live(table, stage) : mesh_micro_batches(mesh);
   if (!table && live > mesh->stages) live = mesh->stages;
-  PlanMemory m = {.params = p->sums[stage].params, .state = p->sums[stage].state};
   for (size_t i = 0; i < p->held.n; i++) {
     const Held *x = &p->held.items[i];
     bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
     if (x->stage != stage || x->in_place || resident) continue;
     double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
     if (x->kept && p->in_turns && phase_each(x->phase) && op_of(p->f, x->value)->kind != OP_accumulate) bytes *= live;
-    change[x->converted][x->kept ? 0 : x->born] += bytes;
-    change[x->converted][x->kept ? n - 1 : x->dies + 1] -= bytes;
+    HeldClass k = class_of(p, x);
+    change[k][x->kept ? 0 : x->born] += bytes;
+    change[k][x->kept ? n - 1 : x->dies + 1] -= bytes;
   }
   for (size_t i = 0; i < n; i++) {
-    now[0] += change[0][i];
-    now[1] += change[1][i];
-    if (now[0] + now[1] > m.activations + m.communication) m.activations = now[0], m.communication = now[1];
+    for (int k = 0; k < HELD_CLASSES; k++) now[k] += change[k][i];
+    if (sum_of(now) > sum_of(most)) memcpy(most, now, sizeof most);
   }
-  m.total = m.params + m.state + m.activations + m.communication;
+  PlanMemory m = {.params = p->sums[stage].params,
+                  .state = p->sums[stage].state,
+                  .activations = most[HELD_MADE],
+                  .communication = most[HELD_CONVERTED],
+                  .trains = p->trains,
+                  .gathered = most[HELD_GATHERED],
+                  .gradients = most[HELD_GRADIENT],
+                  .saved = most[HELD_SAVED]};
+  m.total = m.params + m.state + cost_memory_made(&m);
   return m;
+}
+
+int cost_memory_shares(const PlanMemory *m, MemoryShare out[MEMORY_SHARES]) {
+  int n = 0;
+  out[n++] = (MemoryShare){"weights", m->params + m->gathered};
+  if (m->trains) out[n++] = (MemoryShare){"gradients", m->gradients};
+  out[n++] = (MemoryShare){m->trains ? "optimizer" : "state", m->state};
+  if (m->trains) out[n++] = (MemoryShare){"saved", m->saved};
+  out[n++] = (MemoryShare){m->trains ? "transient" : "activations", m->activations};
+  out[n++] = (MemoryShare){"communication", m->communication};
+  return n;
 }
 
 /* Several stages are on one place. */
 static void add_memory(PlanMemory *sum, PlanMemory m) {
   sum->total += m.total, sum->params += m.params, sum->state += m.state;
   sum->activations += m.activations, sum->communication += m.communication;
+  sum->gathered += m.gathered, sum->gradients += m.gradients, sum->saved += m.saved;
+  sum->trains |= m.trains;
 }
 
 /* Whether the table of a schedule is made: for very many calls it is too long, and the rule of thumb for stages that
@@ -437,8 +531,10 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .loop = -1};
   p.of_convolutions = weights_of_convolutions(&p);
   p.in_turns = m->mesh.stages > 1 && p.repeat > 1 && has_backward(f);
+  find_training(&p, m);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
+  for (size_t i = 0; i < p.accumulated.n; i++) settle_accumulated(&p, &p.accumulated.items[i]);
   ScheduleTable made;
   const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
   PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, table)};

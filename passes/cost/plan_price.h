@@ -21,8 +21,26 @@ typedef struct PlanTime {
  * device multiply in is counted of the Program alone, with its activations (driver/memory.c). */
 typedef struct PlanMemory {
   double total;
-  double params, state, activations, communication;
+  double params, state, activations, communication; /* params: weights, those that are trained as well */
+  /* Of a training step apart: weights that are put together from their parts, gradients, and what a forward pass keeps
+   * for them. */
+  bool trains;
+  double gathered, gradients, saved;
 } PlanMemory;
+
+/* The same for people: classes of bytes that add up to the total.  Of a training step these are weights, gradients,
+ * optimizer (moments), saved, transient and communication. */
+enum { MEMORY_SHARES = 6 };
+typedef struct MemoryShare {
+  const char *name;
+  double bytes;
+} MemoryShare;
+int cost_memory_shares(const PlanMemory *m, MemoryShare out[MEMORY_SHARES]);
+
+/* What is no weight and no state. */
+static inline double cost_memory_made(const PlanMemory *m) {
+  return m->activations + m->communication + m->gathered + m->gradients + m->saved;
+}
 
 /* A conversion that does not exist. */
 typedef struct PlanGap {

@@ -78,10 +78,11 @@ static Phase phase_now(const Walk *w, const WalkScope *s) {
   return p == PH_wgt ? PH_bwd : p;
 }
 
-/* Is a version of what operation number `index` makes made once for all micro-batches, before them? */
+/* Is a version of what operation number `index` makes made once for all micro-batches, before them?  What is made
+ * behind them need not be kept meanwhile. */
 static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   const Op *op = &s->f->ops.items[index];
-  bool once = s->once && s->once[index] && s->loop < 0 && walk_layout_once(w->m, layout);
+  bool once = s->once && s->once[index] && op->phase != PH_step && s->loop < 0 && walk_layout_once(w->m, layout);
   for (int i = 0; i < op->nout && once && !op_is_source(op->kind); i++)
     once = walk_layout_once(w->m, strategy_result(w->m, s->rules[index], &s->strategies[index], i));
   return once;
@@ -102,14 +103,15 @@ Val walk_find(const Walk *w, const WalkScope *s, Val value, const Layout *layout
   const Versions *v = versions_seen(w, s, value, stage);
   for (size_t i = 0; i < v->n; i++) {
     const Version *x = &v->items[i];
-    bool visible = !s->loops || loops_within(s->loops, s->loop, x->loop);
+    bool visible =
+        (!s->loops || loops_within(s->loops, s->loop, x->loop)) && (x->segment < 0 || x->segment == s->segment);
     if (x->layout == layout && x->stage == stage && visible) return x->v;
   }
   return 0;
 }
 
 void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
-  ARENA_PUSH(w->arena, versions_seen(w, s, value, stage), ((Version){layout, stage, loop, v}));
+  ARENA_PUSH(w->arena, versions_seen(w, s, value, stage), ((Version){layout, stage, loop, -1, v}));
 }
 
 /* Made here. */
@@ -207,8 +209,12 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, value_index(s->f, value), stage);
   else if (!original) return send(w, s, value, layout, stage);
   if (!original || v->produced == layout) return original;
-  w->phase = conversion_phase(w, s, index, v->produced, layout);
-  return add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
+  bool at_use = s->at_use && s->at_use[index] && !w->sending;
+  w->phase =
+      !at_use || s->segment == SEGMENT_PRE ? conversion_phase(w, s, index, v->produced, layout) : reading_phase(w, s);
+  Val made = add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
+  if (at_use && made) s->versions[value].items[s->versions[value].n - 1].segment = s->segment;
+  return made;
 }
 
 /* ---- states */
@@ -329,19 +335,48 @@ static bool walk_op(Walk *w, WalkScope *s, size_t index) {
   return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, 0, walk_stage(s, index)) != 0;
 }
 
+/* In which operation number `index` asks for what is gathered at use. */
+static int segment_of(const Walk *w, const WalkScope *s, size_t index) {
+  const Op *op = &s->f->ops.items[index];
+  if (op->out && phase_of(w, s, index, walk_produced(w, s, index, 0)) == PH_pre) return SEGMENT_PRE;
+  if (op->phase == PH_step) return SEGMENT_STEP;
+  return op->phase == PH_bwd || op->phase == PH_wgt ? SEGMENT_GRADIENTS : SEGMENT_FORWARD;
+}
+
 static bool walk_ops(Walk *w, WalkScope *s) {
   for (size_t i = 0; i < s->f->ops.n; i++) {
     if (!s->from) w->now = i;
     if (s->loops) s->loop = loops_reads_in(s->loops, s->f, i);
+    if (s->at_use) s->segment = segment_of(w, s, i);
     if (!walk_op(w, s, i)) return false;
   }
   s->loop = -1;
   return true;
 }
 
+/* What is made of weights alone is gathered as one of these is. */
+static const bool *find_at_use(Walk *w, const WalkScope *s) {
+  bool any = false, *at_use = ARENA_ARRAY(w->arena, bool, s->f->ops.n + 1),
+       *of_weights = ARENA_ARRAY(w->arena, bool, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    of_weights[i] = op->kind == OP_read || op_is_constant(op->kind) || (op->nin && s->once && s->once[i]);
+    at_use[i] = op->kind == OP_read && s->strategies[i].gather_at_use;
+    for (int k = 0; k < op->nin; k++) {
+      size_t made = (size_t)s->f->values.items[op->in[k]].op;
+      of_weights[i] &= of_weights[made];
+      at_use[i] |= at_use[made];
+    }
+    at_use[i] &= of_weights[i];
+    any |= at_use[i];
+  }
+  return any ? at_use : NULL;
+}
+
 bool walk_function(Walk *w, WalkScope *s) {
   s->versions = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   s->again = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
+  s->at_use = find_at_use(w, s);
   if (!walk_ops(w, s)) return false;
   w->now = s->f->ops.n;
   for (size_t i = 0; i < s->f->outputs.n; i++) {

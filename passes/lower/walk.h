@@ -23,6 +23,9 @@
  * phase of its operation, and conversions in the later one of the phases of value and reader.  Phases are not told
  * apart without micro-batches.
  *
+ * A weight that is gathered at use (Strategy.gather_at_use), and what is made of it alone, is converted anew for the
+ * forward pass, for the gradients and for the update, and in each micro-batch.
+ *
  * At a loop all that its region reads from outside is wanted before it, in each layout that is read, so that
  * conversions of what does not change happen once and everything behind the loop may share them; but sources that are
  * alike everywhere are made where they are used.  A loop within finds there what it needs from outside both.  Count and
@@ -64,11 +67,15 @@ bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWin
 
 /* ---- the walk */
 
+/* The parts of a step, for weights that are gathered in each: once before all micro-batches, and as level 1 says. */
+enum { SEGMENT_PRE, SEGMENT_FORWARD, SEGMENT_GRADIENTS, SEGMENT_STEP };
+
 typedef struct Version {
   const Layout *layout;
   int stage;
-  int loop; /* whose body it is made in, and visible in; -1: none */
-  Val v;    /* what the sink calls it */
+  int loop;    /* whose body it is made in, and visible in; -1: none */
+  int segment; /* in which alone it is visible; -1: in all */
+  Val v;       /* what the sink calls it */
 } Version;
 
 typedef struct Versions {
@@ -95,6 +102,8 @@ typedef struct WalkScope {
   const Loops *loops;               /* NULL in bodies, which have none */
   const bool *agreed;               /* with loops, by value (agreed.h) */
   int loop;                         /* in whose body things are made now; -1: none */
+  const bool *at_use;               /* by operation, NULL in bodies: gathered where it is used */
+  int segment;                      /* with `at_use`: in which things are made now */
   Phase phase;                      /* of the composite */
 } WalkScope;
 

@@ -23,6 +23,9 @@ static bool is_same_state(const Op *a, const Op *b) {
 /* A weight may be read several times, by different users: best the read of the same name. */
 static int counterpart(const Func *f, const Op *op, size_t near) {
   int found = -1;
+  for (size_t i = 0; i < f->ops.n && op_is_state(op->kind); i++)
+    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(op, AT_name)) == 0)
+      return (int)i; /* it says where the state is kept */
   /* The same graph has its operations at the same places: look there first. */
   if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0)
     return (int)near;
@@ -36,9 +39,16 @@ static int counterpart(const Func *f, const Op *op, size_t near) {
   return found;
 }
 
+/* What an input is written to as it is, it comes in parts as; NULL: it is written to nothing. */
+static const Op *written_to(const Func *f, const Op *input) {
+  for (size_t i = 0; i < f->ops.n && input->kind == OP_input; i++)
+    if (f->ops.items[i].kind == OP_write && f->ops.items[i].in[0] == input->out) return &f->ops.items[i];
+  return NULL;
+}
+
 /* The same picks by factor name; picks the other rule does not allow are dropped. */
 static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule *to) {
-  Strategy out = {0};
+  Strategy out = {.gather_at_use = s->gather_at_use};
   for (int i = 0; i < s->n; i++) {
     int f = rule_factor_find(to, from->factors[s->picks[i].factor].name);
     if (f < 0) continue;
@@ -122,6 +132,8 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
   for (size_t i = 0; i < other->ops.n; i++) {
     const Op *op = &other->ops.items[i];
     int twin = counterpart(planned, op, i);
+    const Op *state = twin < 0 ? written_to(other, op) : NULL;
+    if (state) twin = counterpart(planned, state, i);
     out_strategies[i] = twin < 0 ? cut_as_operands(m, other, out_strategies, op) : (Strategy){0};
     int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
         around = loops_entered(&loops, inside, -1);

@@ -9,6 +9,8 @@
 
 enum { MAX_STAGES = 1 << 16 };
 
+const char *const plan_line_names[PLAN_LINES] = {"op", "store", "grad", "update"};
+
 typedef struct Parser {
   Arena *a;
   Diags *d;
@@ -220,10 +222,19 @@ static bool read_stage(Parser *p) {
   return s.op != NULL;
 }
 
-static bool read_op(Parser *p) {
+/* gather once|use, which may be left out: once */
+static bool read_gather(Parser *p, bool *at_use) {
+  if (at_end(p)) return true;
+  if (!keyword(p, "gather")) return false;
+  spaces(p);
+  *at_use = strncmp(p->at, "use", 3) == 0;
+  return *at_use ? keyword(p, "use") : keyword(p, "once");
+}
+
+static bool read_line_of(Parser *p, PlanLine kind) {
   if (!need_mesh(p)) return false;
   spaces(p);
-  PlanFileOp op = {.glob_loc = here(p)};
+  PlanFileOp op = {.kind = kind, .glob_loc = here(p)};
   op.glob = string(p, "the quoted name of an operation");
   if (!op.glob) return false;
   spaces(p);
@@ -233,11 +244,17 @@ static bool read_op(Parser *p) {
   if (*s != '{' || s[n] != '}') return syntax(p, "a strategy in braces");
   p->at += n + 1;
   op.strategy = arena_strndup(p->a, s, n + 1);
-  op.again = !at_end(p);
+  if (kind == PLAN_STORE && !read_gather(p, &op.gather_at_use)) return false;
+  op.again = kind == PLAN_OP && !at_end(p);
   if (op.again && !keyword(p, "again")) return false;
   ARENA_PUSH(p->a, &p->f->ops, op);
   return true;
 }
+
+static bool read_op(Parser *p) { return read_line_of(p, PLAN_OP); }
+static bool read_store(Parser *p) { return read_line_of(p, PLAN_STORE); }
+static bool read_grad(Parser *p) { return read_line_of(p, PLAN_GRAD); }
+static bool read_update(Parser *p) { return read_line_of(p, PLAN_UPDATE); }
 
 static void keep_comment(Parser *p) {
   spaces(p);
@@ -251,7 +268,8 @@ static bool read_line(Parser *p) {
     const char *name;
     bool (*read)(Parser *);
   } statements[] = {{"graph", read_graph},       {"target", read_target}, {"mesh", read_mesh},
-                    {"schedule", read_schedule}, {"stage", read_stage},   {"op", read_op}};
+                    {"schedule", read_schedule}, {"stage", read_stage},   {"op", read_op},
+                    {"store", read_store},       {"grad", read_grad},     {"update", read_update}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -261,7 +279,7 @@ static bool read_line(Parser *p) {
     if (!statements[i].read(p)) return false;
     return at_end(p) || syntax(p, "the end of the line");
   }
-  return syntax(p, "graph, target, mesh, schedule, stage or op");
+  return syntax(p, "graph, target, mesh, schedule, stage, op, store, grad or update");
 }
 
 static bool read_lines(Parser *p, const char *text) {

@@ -11,10 +11,18 @@ typedef struct PlanFileStage {
   Loc loc;        /* of the name */
 } PlanFileStage;
 
-/* op "glob" {strategy} [again] */
+/* What a line with a glob is about: where trained weights are stored, what accumulates their gradients, their updates,
+ * or all other operations. */
+typedef enum PlanLine { PLAN_OP, PLAN_STORE, PLAN_GRAD, PLAN_UPDATE, PLAN_LINES } PlanLine;
+extern const char *const plan_line_names[PLAN_LINES];
+
+/* op "glob" {strategy} [again];  store "glob" {strategy} gather once|use;  grad "glob" {strategy};  update "glob"
+ * {strategy} */
 typedef struct PlanFileOp {
+  PlanLine kind;
   const char *glob, *strategy; /* the strategy with its braces */
   bool again;
+  bool gather_at_use;
   Loc glob_loc, strategy_loc;
 } PlanFileOp;
 

@@ -1,6 +1,7 @@
 /* passes/plan/parse.c - from the text of a plan (file.h) to a plan for a function and a target.
  *
- * An operation has the strategy of the last line that matches it; without one it is not cut.
+ * An operation has the strategy of the last line that matches it; without one it is not cut, or, as part of an update,
+ * as its weight is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "passes/plan/plan.h"
 #include "passes/plan/file.h"
 #include "passes/plan/text.h"
+#include "passes/plan/zero.h"
 #include "passes/rewrite/derived.h"
 #include "passes/search/home.h"
 #include "passes/search/stage.h"
@@ -29,9 +31,11 @@ typedef struct Fitting {
   const Rule *const *rules;
   Plan *plan;
   Strategy *strategies;
-  int *line_of;  /* by operation: the last line that matches it; -1 */
-  bool *matched; /* by line */
-  Named *names;  /* of all operations, sorted */
+  int *line_of;          /* by operation: the last line that matches it; -1 */
+  bool *matched;         /* by line */
+  const PlanLine *kinds; /* by operation */
+  const ZeroUpdates *updates;
+  Named *names; /* of all operations, sorted */
   bool same_graph;
 } Fitting;
 
@@ -79,12 +83,12 @@ static void match(Fitting *p, const PlanFileOp *line, int number) {
   Text name = {.arena = p->m->arena};
   if (is_plain(line->glob, &name)) {
     const Named *found = bsearch(&(Named){text_str(&name), 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
-    if (found) p->line_of[found->op] = number;
-    p->matched[number] = found != NULL;
+    p->matched[number] = found && line->kind == p->kinds[found->op];
+    if (p->matched[number]) p->line_of[found->op] = number;
     return;
   }
   for (size_t i = 0; i < p->f->ops.n; i++) {
-    if (!plan_glob(line->glob, p->f->ops.items[i].name)) continue;
+    if (line->kind != p->kinds[i] || !plan_glob(line->glob, p->f->ops.items[i].name)) continue;
     p->line_of[i] = number;
     p->matched[number] = true;
   }
@@ -92,7 +96,7 @@ static void match(Fitting *p, const PlanFileOp *line, int number) {
 
 static int by_glob(const void *x, const void *y) {
   const PlanFileOp *a = *(const PlanFileOp *const *)x, *b = *(const PlanFileOp *const *)y;
-  int order = strcmp(a->glob, b->glob);
+  int order = a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->glob, b->glob);
   return order ? order : a < b ? -1 : a > b;
 }
 
@@ -101,7 +105,7 @@ static void warn_repeated(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) sorted[i] = &p->file->ops.items[i];
   if (p->file->ops.n) qsort(sorted, p->file->ops.n, sizeof *sorted, by_glob);
   for (size_t i = 1; i < p->file->ops.n; i++)
-    if (strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
+    if (sorted[i - 1]->kind == sorted[i]->kind && strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
       diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts",
                    sorted[i]->glob, sorted[i - 1]->glob_loc.line);
 }
@@ -115,7 +119,10 @@ static bool check_matches(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) {
     const PlanFileOp *line = &p->file->ops.items[i];
     if (p->matched[i]) continue;
-    if (p->same_graph) diag_error(p->d, DIAG_plan_model, line->glob_loc, "no operation is named \"%s\"", line->glob);
+    static const char *const what[PLAN_LINES] = {"no operation is", "no trained weight is",
+                                                 "nothing that accumulates is", "no part of an update is"};
+    if (p->same_graph)
+      diag_error(p->d, DIAG_plan_model, line->glob_loc, "%s named \"%s\"", what[line->kind], line->glob);
     if (missed++ == 0) first = line->glob_loc;
     if (missed <= NAMED) text_printf(&names, "%s\"%s\"", missed > 1 ? ", " : "", line->glob);
   }
@@ -134,7 +141,10 @@ static bool check_matches(Fitting *p) {
 /* Only the line that counts has to fit: a wide glob may match operations that another line is for. */
 static bool read_strategies(Fitting *p) {
   for (size_t i = 0; i < p->f->ops.n; i++) {
-    if (p->line_of[i] < 0) continue;
+    if (p->line_of[i] < 0) {
+      zero_follows(p->updates, i, p->strategies, &p->strategies[i]);
+      continue;
+    }
     const PlanFileOp *line = &p->file->ops.items[p->line_of[i]];
     const Op *op = &p->f->ops.items[i];
     const char *why = NULL;
@@ -143,6 +153,7 @@ static bool read_strategies(Fitting *p) {
       why = arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients"),
       ok = false;
     p->strategies[i].again = line->again;
+    p->strategies[i].gather_at_use = line->gather_at_use && p->strategies[i].n > 0;
     if (ok) continue;
     Text rule = {.arena = p->m->arena};
     rule_print(p->m, &rule, p->rules[i]);
@@ -264,6 +275,10 @@ static bool complete(Fitting *p) {
   plan->params = cost_plan_params(p->m, p->f);
   Shares shares = shares_of(c, p->f, p->rules, labels_of(p->m, p->f, p->rules), plan->strategies);
   cost_model_free(c);
+  uint32_t data = 0;
+  for (int i = 0; i < plan->mesh.naxes; i++)
+    if (!plan->mesh.axes[i].temporal && main_degree(&shares, i) == DEGREE_DP) data |= 1u << i;
+  plan->zero = zero_stage(p->m, p->f, p->rules, plan->strategies, data);
   int degrees[DEGREE_COUNT];
   degrees_of(&plan->mesh, &shares, degrees);
   plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
@@ -284,6 +299,10 @@ static void index_names(Fitting *p) {
 }
 
 static void match_lines(Fitting *p) {
+  PlanLine *kinds = ARENA_ARRAY(p->m->arena, PlanLine, p->f->ops.n);
+  p->updates = zero_updates(p->m->arena, p->m, p->f, p->rules);
+  for (size_t i = 0; i < p->f->ops.n; i++) kinds[i] = zero_line(p->updates, i);
+  p->kinds = kinds;
   p->line_of = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
   p->matched = ARENA_ARRAY(p->m->arena, bool, p->file->ops.n);
   for (size_t i = 0; i < p->f->ops.n; i++) p->line_of[i] = -1;

@@ -28,6 +28,7 @@ typedef struct PlanOptions {
   PipelineSchedule schedule; /* of a training step in a pipeline, and Mesh.chunks */
   int chunks;
   Recompute recompute; /* of training */
+  int zero;            /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
   double memory_limit; /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
                     speed. */
@@ -72,7 +73,7 @@ typedef struct SearchReport {
 } SearchReport;
 
 typedef struct PlanAlternative {
-  int tp, pp, dp, cp, ep, micro_batches;
+  int tp, pp, dp, cp, ep, micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
   const char *why_not;   /* NULL when it is possible */
 } PlanAlternative;
@@ -83,6 +84,7 @@ typedef struct Plan {
   int ranks;
   Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
   int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
+  int zero;                              /* the stage of ZeRO that it amounts to (zero.h) */
   const Strategy *strategies;            /* by operation of the function */
   const int *stages;                     /* by operation */
   const char *recompute;                 /* recompute_name */

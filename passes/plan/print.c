@@ -3,7 +3,8 @@
  * Operations of one group (pass group: the same operation of all layers) have one line, a glob of their names with the
  * strategy most of them have.  A glob may match other operations too, so globs come first, those that match most before
  * others, and whatever is still wrong then gets a line of its own behind them: the last line that matches counts.
- * Operations without axes need no line unless a glob catches them.  Equal plans give equal bytes.
+ * Operations without axes, and those of updates that are cut as their weight is, need no line unless a glob catches
+ * them.  Equal plans give equal bytes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +14,11 @@
 #include "ir/schedule.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/names.h"
+#include "passes/plan/labels.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/text.h"
 #include "passes/search/home.h"
+#include "passes/plan/zero.h"
 #include "passes/search/stage.h"
 
 bool plan_glob(const char *glob, const char *name) {
@@ -47,16 +50,18 @@ static const char *escaped(Arena *a, const char *name) {
   return text_str(&t);
 }
 
-static const char *strategy_text(Module *m, Arena *a, const Func *f, const Plan *p, size_t op) {
+static const char *strategy_text(Module *m, Arena *a, const Rule *r, const Strategy *s) {
   Text t = {.arena = a};
-  strategy_print(m, &t, rule_of(m, f, &f->ops.items[op]), &p->strategies[op]);
-  if (p->strategies[op].again) text_add(&t, " again");
+  strategy_print(m, &t, r, s);
+  if (s->gather_at_use) text_add(&t, " gather use");
+  if (s->again) text_add(&t, " again");
   return text_str(&t);
 }
 
 /* ---- op lines */
 
 typedef struct OpLine {
+  PlanLine kind;
   const char *glob, *strategy;
   size_t first; /* operation it was made for */
   struct {
@@ -80,6 +85,8 @@ typedef struct OpLines {
   Arena *a;
   const Func *f;
   const char **strategies; /* by operation */
+  const char **without;    /* by operation: what it has without a line */
+  const PlanLine *kinds;   /* by operation */
   struct {
     OpGroup *items;
     size_t n, cap;
@@ -145,12 +152,14 @@ static const char *majority(const OpLines *w, const OpGroup *g) {
 
 /* One glob has one line: a second group with it gets exceptions instead. */
 static void add_line(OpLines *w, OpGroup *g) {
+  PlanLine kind = w->kinds[g->ops.items[0]];
   g->has_line = true;
   for (size_t i = 0; i < w->lines.n; i++)
-    if (same(w->lines.items[i].glob, g->glob)) return;
-  OpLine line = {.glob = g->glob, .strategy = g->strategy, .first = g->ops.items[0]};
+    if (w->lines.items[i].kind == kind && same(w->lines.items[i].glob, g->glob)) return;
+  OpLine line = {.kind = kind, .glob = g->glob, .strategy = g->strategy, .first = g->ops.items[0]};
   for (size_t i = 0; i < w->f->ops.n; i++)
-    if (plan_glob(g->glob, w->f->ops.items[i].name)) ARENA_PUSH(w->a, &line.matches, (uint32_t)i);
+    if (kind == w->kinds[i] && plan_glob(g->glob, w->f->ops.items[i].name))
+      ARENA_PUSH(w->a, &line.matches, (uint32_t)i);
   ARENA_PUSH(w->a, &w->lines, line);
 }
 
@@ -169,7 +178,7 @@ static void apply(OpLines *w) {
 
 static bool is_right(const OpLines *w, size_t op) {
   int k = w->line_of[op];
-  return same(k < 0 ? "{}" : w->lines.items[k].strategy, w->strategies[op]);
+  return same(k < 0 ? w->without[op] : w->lines.items[k].strategy, w->strategies[op]);
 }
 
 /* Lines for groups that are cut, then for those that another's glob catches, until nothing more is caught. */
@@ -190,16 +199,32 @@ static void choose_lines(OpLines *w) {
   }
 }
 
-static void print_line(Text *out, const char *glob, const char *strategy) {
-  text_add(out, "op ");
+static void print_line(Text *out, PlanLine kind, const char *glob, const char *strategy) {
+  text_printf(out, "%s ", plan_line_names[kind]);
   text_quoted(out, glob);
   text_printf(out, " %s\n", strategy);
 }
 
+static void texts_of(OpLines *w, Module *m, const Plan *p) {
+  const Func *f = w->f;
+  const Rule **rules = rules_of(m, f);
+  ZeroUpdates *updates = zero_updates(w->a, m, f, rules);
+  PlanLine *kinds = ARENA_ARRAY(w->a, PlanLine, f->ops.n);
+  w->kinds = kinds;
+  w->strategies = ARENA_ARRAY(w->a, const char *, f->ops.n);
+  w->without = ARENA_ARRAY(w->a, const char *, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    Strategy without = {0};
+    zero_follows(updates, i, p->strategies, &without);
+    kinds[i] = zero_line(updates, i);
+    w->strategies[i] = strategy_text(m, w->a, rules[i], &p->strategies[i]);
+    w->without[i] = strategy_text(m, w->a, rules[i], &without);
+  }
+}
+
 static void print_ops(Module *m, Arena *a, const Func *f, const Plan *p, Text *out) {
-  OpLines w = {
-      .a = a, .f = f, .strategies = ARENA_ARRAY(a, const char *, f->ops.n), .line_of = ARENA_ARRAY(a, int, f->ops.n)};
-  for (size_t i = 0; i < f->ops.n; i++) w.strategies[i] = strategy_text(m, a, f, p, i);
+  OpLines w = {.a = a, .f = f, .line_of = ARENA_ARRAY(a, int, f->ops.n)};
+  texts_of(&w, m, p);
   find_groups(&w);
   for (size_t k = 0; k < w.groups.n; k++) {
     OpGroup *g = &w.groups.items[k];
@@ -211,9 +236,9 @@ static void print_ops(Module *m, Arena *a, const Func *f, const Plan *p, Text *o
   for (size_t i = 0; i < f->ops.n; i++)
     if (w.line_of[i] >= 0 && is_right(&w, i)) counts[w.line_of[i]] = true;
   for (size_t k = 0; k < w.lines.n; k++)
-    if (counts[k]) print_line(out, w.lines.items[k].glob, w.lines.items[k].strategy);
+    if (counts[k]) print_line(out, w.lines.items[k].kind, w.lines.items[k].glob, w.lines.items[k].strategy);
   for (size_t i = 0; i < f->ops.n; i++)
-    if (!is_right(&w, i)) print_line(out, escaped(a, f->ops.items[i].name), w.strategies[i]);
+    if (!is_right(&w, i)) print_line(out, w.kinds[i], escaped(a, f->ops.items[i].name), w.strategies[i]);
 }
 
 static void print_mesh(const Plan *p, Text *out) {
@@ -251,8 +276,11 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
               1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
               1e3 * t->idle);
-  text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total,
-              b->params, b->state, b->activations, b->communication);
+  MemoryShare shares[MEMORY_SHARES];
+  text_printf(out, "# bytes per rank %.0f", b->total);
+  for (int i = 0, n = cost_memory_shares(b, shares); i < n; i++)
+    text_printf(out, "%s %s %.0f", i ? "," : ":", shares[i].name, shares[i].bytes);
+  text_add(out, "\n");
   print_stages(a, f, p, out);
   print_ops(m, a, f, p, out);
   arena_free(a);

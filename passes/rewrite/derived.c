@@ -31,10 +31,12 @@ static bool is_number(const Func *f, const Op *op) {
 }
 
 const bool *derived_ops(Arena *a, const Func *f) {
-  if (!trains(f)) return made_of(a, f, is_constant);
-  bool *derived = made_of(a, f, is_number);
-  for (size_t i = 0; i < f->ops.n; i++) derived[i] &= f->ops.items[i].kind != OP_input;
-  return derived;
+  bool *constant = made_of(a, f, is_constant), *number = trains(f) ? made_of(a, f, is_number) : NULL;
+  for (size_t i = 0; number && i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    constant[i] |= number[i] && op->kind != OP_input && op->out && !type_of(f, op->out)->rank;
+  }
+  return constant;
 }
 
 const bool *once_ops(Arena *a, const Func *f) {

@@ -7,8 +7,8 @@
 
 #include "ir/ir.h"
 
-/* By operation: true when it depends on no input, weight, state or random number, but on scalar inputs in a training
- * step.  In the arena. */
+/* By operation: true when it depends on no input, weight, state or random number, or is a number that
+ * depends on scalar inputs, in a training step.  In the arena. */
 const bool *derived_ops(Arena *a, const Func *f);
 
 /* By operation: may it be done once, before all micro-batches?  So may what is derived from constants, and what level 1

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/plan/zero.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
 #include "passes/search/stage.h"
@@ -68,12 +69,13 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
   uint32_t labels = 0;
   for (int k = 0; k < DEGREE_COUNT; k++)
-    if (s->forced[k] == 0) labels |= 1u << degree_labels[k];
+    if (s->forced[k] == 0 && !(s->zero && k == DEGREE_DP)) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels};
   return (AxisUse){.labels = 1u << degree_labels[d],
                    .forced = !c->loose,
                    .weights = d == DEGREE_TP && !c->loose,
-                   .batch_too = d == DEGREE_EP};
+                   .batch_too = d == DEGREE_EP,
+                   .data = d == DEGREE_DP};
 }
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
@@ -95,6 +97,7 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
   in.repeat = repeat_of(s, c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
+  in.zero = s->zero;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
 }
@@ -114,7 +117,8 @@ int64_t largest_factor(const Search *s, Label label) {
 static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
   int64_t most = largest_factor(s, degree_labels[d]);
   const char *kind = label_name(degree_labels[d]),
-             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
+             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d],
+                                   s->forced[d] ? s->forced[d] : size);
   if (d == DEGREE_EP && !any_expert)
     return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
   if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
@@ -135,6 +139,7 @@ static bool judge_axes(Search *s, Outcome *o) {
   for (int i = 0; i < o->c.naxes; i++) {
     int d = main_degree(&x, first + i), wanted = o->c.degree[i];
     if (d >= 0) o->found[d] *= o->c.sizes[i];
+    if (d == DEGREE_DP) o->data_axes |= 1u << (first + i);
     double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
     if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
     o->why_not = splits_little(s, (Degree)wanted, o->c.sizes[i], share, x.of_experts > 0);
@@ -143,9 +148,15 @@ static bool judge_axes(Search *s, Outcome *o) {
   return true;
 }
 
+/* Weights are gathered at use where that is forced, or else it does not fit. */
 static void price_outcome(Search *s, Outcome *o) {
-  o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  bool forced = s->zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
+  for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
+    o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+    o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+    if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
+  }
+  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes);
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 
@@ -203,14 +214,14 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
     bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
-    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages,
+    double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
     again = judged && left > 0 && (o.price.possible || uncut(&o)) &&
             (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
     s->limited |= !fits;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
-    if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
+    if (fits && r.memory_weight > 0) s->activations = cost_memory_made(&o.price.memory);
   }
   if (r.feasible || !best->strategies) keep_outcome(best, &o);
   arena_free(scratch);

@@ -253,7 +253,7 @@ static void add_four(Search *s, const Candidate *c, int n) {
         }
 }
 
-static void add_meshes(Search *s, int stages, int least, int micro) {
+static void add_meshes_of(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
   bool any = false, left = false;
   for (int d = 0; d < DEGREE_COUNT; d++) {
@@ -267,6 +267,21 @@ static void add_meshes(Search *s, int stages, int least, int micro) {
   int room = MAX_SPATIAL - nforced;
   add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
   if (!any) add_four(s, &c, spatial);
+}
+
+/* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are. */
+static void add_meshes(Search *s, int stages, int least, int micro) {
+  int spatial = s->t->ranks / stages;
+  if (!s->zero || s->forced[DEGREE_DP]) {
+    add_meshes_of(s, stages, least, micro);
+    return;
+  }
+  for (int n = s->zero > 1 ? 2 : 1; n <= spatial; n++) {
+    if (spatial % n) continue;
+    s->forced[DEGREE_DP] = n;
+    add_meshes_of(s, stages, least, micro);
+  }
+  s->forced[DEGREE_DP] = 0;
 }
 
 /* The axes from the largest to the smallest. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "passes/lower/walk.h"
+#include "passes/plan/zero.h"
 
 int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
 
@@ -15,7 +16,8 @@ typedef struct Making {
   const Op *op;
   const Rule *rule;
   const OpLabels *labels;
-  int time_factor; /* Shape.time_factor */
+  int time_factor;        /* Shape.time_factor */
+  bool storage, gradient; /* of a trained weight (passes/plan/zero.h) */
 } Making;
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
@@ -26,7 +28,8 @@ static bool pick_allowed(const Making *k, Pick p) {
   Label l = k->labels->factors[p.factor];
   if (k->in->m->mesh.axes[p.axis].temporal) return p.factor == k->time_factor;
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
-  if (k->op->kind == OP_param) return true; /* where a weight is kept does not depend on what its dimensions mean */
+  /* Where a weight and its gradient are kept does not depend on what their dimensions mean. */
+  if (k->op->kind == OP_param || k->storage || k->gradient) return true;
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
     return !(op_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
@@ -39,8 +42,36 @@ static bool may_be_whole(const Making *k) {
   return op_is_source(k->op->kind) || (k->time_factor == TIME_NONE && !writes);
 }
 
+/* ---- what is forced of the training state (PlanOptions.zero); nothing: any stage */
+
+static bool zero_forced(const Making *k) { return k->in->zero && (k->storage || k->gradient); }
+
+static bool zero_cuts(const Making *k) { return k->in->zero - 1 >= (k->gradient ? 2 : 1); }
+
+static uint32_t data_axes(const GraphInput *in) {
+  uint32_t axes = 0;
+  for (int i = 0; i < in->m->mesh.naxes; i++) axes |= (uint32_t)in->uses[i].data << i;
+  return axes;
+}
+
+static bool zero_allowed(const Making *k, const Strategy *s) {
+  return !zero_forced(k) || zero_cuts(k) || zero_parts(k->in->m, k->rule, s, data_axes(k->in)) == 1;
+}
+
+/* To be as large as it can: parts, or, of a gradient that is kept whole, ranks that have a sum of their own. */
+static double zero_forced_parts(const Making *k, const Strategy *s) {
+  uint32_t data = data_axes(k->in), partial = zero_partial_axes(k->rule, s) & data;
+  double parts = 1;
+  if (!zero_forced(k)) return 1;
+  if (zero_cuts(k)) return zero_parts(k->in->m, k->rule, s, data);
+  for (int i = 0; i < k->in->m->mesh.naxes && k->gradient; i++)
+    if (partial >> i & 1u) parts *= k->in->m->mesh.axes[i].size;
+  return parts;
+}
+
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
+  if (!zero_allowed(k, s)) return false;
   for (int i = 0; i < s->n; i++) {
     if (!pick_allowed(k, s->picks[i])) return false;
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
@@ -68,7 +99,7 @@ static bool passes_all_on(const Making *k, const Strategy *s) {
 /* How far the axes that have to be used are used. */
 static double forced_parts(const Making *k, const Strategy *s) {
   bool matrix = k->op->kind == OP_param && type_of(k->in->f, k->op->out)->rank >= 2;
-  double parts = 1;
+  double parts = zero_forced_parts(k, s);
   for (int i = 0; i < s->n; i++) {
     const AxisUse *use = &k->in->uses[s->picks[i].axis];
     bool counts = use->forced && k->rule->factors[s->picks[i].factor].size;
@@ -114,6 +145,8 @@ static Making making_of(const GraphInput *in, int class) {
   Making k = {
       .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   k.time_factor = in->shape->time_factor[index];
+  k.storage = zero_is_storage(in->m, k.op);
+  k.gradient = zero_is_gradient(k.op);
   return k;
 }
 
@@ -121,11 +154,12 @@ static Making making_of(const GraphInput *in, int class) {
 static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   Domain *d = ARENA_NEW(a, Domain);
   int nin = k->op->nin;
+  bool at_use = k->storage && k->in->zero - 1 == ZERO_STAGES - 1;
   *d = (Domain){.nin = nin,
                 .nout = k->op->nout,
                 .conversions = runs_of_result(k->in->shape->loops, k->in->f, k->index),
                 .before = k->in->shape->before[k->index],
-                .read_behind = k->in->shape->before[k->index] || k->op->kind == OP_accumulate,
+                .read_behind = (k->in->shape->before[k->index] && !at_use) || k->op->kind == OP_accumulate,
                 .strategies = ARENA_ARRAY(a, Strategy, n),
                 .time = ARENA_ARRAY(a, double, n)};
   d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);

@@ -23,6 +23,7 @@ typedef struct AxisUse {
   bool weights;
   bool batch_too; /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
                    * the other work */
+  bool data;      /* ranks of data parallelism */
 } AxisUse;
 
 typedef struct GraphInput {
@@ -37,6 +38,7 @@ typedef struct GraphInput {
   double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
                        * former */
   AxisUse uses[MAX_AXES];
+  int zero;            /* PlanOptions.zero */
   double repeat;       /* weight of what a micro-batch costs, */
   double before;       /* and of what is done once before all of them */
   int micro;           /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh

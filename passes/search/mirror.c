@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/named.h"
+#include "passes/rewrite/derived.h"
 
 typedef struct Finding {
   Arena *arena;
@@ -181,12 +182,19 @@ static void find_factors_of_sum(Finding *w, size_t i) {
   forget(w);
 }
 
-Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const bool *fixed, const Loops *loops) {
+static const bool *fixed_ops(Arena *a, const Func *f) {
+  const bool *derived = derived_ops(a, f);
+  bool *fixed = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) fixed[i] = op_is_anywhere(&f->ops.items[i]) || derived[i];
+  return fixed;
+}
+
+Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops) {
   size_t n = f->ops.n;
   Finding w = {.arena = a,
                .f = f,
                .rules = rules,
-               .fixed = fixed,
+               .fixed = fixed_ops(a, f),
                .loops = loops,
                .first_sum = ARENA_ARRAY(a, size_t, n + 1),
                .partial = ARENA_ARRAY(a, bool, f->values.n + 1),

@@ -28,8 +28,8 @@ typedef struct Mirrors {
   const size_t *const *followers; /* by head, in the function's order */
 } Mirrors;
 
-/* `fixed`, by operation: it follows nobody and is not followed. */
-Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const bool *fixed, const Loops *loops);
+/* What is made anywhere, or derived from constants, follows nobody and is not followed. */
+Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops);
 
 /* The strategy of a follower whose head has strategy `head`: as much of it as is legal. */
 Strategy mirror_strategy(const Module *m, const Rule *r, const int8_t *factors, const Strategy *head);

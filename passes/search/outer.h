@@ -28,6 +28,8 @@ typedef struct Outcome {
   Strategy *strategies;
   int *stages;
   int found[DEGREE_COUNT]; /* degrees the strategies amount to */
+  uint32_t data_axes;      /* axes of the mesh that count for data parallelism, as a bit set */
+  int zero;                /* the stage of ZeRO that they amount to */
   double solved;           /* what the graph said it costs */
   const char *why_not;
 } Outcome;
@@ -84,6 +86,7 @@ typedef struct Search {
   int forced[DEGREE_COUNT];
   PipelineSchedule schedule; /* of a training step, with the stages on each place */
   int chunks;
+  int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
   double limit;
   struct {
     LeastWork *items;

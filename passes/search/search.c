@@ -151,13 +151,14 @@ static void try_hastily(Search *s) {
 }
 
 static bool anything_forced(const Search *s, const PlanOptions *o) {
-  bool any = o->pp || o->micro_batches;
+  bool any = o->pp || o->micro_batches || s->zero;
   for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
   return any;
 }
 
 static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
-  bool same = x->feasible && (!o->pp || o->pp == x->c.stages) && (!o->micro_batches || o->micro_batches == x->c.micro);
+  bool same = x->feasible && (!o->pp || o->pp == x->c.stages) &&
+              (!o->micro_batches || o->micro_batches == x->c.micro) && (!s->zero || s->zero - 1 == x->zero);
   for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
   return same;
 }
@@ -239,6 +240,7 @@ static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
 static void find_known(Search *s, const PlanOptions *o) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  x.zero = 0;
   s->known = o->known ? *o->known : NULL;
   if (s->known) return;
   run(&x, &none);
@@ -260,6 +262,9 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
     product *= degrees[i] ? degrees[i] : 1;
     all &= degrees[i] > 0;
   }
+  if (o->zero > 1 && (o->dp == 1 || (!o->dp && product == s->t->ranks)))
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0},
+                      "zero %d would cut nothing: it is over data parallel ranks, and there are none", o->zero - 1);
   if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
@@ -319,6 +324,7 @@ static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
                        .ep = found[DEGREE_EP],
                        .pp = asked->c.stages,
                        .micro_batches = asked->c.micro,
+                       .zero = o ? o->zero : asked->zero,
                        .seconds = INFINITY,
                        .why_not = "not possible"};
   if (!o) return a;
@@ -385,6 +391,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP],
   p->pp = o->c.stages;
   p->micro_batches = o->c.micro;
+  p->zero = o->zero;
   p->strategies = o->strategies;
   p->stages = o->stages;
   p->recompute = recompute_name(s->arena, s->f, o->strategies);
@@ -433,6 +440,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .lower_bound = INFINITY,
                 .schedule = o->schedule,
                 .chunks = o->chunks,
+                .zero = o->zero,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY;
   s->watch =

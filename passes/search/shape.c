@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "passes/rewrite/agreed.h"
+#include "passes/plan/zero.h"
 #include "passes/rewrite/derived.h"
 #include "passes/search/graph.h"
 
@@ -133,6 +134,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
               runs_of_result(w->out->loops, w->out->f, index));
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
+  if (zero_is_storage(w->m, op)) text_add(&t, "trained ");
   text_printf(&t, "%s%d ", w->out->before[index] ? "before " : "", w->out->time_factor[index]);
   if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
@@ -147,14 +149,6 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
     text_printf(&t, " %s:%d:%d", r->factors[k].name, (int)w->out->labels[index].factors[k],
                 r->factors[k].kind == FK_LINEAR ? shape_linear_is_useful(w->out, op, &r->factors[k]) : 0);
   return text_str(&t);
-}
-
-static void find_mirrors(Shaping *w) {
-  const Func *f = w->out->f;
-  const bool *derived = derived_ops(w->arena, f);
-  bool *fixed = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
-  for (size_t i = 0; i < f->ops.n; i++) fixed[i] = op_is_anywhere(&f->ops.items[i]) || derived[i];
-  w->out->mirrors = mirrors_of(w->arena, f, w->out->rules, fixed, &w->out->loops->loops);
 }
 
 static void add_factors(const Shaping *w, Text *t, size_t i) {
@@ -318,7 +312,7 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_before(&w);
   find_time_factors(&w);
-  find_mirrors(&w);
+  s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops);
   find_classes(&w);
   find_fans(&w);
   find_pairs(&w);

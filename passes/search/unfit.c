@@ -101,9 +101,12 @@ static void note_largest(const Search *s, Diags *d) {
 }
 
 static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
-  diag_note(d, (Loc){0}, "on that rank: weights %s, state %s, activations %s, communication %s",
-            bytes_text(s->arena, m->params), bytes_text(s->arena, m->state), bytes_text(s->arena, m->activations),
-            bytes_text(s->arena, m->communication));
+  MemoryShare shares[MEMORY_SHARES];
+  Text t = {.arena = s->arena};
+  int n = cost_memory_shares(m, shares);
+  for (int i = 0; i < n; i++)
+    text_printf(&t, "%s%s %s", i ? ", " : "", shares[i].name, bytes_text(s->arena, shares[i].bytes));
+  diag_note(d, (Loc){0}, "on that rank: %s", text_str(&t));
 }
 
 const Outcome *search_nearest_outcome(const Search *s) {

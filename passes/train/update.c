@@ -90,6 +90,8 @@ static Val clip(const Update *u, Val norm) {
 /* ---- tensors */
 
 static Val spread(const Update *u, Val scalar, const Type *t) {
+  const Op *made = op_of(u->b->f, scalar);
+  if (made->kind == OP_const) return build_splat(u->b, t, op_float(made, AT_value, 0));
   Attr a = attr_ints(u->b->m, AT_dims, 0, NULL);
   Val x = build_cast(u->b, scalar, t->dtype);
   if (!t->rank) return x;

@@ -43,9 +43,11 @@ static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
 }
 
 static json_t *describe_report(const ApcReport *r) {
-  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)r->param_bytes, "state",
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}}", "params", (json_int_t)r->param_bytes, "state",
                    (json_int_t)r->state_bytes, "activations", (json_int_t)(r->arena_bytes + r->library_bytes), "comm",
-                   (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes);
+                   (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes, "of_activations", "gathered",
+                   (json_int_t)r->gathered_bytes, "gradients", (json_int_t)r->gradient_bytes, "saved",
+                   (json_int_t)r->saved_bytes);
 }
 
 /* apc_predict, but for what cannot be predicted: sizes that nothing binds.  False with *lacking when there is not the

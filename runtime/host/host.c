@@ -530,6 +530,9 @@ ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
                      .arena_bytes = r->allocated[SPACE_ARENA],
                      .window_bytes = r->allocated[SPACE_WINDOW],
                      .library_bytes = r->allocated[SPACE_LIBRARY],
+                     .gathered_bytes = r->class_bytes[PC_gathered],
+                     .gradient_bytes = r->class_bytes[PC_gradient],
+                     .saved_bytes = r->class_bytes[PC_saved],
                      .mapped_bytes = r->mapped,
                      .load_s = (double)r->load_ns * 1e-9,
                      .run_s = (double)r->run_ns * 1e-9,
@@ -555,6 +558,9 @@ ApcStatus apc_predict(ApcModel *m, int rank, ApcReport *out) {
                      .arena_bytes = plan.bytes[SPACE_ARENA],
                      .window_bytes = plan.bytes[SPACE_WINDOW],
                      .library_bytes = plan.bytes[SPACE_LIBRARY],
+                     .gathered_bytes = plan.class_bytes[PC_gathered],
+                     .gradient_bytes = plan.class_bytes[PC_gradient],
+                     .saved_bytes = plan.class_bytes[PC_saved],
                      .mapped_bytes = plan.mapped_bytes};
   memory_plan_free(&plan);
   return APC_OK;

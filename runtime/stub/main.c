@@ -518,7 +518,10 @@ static int use(ApcModel *m, const Line *line) {
   int code = check_ranks(m, line);
   if (code) return code;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
-  if (last(line, OPT_steps)) return train(m, line);
+  if (last(line, OPT_steps)) {
+    code = train(m, line);
+    return !code && last(line, OPT_describe) ? describe(m, line) : code;
+  }
   code = check_training(line);
   if (code) return code;
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));

@@ -11,6 +11,7 @@ foreach(name
     dtype
     train
     recompute
+    zero
     empty
     files
     gpu

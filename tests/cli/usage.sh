@@ -156,14 +156,12 @@ later() { # later CODE OPTION...
   shift
   expect 5 "error[$code]" "$apc" compile "$mlp" $small "$@"; no_out
 }
-later APC0623 --zero 1
 later APC0626 --dtype fp8
 later APC0627 --objective cost
 later APC0628 --pin '*.w:0=tp'
 later APC0643 --emit=onnx
 later APC0646 --emit=trace
 later APC0647 --target machine.xml
-later APC0625 --schedule zbv --zero 2; expect_err "error[APC0623]"
 later APC0629 --const k=@k.npy
 expect 5 "error[APC0630]" "$apc" plan "$mlp" $small --compare tp=2,pp=1; no_out
 expect 5 "error[APC0631]" "$apc" plan "$mlp" $small --why layers.0.up; no_out
@@ -217,4 +215,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 363
+summary 352

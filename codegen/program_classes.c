@@ -1,0 +1,94 @@
+/* codegen/program_classes.c - what the buffers of a training step are for, so that its memory can be told by class
+ * (program/program.def): gradients, what gradients are made of, weights that are put together from their parts.
+ *
+ * Known from level 2 alone, but for where gradients begin, which the phases of level 1 say.  A buffer that several
+ * values take one after the other has the class of the first of them that has one.  Inputs and outputs keep their own.
+ */
+#include <string.h>
+
+#include "codegen/program_body.h"
+#include "codegen/rows/row_work.h"
+
+/* Moves it, or writes it in another type or order. */
+static bool only_moves(OpKind k) {
+  return op_level2_only(k) || k == OP_cast || k == OP_transpose || k == OP_reshape || k == OP_copy;
+}
+
+static bool reads_trained(const EmitBody *b, const Op *op) {
+  const State *s = op->kind == OP_read ? module_state(b->e->m, op_str(op, AT_name)) : NULL;
+  return s && s->param;
+}
+
+/* What is moved of a gradient or a weight has a class too. */
+static void follow_moves(EmitBody *b, ProgramClass *of, const bool *weight) {
+  const Func *l2 = b->spec->l2;
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    const Op *op = &l2->ops.items[i];
+    if (!op->nin || !op->out) continue;
+    Val in = op->in[0];
+    if (op_level2_only(op->kind) && of[in] == PC_gradient) of[op->out] = PC_gradient;
+    if (only_moves(op->kind) && op->nin == 1 && (weight[in] || of[in] == PC_gathered)) of[op->out] = PC_gathered;
+  }
+}
+
+static bool is_of_gradients(const Op *op) {
+  return (op->phase == PH_bwd || op->phase == PH_wgt) && op->nin && op->kind != OP_accumulate;
+}
+
+/* `name`, or inside its decomposition. */
+static bool is_made_for(const Op *op, const char *name) {
+  size_t n = strlen(name);
+  return strncmp(op->name, name, n) == 0 && (!op->name[n] || op->name[n] == '/');
+}
+
+/* The first operation of level 2 that makes gradients; ops.n: there is none. */
+static size_t first_gradient(const EmitBody *b) {
+  const Func *l1 = b->spec->l1, *l2 = b->spec->l2;
+  for (size_t i = 0; i < l1->ops.n; i++) {
+    if (!is_of_gradients(&l1->ops.items[i])) continue;
+    for (size_t k = 0; k < l2->ops.n; k++)
+      if (is_made_for(&l2->ops.items[k], l1->ops.items[i].name)) return k;
+  }
+  return l2->ops.n;
+}
+
+static bool trains(const Func *l1) {
+  for (size_t i = 0; i < l1->ops.n; i++)
+    if (l1->ops.items[i].kind == OP_accumulate && l1->ops.items[i].phase == PH_wgt) return true;
+  return false;
+}
+
+void emit_find_classes(EmitBody *b) {
+  const Func *l2 = b->spec->l2;
+  Arena *a = b->e->m->arena;
+  if (!trains(b->spec->l1)) return;
+  ProgramClass *of = ARENA_ARRAY(a, ProgramClass, l2->values.n);
+  bool *weight = ARENA_ARRAY(a, bool, l2->values.n), once = mesh_micro_batches(&b->e->m->mesh) == 1;
+  for (size_t v = 0; v < l2->values.n; v++) of[v] = PC_activation;
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    const Op *op = &l2->ops.items[i];
+    if (op->out && reads_trained(b, op)) weight[op->out] = true;
+    if (op->kind != OP_accumulate) continue;
+    of[op->out] = PC_gradient;
+    if (once && b->root[op->in[0]] < l2->values.n) of[op->in[0]] = of[b->root[op->in[0]]] = PC_gradient;
+  }
+  follow_moves(b, of, weight);
+  b->classes = of;
+  b->first_gradient = first_gradient(b);
+}
+
+/* Made in the forward pass, and read when gradients are made. */
+static bool is_saved(const EmitBody *b, Val v) {
+  int last = b->last_use[b->root[v]];
+  if (b->units->work->in_turns && b->handed[b->root[v]] && b->at < (int)b->units->n)
+    return b->units->items[b->at].phase == PH_fwd;
+  if (b->at >= (int)b->units->n || last < 0) return false;
+  if (last >= (int)b->units->n) last = (int)b->units->n - 1; /* a later body reads it as well */
+  return (size_t)b->units->items[b->at].op < b->first_gradient && (size_t)b->units->items[last].op >= b->first_gradient;
+}
+
+ProgramClass emit_class_of(const EmitBody *b, Val v) {
+  if (!b->classes || v >= b->spec->l2->values.n) return PC_activation;
+  if (b->classes[v] != PC_activation) return b->classes[v];
+  return is_saved(b, v) ? PC_saved : PC_activation;
+}

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# tests/cli/zero.sh APC - --zero: what of the training state is cut over data parallel ranks.
+. "$(dirname "$0")/lib.sh"
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(0)
+np.save("x.npy", r.standard_normal((40, 12)).astype("f4"))
+np.save("class.npy", r.integers(0, 12, 40))
+r.integers(0, 24, 400).astype("<u2").tofile("tokens.bin")'
+mlp="$source_dir/examples/mlp.apc -D layers=2 -D d=12 --train cross_entropy --optimizer adamw(lr=1e-3) --batch 8"
+gpt="$source_dir/examples/gpt.apc -D layers=2 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6 --train cross_entropy --batch 8"
+rows="--data x=@x.npy --data labels=@class.npy" tokens="--data tokens=@tokens.bin"
+
+# losses: one per line, of a program's --json lines
+losses() { /usr/bin/python3 -c '
+import json, sys
+for line in sys.stdin: print(json.loads(line)["loss"])'; }
+near() { /usr/bin/python3 -c '
+import sys
+a, b = ([float(x) for x in open(f)] for f in sys.argv[1:])
+assert len(a) == len(b) == 12 and all(abs(x - y) < 1e-5 for x, y in zip(a, b)), (a, b)' "$@"; }
+
+# Every stage is proved, and trains as one rank does.
+each() { # each DATA MODEL... -- CUT
+  local data=$1 cut=$2 zero
+  shift 2
+  for zero in 0 1 2 3; do
+    # shellcheck disable=SC2086
+    {
+    expect 0 "proved   the parallel program" "$apc" verify "$@" -q --target $cut --zero $zero
+    expect 0 "" "$apc" compile "$@" -q --target $cut --zero $zero -o trainer
+    ./trainer --steps 12 $data --json | losses >got.txt
+    }
+    check "zero $zero on $cut" near got.txt want.txt
+  done
+}
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" compile $mlp -q -o one
+./one --steps 12 $rows --json | losses >want.txt
+each "$rows" "cpux2 --dp 2" $mlp
+each "$rows" "cpux4 --dp 2 --tp 2 --micro-batches 2" $mlp
+expect 0 "" "$apc" compile $gpt -q -o one
+./one --steps 12 $tokens --json | losses >want.txt
+each "$tokens" "cpux4 --dp 4" $gpt
+each "$tokens" "cpux2 --dp 2 --micro-batches 2" $gpt
+expect 0 "proved   the parallel program" "$apc" verify $gpt -q --target cpux2 --dp 2 --dtype bf16 --zero 3 --micro-batches 2
+}
+
+# Where weights are stored changes no bit: the plan of stage 0, with the lines of stage 1 that say it.
+for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
+  # shellcheck disable=SC2086
+  {
+  for zero in 0 1; do expect 0 "" "$apc" plan $gpt -q --target $cut --zero $zero --save-plan $zero.plan; done
+  check "a line says where a weight is stored" grep -q '^store "layers.0.attn.q.w" {.*dp' 1.plan
+  grep -v '^store' 0.plan >moved.plan
+  grep '^store' 1.plan >>moved.plan
+  expect 0 "" "$apc" compile $gpt -q --target $cut --zero 0 --plan 0.plan -o whole
+  expect 0 "" "$apc" compile $gpt -q --target $cut --zero 1 --plan moved.plan -o parts
+  expect 0 "" ./whole --steps 9 $tokens --save whole.safetensors
+  expect 0 "" ./parts --steps 9 $tokens --save parts.safetensors
+  }
+  check "the same bits" cmp whole.safetensors parts.safetensors
+done
+
+# A plan file keeps it, byte for byte, and what is asked for beside it must be so.
+for zero in 0 1 2 3; do
+  # shellcheck disable=SC2086
+  {
+  expect 0 "" "$apc" plan $gpt -q --target cpux2 --dp 2 --zero $zero --save-plan saved.plan --json
+  expect_json "d['chosen']['zero'] == $zero and d['chosen']['dp'] == 2"
+  expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan saved.plan --zero $zero --save-plan again.plan --json
+  expect_json "d['chosen']['zero'] == $zero"
+  check "the same plan" cmp saved.plan again.plan
+  expect 2 "--zero $(((zero + 1) % 4)) was asked for, the plan has $zero" "$apc" plan $gpt -q --target cpux2 --plan saved.plan \
+    --zero $(((zero + 1) % 4))
+  }
+done
+check "gathered at use" grep -q '^store "layers.0.attn.q.w" {x[01]:dp} gather use$' saved.plan
+check "gradients" grep -q '^grad "layers.*attn.q.w.grad.accumulate" {x[01]:dp}' saved.plan
+check "no line of an update" eval '! grep -q "^update" saved.plan'
+expect 0 "stored, gathered at use" "$apc" inspect saved.plan
+expect 0 "" "$apc" inspect saved.plan --json
+expect_json "any(o['line'] == 'store' and o['gather_at_use'] for o in d['ops'])"
+# Bytes by class: what the compiler foretells is what ranks allocate, each, and every stage takes less than the one before.
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(1)
+np.save("wide.npy", r.standard_normal((16, 64)).astype("f4"))
+np.save("of64.npy", r.integers(0, 64, 16))'
+wide="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8"
+for parts in 1 2; do
+  # shellcheck disable=SC2086
+  for zero in 0 1 2 3; do
+    expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --micro-batches $parts --zero $zero --json
+    mv out told$zero.json
+    expect 0 "" "$apc" compile $wide -q --target cpux4 --dp 4 --micro-batches $parts --zero $zero -o trainer
+    expect 0 "" ./trainer --steps 2 --data x=@wide.npy --data labels=@of64.npy --describe=json
+    sed -n '/^{/,$p' out >did$zero.json
+  done
+  check "bytes with $parts micro-batches" /usr/bin/python3 - $parts <<'P'
+import json, sys
+def classes(b):
+    of = b["of_activations"]
+    return {"weights": b["params"] + b["mapped"] + of["gathered"], "gradients": of["gradients"], "optimizer": b["state"],
+            "saved": of["saved"], "transient": b["activations"] - sum(of.values()), "communication": b["comm"]}
+told = [json.load(open(f"told{z}.json")) for z in range(4)]
+for z in range(4):
+    ranks = json.load(open(f"did{z}.json"))["memory"]
+    assert all(r["predicted_bytes"] == r["allocated_bytes"] for r in ranks), ranks
+    largest = max((classes(r["allocated_bytes"]) for r in ranks), key=lambda c: sum(c.values()))
+    assert told[z]["allocated_bytes"]["classes"] == largest, (z, told[z]["allocated_bytes"], largest)
+    assert abs(sum(told[z]["memory_bytes"].values()) - told[z]["bytes_per_device"]) <= 8, told[z]
+for bytes in [t["bytes_per_device"] for t in told], [t["allocated_bytes"]["total"] for t in told]:
+    assert bytes == sorted(bytes, reverse=True) and len(set(bytes)) == 4, bytes
+has = [t["allocated_bytes"]["classes"] for t in told]
+whole = 4 * told[0]["params"]
+assert has[0]["weights"] == whole and has[0]["optimizer"] == 2 * whole, has[0]
+assert all(2 * whole // 4 <= h["optimizer"] < 2 * whole // 4 * 1.05 for h in has[1:]), has
+if sys.argv[1] == "2":  # what is kept over micro-batches is there at any time
+    assert has[1]["weights"] == has[2]["weights"] == whole * 5 // 4 > has[3]["weights"] >= whole // 4, has
+    assert has[1]["gradients"] >= whole > has[2]["gradients"] >= whole // 4, has
+P
+done
+
+# shellcheck disable=SC2086
+{
+sed 's/gather use/gather twice/' saved.plan >bad.plan
+expect 1 "expected 'once'" "$apc" plan $gpt -q --target cpux2 --plan bad.plan
+sed 's/^store "layers.0.attn.q.w"/store "layers.0.attn.q"/' saved.plan >bad.plan
+expect 1 'no trained weight is named "layers.0.attn.q"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
+echo 'grad "x" {}' | cat saved.plan - >bad.plan
+expect 1 'nothing that accumulates is named "x"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
+
+# Left to apc: weights are cut, and gathered at use where it does not fit otherwise.
+wide="${wide/--batch 8/--batch 64}"
+expect 0 "dp 4, zero 3" "$apc" plan $wide -q --target cpux4 --dp 4 --zero 3
+expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --json
+expect_json "d['chosen']['zero'] in (1, 2) and d['bytes_per_device'] > 500e3"
+expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 440KB --json
+expect_json "d['chosen']['zero'] == 3 and d['bytes_per_device'] <= 440e3"
+expect 3 "no feasible plan" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 200KB
+expect_err "optimizer"
+
+# What cannot be.
+expect 3 "zero 1 would cut nothing" "$apc" plan $gpt -q --target cpu --zero 1
+expect 3 "zero 3 would cut nothing" "$apc" plan $gpt -q --target cpux2 --dp 1 --zero 3
+expect 3 "zero 2 would cut nothing" "$apc" plan $gpt -q --target cpux2 --pp 2 --zero 2
+expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
+expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
+expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
+}
+summary 132
