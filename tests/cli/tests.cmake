@@ -10,6 +10,10 @@ foreach(name
     docs
     dtype
     train
+    train_data
+    train_mode
+    train_models
+    train_runs
     empty
     files
     gpu

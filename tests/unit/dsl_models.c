@@ -11,7 +11,7 @@ enum { MAX_DEFINES = 12 };
 static Module *load(Arena *arena, const char *name, const char *settings, bool quiet) {
   static const char *const separators = " ";
   DslDefine defines[MAX_DEFINES];
-  DslOptions options = {0, defines, 0};
+  DslOptions options = {.defines = defines};
   const char *path = arena_printf(arena, "examples/%s", name);
   char *text = arena_strdup(arena, settings);
   Diags *diags = diags_new(arena);
