@@ -63,6 +63,10 @@ foreach(name kills renames)
   set_tests_properties(cli.${name}_long PROPERTIES LABELS slow)
 endforeach()
 
+# A rank of a training run is killed, 20 times.
+add_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
+set_tests_properties(cli.train_kills PROPERTIES TIMEOUT 300 LABELS slow)
+
 # The layout of sources and documents.
 add_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})
 # Which room may include which, and whether files that are named are there.

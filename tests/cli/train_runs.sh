@@ -31,6 +31,7 @@ data="--data x=@x.npy --data labels=@y.npy"
 {
 expect 0 "" ./train2 --steps 9 $data --save whole.safetensors
 expect 0 "step 4 " ./train2 --steps 4 $data --checkpoint half
+cp half/checkpoint.safetensors half4
 expect 0 "step 5 " ./train2 --steps 9 $data --resume half --save rest.safetensors
 check "the same bytes" cmp -s whole.safetensors rest.safetensors
 for n in 1 3; do
@@ -44,6 +45,25 @@ done
 expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --every 2
 expect 0 "" ./train2 --steps 9 $data --resume half; no_out
 }
+# Ranks that are started elsewhere need no file: rank 0 reads the data, and reads and writes checkpoints.
+free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
+  local at
+  at=127.0.0.1:$(free_port)
+  (cd other && exec ../train2 --rank 1 --world 2 --rendezvous "$at" "$@") >there 2>&1 &
+  # shellcheck disable=SC2086
+  expect 0 "" ./train2 --rank 0 --world 2 --rendezvous "$at" "$@"
+  check "the other rank: 0" wait $!
+}
+mkdir other
+# shellcheck disable=SC2086
+elsewhere --steps 4 $data --checkpoint apart
+check "the checkpoint of ranks that share a machine" cmp half4 apart/checkpoint.safetensors
+# shellcheck disable=SC2086
+elsewhere --steps 9 $data --resume apart --save rest.safetensors
+check "the same bytes" cmp -s whole.safetensors rest.safetensors
+check "nothing there" [ -z "$(ls other)" ]
+
 # A rank that is killed ends the run; what was written last is whole, and the run goes on from there to the same end.
 for after in 3; do
   rm -rf kept
@@ -119,4 +139,4 @@ expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
 expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
 expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
 }
-summary 44
+summary 50
