@@ -5,6 +5,7 @@ foreach(name
     before
     bench
     caches
+    chars
     compiler
     cuda
     docs
