@@ -46,8 +46,18 @@ static bool share_bytes(const Param *x, const Param *y) {
   return x->offset < end[1] && y->offset < end[0];
 }
 
+/* The state of a weight that `op` read; of experts, when the weight is. */
+static Val read_state(Rewrite *r, const Op *op, const Param *p) {
+  Attr attrs[] = {attr_s(r->m, AT_name, p->name), attr_i(AT_experts, op_int(op, AT_experts, -1))};
+  OpSpec spec = {.kind = OP_read, .name = p->name, .type = p->type, .nattrs = 2, .attrs = attrs};
+  r->b.loc = p->loc;
+  Val v = op_attr(op, AT_experts) ? build_op(&r->b, &spec) : build_read(&r->b, p->name);
+  r->b.loc = (Loc){0};
+  return v;
+}
+
 /* The value of a trained weight: its state, read. */
-static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
+static Val read_weight(Rewrite *r, TrainedList *list, const Op *op, const Param *p) {
   Module *m = r->m;
   for (size_t i = 0; i < list->n; i++) {
     const Param *have = module_param(m, list->items[i].name);
@@ -70,9 +80,7 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
     return 0;
   }
   if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
-  r->b.loc = p->loc;
-  Val v = build_read(&r->b, p->name);
-  r->b.loc = (Loc){0};
+  Val v = read_state(r, op, p);
   ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
   return v;
 }
@@ -141,7 +149,7 @@ static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList 
     if ((op_is_state(op->kind) && !statistic) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    Val v = p && is_trained(p, o)  ? read_weight(r, list, p)
+    Val v = p && is_trained(p, o)  ? read_weight(r, list, op, p)
             : op->kind == OP_write ? copy_write(r, op, written)
                                    : copy_op(r, op, steps);
     if (!v) return false;

@@ -68,6 +68,11 @@ endforeach()
 add_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 set_tests_properties(cli.train_kills PROPERTIES TIMEOUT 300 LABELS slow)
 
+# At least 40 plans of the same training, and random ones.
+add_test(NAME cli.train_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_plans.py ${CMAKE_BINARY_DIR}/apc
+  $<TARGET_FILE:apc-opt>)
+set_tests_properties(cli.train_plans PROPERTIES TIMEOUT 900 LABELS slow)
+
 # The layout of sources and documents.
 add_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})
 # Which room may include which, and whether files that are named are there.
