@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of compiled programs against PyTorch's, on the same cores: tokens or images per second.
 
-usage: bench/train.py [gpt] [resnet18] [--ranks N] [--cores LIST] [--rounds R] [--steps S] [--batch B]
+usage: bench/train.py [gpt] [resnet18] [llama] [moe] [vit] [--ranks N] [--cores LIST] [--rounds R] [--steps S] [--batch B]
                       [--build DIR] [--folder DIR] [--fused] [--layers L --width D --heads H --vocab V --seq S] [--image PIXELS]
 
 Rounds alternate between the trainer (`--train cross_entropy --optimizer adamw`, N ranks, which share the cores) and
@@ -9,6 +9,9 @@ PyTorch with a thread per core: the same model, weights, batches, f32, AdamW wit
 statistics they have.  A round makes S steps after two that do not count.  Printed are the median over the rounds of
 the median step, and of the processor time per step, which says what others on the machine did not disturb; the ratio is
 PyTorch's time over ours; the losses of the first steps, which must be the same, are compared.
+
+--agree measures nothing: it makes 20 steps (--steps) of each model, or FILE.onnx, in both, and compares all losses and all
+weights that come out (train_agree.py).
 
 Models are written to the folder (a temporary one unless given) as PyTorch's exporter makes them with optimize=False.
 Needs torch, torchvision and onnxscript, which apc does not.
@@ -28,46 +31,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from train_agree import agree
+from train_models import GPT, Llama
+
 LR, DECAY, WARMUP, ROWS = 3e-4, 1e-2, 2, 64
 RTOL = 2e-3  # of losses: rounding grows with every step
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def parts(self, x):
-        y, n = self.qkv(x), x.shape[-1]  # not chunk, which the exporter writes as a sequence
-        return y[..., :n], y[..., n:2 * n], y[..., 2 * n:]
-
-    def attention(self, x):
-        batch, seq, width = x.shape
-        q, k, v = (t.view(batch, seq, self.heads, width // self.heads).transpose(1, 2)
-                   for t in self.parts(x))
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.proj(y.transpose(1, 2).reshape(batch, seq, width))
-
-    def forward(self, x):
-        x = x + self.attention(self.ln1(x))
-        return x + self.down(nn.functional.gelu(self.up(self.ln2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    def __init__(self, o):
-        super().__init__()
-        self.token, self.position = nn.Embedding(o.vocab, o.width), nn.Embedding(o.seq, o.width)
-        self.blocks = nn.ModuleList(Block(o.width, o.heads) for _ in range(o.layers))
-        self.ln, self.head = nn.LayerNorm(o.width), nn.Linear(o.width, o.vocab, bias=False)
-
-    def forward(self, x):
-        x = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.ln(x))
 
 
 def distinct(model):
@@ -78,20 +46,35 @@ def distinct(model):
     return model
 
 
-def gpt(o):
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, o.vocab, (ROWS, o.seq))
-    return GPT(o), x, rng.integers(0, o.vocab, (ROWS, o.seq)), o.seq, "tokens"
+def of_tokens(model):
+    def make_tokens(o):
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, o.vocab, (ROWS, o.seq))
+        return model(o), x, rng.integers(0, o.vocab, (ROWS, o.seq)), o.seq, "tokens"
+    return make_tokens
 
 
-def resnet18(o):
+def of_images(model):
+    def make_images(o):
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal((ROWS, 3, o.image, o.image), dtype=np.float32)
+        return model(o), x, rng.integers(0, 1000, ROWS), 1, "images"
+    return make_images
+
+
+def resnet18(_):
     import torchvision
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((ROWS, 3, o.image, o.image), dtype=np.float32)
-    return torchvision.models.resnet18(weights=None), x, rng.integers(0, 1000, ROWS), 1, "images"
+    return torchvision.models.resnet18(weights=None, zero_init_residual=True)  # else losses depend on rounding
 
 
-MODELS = {"gpt": gpt, "resnet18": resnet18}
+def vit(o):
+    import torchvision
+    return torchvision.models.VisionTransformer(o.image, 16, o.layers, o.heads, o.width, 2 * o.width)
+
+
+MODELS = {"gpt": of_tokens(GPT), "llama": of_tokens(Llama), "moe": of_tokens(lambda o: Llama(o, 4)),
+          "resnet18": of_images(resnet18), "vit": of_images(vit)}
+MEASURED = ["gpt", "resnet18"]
 
 
 def make(name, o):
@@ -204,15 +187,21 @@ def main():
     p.add_argument("--folder")
     p.add_argument("--cores", default="0,1", help="as taskset takes them")
     p.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("--agree", action="store_true")
+    p.add_argument("--lr", type=float, default=1e-3, help="of --agree")
+    p.add_argument("--verbose", action="store_true", help="--agree prints all losses")
     p.add_argument("--fused", action="store_true", help="PyTorch's fused AdamW")
     o = p.parse_args()
     if o.torch:
         return torch_steps(o.names[0], o)
+    if o.agree:
+        with tempfile.TemporaryDirectory() as folder:
+            return agree(o, o.folder or folder, MODELS, make, export, run)
     print(f"PyTorch {torch.__version__}, {torch.backends.mkldnn.is_available() and 'oneDNN' or 'no oneDNN'}")
     print("| model | ranks | PyTorch, ms | apc, ms | PyTorch, per s | apc, per s | ratio | apc, processor ms "
           "| PyTorch, processor ms | ratio |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        for name in o.names or MODELS:
+        for name in o.names or MEASURED:
             measure(name, o.folder or folder, o)
 
 

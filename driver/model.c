@@ -219,7 +219,7 @@ static bool load_text(const ModelOptions *o, Model *model) {
   const char *text = file_read_text(o->diags, o->arena, model->path, NULL);
   if (!text) return false;
   diag_source(o->diags, model->path, text);
-  DslOptions options = {.ndefines = o->ndefines, .defines = o->defines};
+  DslOptions options = {.ndefines = o->ndefines, .defines = o->defines, .training = o->train != NULL};
   model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, o->diags)
                                       : ir_parse(model->path, text, o->diags);
   if (model->m && model->kind == MODEL_IR) driver_ir_file_locate(model->m, model->path);

@@ -83,6 +83,11 @@ const Type *infer_same(const Infer *c) { return c->in[0]; }
 
 const Type *infer_given(const Infer *c) { return c->spec->type; }
 
+const Type *infer_weight(const Infer *c) {
+  const Type *y = c->spec->type;
+  return infer_attr(c, AT_experts) && infer_axis(c, AT_experts, y->rank) < 0 ? NULL : y;
+}
+
 /* ---- entry */
 
 static bool is_flag(AttrKey key) {

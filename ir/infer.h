@@ -33,7 +33,8 @@ bool infer_spec(const char *spec, const char *part[3], int length[3]);
 /* The reduction in attribute `op` is defined for the type, and is one that computes. */
 bool infer_reduction(const Infer *c, DType t);
 
-InferFn infer_same;  /* the type of operand 0 */
-InferFn infer_given; /* written, and nothing to check */
+InferFn infer_same;   /* the type of operand 0 */
+InferFn infer_given;  /* written, and nothing to check */
+InferFn infer_weight; /* written; `experts`, when it is there, is one of its dimensions */
 
 #endif

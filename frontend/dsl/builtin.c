@@ -64,6 +64,10 @@ DslValue dsl_builtin_constant(DslEval *ev, const char *name) {
   if (strcmp(name, "ones") == 0) return (DslValue){.kind = V_INIT, .init = INIT_CONSTANT, .u.f = 1};
   if (strcmp(name, "true") == 0) return value_expr(ex_const(ev->m, 1));
   if (strcmp(name, "false") == 0) return value_expr(ex_const(ev->m, 0));
+  if (strcmp(name, "training") == 0) {
+    ev->asked = true;
+    return value_expr(ex_const(ev->m, ev->training));
+  }
   if (strcmp(name, "pi") == 0) return value_float(3.14159265358979323846);
   if (strcmp(name, "infinity") == 0) return value_float(INFINITY);
   return value_none();

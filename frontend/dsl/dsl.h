@@ -16,12 +16,13 @@ typedef struct DslDefine {
 typedef struct DslOptions {
   int ndefines;
   const DslDefine *defines;
+  bool training;     /* `training` is 1, and 0 in what is evaluated by the way */
   int64_t max_steps; /* expressions and statements evaluated before the model is refused; 0: the default */
 } DslOptions;
 
 /* Loads the model in `text` (NUL-terminated, kept by reference for diagnostics, like `file`).  The module
- * has one level-1 function per entry and no references to `text` or `file`.  Returns NULL after diagnostics;
- * several errors are reported in one run. */
+ * has one level-1 function per entry, with `training` perhaps @eval as well (load.c), and no references to `text` or
+ * `file`.  Returns NULL after diagnostics; several errors are reported in one run. */
 Module *dsl_load(const char *file, const char *text, const DslOptions *options, Diags *diags);
 
 /* Elements of the trainable weights; a tied weight counts once, buffers do not count. */

@@ -14,7 +14,7 @@
 typedef struct Variable {
   const char *name;
   DslValue value;
-  const char *state; /* the state symbol it reads, or NULL */
+  const char *state; /* the state symbol it reads, or in training the buffer; NULL */
 } Variable;
 
 typedef struct Variables {
@@ -92,7 +92,9 @@ typedef struct DslEval {
   int depth;
   int loops; /* bodies of `loop` being built, callers' included */
   int64_t steps, max_steps;
-  bool stopped; /* a limit was hit */
+  bool training, asked; /* the value of `training` in this entry; an entry has looked at it */
+  int64_t drawn;        /* random tensors of this entry that were given no seed */
+  bool stopped;         /* a limit was hit */
 } DslEval;
 
 /* ---- errors (eval.c) */

@@ -212,13 +212,15 @@ static void declare_input(DslEval *ev, DslNode *p) {
   dsl_variable_set(ev, &ev->frame->variables, p->s, v, NULL);
 }
 
-static void build_entry(Load *l, DslUnit *u, DslNode *n) {
+static void build_entry(Load *l, DslUnit *u, DslNode *n, const char *name, bool training) {
   DslEval *ev = &l->ev;
   DslFrame frame = {.unit = u, .function = n->s, .weights = "", .ops = "", .is_entry = true};
   size_t errors = ev->diags->errors;
   ev->frame = &frame;
-  ev->b = builder_new(ev->m, module_func_add(ev->m, n->s, 1), ev->diags);
+  ev->b = builder_new(ev->m, module_func_add(ev->m, name, 1), ev->diags);
   ev->labels.n = ev->weights.n = ev->states.n = 0;
+  ev->training = training;
+  ev->drawn = 0;
   for (DslNode *p = n->a; p; p = p->next) declare_input(ev, p);
   dsl_statements(ev, n->b);
   if (ev->diags->errors > errors) return;
@@ -226,10 +228,16 @@ static void build_entry(Load *l, DslUnit *u, DslNode *n) {
   else dsl_apply_labels(ev);
 }
 
-/* Builds the entries whose condition holds; how many. */
+/* What is evaluated beside training is an entry of this name, in which `training` is 0. */
+static const char eval_entry[] = "eval";
+
+/* Builds the entries whose condition holds; how many.  In training one that looks at `training` is built twice, unless
+ * the model says itself what is evaluated. */
 static int build_entries(Load *l, DslUnit *u) {
   DslEval *ev = &l->ev;
   int count = 0;
+  DslNode *asking = NULL;
+  bool evaluates = false;
   for (DslNode *n = u->items; n && !ev->stopped; n = n->next) {
     bool wanted = true;
     DslFrame frame = {.unit = u, .function = u->name, .weights = "", .ops = ""};
@@ -239,11 +247,26 @@ static int build_entries(Load *l, DslUnit *u) {
     ev->labels.n = 0;
     if (n->c && !dsl_condition(ev, n->c, &wanted)) count++;
     else if (wanted) {
+      bool is_eval = strcmp(n->s, eval_entry) == 0;
       count++;
-      build_entry(l, u, n);
+      ev->asked = false;
+      build_entry(l, u, n, n->s, l->options->training && !is_eval);
+      if (ev->asked && !asking) asking = n;
+      evaluates = evaluates || is_eval;
     }
   }
+  if (l->options->training && asking && !evaluates && count == 1 && !ev->stopped)
+    build_entry(l, u, asking, eval_entry, false);
   return count;
+}
+
+/* Buffers that became states, since training writes them, are read as such by all functions. */
+static void read_written(Module *m) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    for (size_t i = 0; i < m->funcs.items[k]->ops.n; i++) {
+      Op *op = &m->funcs.items[k]->ops.items[i];
+      if (op->kind == OP_param && module_state(m, op_str(op, AT_name))) op->kind = OP_read;
+    }
 }
 
 Module *dsl_load(const char *file, const char *text, const DslOptions *options, Diags *diags) {
@@ -266,6 +289,7 @@ Module *dsl_load(const char *file, const char *text, const DslOptions *options, 
                  "the model has no entry; write entry main(...) { ... }");
   }
   Module *m = l.ev.m;
+  read_written(m);
   if (diags->errors > errors || !verify_module(m, diags)) {
     module_free(m);
     m = NULL;

@@ -142,7 +142,8 @@ static void run_weight(DslEval *ev, DslNode *n) {
                     dsl_type_text(ev, type));
   if (name && type && init.kind == V_INIT && weight_type_fits(ev, n->b, type))
     v = weight_value(ev, n, name, type, init);
-  dsl_variable_set(ev, &ev->frame->variables, n->s, v, NULL);
+  const char *written = n->i == WEIGHT_BUFFER && ev->training && v.kind == V_TENSOR ? name : NULL;
+  dsl_variable_set(ev, &ev->frame->variables, n->s, v, written);
 }
 
 static DslValue state_value(DslEval *ev, DslNode *n, const char *name, const Type *type, double start) {
@@ -175,11 +176,21 @@ static bool outside_loops(DslEval *ev, DslNode *n, const char *what) {
   return ev->loops == 0;
 }
 
+/* A buffer that is written in training becomes a state that starts as the buffer; dsl_load reads that everywhere. */
+static const State *state_written(DslEval *ev, const char *name) {
+  const State *s = module_state(ev->m, name);
+  if (s) return s;
+  State *fresh = module_state_add(ev->m, name, module_param(ev->m, name)->type, 0);
+  fresh->param = fresh->name;
+  return fresh;
+}
+
 static void run_write(DslEval *ev, DslNode *n) {
   const Variable *variable = dsl_variable_find(&ev->frame->variables, n->s);
   if (!outside_loops(ev, n, "a state is written")) return;
   if (!variable || (!variable->state && variable->value.kind != V_ERROR)) {
-    dsl_fail(ev, n, DIAG_dsl_name, "'%s' is not a state of this function; <- writes a state", n->s);
+    dsl_fail(ev, n, DIAG_dsl_name, "'%s' is not a state of this function; <- writes a state, in training a buffer too",
+             n->s);
     return;
   }
   const char *name = variable->state;
@@ -188,7 +199,8 @@ static void run_write(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n->a);
   ev->frame->hint = NULL;
   if (v.kind == V_ERROR || !name) return;
-  const State *state = module_state(ev->m, name);
+  const State *state = state_written(ev, name);
+  while (ev->states.n <= (size_t)(state - ev->m->states.items)) ARENA_PUSH(ev->arena, &ev->states, (Declared){0});
   Declared *declared = &ev->states.items[state - ev->m->states.items];
   if (v.kind != V_TENSOR || type_of(ev->b.f, v.u.t) != state->type) {
     dsl_fail(ev, n->a, DIAG_dsl_shape, "state \"%s\" is %s, not %s", name, dsl_type_text(ev, state->type),

@@ -1,6 +1,8 @@
 /* frontend/dsl/tensor.c - built-in sources, reductions, look-ups and the operations of neural networks. */
 #include <math.h>
+#include <string.h>
 
+#include "base/hash.h"
 #include "frontend/dsl/builtin.h"
 
 static DslValue built(Args *a, Val v) { return dsl_built(a->ev, a->call, v); }
@@ -181,6 +183,12 @@ DslValue dsl_fn_update(Args *a) {
 
 /* ---- random numbers */
 
+/* Without a seed its own: by the name of what is made and how many were made so before, so that no two are alike. */
+static int64_t own_seed(DslEval *ev) {
+  const char *name = dsl_scope_join(ev, ev->frame->ops, ev->frame->hint);
+  return (int64_t)(hash64(name, strlen(name), (uint64_t)ev->drawn++) >> 1);
+}
+
 /* With a key another operation, whose numbers differ from key to key, so that it may stand in a loop. */
 static DslValue random_tensor(Args *a, const char *kind) {
   bool keyed = arg_given(a, 2);
@@ -192,7 +200,9 @@ static DslValue random_tensor(Args *a, const char *kind) {
   if (a->ev->loops && !keyed)
     return dsl_fail(a->ev, a->call, DIAG_dsl_structure,
                     "random numbers in a loop would be the same in every round; make them before it, or give a key");
-  if (!dsl_arg_type(a, 0, &t) || !dsl_arg_int(a, 1, 0, &seed) || !dsl_arg_int(a, 3, 0, &stream)) return value_error();
+  if (!dsl_arg_type(a, 0, &t) || !(arg_given(a, 1) ? dsl_arg_int(a, 1, 0, &seed) : (seed = own_seed(a->ev), true)) ||
+      !dsl_arg_int(a, 3, 0, &stream))
+    return value_error();
   if (!dtype_is_float(t->dtype)) return dsl_arg_fail(a, 0, "a type of floats"), value_error();
   if (arg_given(a, 3) && !keyed) return dsl_arg_fail(a, 3, "given together with a key"), value_error();
   dsl_begin(a->ev, a->call);

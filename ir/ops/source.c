@@ -24,11 +24,6 @@ static const Type *infer_iota(const Infer *c) {
   return infer_axis(c, AT_axis, c->spec->type->rank) < 0 ? NULL : c->spec->type;
 }
 
-static const Type *infer_param(const Infer *c) {
-  const Type *y = c->spec->type;
-  return infer_attr(c, AT_experts) && infer_axis(c, AT_experts, y->rank) < 0 ? NULL : y;
-}
-
 static const Type *infer_random(const Infer *c) {
   const Type *y = c->spec->type;
   if (infer_attr(c, AT_starts)->n != y->rank || infer_attr(c, AT_extents)->n != y->rank)
@@ -147,7 +142,7 @@ static bool eval_random(Eval *e) {
 /* ---- records */
 
 const OpRecord record_input = {.infer = infer_given, .space = "-> x..", .eval = eval_source};
-const OpRecord record_param = {.infer = infer_param, .space = "-> x..", .eval = eval_source};
+const OpRecord record_param = {.infer = infer_weight, .space = "-> x..", .eval = eval_source};
 const OpRecord record_const = {.infer = infer_const, .rule = rule_const, .eval = eval_const};
 const OpRecord record_size = {.infer = infer_given, .space = "-> x..", .eval = eval_size};
 const OpRecord record_iota = {

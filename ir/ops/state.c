@@ -55,7 +55,7 @@ static void rule_accumulate(const RuleMaking *k) {
 
 const OpRecord record_accumulate = {
     .infer = infer_same, .rule = rule_accumulate, .eval = eval_accumulate, .gradient = gradient_copy};
-const OpRecord record_read = {.infer = infer_given, .space = "-> x..", .eval = eval_source};
+const OpRecord record_read = {.infer = infer_weight, .space = "-> x..", .eval = eval_source};
 const OpRecord record_write = {.infer = infer_same, .space = "x.. ->", .eval = eval_write};
 const OpRecord record_call = {.infer = infer_call, .rule = rule_none, .eval = eval_call};
 const OpRecord record_result = {.infer = infer_result, .rule = rule_none, .eval = eval_call};

@@ -85,7 +85,7 @@ static void seed(Flow *w, const Op *op) {
     named |= l == LABEL_BATCH;
     if (l > LABEL_OTHER || !dims[d].n) dims[d] = (Parts){1, {{t->dims[d], l}}};
   }
-  int64_t experts = op->kind == OP_param ? op_int(op, AT_experts, -1) : -1;
+  int64_t experts = op->kind == OP_param || op->kind == OP_read ? op_int(op, AT_experts, -1) : -1;
   if (experts >= 0 && experts < t->rank) dims[experts].items[0].label = LABEL_EXPERT;
   if (op->kind != OP_input || t->rank < 2) return;
   bool feature = first > 0 && first + 1 == t->rank && dtype_is_float(t->dtype); /* a sequence of vectors has no batch */

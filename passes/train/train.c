@@ -1,11 +1,12 @@
 /* passes/train/train.c - pass `train`: the model's function becomes one step of its training (train.h).
  *
- * In: a module with one entry, flat, which reads and writes no states.  Out: its function computes the loss and the
- * gradients of all trainable weights it depends on, and updates these; its outputs are `loss`, `grad_norm` and `lr`.
- * Entry `eval` computes the loss alone; `weights` and `states` give what there is by then, `restore` takes it back.
- * Weights are whole here: this pass stands in the place of `views`, so that a table that is used twice, once
- * transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and before `widen` and
- * `prepare`: what changes in every step must not be prepared.
+ * In: a module with one entry, flat, whose states are statistics of the data alone: they start as a weight that is not
+ * trained, as batch norms of the model language have them.  An entry `eval` beside it is what is evaluated.  Out: its
+ * function computes the loss and the gradients of all trainable weights it depends on, and updates these; its outputs
+ * are `loss`, `grad_norm` and `lr`. Entry `eval` computes the loss alone; `weights` and `states` give what there is by
+ * then, `restore` takes it back. Weights are whole here: this pass stands in the place of `views`, so that a table that
+ * is used twice, once transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and
+ * before `widen` and `prepare`: what changes in every step must not be prepared.
  */
 #include "passes/train/train.h"
 
@@ -14,6 +15,17 @@
 
 #include "passes/passes.h"
 #include "passes/rewrite/rewrite.h"
+
+/* What becomes of a statistic of the data. */
+typedef struct Written {
+  const char *name;
+  Val value;
+} Written;
+
+typedef struct WrittenList {
+  Written *items;
+  size_t n, cap;
+} WrittenList;
 
 static bool is_trained(const Param *p, const Optimizer *o) {
   return p->trainable && dtype_is_float(p->type->dtype) && (!o->train || fnmatch(o->train, p->name, 0) == 0) &&
@@ -34,8 +46,18 @@ static bool share_bytes(const Param *x, const Param *y) {
   return x->offset < end[1] && y->offset < end[0];
 }
 
+/* The state of a weight that `op` read; of experts, when the weight is. */
+static Val read_state(Rewrite *r, const Op *op, const Param *p) {
+  Attr attrs[] = {attr_s(r->m, AT_name, p->name), attr_i(AT_experts, op_int(op, AT_experts, -1))};
+  OpSpec spec = {.kind = OP_read, .name = p->name, .type = p->type, .nattrs = 2, .attrs = attrs};
+  r->b.loc = p->loc;
+  Val v = op_attr(op, AT_experts) ? build_op(&r->b, &spec) : build_read(&r->b, p->name);
+  r->b.loc = (Loc){0};
+  return v;
+}
+
 /* The value of a trained weight: its state, read. */
-static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
+static Val read_weight(Rewrite *r, TrainedList *list, const Op *op, const Param *p) {
   Module *m = r->m;
   for (size_t i = 0; i < list->n; i++) {
     const Param *have = module_param(m, list->items[i].name);
@@ -58,9 +80,7 @@ static Val read_weight(Rewrite *r, TrainedList *list, const Param *p) {
     return 0;
   }
   if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
-  r->b.loc = p->loc;
-  Val v = build_read(&r->b, p->name);
-  r->b.loc = (Loc){0};
+  Val v = read_state(r, op, p);
   ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
   return v;
 }
@@ -92,6 +112,28 @@ static Val copy_random(Rewrite *r, const Op *op, Val steps) {
   return rewrite_build(r, op, &spec);
 }
 
+/* A statistic of the data: what is written to it is there when all micro-batches are, and written then. */
+static Val copy_write(Rewrite *r, const Op *op, WrittenList *written) {
+  Val v = r->map[op->in[0]];
+  r->b.prefix = arena_printf(r->m->arena, "%s.", op_str(op, AT_name));
+  v = build_op(&r->b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &v});
+  r->b.prefix = NULL;
+  ARENA_PUSH(r->m->arena, written, ((Written){op_str(op, AT_name), v}));
+  return v;
+}
+
+static void write_statistics(Rewrite *r, const WrittenList *written) {
+  r->b.phase = PH_step;
+  for (size_t i = 0; i < written->n; i++) build_write(&r->b, written->items[i].name, written->items[i].value);
+  r->b.phase = PH_fwd;
+}
+
+static bool is_statistic(const Module *m, const Op *op) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (strcmp(m->states.items[i].name, op_str(op, AT_name)) == 0) return m->states.items[i].param != NULL;
+  return false;
+}
+
 static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   if (!steps) return rewrite_copy(r, op);
   if (op->kind == OP_attention && !op_attr(op, AT_lse)) return copy_attention(r, op);
@@ -99,14 +141,17 @@ static Val copy_op(Rewrite *r, const Op *op, Val steps) {
 }
 
 /* The forward pass, with states for weights.  `steps` 0: as it is, for nobody makes gradients of it. */
-static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList *list) {
+static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList *list, WrittenList *written) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
     const Param *p = op->kind == OP_param ? module_param(r->m, op_str(op, AT_name)) : NULL;
-    if (op_is_state(op->kind) || op_is_loop_part(op->kind))
+    bool statistic = op_is_state(op->kind) && is_statistic(r->m, op);
+    if ((op_is_state(op->kind) && !statistic) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    Val v = p && is_trained(p, o) ? read_weight(r, list, p) : copy_op(r, op, steps);
+    Val v = p && is_trained(p, o)  ? read_weight(r, list, op, p)
+            : op->kind == OP_write ? copy_write(r, op, written)
+                                   : copy_op(r, op, steps);
     if (!v) return false;
     if (p) r->map[op->out] = v;
   }
@@ -123,11 +168,16 @@ static void drop_idle(TrainedList *list) {
 
 static const char *const added[] = {"eval", "weights", "states", "restore"};
 
-static Func *find_entry(Module *m, Diags *diags) {
+/* The entry that is trained; `eval` becomes the one that the model has for its evaluation, or stays NULL. */
+static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
   Func *entry = NULL;
   for (size_t i = 0; i < m->funcs.n; i++) {
     Func *f = m->funcs.items[i];
     if (!f->outputs.n || strcmp(f->name, "prepare") == 0) continue;
+    if (strcmp(f->name, added[0]) == 0) {
+      *eval = f;
+      continue;
+    }
     if (entry) {
       diag_error(diags, DIAG_train, (Loc){0}, "the model has the entries @%s and @%s; one can be trained", entry->name,
                  f->name);
@@ -135,6 +185,8 @@ static Func *find_entry(Module *m, Diags *diags) {
     }
     entry = f;
   }
+  if (!entry && *eval)
+    diag_error(diags, DIAG_train, (Loc){0}, "the model's only entry is called 'eval', as one that training adds");
   for (size_t i = 0; entry && i < sizeof added / sizeof *added; i++)
     if (strcmp(entry->name, added[i]) == 0) {
       diag_error(diags, DIAG_train, (Loc){0}, "the model's entry is called '%s', as one that training adds", added[i]);
@@ -198,10 +250,19 @@ static bool add_eval_entry(Module *m, const Func *f, const TrainOptions *o, Diag
   Rewrite r = rewrite_start(m, f, diags);
   TrainedList list = {0};
   Loss loss;
-  if (!copy_forward(&r, &o->optimizer, 0, &list) || !add_loss(&r, o, &loss)) return false;
+  WrittenList written = {0};
+  if (!copy_forward(&r, &o->optimizer, 0, &list, &written) || !add_loss(&r, o, &loss)) return false;
+  if (written.n)
+    return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; what is evaluated changes nothing",
+                      written.items[0].name);
   build_output(&r.b, "loss", loss.value, NULL);
   build_output(&r.b, "count", loss.count, NULL);
   r.b.f->name = added[0];
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (m->funcs.items[i] == f) {
+      m->funcs.items[i] = r.b.f;
+      return true;
+    }
   ARENA_PUSH(m->arena, &m->funcs, r.b.f);
   return true;
 }
@@ -216,22 +277,24 @@ static bool add_entries(Module *m, const Func *f, const TrainOptions *o, Diags *
 
 bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   TrainedList list = {0};
+  WrittenList written = {0};
   Loss loss;
-  const Func *f = o ? find_entry(m, diags) : NULL;
+  const Func *eval = NULL, *f = o ? find_entry(m, &eval, diags) : NULL;
   if (!f) return !o;
   Rewrite r = rewrite_start(m, f, diags);
   for (size_t i = 0; i < f->ops.n; i++)
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
-  if (!copy_forward(&r, &o->optimizer, steps, &list) || !add_loss(&r, o, &loss) ||
+  if (!copy_forward(&r, &o->optimizer, steps, &list, &written) || !add_loss(&r, o, &loss) ||
       !train_backward(&r.b, loss.value, &list))
     return false;
   drop_idle(&list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
   build_output(&r.b, "loss", loss.value, NULL);
   if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
+  write_statistics(&r, &written);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
-  return add_entries(m, f, o, diags);
+  return add_entries(m, eval ? eval : f, o, diags);
 }

@@ -5,6 +5,7 @@ foreach(name
     before
     bench
     caches
+    chars
     compiler
     cuda
     docs
@@ -12,6 +13,10 @@ foreach(name
     train
     recompute
     zero
+    train_data
+    train_mode
+    train_models
+    train_runs
     empty
     files
     gpu
@@ -60,6 +65,15 @@ foreach(name kills renames)
   set_tests_properties(cli.${name} cli.${name}_long PROPERTIES TIMEOUT 900)
   set_tests_properties(cli.${name}_long PROPERTIES LABELS slow)
 endforeach()
+
+# A rank of a training run is killed, 20 times.
+add_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
+set_tests_properties(cli.train_kills PROPERTIES TIMEOUT 300 LABELS slow)
+
+# At least 40 plans of the same training, and random ones.
+add_test(NAME cli.train_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_plans.py ${CMAKE_BINARY_DIR}/apc
+  $<TARGET_FILE:apc-opt>)
+set_tests_properties(cli.train_plans PROPERTIES TIMEOUT 900 LABELS slow)
 
 # The layout of sources and documents.
 add_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})

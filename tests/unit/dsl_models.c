@@ -11,7 +11,7 @@ enum { MAX_DEFINES = 12 };
 static Module *load(Arena *arena, const char *name, const char *settings, bool quiet) {
   static const char *const separators = " ";
   DslDefine defines[MAX_DEFINES];
-  DslOptions options = {0, defines, 0};
+  DslOptions options = {.defines = defines};
   const char *path = arena_printf(arena, "examples/%s", name);
   char *text = arena_strdup(arena, settings);
   Diags *diags = diags_new(arena);
@@ -73,6 +73,8 @@ static void parameter_counts(void) {
   COUNT("moe.apc", "routing=dropless", 46702792704);
   COUNT("moe.apc", "layers=56 d=6144 heads=48 ffn=16384 vocab=32768", 140630071296);
   COUNT("unet.apc", "", 31031745);
+  COUNT("chars.apc", "", 1040768);
+  COUNT("chars.apc", "sample=64", 1040768);
   COUNT("lstm.apc", "", 19775200);
   COUNT("lstm.apc", "d=1500", 66022000);
   COUNT("lstm.apc", "layers=1 d=3 hidden=5 vocab=7", 7 * 3 + 4 * (3 * 5 + 5 * 5 + 5) + 5 * 7 + 7);
@@ -112,6 +114,7 @@ static void many_settings(void) {
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=2 vocab=7 routing=dropless"},
       {"unet.apc", "channels=1 levels=3 image=8"},
       {"lstm.apc", "layers=3 d=4 hidden=6 vocab=5"},
+      {"chars.apc", "layers=2 d=8 heads=2 ctx=8 vocab=11 sample=5"},
       {"llama.apc", "layers=1 d=2 heads=1 ffn=1 vocab=1"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=2 ffn=10 vocab=19"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=1 ffn=10 vocab=19 cache=1 ctx=16"},

@@ -62,7 +62,7 @@ static long proved, no_plan, open_ones, by_kind[3], with_stages, with_time;
 
 static Module *load_dsl(Arena *a, const Source *s, Diags *d) {
   DslDefine defines[MAX_DEFINES];
-  DslOptions options = {0, defines, 0};
+  DslOptions options = {.defines = defines};
   char *text = arena_strdup(a, s->settings);
   for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
     char *equals = strchr(word, '=');

@@ -1,0 +1,138 @@
+#!/bin/bash
+# Data of a training program: arrays, their order, token files, evaluation, and what it says of wrong ones.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+train_rows
+train_tokens
+/usr/bin/python3 -c '
+import numpy as np
+x = np.load("x.npy")
+np.save("short.npy", x[:5]), np.save("narrow.npy", x[:, :3]), np.save("double.npy", x.astype("f8"))'
+data="--data x=@x.npy --data labels=@y.npy"
+
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
+
+# The order of rows: every one once, then again, in another order; the same for the same seed.
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=0)' --batch 8 --target cpu -o still
+sum() { ./still --steps 5 --data x=@x.npy --data labels=@y.npy "$@" --json | losses /dev/stdin | /usr/bin/python3 -c '
+import sys
+x = [float(l) for l in sys.stdin]
+print(f"{sum(x):.5f}", x[0] == x[1])'; }
+check "all rows in five steps" [ "$(sum)" = "$(sum --shuffle none)" ]
+check "with any seed" [ "$(sum --shuffle 7)" = "$(sum --shuffle none)" ]
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json | losses /dev/stdin >a
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json --shuffle 0 | losses /dev/stdin >b
+./still --steps 2 --data x=@x.npy --data labels=@y.npy --json --shuffle 1 | losses /dev/stdin >c
+check "seed 0 is the default" cmp -s a b
+check "another seed" eval '! cmp -s a c'
+
+# Random numbers of the model are others in every step, and the same in the next run.
+printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
+  '  %x = input {name="x"} : f32[8, 12]' '  %w = param {name="w"} : f32[12, 3]' \
+  '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 3]' \
+  '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %y = mul %h, %r : f32[8, 3]' \
+  '  output "y" %y' '}' >noisy.ir
+/usr/bin/python3 -c 'import numpy as np; np.save("ones.npy", np.ones((8, 12), "f4")); np.save("none.npy", np.zeros((8, 3), "f4"))'
+"$apc" compile noisy.ir -q --train mse --optimizer 'sgd(lr=0)' -o noisy
+for file in a b; do ./noisy --steps 3 --data x=@ones.npy --data labels=@none.npy --json | losses /dev/stdin >$file; done
+check "three losses" [ "$(sort -u a | wc -l)" -eq 3 ]
+check "the same again" cmp -s a b
+
+# Token files: windows of 16 or 32 bits, labels one further, whole shards only; the losses of the same rows as arrays.
+/usr/bin/python3 -c '
+import numpy as np, os
+t = np.load("tokens.npy")
+os.mkdir("nothing_here")
+cut = [(0, 90), (90, 93), (93, 200)]
+def rows(t): return [t[k:k + 7] for k in range(0, len(t) - 6, 6)]
+for name, r in ("t", rows(t)), ("s", sum((rows(t[a:b]) for a, b in cut), [])):
+    np.save(name + "_x.npy", np.array(r)[:, :-1]), np.save(name + "_y.npy", np.array(r)[:, 1:])
+t[150] = 24
+t.astype("<u2").tofile("outside.bin")
+open("odd.bin", "wb").write(b"abc")'
+gpt_trainer --target cpux2 -o words
+losses_of() { ./words --steps 9 --json "$@" | losses /dev/stdin; }
+losses_of --data tokens=@t_x.npy --data labels=@t_y.npy >want.txt
+for file in "t16.bin" "t32.bin --bits 32"; do
+  # shellcheck disable=SC2086
+  losses_of --data tokens=@$file >got.txt
+  check "the losses of $file" cmp got.txt want.txt
+done
+check "losses" [ "$(wc -l <want.txt)" -eq 9 ]
+losses_of --data tokens=@s_x.npy --data labels=@s_y.npy >want.txt
+losses_of --data tokens=@shards >got.txt
+check "the losses of shards" cmp got.txt want.txt
+losses_of --data tokens=@t16.bin --data labels=@t_x.npy >got.txt
+check "labels of one's own" eval '! cmp -s got.txt want.txt'
+expect 0 "" ./words --steps 9 --data tokens=@shards --save whole.safetensors
+expect 0 "" ./words --steps 4 --data tokens=@shards --checkpoint told
+expect 0 "step 5 " ./words --steps 9 --data tokens=@shards --resume told --save rest.safetensors
+check "tokens go on" cmp whole.safetensors rest.safetensors
+expect 1 "t32.bin: every second token of 16 bits is 0" ./words --steps 1 --data tokens=@t32.bin
+expect 1 "odd.bin: its 3 bytes are no whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
+expect 1 "outside.bin: token 150 is 24; the model's vocabulary has 24" ./words --steps 9 --data tokens=@outside.bin
+expect 1 "no file in the folder" ./words --steps 1 --data tokens=@nothing_here
+expect 1 "none.bin: cannot read" ./words --steps 1 --data tokens=@none.bin
+expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@shards
+expect 2 "--bits 8: 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
+expect 2 "tokens are for an input of integers" ./trainer --steps 1 --data x=@t16.bin
+
+# Other data are evaluated with the weights as they are by then, and nothing changes by it.
+evals() { /usr/bin/python3 -c '
+import json, sys
+for line in sys.stdin:
+    d = json.loads(line)
+    if "eval_loss" in d: print(d["step"], d["eval_rows"], "%.6f" % d["eval_loss"])'; }
+expect 0 "" ./words --steps 9 --data tokens=@shards --save plain.safetensors
+expect 0 "eval behind step 9 " ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --save seen.safetensors
+check "evaluating changes nothing" cmp plain.safetensors seen.safetensors
+expect_err "note: 1 of 33 rows to evaluate are left out"
+./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --evals 4 --json 2>said | evals >got.txt
+check "evaluated at 4, 8, 9" [ "$(cut -d' ' -f1,2 got.txt | tr '\n' ,)" = "4 32,8 32,9 32," ]
+# Of weights that stand still it is what steps say of the same rows.
+for labels in class ignored; do
+  # shellcheck disable=SC2086
+  "$apc" compile $mlp -q --train cross_entropy --optimizer 'sgd(lr=0)' --batch 8 --target cpux2 -o still
+  ./still --steps 5 --data x=@x.npy --data labels=@$labels.npy --shuffle none --eval x=@x.npy --eval labels=@$labels.npy \
+    --json >got.txt
+  check "the loss of all rows" /usr/bin/python3 - $labels.npy <<'P'
+import json, sys, numpy as np
+rows = [json.loads(l) for l in open("got.txt")]
+kept = (np.load(sys.argv[1]).reshape(5, 8) != -100).sum(1)
+want = sum(r["loss"] * k for r, k in zip(rows, kept)) / kept.sum()
+assert len(rows) == 6 and abs(rows[5]["eval_loss"] - want) < 1e-6, (rows, want)
+P
+done
+expect 2 "--evals says nothing without --eval" ./words --steps 1 --data tokens=@t16.bin --evals 2
+expect 2 "--eval x: NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin --eval x
+expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
+expect 2 "--eval is of training" ./words --eval tokens=@t16.bin
+
+# What cannot be.
+# shellcheck disable=SC2086
+{
+expect 2 "--steps needs data" ./trainer --steps 2
+expect 2 "--data is of training" ./trainer $data
+expect 2 "NAME=@FILE.npy or NAME=@TOKENS.bin is wanted" ./trainer --steps 2 --data x.npy
+expect 2 "no input of that name" ./trainer --steps 2 --data z=@x.npy
+expect 1 "nothing.npy" ./trainer --steps 2 --data x=@nothing.npy
+expect 1 "5 rows, and a step takes 8" ./trainer --steps 2 --data x=@short.npy
+expect 1 "do not have the shape" ./trainer --steps 2 --data x=@narrow.npy
+expect 1 "has another type" ./trainer --steps 2 --data x=@double.npy
+expect 1 "input 'labels' is missing" ./trainer --steps 2 --data x=@x.npy
+expect 2 "--steps 0: a number is wanted" ./trainer --steps 0 $data
+expect 2 "a number or none is wanted" ./trainer --steps 1 --shuffle sometimes $data
+expect 1 "cannot write" ./trainer --steps 1 $data --save /nowhere/w.safetensors
+expect 2 "which is read by --data" ./trainer --steps 1 $data --save x.npy
+expect 2 "is the program" ./trainer --steps 1 $data --save trainer
+expect 1 "nothing/checkpoint.safetensors" ./trainer --steps 1 --resume nothing $data
+expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
+expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
+expect 2 "--resume is of training" ./trainer --resume x
+}
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --dim batch=4 -o model
+expect 2 "no training program" ./model --steps 2 --data x=@x.npy
+summary 53

@@ -1,0 +1,127 @@
+#!/bin/bash
+# What a model of the model language does in training alone: dropout, batch norm by the batch, `training` itself.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(0)
+np.save("ones.npy", np.ones((8, 64), "f4")), np.save("none.npy", np.zeros((8, 64), "f4"))
+np.save("image.npy", (3 + 2 * r.standard_normal((12, 3, 4, 4))).astype("f4"))
+np.save("zeros.npy", np.zeros((12, 3, 4, 4), "f4"))'
+
+# Masks are those of one rank however the batch and the row are cut, others in every step, and none where it is evaluated.
+cat >dropped.apc <<'M'
+import nn
+dim batch
+entry main(x: f32[batch, 64]) {
+  weight w : f32[64, 64] = constant(0.015625)
+  output y = dropout(matmul(x, w), 0.25)
+}
+M
+cat >twice.apc <<'M'
+import nn
+dim batch
+entry main(x: f32[batch, 64]) {
+  weight w : f32[64, 64] = constant(0.015625)
+  x = dropout(matmul(x, w), 0.25)
+  x = dropout(x, 0.25)
+  output y = x
+}
+M
+for model in dropped twice; do
+  for cut in "--target cpu" "--target cpux2 --dp 2" "--target cpux2 --tp 2" "--target cpux4 --dp 2 --tp 2" \
+    "--target cpu --micro-batches 4" "--target cpux2 --dp 2 --micro-batches 2"; do
+    [ $model = twice ] && [[ $cut = *tp* ]] && continue
+    # shellcheck disable=SC2086
+    expect 0 "" "$apc" compile $model.apc -q --train mse --optimizer 'sgd(lr=0)' --batch 8 $cut -o trainer
+    expect 0 "" ./trainer --steps 6 --data x=@ones.npy --data labels=@none.npy --json --eval x=@ones.npy \
+      --eval labels=@none.npy
+    cp out "$model$cut.json"
+    check "$cut: eval has no dropout" grep -q '"eval_loss":1,' out
+    grep -v eval_loss out | losses /dev/stdin >"$model.got"
+    [ "$cut" = "--target cpu" ] && cp "$model.got" "$model.want"
+    check "$model, $cut: the masks of one rank" near "$model.got" "$model.want" 1e-6
+  done
+done
+check "in each step another mask, of the right density" /usr/bin/python3 -c '
+for name, power in ("dropped", 1), ("twice", 2):
+    x = [float(l) for l in open(name + ".want")]
+    assert len(set(x)) == 6, x
+    kept = [l * .75 ** (2 * power) * 512 for l in x]                 # whole numbers of elements
+    assert all(abs(k - round(k)) < 1e-2 and abs(k / 512 - .75 ** power) < .08 for k in kept), kept'
+expect 0 "" "$apc" verify dropped.apc -q --train mse --batch 8 --target cpux4 --dp 2 --tp 2
+expect_out "proved   the parallel program"
+expect 0 "" "$apc" plan dropped.apc -q --dim batch=8 --emit=ir=- && check "nothing is drawn without training" eval '! grep -q random out'
+sed 's/0.25/1.0/' dropped.apc >all.apc
+expect 1 "which is not in [0, 1)" "$apc" plan all.apc --dim batch=8
+
+# Batch norm: by the batch in training, whose statistics are saved under the names of the buffers; by those elsewhere.
+cat >normed.apc <<'M'
+import nn
+dim batch
+entry main(x: f32[batch, 3, 4, 4]) {
+  weight w : f32[3, 3] = normal(1)
+  output y = batch_norm(einsum("nchw,oc->nohw", x, w)) as "bn"
+}
+M
+for cut in "--target cpu" "--target cpux2 --dp 2" "--target cpux3 --dp 3"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile normed.apc -q --train mse --optimizer 'sgd(lr=.1,train=bn.*)' --batch 6 $cut -o trainer
+  expect 0 "" ./trainer --steps 4 --data x=@image.npy --data labels=@zeros.npy --shuffle none --json --save w.safetensors \
+    --eval x=@image.npy --eval labels=@zeros.npy --checkpoint at
+  check "batch norm, $cut" /usr/bin/python3 - <<'P'
+import json, struct, numpy as np
+raw = open("w.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+w = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").reshape(v["shape"])
+     for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+x, wide = np.einsum("nchw,oc->nohw", np.load("image.npy").astype("f8"), w["w"]), lambda a: a[:, None, None]
+gain, bias, mean, var, want = np.ones(3), np.zeros(3), np.zeros(3), np.ones(3), []
+for s in range(4):
+    b = x[[(6 * s + i) % 12 for i in range(6)]]
+    m, v = b.mean((0, 2, 3)), b.var((0, 2, 3))
+    h = (b - wide(m)) / np.sqrt(wide(v) + 1e-5)
+    y = h * wide(gain) + wide(bias)
+    want.append((y ** 2).mean())
+    d = 2 * y / y.size
+    gain, bias = gain - .1 * (d * h).sum((0, 2, 3)), bias - .1 * d.sum((0, 2, 3))
+    mean, var = .9 * mean + .1 * m, .9 * var + .1 * v * 96 / 95
+for k, a in ("gain", gain), ("bias", bias), ("mean", mean), ("variance", var):
+    assert abs(w["bn." + k] - a).max() < 1e-5, (k, w["bn." + k], a)
+want.append((((x - wide(mean)) / np.sqrt(wide(var) + 1e-5) * wide(gain) + wide(bias)) ** 2).mean())
+got = [(lambda d: d.get("loss", d.get("eval_loss")))(json.loads(l)) for l in open("out")]
+assert len(got) == 5 and np.allclose(got, want, 1e-4), (got, want)
+P
+done
+expect 0 "" ./trainer --steps 8 --data x=@image.npy --data labels=@zeros.npy --save whole.safetensors
+expect 0 "" ./trainer --steps 3 --data x=@image.npy --data labels=@zeros.npy --checkpoint half
+expect 0 "" ./trainer --steps 8 --data x=@image.npy --data labels=@zeros.npy --resume half --save rest.safetensors
+check "statistics go on" cmp whole.safetensors rest.safetensors
+expect 0 "" "$apc" verify normed.apc -q --train mse --batch 6 --target cpux2 --dp 2
+expect_out "proved   the parallel program"
+expect_out "state bn.mean"
+expect 3 '"bn.apart.broadcast" cannot be cut into 2 micro-batches' "$apc" plan normed.apc -q --train mse --batch 6 \
+  --micro-batches 2
+resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" verify $resnet -q --train cross_entropy --batch 4 --target cpux2 --dp 2
+expect 0 "" "$apc" verify $resnet -D frozen=1 -q --train cross_entropy --batch 4 --target cpux2 --dp 2 --micro-batches 2
+}
+
+# The name, and an entry of one's own for what is evaluated.
+printf '%s\n' 'dim batch' 'entry main(x: f32[batch, 64]) {' '  weight w : f32[64] = ones' '  output y = x * w * (2 + training)' '}' \
+  >own.apc
+printf '%s\n' 'entry eval(x: f32[batch, 64]) {' '  weight w : f32[64] = ones' '  output y = x * w * (5 + training)' '}' >more
+for file in own.apc more; do
+  [ $file = more ] && cat more >>own.apc
+  expect 0 "" "$apc" compile own.apc -q --train mse --optimizer 'sgd(lr=0)' --batch 8 -o trainer
+  expect 0 "step 1  loss 9 " ./trainer --steps 1 --data x=@ones.npy --data labels=@none.npy --eval x=@ones.npy --eval labels=@none.npy
+  if [ $file = more ]; then expect_out "loss 25 "; else expect_out "eval behind step 1  loss 4 "; fi
+done
+printf '%s\n' 'dim batch' 'entry main(x: f32[batch, 4]) {' '  buffer b : f32[4] = zeros' '  b <- b + 1' '  output y = x * b' '}' >wrote.apc
+expect 1 "in training a buffer too" "$apc" plan wrote.apc --dim batch=8
+printf '%s\n' 'dim batch' 'entry eval(x: f32[batch, 4]) {' '  weight w : f32[4] = ones' '  output y = x * w' '}' >only.apc
+expect 5 "the model's only entry is called 'eval'" "$apc" plan only.apc --train mse --batch 8
+summary 73

@@ -1,0 +1,140 @@
+#!/bin/bash
+# Runs of a training program: weights, checkpoints, signals and ranks that die, and weights that go back into the model.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+train_rows
+train_tokens
+/usr/bin/python3 -c 'import numpy as np; np.save("eight.npy", np.load("x.npy")[:8])'
+
+# The weights are written under the names of the model, and taken back by it; an interrupted run writes them as well.
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
+expect 0 "" ./trainer --steps 30 --data x=@x.npy --data labels=@y.npy --save trained.safetensors
+first=$(head -1 out | sed 's/.*loss \([^ ]*\).*/\1/') last=$(tail -1 out | sed 's/.*loss \([^ ]*\).*/\1/')
+check "from $first to $last" /usr/bin/python3 -c "assert $last < 0.7 * $first"
+: >steps
+./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --save stopped.safetensors >steps &
+trainer=$!
+check "it trains" begun steps 4
+kill -INT $trainer
+check "a run that SIGINT ends: 0" wait $trainer
+check "its weights" test -s stopped.safetensors
+
+cp trained.safetensors whole_mlp.safetensors
+# Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
+# shellcheck disable=SC2086
+for n in 1 2 3; do "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target cpux$n -o train$n; done
+data="--data x=@x.npy --data labels=@y.npy"
+# shellcheck disable=SC2086
+{
+expect 0 "" ./train2 --steps 9 $data --save whole.safetensors
+expect 0 "step 4 " ./train2 --steps 4 $data --checkpoint half
+cp half/checkpoint.safetensors half4
+expect 0 "step 5 " ./train2 --steps 9 $data --resume half --save rest.safetensors
+check "the same bytes" cmp -s whole.safetensors rest.safetensors
+for n in 1 3; do
+  expect 0 "step 9 " ./train$n --steps 9 $data --resume half --save other.safetensors
+  check "$n ranks go on" /usr/bin/python3 - whole.safetensors other.safetensors <<'P'
+import sys, numpy as np
+a, b = (np.frombuffer(open(f, "rb").read()[4096:], "f4") for f in sys.argv[1:])
+assert np.linalg.norm(a - b) < 1e-5 * np.linalg.norm(a)
+P
+done
+expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --every 2
+expect 0 "" ./train2 --steps 9 $data --resume half; no_out
+}
+# Ranks that are started elsewhere need no file: rank 0 reads the data, and reads and writes checkpoints.
+free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
+  local at
+  at=127.0.0.1:$(free_port)
+  (cd other && exec ../train2 --rank 1 --world 2 --rendezvous "$at" "$@") >there 2>&1 &
+  # shellcheck disable=SC2086
+  expect 0 "" ./train2 --rank 0 --world 2 --rendezvous "$at" "$@"
+  check "the other rank: 0" wait $!
+}
+mkdir other
+# shellcheck disable=SC2086
+elsewhere --steps 4 $data --checkpoint apart
+check "the checkpoint of ranks that share a machine" cmp half4 apart/checkpoint.safetensors
+# shellcheck disable=SC2086
+elsewhere --steps 9 $data --resume apart --save rest.safetensors
+check "the same bytes" cmp -s whole.safetensors rest.safetensors
+check "nothing there" [ -z "$(ls other)" ]
+
+# A rank that is killed ends the run; what was written last is whole, and the run goes on from there to the same end.
+for after in 3; do
+  rm -rf kept
+  : >steps
+  # shellcheck disable=SC2086
+  ./train2 --steps 100000000 $data --checkpoint kept --every 1 >steps 2>said &
+  trainer=$!
+  check "it trains" begun steps $after
+  kill -KILL "$(pgrep -P $trainer | tail -1)"
+  wait $trainer
+  check "a killed rank: 6" [ $? -eq 6 ]
+  check "nothing but the checkpoint is left" [ "$(ls kept)" = checkpoint.safetensors ]
+  made=$(/usr/bin/python3 -c 'import json, struct
+f = open("kept/checkpoint.safetensors", "rb")
+print(json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]["steps"])')
+  # shellcheck disable=SC2086
+  {
+  expect 0 "" ./train2 --steps $((made + 3)) $data --resume kept --save resumed.safetensors
+  expect 0 "" ./train2 --steps $((made + 3)) $data --save straight.safetensors
+  }
+  check "killed behind step $made" cmp -s resumed.safetensors straight.safetensors
+done
+
+# Trained weights go back into the ONNX model; frozen ones are in the file as well, and a checkpoint serves too.
+tiny=$source_dir/examples/gpt-tiny.onnx
+"$apc" compile "$tiny" -q --train cross_entropy --optimizer 'adamw(freeze=*bias)' --batch 4 --dim seq=16 --target cpux2 -o tiny
+expect 0 "" ./tiny --steps 3 --data tokens=@t16.bin --save tiny.safetensors --checkpoint tiny_at
+expect 0 "" "$apc" convert "$tiny" trained.onnx -q --weights tiny.safetensors
+expect 0 "" "$apc" convert "$tiny" again.onnx -q --weights tiny_at/checkpoint.safetensors
+check "a checkpoint gives the same model" cmp trained.onnx again.onnx
+inputs="--inputs $source_dir/examples/gpt-tiny.inputs.npz"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run trained.onnx -q $inputs --outputs new.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --weights tiny.safetensors --outputs with.npz
+expect 0 "" "$apc" run "$tiny" -q $inputs --outputs old.npz
+}
+check "it computes what --weights computes" cmp new.npz with.npz
+check "and not what it did" eval '! cmp -s new.npz old.npz'
+expect 0 "" "$apc" convert "$tiny" first.safetensors -q
+expect 0 "" "$apc" convert trained.onnx back.onnx -q --weights first.safetensors
+check "its first weights make the first model" "$apc" run back.onnx -q $inputs --expect old.npz
+/usr/bin/python3 - first.safetensors <<'P'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+def write(name, head):
+    text = json.dumps(head).encode()
+    open(name, "wb").write(struct.pack("<Q", len(text)) + text + data)
+names = sorted(k for k in head if k != "__metadata__")
+other = dict(head)
+other["nobody"] = other.pop(names[0])
+write("other.safetensors", other)
+for k in names:
+    if len(head[k]["shape"]) == 2 and head[k]["shape"][0] != head[k]["shape"][1]: break
+turned = dict(head)
+turned[k] = dict(head[k], shape=head[k]["shape"][::-1])
+write("turned.safetensors", turned)
+P
+expect 1 "the model has no initializer 'nobody'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
+expect_err "the file has no tensor '"
+expect 1 "has not the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
+check "nothing was written" test ! -e x.onnx
+expect 2 "--dim has no meaning" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
+expect 2 "convert takes FILE.safetensors" "$apc" convert "$tiny" x.onnx --weights embed
+expect 2 "--weights is for models" "$apc" convert first.safetensors x.npz --weights first.safetensors
+# A model of the model language takes them on the way to ONNX.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
+expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
+}
+summary 50
