@@ -7,7 +7,7 @@ train_tokens
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=16"
 for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D frozen=1 --dp 2 --micro-batches 2" \
-  "$gpt --pp 2 --micro-batches 4" "$resnet --pp 2" "$gpt --pp 2 --micro-batches 2 --schedule zbv" \
+  "$gpt --pp 2 --micro-batches 4" "$resnet -D frozen=1 --pp 2" "$gpt --pp 2 --micro-batches 2 --schedule zbv" \
   "$gpt --pp 2 --micro-batches 3 --schedule interleaved:2 --recompute full"; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
@@ -34,4 +34,4 @@ check "they are others" eval '! cmp -s bf16.txt f32.txt'
 check "it learns" /usr/bin/python3 -c '
 x = [float(l) for l in open("bf16.txt")]; assert sum(x[-10:]) < sum(x[:10]) - .5, x'
 check "all weights are f32" eval '! strings bf16.safetensors | grep -q BF16'
-summary 23
+summary 31
