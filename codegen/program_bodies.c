@@ -27,7 +27,7 @@ typedef struct Part {
   const UnitList *units;
   int transfer;  /* the operation, if it is one; -1: it computes */
   int from, to;  /* a transfer: its stages */
-  double before; /* of what is done once: where it stands among what all stages do */
+  double before; /* where stages do not take turns: where it stands among what all of them do */
   bool local;    /* the transfer is to another stage of the same place: no body */
   uint32_t body;
 } Part;
@@ -67,7 +67,7 @@ static Part transfer_part(const Emitting *e, const LegalBody *legal, Phase phase
                 .transfer = u->op,
                 .from = from,
                 .to = to,
-                .before = u->op,
+                .before = (double)legal->work->place[u->op],
                 .local = emit_place(e, from) == emit_place(e, to)};
 }
 
@@ -83,15 +83,18 @@ static void add_transfers(Emitting *e, EmitParts *x, const LegalBody *legal, Pha
   }
 }
 
-/* What is not done in turns, where a place has several stages: these may need each other's values, so they do it in the
- * order of the level-2 function, in parts from one transfer to the next. */
+/* What is not done in turns, where a place has several stages: these may need each other's values, so they do it in
+ * parts from one transfer to the next, each behind the transfer before it in the list that all stages read. */
 static void add_runs(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase) {
   const UnitList *all = legal->units;
+  double before = -0.5;
   for (size_t i = 0, end; i < all->n; i = end) {
     end = i + 1;
     if (all->items[i].phase != phase) continue;
     if (unit_is_transfer(&all->items[i])) {
       Part p = transfer_part(e, legal, phase, i);
+      if (p.before < before) die("%s stands behind what comes after it", all->items[i].legal->name);
+      before = p.before + 0.5;
       if (!p.local || p.from == legal->stage) add_part(e, x, p);
       continue;
     }
@@ -101,7 +104,7 @@ static void add_runs(Emitting *e, EmitParts *x, const LegalBody *legal, Phase ph
                     .legal = legal,
                     .units = some_units(e, all, phase, false, i, end),
                     .transfer = -1,
-                    .before = all->items[i].op});
+                    .before = before});
   }
 }
 

@@ -421,8 +421,10 @@ static void add_ops(Work *w) {
   Loops loops = loops_of(w->m->arena, f);
   const bool *needed = find_needed(w, &loops);
   const size_t *order = order_of(w, &loops);
+  w->place = ARENA_ARRAY(w->m->arena, size_t, f->ops.n + 1);
   for (size_t k = 0; k < f->ops.n; k++) {
     size_t i = order[k];
+    w->place[i] = k;
     const Op *op = &f->ops.items[i];
     if (!needed[i] || !in_stage(op, w->stage) || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
     if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0)

@@ -70,6 +70,7 @@ typedef struct Work {
   int stage;
   bool in_turns; /* stages take turns in forward and backward of several micro-batches, so that these are told apart,
                     and gradients of weights where the schedule does */
+  size_t *place; /* by operation of the function: where it stands in the one list that all stages read */
   const bool *early; /* with that, by operation of the function: done with gradients of values all the same */
   const DeviceTraits *device;
   struct {

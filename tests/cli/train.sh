@@ -137,4 +137,4 @@ expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 's
 expect 5 "training in it needs a scaled loss" "$apc" plan $mlp --train mse --dtype f16
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 72
+summary 113

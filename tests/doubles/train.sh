@@ -72,6 +72,9 @@ trains() {
 gpt="$source_dir/examples/gpt.apc -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --dim seq=16 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1,momentum=0.9,clip=1)"
 text=(--data tokens=@tokens.npy --data labels=@next.npy)
 trains 1e-4 "--target dgx-a100x4 --dp 2 --tp 2 --micro-batches 2 --recompute full" "$gpt" "${text[@]}"
+trains 1e-4 "--target dgx-a100x2 --pp 2 --micro-batches 4" "$gpt" "${text[@]}"
+trains 1e-4 "--target dgx-a100x4 --pp 2 --dp 2 --micro-batches 2 --schedule zbv" "$gpt" "${text[@]}"
+trains 1e-4 "--target dgx-a100x2 --dp 2 --zero 3 --micro-batches 2" "$gpt" "${text[@]}"
 trains 2e-2 "--target dgx-a100x2 --tp 2" "$gpt --dtype bf16" "${text[@]}"
 llama="$source_dir/examples/llama.apc -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=64 --dim seq=16 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1)"
 trains 1e-4 "--target dgx-a100x2 --cp 2" "$llama" "${text[@]}"
@@ -83,4 +86,4 @@ printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main 
   '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %y = mul %h, %r : f32[8, 3]' \
   '  output "y" %y' '}' >noisy.ir
 trains 1e-4 "--target dgx-a100x2 --dp 2" "noisy.ir --train mse --optimizer sgd(lr=1e-2)" --data x=@x.npy --data labels=@y.npy
-summary 48
+summary 75
