@@ -193,8 +193,11 @@ static void check_lists(uint64_t seed) {
   PipelineSchedule s = (PipelineSchedule)DRAW(SCHEDULE_COUNT);
   lists.mesh = mesh_of(s, places, chunks_of(s, 2 + DRAW(MOST_CHUNKS - 1)), m);
   ScheduleWork work[MOST_STAGES * MOST_CHUNKS];
-  for (int i = 0; i < lists.mesh.stages; i++)
-    work[i] = (ScheduleWork){1 + DRAW(5), 1e-3 * (1 + DRAW(9000)), 1 + DRAW(3)};
+  for (int i = 0; i < lists.mesh.stages; i++) {
+    work[i].fwd = 1 + DRAW(5);
+    work[i].bwd = 1e-3 * (1 + DRAW(9000));
+    work[i].wgt = 1 + DRAW(3);
+  }
 #undef DRAW
   ScheduleTable t = schedule_table(a, &lists.mesh, work);
   make_lists(&lists, &t);
