@@ -4,6 +4,14 @@
 . "$source_dir/tests/cli/train_lib.sh"
 train_tokens
 
+# Stages, ZeRO, schedules and recomputation together.
+for how in "--zero 1" "--zero 3 --schedule zbh1" "--zero 2 --schedule zbv --recompute full"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" verify $gpt -D layers=2 -q --train cross_entropy --optimizer 'adamw(clip=1.0)' --batch 8 --target cpux4 --pp 2 \
+    --dp 2 --micro-batches 2 $how
+  expect_out "proved   the parallel program"
+done
+
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=16"
 for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D frozen=1 --dp 2 --micro-batches 2" \
@@ -34,4 +42,4 @@ check "they are others" eval '! cmp -s bf16.txt f32.txt'
 check "it learns" /usr/bin/python3 -c '
 x = [float(l) for l in open("bf16.txt")]; assert sum(x[-10:]) < sum(x[:10]) - .5, x'
 check "all weights are f32" eval '! strings bf16.safetensors | grep -q BF16'
-summary 31
+summary 37
