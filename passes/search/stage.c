@@ -258,15 +258,15 @@ static const size_t *find_first_users(Arena *a, const Func *f) {
   return first;
 }
 
-/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.
- * Nor inside a loop. */
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
+ * where an update of a weight is anyway.  Nor inside a loop. */
 static bool *find_forbidden(const Cutting *k) {
   bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
   for (int l = 0; l < k->loops->loops.n; l++)
     for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
   for (size_t w = 0; w < k->f->ops.n; w++) {
     const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
-    if (!read || k->training) continue;
+    if (!read || write->mirror.name) continue;
     size_t made = (size_t)k->f->values.items[write->in[0]].op;
     if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
     for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
