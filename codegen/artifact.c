@@ -15,12 +15,12 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "codegen/elf.h"
+#include "ir/schedule.h"
 #include "program/artifact.h"
 #include "program/build.h"
 #include "program/flow.h"
 #include "program/memory.h"
 #include "program/order.h"
-#include "ir/schedule.h"
 
 typedef struct Job {
   Arena *arena;

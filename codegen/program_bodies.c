@@ -146,7 +146,7 @@ static EmitParts parts_of(Emitting *e, const LegalBody *list, int place, uint32_
   for (int i = PH_FIRST + 1; i < PH_END; i++) {
     size_t first = x.n;
     for (int k = 0; k < stages; k++) {
-      int stage = i == PH_bwd || i == PH_wgt ? stages - 1 - k : k;
+      int stage = phase_backward((Phase)i) ? stages - 1 - k : k;
       if (emit_place(e, stage) == (uint32_t)place) add_phase(e, &x, &list[stage], (Phase)i);
     }
     if (!x.in_turns || !phase_each((Phase)i)) sort_parts(&x, first);
@@ -170,12 +170,16 @@ static int last_of(const EmitParts *x, int stage) {
 
 /* ---- the schedule */
 
-/* Of stages that take equally long, which is what they are cut for: what is real may differ, and only waits. */
-static ScheduleTable table_of(const Emitting *e) {
+/* Of stages that take equally long, which is what they are cut for: what is real may differ, and only waits.  All
+ * places read one. */
+static const ScheduleTable *turns_of(Emitting *e) {
   const Mesh *mesh = &e->m->mesh;
+  if (e->turns) return e->turns;
   ScheduleWork *work = ARENA_ARRAY(e->m->arena, ScheduleWork, mesh->stages);
+  ScheduleTable *t = ARENA_NEW(e->m->arena, ScheduleTable);
   for (int s = 0; s < mesh->stages; s++) work[s] = (ScheduleWork){1, 1, 1};
-  return schedule_table(e->m->arena, mesh, work);
+  *t = schedule_table(e->m->arena, mesh, work);
+  return e->turns = t;
 }
 
 static void add_rows_in_turns(EmitParts *x, const ScheduleTable *t, int part) {
@@ -190,14 +194,14 @@ static void add_rows_in_turns(EmitParts *x, const ScheduleTable *t, int part) {
 /* What is done once stands before or behind; bodies of one micro-batch come in their order. */
 static void add_rows(Emitting *e, EmitParts *x) {
   enum { ONCE = 1 << 30 };
-  ScheduleTable t = x->in_turns ? table_of(e) : (ScheduleTable){0};
+  const ScheduleTable *t = x->in_turns ? turns_of(e) : NULL;
   x->rows = ARENA_ARRAY(e->m->arena, ScheduleRow, x->n * x->micro_batches + 1);
   for (int i = 0; i < (int)x->n; i++) {
     const Part *p = &x->items[i];
     bool each = phase_each(p->phase);
     if (p->local) continue;
     if (each && x->in_turns) {
-      add_rows_in_turns(x, &t, i);
+      add_rows_in_turns(x, t, i);
       continue;
     }
     for (int mb = 0; mb < (each ? (int)x->micro_batches : 1); mb++) {

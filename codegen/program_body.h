@@ -72,9 +72,10 @@ uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint3
                     const uint32_t *tensors, ProgramList exprs);
 void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const char *where);
 
-bool emit_unit(EmitBody *b); /* the one at `at`; false after a diagnostic */
-bool emit_state_write(EmitBody *b,
-                      const Unit *u); /* at the end of the body, when nobody reads the old state any more */
+/* The unit at `at`; at the end of the body a write, when nobody reads the old state any more.  False after a
+ * diagnostic. */
+bool emit_unit(EmitBody *b);
+bool emit_state_write(EmitBody *b, const Unit *u);
 void emit_fetch(EmitBody *b, uint32_t port, const Output *o);
 int emit_output_stage(const Func *l2, const Output *o);
 /* @prepare: the operations that make a weight write it where it stays; what was made elsewhere, as a view or a weight
@@ -89,6 +90,7 @@ EmitBody emit_body_new(Emitting *e, const LegalBody *legal, uint32_t entry, uint
 void emit_body_end(EmitBody *b, Phase phase, const char *name);
 /* The bodies of an entry and place with their calls; `list`: by stage.  False after a diagnostic. */
 bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, uint32_t micro_batches);
+
 /* ---- program_classes.c */
 
 /* Fills classes and first_gradient; behind emit_find_uses. */

@@ -14,11 +14,6 @@ static bool only_moves(OpKind k) {
   return op_level2_only(k) || k == OP_cast || k == OP_transpose || k == OP_reshape || k == OP_copy;
 }
 
-static bool reads_trained(const EmitBody *b, const Op *op) {
-  const State *s = op->kind == OP_read ? module_state(b->e->m, op_str(op, AT_name)) : NULL;
-  return s && s->param;
-}
-
 /* What is moved of a gradient or a weight has a class too. */
 static void follow_moves(EmitBody *b, ProgramClass *of, const bool *weight) {
   const Func *l2 = b->spec->l2;
@@ -31,10 +26,6 @@ static void follow_moves(EmitBody *b, ProgramClass *of, const bool *weight) {
   }
 }
 
-static bool is_of_gradients(const Op *op) {
-  return (op->phase == PH_bwd || op->phase == PH_wgt) && op->nin && op->kind != OP_accumulate;
-}
-
 /* `name`, or inside its decomposition. */
 static bool is_made_for(const Op *op, const char *name) {
   size_t n = strlen(name);
@@ -45,7 +36,7 @@ static bool is_made_for(const Op *op, const char *name) {
 static size_t first_gradient(const EmitBody *b) {
   const Func *l1 = b->spec->l1, *l2 = b->spec->l2;
   for (size_t i = 0; i < l1->ops.n; i++) {
-    if (!is_of_gradients(&l1->ops.items[i])) continue;
+    if (!op_makes_gradients(&l1->ops.items[i])) continue;
     for (size_t k = 0; k < l2->ops.n; k++)
       if (is_made_for(&l2->ops.items[k], l1->ops.items[i].name)) return k;
   }
@@ -67,7 +58,7 @@ void emit_find_classes(EmitBody *b) {
   for (size_t v = 0; v < l2->values.n; v++) of[v] = PC_activation;
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *op = &l2->ops.items[i];
-    if (op->out && reads_trained(b, op)) weight[op->out] = true;
+    if (op->kind == OP_read && op_is_of_weight(b->e->m, op)) weight[op->out] = true;
     if (op->kind != OP_accumulate) continue;
     of[op->out] = PC_gradient;
     if (once && b->root[op->in[0]] < l2->values.n) of[op->in[0]] = of[b->root[op->in[0]]] = PC_gradient;

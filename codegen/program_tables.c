@@ -1,5 +1,4 @@
 /* codegen/program_tables.c - see program_tables.h. */
-#include "ir/schedule.h"
 #include "codegen/program_tables.h"
 
 #include <limits.h>
@@ -7,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "ir/schedule.h"
 
 /* ---- expressions */
 

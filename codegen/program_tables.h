@@ -31,8 +31,9 @@ typedef struct Emitting {
     EmitKnown *items;
     size_t n, cap;
   } params, states;
-  uint32_t *blobs;     /* module blob -> Program blob */
-  uint32_t entry_base; /* first communication key of the entry */
+  uint32_t *blobs;                   /* module blob -> Program blob */
+  uint32_t entry_base;               /* first communication key of the entry */
+  const struct ScheduleTable *turns; /* of stages that take turns; NULL before they are asked for */
 } Emitting;
 
 /* The Program's stage: the place of one of level 2 (ir/schedule.h). */

@@ -181,7 +181,8 @@ typedef enum Phase {
   PH_END
 } Phase;
 const char *phase_name(Phase p);
-bool phase_each(Phase p); /* once per micro-batch? */
+bool phase_each(Phase p);     /* once per micro-batch? */
+bool phase_backward(Phase p); /* of gradients, of values or weights? */
 
 /* Which operation of a forward pass an operation of a training step follows in its layouts (D57): one of the gradients
  * that are made of it, or of the update of a weight that is read. */
@@ -325,6 +326,12 @@ bool attr_find(const char *name, AttrKey *out);
 const Attr *op_attr(const Op *op, AttrKey key); /* NULL when absent */
 int64_t op_int(const Op *op, AttrKey key, int64_t otherwise);
 double op_float(const Op *op, AttrKey key, double otherwise);
+/* It is computed for gradients, and is none of their sums over micro-batches. */
+bool op_makes_gradients(const Op *op);
+/* It reads or writes a state that starts as a weight: one that is trained, or a statistic that training moves. */
+bool op_is_of_weight(Module *m, const Op *op);
+/* Some operation is of a phase of gradients. */
+bool func_has_gradients(const Func *f);
 const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
 const Expr *op_expr(const Op *op, AttrKey key);
 /* One number in all elements: a const that is not a list, a size. */

@@ -44,6 +44,7 @@ static const struct {
 };
 
 const char *phase_name(Phase p) { return phase_rows[p - PH_FIRST - 1].name; }
+bool phase_backward(Phase p) { return p == PH_bwd || p == PH_wgt; }
 bool phase_each(Phase p) { return phase_rows[p - PH_FIRST - 1].each; }
 
 const char *op_name(OpKind k) { return rows[k].name; }
@@ -199,4 +200,17 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .type = op->out ? type_of(f, op->out) : NULL,
                   .layout = op->out ? f->values.items[op->out].layout : NULL,
                   .names = op->names};
+}
+
+bool op_makes_gradients(const Op *op) { return phase_backward(op->phase) && op->nin && op->kind != OP_accumulate; }
+
+bool op_is_of_weight(Module *m, const Op *op) {
+  const State *s = op_is_state(op->kind) ? module_state(m, op_str(op, AT_name)) : NULL;
+  return s && s->param;
+}
+
+bool func_has_gradients(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (phase_backward(f->ops.items[i].phase)) return true;
+  return false;
 }

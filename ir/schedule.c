@@ -55,6 +55,16 @@ int mesh_place_of(const Mesh *mesh, int stage) {
   return stage % places;
 }
 
+bool schedule_in_turns(const Mesh *mesh, const Func *f) {
+  return mesh->stages > 1 && mesh_micro_batches(mesh) > 1 && func_has_gradients(f);
+}
+
+Phase schedule_body(const Mesh *mesh, bool in_turns, Phase p) {
+  if (!phase_each(p)) return p;
+  if (!in_turns) return PH_fwd;
+  return p == PH_wgt && !schedule_weights_apart(mesh->schedule) ? PH_bwd : p;
+}
+
 /* ---- orders */
 
 typedef struct Orders {

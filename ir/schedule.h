@@ -26,6 +26,12 @@ bool schedule_weights_apart(PipelineSchedule s);
 int mesh_places(const Mesh *mesh);
 int mesh_place_of(const Mesh *mesh, int stage);
 
+/* Do the stages take turns in a function: train several micro-batches, so that forward and backward are bodies apart?
+ */
+bool schedule_in_turns(const Mesh *mesh, const Func *f);
+/* The phase of the body that does what is of a phase. */
+Phase schedule_body(const Mesh *mesh, bool in_turns, Phase p);
+
 /* Seconds of one micro-batch on a stage, above 0: a call ends behind its beginning.  wgt counts to bwd where weights
  * are not apart. */
 typedef struct ScheduleWork {

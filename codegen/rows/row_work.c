@@ -22,9 +22,7 @@ Val work_temp(Work *w, const Type *type) {
 
 static Phase body_phase(const Work *w, int origin) {
   Phase p = w->f->ops.items[origin].phase;
-  if (!phase_each(p)) return p;
-  if (!w->in_turns) return PH_fwd;
-  return p == PH_wgt && (!schedule_weights_apart(w->m->mesh.schedule) || w->early[origin]) ? PH_bwd : p;
+  return schedule_body(&w->m->mesh, w->in_turns, p == PH_wgt && w->early && w->early[origin] ? PH_bwd : p);
 }
 
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
@@ -519,12 +517,6 @@ static void move_to_users(Work *w) {
   }
 }
 
-static bool takes_turns(const Module *m, const Func *f) {
-  bool backward = false;
-  for (size_t i = 0; i < f->ops.n; i++) backward |= f->ops.items[i].phase == PH_bwd || f->ops.items[i].phase == PH_wgt;
-  return backward && m->mesh.stages > 1 && mesh_micro_batches(&m->mesh) > 1;
-}
-
 /* By operation: it makes a gradient of a weight that other stages add to.  These would wait for each other's gradients
  * of weights, which schedules say nothing of; so it belongs to the backward, which goes from stage to stage anyway. */
 static const bool *find_early(Module *m, const Func *f) {
@@ -549,7 +541,7 @@ Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, 
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
   if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
-  w->in_turns = takes_turns(m, f);
+  w->in_turns = schedule_in_turns(&m->mesh, f);
   w->early = w->in_turns ? find_early(m, f) : NULL;
   add_ops(w);
   move_out_of_loops(w);

@@ -136,18 +136,13 @@ static void born_early(Pricing *p, const WalkScope *s, Val value, Val from, Val 
   if (!source && inside) p->held.items[made - 1].born = x->born;
 }
 
-/* The phase of the body in which what is of a phase is done. */
-static int body_of_phase(const Pricing *p, Phase phase) {
-  if (!phase_each(phase)) return phase;
-  if (!p->in_turns) return PH_fwd;
-  return phase == PH_wgt && !schedule_weights_apart(p->walk.m->mesh.schedule) ? PH_bwd : phase;
-}
+static Phase body_phase(const Pricing *p, Phase phase) { return schedule_body(&p->walk.m->mesh, p->in_turns, phase); }
 
 static void live_until(Pricing *p, Val v, size_t op) {
   if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
-  x->kept |= body_of_phase(p, x->phase) != body_of_phase(p, p->walk.phase);
+  x->kept |= body_phase(p, x->phase) != body_phase(p, p->walk.phase);
 }
 
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
@@ -359,16 +354,12 @@ static const bool *find_of_weights(const Pricing *p, Module *m) {
   return of;
 }
 
-static bool makes_gradients(const Op *op) {
-  return (op->phase == PH_bwd || op->phase == PH_wgt) && op->nin && op->kind != OP_accumulate;
-}
-
 static void find_training(Pricing *p, Module *m) {
   size_t n = p->f->ops.n;
   p->first_gradient = n;
   for (size_t i = n; i-- > 0;) {
     const Op *op = &p->f->ops.items[i];
-    if (makes_gradients(op)) p->first_gradient = i;
+    if (op_makes_gradients(op)) p->first_gradient = i;
     p->trains |= op->kind == OP_accumulate && op->phase == PH_wgt;
   }
   if (p->trains) p->of_weights = find_of_weights(p, m);
@@ -500,12 +491,6 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   return t;
 }
 
-static bool has_backward(const Func *f) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].phase == PH_bwd || f->ops.items[i].phase == PH_wgt) return true;
-  return false;
-}
-
 PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                            const int *stages, StageCost *sums, PlanTraffic *traffic) {
   Arena *a = arena_new();
@@ -530,7 +515,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .agreed = p.loops->agreed,
                  .loop = -1};
   p.of_convolutions = weights_of_convolutions(&p);
-  p.in_turns = m->mesh.stages > 1 && p.repeat > 1 && has_backward(f);
+  p.in_turns = schedule_in_turns(&m->mesh, f);
   find_training(&p, m);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);

@@ -340,7 +340,7 @@ static int segment_of(const Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   if (op->out && phase_of(w, s, index, walk_produced(w, s, index, 0)) == PH_pre) return SEGMENT_PRE;
   if (op->phase == PH_step) return SEGMENT_STEP;
-  return op->phase == PH_bwd || op->phase == PH_wgt ? SEGMENT_GRADIENTS : SEGMENT_FORWARD;
+  return phase_backward(op->phase) ? SEGMENT_GRADIENTS : SEGMENT_FORWARD;
 }
 
 static bool walk_ops(Walk *w, WalkScope *s) {

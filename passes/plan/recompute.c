@@ -64,16 +64,10 @@ static void find_leaving(Choosing *w) {
   for (size_t i = 0; i < w->f->outputs.n; i++) w->leaves[maker_of(w->f, w->f->outputs.items[i].value)] = true;
 }
 
-static bool has_gradients(const Func *f) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].phase == PH_bwd || f->ops.items[i].phase == PH_wgt) return true;
-  return false;
-}
-
 static Choosing choosing_of(Arena *a, const Func *f) {
   size_t n = f->ops.n + 1;
   Choosing w = {.f = f,
-                .blocks = has_gradients(f) ? blocks_find(a, f) : (Blocks){0},
+                .blocks = func_has_gradients(f) ? blocks_find(a, f) : (Blocks){0},
                 .derived = derived_ops(a, f),
                 .layer = ARENA_ARRAY(a, int, n),
                 .leaves = ARENA_ARRAY(a, bool, n),
@@ -122,7 +116,7 @@ static void drop_unread(Choosing *w, Arena *a) {
     const Op *op = &w->f->ops.items[i];
     w->again[i] &= read[i];
     for (int k = 0; k < op->nin; k++)
-      if (op->phase == PH_bwd || op->phase == PH_wgt || w->again[i]) read[maker_of(w->f, op->in[k])] = true;
+      if (phase_backward(op->phase) || w->again[i]) read[maker_of(w->f, op->in[k])] = true;
   }
 }
 

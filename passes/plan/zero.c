@@ -11,10 +11,7 @@ struct ZeroUpdates {
   const bool *storage; /* by operation */
 };
 
-bool zero_is_storage(Module *m, const Op *op) {
-  const State *s = op->kind == OP_read ? module_state(m, op_str(op, AT_name)) : NULL;
-  return s && s->param;
-}
+bool zero_is_storage(Module *m, const Op *op) { return op->kind == OP_read && op_is_of_weight(m, op); }
 
 double zero_parts(Module *m, const Rule *r, const Strategy *s, uint32_t axes) {
   double parts = 1;

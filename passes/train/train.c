@@ -128,12 +128,6 @@ static void write_statistics(Rewrite *r, const WrittenList *written) {
   r->b.phase = PH_fwd;
 }
 
-static bool is_statistic(const Module *m, const Op *op) {
-  for (size_t i = 0; i < m->states.n; i++)
-    if (strcmp(m->states.items[i].name, op_str(op, AT_name)) == 0) return m->states.items[i].param != NULL;
-  return false;
-}
-
 static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   if (!steps) return rewrite_copy(r, op);
   if (op->kind == OP_attention && !op_attr(op, AT_lse)) return copy_attention(r, op);
@@ -145,7 +139,7 @@ static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList 
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
     const Param *p = op->kind == OP_param ? module_param(r->m, op_str(op, AT_name)) : NULL;
-    bool statistic = op_is_state(op->kind) && is_statistic(r->m, op);
+    bool statistic = op_is_of_weight(r->m, op);
     if ((op_is_state(op->kind) && !statistic) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
