@@ -67,13 +67,19 @@ def resnet18(_):
     return torchvision.models.resnet18(weights=None, zero_init_residual=True)  # else losses depend on rounding
 
 
+def resnet18_plain(_):
+    import torchvision
+    return torchvision.models.resnet18(weights=None)
+
+
 def vit(o):
     import torchvision
     return torchvision.models.VisionTransformer(o.image, 16, o.layers, o.heads, o.width, 2 * o.width)
 
 
 MODELS = {"gpt": of_tokens(GPT), "llama": of_tokens(Llama), "moe": of_tokens(lambda o: Llama(o, 4)),
-          "resnet18": of_images(resnet18), "vit": of_images(vit)}
+          "resnet18": of_images(resnet18), "resnet18_plain": of_images(resnet18_plain),
+          "vit": of_images(vit)}
 MEASURED = ["gpt", "resnet18"]
 
 

@@ -153,10 +153,11 @@ static size_t last_round(const Pricing *p, Val value, size_t op) {
 }
 
 /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle).  What is
- * made once more, for another stage or for gradients, reads its operands now. */
+ * made once more, for another stage or for gradients, reads its operands now, and so does what accumulates a part of a
+ * late sum (passes/lower/walk_sums.c). */
 static void use_operands(Pricing *p, size_t index, const Val *in) {
   const Op *op = &p->f->ops.items[index];
-  if (index < p->walk.now) index = p->walk.now;
+  if (index < p->walk.now || op->kind == OP_accumulate) index = p->walk.now;
   for (int i = op->kind == OP_leave; i < op->nin; i++)
     live_until(p, in[i], last_round(p, op->in[i], op->kind == OP_carry ? index - 1 : index));
 }

@@ -96,6 +96,7 @@ static bool is_again(const Walk *w, const WalkScope *s, size_t index, int stage)
 
 /* Those that are seen by what reads now, in that stage. */
 static Versions *versions_seen(const Walk *w, const WalkScope *s, Val value, int stage) {
+  if (w->summed) return &s->sums[value];
   return &(is_again(w, s, (size_t)s->f->values.items[value].op, stage) ? s->again : s->versions)[value];
 }
 
@@ -123,6 +124,7 @@ static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout
 /* When operation number `index` makes a version. */
 static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   if (s->from) return s->phase;
+  if (w->summed) return PH_step;
   if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
   if (is_again(w, s, index, walk_stage(s, index))) return phase_now(w, s);
   return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
@@ -143,6 +145,7 @@ static Phase reading_phase(const Walk *w, const WalkScope *s) {
 /* When a version in `from`, which operation number `index` made, is converted to `to`. */
 static Phase conversion_phase(const Walk *w, const WalkScope *s, size_t index, const Layout *from, const Layout *to) {
   const Op *op = &s->f->ops.items[index];
+  if (w->summed) return PH_step;
   if (is_once(w, s, index, from) && is_once(w, s, index, to)) return PH_pre;
   Phase made = op->kind == OP_accumulate ? PH_step : phase_of(w, s, index, from), read = reading_phase(w, s);
   return made > read && mesh_micro_batches(&w->m->mesh) > 1 ? made : read;
@@ -177,9 +180,9 @@ static const Version *sent_before(const Walk *w, const WalkScope *s, Val value, 
 /* From the stage where it is produced, as soon as it is: it travels in one layout, and is converted here when another
  * is wanted. */
 static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
-  const Versions *v = &s->versions[value];
+  const Versions *v = w->summed ? &s->sums[value] : &s->versions[value];
   size_t index = (size_t)s->f->values.items[value].op;
-  const Version *before = sent_before(w, s, value, stage);
+  const Version *before = w->summed ? NULL : sent_before(w, s, value, stage);
   if (before) {
     w->phase = conversion_phase(w, s, index, before->layout, layout);
     return add_here(w, s, value, layout, stage,
@@ -272,15 +275,14 @@ static Val exchange_windows(Walk *w, const WalkScope *s, size_t index, int opera
   return v;
 }
 
-static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
+Val walk_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
   w->phase = phase_of(w, s, index, walk_produced(w, s, index, 0));
   for (int i = 0; i < s->f->ops.items[index].nin; i++)
     if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
   return w->sink->operation(w, s, index, in, stage);
 }
 
-/* What was made of a result.  A derived one that another stage computes for itself stands where it is asked for. */
-static void add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v) {
+void walk_add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v) {
   Val value = s->f->ops.items[index].out + (Val)result;
   Versions *out = versions_seen(w, s, value, stage);
   if (!out->produced) {
@@ -300,6 +302,7 @@ Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage) 
   if (op->kind == OP_call) die("calls must be inlined before versions are made");
   w->at = w->reader = op;
   if (op->kind == OP_write) return make_write(w, s, index, stage);
+  if (walk_is_late(s, index)) return walk_late(w, s, index, stage);
   for (int i = 0; i < op->nin; i++)
     if (!(in[i] = walk_want(w, s, op->in[i], walk_operand(w, s, index, i), stage))) return 0;
   w->at = w->reader = op;
@@ -307,11 +310,11 @@ Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage) 
   if (strategy_needs_body(r, st)) {
     if (!walk_body(w, s, op, r, st, in, stage, out)) return 0;
   } else {
-    if (!(out[0] = make_whole(w, s, index, in, stage))) return 0;
+    if (!(out[0] = walk_whole(w, s, index, in, stage))) return 0;
     for (int i = 1; i < op->nout; i++) out[i] = out[0] + (Val)i;
   }
   w->again &= s->from != NULL;
-  for (int i = 0; i < op->nout; i++) add_result(w, s, index, i, stage, out[i]);
+  for (int i = 0; i < op->nout; i++) walk_add_result(w, s, index, i, stage, out[i]);
   return out[result];
 }
 
@@ -377,6 +380,7 @@ bool walk_function(Walk *w, WalkScope *s) {
   s->versions = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   s->again = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   s->at_use = find_at_use(w, s);
+  walk_find_late(w, s);
   if (!walk_ops(w, s)) return false;
   w->now = s->f->ops.n;
   for (size_t i = 0; i < s->f->outputs.n; i++) {

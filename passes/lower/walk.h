@@ -23,6 +23,10 @@
  * phase of its operation, and conversions in the later one of the phases of value and reader.  Phases are not told
  * apart without micro-batches.
  *
+ * The gradient of a weight that several stages read is the sum of what each of them has of it.  With micro-batches each
+ * stage accumulates its own (walk_sums.c): what accumulates the sum on level 1 is told of once per stage that has a
+ * part, and the sums over stages are made behind all micro-batches, so that each part is sent once.
+ *
  * A weight that is gathered at use (Strategy.gather_at_use), and what is made of it alone, is converted anew for the
  * forward pass, for the gradients and for the update, and in each micro-batch.
  *
@@ -94,6 +98,8 @@ typedef struct WalkScope {
   int stage;
   Versions *versions;           /* by value */
   Versions *again;              /* by value: those that were made again for gradients; NULL in bodies */
+  Versions *sums;               /* by value: those summed over all micro-batches; NULL where there are no late sums */
+  const size_t *late;           /* by operation: what accumulates it, if it is a late sum, or is that; else SIZE_MAX */
   const struct WalkScope *from; /* of the composite; NULL at the top */
   const Op *composite;
   const char *prefix, *outer_group; /* of a body, for the sink: how its names begin, the group around it */
@@ -150,6 +156,7 @@ struct Walk {
   Phase phase;      /* of what the sink is told of now */
   bool sending;     /* things are made to be sent: as early as can be, whoever reads them */
   bool again;       /* that is made once more for gradients */
+  bool summed;      /* what is seen and made are sums over all micro-batches */
   struct {
     StatePlace *items;
     size_t n, cap;

@@ -36,6 +36,19 @@ static size_t behind_operands(const Homes *w, size_t i) {
   return last == SIZE_MAX ? i : last;
 }
 
+/* A sum of what several users of a value give it: in the earliest of their stages, so that each stage adds up what it
+ * has and hands one sum on. */
+static bool is_sum_of_users(const Op *op) { return op->kind == OP_add && op->mirror.operand == MIRROR_SUM; }
+
+static size_t with_first_operand(const Homes *w, size_t i) {
+  size_t first = SIZE_MAX;
+  for (int k = 0; k < w->f->ops.items[i].nin; k++) {
+    size_t home = w->home[maker(w->f, w->f->ops.items[i].in[k])];
+    if (home < first) first = home;
+  }
+  return first;
+}
+
 const size_t *stages_homes(Arena *a, const Func *f, const bool *derived) {
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) any |= f->ops.items[i].mirror.name != NULL;
@@ -46,7 +59,7 @@ const size_t *stages_homes(Arena *a, const Func *f, const bool *derived) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     size_t with = op->mirror.name ? named_op(&w.names, op->mirror.name) : SIZE_MAX;
-    if (with < i) w.home[i] = w.home[with];
+    if (with < i) w.home[i] = is_sum_of_users(op) ? with_first_operand(&w, i) : w.home[with];
     else if (!is_forward(op) && !op_is_source(op->kind)) w.home[i] = behind_operands(&w, i);
   }
   return w.home;

@@ -21,6 +21,19 @@ for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D 
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
   expect_out "proved   the parallel program"
 done
+
+# A weight that several stages read: each accumulates its own gradient, and hands one sum on, behind all micro-batches.
+printf '%s\n' 'param d = 12' 'dim batch' 'entry main(x: f32[batch, d]) {' '  weight w : f32[d, d] = normal(0.5)' \
+  '  for i in 0..4 scope "layers.{i}" { x = relu(einsum("bm,mn->bn", x, w)) + x }' '  output y = x' '}' >same.apc
+for how in "--pp 4 --schedule zbh1" "--pp 2 --dp 2 --zero 2" "--pp 2 --tp 2 --schedule interleaved:2" "--pp 2 --schedule zbv"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" verify same.apc -q --train mse --optimizer 'adamw(clip=1)' --batch 12 --target cpux4 --micro-batches 2 $how
+  expect_out "proved   the parallel program"
+done
+expect 0 "" "$apc" compile same.apc -q --train mse --batch 12 --target cpux4 --pp 4 --micro-batches 2 --emit=spmd=-
+grep ' = transfer .*: f32\[12, 12\]' out | sort -u >moved
+check "gradients of w are sent behind all micro-batches" eval '! grep -Eq " (bwd|wgt)" moved && test "$(grep -c " step" moved)" -eq 2'
+check "each by way of the next stage" eval '! grep -q "stage=0.* stage [23] step" moved'
 # In bf16 products are, and nothing else: states keep f32, casts of weights stand in the IR, and a run is that of f32.
 for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --dp 2 --micro-batches 2"; do
   # shellcheck disable=SC2086
@@ -42,4 +55,4 @@ check "they are others" eval '! cmp -s bf16.txt f32.txt'
 check "it learns" /usr/bin/python3 -c '
 x = [float(l) for l in open("bf16.txt")]; assert sum(x[-10:]) < sum(x[:10]) - .5, x'
 check "all weights are f32" eval '! strings bf16.safetensors | grep -q BF16'
-summary 37
+summary 48
