@@ -7,7 +7,7 @@
  * the positions considered.  The number of positions is bounded; few crossing values come first.
  *
  * Of a training step the forward pass is cut, and what makes gradients and updates is paid for with the operation it is
- * placed with (home.h).  Gradients that another stage sends are not counted here.
+ * placed with (home.h).  Gradients come from later stages: a run pays for what it wants of operations behind its end.
  */
 #include "passes/search/stage.h"
 
@@ -117,8 +117,16 @@ static size_t home_of(const Cutting *k, size_t made) {
   return op->kind == OP_read ? k->first_user[op->out] : made;
 }
 
-/* That operation `user` wants the value in the layout. */
-static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
+/* Is it sent in each micro-batch for that reader?  Not what is made before them, is done behind them, or adds up
+ * gradients of a weight (passes/lower/walk_sums.c). */
+static bool is_sent_each(const Cutting *k, const Op *reader, size_t made, const Layout *travel) {
+  bool late = reader && reader->kind == OP_add && reader->phase == PH_wgt && reader->mirror.operand == MIRROR_SUM;
+  return !late && (!reader || phase_each(reader->phase)) && !is_once(k, made, travel);
+}
+
+/* That operation `user` wants the value in the layout, for `reader`; NULL: an output. */
+static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, const Op *reader, Val v,
+                      const Layout *to) {
   const Func *f = k->f;
   const Op *maker = op_of(f, v);
   const Type *type = type_of(f, v);
@@ -134,6 +142,7 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
                .convert = once ? 0 : cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
                .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
+  if (!is_sent_each(k, reader, made, travel)) need.transfer /= mesh_micro_batches(&k->m->mesh);
   if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
   if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
   if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
@@ -235,7 +244,7 @@ static void find_needs(Cutting *k) {
     size_t at = paid_with(k, i);
     k->own[at] += own_seconds(k, i);
     for (int j = 0; j < op->nin; j++) {
-      Need *need = add_need(k, &same, seen, at, op->in[j], wanted_layout(k, i, j));
+      Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
       if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
     }
   }
@@ -243,7 +252,7 @@ static void find_needs(Cutting *k) {
     Val v = f->outputs.items[i].value;
     size_t made = (size_t)f->values.items[v].op;
     if (op_is_source(f->ops.items[made].kind)) continue;
-    add_need(k, &same, seen, home[made], v, walk_output(k->m, produced(k, made, value_index(f, v))));
+    add_need(k, &same, seen, home[made], NULL, v, walk_output(k->m, produced(k, made, value_index(f, v))));
   }
   k->nids = (int)f->values.n * MAX_SEEN;
 }
@@ -318,12 +327,20 @@ typedef struct Run {
   int *apart;         /* by operation */
   int *weights;       /* by value */
   double time, bytes;
+  double back; /* transfers of what operations behind the run make, so far */
+  int *made;   /* by operation */
+  double *due; /* by operation, with the mark: that much of `back` is for what it makes */
 } Run;
 
 static bool is_first(int *marks, int mark) {
   bool first = *marks != mark;
   *marks = mark;
   return first;
+}
+
+static void add_back(Run *run, const Need *need) {
+  if (is_first(&run->made[need->made], run->mark)) run->due[need->made] = 0;
+  run->due[need->made] += need->transfer, run->back += need->transfer;
 }
 
 /* An operation with what it wants. */
@@ -335,6 +352,8 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
     if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
     if (!is_first(&run->wanted[need->id], run->mark)) continue;
     run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
+    bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
+    if (back && is_first(&run->sent[need->sent], run->mark)) add_back(run, need);
     if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
     if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
   }
@@ -349,8 +368,8 @@ static bool has_user(const Cutting *k, size_t i) {
 
 static void measure_from(Cutting *k, int first, Run *run) {
   bool empty = true;
-  *run = (Run){
-      (size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->apart, run->weights, 0, 0};
+  run->begin = (size_t)k->positions[first], run->mark = first + 1;
+  run->time = run->bytes = run->back = 0;
   /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
     bool unused = k->derived[i] && !has_user(k, i);
@@ -359,9 +378,10 @@ static void measure_from(Cutting *k, int first, Run *run) {
   for (int last = first + 1; last < k->npositions; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
       empty &= !stages_is_placed(k->f, k->derived, i);
+      if (run->made[i] == run->mark) run->back -= run->due[i];
       if (!k->derived[i]) pay_op(k, run, i);
     }
-    k->time[first * k->npositions + last] = empty ? INFINITY : run->time; /* no stage is empty */
+    k->time[first * k->npositions + last] = empty ? INFINITY : run->time + run->back; /* no stage is empty */
     k->bytes[first * k->npositions + last] = run->bytes;
   }
 }
@@ -486,7 +506,9 @@ static void measure(Cutting *k) {
              .sent = ARENA_ARRAY(k->arena, int, k->nids),
              .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
              .apart = ARENA_ARRAY(k->arena, int, k->f->ops.n),
-             .weights = ARENA_ARRAY(k->arena, int, k->f->values.n)};
+             .weights = ARENA_ARRAY(k->arena, int, k->f->values.n),
+             .made = ARENA_ARRAY(k->arena, int, k->f->ops.n + 1),
+             .due = ARENA_ARRAY(k->arena, double, k->f->ops.n + 1)};
   k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
   k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
   for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, &run);
