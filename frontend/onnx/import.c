@@ -349,6 +349,7 @@ static bool results_known(ImportNode *n) {
   for (size_t k = 0; k < n->proto->n_output; k++) {
     ImportItem *out = n->out[k];
     int64_t elements;
+    if (out && out->sequence) return false;
     if (!out || !out->val) continue;
     bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) &&
                  elements <= KNOWN_MAX;
@@ -362,6 +363,12 @@ static bool has_graphs(const Onnx__NodeProto *proto) {
   for (size_t i = 0; i < proto->n_attribute; i++)
     if (proto->attribute[i]->g || proto->attribute[i]->n_graphs) return true;
   return false;
+}
+
+static bool takes_sequences(ImportNode *n) {
+  for (size_t k = 0; k < n->proto->n_input && n->op->import != import_sequence_op; k++)
+    if (n->in[k] && n->in[k]->sequence) return node_sequence_error(n, n->in[k]->name);
+  return true;
 }
 
 static bool import_node(Import *im, size_t i) {
@@ -386,7 +393,7 @@ static bool import_node(Import *im, size_t i) {
          errors = im->d->errors;
   Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
   for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
-  bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
+  bool ok = (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed;
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);

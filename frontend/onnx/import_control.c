@@ -9,7 +9,8 @@
  * batch around one over time.
  *
  * Sizes never depend on data, so these are refused: collecting in a Loop whose number of rounds is computed from data
- * or that may end early, carries and branches whose shapes differ.  Sequences and optionals do not exist here.
+ * or that may end early, carries and branches whose shapes differ.  Optionals do not exist here, sequences not beyond
+ * import_sequence.c.
  */
 #include <inttypes.h>
 #include <string.h>

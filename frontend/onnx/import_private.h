@@ -11,6 +11,12 @@
 #include "frontend/onnx/assume.h"
 #include "frontend/onnx/evaluate.h"
 
+/* A sequence of tensors (import_sequence.c). */
+typedef struct ImportSequence {
+  int n;
+  struct ImportItem **items;
+} ImportSequence;
+
 /* An ONNX value while importing.  It is built (val) only when an operation needs it: until then it may be
  * known elements, or a tensor of the file. */
 typedef struct ImportItem {
@@ -20,9 +26,10 @@ typedef struct ImportItem {
   ImportKnown known;
   const Onnx__TensorProto *tensor; /* initializer or Constant */
   OnnxData data;
-  const ImportFact *fact; /* of the tensor, once somebody asked */
-  bool is_weight;         /* an initializer, as opposed to a Constant */
-  int producer;           /* index of the node that defines it; -1: none */
+  const ImportFact *fact;         /* of the tensor, once somebody asked */
+  bool is_weight;                 /* an initializer, as opposed to a Constant */
+  const ImportSequence *sequence; /* NULL: it is a tensor */
+  int producer;                   /* index of the node that defines it; -1: none */
   bool used;
 } ImportItem;
 
@@ -119,6 +126,8 @@ bool import_subgraph(ImportNode *n, const Onnx__GraphProto *proto, ImportItem *c
                      ImportItem **out);
 /* Builds what the graph reads from outside, so that nothing of it is first built inside a loop. */
 bool import_captured(ImportNode *n, const Onnx__GraphProto *proto);
+/* An error: no tensor of that name.  Always false. */
+bool node_sequence_error(ImportNode *n, const char *name);
 ImportItem *new_item(ImportNode *n, const char *name, Val v);
 bool item_number(ImportNode *n, ImportItem *item, double *out); /* as input_number */
 

@@ -179,8 +179,16 @@ ImportKnown input_known(ImportNode *n, size_t i) {
   return item->known;
 }
 
+bool node_sequence_error(ImportNode *n, const char *name) {
+  return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc,
+                    "\"%s\" is a sequence of tensors, which apc takes only where "
+                    "its tensors are known one by one",
+                    name);
+}
+
 Val item_value(ImportNode *n, ImportItem *item) {
   if (item->val) return item->val;
+  if (item->sequence) return node_sequence_error(n, item->name), 0;
   bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
   item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
   if (as_elements && item->val) evaluate_known(import_evaluation(n->im), item->val, &item->known);

@@ -3,64 +3,7 @@
  * With a kind and a file name, writes a model with a Loop or an If to it instead (tests/cli/loops.sh runs them on
  * several ranks).
  */
-#include "ir/interp.h"
-#include "tests/onnx_graph.h"
-
-/* ---- running what was imported */
-
-static InterpNamed data[8];
-static int ndata;
-static InterpResult result;
-
-static void start(int64_t set) {
-  begin();
-  opset = set;
-  ndata = 0;
-}
-
-/* An input of the graph with its numbers, separated by commas. */
-static void given(const char *name, int32_t type, const char *dims, const char *numbers) {
-  InterpNamed *item = &data[ndata++];
-  int64_t extents[MAX_RANK] = {0};
-  size_t rank, n;
-  char **d = list_of(dims, &rank), **v = list_of(numbers, &n);
-  for (size_t i = 0; i < rank; i++) extents[i] = atoll(d[i]);
-  item->name = name;
-  item->tensor = interp_tensor(arena, type == F32 ? DT_f32 : type == I64 ? DT_i64 : DT_bool, (int)rank, extents);
-  for (size_t i = 0; i < n; i++) {
-    if (type == F32) item->tensor.cells[i].f = atof(v[i]);
-    else item->tensor.cells[i].i = atoll(v[i]);
-  }
-  in(name, type, dims);
-}
-
-static bool run(void) {
-  if (!import()) {
-    diags_print(diags, stderr, false);
-    return false;
-  }
-  bool ok = interp_run(module, module_func(module, "main"), &(InterpOptions){0}, ndata, data, arena, &result, diags);
-  if (!ok) diags_print(diags, stderr, false);
-  return ok;
-}
-
-static const char *numbers_of(const char *output) {
-  const InterpTensor *t = interp_find(result.outputs, result.noutputs, output);
-  Text text = {.arena = arena};
-  for (int64_t i = 0; t && i < interp_elements(t); i++)
-    text_printf(&text, "%s%g", i ? "," : "", dtype_is_float(t->dtype) ? t->cells[i].f : (double)t->cells[i].i);
-  return text.n ? text_str(&text) : "nothing";
-}
-
-#define GIVES(output, numbers) \
-  CHECKF(strcmp(numbers_of(output), numbers) == 0, "%s is %s, not %s", output, numbers_of(output), numbers)
-#define RUNS() \
-  do { \
-    if (!run()) { \
-      CHECKF(false, "it is refused"); \
-      return; \
-    } \
-  } while (0)
+#include "tests/onnx_run.h"
 
 /* ---- If */
 
@@ -341,15 +284,15 @@ static void what_does_not_fit_is_refused(void) {
   in("c", BOOL, ""), in("x", F32, "2"), out("y");
   n = node("If", "c", "y");
   node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "nowhere", "a");
-  node_in(graph_attr(n, "else_branch", "", "a"), "SequenceConstruct", "x", "a");
+  node_in(graph_attr(n, "else_branch", "", "a"), "Optional", "x", "a");
   expect(DIAG_onnx_graph, "\"nowhere\" is defined nowhere", "/y");
   graph.n_node = nodes.n = inputs.n = outputs.n = 0;
   start(17);
   in("c", BOOL, ""), in("x", F32, "2"), out("y");
   n = node("If", "c", "y");
   node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
-  node_in(graph_attr(n, "else_branch", "", "a"), "SequenceConstruct", "x", "a");
-  expect(DIAG_onnx_unsupported, "SequenceConstruct", NULL);
+  node_in(graph_attr(n, "else_branch", "", "a"), "Optional", "x", "a");
+  expect(DIAG_onnx_unsupported, "Optional", NULL);
 }
 
 /* ---- models for the command line */
