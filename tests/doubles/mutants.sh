@@ -26,12 +26,26 @@ small="-D vocab=500 --dim batch=2 --dim seq=32"
 number=0
 declare -A total=() found=()
 
+# What a request leaves out is looked for behind it, since the next one may write over it: names of calls are those of a
+# run of one request, and of one of two, the second of which is captured and replayed; what is in both belongs to the
+# first.  `more` makes it two.
+more=()
+first_and_second() { # first_and_second COMMAND...: as the first request's, then as the second one's
+  "$@"
+  more=(--bench=1 --warmup=0)
+  [ "$name" = sizes ] || "$@"
+  more=()
+}
+names() { if [ ${#more[@]} -eq 0 ]; then echo names; else echo names.two; fi; }
+# begins PATTERN: the N-th of these is the first of the request
+begins() { if [ ${#more[@]} -eq 0 ]; then echo 1; else echo $(($(grep -cE "$1" names) + 1)); fi; }
+
 # is_found SETTINGS...: 0 found, 1 survives, 2 never reached
 is_found() {
   local seed reached=2
   for ((seed = 1; seed <= seeds; seed++)); do
     rm -f report logits.npy
-    "${run[@]}" DOUBLES_SEED=$seed "$@" "${ask[@]}" >out 2>err </dev/null || return 0
+    "${run[@]}" DOUBLES_SEED=$seed "$@" "${ask[@]}" "${more[@]}" >out 2>err </dev/null || return 0
     [ -s report ] && return 0
     cmp -s logits.npy right.npy || return 0
     grep -q 'as asked for' err && reached=1
@@ -52,20 +66,20 @@ mutant() { # mutant KIND WHAT SETTINGS...
   total[$kind]=$((${total[$kind]:-0} + 1)) found[$kind]=$((${found[$kind]:-0} + 1 - result))
 }
 
-# Every call that does something.  Not among them: records of events, since who waits for one is, and others are there to
-# be watched; waits for a whole queue, since programs here have one request, behind which nobody uses anything.  Waits of
-# queues have a function of their own.
-matter='cuEventSynchronize|cuMemcpy|cuMemset|cuLaunchKernel|cuGraphLaunch|cublasLtMatmul$|cudnn(Con|Add|Act)|nccl(All|Red|Bro|Send|Recv)'
+# Every call that does something.  Not among them: records of events, since who waits for one is; words that say how far a
+# queue has come (graphs.sh looks at these); waits for a whole queue, which EARLY has.  Waits of queues have a function of
+# their own.
+matter='cuEventSynchronize|cuMemcpy|cuMemset[A-Za-z0-9]*$|cuLaunchKernel|cuGraphLaunch|cublasLtMatmul$|cudnn(Con|Add|Act)|nccl(All|Red|Bro|Send|Recv)'
 calls_left_out() { # calls_left_out NAMES SETTINGS...
   local count call n names=$1
   shift
   while read -r count call; do
-    for ((n = 1; n <= count; n++)); do mutant calls "$call $n left out" "$@" DOUBLES_DROP=$call:$n; done
-  done < <(grep -E "$names" names | sort | uniq -c)
+    for ((n = $(begins "^$call\$"); n <= count; n++)); do mutant calls "$call $n left out" "$@" DOUBLES_DROP=$call:$n; done
+  done < <(grep -E "$names" "$(names)" | sort | uniq -c)
 }
 shifted_addresses() {
   local n
-  for ((n = 1; n <= $(grep -c cuLaunchKernel names); n++)); do mutant addresses "address of launch $n" DOUBLES_SHIFT=$n; done
+  for ((n = $(begins cuLaunchKernel); n <= $(grep -c cuLaunchKernel "$(names)"); n++)); do mutant addresses "address of launch $n" DOUBLES_SHIFT=$n; done
 }
 
 # Waits of streams for events.  One that is needed must be found without looking at numbers: the doubles watch who uses
@@ -85,7 +99,7 @@ waits() {
 }
 turns() { # turns SETTING KIND: every turn that there could be
   local n
-  for ((n = 1; n <= $(grep -c "^DOUBLES_$1\$" names); n++)); do mutant "$2" "$1 $n" "DOUBLES_$1=$n"; done
+  for ((n = $(begins "^DOUBLES_$1\$"); n <= $(grep -c "^DOUBLES_$1\$" "$(names)"); n++)); do mutant "$2" "$1 $n" "DOUBLES_$1=$n"; done
 }
 
 # Every barrier that a kernel comes to: in its place the text says so.
@@ -113,21 +127,24 @@ program() {
   ask=(timeout 60 "./$name" --input tokens=random --output logits=@logits.npy --timeout 3s)
   [ "$name" = convolutions ] && ask=(timeout 60 "./$name" --input x=random --output last=@logits.npy --timeout 3s)
   [ "$name" = sizes ] && ask=(timeout 60 "$programs" . ask "./$name" logits.npy 3s)
-  rm -f names
-  "${run[@]}" "DOUBLES_NAMES=$work/names" "${ask[@]/3s/60s}" || exit 1
+  rm -f names names.two
+  "${run[@]}" "DOUBLES_NAMES=$work/names.two" "${ask[@]/3s/60s}" $([ "$name" = sizes ] || echo --bench=1 --warmup=0) >out || exit 1
   cp logits.npy right.npy
+  "${run[@]}" "DOUBLES_NAMES=$work/names" "${ask[@]/3s/60s}" || exit 1
+  cmp logits.npy right.npy || exit 1
 }
 
 program cut 0 llama.apc -D layers=1 -D d=512 -D heads=4 -D kv_heads=4 -D ffn=1024 --tp 4
-calls_left_out "$matter"
+first_and_second calls_left_out "$matter"
 waits
-shifted_addresses
-turns LATER communication
+first_and_second shifted_addresses
+first_and_second turns LATER communication
+first_and_second turns EARLY pinned
 program pipeline 2 llama.apc -D layers=2 -D d=128 -D heads=4 -D kv_heads=4 -D ffn=256 --tp 2 --pp 2 --micro-batches 2
-calls_left_out "$matter"
+first_and_second calls_left_out "$matter"
 waits
-shifted_addresses
-turns LATER communication
+first_and_second shifted_addresses
+first_and_second turns LATER communication
 turns KEY communication
 # Attention of several tiles.
 small="-D vocab=50 --dim batch=1 --dim seq=150"
@@ -135,7 +152,7 @@ program tiles 0 llama.apc -D layers=1 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=96
 barriers
 small="--dim batch=2"
 program convolutions 0 ../tests/doubles/convolutions.apc
-calls_left_out 'cudnn(Con|Add|Act)'
+first_and_second calls_left_out 'cudnn(Con|Add|Act)'
 # Weights that fill the memory on the way to the device more than twice; three sizes.
 small="-D vocab=500 --dim-hint batch=4 --dim-hint seq=12"
 program sizes 0 llama.apc -D layers=1 -D d=768 -D heads=4 -D kv_heads=4 -D ffn=3072 --tp 2
