@@ -2,7 +2,8 @@
  *
  * usage: doubles_programs BUILD [SEEDS [PATH/MODEL...]]   models of one's own instead of those of examples/, for
  *                                                         dgx-a100x4 and dgx-h100x8, in f32 and bf16
- *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh)
+ *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh);
+ *                                                         with a number behind: so many of one size, of other values
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
  * program (later seeds some of them), so that requests are captured, replayed, and captured anew after one that is
@@ -48,6 +49,7 @@ typedef struct Subject {
 #define ONE(...) {.entry = "main", __VA_ARGS__}
 #define AGAIN {.again = true}
 #define SIZES {ONE(.batch = 3, .seq = 7), AGAIN, ONE(.batch = 4, .seq = 12), AGAIN, ONE(.batch = 3, .seq = 7), AGAIN}
+#define UNEVEN {ONE(.batch = 3, .seq = 4), AGAIN, ONE(.batch = 40, .seq = 4), ONE(.batch = 3, .seq = 4), AGAIN, AGAIN}
 #define BATCHES {ONE(.batch = 2), {.again = true}, ONE(.batch = 3)}
 #define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
 #define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
@@ -58,6 +60,7 @@ typedef struct Subject {
 
 static const Subject subjects[] = {
     {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES, true},
+    {"uneven", "tests/doubles/uneven.apc", {{0}}, "dgx-a100x2", "80", {.pp = 2}, F32, UNEVEN, true},
     {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES, false},
     {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED, false},
     {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES, false},
@@ -147,7 +150,7 @@ static int requests_of(const Subject *s) {
   return sizes_are_fixed && n > 2 ? 2 : n;
 }
 
-static bool ask(ApcModel *model, const Request *r, Outputs *out) {
+static bool ask(ApcModel *model, const Request *r, const char *values, Outputs *out) {
   if (r->again) return apc_run_again(model) == APC_OK && read_outputs(model, out);
   if (apc_select(model, r->entry)) return false;
   bind_sizes(model, r);
@@ -156,7 +159,7 @@ static bool ask(ApcModel *model, const Request *r, Outputs *out) {
     if (apc_input_info(model, i, &info)) return false;
     bool position = strcmp(info.name, "at") == 0;
     if (position ? apc_bind_input(model, "at", APC_I64, 0, NULL, &r->at)
-                 : apc_bind_input_text(model, info.name, "random:3"))
+                 : apc_bind_input_text(model, info.name, values))
       return false;
   }
   return apc_run(model, NULL) == APC_OK && read_outputs(model, out);
@@ -293,7 +296,7 @@ static bool run(const Subject *s, const char *program, const char *what, Outputs
   if (ok && !makes) check_planned(s, model, planned);
   for (int i = from; ok && i < to; i++) {
     Outputs got = {0};
-    ok = ask(model, &s->requests[i], makes ? &want[i] : &got);
+    ok = ask(model, &s->requests[i], "random:3", makes ? &want[i] : &got);
     if (ok && !makes) compare(s, what, i, &got, &want[i]);
     if (ok && !makes) check_memory(s, what, i, model, most);
     free_outputs(&got);
@@ -571,16 +574,18 @@ static void programs(void) {
   else all_subjects(subjects, sizeof subjects / sizeof *subjects);
 }
 
-/* The exit code: that of the request that failed. */
-static int ask_sizes(const char *program, const char *file, const char *seconds) {
+/* alike: how many of the first size; 0: of all sizes.  The exit code: that of the request that failed. */
+static int ask_sizes(const char *program, const char *file, const char *seconds, int alike) {
   static const Request requests[] = {ONE(.batch = 4, .seq = 12), ONE(.batch = 3, .seq = 7), ONE(.batch = 5, .seq = 16)};
   ApcModel *model = NULL;
   ApcStatus status = apc_load(program, &(ApcOptions){.timeout_ms = 1000 * atoi(seconds)}, &model);
   FILE *f = fopen(file, "wb");
   if (!f) return 1;
-  for (size_t i = 0; !status && i < sizeof requests / sizeof *requests; i++) {
+  for (int i = 0; !status && i < (alike ? alike : 3); i++) {
     Outputs got = {0};
-    if (!ask(model, &requests[i], &got)) status = APC_FAILED;
+    char values[20];
+    snprintf(values, sizeof values, "random:%d", i + 3);
+    if (!ask(model, &requests[alike ? 0 : i], values, &got)) status = APC_FAILED;
     for (int k = 0; !status && k < got.n; k++) fwrite(got.values[k], 1, got.bytes[k], f);
     free_outputs(&got);
   }
@@ -595,7 +600,8 @@ int main(int argc, char **argv) {
   int major, minor;
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   if (argc < 2) return 2;
-  if (argc == 6 && strcmp(argv[2], "ask") == 0) return ask_sizes(argv[3], argv[4], argv[5]);
+  if (argc >= 6 && strcmp(argv[2], "ask") == 0)
+    return ask_sizes(argv[3], argv[4], argv[5], argc > 6 ? atoi(argv[6]) : 0);
   if (!nvrtc_found(&major, &minor)) {
     printf("skipped: no NVRTC\n");
     return 77;
