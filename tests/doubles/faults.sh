@@ -44,11 +44,12 @@ expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH=/nowhere "${ask[@]}"
 nothing_is_left
 
 # a rank that makes no progress; a piece of work that fails: in the first request, the second, the third
+# (where it stands in communication, those that wait with it are as late)
 works=$(rm -f trace; "${run[@]}" DOUBLES_ON=1 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "${ask[@]}" >out 2>err; grep -cE '^(work|node) ' trace)
 each=$((works / 3))
 check "a rank does $works pieces of work" test $each -gt 30
 for ((n = 20; n <= works; n += each)); do
-  expect 7 "rank 1 is late: no progress for" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
+  expect 7 "is late: no progress for" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
   check "work $n: the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of ' err
   expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=1 DOUBLES_FAIL_LATE=$n "${ask[@]}"
 done

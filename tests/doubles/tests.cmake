@@ -53,7 +53,7 @@ add_dependencies(doubles_programs apcrt-stub double_cuda double_nccl double_blas
 add_test(NAME doubles.programs COMMAND doubles_programs ${CMAKE_BINARY_DIR} 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME doubles.programs_long COMMAND doubles_programs ${CMAKE_BINARY_DIR} 20 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME doubles.faults COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 20)
-add_test(NAME doubles.faults_long COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 2)
+add_test(NAME doubles.faults_long COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles 1)
 add_test(NAME doubles.mutants_long COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles
          $<TARGET_FILE:doubles_programs> 12)
 add_test(NAME doubles.train COMMAND ${doubles}/train.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
