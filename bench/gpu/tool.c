@@ -284,15 +284,22 @@ static void must_nccl(const Alone *a, ncclResult_t result, const char *call) {
 }
 #define MUST_NCCL(a, member, ...) must_nccl(a, (a)->nccl.member(__VA_ARGS__), "NCCL, " #member)
 
-/* Three collectives as one graph; of one rank, all of them copy. */
-static CUgraphExec capture(const Gpu *g, const Alone *a) {
-  CUgraph graph;
-  CUgraphExec exec;
-  MUST(g, capture_begin, "a graph", g->queue, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+/* Three collectives; of one rank, all of them copy. */
+static void collectives(const Gpu *g, const Alone *a) {
   MUST_NCCL(a, all_reduce, pointer(a->from), pointer(a->sum), ELEMENTS, ncclFloat32, ncclSum, a->comm, g->queue);
   MUST_NCCL(a, all_gather, pointer(a->sum), pointer(a->gathered), ELEMENTS, ncclFloat32, a->comm, g->queue);
   MUST_NCCL(a, reduce_scatter, pointer(a->gathered), pointer(a->scattered), ELEMENTS, ncclFloat32, ncclMax, a->comm,
             g->queue);
+}
+
+/* As one graph; once without before, so that NCCL sets up nothing while it is captured. */
+static CUgraphExec capture(const Gpu *g, const Alone *a) {
+  CUgraph graph;
+  CUgraphExec exec;
+  collectives(g, a);
+  MUST(g, queue_finish, "collectives", g->queue);
+  MUST(g, capture_begin, "a graph", g->queue, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  collectives(g, a);
   MUST(g, capture_end, "a graph", g->queue, &graph);
   MUST(g, graph_instantiate, "a graph", &exec, graph, 0);
   MUST(g, graph_destroy, "a graph", graph);

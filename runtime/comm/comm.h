@@ -117,6 +117,17 @@ typedef struct CommOps {
   /* Makes all waits of all ranks return RT_ABORTED. */
   void (*abort)(Comm *comm);
 
+  /* Operations as part of what their device captures (DeviceOps.capture).  What is enqueued between `capture` and
+   * `captured` is kept, not made and not counted; `captured` follows, after an error too: `out` is NULL then, and what
+   * was kept is thrown away.  `again` comes before the device makes them once more, with keys that are `shift` further.
+   * All ranks do so alike, or none: that is agreed on when the engine is opened, and told by `captures`, which may be
+   * NULL like the rest: no. */
+  bool (*captures)(const Comm *comm);
+  RtStatus (*capture)(Comm *comm, RtError *error);
+  RtStatus (*captured)(Comm *comm, void **out, RtError *error);
+  RtStatus (*again)(Comm *comm, const void *capture, uint64_t shift, RtError *error);
+  void (*release_capture)(Comm *comm, void *capture);
+
   CommCount (*count)(const Comm *comm, CommKind kind);
 
   /* Nanoseconds that waits have lasted so far while nothing moved; may be NULL. */
@@ -150,6 +161,7 @@ static inline void comm_supervise(Comm *c, CommProgress *progress, CommInterrupt
   c->ops->supervise(c, progress, interrupted, context);
 }
 static inline void comm_abort(Comm *c) { c->ops->abort(c); }
+static inline bool comm_captures(const Comm *c) { return c->ops->captures && c->ops->captures(c); }
 static inline CommCount comm_count(const Comm *c, CommKind kind) { return c->ops->count(c, kind); }
 static inline uint64_t comm_waited(const Comm *c) { return c->ops->waited ? c->ops->waited(c) : 0; }
 static inline void comm_close(Comm *c) { /* NULL is allowed */

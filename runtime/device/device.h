@@ -26,6 +26,7 @@ typedef struct DeviceOptions {
   uint32_t local_rank; /* among the ranks of this machine */
   int threads;         /* of the host that it computes with; 0: as the environment says */
   bool kernels;        /* convolutions by the Program's kernels, though a library may be there */
+  bool eager;          /* nothing is captured on this rank */
   /* Asked now and then while the device waits; it stops waiting when that is not RT_OK.  May be NULL. */
   RtStatus (*check)(void *context, RtError *error);
   /* Told while it waits: the step of the last mark that it has come to.  May be NULL. */
@@ -34,7 +35,8 @@ typedef struct DeviceOptions {
 } DeviceOptions;
 
 typedef struct DeviceFacts {
-  bool host_memory; /* its addresses are the host's: weights are used and loaded where they lie */
+  bool host_memory;    /* its addresses are the host's: weights are used and loaded where they lie */
+  uint64_t most_ports; /* the most bytes of inputs and outputs of a request that it captures */
 } DeviceFacts;
 
 /* The weights of a rank, when they are loaded: per buffer. */
@@ -43,6 +45,8 @@ typedef struct DeviceWeights {
   const uint64_t *bytes;
   const bool *writable; /* it is the device's own memory, not a file's */
 } DeviceWeights;
+
+enum { DEVICE_PORT_ALIGN = 64 };
 
 typedef struct Device Device;
 
@@ -96,6 +100,18 @@ typedef struct DeviceOps {
   RtStatus (*record)(Device *d, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
   RtStatus (*replay)(Device *d, void *recording, RtError *error);
   void (*forget)(Device *d, void *recording);
+
+  /* Makes one of all that a request asks for, to be done again and again while nothing about it but its inputs changes.
+   * Between `capture` and `captured` launches, products, convolutions, copies, fills, feeds, fetches, marks, and what
+   * goes to the device's own engine of communication are kept and not made; nothing may be waited for or read.  Each
+   * must have been made before.  bytes: of all parts that are fed and fetched, each rounded up to DEVICE_PORT_ALIGN;
+   * io: the area of inputs and outputs that they are in.  `captured` follows, after an error too: `out` is NULL then,
+   * and what was kept is thrown away.  `again` makes the request, with another area, and returns when it is done;
+   * `release_capture` may come while it is not, after an error.  All may be NULL, like those above. */
+  RtStatus (*capture)(Device *d, uint64_t bytes, const void *io, RtError *error);
+  RtStatus (*captured)(Device *d, void **out, RtError *error);
+  RtStatus (*again)(Device *d, void *capture, void *io, RtError *error);
+  void (*release_capture)(Device *d, void *capture);
 
   /* What is asked for from here on is of that step.  NULL on devices that have done a call when it returns, like the
    * two below. */

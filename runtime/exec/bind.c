@@ -128,6 +128,7 @@ static RtStatus bind_parts(const Executor *e, Binding *b, RtError *error) {
 static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   const Program *p = e->p;
   RtStatus status = exec_alloc(e, SPACE_STATE, b->plan.bytes[SPACE_STATE], error);
+  exec_capture_moved(e, b, SPACE_STATE);
   for (uint32_t i = 0; !status && i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
     if (s->stage != e->stage) continue;
@@ -188,6 +189,7 @@ static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
   }
   if (!status) status = bind_parts(e, b, error);
   if (!status) status = request_layout(p, b->entry, b->symbols, &b->io, error);
+  if (!status) status = exec_capture_bind(e, b, error);
   if (!status) status = exec_bodies_make(e, b, error);
   return status ? status : exec_ports_find(e, b, error);
 }
@@ -219,6 +221,8 @@ static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols
 
 void exec_binding_free(const Executor *e, Binding *b) {
   if (!b) return;
+  exec_capture_release(e, &b->capture);
+  free(b->capture.need);
   if (b->bodies) exec_bodies_free(e, b);
   for (uint32_t i = 0; b->parts && i < b->instr_end - b->instr_first; i++) free(b->parts[i].values);
   memory_plan_free(&b->plan);
@@ -253,12 +257,16 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
   if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
   if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
   if (status) return status;
+  exec_capture_moved(e, b, SPACE_ARENA);
+  exec_capture_moved(e, b, SPACE_WINDOW);
   bool moved = e->host_memory && b->area != e->io; /* others use nothing where it lies there */
-  if (b->generation != e->generation || moved) {
+  bool placed = b->generation != e->generation || moved;
+  if (placed) {
     exec_place(e, b);
     status = exec_bodies_place(e, b, error);
-    if (status) return status;
   }
+  if (!status) status = exec_capture_keep(e, b, placed, error);
+  if (status) return status;
   memcpy(e->class_bytes, b->plan.class_bytes, sizeof e->class_bytes);
   *out = b;
   return RT_OK;

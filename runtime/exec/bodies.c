@@ -80,6 +80,7 @@ static RtStatus make_body(const Executor *e, const Binding *b, uint32_t index, R
   describe_comms(e, body);
   resolve(e, b, body, false);
   if (!e->ops->record || e->options.eager || e->p->entries[b->entry].prepare) return RT_OK; /* prepare runs once */
+  if (b->capture.wanted) return RT_OK;                                                      /* all of it is one */
   body->recordings = calloc(body->calls.n + 1u, sizeof *body->recordings);
   return body->recordings ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }

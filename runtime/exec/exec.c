@@ -87,6 +87,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
                            .stage = e->stage,
                            .local_rank = e->options.local_rank,
                            .threads = e->options.threads,
+                           .eager = e->options.eager,
                            .kernels = e->options.kernels,
                            .check = check_ranks,
                            .reached = tell_reached,
@@ -341,7 +342,8 @@ static bool allocate_tables(Executor *e) {
   e->capacity = calloc(p->n_buffers + 1u, sizeof *e->capacity);
   e->state_values = calloc(p->n_states + 1u, sizeof *e->state_values * EXEC_STATE_VALUES);
   e->tickets = calloc((size_t)p->header->n_events * p->micro_batches + 1, sizeof *e->tickets);
-  return e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
+  e->need = calloc((size_t)p->stages * SPACE_COUNT, sizeof *e->need);
+  return e->groups && e->mapped && e->capacity && e->state_values && e->tickets && e->need;
 }
 
 /* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a
@@ -359,6 +361,8 @@ static RtStatus run_prepare(Executor *e, RtError *error) {
     e->run_ns = 0;
     exec_release(e, SPACE_ARENA);
     exec_release(e, SPACE_WINDOW);
+    exec_capture_given_back(e, SPACE_ARENA);
+    exec_capture_given_back(e, SPACE_WINDOW);
     if (!status && e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in it */
   }
   return status;
@@ -400,8 +404,10 @@ static void close_comm(Executor *e) {
 
 void exec_close(Executor *e) {
   if (!e) return;
-  close_comm(e); /* before its device's memory goes: what is under way uses it */
+  /* Captured communication goes before its communicators, and they before their device's memory, which what is under
+   * way uses. */
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
+  close_comm(e);
   for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
   weights_close(e->weights);
   exec_share_close(e);
@@ -411,6 +417,7 @@ void exec_close(Executor *e) {
   free(e->capacity);
   free(e->state_values);
   free(e->tickets);
+  free(e->need);
   free(e->record);
   free(e->stamps.calls);
   free(e->stamps.ns);

@@ -1,7 +1,7 @@
 /* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
  * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
  * (positions of communication), pack.c (weights in panels), share.c (weights of several ranks), ports.c (inputs and
- * outputs in place), run.c (the walk). */
+ * outputs in place), run.c (the walk), capture.c (requests as one). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -50,6 +50,19 @@ typedef struct BufferPort {
   uint64_t at;   /* bytes from the port's first on */
 } BufferPort;
 
+/* A binding's request as one. */
+typedef struct BoundCapture {
+  bool wanted;         /* such a request is captured */
+  bool made;           /* one was made call by call since memory moved last: the next one is captured */
+  uint64_t moves;      /* of the executor, then */
+  uint64_t *need;      /* per stage and space: bytes; NULL: the device captures nothing */
+  uint64_t ports;      /* bytes of the parts that are fed and fetched, each rounded up */
+  void *device, *comm; /* theirs; NULL: not captured yet */
+  uint32_t request;    /* that was captured */
+  WrittenPart *written;
+  size_t n_written;
+} BoundCapture;
+
 typedef struct Binding {
   uint32_t entry;
   int64_t *symbols;
@@ -60,6 +73,7 @@ typedef struct Binding {
   uint32_t instr_first, instr_end;
   RequestLayout io;
   BoundBody *bodies; /* per body of the Program */
+  BoundCapture capture;
   BufferPort *ports; /* per buffer: the input or output in the I/O area that is its memory */
   char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
   uint64_t generation;
@@ -103,6 +117,8 @@ struct Executor {
   } shared;
   uint64_t mapped_bytes;
   uint64_t generation; /* grows when a space moves */
+  uint64_t moves;      /* grows when one of some rank does; the same on all ranks */
+  uint64_t *need;      /* per stage and space: the most bytes so far */
   const char **mapped; /* per buffer: a weight used in place */
   uint64_t *capacity;  /* per persistent buffer: bytes behind its address */
   bool has_states;
@@ -164,6 +180,22 @@ RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32
 /* validate.c: why the call may not be made with these sizes; NULL: it may.  An error only when it is come to: a loop
  * may make no rounds, and a check before it says better what is wrong. */
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c);
+
+/* capture.c: decides whether the requests of a new binding are captured. */
+RtStatus exec_capture_bind(const Executor *e, Binding *b, RtError *error);
+/* A request of the binding is about to have that space: it may be the first that needs so much.  And: all ranks gave it
+ * back. */
+void exec_capture_moved(Executor *e, const Binding *b, ProgramSpace space);
+void exec_capture_given_back(Executor *e, ProgramSpace space);
+/* The addresses of the binding are right: its capture stays if no rank's memory has moved.  placed: this rank's did. */
+RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *error);
+/* A request that is captured, now or before. */
+RtStatus exec_capture_run(Executor *e, RtError *error);
+void exec_capture_release(const Executor *e, BoundCapture *k);
+
+/* run.c: asks for all calls of a request, and waits for what is sent. */
+RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error);
+RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error);
 
 /* comm.c: enqueues the position that begins with this record. */
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);

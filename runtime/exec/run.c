@@ -12,9 +12,7 @@ RtStatus exec_error(const Executor *e, uint32_t instr, RtStatus status, RtError 
 
 /* ---- ports, weights, checks */
 
-/* Remembers which part of an output this rank wrote. */
-static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c, RtError *error) {
-  const CallTensor *t = &c->tensors[0];
+RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error) {
   if (w->n == w->capacity) {
     size_t capacity = w->capacity ? 2 * w->capacity : 16;
     WrittenPart *items = realloc(w->items, capacity * sizeof *items);
@@ -22,16 +20,29 @@ static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c
     w->items = items;
     w->capacity = capacity;
   }
-  WrittenPart *part = &w->items[w->n++];
-  *part = (WrittenPart){.port = port, .rank = t->rank};
-  memcpy(part->start, c->scalars, t->rank * sizeof *part->start);
-  memcpy(part->extents, t->extents, t->rank * sizeof *part->extents);
+  w->items[w->n++] = *part;
   return RT_OK;
+}
+
+/* Remembers which part of an output this rank wrote. */
+static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c, RtError *error) {
+  const CallTensor *t = &c->tensors[0];
+  WrittenPart part = {.port = port, .rank = t->rank};
+  memcpy(part.start, c->scalars, t->rank * sizeof *part.start);
+  memcpy(part.extents, t->extents, t->rank * sizeof *part.extents);
+  return exec_note_written(w, &part, error);
+}
+
+/* What a capture of the request will need. */
+static void count_port(Binding *b, const DeviceCall *c) {
+  uint64_t bytes = (uint64_t)c->tensors[0].elements * dtype_bytes((DType)c->tensors[0].dtype);
+  b->capture.ports += (bytes + DEVICE_PORT_ALIGN - 1) / DEVICE_PORT_ALIGN * DEVICE_PORT_ALIGN;
 }
 
 static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error) {
   const RequestLayout *io = &e->binding->io;
   if (c->in_place) return RT_OK;
+  if (!e->binding->capture.made) count_port(e->binding, c);
   return e->ops->feed(e->device, c, e->io + io->offsets[c->object], io->shapes[c->object].dims, error);
 }
 
@@ -39,6 +50,7 @@ static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error
   const RequestLayout *io = &e->binding->io;
   uint32_t port = e->p->entries[e->binding->entry].n_inputs + c->object;
   if (c->elsewhere) return RT_OK;
+  if (!e->binding->capture.made) count_port(e->binding, c);
   RtStatus status =
       c->in_place ? RT_OK : e->ops->fetch(e->device, c, e->io + io->offsets[port], io->shapes[port].dims, error);
   return status || !e->options.written ? status : note_written(e->options.written, port, c, error);
@@ -141,7 +153,8 @@ static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
-    if (e->ops->mark) status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
+    bool asks = !c->skipped && c->kind != PI_check;
+    if (e->ops->mark && asks) status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
     if (status) break;
     if (r && r->n && !e->record) {
       status = e->ops->replay(e->device, r->recorded, error);
@@ -155,23 +168,38 @@ static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
   return status;
 }
 
-static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
+RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error) {
   const Program *p = e->p;
   const ProgramSchedule *s = &p->schedules[entry * p->stages + e->stage];
   RtStatus status = RT_OK;
-  e->prepared += p->entries[entry].prepare;
   e->n_loops = 0;
   tell_place(e);
-  if (e->record) status = exec_record_start(e, error);
   for (uint32_t k = s->calls; !status && k < s->calls + s->n; k++) {
     BoundBody *body = &e->binding->bodies[p->calls[k].body];
     e->micro_batch = p->calls[k].micro_batch;
     status = exec_body_select(e, e->binding, body, e->micro_batch, error);
     if (!status) status = run_body(e, body, error);
   }
-  if (!status) status = exec_wait_all(e, error);
+  return status ? status : exec_wait_all(e, error);
+}
+
+/* Call by call. */
+static RtStatus run_calls(Executor *e, uint32_t entry, RtError *error) {
+  RtStatus status = RT_OK;
+  e->prepared += e->p->entries[entry].prepare;
+  if (e->record) status = exec_record_start(e, error);
+  if (!status) status = exec_walk(e, entry, error);
   if (!status) status = e->ops->finish(e->device, error);
   return status || !e->record ? status : exec_record_times(e, error);
+}
+
+static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
+  BoundCapture *k = &e->binding->capture;
+  if (k->made && !e->record) return exec_capture_run(e, error);
+  if (!k->made) k->ports = 0;
+  RtStatus status = run_calls(e, entry, error);
+  if (!status) k->made = k->wanted;
+  return status;
 }
 
 RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,

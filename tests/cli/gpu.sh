@@ -23,7 +23,7 @@ with=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts")
 # What one CPU rank computes, for --expect.
 expect 0 "" "$apc" run "$gpt.onnx" --inputs "$gpt.inputs.npz" --outputs one.npz -q
 
-# Four ranks: by NCCL and through the host's memory, replayed and call by call.
+# Four ranks: by NCCL and through the host's memory, with runs of calls recorded there, and call by call.
 runs=("" "APC_EAGER=1" "APC_COMM=staged" "DOUBLES_SEED=11" "DOUBLES_SEED=12 APC_EAGER=1" "DOUBLES_SEED=13 APC_COMM=staged")
 for how in "--tp 4" "--dp 2 --tp 2" "--pp 2 --dp 2"; do
   for run in "${runs[@]}"; do
@@ -134,10 +134,10 @@ expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
 expect 6 "MiB are free" "${with[@]}" DOUBLES_MEMORY=4096 ./mlp --input x=@x8.npy
 
 # What goes wrong is named with the call and what it was for; a device that stands still is late.
-for call in cuInit cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuModuleLoadData cuMemcpyHtoDAsync_v2 cublasLtMatmul ncclCommInitRankConfig cuStreamCreate; do
+for call in cuInit cuStreamBeginCapture_v2 cuGraphInstantiateWithFlags cuGraphLaunch cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuModuleLoadData cuMemcpyHtoDAsync_v2 cublasLtMatmul ncclCommInitRankConfig cuStreamCreate; do
   code=6
   [ $call = cuInit ] && code=5
-  expect $code "$call (" "${with[@]}" DOUBLES_FAIL=$call:1 ./gpt --inputs "$gpt.inputs.npz"
+  expect $code "$call (" "${with[@]}" DOUBLES_FAIL=$call:1 ./gpt --inputs "$gpt.inputs.npz" --bench=1 --warmup=0
 done
 expect 7 "rank 1 is late: no progress for" "${with[@]}" DOUBLES_STALL=60 DOUBLES_ON=1 ./gpt --inputs "$gpt.inputs.npz" --timeout 2s
 check "the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|all_gather|all_reduce|copy|fill)' err

@@ -15,6 +15,7 @@ enum { BOARD_RANKS = 32, BOARD_SPLITS = 64 };
 typedef struct BoardCall {
   uint64_t count;
   int kind, type, op, root;
+  int captured, unused; /* no padding: calls are compared as bytes */
 } BoardCall;
 
 typedef struct BoardMember {
@@ -33,6 +34,7 @@ typedef struct BoardMember {
 typedef struct BoardChannel {
   _Atomic uint64_t sent, received;
   uint64_t bytes;
+  int captured;
 } BoardChannel;
 
 typedef struct Board {

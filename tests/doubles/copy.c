@@ -2,9 +2,11 @@
  *
  * Memory of the host is read and written when the copy is served, not when it is asked for, pinned or not.  What a copy
  * will write on the host is made 0xff when it is asked for, unless something that is asked for already reads it: a host
- * that does not wait for the copy finds that and not the values of the last time. */
+ * that does not wait for the copy finds that and not the values of the last time.  Fills of pinned memory leave there
+ * what is there: they are words that the host looks at whenever it wants. */
 #include "tests/doubles/copy.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +22,11 @@ static uint64_t span(const Copy *c, const CopySide *s) {
   return (c->planes - 1) * s->plane + (c->rows - 1) * s->row + c->bytes;
 }
 
-/* Pinned memory has known bounds. */
+/* Pinned memory has known bounds; other memory of the host cannot be filled. */
 static bool check_host(const Copy *c, const CopySide *s) {
   const MemoryPlace *p = memory_place(s->at);
-  if (memory_device_of(s->at) >= 0)
+  if (c->fills && !p) double_violation("%s: 0x%llx is not pinned", c->what, (unsigned long long)s->at);
+  else if (memory_device_of(s->at) >= 0)
     double_violation("%s: 0x%llx of a device is used as memory of the host", c->what, (unsigned long long)s->at);
   else if (p && s->at < p->at + p->bytes && span(c, s) > p->at + p->bytes - s->at)
     double_violation("%s: %llu bytes at byte %llu of %llu of pinned memory", c->what, (unsigned long long)span(c, s),
@@ -43,6 +46,13 @@ static void fill_row(char *to, const Copy *c) {
 }
 
 static bool move_row(const Copy *c, uint64_t to, uint64_t from) {
+  uint32_t word[1];
+  if (c->fills && c->to.host) { /* the host sees all of a word or nothing */
+    if (c->bytes != sizeof *word) double_violation("%s: not one word of the host's memory", c->what);
+    fill_row((char *)word, &(Copy){.bytes = sizeof *word, .unit = c->unit, .value = c->value});
+    atomic_store_explicit((_Atomic uint32_t *)(uintptr_t)to, *word, memory_order_relaxed);
+    return true;
+  }
   char *device_to = c->to.host ? NULL : (char *)(uintptr_t)(to + MEMORY_SHIFT);
   const char *device_from = c->fills || c->from.host ? NULL : (const char *)(uintptr_t)(from + MEMORY_SHIFT);
   if (c->fills) fill_row(device_to, c);
@@ -66,7 +76,7 @@ static bool copy_run(const DoubleWork *work, void *state) {
 
 static void *copy_launch(const DoubleWork *work) {
   const Copy *c = &((const CopyWork *)work)->copy;
-  if (!c->to.host || queue_uses(c->to.at, span(c, &c->to), true)) return NULL;
+  if (!c->to.host || c->fills || queue_uses(c->to.at, span(c, &c->to), true)) return NULL;
   char *row = malloc(c->bytes);
   memset(row, 0xff, c->bytes);
   for (size_t p = 0; p < c->planes; p++)

@@ -41,9 +41,17 @@ static CUresult fault_of(const char *name) {
 
 #define ENTER(name) ENTER_OR(name, fault_of(#name))
 
+/* The same for a call that has another name where it fills memory of the host. */
+#define ENTER_FILL(name, at) \
+  __attribute__((cleanup(double_leave))) const bool entered = \
+      double_enter(memory_device_of(at) < 0 ? #name "_host" : #name); \
+  if (!entered) return fault_of(#name)
+
 /* And a context is current. */
 #define ENTER_DEVICE(name) \
   ENTER(name); \
+  IN_CONTEXT
+#define IN_CONTEXT \
   int device = double_current(); \
   if (!initialised) return CUDA_ERROR_NOT_INITIALIZED; \
   if (device < 0) return CUDA_ERROR_INVALID_CONTEXT; \
@@ -406,7 +414,7 @@ static CUresult fill(const char *what, CUdeviceptr to, size_t pitch, uint32_t va
                      CUstream s) {
   Copy c = {.what = what,
             .device = double_current(),
-            .to = {.at = to, .row = pitch},
+            .to = {.host = memory_device_of(to) < 0, .at = to, .row = pitch},
             .bytes = n * (size_t)unit,
             .rows = rows,
             .planes = 1,
@@ -427,7 +435,9 @@ DOUBLE_API CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_
   return fill("cuMemsetD16Async", to, 0, value, 2, n, 1, s);
 }
 DOUBLE_API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream s) {
-  ENTER_DEVICE(cuMemsetD32Async);
+  ENTER_FILL(cuMemsetD32Async, to);
+  IN_CONTEXT;
+  (void)device;
   STREAM(s);
   return fill("cuMemsetD32Async", to, 0, value, 4, n, 1, s);
 }
@@ -540,13 +550,21 @@ DOUBLE_API CUresult cuStreamDestroy_v2(CUstream s) {
   return queue_stream_destroy(s);
 }
 
+/* On demand, memory of the host is used before what moves it is over. */
+static bool is_early(bool moves_host, bool *asked) {
+  static int64_t seen;
+  bool first = moves_host && !*asked;
+  *asked = true;
+  return first && double_turn("DOUBLES_EARLY", &seen, "a copy");
+}
+
 DOUBLE_API CUresult cuStreamQuery(CUstream s) {
   ENTER_UNCAPTURED(cuStreamQuery);
   STREAM(s);
   (void)device;
   queue_poll();
   if (!s) s = queue_default(device);
-  if (s->first) return CUDA_ERROR_NOT_READY;
+  if (s->first) return is_early(s->gives_host, &s->asked) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   queue_seen_empty(s);
   return queue_error(device);
 }
@@ -610,14 +628,6 @@ DOUBLE_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags
   return record(e, s, flags & CU_EVENT_RECORD_EXTERNAL);
 }
 
-/* On demand, memory of the host is used before the copy is over. */
-static bool is_early(CUevent e) {
-  static int64_t seen;
-  bool first = e->moves_host && !e->asked;
-  e->asked = true;
-  return first && double_turn("DOUBLES_EARLY", &seen, "a copy");
-}
-
 DOUBLE_API CUresult cuEventQuery(CUevent e) {
   ENTER_UNCAPTURED(cuEventQuery);
   EVENT(e);
@@ -627,7 +637,7 @@ DOUBLE_API CUresult cuEventQuery(CUevent e) {
     queue_seen(e->mark);
     return queue_error(device);
   }
-  return is_early(e) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return is_early(e->moves_host, &e->asked) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 DOUBLE_API CUresult cuEventSynchronize(CUevent e) {

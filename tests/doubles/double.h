@@ -15,8 +15,9 @@
  *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
  *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further
  *   DOUBLES_STALE=N           the N-th launch that could gets the addresses of one of the same kernel with other sizes
- *   DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has: the N-th of those
- *                             that had not when it was asked for first
+ *   DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has, or a stream is
+ *                             empty before a graph in it has written to the host: the N-th of those that had not, or
+ *                             was not, when it was asked for first
  *   DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the next one
  *   DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the first
  *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
@@ -25,8 +26,9 @@
  *   DOUBLES_TRACE=FILE        with WATCH: what is asked for and what it touches is added to that file (waits.py)
  *   DOUBLES_REPORT=FILE       violations are also added to that file
  *   DOUBLES_CALLS=FILE        at the end a line with the number of calls is added to that file
- *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file, and of the settings STALE,
- *                             EARLY, LATER and KEY whenever there could have been a turn of theirs
+ *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file (cuMemsetD32Async_host: of one
+ *                             that fills memory of the host), and of the settings STALE, EARLY, LATER and KEY whenever
+ *                             there could have been a turn of theirs
  *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for memory that is allocated; BYTES is below
  *                             0 where it is given back
  *
@@ -105,6 +107,10 @@ DOUBLE_API void double_work_drop(DoubleWork *w);
 
 /* Adds work to a stream, or to the graph that is captured there; takes the reference. */
 DOUBLE_API CUresult double_submit(CUstream stream, DoubleWork *w);
+
+/* Is it captured what that stream is asked for?  Does an executable graph have work like that? */
+DOUBLE_API bool double_captures(CUstream stream);
+DOUBLE_API bool double_in_graph(bool (*is)(const DoubleWork *w, const void *what), const void *what);
 
 /* The device whose context is current on this thread, of a stream; -1: none. */
 DOUBLE_API int double_current(void);

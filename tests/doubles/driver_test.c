@@ -2,6 +2,8 @@
  * would punish now and then is found.
  *
  * Kernels are compiled by NVRTC; without it their cases are left out (and the program says so). */
+#include <stdatomic.h>
+
 #include "base/hash.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/print_cuda.h"
@@ -123,6 +125,59 @@ static int graph_with_wait(void) { return captured(true, true); }
 static int graph_without_wait(void) { return captured(false, true); }
 static int graph_unjoined(void) { return captured(true, false); }
 
+/* A word of pinned memory is written by a graph, before and behind a copy, while the host looks. */
+static int words(void) {
+  _Atomic uint32_t *word;
+  CUgraph g;
+  CUgraphExec x;
+  uint32_t seen = 0;
+  begin();
+  MUST(cuMemHostAlloc((void **)&word, sizeof *word, 0));
+  atomic_init(word, 0);
+  MUST(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  MUST(cuMemsetD32Async((CUdeviceptr)(uintptr_t)word, 1, 1, one));
+  MUST(cuMemsetD8Async(a, 7, N, one));
+  MUST(cuMemsetD32Async((CUdeviceptr)(uintptr_t)word, 2, 1, one));
+  MUST(cuStreamEndCapture(one, &g));
+  MUST(cuGraphInstantiateWithFlags(&x, g, 0));
+  MUST(cuGraphDestroy(g));
+  MUST(cuGraphLaunch(x, one));
+  MUST(cuGraphExecDestroy(x)); /* it is over when its launch is */
+  while (cuStreamQuery(one) == CUDA_ERROR_NOT_READY) {
+    uint32_t now = atomic_load(word);
+    CHECKF(now >= seen && now <= 2, "%u behind %u", now, seen);
+    seen = now;
+  }
+  CHECK(atomic_load(word) == 2);
+  MUST(cuMemFreeHost((void *)word));
+  return end(test_failed_here ? WRONG : look(a, 7));
+}
+
+/* Captured from the second stream, launched in the first one; what the second one is asked for has no order with it. */
+static int graph_beside(void) {
+  CUgraph g;
+  CUgraphExec x;
+  CUevent e;
+  begin();
+  MUST(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+  MUST(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  MUST(cuEventRecord(e, one));
+  MUST(cuStreamWaitEvent(two, e, 0));
+  MUST(cuMemsetD8Async(a, 7, N, two));
+  MUST(cuEventRecord(e, two));
+  MUST(cuStreamWaitEvent(one, e, 0));
+  MUST(cuStreamEndCapture(one, &g));
+  MUST(cuGraphInstantiateWithFlags(&x, g, 0));
+  MUST(cuGraphDestroy(g));
+  MUST(cuGraphLaunch(x, one));
+  MUST(cuMemsetD8Async(a, 7, 1, two));
+  MUST(cuStreamSynchronize(one));
+  MUST(cuStreamSynchronize(two));
+  MUST(cuGraphExecDestroy(x));
+  MUST(cuEventDestroy_v2(e));
+  return end(RIGHT);
+}
+
 static int forbidden(void) {
   CUgraph g;
   CUdeviceptr more;
@@ -181,6 +236,7 @@ static void order(void) {
          sources, graphs, SEEDS);
   child_ends("graph_unjoined", REFUSED, NULL, NULL);
   child_ends("forbidden", RIGHT, NULL, NULL);
+  CHECKF(child_wrong("words") == 0, "words");
 }
 
 static void races(void) {
@@ -192,6 +248,9 @@ static void races(void) {
     CHECKF(CHILD("with_wait", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
     CHECKF(CHILD("apart", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
     CHECKF(CHILD("graph_with_wait", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
+    CHECKF(CHILD("words", setting, "DOUBLES_WATCH=1") == RIGHT, "%s", child_said);
+    CHECK(CHILD("graph_without_wait", setting, "DOUBLES_WATCH=1") == DOUBLE_EXIT && strstr(child_said, "a race"));
+    CHECK(CHILD("graph_beside", setting, "DOUBLES_WATCH=1") == DOUBLE_EXIT && strstr(child_said, "a race"));
     CHECK(CHILD("same_value", setting) == RIGHT);
   }
 }
@@ -281,7 +340,7 @@ static void memory(void) {
   child_ends("box", RIGHT, NULL, NULL);
   child_ends("outside", DOUBLE_EXIT, "1000 bytes at byte 1 of an allocation of 1000", NULL);
   child_ends("other_device", DOUBLE_EXIT, "on device 1 is given an address of device 0", NULL);
-  child_ends("host_address", DOUBLE_EXIT, "is no address of a device", NULL);
+  child_ends("host_address", DOUBLE_EXIT, "is not pinned", NULL);
   child_ends("on_the_host", -SIGSEGV, "the host reads or writes memory of a device", NULL);
   child_ends("too_early_given_back", DOUBLE_EXIT, "work that is not done uses the memory", "DOUBLES_SEED=3");
   child_ends("leaks", DOUBLE_EXIT, "1000 bytes of device 0 are not given back", NULL);
@@ -540,6 +599,8 @@ static const ChildCase cases[] = {CASE(with_wait),
                                   CASE(graph_with_wait),
                                   CASE(graph_without_wait),
                                   CASE(graph_unjoined),
+                                  CASE(graph_beside),
+                                  CASE(words),
                                   CASE(same_value),
                                   CASE(apart),
                                   CASE(kernel_reads),

@@ -1,6 +1,8 @@
 #!/bin/bash
-# What a program for GPUs says and leaves when a device, a driver or a call fails: on the doubles.
-#   faults.sh APC DOUBLES [EVERY]        every EVERY-th call of a run fails in turn (1: all of them)
+# What a program for GPUs says and leaves when a device, a driver or a call fails: on the doubles.  A run is three
+# requests: one call by call, one that is captured, one that is replayed.
+#   faults.sh APC DOUBLES [EVERY]        every EVERY-th call of a run fails in turn (1: all of them), and of those that
+#                                        make graphs each
 . "$(dirname "$0")/../cli/lib.sh"
 doubles=$(realpath "$2") every=${3:-1} gpt=$source_dir/examples/gpt.apc
 small="-D layers=1 -D d=32 -D heads=4 -D vocab=50 --dim batch=2 --dim seq=8"
@@ -8,7 +10,7 @@ small="-D layers=1 -D d=32 -D heads=4 -D vocab=50 --dim batch=2 --dim seq=8"
 "$apc" "$gpt" -q --target dgx-a100x4 $small --tp 2 --pp 2 --save-temps=texts -o gpt >out 2>&1
 case $(cat out) in *NVRTC*) echo "skipped: no NVRTC"; exit 77 ;; esac
 run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work/shared")
-ask=(./gpt --input tokens=random --output logits=@logits.npy --timeout 20s)
+ask=(./gpt --input tokens=random --output logits=@logits.npy --warmup=0 --bench=2 --timeout 20s)
 mkdir shared
 ranks() { ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n "s|.* /proc/\([0-9]*\)/exe -> $work/gpt\$|\1|p"; }
 no_rank_is_left() { [ -z "$(ranks)" ]; }
@@ -16,13 +18,11 @@ nothing_is_left() { check "a rank is left" no_rank_is_left; check "shared memory
 no_violation() { check "$(cat report 2>/dev/null)" test ! -s report; }
 
 # the run as it should be
-expect 0 "" "${run[@]}" DOUBLES_CALLS="$work/calls" "${ask[@]}"
+expect 0 "" "${run[@]}" "${ask[@]}"
 no_err
 no_violation
 nothing_is_left
 cp logits.npy right.npy
-calls=$(sort -n calls | tail -n 1)
-check "a rank makes $calls calls" test "$calls" -gt 100
 
 # as ranks that a launcher starts
 port=$((20000 + $$ % 20000))
@@ -43,9 +43,16 @@ expect 6 "on its device" "${run[@]}" DOUBLES_MEMORY=20000 "${ask[@]}"
 expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH=/nowhere "${ask[@]}"
 nothing_is_left
 
-# a rank that makes no progress; a piece of work that fails
-expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=20 "${ask[@]/20s/2s}"
-expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=2 DOUBLES_FAIL_LATE=9 "${ask[@]}"
+# a rank that makes no progress; a piece of work that fails: in the first request, the second, the third
+# (where it stands in communication, those that wait with it are as late)
+works=$(rm -f trace; "${run[@]}" DOUBLES_ON=1 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "${ask[@]}" >out 2>err; grep -cE '^(work|node) ' trace)
+each=$((works / 3))
+check "a rank does $works pieces of work" test $each -gt 30
+for ((n = 20; n <= works; n += each)); do
+  expect 7 "is late: no progress for" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
+  check "work $n: the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of ' err
+  expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=1 DOUBLES_FAIL_LATE=$n "${ask[@]}"
+done
 nothing_is_left
 
 # hit SIGNAL CODE TEXT VARIABLE...: a rank that is hit while all compute.
@@ -72,32 +79,38 @@ for engine in nccl staged; do
   hit STOP 7 "rank 1" APC_COMM=$engine
 done
 
-# Every call in turn, of every rank (which make some more or fewer calls, as they wait).  Its failure is named, with exit code 6, or 5 while the GPU is looked for; what is
-# given back at the end may fail unseen when the results are right.
-given_back() {
-  local end=''
-  [ $((2 * n)) -gt "$calls" ] && end='|cu(Stream|Event)Query|cuStreamSynchronize|cuCtxSetCurrent|ncclCommGetAsyncError'
-  ! tr '|' '\n' <<<"$1" | grep -vqE "^\$|Free|Destroy|Unload|Release|Finalize$end"
-}
-for ((n = 1; n <= calls; n += every)); do
-  last="call $n fails"
-  timeout 60 "${run[@]}" DOUBLES_FAIL=$n DOUBLES_SEED=$n "${ask[@]}" >out 2>err </dev/null
+# Every call in turn, of every rank: the N-th of each function, but of those that ask whether something is over, how many
+# of which there are depends on how long it takes, only some.  Its failure is named, with exit code 6, or 5 while the GPU
+# is looked for; what is given back at the end may fail unseen when the results are right, and so may a question that
+# only some runs come to.
+for r in 0 1 2 3; do "${run[@]}" DOUBLES_ON=$r DOUBLES_NAMES="$work/names.$r" "${ask[@]}" >out 2>err; done
+asks='cuStreamQuery|cuEventQuery|ncclCommGetAsyncError'
+for r in 0 1 2 3; do grep -vE "^($asks|DOUBLES_.*)\$" names.$r | sort | uniq -c; done | awk '{ if ($1 > most[$2]) most[$2] = $1 }
+  END { for (f in most) for (n = 1; n <= most[f]; n++) print f ":" n }' | sort -t: -k1,1 -k2n >all
+check "a rank makes $(wc -l <all) calls" test "$(wc -l <all)" -gt 300
+awk -v every="$every" 'NR % every == 0 || /Capture|Graph|PrimaryCtxRetain|cuMemHostAlloc/' all >some
+for f in ${asks//|/ }; do printf "$f:%d\n" 1 2 7 50 300; done >>some
+given_back='Free|Destroy|Unload|Release|Finalize'
+while read -r n; do
+  last="$n fails"
+  timeout 60 "${run[@]}" DOUBLES_FAIL="$n" DOUBLES_SEED=${n#*:} "${ask[@]}" >out 2>err </dev/null
   code=$?
-  names=$(sed -nE 's/^double: call [0-9]+, ([A-Za-z0-9]+)(_v[0-9]+)?, fails as asked for/\1/p' err | sort -u | paste -sd'|')
+  name=${n%:*} said=${n%:*}
+  said=${said%_host} said=${said%_v[0-9]}
   case $code in
     0)
-      check "one of $names failed unseen" given_back "$names"
+      check "it failed unseen" grep -qE "$given_back|cuCtxSetCurrent|cuStreamSynchronize|^($asks)\$" <<<"$name"
       check "other results" cmp -s logits.npy right.npy
       nothing_is_left
       ;;
     5 | 6)
-      check "none of $names is named" grep -qE "^error: .*($names)" err
+      check "$said is not named" grep -qE "^error: .*$said" err
       check "a rank is left" no_rank_is_left
       rm -f shared/* # the double of NCCL leaves its own where a rank ends before all have met
       ;;
     *) fail "exit $code" ;;
   esac
-done
+done <some
 
 # Every EVERY-th call of each function of cuDNN, of a program in which it has every way to do a convolution.
 "$apc" "$source_dir/tests/doubles/convolutions.apc" -q --target dgx-a100x1 --dim batch=2 --save-temps=texts -o convolutions

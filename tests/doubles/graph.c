@@ -20,6 +20,10 @@ struct GraphRun {
   bool *done;
   void **state;
   int left;
+  int *missing, *ready, nready; /* of each node: how many before it are not done; those that miss none */
+  WatchClock *clocks;           /* of nodes, with lanes and numbers; NULL: nobody watches */
+  int *lanes;
+  uint32_t *numbers;
   Mark *after, *finished; /* launches of one executable graph follow each other */
 };
 
@@ -58,6 +62,7 @@ static void graph_drop(CUgraph g) {
   for (int i = 0; i < g->n; i++) {
     double_work_drop(g->nodes[i].work);
     free(g->nodes[i].before.items);
+    free(g->nodes[i].after.items);
   }
   free(g->nodes);
   free(g);
@@ -68,7 +73,8 @@ static int add_node(CUstream s, DoubleWork *w, CUevent record) {
   GraphNode *node;
   g->nodes = realloc(g->nodes, sizeof *g->nodes * (size_t)(g->n + 1));
   node = &g->nodes[g->n];
-  *node = (GraphNode){.work = w, .record = record};
+  *node = (GraphNode){.work = w, .record = record, .watched = s->watched};
+  watch_captured_work(s->watched);
   set_all(&node->before, &s->tail);
   set_clear(&s->tail);
   set_add(&s->tail, g->n);
@@ -111,7 +117,8 @@ CUresult graph_begin(CUstream s, CUstreamCaptureMode mode) {
   Capture *c = calloc(1, sizeof *c);
   *c = (Capture){
       .graph = calloc(1, sizeof *c->graph), .origin = s, .mode = mode, .thread = pthread_self(), .id = ++captured};
-  c->graph->refs = 1;
+  c->graph->refs = 1, c->graph->id = c->id;
+  watch_capture(c->id, s->watched);
   captures[at] = c;
   join(s, c);
   return CUDA_SUCCESS;
@@ -142,6 +149,11 @@ static void leave(Capture *c) {
     if (captures[i] == c) captures[i] = NULL;
 }
 
+static void link_after(CUgraph g) {
+  for (int i = 0; i < g->n; i++)
+    for (int k = 0; k < g->nodes[i].before.n; k++) set_add(&g->nodes[g->nodes[i].before.items[k]].after, i);
+}
+
 CUresult graph_end(CUstream s, CUgraph *out) {
   Capture *c = s ? s->capture : NULL;
   if (!c) return CUDA_ERROR_INVALID_VALUE;
@@ -151,6 +163,7 @@ CUresult graph_end(CUstream s, CUgraph *out) {
   CUresult error = c->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
   if (!error && reach(c->graph, &s->tail) != c->graph->n) error = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   leave(c);
+  if (!error) link_after(c->graph), watch_captured(c->id, s->watched);
   *out = NULL;
   if (error) graph_drop(c->graph);
   else c->graph->next = graphs, graphs = *out = c->graph;
@@ -174,6 +187,7 @@ CUresult graph_record(CUstream s, CUevent e, bool external) {
     return CUDA_SUCCESS;
   }
   e->capture = s->capture, e->capture_id = s->capture->id;
+  e->number = watch_record(s->watched, &s->clock);
   set_clear(&e->tail);
   set_all(&e->tail, &s->tail);
   return CUDA_SUCCESS;
@@ -187,6 +201,7 @@ static bool captures_still(const struct CUevent_st *e) {
 
 /* Called when the event was last recorded into a capture, or the stream captures. */
 CUresult graph_wait(CUstream s, CUevent e) {
+  watch_captured_wait(s->watched, e->capture ? e->number : 0);
   if (!captures_still(e))
     return s->capture ? broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION) : CUDA_ERROR_CAPTURED_EVENT;
   if (s->capture && s->capture != e->capture) return broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
@@ -245,7 +260,6 @@ CUresult graph_exec_destroy(CUgraphExec e) {
   CUgraphExec *p = find_exec(e);
   if (!p) return CUDA_ERROR_INVALID_HANDLE;
   *p = e->next;
-  if (e->last && !e->last->done) double_violation("an executable graph is destroyed while it runs");
   queue_mark_drop(e->last);
   graph_drop(e->graph);
   free(e);
@@ -261,6 +275,10 @@ CUresult graph_launch(CUgraphExec e, CUstream s) {
   g->refs++;
   r->done = calloc((size_t)g->n + 1, sizeof *r->done);
   r->state = calloc((size_t)g->n + 1, sizeof *r->state);
+  r->missing = calloc((size_t)g->n + 1, sizeof *r->missing);
+  r->ready = calloc((size_t)g->n + 1, sizeof *r->ready);
+  for (int i = 0; i < g->n; i++)
+    if (!(r->missing[i] = g->nodes[i].before.n)) r->ready[r->nready++] = i;
   e->last = queue_mark_hold(r->finished);
   if (!g->n) r->finished->done = true;
   queue_add(s, (Item){.kind = ITEM_GRAPH, .run = r});
@@ -272,22 +290,40 @@ CUresult graph_launch(CUgraphExec e, CUstream s) {
 
 /* ---- runs */
 
-static bool ready(const GraphRun *r, int i) {
-  const NodeSet *before = &r->graph->nodes[i].before;
-  if (r->done[i] || (r->after && !r->after->done)) return false;
-  for (int k = 0; k < before->n; k++)
-    if (!r->done[before->items[k]]) return false;
-  return true;
+int graph_run_ready(const GraphRun *r) {
+  if (!r->graph->n) return 1;
+  return r->after && !r->after->done ? 0 : r->nready;
 }
 
-int graph_run_ready(const GraphRun *r) {
-  int n = 0;
-  for (int i = 0; i < r->graph->n; i++) n += ready(r, i);
-  return r->graph->n ? n : 1;
+void graph_run_watch(GraphRun *r, CUstream s, WatchClock *clock) {
+  CUgraph g = r->graph;
+  if (!watch_on()) return;
+  watch_launch(g->id, s->watched, &s->clock, g->n);
+  *clock = s->clock;
+  r->clocks = calloc((size_t)g->n + 1, sizeof *r->clocks);
+  r->lanes = calloc((size_t)g->n + 1, sizeof *r->lanes);
+  r->numbers = calloc((size_t)g->n + 1, sizeof *r->numbers);
+  for (int i = 0; i < g->n; i++) {
+    const GraphNode *node = &g->nodes[i];
+    r->clocks[i] = *clock;
+    for (int k = 0; k < node->before.n; k++) watch_join(&r->clocks[i], &r->clocks[node->before.items[k]]);
+    r->numbers[i] =
+        watch_node(s->watched, node->watched, &r->clocks[i], node->work ? node->work->what : "an event", &r->lanes[i]);
+    watch_join(&s->clock, &r->clocks[i]);
+  }
+}
+
+bool graph_run_gives_host(const GraphRun *r) {
+  for (int i = 0; i < r->graph->n; i++) {
+    const DoubleWork *w = r->graph->nodes[i].work;
+    if (w && strncmp(w->what, "cuMemcpyDtoH", 12) == 0) return true;
+  }
+  return false;
 }
 
 static bool serve_node(GraphRun *r, int i) {
   const GraphNode *node = &r->graph->nodes[i];
+  if (r->clocks) watch_begin(r->lanes[i], &r->clocks[i], r->numbers[i]);
   if (node->work) {
     memory_doing(node->work->what);
     bool done = node->work->kind->run(node->work, r->state[i]);
@@ -302,17 +338,21 @@ static bool serve_node(GraphRun *r, int i) {
     node->record->mark->done = true, node->record->mark->when = report_now();
   }
   r->done[i] = true, r->left--;
+  for (int k = 0; k < node->after.n; k++)
+    if (--r->missing[node->after.items[k]] == 0) r->ready[r->nready++] = node->after.items[k];
   if (!r->left) r->finished->done = true, r->finished->when = report_now();
   return true;
 }
 
 /* The k-th that is ready, or the first behind it that does not wait for others. */
 bool graph_run_serve(GraphRun *r, int k) {
-  int n = r->graph->n, first = 0;
-  for (int i = 0; i < n; i++)
-    if (ready(r, i) && k-- == 0) first = i;
-  for (int i = 0; i < n; i++)
-    if (ready(r, (first + i) % n) && serve_node(r, (first + i) % n)) return true;
+  int n = r->nready;
+  for (int i = 0; i < n; i++) {
+    int at = (k + i) % n;
+    if (!serve_node(r, r->ready[at])) continue;
+    memmove(&r->ready[at], &r->ready[at + 1], sizeof *r->ready * (size_t)(--r->nready - at));
+    return true;
+  }
   return false;
 }
 
@@ -334,9 +374,21 @@ void graph_run_drop(GraphRun *r) {
   graph_drop(r->graph);
   queue_mark_drop(r->after);
   queue_mark_drop(r->finished);
-  free(r->done);
+  free(r->done), free(r->missing), free(r->ready);
+  free(r->clocks), free(r->lanes), free(r->numbers);
   free(r->state);
   free(r);
+}
+
+/* ---- for other doubles */
+
+bool double_captures(CUstream s) { return s && queue_stream_exists(s) && s->capture; }
+
+bool double_in_graph(bool (*is)(const DoubleWork *w, const void *what), const void *what) {
+  for (CUgraphExec e = execs; e; e = e->next)
+    for (int i = 0; i < e->graph->n; i++)
+      if (e->graph->nodes[i].work && is(e->graph->nodes[i].work, what)) return true;
+  return false;
 }
 
 void graph_leaks(void) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "tests/doubles/double.h"
+#include "tests/doubles/watch.h"
 
 /* Nodes by number, ascending. */
 typedef struct NodeSet {
@@ -14,12 +15,14 @@ typedef struct NodeSet {
 typedef struct GraphNode {
   DoubleWork *work; /* NULL: an event's */
   CUevent record;   /* an event that the node records; NULL */
-  NodeSet before;
+  NodeSet before, after;
+  int watched; /* the stream that it was captured from, among clocks */
 } GraphNode;
 
 struct CUgraph_st {
   GraphNode *nodes;
   int n, refs;
+  unsigned long long id;
   bool instance;
   struct CUgraph_st *next;
 };
@@ -60,6 +63,9 @@ int graph_run_ready(const GraphRun *r);
 bool graph_run_serve(GraphRun *r, int k);
 bool graph_run_done(const GraphRun *r);
 void graph_run_drop(GraphRun *r);
+/* Its nodes get clocks, and the stream that it is added to one that is behind all of them; `clock`: the one before. */
+void graph_run_watch(GraphRun *r, CUstream s, WatchClock *clock);
+bool graph_run_gives_host(const GraphRun *r); /* it copies something to the host */
 /* The works of its nodes that are not done: the next one after *at. */
 const DoubleWork *graph_run_work(const GraphRun *r, int *at);
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Mutants of programs for GPUs, on the doubles: on one rank a call that copies, computes, communicates or waits for an
+# Mutants of programs for GPUs, on the doubles, which get two requests of other values, one call by call and one that is
+# captured, or one of each of three sizes: on one rank a call that copies, computes, communicates or waits for an
 # event is left out, an address is wrong, or one that was right at other sizes; memory of the host is used before a copy
 # is over; communication comes in another order, or the ranks of a communicator do; a barrier is missing from a kernel.
 # Each must be found under one of some seeds: another exit code, other numbers, or a violation.  At least 97 of 100 are;
@@ -10,15 +11,17 @@
 # other one by who uses memory when (watch.h), in one run, and nothing where a free one is left out.  At most a quarter
 # of all waits are free: the runtime does not ask for what it has.
 #
-# All of them with 12 seeds, November 2026: 226 of 230 are found (calls left out 99 of 100, waits 66 of 66, addresses 19 of
-# 20, communication 12 of 13, kept addresses 23 of 24, pinned memory 3 of 3, barriers 4 of 4); 12 more waits are free.
+# All of them with 12 seeds, November 2026: 334 of 339 are found (calls left out 169 of 172, waits 54 of 54, addresses 56 of
+# 56, communication 23 of 24, kept addresses 23 of 24, pinned memory 5 of 5, barriers 4 of 4); 6 more waits are free.
 # What survives:
-#   cut: launch 5 left out, its address; sizes: STALE 6    how many keys there are: what is left in that memory is a
+#   cut: launch 13, pipeline: launches 19 and 20 left out  positions, and how many keys there are: the request before has
+#                                                          left the same there
+#   sizes: STALE 7                                         how many keys there are: what is left in that memory is a
 #                                                          larger number, which hides none
 #   pipeline: KEY 1                                        two ranks that only add up have no order
 #
 #   mutants.sh APC DOUBLES PROGRAMS [SEEDS [EVERY [KINDS]]]
-#     PROGRAMS: doubles_programs, which asks for several sizes; EVERY: every so many of the mutants only; KINDS: those
+#     PROGRAMS: doubles_programs, which makes the requests; EVERY: every so many of the mutants only; KINDS: those
 #     that match, as "waits|free"
 . "$(dirname "$0")/../cli/lib.sh"
 doubles=$2 programs=$(realpath "$3") seeds=${4:-8} every=${5:-1} kinds=${6:-.}
@@ -52,10 +55,10 @@ mutant() { # mutant KIND WHAT SETTINGS...
   total[$kind]=$((${total[$kind]:-0} + 1)) found[$kind]=$((${found[$kind]:-0} + 1 - result))
 }
 
-# Every call that does something.  Not among them: records of events, since who waits for one is, and others are there to
-# be watched; waits for a whole queue, since programs here have one request, behind which nobody uses anything.  Waits of
-# queues have a function of their own.
-matter='cuEventSynchronize|cuMemcpy|cuMemset|cuLaunchKernel|cuGraphLaunch|cublasLtMatmul$|cudnn(Con|Add|Act)|nccl(All|Red|Bro|Send|Recv)'
+# Every call that does something.  Not among them: records of events, since who waits for one is; words that say how far a
+# queue has come (graphs.sh looks at these); waits for a whole queue, which EARLY has.  Waits of queues have a function of
+# their own.
+matter='cuEventSynchronize|cuMemcpy|cuMemset[A-Za-z0-9]*$|cuLaunchKernel|cuGraphLaunch|cublasLtMatmul$|cudnn(Con|Add|Act)|nccl(All|Red|Bro|Send|Recv)'
 calls_left_out() { # calls_left_out NAMES SETTINGS...
   local count call n names=$1
   shift
@@ -72,16 +75,19 @@ shifted_addresses() {
 # memory when (watch.h).  One that is free changes nothing, and nothing may be found.
 waits() {
   local n verdict why mine seeds=1 before=("${ask[@]}")
-  [ "$name" = sizes ] || ask+=(--bench=2 --warmup=0) # three requests: what one leaves out another one may need
+  [ "$name" = sizes ] || ask[-1]=3 # requests: what one leaves out another one may need
   rm -f trace report
   "${run[@]}" DOUBLES_WATCH=1 "DOUBLES_TRACE=$work/trace" "${ask[@]/3s/60s}" >out 2>err || { cat err; exit 1; }
   [ -s report ] && cat report && exit 1
+  mv right.npy two.npy
+  mv logits.npy right.npy
   while read -r n verdict why; do
     mine=waits
     [ "$verdict" = needed ] || mine=free
     mutant $mine "wait $n, $why" DOUBLES_WATCH=1 DOUBLES_DROP=cuStreamWaitEvent:$n
   done < <("$source_dir/tests/doubles/waits.py" trace)
   ask=("${before[@]}")
+  mv two.npy right.npy
 }
 turns() { # turns SETTING KIND: every turn that there could be
   local n
@@ -110,9 +116,8 @@ program() {
   case $(cat out) in *NVRTC*) echo "skipped: no NVRTC"; exit 77 ;; esac
   run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work" "DOUBLES_CACHE=$work"
     "DOUBLES_TEXTS=$work/$name.texts" "DOUBLES_ON=$device")
-  ask=(timeout 60 "./$name" --input tokens=random --output logits=@logits.npy --timeout 3s)
-  [ "$name" = convolutions ] && ask=(timeout 60 "./$name" --input x=random --output last=@logits.npy --timeout 3s)
-  [ "$name" = sizes ] && ask=(timeout 60 "$programs" . ask "./$name" logits.npy 3s)
+  ask=(timeout 60 "$programs" . ask "./$name" logits.npy 3s)
+  [ "$name" = sizes ] || ask+=(2)
   rm -f names
   "${run[@]}" "DOUBLES_NAMES=$work/names" "${ask[@]/3s/60s}" || exit 1
   cp logits.npy right.npy
@@ -123,6 +128,7 @@ calls_left_out "$matter"
 waits
 shifted_addresses
 turns LATER communication
+turns EARLY pinned
 program pipeline 2 llama.apc -D layers=2 -D d=128 -D heads=4 -D kv_heads=4 -D ffn=256 --tp 2 --pp 2 --micro-batches 2
 calls_left_out "$matter"
 waits

@@ -26,6 +26,7 @@ struct ncclComm {
   uint64_t collectives;    /* asked for by this rank */
   uint64_t sends[BOARD_RANKS], receives[BOARD_RANKS];
   uint64_t splits;
+  uint32_t connected[3]; /* what was asked for without a capture: kinds of collectives; peers sent to, received from */
   /* a split that is being made of this one */
   ncclComm_t child, parent;
   uint64_t split;
@@ -48,6 +49,8 @@ void nccl_drop(ncclComm_t c); /* a reference */
 
 /* Begins the works that wait for the host to look. */
 ncclResult_t nccl_begin_pending(ncclComm_t c);
+/* A communicator goes when no graph has calls of it any more. */
+void nccl_check_graphs(ncclComm_t c, const char *call);
 bool nccl_has_work(const struct ncclComm *c);
 bool nccl_in_group(void);
 

@@ -8,6 +8,9 @@
  * it needs and leaves.  If they do not, that is a violation and the work never ends.  Sums are made in the order of
  * ranks.  A message stays until it is received.
  *
+ * A captured work is launched with its graph.  All ranks capture a call or none, and only what was made before without:
+ * else NCCL would connect ranks while it captures.
+ *
  * Of a communicator that does not block, a call may say that it is in progress: then its work is begun when the host
  * has looked at the communicator's state some times, and not before. */
 #define _GNU_SOURCE
@@ -111,7 +114,10 @@ static bool all_agree(ncclComm_t comm, const Call *c) {
   for (int i = 0; i < comm->n; i++) {
     const BoardCall *o = &comm->board->members[i].call;
     if (memcmp(o, &c->call, sizeof *o) == 0) continue;
-    if (!comm->reported)
+    if (!comm->reported && o->captured != c->call.captured)
+      double_violation("NCCL: %s is captured on rank %d and not on rank %d", names[c->call.kind],
+                       o->captured ? i : comm->rank, o->captured ? comm->rank : i);
+    else if (!comm->reported)
       double_violation("NCCL: rank %d asks for %s of %llu of type %d, rank %d for %s of %llu of type %d", comm->rank,
                        names[c->call.kind], (unsigned long long)c->call.count, c->call.type, i, names[o->kind],
                        (unsigned long long)o->count, o->type);
@@ -145,7 +151,7 @@ static bool send(ncclComm_t comm, const Call *c, CallRun *r, const char *from) {
   if (r->step == CALL_POST) {
     if (atomic_load(&ch->received) < r->number) return false;
     memcpy(board_message(comm->board, comm->rank, c->call.root), from, unit(c));
-    ch->bytes = unit(c);
+    ch->bytes = unit(c), ch->captured = c->call.captured;
     atomic_store(&ch->sent, r->number + 1);
     r->step = CALL_WAIT;
   }
@@ -158,8 +164,11 @@ static bool receive(ncclComm_t comm, const Call *c, CallRun *r, char *to) {
   BoardChannel *ch = &comm->board->channels[c->call.root][comm->rank];
   char *at = board_message(comm->board, c->call.root, comm->rank);
   if (atomic_load(&ch->sent) <= r->number) return false;
-  if (ch->bytes != unit(c)) {
-    if (!comm->reported)
+  if (ch->bytes != unit(c) || ch->captured != c->call.captured) {
+    if (!comm->reported && ch->bytes == unit(c))
+      double_violation("NCCL: a message is captured on rank %d and not on rank %d",
+                       ch->captured ? c->call.root : comm->rank, ch->captured ? comm->rank : c->call.root);
+    else if (!comm->reported)
       double_violation("NCCL: rank %d receives %llu bytes, rank %d sends %llu", comm->rank, (unsigned long long)unit(c),
                        c->call.root, (unsigned long long)ch->bytes);
     comm->reported = true;
@@ -252,11 +261,33 @@ static const DoubleWorkKind work_kind = {work_launch, work_run, work_drop, free,
 
 bool nccl_has_work(const struct ncclComm *c) { return c->pending || (!c->aborted && c->turn < c->launched); }
 
+/* Into the stream, or what is captured there. */
+static bool submit(NcclWork *w) {
+  bool captured = double_captures(w->stream);
+  for (int i = 0; i < w->n; i++) {
+    BoardCall *c = &w->calls[i].call;
+    int which = c->kind == SEND ? 1 : c->kind == RECEIVE ? 2 : 0, bit = which ? c->root : c->kind;
+    c->captured = captured;
+    if (captured && !(w->comm->connected[which] >> bit & 1))
+      double_violation("NCCL: %s is captured before it was made once without", names[c->kind]);
+    w->comm->connected[which] |= UINT32_C(1) << bit;
+  }
+  return double_submit(w->stream, &w->work) == CUDA_SUCCESS;
+}
+
+static bool is_of(const DoubleWork *w, const void *comm) {
+  return w->kind == &work_kind && ((const NcclWork *)w)->comm == comm;
+}
+
+void nccl_check_graphs(ncclComm_t c, const char *call) {
+  if (double_in_graph(is_of, c)) double_violation("%s: a graph still has calls of the communicator", call);
+}
+
 ncclResult_t nccl_begin_pending(ncclComm_t c) {
   while (c->pending) {
     NcclWork *w = c->pending;
     c->pending = w->next;
-    if (double_submit(w->stream, &w->work)) return ncclUnhandledCudaError;
+    if (!submit(w)) return ncclUnhandledCudaError;
   }
   return ncclSuccess;
 }
@@ -269,7 +300,7 @@ static ncclResult_t begin(NcclWork *w) {
     *end = w, c->looks = (int)(double_random() % 4);
     return c->error = ncclInProgress;
   }
-  return double_submit(w->stream, &w->work) ? ncclUnhandledCudaError : ncclSuccess;
+  return submit(w) ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* ---- groups */

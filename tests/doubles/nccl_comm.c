@@ -268,6 +268,7 @@ DOUBLE_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   ENTER_NCCL(ncclCommDestroy);
   if (!nccl_exists(comm)) return ncclInvalidArgument;
+  nccl_check_graphs(comm, "ncclCommDestroy");
   if (nccl_has_work(comm)) double_violation("ncclCommDestroy: the communicator still has work");
   if (comm->step == STEP_ENDED && comm->error == ncclInProgress)
     double_violation("ncclCommDestroy: ncclCommFinalize is not done");
@@ -280,6 +281,7 @@ DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 DOUBLE_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   ENTER_NCCL(ncclCommAbort);
   if (!nccl_exists(comm)) return ncclInvalidArgument;
+  nccl_check_graphs(comm, "ncclCommAbort");
   comm->aborted = comm->destroyed = true, comm->error = ncclSuccess;
   if (comm->step == STEP_JOIN) board_unname(comm->id);
   if (comm->pending) nccl_begin_pending(comm);

@@ -140,12 +140,14 @@ static int splits(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
-/* Captured, launched three times; between, values change and another communication is asked for. */
+/* Captured after it was made once, launched three times; between, values change and another communication is asked
+ * for. */
 static int graphs(void) {
   CUgraph g;
   CUgraphExec x;
   begin();
   put();
+  poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
   MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
   poll(comm, ncclAllReduce(P(to), P(from), N, ncclFloat32, ncclSum, comm, stream));
@@ -162,6 +164,34 @@ static int graphs(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
+/* One sum, captured and launched. */
+static CUgraphExec launch_captured(void) {
+  CUgraph g;
+  CUgraphExec x;
+  MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
+  MUST(cuStreamEndCapture(stream, &g));
+  MUST(cuGraphInstantiateWithFlags(&x, g, 0));
+  MUST(cuGraphDestroy(g));
+  MUST(cuGraphLaunch(x, stream));
+  return x;
+}
+
+static int captured_first(void) {
+  begin();
+  put();
+  MUST(cuGraphExecDestroy(launch_captured()));
+  return end(RIGHT);
+}
+
+static int graph_kept(void) {
+  begin();
+  put();
+  poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
+  launch_captured();
+  return end(RIGHT);
+}
+
 static int never(void) {
   for (int i = 0; i < 300; i++) {
     if (cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return RIGHT;
@@ -174,6 +204,15 @@ static int mismatch(void) {
   begin();
   put();
   poll(comm, ncclAllReduce(P(from), P(to), rank ? N : N - 1, ncclFloat32, ncclSum, comm, stream));
+  return never();
+}
+
+static int captured_by_one(void) {
+  begin();
+  put();
+  poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
+  if (rank) launch_captured();
+  else poll(comm, ncclAllReduce(P(from), P(to), N, ncclFloat32, ncclSum, comm, stream));
   return never();
 }
 
@@ -262,6 +301,9 @@ static void right(void) {
 static void wrong(void) {
   all_end("mismatch", 2, DOUBLE_EXIT, "asks for ncclAllReduce of 63 of type 7", NULL, NULL);
   all_end("other_order", 2, WRONG, NULL, NULL, NULL);
+  all_end("captured_by_one", 2, DOUBLE_EXIT, "is captured on rank 1 and not on rank 0", NULL, NULL);
+  all_end("captured_first", 2, DOUBLE_EXIT, "is captured before it was made once without", NULL, NULL);
+  all_end("graph_kept", 2, DOUBLE_EXIT, "a graph still has calls of the communicator", NULL, NULL);
   all_end("refused", 2, WRONG, "Duplicate GPU detected", "SAME_DEVICE=1", NULL);
   all_end("refused", 2, RIGHT, NULL, "SAME_DEVICE=1", "NCCL_HOSTID=h");
   all_end("aborts", 3, RIGHT, NULL, NULL, NULL);
@@ -280,9 +322,9 @@ static void used_too_early(void) {
 
 #define CASE(name) \
   { #name, name }
-static const ChildCase cases[] = {CASE(collectives), CASE(splits),      CASE(graphs),
-                                  CASE(mismatch),    CASE(other_order), CASE(too_early),
-                                  CASE(refused),     CASE(aborts),      {0}};
+static const ChildCase cases[] = {CASE(collectives),    CASE(splits),     CASE(graphs),   CASE(captured_by_one),
+                                  CASE(captured_first), CASE(graph_kept), CASE(mismatch), CASE(other_order),
+                                  CASE(too_early),      CASE(refused),    CASE(aborts),   {0}};
 
 int main(int argc, char **argv) {
   int result;

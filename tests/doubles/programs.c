@@ -2,10 +2,12 @@
  *
  * usage: doubles_programs BUILD [SEEDS [PATH/MODEL...]]   models of one's own instead of those of examples/, for
  *                                                         dgx-a100x4 and dgx-h100x8, in f32 and bf16
- *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh)
+ *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh);
+ *                                                         with a number behind: so many of one size, of other values
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
- * program (later seeds some of them), so that recordings are made, replayed and thrown away.  Outputs agree to 1e-4
+ * program (later seeds some of them), so that requests are captured, replayed, and captured anew after one that is
+ * larger has moved memory; and decoding, whose requests are alike, is captured and replayed.  Outputs agree to 1e-4
  * (2e-2 where --dtype asks for fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a
  * time, with convolutions by cuDNN and by our kernels; no double reports a violation, and nothing is left behind.  What
  * the driver is asked for, byte for byte, is what the memory plan foretold, and at the sizes that are planned for what
@@ -29,7 +31,7 @@ enum { MODELS = 64, REQUESTS = 6, OUTPUTS = 4, DEFINES = 10, RANKS = 8 };
 typedef struct Request {
   const char *entry;
   int64_t batch, seq, at; /* at: where a cache goes on */
-  bool again;             /* the request before once more: what was recorded is replayed */
+  bool again;             /* the request before once more: it is captured, or what was is replayed */
 } Request;
 
 typedef struct Subject {
@@ -45,7 +47,9 @@ typedef struct Subject {
 /* clang-format off */
 #define F32 CT_f32
 #define ONE(...) {.entry = "main", __VA_ARGS__}
-#define SIZES {ONE(.batch = 4, .seq = 12), {.again = true}, ONE(.batch = 3, .seq = 7), ONE(.batch = 4, .seq = 12)}
+#define AGAIN {.again = true}
+#define SIZES {ONE(.batch = 3, .seq = 7), AGAIN, ONE(.batch = 4, .seq = 12), AGAIN, ONE(.batch = 3, .seq = 7), AGAIN}
+#define UNEVEN {ONE(.batch = 3, .seq = 4), AGAIN, ONE(.batch = 40, .seq = 4), ONE(.batch = 3, .seq = 4), AGAIN, AGAIN}
 #define BATCHES {ONE(.batch = 2), {.again = true}, ONE(.batch = 3)}
 #define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
 #define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
@@ -56,6 +60,7 @@ typedef struct Subject {
 
 static const Subject subjects[] = {
     {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES, true},
+    {"uneven", "tests/doubles/uneven.apc", {{0}}, "dgx-a100x2", "80", {.pp = 2}, F32, UNEVEN, true},
     {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES, false},
     {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED, false},
     {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES, false},
@@ -145,7 +150,7 @@ static int requests_of(const Subject *s) {
   return sizes_are_fixed && n > 2 ? 2 : n;
 }
 
-static bool ask(ApcModel *model, const Request *r, Outputs *out) {
+static bool ask(ApcModel *model, const Request *r, const char *values, Outputs *out) {
   if (r->again) return apc_run_again(model) == APC_OK && read_outputs(model, out);
   if (apc_select(model, r->entry)) return false;
   bind_sizes(model, r);
@@ -154,7 +159,7 @@ static bool ask(ApcModel *model, const Request *r, Outputs *out) {
     if (apc_input_info(model, i, &info)) return false;
     bool position = strcmp(info.name, "at") == 0;
     if (position ? apc_bind_input(model, "at", APC_I64, 0, NULL, &r->at)
-                 : apc_bind_input_text(model, info.name, "random:3"))
+                 : apc_bind_input_text(model, info.name, values))
       return false;
   }
   return apc_run(model, NULL) == APC_OK && read_outputs(model, out);
@@ -291,7 +296,7 @@ static bool run(const Subject *s, const char *program, const char *what, Outputs
   if (ok && !makes) check_planned(s, model, planned);
   for (int i = from; ok && i < to; i++) {
     Outputs got = {0};
-    ok = ask(model, &s->requests[i], makes ? &want[i] : &got);
+    ok = ask(model, &s->requests[i], "random:3", makes ? &want[i] : &got);
     if (ok && !makes) compare(s, what, i, &got, &want[i]);
     if (ok && !makes) check_memory(s, what, i, model, most);
     free_outputs(&got);
@@ -443,9 +448,9 @@ static Spent spent(void) {
   return s;
 }
 
-/* The first seed gets all requests, recorded and call by call.  Later ones, unless states bind their requests, get each
- * size once: the first one of them, which comes again, recorded and the others call by call, and the other way round in
- * turn; where there is one size only, it is both. */
+/* The first seed gets all requests, recorded and call by call.  Later ones, unless states bind their requests, get the
+ * first size, recorded and so twice, and the next ones call by call, and the other way round in turn; where there is
+ * one size only, it is both. */
 static bool halved(const Subject *s, int turn) { return turn > 1 && strcmp(s->requests[0].entry, "main") == 0; }
 static bool is_first(int turn) { return turn % 2 == turn / 2 % 2; }
 static int first_of(const Subject *s, int turn) {
@@ -453,14 +458,20 @@ static int first_of(const Subject *s, int turn) {
 }
 static int end_of(const Subject *s, int turn) {
   int all = requests_of(s);
-  return !halved(s, turn) || !is_first(turn) ? (halved(s, turn) && all == 2 ? 1 : all) : turn % 2 ? 1 : 2;
+  if (!halved(s, turn)) return all;
+  if (is_first(turn)) return turn % 2 ? 1 : 2;
+  return all == 2 ? 1 : turn % 2 ? 3 : all;
 }
 
-/* Once, who uses memory when is watched: that finds an order that is missing under whatever seed. */
+/* Once, who uses memory when is watched, in graphs and without: that finds an order that is missing under whatever
+ * seed. */
 static void watched(const Subject *s, const char *program, Outputs *want, double planned) {
-  setenv("DOUBLES_WATCH", "1", 1), setenv("APC_EAGER", "1", 1);
+  setenv("DOUBLES_WATCH", "1", 1);
   run(s, program, "watched", want, false, planned, 0, requests_of(s));
   nothing_reported(s, "watched");
+  setenv("APC_EAGER", "1", 1);
+  run(s, program, "watched call by call", want, false, planned, 0, requests_of(s) < 3 ? 1 : 3);
+  nothing_reported(s, "watched call by call");
   unsetenv("DOUBLES_WATCH"), unsetenv("APC_EAGER");
 }
 
@@ -563,16 +574,18 @@ static void programs(void) {
   else all_subjects(subjects, sizeof subjects / sizeof *subjects);
 }
 
-/* The exit code: that of the request that failed. */
-static int ask_sizes(const char *program, const char *file, const char *seconds) {
+/* alike: how many of the first size; 0: of all sizes.  The exit code: that of the request that failed. */
+static int ask_sizes(const char *program, const char *file, const char *seconds, int alike) {
   static const Request requests[] = {ONE(.batch = 4, .seq = 12), ONE(.batch = 3, .seq = 7), ONE(.batch = 5, .seq = 16)};
   ApcModel *model = NULL;
   ApcStatus status = apc_load(program, &(ApcOptions){.timeout_ms = 1000 * atoi(seconds)}, &model);
   FILE *f = fopen(file, "wb");
   if (!f) return 1;
-  for (size_t i = 0; !status && i < sizeof requests / sizeof *requests; i++) {
+  for (int i = 0; !status && i < (alike ? alike : 3); i++) {
     Outputs got = {0};
-    if (!ask(model, &requests[i], &got)) status = APC_FAILED;
+    char values[20];
+    snprintf(values, sizeof values, "random:%d", i + 3);
+    if (!ask(model, &requests[alike ? 0 : i], values, &got)) status = APC_FAILED;
     for (int k = 0; !status && k < got.n; k++) fwrite(got.values[k], 1, got.bytes[k], f);
     free_outputs(&got);
   }
@@ -587,7 +600,8 @@ int main(int argc, char **argv) {
   int major, minor;
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   if (argc < 2) return 2;
-  if (argc == 6 && strcmp(argv[2], "ask") == 0) return ask_sizes(argv[3], argv[4], argv[5]);
+  if (argc >= 6 && strcmp(argv[2], "ask") == 0)
+    return ask_sizes(argv[3], argv[4], argv[5], argc > 6 ? atoi(argv[6]) : 0);
   if (!nvrtc_found(&major, &minor)) {
     printf("skipped: no NVRTC\n");
     return 77;

@@ -130,7 +130,7 @@ static bool run_work(const DoubleWork *w, void *state) {
 
 static bool serve_first(CUstream s) {
   Item *i = s->first;
-  if (watch_on()) watch_begin(s->watched, &i->clock, i->number);
+  if (watch_on() && i->kind == ITEM_WORK) watch_begin(s->watched, &i->clock, i->number);
   switch (i->kind) {
     case ITEM_WORK:
       if (!run_work(i->work, i->state)) return false;
@@ -191,12 +191,13 @@ static void sweep(void) {
 
 /* What everybody is behind is not watched any longer. */
 static void forget(void) {
-  const WatchClock *min[256];
-  int of[256], n = 0;
-  for (CUstream s = streams; s && n < 256; s = s->next, n++) {
+  const WatchClock *min[512];
+  int of[512], n = 0;
+  for (CUstream s = streams; s && n < 510; s = s->next) {
     const Item *i = s->first;
     while (i && i->kind != ITEM_WORK && i->kind != ITEM_GRAPH) i = i->next;
-    min[n] = i ? &i->clock : &s->clock, of[n] = s->watched;
+    min[n] = i ? &i->clock : &s->clock, of[n++] = s->watched;
+    if (i && i->kind == ITEM_GRAPH) min[n] = &i->clock, of[n++] = WATCHED; /* its nodes, held against each other */
   }
   watch_forget(min, of, n);
 }
@@ -282,14 +283,15 @@ void queue_add(CUstream s, Item item) {
   if (item.work)
     s->moves_host =
         strncmp(item.work->what, "cuMemcpyHtoD", 12) == 0 || strncmp(item.work->what, "cuMemcpyDtoH", 12) == 0;
+  if (item.work || item.run) s->gives_host = item.run && graph_run_gives_host(item.run), s->asked = false;
   if (item.work && item.work->kind->launch) item.state = item.work->kind->launch(item.work);
   for (CUstream b = streams; b && s->is_default; b = b->next)
     if (b->blocking && b->device == s->device) order(b, s);
   if (item.kind == ITEM_RECORD)
     item.mark->stream = s->watched, item.mark->clock = s->clock,
     item.mark->number = watch_record(s->watched, &s->clock);
-  if (item.kind == ITEM_WORK || item.kind == ITEM_GRAPH)
-    item.number = watch_work(s->watched, &s->clock, item.work ? item.work->what : "graph"), item.clock = s->clock;
+  if (item.kind == ITEM_WORK) item.number = watch_work(s->watched, &s->clock, item.work->what), item.clock = s->clock;
+  if (item.kind == ITEM_GRAPH) graph_run_watch(item.run, s, &item.clock);
   append(s, item);
   for (CUstream b = streams; b && s->is_default; b = b->next)
     if (b->blocking && b->device == s->device) order(s, b);

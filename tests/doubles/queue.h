@@ -32,7 +32,7 @@ typedef struct Item {
   void *state;
   Mark *mark;
   GraphRun *run;
-  WatchClock clock; /* of work and graphs, with their number */
+  WatchClock clock; /* of work, with its number; of a graph what is before it */
   uint32_t number;
   struct Item *next;
 } Item;
@@ -46,9 +46,10 @@ struct CUstream_st {
   int weight;
   int watched; /* its place among clocks */
   WatchClock clock;
-  bool moves_host;  /* what was added last is a copy from or to the host */
-  Capture *capture; /* NULL: none */
-  NodeSet tail;     /* what the next captured node depends on */
+  bool moves_host;        /* what was added last is a copy from or to the host */
+  bool gives_host, asked; /* a graph with one to the host; somebody has asked whether the stream is empty */
+  Capture *capture;       /* NULL: none */
+  NodeSet tail;           /* what the next captured node depends on */
   struct CUstream_st *next;
 };
 
@@ -59,6 +60,7 @@ struct CUevent_st {
   Mark *mark;             /* of the last record; NULL: never */
   Capture *capture;       /* recorded into; NULL: none */
   unsigned long long capture_id;
+  uint32_t number; /* of that record */
   NodeSet tail;
   struct CUevent_st *next;
 };

@@ -6,6 +6,9 @@ what bytes each piece of work touched.  A wait is left out, in thought; then two
 writing, may have nothing left that says which is first.  If so, the wait is needed, and the first such pair is said.  If
 not, it is free: either what it waits for was over for the stream already, or it holds nothing against anything.
 
+A wait in what is captured makes edges of a graph, for every launch of it; without the one that brings a stream into the
+capture, or that joins it again, there is no graph.
+
 This shares no code with the doubles, whose clocks find the missing order in a run without the wait: it keeps for every
 piece of work the set of all that is before it.  One line per wait: NUMBER needed|free REASON.
 """
@@ -21,9 +24,10 @@ def read(path):
         if word[0] in ("read", "write"):
             touched.setdefault(int(word[1]), ([], []))[word[0] == "write"].append((int(word[2]), int(word[3])))
             continue
-        if word[0] == "work":
+        if word[0] in ("work", "node"):
             name[int(word[1])], stream[int(word[1])] = word[3].strip(), int(word[2])
-        steps.append((word[0], [int(x) for x in word[1:3]] if word[0] == "work" else [int(x) for x in word[1:]]))
+        if word[0] != "node":
+            steps.append((word[0], [int(x) for x in (word[1:3] if word[0] == "work" else " ".join(word[1:]).split())]))
     return steps, name, stream, touched
 
 
@@ -61,11 +65,76 @@ def merged(ranges):
     return [tuple(r) for r in out]
 
 
+class NoGraph(Exception):
+    """Without the wait there is no such graph."""
+
+
+class Captures:
+    """What streams capture: per graph the nodes directly before each node, as sets of bits."""
+
+    def __init__(self):
+        self.graph, self.tail, self.nodes, self.record = {}, {}, {}, {}
+
+    def reached(self, graph, bits):
+        for i in range(len(self.nodes[graph]) - 1, -1, -1):
+            if bits >> i & 1:
+                bits |= self.nodes[graph][i]
+        return bits
+
+    def begin(self, graph, stream):
+        self.graph[stream], self.tail[stream], self.nodes[graph] = graph, 0, []
+
+    def work(self, stream):
+        if stream not in self.graph:
+            raise NoGraph("brings its stream into what is captured")
+        nodes = self.nodes[self.graph[stream]]
+        nodes.append(self.tail[stream])
+        self.tail[stream] = 1 << len(nodes) - 1
+
+    def wait(self, stream, record, left_out):
+        """True: it says something new."""
+        if record not in self.record:
+            raise NoGraph("what is captured waits for what is not")
+        graph, bits = self.record[record]
+        new = stream not in self.graph or bool(bits & ~self.reached(graph, self.tail[stream]))
+        if not left_out:
+            self.graph[stream] = graph
+            self.tail[stream] = self.tail.get(stream, 0) | bits
+        return new
+
+    def end(self, graph, stream):
+        if self.reached(graph, self.tail[stream]) != (1 << len(self.nodes[graph])) - 1:
+            raise NoGraph("joins what is captured again")
+        for s in [s for s, g in self.graph.items() if g == graph]:
+            del self.graph[s], self.tail[s]
+
+
 def orders(steps, without):
     """Sets of all work before each piece of work; and whether the wait that is left out said anything new."""
-    of, mark, host, before, new = {}, {}, 0, {}, False
+    of, mark, host, before, new, captures = {}, {}, 0, {}, False, Captures()
     for kind, x in steps:
-        if kind == "stream":
+        if kind == "capture":
+            captures.begin(*x)
+        elif kind == "captured_work":
+            captures.work(*x)
+        elif kind == "captured":
+            captures.end(*x)
+        elif kind == "record" and x[1] in captures.graph:
+            captures.record[x[0]] = captures.graph[x[1]], captures.tail[x[1]]
+        elif kind == "wait" and (x[1] in captures.graph or x[2] in captures.record):
+            said = captures.wait(x[1], x[2], x[0] == without)
+            new |= x[0] == without and said
+        elif kind == "launch":
+            graph, s, first, _ = x
+            all_before = of[s] | host
+            of[s] = all_before
+            for i, bits in enumerate(captures.nodes[graph]):
+                before[first + i] = all_before
+                for j in range(i):
+                    if bits >> j & 1:
+                        before[first + i] |= before[first + j] | 1 << first + j
+                of[s] |= before[first + i] | 1 << first + i
+        elif kind == "stream":
             of[x[0]] = 0
             for bits in of.values():
                 of[x[0]] |= bits
@@ -94,7 +163,11 @@ def main():
     steps, name, stream, touched = read(sys.argv[1])
     conflict = conflicts(stream, touched)
     for k in [0] + [x[0] for kind, x in steps if kind == "wait"]:
-        before, new = orders(steps, k)
+        try:
+            before, new = orders(steps, k)
+        except NoGraph as why:
+            print(f"{k} needed {why}")
+            continue
         loose = [(n, conflict[n] & ~before[n]) for n in sorted(conflict) if conflict[n] & ~before[n]]
         if loose:
             n, bits = loose[0]

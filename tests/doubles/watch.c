@@ -92,6 +92,50 @@ uint32_t watch_record(int stream, const WatchClock *clock) {
   return records;
 }
 
+void watch_capture(unsigned long long graph, int stream) {
+  if (stream >= 0) trace("capture %llu %d\n", graph, stream);
+}
+
+void watch_captured_work(int stream) {
+  if (stream >= 0) trace("captured_work %d\n", stream);
+}
+
+void watch_captured_wait(int stream, uint32_t record) {
+  if (!watch_on()) return;
+  waits++;
+  if (stream >= 0) trace("wait %u %d %u\n", waits, stream, record);
+}
+
+void watch_captured(unsigned long long graph, int stream) {
+  if (stream >= 0) trace("captured %llu %d\n", graph, stream);
+}
+
+void watch_launch(unsigned long long graph, int stream, WatchClock *clock, int n) {
+  if (stream < 0) return;
+  join(clock, &host);
+  trace("launch %llu %d %u %d\n", graph, stream, works + 1, n);
+}
+
+/* The lane of nodes that are launched in one stream and were captured from another one. */
+static int lane_of(int stream, int captured) {
+  static int lanes[WATCHED][WATCHED]; /* + 1 */
+  if (stream < 0 || captured < 0 || stream == captured) return captured < 0 ? -1 : stream;
+  int *lane = &lanes[stream][captured];
+  if (!*lane && streams < WATCHED) *lane = ++streams;
+  return *lane - 1;
+}
+
+uint32_t watch_node(int stream, int captured, WatchClock *clock, const char *what, int *lane) {
+  *lane = watch_on() ? lane_of(stream, captured) : -1;
+  if (stream < 0) return 0;
+  works++;
+  if (*lane >= 0) everything.at[*lane] = ++clock->at[*lane];
+  trace("node %u %d %s\n", works, *lane, what);
+  return works;
+}
+
+void watch_join(WatchClock *to, const WatchClock *from) { join(to, from); }
+
 void watch_wait(int stream, WatchClock *clock, const WatchClock *mark, uint32_t record) {
   if (!watch_on()) return;
   waits++;

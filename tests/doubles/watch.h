@@ -9,8 +9,12 @@
  * What copies, products and communication touch is in their descriptions, of matrices the span.  Kernels tell it
  * themselves, by byte: their texts are compiled with calls at every load and store (watch_text.h).
  *
- * Not watched: the host's own loads and stores; nodes of one graph against each other, which are captured from one
- * stream here; streams behind the first WATCHED of a process; other ranks, whose memory is their own. */
+ * A node of a graph has a clock of its own, which begins as that of the stream where the graph is launched and comes
+ * behind the nodes that it depends on.  It counts as work of that stream if it was captured there, else of a lane for
+ * nodes that are launched in the one and were captured from the other: that one's own work is in no order with it.
+ *
+ * Not watched: the host's own loads and stores; streams behind the first WATCHED of a process; other ranks, whose
+ * memory is their own. */
 #ifndef APC_TESTS_DOUBLES_WATCH_H
 #define APC_TESTS_DOUBLES_WATCH_H
 
@@ -33,6 +37,18 @@ int watch_stream(WatchClock *clock);
 uint32_t watch_work(int stream, WatchClock *clock, const char *what);
 uint32_t watch_record(int stream, const WatchClock *clock);
 void watch_wait(int stream, WatchClock *clock, const WatchClock *mark, uint32_t record);
+/* The same for streams that capture, up to the end of it: for DOUBLES_TRACE alone. */
+void watch_capture(unsigned long long graph, int stream);
+void watch_captured_work(int stream);
+void watch_captured_wait(int stream, uint32_t record);
+void watch_captured(unsigned long long graph, int stream);
+
+/* A graph of n nodes is launched, and each of them, in their order: `clock` is first the stream's, then that of the
+ * node.  Its lane goes to *lane. */
+void watch_launch(unsigned long long graph, int stream, WatchClock *clock, int n);
+uint32_t watch_node(int stream, int captured, WatchClock *clock, const char *what, int *lane);
+void watch_join(WatchClock *to, const WatchClock *from);
+
 /* A stream waits for all of another one. */
 void watch_order(int stream, WatchClock *clock, int before, const WatchClock *other);
 

@@ -37,12 +37,14 @@ RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool s
   CudaDevice *d = (CudaDevice *)device;
   CudaNccl api = {0};
   int version = 0, everyone, ranks = (int)d->p->ranks;
+  int32_t captures = !d->options.eager;
   RtStatus status = staged ? RT_OK : gpu_open_nccl(d->driver_version, &api, &version, error);
   int32_t has = !staged && !status;
   if (status && version == GPU_NOT_THERE) status = RT_OK; /* one that is there and does not serve is an error */
   if (!status) status = group_all(host, ranks, &everyone, error);
   if (!status) status = agree(host, everyone, &has, error);
-  if (!status && has) return gpu_nccl_open(d, &api, host, everyone, options, out, error);
+  if (!status) status = agree(host, everyone, &captures, error);
+  if (!status && has) return gpu_nccl_open(d, &api, host, everyone, options, captures, out, error);
   gpu_close_library(api.handle);
   return status ? status : comm_staged_open(device, host, options, out, error);
 }

@@ -5,8 +5,8 @@
  *   calls.c    launches, copies and fills
  *   product.c  products, by cuBLASLt
  *   conv.c     convolutions, by cuDNN
- *   graph.c    several calls as one: CUDA graphs
- *   marks.c    how far the queue has come, and when it came there
+ *   graph.c    several calls, and whole requests, as one: CUDA graphs
+ *   marks.c    how far queues have come, and when they came there
  *   comm.c     which engine of communication; nccl.c: NCCL
  *
  * Everything that a device is asked for goes to the queue `compute`, in the order it is asked for.
@@ -30,15 +30,42 @@ typedef struct GpuLane {
   int filling;
 } GpuLane;
 
-enum { GPU_MARKS = 256 };
+/* A number in pinned memory that a queue writes when it comes there, and that the host reads whenever it wants. */
+typedef _Atomic uint32_t GpuWord;
 
-/* Where in the queue steps begin; those between `first` and `next` it has not come to yet, as far as known. */
+/* How far the queue `compute` has come. */
 typedef struct GpuMarks {
-  CUevent events[GPU_MARKS];
-  uint32_t steps[GPU_MARKS];
-  uint64_t first, next;
-  uint32_t now; /* the step that it has come to */
+  GpuWord *word;        /* the step that it has come to; 0: none of this request.  NULL: nobody wants to know */
+  uint32_t first, told; /* the first step of this request, 0: none was asked for; what was told last */
 } GpuMarks;
+
+/* A part of an input or output, and where it lies as it does on the device. */
+typedef struct GpuPort {
+  uint32_t rank;
+  size_t element; /* bytes */
+  int64_t whole[PROGRAM_MAX_RANK], part[PROGRAM_MAX_RANK], start[PROGRAM_MAX_RANK];
+} GpuPort;
+
+/* Inputs and outputs of a request that is captured have pinned memory of their own, of which there is little. */
+enum { GPU_MOST_PORTS = 256 << 20 };
+
+/* A request that is captured, or will be: a graph, and pinned memory that its inputs come from and its outputs go to.
+ */
+typedef struct GpuCapture {
+  CUgraphExec graph;
+  char *area;
+  uint64_t bytes, used; /* of the area */
+  const char *io;       /* what ports have been given relative to, while it is made */
+  struct GpuKept {
+    GpuPort port;
+    size_t at;  /* of the whole port, bytes behind io */
+    char *part; /* in the area */
+    bool feed;
+  } * ports;
+  uint32_t n_ports, room;
+  uint32_t first; /* step */
+  bool running;   /* it was launched, and is not known to be over */
+} GpuCapture;
 
 /* Events that say when the queue came to them. */
 typedef struct GpuStamps {
@@ -65,7 +92,8 @@ typedef struct CudaDevice {
   CUevent reached;
   GpuMarks marks;
   GpuStamps stamps;
-  RtError later; /* what failed where nobody heard it */
+  GpuCapture *capture; /* that is being made; NULL */
+  RtError later;       /* what failed where nobody heard it */
   cublasLtHandle_t products_of;
   cudnnHandle_t convs_of; /* NULL: convolutions are kernels of the Program */
   cudnnActivationDescriptor_t relu, identity;
@@ -124,6 +152,8 @@ static inline CUdeviceptr gpu_address(const void *at) { return (CUdeviceptr)(uin
 
 /* ---- waiting */
 
+RtStatus gpu_finish(Device *device, RtError *error); /* everything is done */
+
 /* After query number `turn` has found something not ready: sleeps a little from the time on when that is worth it,
  * tells how far the queue has come, and asks whether somebody else has failed. */
 RtStatus gpu_pause(CudaDevice *d, unsigned turn, RtError *error);
@@ -136,13 +166,19 @@ RtStatus gpu_has_happened(const CudaDevice *d, CUevent event, const char *purpos
 /* ---- marks.c */
 RtStatus gpu_marks_open(CudaDevice *d, RtError *error);
 void gpu_marks_close(CudaDevice *d);
-RtStatus gpu_look_at_marks(CudaDevice *d, bool *moved, RtError *error); /* has it come to another one? */
+/* Tells the step that the queue has come to, if it is another one than before, or in any case. */
+void gpu_tell_step(CudaDevice *d, bool in_any_case);
+void gpu_marks_reset(CudaDevice *d,
+                     uint32_t first); /* the queue is empty; what comes begins with that step, 0: unknown */
+RtStatus gpu_words_alloc(CudaDevice *d, uint32_t n, GpuWord **out, RtError *error); /* all 0 */
+RtStatus gpu_set_word(CudaDevice *d, GpuWord *word, uint32_t value, CUstream queue, RtError *error);
 RtStatus gpu_mark(Device *device, uint32_t step, RtError *error);
 RtStatus gpu_stamp(Device *device, RtError *error);
 RtStatus gpu_times(Device *device, uint64_t *ns, uint32_t n, RtError *error);
 
 /* ---- memory.c */
 RtStatus gpu_memory_open(CudaDevice *d, RtError *error);
+RtStatus gpu_pinned(CudaDevice *d, size_t bytes, char **out, RtError *error);
 void gpu_memory_close(CudaDevice *d);
 RtStatus gpu_room(Device *device, uint64_t *bytes, RtError *error);
 RtStatus gpu_alloc(Device *device, uint64_t bytes, char **out, RtError *error);
@@ -151,6 +187,8 @@ RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, Rt
 RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtError *error);
 RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
 RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
+/* Between the whole port and `part`, which holds the tensor as it lies on the device. */
+void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed);
 
 /* ---- calls.c */
 DeviceRun gpu_launch, gpu_conv_kernel, gpu_copy, gpu_fill;
@@ -178,5 +216,12 @@ RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool s
 RtStatus gpu_record(Device *device, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
 RtStatus gpu_replay(Device *device, void *recording, RtError *error);
 void gpu_forget(Device *device, void *recording);
+RtStatus gpu_capture(Device *device, uint64_t bytes, const void *io, RtError *error);
+RtStatus gpu_captured(Device *device, void **out, RtError *error);
+RtStatus gpu_again(Device *device, void *capture, void *io, RtError *error);
+void gpu_release_capture(Device *device, void *capture);
+/* Of the request that is captured: memory for a port, which lies at `whole` now. */
+RtStatus gpu_capture_port(CudaDevice *d, const GpuPort *port, const void *whole, size_t bytes, bool feed, char **part,
+                          RtError *error);
 
 #endif

@@ -1,5 +1,16 @@
 /* runtime/device/cuda/graph.c - several calls as one: they are captured from the queue, made a CUDA graph, and launched
- * as one as long as nothing about them changes. */
+ * as one as long as nothing about them changes.
+ *
+ * Runs of calls are recorded between what cannot be in a graph: reads, and communication through the host.  Where there
+ * is none of that, the whole request is captured: its communication comes in by events, since NCCL's queue waits for
+ * one of the queue that is captured and is waited for at the end.  What is fed and fetched goes through pinned memory
+ * of the capture, so that where the user's lies is no part of the graph.
+ *
+ * The driver frees a graph that is destroyed while it runs when it is over (cuGraphExecDestroy), so nothing is waited
+ * for: it may never be over when a rank has died, until communication is aborted, before which graphs have to go
+ * (exec_close). */
+#include <stdlib.h>
+
 #include "runtime/device/cuda/cuda.h"
 
 static RtStatus make_call(Device *d, const DeviceCall *c, RtError *error) {
@@ -56,7 +67,83 @@ RtStatus gpu_replay(Device *device, void *recording, RtError *error) {
 
 void gpu_forget(Device *device, void *recording) {
   CudaDevice *d = (CudaDevice *)device;
-  if (!recording) return;
-  GPU_LATER(d, queue_finish, "a graph that is forgotten", d->compute);
-  GPU_LATER(d, graph_exec_destroy, "a graph that is forgotten", recording);
+  if (recording) GPU_LATER(d, graph_exec_destroy, "a graph that is forgotten", recording);
+}
+
+/* ---- whole requests */
+
+RtStatus gpu_capture(Device *device, uint64_t bytes, const void *io, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  GpuCapture *k = calloc(1, sizeof *k);
+  if (!k) return rt_error(error, RT_FAILED, "out of memory");
+  k->bytes = bytes;
+  k->io = io;
+  RtStatus status = bytes ? gpu_pinned(d, bytes, &k->area, error) : RT_OK;
+  if (!status)
+    status = GPU_CALL(d, capture_begin, "capturing a request", error, d->compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  if (status) gpu_release_capture(device, k);
+  else d->capture = k;
+  return status;
+}
+
+RtStatus gpu_capture_port(CudaDevice *d, const GpuPort *port, const void *whole, size_t bytes, bool feed, char **part,
+                          RtError *error) {
+  GpuCapture *k = d->capture;
+  if (k->n_ports == k->room) {
+    uint32_t room = k->room ? 2 * k->room : 16;
+    struct GpuKept *ports = realloc(k->ports, room * sizeof *ports);
+    if (!ports) return rt_error(error, RT_FAILED, "out of memory");
+    k->ports = ports;
+    k->room = room;
+  }
+  if (bytes > k->bytes - k->used)
+    return rt_error(error, RT_INTERNAL, "a captured request moves more than its %llu bytes of inputs and outputs",
+                    (unsigned long long)k->bytes);
+  *part = k->area + k->used;
+  k->ports[k->n_ports++] =
+      (struct GpuKept){.port = *port, .at = (size_t)((const char *)whole - k->io), .part = *part, .feed = feed};
+  bytes = (bytes + DEVICE_PORT_ALIGN - 1) / DEVICE_PORT_ALIGN * DEVICE_PORT_ALIGN;
+  k->used += bytes < k->bytes - k->used ? bytes : k->bytes - k->used;
+  return RT_OK;
+}
+
+RtStatus gpu_captured(Device *device, void **out, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  GpuCapture *k = d->capture;
+  CUgraph graph = NULL;
+  d->capture = NULL;
+  CUresult ended = d->driver.capture_end(d->compute, &graph); /* also after an error: the queue is used again */
+  RtStatus status =
+      out ? gpu_judge(&d->driver, ended, gpu_driver_names.capture_end, "a captured request", error) : RT_OK;
+  if (out && !status) status = GPU_CALL(d, graph_instantiate, "a captured request", error, &k->graph, graph, 0);
+  if (graph) GPU_LATER(d, graph_destroy, "a captured request", graph);
+  if (!out || status) gpu_release_capture(device, k);
+  else *out = k;
+  return status;
+}
+
+RtStatus gpu_again(Device *device, void *capture, void *io, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  GpuCapture *k = capture;
+  for (uint32_t i = 0; i < k->n_ports; i++)
+    if (k->ports[i].feed) gpu_move_port(&k->ports[i].port, (char *)io + k->ports[i].at, k->ports[i].part, true);
+  gpu_marks_reset(d, k->first);
+  k->running = true;
+  RtStatus status = GPU_CALL(d, graph_launch, "a captured request", error, k->graph, d->compute);
+  if (!status) status = gpu_finish(device, error);
+  if (status) return status;
+  k->running = false;
+  for (uint32_t i = 0; i < k->n_ports; i++)
+    if (!k->ports[i].feed) gpu_move_port(&k->ports[i].port, (char *)io + k->ports[i].at, k->ports[i].part, false);
+  return RT_OK;
+}
+
+/* What a graph that may still run writes is left to the end of the process, which is near: the run has failed. */
+void gpu_release_capture(Device *device, void *capture) {
+  CudaDevice *d = (CudaDevice *)device;
+  GpuCapture *k = capture;
+  if (k->graph) GPU_LATER(d, graph_exec_destroy, "a captured request that is given back", k->graph);
+  if (k->area && !k->running) GPU_LATER(d, pinned_free, "a captured request that is given back", k->area);
+  free(k->ports);
+  free(k);
 }

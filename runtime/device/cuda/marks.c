@@ -1,52 +1,62 @@
-/* runtime/device/cuda/marks.c - how far the queue has come, and when it came there, by events that are put into it.
+/* runtime/device/cuda/marks.c - how far queues have come, and when.
  *
  * Marks are for the watchdog: the host asks for far more than the device has done, so where the host is says nothing
- * when the device stops.  There is room for GPU_MARKS; what is asked for while none is free has no mark of its own.
- * Stamps are for --profile and --trace.
+ * when the device stops.  A queue writes a number into a word of pinned memory when it comes there, which the host
+ * reads without asking the driver.  That is a call like others, so that a graph has it too, and every replay writes it
+ * again; an event inside a graph cannot be asked.  (A fill of pinned memory is one of 4 bytes: nobody sees half of it.)
+ * Stamps are for --profile and --trace, and events.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "runtime/device/cuda/cuda.h"
 
-/* ---- marks */
+/* ---- words */
 
-RtStatus gpu_marks_open(CudaDevice *d, RtError *error) {
-  RtStatus status = RT_OK;
-  if (!d->options.reached) return RT_OK;
-  for (int i = 0; i < GPU_MARKS && !status; i++)
-    status = GPU_CALL(d, event_create, "marks of steps", error, &d->marks.events[i], CU_EVENT_DISABLE_TIMING);
+RtStatus gpu_words_alloc(CudaDevice *d, uint32_t n, GpuWord **out, RtError *error) {
+  char *at = NULL;
+  RtStatus status = gpu_pinned(d, n * sizeof **out, &at, error);
+  *out = (GpuWord *)(void *)at;
+  for (uint32_t i = 0; i < n && !status; i++) atomic_init(&(*out)[i], 0);
   return status;
 }
 
+RtStatus gpu_set_word(CudaDevice *d, GpuWord *word, uint32_t value, CUstream queue, RtError *error) {
+  return GPU_CALL(d, set_32, "how far a queue has come", error, gpu_address(word), value, 1, queue);
+}
+
+/* ---- marks */
+
+RtStatus gpu_marks_open(CudaDevice *d, RtError *error) {
+  return d->options.reached ? gpu_words_alloc(d, 1, &d->marks.word, error) : RT_OK;
+}
+
 void gpu_marks_close(CudaDevice *d) {
-  for (int i = 0; i < GPU_MARKS; i++)
-    if (d->marks.events[i]) d->driver.event_destroy(d->marks.events[i]);
+  if (d->marks.word) d->driver.pinned_free((void *)d->marks.word);
   for (uint32_t i = 0; i < d->stamps.capacity; i++) d->driver.event_destroy(d->stamps.events[i]);
   free(d->stamps.events);
 }
 
-RtStatus gpu_look_at_marks(CudaDevice *d, bool *moved, RtError *error) {
+void gpu_marks_reset(CudaDevice *d, uint32_t first) {
+  d->marks.first = first;
+  if (d->marks.word) atomic_store_explicit(d->marks.word, 0, memory_order_relaxed);
+}
+
+void gpu_tell_step(CudaDevice *d, bool in_any_case) {
   GpuMarks *m = &d->marks;
-  *moved = false;
-  while (m->first < m->next) {
-    bool happened;
-    RtStatus status = gpu_has_happened(d, m->events[m->first % GPU_MARKS], "marks of steps", &happened, error);
-    if (status || !happened) return status;
-    m->now = m->steps[m->first++ % GPU_MARKS];
-    *moved = true;
-  }
-  return RT_OK;
+  uint32_t step = m->word ? atomic_load_explicit(m->word, memory_order_relaxed) : 0;
+  if (!step) step = m->first; /* it has not come to anything: the first one is what it waits for */
+  if (!m->word || !step || (step == m->told && !in_any_case)) return;
+  m->told = step;
+  d->options.reached(d->options.context, step);
 }
 
 RtStatus gpu_mark(Device *device, uint32_t step, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
-  GpuMarks *m = &d->marks;
-  bool moved;
-  if (!d->options.reached) return RT_OK;
-  RtStatus status = m->next - m->first == GPU_MARKS ? gpu_look_at_marks(d, &moved, error) : RT_OK;
-  if (status || m->next - m->first == GPU_MARKS) return status;
-  m->steps[m->next % GPU_MARKS] = step;
-  return GPU_CALL(d, event_record, "marks of steps", error, m->events[m->next++ % GPU_MARKS], d->compute);
+  uint32_t *first = d->capture ? &d->capture->first : &d->marks.first;
+  if (!d->marks.word) return RT_OK;
+  if (!*first) *first = step;
+  return gpu_set_word(d, d->marks.word, step, d->compute, error);
 }
 
 /* ---- stamps */

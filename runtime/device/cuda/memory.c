@@ -14,7 +14,7 @@ enum { HALF = 8 << 20, LANDING = 8 << 20, LANE_ALIGN = 64 };
 
 /* ---- opening */
 
-static RtStatus pinned(CudaDevice *d, size_t bytes, char **out, RtError *error) {
+RtStatus gpu_pinned(CudaDevice *d, size_t bytes, char **out, RtError *error) {
   void *at = NULL;
   RtStatus status = GPU_CALL(d, pinned_alloc, "pinned memory of the host", error, &at, bytes, 0);
   *out = at;
@@ -22,10 +22,10 @@ static RtStatus pinned(CudaDevice *d, size_t bytes, char **out, RtError *error) 
 }
 
 RtStatus gpu_memory_open(CudaDevice *d, RtError *error) {
-  RtStatus status = pinned(d, LANDING, &d->landing, error);
+  RtStatus status = gpu_pinned(d, LANDING, &d->landing, error);
   if (!status) status = GPU_CALL(d, event_create, "reads of memory", error, &d->reached, CU_EVENT_DISABLE_TIMING);
   for (int i = 0; i < 2 && !status; i++) {
-    status = pinned(d, HALF, &d->lane.half[i], error);
+    status = gpu_pinned(d, HALF, &d->lane.half[i], error);
     if (!status)
       status = GPU_CALL(d, event_create, "copies to the GPU", error, &d->lane.copied[i], CU_EVENT_DISABLE_TIMING);
   }
@@ -128,28 +128,49 @@ RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtEr
 
 static size_t tensor_bytes(const CallTensor *t) { return (size_t)t->elements * dtype_bytes((DType)t->dtype); }
 
-/* Between the whole port and `part`, which holds the tensor as it lies on the device. */
-static void move_part(const DeviceCall *c, void *port, const int64_t *extents, char *part, bool feed) {
-  static const int64_t zero[PROGRAM_MAX_RANK];
+static GpuPort port_of(const DeviceCall *c, const int64_t *extents) {
   const CallTensor *t = &c->tensors[0];
-  Box whole = {port, extents, c->scalars}, mine = {part, t->extents, zero};
-  box_move(t->rank, dtype_bytes((DType)t->dtype), t->extents, feed ? whole : mine, feed ? mine : whole);
+  GpuPort p = {.rank = t->rank, .element = dtype_bytes((DType)t->dtype)};
+  if (t->rank == 0) return p;
+  memcpy(p.whole, extents, t->rank * sizeof *extents);
+  memcpy(p.part, t->extents, t->rank * sizeof *extents);
+  memcpy(p.start, c->scalars, t->rank * sizeof *extents);
+  return p;
+}
+
+void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed) {
+  static const int64_t zero[PROGRAM_MAX_RANK];
+  Box all = {whole, p->whole, p->start}, mine = {part, p->part, zero};
+  box_move(p->rank, p->element, p->part, feed ? all : mine, feed ? mine : all);
+}
+
+/* Of a request that is captured. */
+static RtStatus keep_port(CudaDevice *d, const DeviceCall *c, const void *host, const GpuPort *p, bool feed,
+                          RtError *error) {
+  size_t bytes = tensor_bytes(&c->tensors[0]);
+  char *part;
+  RtStatus status = gpu_capture_port(d, p, host, bytes, feed, &part, error);
+  if (status) return status;
+  if (feed) return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
+  return GPU_CALL(d, copy_from, "an output", error, part, gpu_address(c->data[0]), bytes, d->compute);
 }
 
 RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   size_t bytes = tensor_bytes(&c->tensors[0]);
+  GpuPort port = port_of(c, extents);
   char *part;
   if (bytes == 0) return RT_OK;
+  if (d->capture) return keep_port(d, c, host, &port, true, error);
   if (bytes <= HALF) {
     RtStatus status = take_lane(d, bytes, &part, error);
     if (status) return status;
-    move_part(c, (void *)(uintptr_t)host, extents, part, true);
+    gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
     return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
   }
   part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
-  move_part(c, (void *)(uintptr_t)host, extents, part, true);
+  gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
   RtStatus status = gpu_upload(device, c->data[0], part, bytes, error);
   free(part);
   return status;
@@ -158,16 +179,18 @@ RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const i
 RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   size_t bytes = tensor_bytes(&c->tensors[0]);
+  GpuPort port = port_of(c, extents);
   if (bytes == 0) return RT_OK;
+  if (d->capture) return keep_port(d, c, host, &port, false, error);
   if (bytes <= LANDING) {
     RtStatus status = land(d, c->data[0], bytes, error);
-    if (!status) move_part(c, host, extents, d->landing, false);
+    if (!status) gpu_move_port(&port, host, d->landing, false);
     return status;
   }
   char *part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = gpu_read(device, part, c->data[0], bytes, error);
-  if (!status) move_part(c, host, extents, part, false);
+  if (!status) gpu_move_port(&port, host, part, false);
   free(part);
   return status;
 }

@@ -1,6 +1,7 @@
 /* runtime/device/cuda/nccl.c - see nccl.h. */
 #include "runtime/device/cuda/nccl.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +13,27 @@ typedef struct NcclGroup {
   ncclComm_t comm; /* NULL: it has one member, or this rank is none */
 } NcclGroup;
 
+typedef struct NcclName {
+  uint64_t key;
+  CommKind kind;
+} NcclName;
+
 /* A position of the order: when its operations could begin, and when they are done. */
 typedef struct NcclPosition {
   CUevent ready, done;
-  uint64_t key;
-  CommKind kind;
+  NcclName name;
 } NcclPosition;
+
+/* The positions of a captured request, and what a request with them moves. */
+typedef struct NcclCapture {
+  NcclName *names;
+  uint32_t n, room;
+  CommCount counts[COMM_KIND_COUNT];
+} NcclCapture;
+
+/* What queues write when they come there: the number of a position, from 1 on in a captured request, else its ticket
+ * + 1. BEGUN: its operations could begin; the queue of computation writes it, which has nothing better to do then. */
+enum { BEGUN, DONE, N_WORDS };
 
 typedef struct NcclComm {
   Comm base;
@@ -31,11 +47,18 @@ typedef struct NcclComm {
   NcclGroup *groups;
   int n_groups;
   CUstream queue;
-  NcclPosition *at;        /* a ring by ticket */
-  CommTicket oldest, next; /* oldest: of those that are not known to be done */
-  CommTicket awaited;      /* the queue of computation waits for all before this one */
-  CommProgress *progress;  /* may be NULL */
-  bool broken;             /* what is closed now is not waited for */
+  NcclPosition *at; /* a ring by ticket */
+  CommTicket next;
+  CommTicket awaited; /* the queue of computation waits for all before this one */
+  GpuWord *words;
+  uint32_t seen; /* of DONE */
+  bool captures;
+  CUevent end;              /* of what is captured */
+  NcclCapture *capture;     /* that is being made; NULL */
+  const NcclCapture *again; /* the words are of this one, with keys `shift` further; NULL: of tickets */
+  uint64_t shift;
+  CommProgress *progress; /* may be NULL */
+  bool broken;            /* what is closed now is not waited for */
   CommCount counts[COMM_KIND_COUNT];
 } NcclComm;
 
@@ -120,6 +143,8 @@ static RtStatus open_queue(NcclComm *c, RtError *error) {
   c->at = calloc((size_t)c->positions, sizeof *c->at);
   if (!c->at) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = GPU_CALL(c->d, queue_create, purpose, error, &c->queue, CU_STREAM_NON_BLOCKING);
+  if (!status) status = gpu_words_alloc(c->d, N_WORDS, &c->words, error);
+  if (!status && c->captures) status = GPU_CALL(c->d, event_create, purpose, error, &c->end, CU_EVENT_DISABLE_TIMING);
   for (int i = 0; i < c->positions && !status; i++) {
     status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].ready, CU_EVENT_DISABLE_TIMING);
     if (!status) status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].done, CU_EVENT_DISABLE_TIMING);
@@ -368,9 +393,9 @@ static RtStatus check_op(const NcclComm *c, const CommOp *op, RtError *error) {
   return RT_OK;
 }
 
-static void count_op(NcclComm *c, const CommOp *op) {
+static void count_op(const NcclComm *c, const CommOp *op, CommCount counts[COMM_KIND_COUNT]) {
   const NcclGroup *g = &c->groups[op->group];
-  CommCount *count = &c->counts[op->kind];
+  CommCount *count = &counts[op->kind];
   count->operations++;
   if (op->kind == COMM_all_reduce)
     count->bytes_sent +=
@@ -399,22 +424,57 @@ static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) {
   return &c->at[ticket % (CommTicket)c->positions];
 }
 
-/* A place in the ring is taken again when the device has been told to wait for what had it. */
+static uint32_t word(const NcclComm *c, int which) {
+  return atomic_load_explicit(&c->words[which], memory_order_relaxed);
+}
+
+/* Both queues are empty. */
+static void set_words(NcclComm *c, uint32_t value) {
+  for (int i = 0; i < N_WORDS; i++) atomic_store_explicit(&c->words[i], value, memory_order_relaxed);
+}
+
+/* The words are of tickets again, all of which are done. */
+static void end_again(NcclComm *c) {
+  if (c->again) set_words(c, (uint32_t)c->next);
+  c->again = NULL;
+}
+
+/* *number: of the position, as the words have it. */
+static RtStatus name_position(NcclComm *c, NcclName name, uint32_t *number, RtError *error) {
+  NcclCapture *k = c->capture;
+  place_of(c, c->next)->name = name;
+  *number = k ? k->n + 1 : (uint32_t)c->next + 1;
+  if (!k) return RT_OK;
+  if (k->n == k->room) {
+    uint32_t room = k->room ? 2 * k->room : 64;
+    NcclName *names_now = realloc(k->names, room * sizeof *names_now);
+    if (!names_now) return rt_error(error, RT_FAILED, "out of memory");
+    k->names = names_now;
+    k->room = room;
+  }
+  k->names[k->n++] = name;
+  return RT_OK;
+}
+
+/* A place in the ring is taken again when the device has been told to wait for what had it.  What is written behind
+ * `ready` and `done` holds up nobody that waits for them. */
 static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
   static const char *const purpose = "the order of the queues";
   NcclComm *c = (NcclComm *)comm;
   NcclPosition *at = place_of(c, *ticket = c->next);
-  RtStatus status = RT_OK;
-  at->key = key, at->kind = ops[0].kind;
-  if (c->next - c->oldest >= (CommTicket)c->positions) c->oldest = c->next + 1 - (CommTicket)c->positions;
+  uint32_t number;
+  end_again(c);
+  RtStatus status = name_position(c, (NcclName){key, ops[0].kind}, &number, error);
   if (c->progress) atomic_store_explicit(&c->progress->waiting, 0, memory_order_relaxed);
   for (int i = 0; i < n && !status; i++) status = check_op(c, &ops[i], error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->ready, c->d->compute);
+  if (!status) status = gpu_set_word(c->d, &c->words[BEGUN], number, c->d->compute, error);
   if (!status) status = GPU_CALL(c->d, queue_wait, purpose, error, c->queue, at->ready, 0);
   if (!status) status = ask_all(c, ops, n, error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->done, c->queue);
+  if (!status) status = gpu_set_word(c->d, &c->words[DONE], number, c->queue, error);
   c->next++;
-  for (int i = 0; i < n && !status; i++) count_op(c, &ops[i]);
+  for (int i = 0; i < n && !status; i++) count_op(c, &ops[i], c->capture ? c->capture->counts : c->counts);
   return status;
 }
 
@@ -432,32 +492,92 @@ static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
 }
 
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
+  const NcclComm *c = (const NcclComm *)comm;
+  (void)error;
+  *done = c->again || (int32_t)(word(c, DONE) - (uint32_t)(ticket + 1)) >= 0;
+  return RT_OK;
+}
+
+/* ---- captured requests */
+
+static bool captures(const Comm *comm) { return ((const NcclComm *)comm)->captures; }
+
+static RtStatus capture(Comm *comm, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
-  CUevent event = done_of(c, ticket);
-  *done = true;
-  return event ? gpu_has_happened(c->d, event, "what others send", done, error) : RT_OK;
+  NcclCapture *k = calloc(1, sizeof *k);
+  if (!k) return rt_error(error, RT_FAILED, "out of memory");
+  end_again(c);
+  c->capture = k;
+  return RT_OK;
+}
+
+static void release_capture(Comm *comm, void *made) {
+  NcclCapture *k = made;
+  (void)comm;
+  if (!k) return;
+  free(k->names);
+  free(k);
+}
+
+/* The queue joins the other one for good. */
+static RtStatus captured(Comm *comm, void **out, RtError *error) {
+  static const char *const purpose = "the end of a captured request";
+  NcclComm *c = (NcclComm *)comm;
+  NcclCapture *k = c->capture;
+  RtStatus status = RT_OK;
+  c->capture = NULL;
+  if (out && k->n) status = GPU_CALL(c->d, event_record, purpose, error, c->end, c->queue);
+  if (out && k->n && !status) status = GPU_CALL(c->d, queue_wait, purpose, error, c->d->compute, c->end, 0);
+  if (!out || status) release_capture(comm, k);
+  else *out = k;
+  return status;
+}
+
+/* The last word of a request that was not captured may come behind its end. */
+static RtStatus again(Comm *comm, const void *made, uint64_t shift, RtError *error) {
+  NcclComm *c = (NcclComm *)comm;
+  const NcclCapture *k = made;
+  RtStatus status = c->again ? RT_OK : gpu_wait_queue(c->d, c->queue, "the end of communication", error);
+  if (status) return status;
+  set_words(c, 0);
+  c->again = k;
+  c->shift = shift;
+  c->seen = 0;
+  for (int i = 0; i < COMM_KIND_COUNT; i++) {
+    c->counts[i].operations += k->counts[i].operations;
+    c->counts[i].bytes_sent += k->counts[i].bytes_sent;
+  }
+  return RT_OK;
 }
 
 /* ---- progress and failures */
 
-/* To the watchdog: which position the device is in, if it has begun one and waits for others. */
-static RtStatus publish(NcclComm *c, RtError *error) {
-  CommTicket before = c->oldest;
-  bool done = true, waiting = false;
-  RtStatus status = RT_OK;
-  while (c->oldest < c->next && done && !status) {
-    status = gpu_has_happened(c->d, place_of(c, c->oldest)->done, "progress", &done, error);
-    if (!status && done) c->oldest++;
+/* The oldest position that is not done; false: there is none. */
+static bool oldest(const NcclComm *c, uint32_t done, NcclName *name) {
+  uint32_t left = c->again ? c->again->n - done : (uint32_t)c->next - done;
+  if (c->capture || left == 0) return false;
+  if (c->again) {
+    *name = c->again->names[done];
+    name->key += c->shift;
+    return true;
   }
-  const NcclPosition *at = c->oldest < c->next ? place_of(c, c->oldest) : NULL;
-  if (!status && at) status = gpu_has_happened(c->d, at->ready, "progress", &waiting, error);
-  if (c->oldest > before) atomic_fetch_add_explicit(&c->progress->moves, 1, memory_order_relaxed);
+  if (left > (uint32_t)c->positions) left = (uint32_t)c->positions;
+  *name = place_of(c, c->next - left)->name;
+  return true;
+}
+
+/* To the watchdog: which position the device is in, if it has begun one and waits for others. */
+static void publish(NcclComm *c) {
+  uint32_t done = word(c, DONE), begun = word(c, BEGUN);
+  NcclName name = {0};
+  bool waiting = oldest(c, done, &name) && begun != done;
+  if (done != c->seen) atomic_fetch_add_explicit(&c->progress->moves, 1, memory_order_relaxed);
+  c->seen = done;
   if (waiting) {
-    atomic_store_explicit(&c->progress->key, at->key, memory_order_relaxed);
-    atomic_store_explicit(&c->progress->kind, (uint32_t)at->kind, memory_order_relaxed);
+    atomic_store_explicit(&c->progress->key, name.key, memory_order_relaxed);
+    atomic_store_explicit(&c->progress->kind, (uint32_t)name.kind, memory_order_relaxed);
   }
   atomic_store_explicit(&c->progress->waiting, waiting, memory_order_relaxed);
-  return status;
 }
 
 static RtStatus check_all(Comm *comm, RtError *error) {
@@ -467,7 +587,7 @@ static RtStatus check_all(Comm *comm, RtError *error) {
   if (!status && c->world) status = async_error(c, c->world, &state, "communication", error);
   for (int i = 0; i < c->n_splits && !status; i++)
     status = async_error(c, c->splits[i], &state, "communication", error);
-  if (!status && c->progress) status = publish(c, error);
+  if (!status && c->progress) publish(c);
   if (status) c->broken = true;
   return status;
 }
@@ -500,12 +620,15 @@ static void close_comm(Comm *comm) {
   NcclComm *c = (NcclComm *)comm;
   RtError unread = {0};
   if (!c->broken && c->queue && gpu_wait_queue(c->d, c->queue, "the end", &unread)) c->broken = true;
+  bool idle = !c->broken; /* else the words are left to the end of the process, which is near */
   for (int i = c->n_splits; i-- > 0;) close_one(c, c->splits[i]);
   close_one(c, c->world);
   for (int i = 0; i < c->positions && c->at; i++) {
     if (c->at[i].ready) c->d->driver.event_destroy(c->at[i].ready);
     if (c->at[i].done) c->d->driver.event_destroy(c->at[i].done);
   }
+  if (c->end) c->d->driver.event_destroy(c->end);
+  if (c->words && idle) c->d->driver.pinned_free((void *)c->words);
   if (c->queue) c->d->driver.queue_destroy(c->queue);
   for (int i = 0; i < c->n_groups; i++) free(c->groups[i].members);
   free(c->groups);
@@ -525,11 +648,16 @@ static const CommOps nccl_ops = {.name = "nccl",
                                  .supervise = supervise,
                                  .give_up = give_up,
                                  .abort = abort_all,
+                                 .captures = captures,
+                                 .capture = capture,
+                                 .captured = captured,
+                                 .again = again,
+                                 .release_capture = release_capture,
                                  .count = count,
                                  .close = close_comm};
 
 RtStatus gpu_nccl_open(CudaDevice *d, const CudaNccl *api, Comm *host, int everyone, const CommOptions *options,
-                       Comm **out, RtError *error) {
+                       bool captured_too, Comm **out, RtError *error) {
   NcclComm *c = calloc(1, sizeof *c);
   if (!c) {
     gpu_close_library(api->handle);
@@ -542,6 +670,7 @@ RtStatus gpu_nccl_open(CudaDevice *d, const CudaNccl *api, Comm *host, int every
                   .rank = (int)d->options.rank,
                   .ranks = (int)d->p->ranks,
                   .positions = options->max_positions,
+                  .captures = captured_too,
                   .progress = options->progress};
   RtStatus status = open_queue(c, error);
   if (!status) status = open_world(c, everyone, error);

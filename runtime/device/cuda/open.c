@@ -68,10 +68,7 @@ enum {
 
 RtStatus gpu_pause(CudaDevice *d, unsigned turn, RtError *error) {
   if (turn < SPINS) return RT_OK;
-  bool moved;
-  RtStatus status = gpu_look_at_marks(d, &moved, error);
-  if (status) return status;
-  if ((moved || turn == SPINS) && d->options.reached) d->options.reached(d->options.context, d->marks.now);
+  gpu_tell_step(d, turn == SPINS);
   nanosleep(&(struct timespec){0, SLEEP_NS}, NULL);
   return turn % CHECK_EVERY == 0 && d->options.check ? d->options.check(d->options.context, error) : RT_OK;
 }
@@ -268,13 +265,15 @@ static RtStatus cuda_open(const DeviceOptions *options, Device **out, RtError *e
 
 static DeviceFacts cuda_facts(const Device *d) {
   (void)d;
-  return (DeviceFacts){.host_memory = false};
+  return (DeviceFacts){.host_memory = false, .most_ports = GPU_MOST_PORTS};
 }
 
-static RtStatus cuda_finish(Device *device, RtError *error) {
+RtStatus gpu_finish(Device *device, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   if (d->later.status) return rt_error(error, d->later.status, "%s", d->later.text);
-  return gpu_wait_queue(d, d->compute, "the end of the request", error);
+  RtStatus status = gpu_wait_queue(d, d->compute, "the end of the request", error);
+  if (!status) gpu_marks_reset(d, 0);
+  return status;
 }
 
 const DeviceOps device_cuda = {.name = "gpu",
@@ -298,7 +297,11 @@ const DeviceOps device_cuda = {.name = "gpu",
                                .record = gpu_record,
                                .replay = gpu_replay,
                                .forget = gpu_forget,
+                               .capture = gpu_capture,
+                               .captured = gpu_captured,
+                               .again = gpu_again,
+                               .release_capture = gpu_release_capture,
                                .mark = gpu_mark,
                                .stamp = gpu_stamp,
                                .times = gpu_times,
-                               .finish = cuda_finish};
+                               .finish = gpu_finish};

@@ -1,0 +1,140 @@
+#!/bin/bash
+# Requests as one graph, on the doubles: how many calls of the driver and of NCCL a request takes once it is captured
+# (one launch, and questions whether it is over), that it gives the same bits as call by call, and that an instruction
+# that is late is named as it is call by call.
+#
+# usage: graphs.sh APC DOUBLES
+. "$(dirname "$0")/../cli/lib.sh"
+doubles=$(realpath "$2")
+"$apc" plan "$source_dir/examples/mlp.apc" -q --target dgx-a100x2 -S >/dev/null 2>err || { cat err; exit 77; }
+mkdir shared
+run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work/shared")
+asks='cuStreamQuery|cuEventQuery|ncclCommGetAsyncError'
+
+# compile NAME MODEL OPTIONS...: $program runs it
+compile() {
+  name=$1
+  local model=$2
+  shift 2
+  rm -rf texts
+  expect 0 "" "$apc" compile "$source_dir/examples/$model" -q "$@" --save-temps=texts -o "$name"
+  program=("${run[@]}" "DOUBLES_TEXTS=$work/texts")
+}
+
+# calls RANK COMMAND...: how often that rank calls each function, but those that ask whether something is over
+calls() {
+  rm -f names
+  "${program[@]}" DOUBLES_ON="$1" DOUBLES_NAMES="$work/names" "${@:2}" >/dev/null 2>err
+  check "$name: $(head -n 3 err report 2>/dev/null)" test ! -s report
+  grep -vE "^($asks|DOUBLES_.*)\$" names | sort | uniq -c | awk '{print $2, $1}' >calls.now
+}
+
+# more RANKS FEW MANY COMMAND...: what MANY more requests than FEW call, each of them, with the number as the last word
+more() {
+  local ranks=$1 few=$2 many=$3 r
+  shift 3
+  for ((r = 0; r < ranks; r++)); do
+    calls $r "$@$few"
+    mv calls.now calls.few
+    calls $r "$@$many"
+    join -a 1 -a 2 -e 0 -o 0,1.2,2.2 calls.few calls.now | awk -v n=$((many - few)) \
+      '$2 != $3 { printf "%s %g\n", $1, ($3 - $2) / n }' >"more.$r"
+  done
+}
+one_launch() { # one_launch RANKS
+  local r
+  for ((r = 0; r < $1; r++)); do check "$name, rank $r: $(paste -sd' ' "more.$r")" test "$(cat "more.$r")" = "cuGraphLaunch 1"; done
+}
+
+# request NAME RANKS MODEL OPTIONS...: a program whose requests are one graph
+ask=(--input tokens=random:5 --output logits=@logits.npy --warmup=0)
+request() {
+  local ranks=$2 seed
+  compile "$1" "${@:3}"
+  more "$ranks" 2 5 "./$name" "${ask[@]}" --bench=
+  one_launch "$ranks"
+  expect 0 "" "${program[@]}" APC_EAGER=1 "./$name" "${ask[@]}"
+  mv logits.npy eager.npy
+  for seed in 1 2 3; do
+    expect 0 "" "${program[@]}" DOUBLES_SEED=$seed "./$name" "${ask[@]}" --bench=2
+    check "$name, seed $seed: other bits than call by call" cmp -s logits.npy eager.npy
+  done
+  # and through the host's memory, where runs of calls are recorded between communication
+  [ "$ranks" = 1 ] && return
+  expect 0 "" "${program[@]}" APC_COMM=staged "./$name" "${ask[@]}" --bench=2
+  more 1 2 5 env APC_COMM=staged "./$name" "${ask[@]}" --bench=
+  check "$name, staged: $(paste -sd' ' more.0)" grep -q '^cuMemcpyDtoHAsync' more.0
+}
+small="-D vocab=50 --dim batch=2 --dim seq=8"
+llama="-D layers=2 -D d=64 -D heads=4 -D kv_heads=4 -D ffn=96"
+# shellcheck disable=SC2086
+{
+  request alone 1 gpt.apc $small -D layers=1 -D d=32 -D heads=4 --target dgx-a100x1
+  request tensors 4 llama.apc $small $llama --target dgx-a100x4 --tp 4
+  request pipeline 4 llama.apc $small $llama --target dgx-a100x4 --tp 2 --pp 2 --micro-batches 2
+}
+
+# A loop's rounds are read: call by call, with runs of calls recorded.
+compile loop lstm.apc -D layers=1 -D d=32 -D vocab=50 --dim batch=2 --dim seq=5 --target dgx-a100x1
+more 1 2 5 "./$name" "${ask[@]}" --bench=
+check "$name: $(paste -sd' ' more.0)" grep -q '^cuMemcpyDtoHAsync' more.0
+
+# Training: a step is a request.
+/usr/bin/python3 - <<'P'
+import numpy as np
+t = np.random.default_rng(0).integers(0, 64, (12, 17))
+np.save("tokens.npy", t[:, :16])
+np.save("next.npy", t[:, 1:])
+P
+steps() { # steps NAME RANKS OPTIONS...
+  local model="gpt.apc -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --dim seq=16"
+  local data=(--data tokens=@tokens.npy --data labels=@next.npy --shuffle none)
+  # shellcheck disable=SC2086
+  compile "$1" $model --train cross_entropy --batch 4 --optimizer "sgd(lr=1e-1,momentum=0.9)" "${@:3}"
+  more "$2" 3 6 "./$name" "${data[@]}" --steps=
+  one_launch "$2"
+  expect 0 "" "${program[@]}" APC_EAGER=1 "./$name" "${data[@]}" --steps 4 --save eager.safetensors
+  expect 0 "" "${program[@]}" "./$name" "${data[@]}" --steps 4 --save graph.safetensors
+  check "$name: other weights than call by call" cmp -s eager.safetensors graph.safetensors
+}
+steps data_parallel 2 --target dgx-a100x2 --dp 2 --micro-batches 2
+steps training_pipeline 2 --target dgx-a100x2 --pp 2 --micro-batches 4
+
+# What is late, call by call and in a graph: the same at the same piece of work.
+late() { # late SETTINGS...: where, according to the error
+  expect 7 "is late" "${program[@]}" "$@" "./$name" "${ask[@]}" --bench=2 --timeout 1s
+  sed -nE "s/.*error: rank ([0-9]+) is late.*( at step [0-9]+ .*)/\1\2/p" err
+}
+works() { # works REQUESTS: pieces of work that the first rank does
+  rm -f trace
+  "${program[@]}" DOUBLES_ON=0 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "./$name" "${ask[@]}" --bench="$1" >/dev/null
+  grep -cE '^(work|node) ' trace
+}
+# shellcheck disable=SC2086
+compile alone gpt.apc $small -D layers=1 -D d=32 -D heads=4 --target dgx-a100x1
+one=$(works 1) two=$(works 2)
+for k in 2 5 12 30; do # of the third request
+  n=$((one + k)) eager=$(late APC_EAGER=1 DOUBLES_STALL=$n) graph=$(late DOUBLES_STALL=$n)
+  check "$name, work $n of $two: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
+done
+# A sum that one rank leaves out: the other waits in it.
+# shellcheck disable=SC2086
+compile tensors llama.apc $small $llama --target dgx-a100x2 --tp 2
+calls 1 "./$name" "${ask[@]}"
+n=$((2 * $(awk '$1 == "ncclAllReduce" { print $2 }' calls.now)))
+eager=$(late APC_EAGER=1 DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n) graph=$(late DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n)
+check "$name: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
+check "$name: no collective is named: $graph" grep -q 'all_reduce.*waiting in all_reduce at order key' <<<"$graph"
+# The third request, a replay: around its second sum; the key is that of this request.
+one=$(works 1) two=$(works 2)
+at=$(grep -E '^(work|node) ' trace | awk -v one="$one" '$2 > one && /ncclAllReduce/ && ++n == 2 { print $2; exit }')
+: >eager.late >graph.late
+for k in -1 0 1 2; do
+  late APC_EAGER=1 DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>eager.late
+  late DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>graph.late
+done
+grep -h waiting graph.late | sort -u >graph.waits
+check "$name: late are $(paste -sd';' graph.late)" test -s graph.waits
+check "$name: late are $(paste -sd';' graph.waits), call by call $(paste -sd';' eager.late)" test -z "$(grep -vFxf eager.late graph.waits)"
+rm -f report
+summary 60
