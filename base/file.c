@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,7 +101,9 @@ bool file_parts_open(Diags *d, const char *path, FileParts *out) {
 
 bool file_parts_read(Diags *d, const char *path, const FileParts *f, uint64_t offset, void *to, size_t n) {
   const struct stat before = {.st_size = (off_t)f->size, .st_mtim = f->modified};
-  const char *why = read_bytes(f->fd, &before, offset, to, n);
+  const char *why;
+  if (!f->written) why = read_bytes(f->fd, &before, offset, to, n);
+  else why = read_at(f->fd, offset, to, n) ? NULL : errno == ENODATA ? "it is cut short" : strerror(errno);
   return !why || read_failed(d, path, why);
 }
 
@@ -178,9 +181,11 @@ bool file_same(const char *a, const char *b) {
 
 struct FileWriter {
   Diags *diags;
-  char *path; /* the final name, links resolved */
-  char *temp; /* NULL: path itself is open (a device or a pipe), or a file without a name */
+  char *path;   /* the final name, links resolved */
+  char *temp;   /* NULL: path itself is open (a device or a pipe), or a file without a name */
+  char *shared; /* the same from the root on; NULL: nobody else writes */
   int fd;
+  int lock;      /* of what others write as well: the same file, open until it has its name; -1 */
   bool nameless; /* in the final one's folder: nothing is left of it when this process is killed */
   bool failed;
   uint64_t offset;
@@ -262,23 +267,90 @@ static bool open_target(FileWriter *w, unsigned mode) {
 }
 
 static void writer_free(FileWriter *w) {
-  if (w->fd >= 0) close(w->fd);
   if (w->temp) unlink(w->temp);
+  if (w->fd >= 0) close(w->fd);
+  if (w->lock >= 0) close(w->lock);
   free(w->temp);
+  free(w->shared);
   free(w->path);
   free(w);
 }
 
-FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode) {
+static FileWriter *writer_new(Diags *d, const char *path) {
   FileWriter *w = must(calloc(1, sizeof *w));
   w->diags = d;
-  w->fd = -1;
+  w->fd = w->lock = -1;
   w->path = realpath(path, NULL);
   if (!w->path) w->path = must(strdup(path)); /* not there yet */
+  return w;
+}
+
+FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode) {
+  FileWriter *w = writer_new(d, path);
   if (open_target(w, mode)) return w;
   writer_free(w);
   return NULL;
 }
+
+/* Nothing of it is ours yet. */
+static bool part_failed(FileWriter *w, const char *why) {
+  int number = errno;
+  free(w->temp);
+  w->temp = NULL;
+  return number == ENOENT ? no_folder(w) : write_failed(w, why);
+}
+
+/* Is the open file the one of that name?  Whoever had it before may have renamed it meanwhile. */
+static bool still_there(const FileWriter *w) {
+  struct stat mine, there;
+  return fstat(w->fd, &mine) == 0 && stat(w->temp, &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
+/* Opens NAME.part and locks it, where the file system has locks. */
+static bool open_part(FileWriter *w, unsigned mode) {
+  size_t room = strlen(w->path) + sizeof ".part";
+  struct stat st;
+  w->temp = must(malloc(room));
+  snprintf(w->temp, room, "%s.part", w->path);
+  for (;;) {
+    w->fd = open(w->temp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, (mode_t)mode);
+    if (w->fd < 0) return part_failed(w, strerror(errno));
+    errno = 0;
+    if (fstat(w->fd, &st) == 0 && !S_ISREG(st.st_mode)) return part_failed(w, "something else has its temporary name");
+    if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      return part_failed(w, "another run is writing it");
+    if (still_there(w)) return true;
+    close(w->fd);
+  }
+}
+
+/* The lock belongs to the open file, which stays open until the file has its name. */
+static bool allocate_part(FileWriter *w, uint64_t bytes) {
+  int why = ftruncate(w->fd, 0) != 0 ? errno : 0;
+  if (!why && bytes) why = posix_fallocate(w->fd, 0, (off_t)bytes);
+  if (why == EINVAL || why == EOPNOTSUPP)
+    why = ftruncate(w->fd, (off_t)bytes) != 0 ? errno : 0; /* no such thing there */
+  if (why) return write_failed(w, strerror(why));
+  w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
+  w->shared = realpath(w->temp, NULL);
+  if (!w->shared && errno == ENOMEM) must(NULL);
+  return (w->lock >= 0 && w->shared) || write_failed(w, strerror(errno));
+}
+
+FileWriter *file_writer_open_shared(Diags *d, const char *path, unsigned mode, uint64_t bytes) {
+  FileWriter *w = writer_new(d, path);
+  struct stat st;
+  bool there = stat(w->path, &st) == 0;
+  bool ok = there && S_ISDIR(st.st_mode)    ? write_failed(w, "it is a directory")
+            : there && !S_ISREG(st.st_mode) ? write_failed(w, "it is no file that several processes can write")
+                                            : open_part(w, mode) && allocate_part(w, bytes);
+  if (ok) return w;
+  writer_free(w);
+  return NULL;
+}
+
+const char *file_writer_shared(const FileWriter *w) { return w->shared; }
 
 static bool write_out(FileWriter *w, const uint8_t *p, size_t n) {
   while (n) {
@@ -295,6 +367,20 @@ static bool flush(FileWriter *w) {
   size_t n = w->buffered;
   w->buffered = 0;
   return write_out(w, w->buffer, n);
+}
+
+bool file_writer_flush(FileWriter *w) { return !w->failed && flush(w); }
+
+bool file_writer_put(FileWriter *w, uint64_t offset, const void *bytes, size_t n) {
+  if (!file_writer_flush(w)) return false;
+  const char *p = bytes;
+  while (n) {
+    ssize_t done = pwrite(w->fd, p, n, (off_t)offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return write_failed(w, strerror(errno));
+    p += done, offset += (uint64_t)done, n -= (size_t)done;
+  }
+  return true;
 }
 
 bool file_writer_add(FileWriter *w, const void *bytes, size_t n) {

@@ -24,9 +24,11 @@ typedef struct FileMap {
 bool file_map(Diags *d, const char *path, FileMap *out);
 /* The same in memory of our own: nobody changes it any more.  A file that changes while it is read is an error. */
 bool file_read(Diags *d, const char *path, FileMap *out);
-/* A file that is read in parts, into memory of ours.  It must not change while it is open. */
+/* A file that is read in parts, into memory of ours.  It must not change while it is open, but for what others write to
+ * it where `written` is set then. */
 typedef struct FileParts {
   int fd;
+  bool written;
   uint64_t size;
   struct timespec modified;
 } FileParts;
@@ -64,6 +66,15 @@ uint64_t file_writer_offset(const FileWriter *w); /* bytes added so far */
 /* Both free the writer; abandon (and a failed finish) leaves the old file as it was. */
 bool file_writer_finish(FileWriter *w);
 void file_writer_abandon(FileWriter *w);
+
+/* The same for a file whose parts several processes write.  Until it is finished it lies beside the final one under a
+ * name that all of them know, and `bytes` of the disk are there for it; a process that is killed leaves that name
+ * behind, which the next one takes over.  An error while another one has it, and where `path` is no regular file. */
+FileWriter *file_writer_open_shared(Diags *d, const char *path, unsigned mode, uint64_t bytes);
+const char *file_writer_shared(const FileWriter *w); /* that name, from the root on */
+bool file_writer_flush(FileWriter *w);               /* others see what was added */
+/* Over what was added; the last thing before it is finished. */
+bool file_writer_put(FileWriter *w, uint64_t offset, const void *bytes, size_t n);
 
 bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n);
 

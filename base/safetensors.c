@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #define HEADER_LIMIT ((uint64_t)100 * 1000 * 1000) /* the reference implementation's */
@@ -195,6 +196,38 @@ Safetensors *safetensors_open_memory(Diags *d, const char *name, const void *byt
   return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
 }
 
+/* Of a file of `size` bytes that begins with these 8: how many there are up to the end of the header, as far as that
+ * can be believed; read_header says what is wrong. */
+static size_t header_bytes(const uint8_t *first, uint64_t size) {
+  uint64_t length = 0;
+  if (size < 8) return (size_t)size;
+  for (int i = 7; i >= 0; i--) length = length << 8 | first[i];
+  return length > HEADER_LIMIT || length > size - 8 ? 8 : 8 + (size_t)length;
+}
+
+static bool read_head(Diags *d, const char *path, const FileParts *f, uint64_t mark, uint8_t **out, size_t *n) {
+  uint8_t first[8] = {0};
+  if (!file_parts_read(d, path, f, 0, first, f->size < 8 ? (size_t)f->size : 8)) return false;
+  for (int i = 0; i < 8; i++) first[i] ^= (uint8_t)(mark >> 8 * i);
+  *n = header_bytes(first, f->size);
+  *out = ARENA_ARRAY(d->arena, uint8_t, *n + 8);
+  memcpy(*out, first, 8);
+  return *n <= 8 || file_parts_read(d, path, f, 8, *out + 8, *n - 8);
+}
+
+Safetensors *safetensors_open_header(Diags *d, const char *path, uint64_t mark, uint64_t *hash) {
+  FileParts f;
+  uint8_t *bytes;
+  size_t n;
+  if (!file_parts_open(d, path, &f)) return NULL;
+  f.written = true;
+  const size_t size = (size_t)f.size;
+  bool ok = read_head(d, path, &f, mark, &bytes, &n);
+  file_parts_close(&f);
+  if (ok && hash) *hash = hash64(bytes, n, 0);
+  return ok ? open_map(d, path, (FileMap){.data = bytes, .size = size}, false) : NULL;
+}
+
 void safetensors_close(Safetensors *s) {
   if (s && s->mapped) file_unmap(&s->map);
 }
@@ -232,67 +265,122 @@ static int by_layout(const void *a, const void *b) {
   return p != q ? (p < q) - (p > q) : strcmp(x->name, y->name);
 }
 
-static json_t *describe(const Tensor *t, uint64_t from) {
-  json_t *shape = json_array();
-  for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->dims[i]));
-  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_names[t->dtype], "shape", shape, "data_offsets",
-                   (json_int_t)from, (json_int_t)(from + t->bytes));
+static void put_string(Text *t, const char *s) {
+  static const char letters[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+  text_add(t, "\"");
+  for (; *s; s++) {
+    const char *letter = NULL;
+    for (size_t i = 0; i + 1 < sizeof letters && !letter; i += 2)
+      if (letters[i] == *s) letter = &letters[i + 1];
+    if (letter) text_printf(t, "\\%c", *letter);
+    else if ((unsigned char)*s < 0x20) text_printf(t, "\\u%04X", (unsigned char)*s);
+    else text_addn(t, s, 1);
+  }
+  text_add(t, "\"");
 }
 
-/* Adds a value under a new key; false when the key is taken or not UTF-8. */
-static bool add_key(Diags *d, const char *path, json_t *object, const char *key, json_t *value) {
-  const char *wrong = json_object_get(object, key) ? "is used twice" : NULL;
-  if (!wrong && !text_is_utf8(key, strlen(key))) wrong = "is not UTF-8";
-  if (!wrong && !value) wrong = "has a value that is not UTF-8";
-  if (wrong) {
-    json_decref(value);
-    return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the name %s %s", quoted(d->arena, key), wrong);
-  }
-  if (json_object_set_new(object, key, value) != 0) die_out_of_memory("writing the header of a safetensors file");
+static void put_tensor(Text *t, const NamedTensor *x, uint64_t from) {
+  put_string(t, x->name);
+  text_printf(t, ":{\"dtype\":\"%s\",\"shape\":[", type_names[x->tensor.dtype]);
+  for (int i = 0; i < x->tensor.rank; i++) text_printf(t, i ? ",%lld" : "%lld", (long long)x->tensor.dims[i]);
+  text_printf(t, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)from,
+              (unsigned long long)(from + x->tensor.bytes));
+}
+
+static bool bad_name(Diags *d, const char *path, const char *name, const char *why) {
+  return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the name %s %s", quoted(d->arena, name), why);
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* n names, each of UTF-8 and once; they are sorted. */
+static bool check_names(Diags *d, const char *path, const char **names, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!text_is_utf8(names[i], strlen(names[i]))) return bad_name(d, path, names[i], "is not UTF-8");
+  if (n) qsort(names, n, sizeof *names, by_text);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(names[i - 1], names[i]) == 0) return bad_name(d, path, names[i], "is used twice");
   return true;
 }
 
-static bool build_header(Diags *d, const char *path, json_t *root, const NamedTensor *const *tensors, size_t n,
+static bool check_header(Diags *d, const char *path, const NamedTensor *const *tensors, size_t n,
                          const SafetensorsMeta *meta, size_t n_meta) {
-  json_t *about = json_object();
+  const char **names = ARENA_ARRAY(d->arena, const char *, n + 1), **keys = ARENA_ARRAY(d->arena, const char *, n_meta);
+  for (size_t i = 0; i < n; i++) names[i] = tensors[i]->name;
+  names[n] = "__metadata__"; /* no tensor may use it */
+  for (size_t i = 0; i < n_meta; i++) {
+    keys[i] = meta[i].key;
+    if (!text_is_utf8(meta[i].value, strlen(meta[i].value)))
+      return bad_name(d, path, meta[i].key, "has a value that is not UTF-8");
+  }
+  return check_names(d, path, names, n + 1) && check_names(d, path, keys, n_meta);
+}
+
+static const char *header_text(Arena *a, const NamedTensor *const *tensors, size_t n, const SafetensorsMeta *meta,
+                               size_t n_meta) {
+  Text t = {.arena = a};
   uint64_t at = 0;
-  json_object_set_new(root, "__metadata__", about); /* also keeps tensors from using the name */
-  for (size_t i = 0; i < n_meta; i++)
-    if (!add_key(d, path, about, meta[i].key, json_string(meta[i].value))) return false;
+  text_add(&t, n_meta ? "{\"__metadata__\":{" : "{");
+  for (size_t i = 0; i < n_meta; i++) {
+    if (i) text_add(&t, ",");
+    put_string(&t, meta[i].key);
+    text_add(&t, ":");
+    put_string(&t, meta[i].value);
+  }
+  if (n_meta) text_add(&t, "}");
   for (size_t i = 0; i < n; i++) {
-    if (!add_key(d, path, root, tensors[i]->name, describe(&tensors[i]->tensor, at))) return false;
+    if (i || n_meta) text_add(&t, ",");
+    put_tensor(&t, tensors[i], at);
     at += tensors[i]->tensor.bytes;
   }
-  if (!n_meta) json_object_del(root, "__metadata__");
-  return true;
+  text_add(&t, "}");
+  return text_str(&t);
 }
 
-static bool write_all(Diags *d, const char *path, const char *json, const NamedTensor *const *tensors, size_t n) {
+/* 8 bytes for the length, the text, spaces up to where data begins. */
+static bool lay_out_header(Diags *d, const char *path, const char *json, const NamedTensor *const *tensors, size_t n,
+                           SafetensorsHeader *out) {
   size_t used = strlen(json), padding = (ALIGNMENT - (8 + used) % ALIGNMENT) % ALIGNMENT;
   uint64_t length = used + padding;
   if (length > HEADER_LIMIT)
     return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the header needs %llu bytes; 100 MB are allowed",
                       (unsigned long long)length);
-  FileWriter *w = file_writer_open(d, path, 0666);
-  if (!w) return false;
-  file_writer_add(w, &length, 8);
-  file_writer_add(w, json, used);
-  file_writer_pad(w, ' ', padding);
-  for (size_t i = 0; i < n; i++) file_writer_add(w, tensors[i]->tensor.data, tensors[i]->tensor.bytes);
-  return file_writer_finish(w);
+  *out = (SafetensorsHeader){.bytes = malloc(8 + (size_t)length), .n = 8 + (size_t)length, .file_bytes = 8 + length};
+  if (!out->bytes) die_out_of_memory("writing the header of a safetensors file");
+  memcpy(out->bytes, &length, 8);
+  memcpy(out->bytes + 8, json, used);
+  memset(out->bytes + 8 + used, ' ', padding);
+  for (size_t i = 0; i < n; i++) out->file_bytes += tensors[i]->tensor.bytes;
+  return true;
+}
+
+static bool make_header(Diags *d, const char *path, const NamedTensor *const *sorted, size_t n,
+                        const SafetensorsMeta *meta, size_t n_meta, SafetensorsHeader *out) {
+  return check_header(d, path, sorted, n, meta, n_meta) &&
+         lay_out_header(d, path, header_text(d->arena, sorted, n, meta, n_meta), sorted, n, out);
+}
+
+static const NamedTensor **in_order(Diags *d, const NamedTensor *tensors, size_t n) {
+  const NamedTensor **sorted = ARENA_ARRAY(d->arena, const NamedTensor *, n);
+  for (size_t i = 0; i < n; i++) sorted[i] = &tensors[i];
+  if (n) qsort(sorted, n, sizeof *sorted, by_layout);
+  return sorted;
+}
+
+bool safetensors_header(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
+                        size_t n_meta, SafetensorsHeader *out) {
+  *out = (SafetensorsHeader){0};
+  return make_header(d, path, in_order(d, tensors, n), n, meta, n_meta, out);
 }
 
 bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
                        size_t n_meta) {
-  const NamedTensor **sorted = ARENA_ARRAY(d->arena, const NamedTensor *, n);
-  for (size_t i = 0; i < n; i++) sorted[i] = &tensors[i];
-  if (n) qsort(sorted, n, sizeof *sorted, by_layout);
-  json_t *root = json_object();
-  bool ok = build_header(d, path, root, sorted, n, meta, n_meta);
-  char *json = ok ? json_dumps(root, JSON_COMPACT) : NULL;
-  if (ok && !json) die_out_of_memory("writing the header of a safetensors file");
-  ok = ok && write_all(d, path, json, sorted, n);
-  free(json);
-  json_decref(root);
-  return ok;
+  const NamedTensor **sorted = in_order(d, tensors, n);
+  SafetensorsHeader header = {0};
+  FileWriter *w = NULL;
+  if (make_header(d, path, sorted, n, meta, n_meta, &header)) w = file_writer_open(d, path, 0666);
+  if (w) file_writer_add(w, header.bytes, header.n);
+  for (size_t i = 0; i < n && w; i++) file_writer_add(w, sorted[i]->tensor.data, sorted[i]->tensor.bytes);
+  free(header.bytes);
+  return w && file_writer_finish(w);
 }

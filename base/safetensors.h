@@ -52,6 +52,23 @@ const char *safetensors_meta(const Safetensors *s, const char *key);
  * safetensors_close. */
 bool safetensors_read(Safetensors *s, const SafetensorsEntry *entry, Tensor *out);
 
+/* For files whose tensors are read and written elsewhere: the header alone.
+ *
+ * open_header reads no more of the file, whose first 8 bytes were combined with `mark` by XOR (0: as they are); what it
+ * gives tells where tensors lie, and safetensors_read may not be called.  `hash` (may be NULL): of the header's bytes,
+ * whatever the mark. */
+Safetensors *safetensors_open_header(Diags *d, const char *path, uint64_t mark, uint64_t *hash);
+
+/* The beginning of a file with such tensors, whose data is not looked at, and the bytes of the whole file.
+ * free(bytes).  Names and metadata keys must be unique UTF-8; false after a diagnostic. */
+typedef struct SafetensorsHeader {
+  char *bytes;
+  size_t n;
+  uint64_t file_bytes;
+} SafetensorsHeader;
+bool safetensors_header(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
+                        size_t n_meta, SafetensorsHeader *out);
+
 /* Writes a whole file atomically.  Names and metadata keys must be unique UTF-8. */
 bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
                        size_t n_meta);

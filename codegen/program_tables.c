@@ -185,7 +185,8 @@ static ProgramList strides_list(Emitting *e, const Param *p) {
 const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout) {
   for (size_t i = 0; i < e->params.n; i++) {
     const EmitKnown *k = &e->params.items[i];
-    if (k->stage == stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
+    bool here = emit_place(e, k->stage) == emit_place(e, stage); /* stages of a place have one copy */
+    if (here && k->layout == layout && strcmp(k->name, name) == 0) return k;
   }
   return NULL;
 }

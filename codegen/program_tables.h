@@ -50,7 +50,8 @@ uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *
 /* The stage has products, or convolutions: their libraries get what they work in, once, and the most that one wants. */
 void emit_workspace(Emitting *e, int stage, uint32_t bytes); /* an expression */
 
-/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so, and for all stages of a
+ * place.  False after a
  * diagnostic. */
 bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor);
 const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout);

@@ -107,6 +107,37 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
   return RT_OK;
 }
 
+/* ---- transfers */
+
+/* Has the entry backwards of their own, so that its stages take turns? */
+static bool in_turns(const Check *c) {
+  for (uint32_t i = 0; i < c->p->n_bodies; i++) {
+    const ProgramBody *b = &c->p->bodies[i];
+    if (b->entry == c->entry && (b->phase == PHASE_bwd || b->phase == PHASE_wgt)) return true;
+  }
+  return false;
+}
+
+/* There what a stage does of a micro-batch is one thing, and each end of a transfer another one (D42): only so can a
+ * schedule put something between them.  A body of a transfer has nothing but waits beside it. */
+static RtStatus transfers_ok(const Check *c) {
+  const Program *p = c->p;
+  bool turns = in_turns(c);
+  for (uint32_t i = 0; i < p->n_bodies && turns; i++) {
+    const ProgramBody *b = &p->bodies[i];
+    if (b->entry != c->entry || !program_phase_each(b->phase)) continue;
+    uint32_t transfer = PROGRAM_NONE, others = 0;
+    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++) {
+      bool pair = p->instrs[k].kind == PI_send || p->instrs[k].kind == PI_recv;
+      others += p->instrs[k].kind != PI_wait;
+      if (pair && transfer == PROGRAM_NONE) transfer = k;
+    }
+    if (transfer != PROGRAM_NONE && others > 1)
+      return wrong(c, b->stage, transfer, 0, "it stands inside a body, and a transfer needs one of its own");
+  }
+  return RT_OK;
+}
+
 /* ---- pairs */
 
 /* The next operation on a group at or after `from`; NULL at the end. */
@@ -341,6 +372,7 @@ static RtStatus progresses(const Check *c) {
 static RtStatus check(Check *c, const int64_t *symbols) {
   RtStatus status = RT_OK;
   for (uint32_t s = 0; s < c->p->stages && !status; s++) status = write_out(c, s);
+  if (!status) status = transfers_ok(c);
   for (uint32_t g = 0; g < c->p->n_groups && !status; g++)
     if (is_pair(&c->p->groups[g])) status = pairs_ok(c, g);
   if (!status) status = keys_ok(c);

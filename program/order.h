@@ -4,12 +4,16 @@
  * change.
  *
  * Checked for one entry:
+ *   transfers where forward and backward of several micro-batches take turns, each end of a transfer between stages is
+ *             a body of its own
  *   pairs     what a stage sends to another one and what that one receives are the same sequence of (key, micro-batch)
  *   keys      a key names one instruction of a stage, done once per micro-batch (and round); in two stages only a send
- *   and its recv events    a wait follows what it waits for; no event is issued again before its wait; in a loop both
- *   are in one round progress  the step runs to its end although every operation is a rendezvous: it ends only when all
- *   its members are at
- *             it, however small; only an instruction with an event lets its rank go on, until its wait
+ *             and its recv
+ *   events    a wait follows what it waits for; no event is issued again before its wait; in a loop both are in one
+ *             round
+ *   progress  the step runs to its end although every operation is a rendezvous: it ends only when all its members are
+ *             at it, however small; only an instruction with an event lets its rank go on, until its wait.  So there is
+ *             a list of all transfers of which every stage follows its part
  *   sizes     see traffic.h; only with symbols
  *
  * Why stages suffice.  All ranks of a stage run the same schedule without guards on communication, and a pair group

@@ -123,6 +123,15 @@ ApcStatus apc_run_again(ApcModel *model);
 /* States (KV caches) go back to their first value. */
 ApcStatus apc_reset(ApcModel *model);
 
+/* Runs an entry without inputs, whose outputs become the tensors of a safetensors file; `meta`: n_meta keys with their
+ * values, in turn.  Every rank writes its own parts, so all machines need that folder; no process holds the whole.  The
+ * file replaces the one that is there when all of it is on the disk; until then it is PATH.part.  What the last apc_run
+ * gave stays. */
+ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, const char *const *meta, int n_meta);
+/* Runs an entry whose inputs are the tensors of a safetensors file, of which every rank reads its own parts; what is
+ * bound does not count, and outputs are dropped. */
+ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
+
 /* ---- outputs of the last apc_run, until the next */
 ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
 ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);

@@ -3,6 +3,9 @@
  * A request is the payload of a session's RUN command: RequestHead, then one int64_t per symbol.  Tensors travel in the
  * I/O area: a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.
  * Host and ranks compute the places from the symbols by the same function.
+ *
+ * Inputs or outputs may be tensors of a safetensors file instead: then a RequestFile follows, every rank reads or
+ * writes its own parts of it (runtime/exec/entry_file.h), and nothing is in the I/O area.
  */
 #ifndef APC_RUNTIME_REQUEST_H
 #define APC_RUNTIME_REQUEST_H
@@ -12,10 +15,23 @@
 
 typedef enum RequestKind {
   REQUEST_RUN,
-  REQUEST_RESET,   /* states go back to their first value; no symbols follow */
-  REQUEST_RECORD,  /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
-  REQUEST_RECORDED /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
+  REQUEST_RESET,    /* states go back to their first value; no symbols follow */
+  REQUEST_RECORD,   /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
+  REQUEST_RECORDED, /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
+  REQUEST_WRITE,    /* runs an entry without inputs, whose outputs go into a file */
+  REQUEST_READ      /* runs an entry whose inputs come from a file; its outputs are dropped */
 } RequestKind;
+
+static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
+
+enum { REQUEST_PATH = 4096 };
+
+/* `mark` shows a rank that it has the host's file: what is written begins with its length XOR the mark, which the host
+ * puts right at the end; of what is read it is the hash of the header. */
+typedef struct RequestFile {
+  uint64_t mark;
+  char path[REQUEST_PATH]; /* from the root on */
+} RequestFile;
 
 typedef struct RequestHead {
   uint32_t kind;

@@ -129,7 +129,7 @@ static RtStatus record(const Executor *e, BoundBody *b, RtError *error) {
 /* Does the tensor lie in the I/O area, where it should come from or go to? */
 static bool is_port(const Executor *e, const Binding *b, const DeviceCall *c) {
   uint32_t port = c->object + (c->kind == PI_fetch ? e->p->entries[b->entry].n_inputs : 0);
-  return b->ports[c->tensors[0].buffer].port == port;
+  return e->io && b->ports[c->tensors[0].buffer].port == port;
 }
 
 static void place(const Executor *e, const Binding *b, BoundBody *body, bool varying) {

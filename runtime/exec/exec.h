@@ -61,6 +61,11 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
 RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
                   RtError *error);
 
+/* The same where inputs or outputs are tensors of a file (request_has_file).  Without an error all of this rank's parts
+ * are on the disk. */
+RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
+                       RtError *error);
+
 void exec_report(const Executor *e, RankReport *out);
 
 /* After REQUEST_RECORDED: one block, runtime/record.h. */

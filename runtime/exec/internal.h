@@ -141,7 +141,8 @@ struct Executor {
   /* the request under way */
   Binding *binding;
   uint32_t request, micro_batch;
-  char *io;
+  char *io;               /* NULL: inputs or outputs are in a file */
+  struct EntryFile *file; /* that one; NULL */
   uint64_t load_ns, run_ns;
   bool failed;
   RecordHead *record; /* NULL: nobody asked */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/exec/entry_file.h"
 #include "runtime/exec/internal.h"
 
 RtStatus exec_error(const Executor *e, uint32_t instr, RtStatus status, RtError *error, const char *what) {
@@ -42,6 +43,7 @@ static void count_port(Binding *b, const DeviceCall *c) {
 static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error) {
   const RequestLayout *io = &e->binding->io;
   if (c->in_place) return RT_OK;
+  if (e->file) return entry_file_feed(e, c, error);
   if (!e->binding->capture.made) count_port(e->binding, c);
   return e->ops->feed(e->device, c, e->io + io->offsets[c->object], io->shapes[c->object].dims, error);
 }
@@ -50,6 +52,7 @@ static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error
   const RequestLayout *io = &e->binding->io;
   uint32_t port = e->p->entries[e->binding->entry].n_inputs + c->object;
   if (c->elsewhere) return RT_OK;
+  if (e->file) return entry_file_fetch(e, c, error);
   if (!e->binding->capture.made) count_port(e->binding, c);
   RtStatus status =
       c->in_place ? RT_OK : e->ops->fetch(e->device, c, e->io + io->offsets[port], io->shapes[port].dims, error);
@@ -225,5 +228,28 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   e->run_ns = exec_now() - begin;
   e->failed = e->failed || status;
   if (e->record && !status) exec_record_request(e, begin);
+  return status;
+}
+
+/* What is told of the last request is of the last one that computed. */
+RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
+                       RtError *error) {
+  const Program *p = e->p;
+  RecordHead *record = e->record;
+  uint64_t classes[PC_COUNT];
+  if (!request_has_file(head->kind) || head->entry >= p->n_entries || head->n_symbols != p->n_symbols ||
+      !memchr(file->path, 0, sizeof file->path))
+    return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
+  memcpy(classes, e->class_bytes, sizeof classes);
+  e->io = NULL, e->record = NULL;
+  RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
+  if (!status) status = entry_file_open(e, file, head->kind == REQUEST_WRITE, error);
+  e->request = head->number;
+  if (!status) status = run_schedule(e, head->entry, error);
+  status = entry_file_close(e, status, error);
+  if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
+  memcpy(e->class_bytes, classes, sizeof classes);
+  e->record = record;
+  e->failed = e->failed || status;
   return status;
 }

@@ -9,18 +9,12 @@
 #include "base/npz.h"
 #include "runtime/host/host.h"
 
-/* The readers collect diagnostics in an arena; the first one becomes our error. */
-typedef struct Files {
-  Arena *arena;
-  Diags *diags;
-} Files;
-
-static Files files_begin(void) {
+HostFiles host_files_begin(void) {
   Arena *a = arena_new();
-  return (Files){a, diags_new(a)};
+  return (HostFiles){a, diags_new(a)};
 }
 
-static ApcStatus files_end(ApcModel *m, Files f, const char *path, ApcStatus status) {
+ApcStatus host_files_end(ApcModel *m, HostFiles f, const char *path, ApcStatus status) {
   if (f.diags->errors) {
     const Diag *first = NULL;
     for (size_t i = f.diags->n; i-- > 0;)
@@ -44,13 +38,13 @@ static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
         m, RT_USAGE,
         "%s is an archive of tensors, an input is one (.npy): --inputs %s gives inputs those of their names", path,
         path);
-  Files f = files_begin();
+  HostFiles f = host_files_begin();
   Tensor t;
   ApcStatus status = APC_OK;
   bool fits =
       npy_read_file_header(f.diags, path, &t) && !(status = host_accepts(m, name, &t)); /* before all of it is read */
   if (fits && npy_read(f.diags, path, &t)) status = host_bind(m, name, (Bound){.tensor = t});
-  return files_end(m, f, path, status);
+  return host_files_end(m, f, path, status);
 }
 
 static ApcStatus bind_random(ApcModel *m, const char *name, const char *seed) {
@@ -105,7 +99,7 @@ ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
     return host_error(m, RT_USAGE,
                       "%s is one tensor, inputs by name are an archive (.npz): --input NAME=@%s gives it to one", path,
                       path);
-  Files f = files_begin();
+  HostFiles f = host_files_begin();
   Npz *z = npz_open(f.diags, path);
   ApcStatus status = APC_OK;
   if (z) {
@@ -118,7 +112,7 @@ ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
     m->error = (RtError){0};
     status = host_error(m, RT_BAD_INPUT, "%s: %s", path, text);
   }
-  return files_end(m, f, path, status);
+  return host_files_end(m, f, path, status);
 }
 
 static Tensor output_view(const ApcModel *m, int i) {
@@ -150,10 +144,10 @@ ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {
   if (i < 0) return host_status(m, m->error.status);
   ApcStatus status = check_output(m, path);
   if (status) return status;
-  Files f = files_begin();
+  HostFiles f = host_files_begin();
   Tensor t = output_view(m, i);
   npy_write(f.diags, path, &t);
-  return files_end(m, f, path, APC_OK);
+  return host_files_end(m, f, path, APC_OK);
 }
 
 ApcStatus apc_write_trace(ApcModel *m, const char *path, uint64_t *dropped) {
@@ -161,11 +155,11 @@ ApcStatus apc_write_trace(ApcModel *m, const char *path, uint64_t *dropped) {
   ApcStatus status = check_output(m, path);
   if (!status) status = host_status(m, host_record_fetch(m));
   if (status) return status;
-  Files f = files_begin();
+  HostFiles f = host_files_begin();
   FileWriter *w = file_writer_open(f.diags, path, 0666);
   if (w && host_trace_write(m, w, dropped)) file_writer_finish(w);
   else if (w) file_writer_abandon(w);
-  return files_end(m, f, path, APC_OK);
+  return host_files_end(m, f, path, APC_OK);
 }
 
 ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
@@ -175,7 +169,7 @@ ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   if (!m->layout.bytes) return host_error(m, RT_USAGE, "nothing has run yet");
   ApcStatus status = check_output(m, path);
   if (status) return status;
-  Files f = files_begin();
+  HostFiles f = host_files_begin();
   NpzWriter *w = npz_writer_open(f.diags, path);
   bool ok = w != NULL;
   for (uint32_t i = 0; ok && i < e->n_outputs; i++) {
@@ -184,5 +178,5 @@ ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   }
   if (ok) npz_writer_finish(w);
   else if (w) npz_writer_abandon(w);
-  return files_end(m, f, path, APC_OK);
+  return host_files_end(m, f, path, APC_OK);
 }

@@ -155,7 +155,7 @@ const char *apc_entry_name(const ApcModel *m, int i) {
   return e ? program_text(&m->artifact.program, e->name) : NULL;
 }
 
-static RtStatus find_entry(ApcModel *m, const char *name, uint32_t *out) {
+RtStatus host_find_entry(ApcModel *m, const char *name, uint32_t *out) {
   const Program *p = &m->artifact.program;
   uint32_t i = program_entry_find(p, name);
   if (i == PROGRAM_NONE || p->entries[i].prepare) return rt_error(&m->error, RT_USAGE, "there is no entry '%s'", name);
@@ -165,7 +165,7 @@ static RtStatus find_entry(ApcModel *m, const char *name, uint32_t *out) {
 
 ApcStatus apc_select(ApcModel *m, const char *entry) {
   if (!host_begin(m)) return not_loaded(m);
-  return host_status(m, find_entry(m, entry, &m->entry));
+  return host_status(m, host_find_entry(m, entry, &m->entry));
 }
 
 static const ProgramEntry *selected(const ApcModel *m) { return &m->artifact.program.entries[m->entry]; }
@@ -400,26 +400,34 @@ static RtStatus end(ApcModel *m, RtStatus status) {
   return status;
 }
 
-static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
+static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols,
+                    const RequestFile *file) {
+  RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
+  if (m->launched && file) return launched_run_file(m->launched, &head, symbols, file, &m->error);
   if (m->launched) {
-    RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
     bool inputs = m->inputs_new;
     m->inputs_new = false;
     return launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
   }
-  struct {
-    RequestHead head;
-    int64_t symbols[PROGRAM_MAX_SYMBOLS];
-  } payload = {.head = {(uint32_t)kind, entry, n_symbols, m->requests++}};
-  if (n_symbols) memcpy(payload.symbols, symbols, sizeof *symbols * n_symbols);
-  RtStatus status = session_run(m->session, &payload, sizeof payload.head + sizeof *symbols * n_symbols, &m->error);
+  char payload[sizeof head + PROGRAM_MAX_SYMBOLS * sizeof *symbols + sizeof *file];
+  size_t n = 0;
+  memcpy(payload, &head, sizeof head), n += sizeof head;
+  if (n_symbols) memcpy(payload + n, symbols, sizeof *symbols * n_symbols), n += sizeof *symbols * n_symbols;
+  if (file) memcpy(payload + n, file, sizeof *file), n += sizeof *file;
+  RtStatus status = session_run(m->session, payload, n, &m->error);
   if (!status) status = session_wait(m->session, &m->error);
   return end(m, status);
 }
 
+RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+                           const RequestFile *file) {
+  RtStatus status = start(m);
+  return status ? status : ask(m, kind, entry, symbols, m->artifact.program.n_symbols, file);
+}
+
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
   double begin = host_now();
-  RtStatus status = ask(m, kind, entry, symbols, n_symbols);
+  RtStatus status = ask(m, kind, entry, symbols, n_symbols, NULL);
   if (kind == REQUEST_RUN && m->profile.on) {
     m->profile.asked_s += host_now() - begin;
     host_record_stale(m);
@@ -444,7 +452,7 @@ static RtStatus lay_out(ApcModel *m, uint32_t entry) {
 ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!host_begin(m)) return not_loaded(m);
   uint32_t which = m->entry;
-  RtStatus status = entry ? find_entry(m, entry, &which) : RT_OK;
+  RtStatus status = entry ? host_find_entry(m, entry, &which) : RT_OK;
   if (!status) status = all_bound(m, which);
   if (!status) status = host_symbols(m, which, m->symbols);
   if (!status) status = host_check_sizes(m, which);

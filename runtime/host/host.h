@@ -1,5 +1,6 @@
 /* runtime/host/host.h - what the files behind apc_runtime.h share: host.c (loading, binding, running), files.c (tensor
- * files and texts), inputs.c (their values to the ranks), describe.c (descriptions). */
+ * files and texts), entry_files.c (entries whose tensors are in files), inputs.c (their values to the ranks),
+ * describe.c (descriptions). */
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
@@ -87,6 +88,16 @@ RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
 /* May an input of that name be bound to a tensor like this one?  Its name, type and fixed dimensions are looked at. */
 ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like);
 
+/* Readers and writers of files collect diagnostics in an arena; the first error becomes ours, unless `status` is one.
+ */
+typedef struct HostFiles {
+  Arena *arena;
+  Diags *diags;
+} HostFiles;
+
+HostFiles host_files_begin(void);
+ApcStatus host_files_end(ApcModel *m, HostFiles f, const char *path, ApcStatus status);
+
 /* Binds an input of that name; takes over the tensor. */
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
 
@@ -95,6 +106,11 @@ RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
 
 /* Gives the ranks a request and waits for its end. */
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
+/* The same where inputs or outputs are in a file; starts the ranks if there are none. */
+RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+                           const RequestFile *file);
+/* An entry that can be run. */
+RtStatus host_find_entry(ApcModel *m, const char *name, uint32_t *out);
 double host_now(void); /* seconds */
 
 /* runtime/host/inputs.c.  Makes the I/O area at least so large and sets m->io. */

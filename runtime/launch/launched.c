@@ -60,6 +60,7 @@ struct Launched {
   Executor *executor;
   char *io;
   size_t io_bytes;
+  RequestFile file;    /* of the request, if it has one */
   void *records;       /* rank 0: where those of all ranks go, */
   size_t record_bytes; /* of each */
   bool broken;         /* after an error the ranks have nothing in common any more */
@@ -460,7 +461,8 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
                     RtError *error) {
   const ProgramEntry *e = layout ? &l->artifact->program.entries[head->entry] : NULL;
   l->written.n = 0;
-  RtStatus status = exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
+  RtStatus status = request_has_file(head->kind) ? exec_run_file(l->executor, head, symbols, &l->file, error)
+                                                 : exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
   if (status) return status;
   l->key = exec_key_after(l->requests);
   Answer *mine = &l->answers[l->place.rank];
@@ -479,6 +481,7 @@ static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64
   Command c = {.kind = COMMAND_RUN, .head = *head, .send_inputs = send_inputs};
   if (head->n_symbols) memcpy(c.symbols, symbols, sizeof *symbols * head->n_symbols);
   RtStatus status = spread(l, &c, sizeof c, false, error);
+  if (!status && request_has_file(head->kind)) status = spread(l, &l->file, sizeof l->file, false, error);
   if (!status && send_inputs) status = spread_inputs(l, head->entry, layout, error);
   if (!status) status = run(l, head, c.symbols, layout, error);
   for (int i = 0; i < l->place.world && layout && !status; i++)
@@ -493,6 +496,12 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
   RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
   atomic_store(&l->slot->command, l->commands);
   return note(l, status, error);
+}
+
+RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
+                           RtError *error) {
+  l->file = *file;
+  return launched_run(l, head, symbols, NULL, false, error);
 }
 
 RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error) {
@@ -511,8 +520,8 @@ static bool command_fits(const Program *p, const Command *c, bool started) {
   if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED)
     return c->head.entry == 0 && c->head.n_symbols == 0;
   if (c->head.kind == REQUEST_RECORD) return c->head.entry <= RECORD_EVENTS_MOST && c->head.n_symbols == 0;
-  if (c->head.kind != REQUEST_RUN || c->head.entry >= p->n_entries || p->entries[c->head.entry].prepare ||
-      c->head.n_symbols != p->n_symbols)
+  if ((c->head.kind != REQUEST_RUN && !request_has_file(c->head.kind)) || c->head.entry >= p->n_entries ||
+      p->entries[c->head.entry].prepare || c->head.n_symbols != p->n_symbols)
     return false;
   for (uint32_t i = 0; i < p->n_symbols; i++)
     if (c->symbols[i] < 0 || (p->symbols[i].max && c->symbols[i] > p->symbols[i].max)) return false;
@@ -523,8 +532,9 @@ static RtStatus serve_one(Launched *l, const Command *c, RtError *error) {
   const Program *p = &l->artifact->program;
   RequestLayout layout = {0};
   void *area;
-  if (c->head.kind != REQUEST_RUN) return run(l, &c->head, c->symbols, NULL, error);
-  RtStatus status = request_layout(p, c->head.entry, c->symbols, &layout, error);
+  RtStatus status = request_has_file(c->head.kind) ? spread(l, &l->file, sizeof l->file, false, error) : RT_OK;
+  if (c->head.kind != REQUEST_RUN) return status ? status : run(l, &c->head, c->symbols, NULL, error);
+  status = request_layout(p, c->head.entry, c->symbols, &layout, error);
   if (!status) status = launched_io(l, layout.bytes, &area, error);
   if (!status && c->send_inputs) status = spread_inputs(l, c->head.entry, &layout, error);
   if (!status) status = run(l, &c->head, c->symbols, &layout, error);

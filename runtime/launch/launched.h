@@ -52,6 +52,10 @@ RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error);
 RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
                       bool send_inputs, RtError *error);
 
+/* Rank 0: runs a request whose inputs or outputs are in a file. */
+RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
+                           RtError *error);
+
 /* Rank 0: what all ranks recorded (runtime/record.h) into all[world * bytes]. */
 RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);
 

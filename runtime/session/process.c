@@ -59,13 +59,18 @@ static RtStatus give_record(const Executor *e, const SessionCommand *c, uint64_t
 
 static RtStatus serve_one(Executor *e, SessionRank *session, const SessionCommand *c, uint32_t rank, RtError *error) {
   RequestHead head;
+  RequestFile file;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   if (c->payload_bytes < sizeof head) return rt_error(error, RT_INTERNAL, "a request is too short");
   memcpy(&head, c->payload, sizeof head);
-  if (head.n_symbols > PROGRAM_MAX_SYMBOLS || c->payload_bytes != sizeof head + head.n_symbols * sizeof *symbols)
+  bool has_file = request_has_file(head.kind);
+  size_t values = head.n_symbols * sizeof *symbols;
+  if (head.n_symbols > PROGRAM_MAX_SYMBOLS || c->payload_bytes != sizeof head + values + (has_file ? sizeof file : 0))
     return rt_error(error, RT_INTERNAL, "a request has the wrong length");
-  memcpy(symbols, (const char *)c->payload + sizeof head, head.n_symbols * sizeof *symbols);
-  RtStatus status = exec_run(e, &head, symbols, c->io, c->io_bytes, error);
+  memcpy(symbols, (const char *)c->payload + sizeof head, values);
+  if (has_file) memcpy(&file, (const char *)c->payload + sizeof head + values, sizeof file);
+  RtStatus status = has_file ? exec_run_file(e, &head, symbols, &file, error)
+                             : exec_run(e, &head, symbols, c->io, c->io_bytes, error);
   if (!status && head.kind == REQUEST_RECORDED)
     status = head.n_symbols ? give_record(e, c, (uint64_t)symbols[0], rank, error)
                             : rt_error(error, RT_INTERNAL, "a request has the wrong length");

@@ -1,8 +1,8 @@
 /* runtime/stub/checkpoint.h - weights and states of training as files.
  *
  * A checkpoint is DIR/checkpoint.safetensors: every state whole, by name, and in the metadata how many steps were made.
- * It replaces the one before in one instant, when all of it is on the disk.  States are whole in it, so a program that
- * is cut otherwise, or has another number of ranks, goes on from it.
+ * It replaces the one before in one instant, when all of it is on the disk.  States are whole in it, though each rank
+ * writes its parts alone, so a program that is cut otherwise, or has another number of ranks, goes on from it.
  */
 #ifndef APC_RUNTIME_STUB_CHECKPOINT_H
 #define APC_RUNTIME_STUB_CHECKPOINT_H

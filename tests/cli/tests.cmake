@@ -14,6 +14,7 @@ foreach(name
     recompute
     zero
     train_data
+    train_files
     train_mode
     train_models
     train_runs

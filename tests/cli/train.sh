@@ -114,6 +114,19 @@ expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
 # shellcheck disable=SC2086
 expect 2 "a place has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
 
+# A weight that is not trained, and that the first and the last stage read: once on a place that has both.
+train_tokens
+rm weights.safetensors
+# shellcheck disable=SC2086
+for how in "1f1b 2" "zbv 1"; do
+  expect 0 "" "$apc" compile $gpt -q --train cross_entropy --optimizer 'adamw(freeze=wte)' --batch 8 --micro-batches 4 --target cpux2 --pp 2 \
+    --schedule ${how% *} -o trainer --emit=exe,schedule=frozen.schedule
+  check "$how: copies of the table" [ "$(grep -c '^param "wte"' frozen.schedule)" -eq ${how#* } ]
+  expect 0 "" ./trainer --steps 3 --data tokens=@t16.bin --save weights.safetensors
+  [ -e frozen.safetensors ] || cp weights.safetensors frozen.safetensors
+  check "$how: the same bits" cmp -s weights.safetensors frozen.safetensors
+done
+
 # What is accumulated is written as that in the legalised form, too.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --train mse --batch 8 --micro-batches 2 --emit=legal=legal.ir
@@ -137,4 +150,4 @@ expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 's
 expect 5 "training in it needs a scaled loss" "$apc" plan $mlp --train mse --dtype f16
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 113
+summary 121

@@ -43,7 +43,7 @@ done
 expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --every 2
 expect 0 "" ./train2 --steps 9 $data --resume half; no_out
 }
-# Ranks that are started elsewhere need no file: rank 0 reads the data, and reads and writes checkpoints.
+# Ranks that are started elsewhere need no data: rank 0 reads it.  Checkpoints they find by rank 0's name of the folder.
 free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
   local at

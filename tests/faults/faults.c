@@ -2,8 +2,9 @@
  *
  * In: APC_FAULT=KIND:N:PROGRAM:FILE.  The Nth call of that kind which PROGRAM (its own code, or a library that it is
  * linked with and that allocates for it) makes fails, as it does on a machine that is out of memory or out of disk; all
- * processes of that name count together, so that a rank's calls are counted as well as its parent's.
- * Out: FILE, of FILE_BYTES, gets the number of calls and where the failed one was (struct Report).
+ * processes of that name count together, so that a rank's calls are counted as well as its parent's.  With
+ * APC_FAULT_RANK=R only those of rank R count, by its command line. Out: FILE, of FILE_BYTES, gets the number of calls
+ * and where the failed one was (struct Report).
  *
  * Calls of the C library itself, of the OpenMP run time and of oneDNN do not count: what they do when they get no
  * memory is not ours to decide.
@@ -83,13 +84,25 @@ static bool runs(const char *program) {
   return strcmp(slash ? slash + 1 : path, program) == 0;
 }
 
+/* Of the rank that is asked for, if one is. */
+static bool is_rank(const char *rank) {
+  char text[4096] = {0};
+  int fd = (int)syscall(SYS_open, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  for (const char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
+    if (strcmp(at, "--rank") == 0) return strcmp(at + sizeof "--rank", rank) == 0;
+  return false;
+}
+
 __attribute__((constructor)) static void begin(void) {
   static const char *const kinds[KINDS] = {"memory", "map", "write"};
   const char *text = getenv("APC_FAULT");
   char kind[16], program[64], file[1024];
   unsigned long long n;
   if (!text || sscanf(text, "%15[^:]:%llu:%63[^:]:%1023s", kind, &n, program, file) != 4) return;
-  if (!runs(program)) return;
+  const char *rank = getenv("APC_FAULT_RANK");
+  if (!runs(program) || (rank && !is_rank(rank))) return;
   for (int k = 0; k < KINDS; k++)
     if (strcmp(kind, kinds[k]) == 0) state.kind = (Kind)k;
   dl_iterate_phdr(add_range, NULL);
@@ -187,5 +200,8 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
   return syscall(SYS_pwrite64, fd, bytes, n, offset);
 }
 int ftruncate(int fd, off_t n) { return FAILS(WRITE, ENOSPC) ? -1 : (int)syscall(SYS_ftruncate, fd, n); }
+int posix_fallocate(int fd, off_t at, off_t n) {
+  return FAILS(WRITE, ENOSPC) ? ENOSPC : syscall(SYS_fallocate, fd, 0, at, n) == 0 ? 0 : errno;
+}
 int fsync(int fd) { return FAILS(WRITE, EIO) ? -1 : (int)syscall(SYS_fsync, fd); }
 int rename(const char *from, const char *to) { return FAILS(WRITE, ENOSPC) ? -1 : (int)syscall(SYS_rename, from, to); }

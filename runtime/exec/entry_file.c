@@ -1,0 +1,186 @@
+/* runtime/exec/entry_file.c - see entry_file.h. */
+#include "runtime/exec/entry_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/read_at.h"
+#include "base/safetensors.h"
+
+enum { PIECE = 16 << 20, SYNC_EVERY = 256 << 20 }; /* bytes: between signs of life */
+
+typedef struct EntryFile {
+  Arena *arena;
+  Safetensors *header;
+  const char *path;
+  int fd;
+  bool writes;
+  uint64_t unsynced;
+} EntryFile;
+
+static RtStatus failed(const Executor *e, const char *path, bool writes, const char *why, RtError *error) {
+  return rt_error(error, RT_BAD_INPUT, "rank %u: %s: cannot %s the file: %s", e->options.rank, path,
+                  writes ? "write" : "read", why);
+}
+
+/* ---- opening */
+
+static bool is_of_port(const SafetensorsEntry *t, const ProgramPort *port, const ProgramShape *shape) {
+  bool same = t && t->dtype == (DType)port->dtype && t->rank == shape->rank;
+  for (int d = 0; same && d < t->rank; d++) same = t->dims[d] == shape->dims[d];
+  return same;
+}
+
+/* Inputs are read, outputs written. */
+static bool is_of_entry(const Executor *e, const EntryFile *f) {
+  const ProgramEntry *entry = &e->p->entries[e->binding->entry];
+  uint32_t first = f->writes ? entry->n_inputs : 0, n = f->writes ? entry->n_outputs : entry->n_inputs;
+  for (uint32_t i = first; i < first + n; i++) {
+    const ProgramPort *port = &e->p->ports[entry->inputs + i];
+    if (!is_of_port(safetensors_find(f->header, program_text(e->p, port->name)), port, &e->binding->io.shapes[i]))
+      return false;
+  }
+  return f->header->n == n;
+}
+
+static RtStatus open_header(const Executor *e, EntryFile *f, uint64_t mark, RtError *error) {
+  Diags *diags = diags_new(f->arena);
+  uint64_t hash;
+  f->header = safetensors_open_header(diags, f->path, f->writes ? mark : 0, &hash);
+  if (f->header && is_of_entry(e, f) && (f->writes || hash == mark)) return RT_OK;
+  bool other = f->header || diags->n == 0;
+  return rt_error(
+      error, RT_BAD_INPUT,
+      "rank %u: %s: %s; every rank %s its own parts of the file, so all machines need the same folder there",
+      e->options.rank, f->path, other ? "it is not the file that rank 0 has" : diags->items[0].message,
+      f->writes ? "writes" : "reads");
+}
+
+RtStatus entry_file_open(Executor *e, const RequestFile *file, bool writes, RtError *error) {
+  EntryFile *f = e->file = calloc(1, sizeof *f);
+  if (!f) return rt_error(error, RT_FAILED, "out of memory");
+  *f = (EntryFile){.arena = arena_new(), .path = file->path, .fd = -1, .writes = writes};
+  RtStatus status = open_header(e, f, file->mark, error);
+  if (status) return status;
+  f->fd = open(f->path, (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+  return f->fd >= 0 ? RT_OK : failed(e, f->path, writes, strerror(errno), error);
+}
+
+/* ---- bytes */
+
+static RtStatus sync_file(const Executor *e, EntryFile *f, RtError *error) {
+  f->unsynced = 0;
+  return fsync(f->fd) == 0 ? RT_OK : failed(e, f->path, true, strerror(errno), error);
+}
+
+static RtStatus write_piece(const Executor *e, EntryFile *f, uint64_t at, const char *from, size_t n, RtError *error) {
+  for (f->unsynced += n; n;) {
+    ssize_t done = pwrite(f->fd, from, n, (off_t)at);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return failed(e, f->path, true, strerror(errno), error);
+    from += done, at += (uint64_t)done, n -= (size_t)done;
+  }
+  return f->unsynced < SYNC_EVERY ? RT_OK : sync_file(e, f, error);
+}
+
+static RtStatus read_piece(const Executor *e, const EntryFile *f, uint64_t at, char *to, size_t n, RtError *error) {
+  if (read_at(f->fd, at, to, n)) return RT_OK;
+  return failed(e, f->path, false, errno == ENODATA ? "it is cut short" : strerror(errno), error);
+}
+
+static RtStatus move_run(const Executor *e, EntryFile *f, uint64_t at, char *data, size_t n, RtError *error) {
+  RtStatus status = RT_OK;
+  for (size_t k; n && !status; at += k, data += k, n -= k) {
+    k = n < PIECE ? n : PIECE;
+    status = f->writes ? write_piece(e, f, at, data, k, error) : read_piece(e, f, at, data, k, error);
+    if (exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
+  }
+  return status;
+}
+
+/* Between a part, from `start` on, which lies in a row at `data`, and its places in the file: as many elements at a
+ * time as follow each other in both. */
+static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntry *t, const int64_t *start,
+                          const int64_t *extents, char *data, RtError *error) {
+  int64_t at[TENSOR_MAX_RANK] = {0};
+  size_t run = dtype_bytes(t->dtype), size = run;
+  int outer = t->rank;
+  for (bool full = true; outer > 0 && full;) {
+    outer--;
+    run *= (size_t)extents[outer];
+    full = extents[outer] == t->dims[outer];
+  }
+  for (int d = 0; d < t->rank; d++)
+    if (extents[d] == 0) return RT_OK;
+  for (;;) {
+    uint64_t place = 0;
+    for (int d = 0; d < t->rank; d++) place = place * (uint64_t)t->dims[d] + (uint64_t)(start[d] + at[d]);
+    RtStatus status = move_run(e, f, t->offset + place * size, data, run, error);
+    int d = outer;
+    while (d > 0 && ++at[d - 1] == extents[d - 1]) at[--d] = 0;
+    if (status || d == 0) return status;
+    data += run;
+  }
+}
+
+/* ---- calls */
+
+static const SafetensorsEntry *tensor_of(const Executor *e, const DeviceCall *c) {
+  const ProgramEntry *entry = &e->p->entries[e->binding->entry];
+  uint32_t port = (c->kind == PI_feed ? entry->inputs : entry->outputs) + c->object;
+  return safetensors_find(e->file->header, program_text(e->p, e->p->ports[port].name));
+}
+
+/* Where the part lies in the host's memory, or is to come to. */
+static RtStatus room_for(const Executor *e, const DeviceCall *c, char **at, RtError *error) {
+  size_t bytes = (size_t)c->tensors[0].elements * dtype_bytes((DType)c->tensors[0].dtype);
+  *at = e->host_memory ? c->data[0] : malloc(bytes + 1);
+  return *at ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+}
+
+/* The same call as of a port that is the part alone. */
+static DeviceCall alone(const DeviceCall *c) {
+  static const int64_t zero[PROGRAM_MAX_RANK];
+  DeviceCall x = *c;
+  x.scalars = (int64_t *)(uintptr_t)zero;
+  return x;
+}
+
+RtStatus entry_file_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
+  const CallTensor *t = &c->tensors[0];
+  const DeviceCall x = alone(c);
+  char *part;
+  if (!e->file->writes) return RT_OK;
+  RtStatus status = room_for(e, c, &part, error);
+  if (!status && !e->host_memory) status = e->ops->fetch(e->device, &x, part, t->extents, error);
+  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, error);
+  if (!e->host_memory) free(part);
+  return status;
+}
+
+RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error) {
+  const CallTensor *t = &c->tensors[0];
+  const DeviceCall x = alone(c);
+  char *part;
+  RtStatus status = room_for(e, c, &part, error);
+  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, error);
+  if (!status && !e->host_memory) status = e->ops->feed(e->device, &x, part, t->extents, error);
+  if (!e->host_memory) free(part);
+  return status;
+}
+
+RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error) {
+  EntryFile *f = e->file;
+  e->file = NULL;
+  if (!f) return status;
+  if (!status && f->writes) status = sync_file(e, f, error);
+  if (f->fd >= 0 && close(f->fd) != 0 && !status && f->writes)
+    status = failed(e, f->path, true, strerror(errno), error);
+  safetensors_close(f->header);
+  arena_free(f->arena);
+  free(f);
+  return status;
+}

@@ -1,0 +1,140 @@
+/* runtime/host/entry_files.c - entries whose inputs or outputs are tensors of a safetensors file.
+ *
+ * The host makes the header, which it knows from the program alone, allocates the file beside the final one, and asks
+ * the ranks, which write their parts (runtime/exec/entry_file.h) and are done when these are on the disk.  Then the
+ * first 8 bytes are put right and the file gets its name.  So whatever fails, the file that was there is whole, and
+ * what is left under the temporary name cannot be taken for one.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/safetensors.h"
+#include "runtime/host/host.h"
+
+/* A number that no other run has. */
+static uint64_t fresh_mark(const ApcModel *m) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  const uint64_t seen[] = {(uint64_t)t.tv_sec, (uint64_t)t.tv_nsec, (uint64_t)getpid(), (uint64_t)(uintptr_t)m};
+  return hash64(seen, sizeof seen, m->requests) | UINT64_C(1) << 63;
+}
+
+static RtStatus name_file(ApcModel *m, const char *path, RequestFile *file) {
+  size_t n = strlen(path);
+  if (n >= sizeof file->path) return rt_error(&m->error, RT_BAD_INPUT, "%s: its name is too long", path);
+  memcpy(file->path, path, n + 1);
+  return RT_OK;
+}
+
+/* ---- writing */
+
+static bool header_of(const ApcModel *m, uint32_t entry, const RequestLayout *l, const char *path,
+                      const char *const *meta, int n_meta, const HostFiles *f, SafetensorsHeader *out) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  NamedTensor *list = ARENA_ARRAY(f->arena, NamedTensor, e->n_outputs + 1u);
+  SafetensorsMeta *about = ARENA_ARRAY(f->arena, SafetensorsMeta, n_meta + 1);
+  for (uint32_t i = 0; i < e->n_outputs; i++) {
+    const ProgramPort *port = &p->ports[e->outputs + i];
+    const ProgramShape *shape = &l->shapes[e->n_inputs + i];
+    list[i] =
+        (NamedTensor){program_text(p, port->name), tensor_view((DType)port->dtype, shape->rank, shape->dims, NULL)};
+  }
+  for (int i = 0; i < n_meta; i++) about[i] = (SafetensorsMeta){meta[2 * i], meta[2 * i + 1]};
+  return safetensors_header(f->diags, path, list, e->n_outputs, about, (size_t)n_meta, out);
+}
+
+/* From the header to the end; the ranks in between. */
+static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, const SafetensorsHeader *h,
+                           FileWriter *w) {
+  RequestFile file = {.mark = fresh_mark(m)};
+  uint64_t length, marked;
+  memcpy(&length, h->bytes, sizeof length);
+  marked = length ^ file.mark;
+  RtStatus status = name_file(m, file_writer_shared(w), &file);
+  if (status) return status;
+  file_writer_add(w, &marked, sizeof marked);
+  file_writer_add(w, h->bytes + sizeof length, h->n - sizeof length);
+  if (!file_writer_flush(w)) return RT_OK; /* the writer has said why */
+  status = host_request_file(m, REQUEST_WRITE, entry, symbols, &file);
+  if (!status) file_writer_put(w, 0, &length, sizeof length);
+  return status;
+}
+
+static RtStatus write_entry(ApcModel *m, uint32_t entry, const int64_t *symbols, const char *path,
+                            const char *const *meta, int n_meta, const HostFiles *f) {
+  RequestLayout layout;
+  SafetensorsHeader h = {0};
+  RtStatus status = request_layout(&m->artifact.program, entry, symbols, &layout, &m->error);
+  if (status) return status;
+  FileWriter *w = NULL;
+  if (header_of(m, entry, &layout, path, meta, n_meta, f, &h))
+    w = file_writer_open_shared(f->diags, path, 0666, h.file_bytes);
+  if (w) status = write_file(m, entry, symbols, &h, w);
+  if (w && (status || f->diags->errors)) file_writer_abandon(w);
+  else if (w) file_writer_finish(w);
+  free(h.bytes);
+  request_layout_free(&layout);
+  return status;
+}
+
+ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  uint32_t which;
+  ApcStatus may = apc_may_write(m, path);
+  if (may) return may;
+  RtStatus status = host_find_entry(m, entry, &which);
+  if (!status && m->artifact.program.entries[which].n_inputs)
+    status = rt_error(&m->error, RT_USAGE, "entry '%s' has inputs", entry);
+  if (!status) status = host_symbols(m, which, symbols);
+  if (status) return host_status(m, status);
+  HostFiles f = host_files_begin();
+  status = write_entry(m, which, symbols, path, meta, n_meta, &f);
+  return host_files_end(m, f, path, status ? host_status(m, status) : APC_OK);
+}
+
+/* ---- reading */
+
+/* Are there all inputs, as the program wants them, and nothing else? */
+static ApcStatus fits(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    const char *name = program_text(p, p->ports[e->inputs + i].name);
+    const SafetensorsEntry *t = safetensors_find(s, name);
+    if (!t) return host_error(m, RT_BAD_INPUT, "%s: there is no '%s' in it", path, name);
+    const Tensor like = tensor_view(t->dtype, t->rank, t->dims, NULL);
+    ApcStatus status = host_accepts(m, name, &like);
+    if (status) return status;
+  }
+  if (s->n == e->n_inputs) return APC_OK;
+  return host_error(m, RT_BAD_INPUT, "%s has %zu tensors, entry '%s' takes %u", path, s->n, program_text(p, e->name),
+                    e->n_inputs);
+}
+
+ApcStatus apc_read_entry(ApcModel *m, const char *entry, const char *path) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  uint32_t which;
+  RequestFile file;
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  RtStatus status = host_find_entry(m, entry, &which);
+  if (!status) status = host_symbols(m, which, symbols);
+  if (status) return host_status(m, status);
+  HostFiles f = host_files_begin();
+  Safetensors *s = safetensors_open_header(f.diags, path, 0, &file.mark);
+  ApcStatus result = s ? fits(m, which, path, s) : APC_OK;
+  char *whole = s && !result ? realpath(path, NULL) : NULL;
+  if (whole) {
+    status = name_file(m, whole, &file);
+    if (!status) status = host_request_file(m, REQUEST_READ, which, symbols, &file);
+    result = status ? host_status(m, status) : APC_OK;
+  } else if (s && !result) {
+    result = host_error(m, RT_BAD_INPUT, "%s: it is gone", path);
+  }
+  free(whole);
+  if (s) safetensors_close(s);
+  return host_files_end(m, f, path, result);
+}

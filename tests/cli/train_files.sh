@@ -1,0 +1,110 @@
+#!/bin/bash
+# The files of a training run: every rank writes and reads its parts of them.  Whatever the plan, the bytes are the same; what fails leaves
+# the file that was there.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+train_rows
+data="--data x=@x.npy --data labels=@y.npy"
+trainer() { # trainer NAME RANKS OPTIONS...
+  local name=$1 ranks=$2
+  shift 2
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target "cpux$ranks" "$@" -o "$name"
+}
+# What a checkpoint has of the file of weights: all of it, byte by byte.
+has_weights() { /usr/bin/python3 - "$1" "$2" <<'P'
+import json, struct, sys
+def load(path):
+    raw = open(path, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    head = json.loads(raw[8:8 + n])
+    head.pop("__metadata__", None)
+    return {k: (v["dtype"], v["shape"], raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}
+states, weights = load(sys.argv[1]), load(sys.argv[2])
+assert weights and all(states[k] == v for k, v in weights.items())
+P
+}
+# shellcheck disable=SC2086
+{
+# Moments that are whole, or cut over ranks, stages of a pipeline or not: the same numbers, and so the same file.
+trainer whole 2 --dp 2 --zero 0
+trainer zero 2 --dp 2 --zero 1
+trainer staged 4 --dp 2 --pp 2 --micro-batches 1 --zero 0
+trainer staged_zero 4 --dp 2 --pp 2 --micro-batches 1 --zero 1
+trainer turns 2 --pp 2 --micro-batches 4
+trainer turns_v 2 --pp 2 --micro-batches 4 --schedule zbv
+for name in whole zero staged staged_zero turns turns_v; do expect 0 "" ./$name --steps 3 $data --checkpoint $name.at --save $name.safetensors; done
+same() { # same A B: what both have written
+  check "$2: the checkpoint of $1" cmp "$1.at/checkpoint.safetensors" "$2.at/checkpoint.safetensors"
+  check "$2: the weights of $1" cmp "$1.safetensors" "$2.safetensors"
+}
+same whole zero
+same staged staged_zero
+same turns turns_v
+# Weights that are cut in a dimension that is not the first, uneven parts among them: read and put together again.
+trainer one 1
+trainer columns 2 --tp 2
+trainer uneven 3 --tp 3
+trainer mixed 4 --tp 2 --dp 2 --zero 3
+for name in one columns uneven mixed turns_v; do
+  expect 0 "" ./$name --steps 3 $data --resume whole.at --save back.safetensors
+  check "$name: the weights that were read" cmp whole.safetensors back.safetensors
+  expect 0 "" ./$name --steps 4 $data --resume whole.at --checkpoint next --save next.safetensors
+  check "$name: weights are in the checkpoint" has_weights next/checkpoint.safetensors next.safetensors
+  expect 0 "" ./whole --steps 4 $data --resume next --save back.safetensors
+  check "$name: the weights that another plan reads" cmp next.safetensors back.safetensors
+done
+
+# A name that a killed run left is taken over; where another run has it, or it is something else, the run ends before its first step.
+mkdir kept
+head -c 100000 /dev/urandom >kept/checkpoint.safetensors.part
+expect 0 "" ./zero --steps 3 $data --checkpoint kept
+check "the same file" cmp whole.at/checkpoint.safetensors kept/checkpoint.safetensors
+check "alone" [ "$(ls kept)" = checkpoint.safetensors ]
+: >kept/checkpoint.safetensors.part
+flock kept/checkpoint.safetensors.part sleep 60 &
+holder=$!
+until ! flock -n kept/checkpoint.safetensors.part true; do sleep .05; done
+expect 1 "another run is writing it" ./zero --steps 4 $data --checkpoint kept; no_out
+kill $holder "$(pgrep -P $holder)" 2>/dev/null
+wait
+rm kept/checkpoint.safetensors.part
+mkdir kept/checkpoint.safetensors.part
+expect 1 "cannot write the file" ./zero --steps 4 $data --checkpoint kept; no_out
+rmdir kept/checkpoint.safetensors.part
+check "it is still there" cmp whole.at/checkpoint.safetensors kept/checkpoint.safetensors
+expect 1 "several processes" ./zero --steps 4 $data --save /dev/null; no_out
+mkdir far && ln -s far/weights.safetensors link.safetensors
+: >far/weights.safetensors
+expect 0 "" ./zero --steps 3 $data --save link.safetensors
+check "a link is followed" cmp whole.safetensors far/weights.safetensors
+check "and stays" [ -L link.safetensors ]
+
+# A file that is none, or of another model, is told before the ranks are asked.
+mkdir bad
+head -c 5000 kept/checkpoint.safetensors >bad/checkpoint.safetensors
+expect 1 "bad/checkpoint.safetensors: the file is truncated" ./zero --steps 4 $data --resume bad; no_out
+cp whole.safetensors bad/checkpoint.safetensors
+expect 1 "does not say how many steps" ./zero --steps 4 $data --resume bad; no_out
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.01,momentum=.9)' --batch 8 --target cpu -o other
+expect 0 "" ./other --steps 1 $data --checkpoint other.at
+expect 1 "there is no '" ./zero --steps 4 $data --resume other.at; no_out
+
+# A rank that does not see rank 0's folder says so, and nothing is written.
+if unshare -rm true 2>/dev/null; then
+  apart() { # apart OPTIONS...: what rank 1 sees in the folder `kept` is another one
+    rm -f meeting
+    # shellcheck disable=SC2016
+    unshare -rm sh -c 'mount -t tmpfs none kept && exec ./zero --rank 1 --world 2 --rendezvous ./meeting "$@"' sh "$@" >there 2>&1 &
+    expect 1 "machines need the same folder" ./zero --rank 0 --world 2 --rendezvous ./meeting "$@"
+    check "rank 1 is named" grep -q "rank 1.*checkpoint.safetensors" err
+    wait $!
+    check "both ranks: 1" [ $? -eq 1 ]
+  }
+  apart --steps 4 $data --checkpoint kept
+  check "the old file is whole" cmp whole.at/checkpoint.safetensors kept/checkpoint.safetensors
+  check "and alone" [ "$(ls kept)" = checkpoint.safetensors ]
+  apart --steps 4 $data --resume kept
+fi
+}
+summary 70
