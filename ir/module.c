@@ -104,16 +104,23 @@ int module_blob(Module *m, const char *path, uint64_t bytes) {
   return (int)m->blobs.n - 1;
 }
 
-/* Models have tens of thousands of weights, so they are found by hash; Module.params may move, indices do not. */
-typedef struct ParamSlot {
+/* Models have tens of thousands of weights, and of states when they are trained, so they are found by hash;
+ * Module.params may move, indices do not. */
+typedef struct NameSlot {
   const char *name;
   size_t index;
-} ParamSlot;
+} NameSlot;
 
-static int slot_equal(const void *key, const void *item) { return strcmp(key, ((const ParamSlot *)item)->name) == 0; }
+static int slot_equal(const void *key, const void *item) { return strcmp(key, ((const NameSlot *)item)->name) == 0; }
+
+static void add_slot(Module *m, InternSet *s, const char *name, size_t index) {
+  NameSlot *slot = ARENA_NEW(m->arena, NameSlot);
+  *slot = (NameSlot){name, index};
+  intern_add(m->arena, s, hash_bytes(name), slot);
+}
 
 Param *module_param(Module *m, const char *name) {
-  const ParamSlot *slot = intern_find(&m->interned->params, hash_bytes(name), name, slot_equal);
+  const NameSlot *slot = intern_find(&m->interned->params, hash_bytes(name), name, slot_equal);
   return slot ? &m->params.items[slot->index] : NULL;
 }
 
@@ -127,22 +134,20 @@ Param *module_param_add(Module *m, const char *name, const Type *type) {
     ex_get_const(type->dims[d], &extent);
     if (__builtin_mul_overflow(stride, extent > 0 ? extent : 1, &stride)) ex_overflow(m), stride = 1;
   }
-  ParamSlot *slot = ARENA_NEW(m->arena, ParamSlot);
-  *slot = (ParamSlot){p.name, m->params.n};
-  intern_add(m->arena, &m->interned->params, hash_bytes(p.name), slot);
+  add_slot(m, &m->interned->params, p.name, m->params.n);
   ARENA_PUSH(m->arena, &m->params, p);
   return &m->params.items[m->params.n - 1];
 }
 
 State *module_state(Module *m, const char *name) {
-  for (size_t i = 0; i < m->states.n; i++)
-    if (strcmp(m->states.items[i].name, name) == 0) return &m->states.items[i];
-  return NULL;
+  const NameSlot *slot = intern_find(&m->interned->states, hash_bytes(name), name, slot_equal);
+  return slot ? &m->states.items[slot->index] : NULL;
 }
 
 State *module_state_add(Module *m, const char *name, const Type *type, double value) {
   if (module_state(m, name)) die("state %s twice", name);
   State s = {module_string(m, name), type, value, NULL};
+  add_slot(m, &m->interned->states, s.name, m->states.n);
   ARENA_PUSH(m->arena, &m->states, s);
   return &m->states.items[m->states.n - 1];
 }

@@ -14,7 +14,7 @@ typedef struct InternSet {
 
 typedef struct Interned {
   InternSet strings, exprs, types, layouts;
-  InternSet params; /* ParamSlot: finds weights by name */
+  InternSet params, states; /* NameSlot: find weights and states by name */
 } Interned;
 
 struct Arena;

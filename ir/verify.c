@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "ir/calls.h"
 #include "ir/holes.h"
 #include "ir/loops.h"
+#include "ir/module.h"
+#include "ir/states.h"
 
 typedef struct Verify {
   Module *m;
@@ -158,23 +161,23 @@ static void check_write(Verify *v, const Op *write, const Op *read) {
 /* V8: a state is read and written in one stage, written at most once, and read only before the write.  V24: at level 2
  * what is written is read as well, since that declares its layout. */
 static void check_state_order(Verify *v) {
+  Arena *scratch = arena_new();
+  const StateOps states = state_ops(scratch, v->f);
   for (size_t i = 0; i < v->f->ops.n; i++) {
     const Op *w = &v->f->ops.items[i];
     bool declared = v->f->level == 1;
     if (w->kind != OP_write) continue;
-    for (size_t j = i + 1; j < v->f->ops.n; j++) {
-      const Op *op = &v->f->ops.items[j];
-      if (op_is_state(op->kind) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 && op->stage == w->stage)
-        broken(v, op, "V8", "\"%s\" was written above", op_str(w, AT_name));
-    }
-    for (size_t j = 0; j < v->f->ops.n; j++) {
-      const Op *op = &v->f->ops.items[j];
-      if (op->kind != OP_read || strcmp(op_str(op, AT_name), op_str(w, AT_name)) != 0) continue;
-      check_write(v, w, op);
+    for (size_t j = states.next[i]; j != SIZE_MAX; j = states.next[j])
+      if (v->f->ops.items[j].stage == w->stage)
+        broken(v, &v->f->ops.items[j], "V8", "\"%s\" was written above", op_str(w, AT_name));
+    for (size_t j = states.first[i]; j != SIZE_MAX; j = states.next[j]) {
+      if (v->f->ops.items[j].kind != OP_read) continue;
+      check_write(v, w, &v->f->ops.items[j]);
       declared = true;
     }
     if (!declared) broken(v, w, "V24", "no read declares the layout of \"%s\"", op_str(w, AT_name));
   }
+  arena_free(scratch);
 }
 
 /* V9: communication is over distinct spatial axes of the mesh.  V10: it happens inside one stage; only transfer
@@ -554,33 +557,36 @@ static void check_prepare(Verify *v) {
   }
 }
 
-/* The state, of the first n, that starts as the weight; NULL. */
-static const State *started_as(const Module *m, const char *param, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (m->states.items[i].param && strcmp(m->states.items[i].param, param) == 0) return &m->states.items[i];
-  return NULL;
-}
+static uint64_t hash_name(const char *name) { return hash64(name, strlen(name), 0); }
+
+static int starts_as(const void *param, const void *state) { return strcmp(param, ((const State *)state)->param) == 0; }
 
 /* V26: a state that starts as a weight has its type, and nobody else has the weight: what is read elsewhere would stay
  * as it was when the state is written. */
 static void check_starts(Verify *v) {
   const Module *m = v->m;
+  Arena *scratch = arena_new();
+  InternSet started = {0}; /* states by the weight they start as */
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
     const Param *p = s->param ? module_param(v->m, s->param) : NULL;
     if (!s->param) continue;
+    bool twice = intern_find(&started, hash_name(s->param), s->param, starts_as) != NULL;
+    if (!twice) intern_add(scratch, &started, hash_name(s->param), s);
     if (!p || p->type != s->type)
       broken(v, NULL, "V26", "state \"%s\" starts as \"%s\", which is no weight of its type", s->name, s->param);
-    else if (started_as(m, s->param, i)) broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
+    else if (twice) broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
   }
   for (size_t k = 0; k < m->funcs.n; k++)
     for (size_t j = 0; j < m->funcs.items[k]->ops.n; j++) {
       const Op *op = &m->funcs.items[k]->ops.items[j];
-      const State *s = op->kind == OP_param ? started_as(m, op_str(op, AT_name), m->states.n) : NULL;
+      const char *name = op->kind == OP_param ? op_str(op, AT_name) : NULL;
+      const State *s = name ? intern_find(&started, hash_name(name), name, starts_as) : NULL;
       if (s)
         broken(v, NULL, "V26", "@%s reads weight \"%s\" itself, as which state \"%s\" starts", m->funcs.items[k]->name,
                s->param, s->name);
     }
+  arena_free(scratch);
 }
 
 bool verify_module(Module *m, Diags *diags) {

@@ -222,18 +222,21 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
 
 /* ---- states */
 
-static const StatePlace *state_place(Walk *w, const char *name, const Layout *wanted, int stage) {
-  for (size_t i = 0; i < w->states.n; i++)
-    if (strcmp(w->states.items[i].name, name) == 0) return &w->states.items[i];
-  ARENA_PUSH(w->arena, &w->states, ((StatePlace){name, wanted, stage}));
-  return &w->states.items[w->states.n - 1];
+/* Of the state that operation `index` of the function reads or writes. */
+static const StatePlace *state_place(Walk *w, size_t index, const Layout *wanted, int stage) {
+  size_t *place = &w->place_of[w->state_ops.first[index]];
+  if (!*place) {
+    ARENA_PUSH(w->arena, &w->states, ((StatePlace){wanted, stage}));
+    *place = w->states.n;
+  }
+  return &w->states.items[*place - 1];
 }
 
 static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
   const Op *op = &s->f->ops.items[index];
   const char *name = op_str(op, AT_name);
   size_t known = w->states.n;
-  StatePlace place = *state_place(w, name, walk_operand(w, s, index, 0), stage);
+  StatePlace place = *state_place(w, index, walk_operand(w, s, index, 0), stage);
   if (w->diags && place.stage != stage)
     return diag_error(w->diags, DIAG_plan_state, (Loc){.node = op->name},
                       "state \"%s\" is read in stage %d and written in stage %d", name, place.stage, stage);
@@ -324,7 +327,7 @@ bool walk_place(Walk *w, const WalkScope *s, size_t index) {
   if (v->produced) return true;
   v->produced = walk_produced(w, s, index, 0);
   v->stage = walk_stage(s, index);
-  if (op->kind == OP_read) v->produced = state_place(w, op_str(op, AT_name), v->produced, v->stage)->layout;
+  if (op->kind == OP_read) v->produced = state_place(w, index, v->produced, v->stage)->layout;
   w->at = op;
   /* Inputs and reads exist even when nobody uses them, and bodies have one stage; other sources wait for a user. */
   return (!s->from && !op_is_at_entry(op->kind)) || source(w, s, op, v->produced, v->stage);
@@ -381,6 +384,8 @@ bool walk_function(Walk *w, WalkScope *s) {
   s->again = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   s->at_use = find_at_use(w, s);
   walk_find_late(w, s);
+  w->state_ops = state_ops(w->arena, s->f);
+  w->place_of = ARENA_ARRAY(w->arena, size_t, s->f->ops.n + 1);
   if (!walk_ops(w, s)) return false;
   w->now = s->f->ops.n;
   for (size_t i = 0; i < s->f->outputs.n; i++) {

@@ -42,6 +42,7 @@
 #include "ir/convert.h"
 #include "ir/loops.h"
 #include "ir/rule.h"
+#include "ir/states.h"
 
 /* ---- the rules, for whoever asks about one value */
 
@@ -115,7 +116,6 @@ typedef struct WalkScope {
 
 /* Where a state is kept: as its first read says, or its write when it is never read. */
 typedef struct StatePlace {
-  const char *name;
   const Layout *layout;
   int stage;
 } StatePlace;
@@ -161,6 +161,8 @@ struct Walk {
     StatePlace *items;
     size_t n, cap;
   } states;
+  StateOps state_ops; /* of the whole function */
+  size_t *place_of;   /* by the first operation on a state: its place + 1; 0: not known yet */
 };
 
 /* Everything a function makes; derived_ops, loops_of and agreed_values come from the caller, who may keep them.  False

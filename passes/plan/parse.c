@@ -278,7 +278,7 @@ static bool complete(Fitting *p) {
   uint32_t data = 0;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (!plan->mesh.axes[i].temporal && main_degree(&shares, i) == DEGREE_DP) data |= 1u << i;
-  plan->zero = zero_stage(p->m, p->f, p->rules, plan->strategies, data);
+  plan->zero = zero_stage(p->m, p->f, p->rules, plan->strategies, data, zero_mirrors(p->updates));
   int degrees[DEGREE_COUNT];
   degrees_of(&plan->mesh, &shares, degrees);
   plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],

@@ -1,8 +1,6 @@
 /* passes/plan/zero.c - see zero.h. */
 #include "passes/plan/zero.h"
 
-#include "passes/search/mirror.h"
-
 struct ZeroUpdates {
   Module *m;
   const Func *f;
@@ -57,18 +55,16 @@ static int stage_of(Module *m, const Rule *const *rules, const Strategy *strateg
   return gradient != SIZE_MAX && zero_parts(m, rules[gradient], &strategies[gradient], data) > 1 ? 2 : 1;
 }
 
-int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data) {
-  Arena *a = arena_new();
-  ZeroUpdates *u = zero_updates(a, m, f, rules);
+int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data,
+               const Mirrors *mirrors) {
   double elements[ZERO_STAGES] = {0};
   for (size_t i = 0; data && i < f->ops.n; i++) {
     int64_t dims[MAX_RANK];
     double n = 1;
-    if (!u->storage[i] || !type_constant_dims(type_of(f, f->ops.items[i].out), dims)) continue;
+    if (!zero_is_storage(m, &f->ops.items[i]) || !type_constant_dims(type_of(f, f->ops.items[i].out), dims)) continue;
     for (int d = 0; d < type_of(f, f->ops.items[i].out)->rank; d++) n *= (double)dims[d];
-    elements[stage_of(m, rules, strategies, data, i, gradient_of(f, &u->mirrors, i))] += n;
+    elements[stage_of(m, rules, strategies, data, i, gradient_of(f, mirrors, i))] += n;
   }
-  arena_free(a);
   int most = 0;
   for (int z = 1; z < ZERO_STAGES; z++)
     if (elements[z] > elements[most]) most = z;
@@ -86,6 +82,8 @@ ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const 
   *u = (ZeroUpdates){m, f, rules, mirrors_of(a, f, rules, loops), storage};
   return u;
 }
+
+const Mirrors *zero_mirrors(const ZeroUpdates *u) { return &u->mirrors; }
 
 static bool is_update(const ZeroUpdates *u, size_t op) {
   return u->mirrors.head[op] != op && u->storage[u->mirrors.head[op]];

@@ -14,6 +14,7 @@
 
 #include "ir/rule.h"
 #include "passes/plan/file.h"
+#include "passes/search/mirror.h"
 
 enum { ZERO_STAGES = 4 };
 
@@ -31,11 +32,13 @@ uint32_t zero_partial_axes(const Rule *r, const Strategy *s);
 bool zero_gather_at_use(Module *m, const Func *f, Strategy *strategies, bool at_use);
 
 /* The stage that most elements of trained weights have; `data`: the axes of data parallel ranks, as a bit set. */
-int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data);
+int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data,
+               const Mirrors *mirrors);
 
 /* Which operations of a plan file need no line: an update follows the storage of its weight. */
 typedef struct ZeroUpdates ZeroUpdates;
 ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const *rules);
+const Mirrors *zero_mirrors(const ZeroUpdates *u);
 /* The kind of line that a plan file has for operation number `op`. */
 PlanLine zero_line(const ZeroUpdates *u, size_t op);
 /* The strategy of operation number `op` then; false when it is part of no update. */

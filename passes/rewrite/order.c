@@ -12,6 +12,7 @@
 #include "passes/rewrite/order.h"
 
 #include "ir/loops.h"
+#include "ir/states.h"
 #include "passes/rewrite/blocks.h"
 #include "passes/passes.h"
 #include "passes/rewrite/rewrite.h"
@@ -21,6 +22,7 @@ typedef struct Order {
   Arena *scratch;
   const Func *f;
   Loops loops;
+  StateOps states;
   bool *done; /* by operation */
   struct IndexList {
     uint32_t *items;
@@ -42,15 +44,10 @@ static bool emit_source(Order *w, Val v) {
   return !moves(&w->f->ops.items[i]) || emit(w, i);
 }
 
-static bool same_state(const Op *x, const Op *y) { return op_str(x, AT_name) == op_str(y, AT_name); /* interned */ }
-
 static bool tool_emit_write(Order *w, size_t i) {
-  const Op *write = &w->f->ops.items[i];
-  for (size_t k = 0; k < i; k++) {
-    const Op *op = &w->f->ops.items[k];
-    if (op->kind == OP_read && same_state(op, write) && !emit(w, k)) return false;
-  }
-  return emit_source(w, write->in[0]) && emit(w, i);
+  for (size_t k = w->states.first[i]; k < i; k = w->states.next[k])
+    if (w->f->ops.items[k].kind == OP_read && !emit(w, k)) return false;
+  return emit_source(w, w->f->ops.items[i].in[0]) && emit(w, i);
 }
 
 static void find_last_uses(Order *w) {
@@ -66,9 +63,9 @@ static void find_last_uses(Order *w) {
 static size_t due_behind(const Order *w, size_t i) {
   const Op *write = &w->f->ops.items[i], *made = op_of(w->f, write->in[0]);
   size_t at = moves(made) ? SIZE_MAX : loops_behind(&w->loops, w->f, (size_t)w->f->values.items[write->in[0]].op);
-  for (size_t k = 0; k < i; k++) {
+  for (size_t k = w->states.first[i]; k < i; k = w->states.next[k]) {
     const Op *op = &w->f->ops.items[k];
-    if (op->kind != OP_read || !same_state(op, write)) continue;
+    if (op->kind != OP_read) continue;
     size_t use = w->last_use[op->out];
     if (use && (at == SIZE_MAX || use > at)) at = use;
   }
@@ -109,6 +106,7 @@ Func *rewrite_order_sources(Module *m, const Func *f, Diags *diags) {
              .scratch = scratch,
              .f = f,
              .loops = loops_of(scratch, f),
+             .states = state_ops(scratch, f),
              .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
   find_last_uses(&w);
   find_due(&w);

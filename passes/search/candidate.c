@@ -15,6 +15,8 @@ enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32, LARGE_SETS = 512 };
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
 
+static const char slower_than_plan[] = "slower than the plan";
+
 /* ---- the mesh */
 
 static bool same_sizes(const Mesh *a, const Mesh *b, bool but_micro) {
@@ -156,26 +158,37 @@ static void price_outcome(Search *s, Outcome *o) {
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
   }
-  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes);
+  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 
+/* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
+static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
+  const double differ = 1.05;
+  double micro = o->c.micro,
+         seconds = may_have_no_gaps(s, &o->c) ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
+  return s->best && seconds > differ * s->best->price.time.total;
+}
+
 static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
+  StagesTime time = {0};
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
-  StagesCut how =
-      o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
+  StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time)
+                                  : STAGES_CUT;
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
     return false;
   }
-  price_outcome(s, o);
+  o->slower = is_slower(s, o, &time);
+  if (o->slower) o->why_not = slower_than_plan;
+  else price_outcome(s, o);
   return o->feasible;
 }
 
 /* What is made again takes time, so only as much as it needs to fit. */
 static bool cut_and_price(Search *s, Outcome *o) {
-  for (int i = 0; i < s->npolicies; i++)
+  for (int i = 0; i < s->npolicies && !o->slower; i++)
     if (cut_and_price_with(s, s->again[i], o)) return true;
   return false;
 }
@@ -206,7 +219,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
   *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
   if (r.lower_bound > p->stop_above) {
-    o.why_not = "slower than the plan";
+    o.why_not = slower_than_plan;
   } else if (!r.feasible) {
     o.why_not = search_no_choice(s, &o.c);
     if (guessed) p->memory_aim = 0, again = true;
@@ -217,9 +230,9 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
     double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
-    again = judged && left > 0 && (o.price.possible || uncut(&o)) &&
+    again = judged && !o.slower && left > 0 && (o.price.possible || uncut(&o)) &&
             (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
-    s->limited |= !fits;
+    s->limited |= !fits && !o.slower;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
     if (fits && r.memory_weight > 0) s->activations = cost_memory_made(&o.price.memory);
   }
@@ -268,6 +281,7 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
 static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
   bool memory_short = s->resident > in->memory_limit, small_first = o->c.naxes <= 2 && !memory_short;
   double bound = 0, found;
+  const double slower_by = 0.01;
   GraphInput step = *in;
   for (int i = small_first ? 0 : 1; i < (memory_short ? 2 : 3); i++) {
     step.fan_out_cap = i ? in->fan_out_cap : small_fan_out;
@@ -276,7 +290,8 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
     step.settle = i > 0;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
-    if (exact || s->watch.expired || bound > in->prune_above ||
+    bool cheapest = o->slower && o->solved <= bound * (1 + slower_by); /* it is the cut that makes it slower */
+    if (exact || cheapest || s->watch.expired || bound > in->prune_above ||
         (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9)))
       return bound;
   }

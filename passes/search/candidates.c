@@ -70,6 +70,36 @@ void measure_least(Search *s) {
       ARENA_PUSH(s->arena, &s->least, by_class[k]);
 }
 
+/* Marks the numbers of parts that make the largest part of n smaller than one part less does. */
+static void mark_useful(bool *useful, int most, int64_t n) {
+  for (int64_t m = 2; m <= most; m++)
+    if ((n + m - 1) / m < (n + m - 2) / (m - 1)) useful[m] = true;
+}
+
+/* The largest part of a micro-batch decides what it takes, and a rank's share of it is the largest of as many parts as
+ * there are micro-batches times ranks, which falls only where that does.  More micro-batches of that size are no
+ * faster and need no less memory.  Interleaved schedules want the number to be a multiple. */
+void find_useful_micro_batches(Search *s) {
+  s->useful = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
+  for (int m = 0; m <= s->most_micro; m++) s->useful[m] = m < 2 || s->chunks > 1;
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    int k = s->shape->time_factor[i];
+    if (k < 0 || !s->rules[i]->factors[k].size || op_is_source(s->f->ops.items[i].kind)) continue;
+    if (s->shape->class[i] >= 0 && s->shape->first[s->shape->class[i]] != i) continue;
+    mark_useful(s->useful, s->most_micro, cost_extent(s->cost, s->rules[i]->factors[k].size));
+  }
+}
+
+int useful_from(const Search *s, int micro) {
+  while (micro < s->most_micro && !s->useful[micro]) micro++;
+  return micro;
+}
+
+int useful_up_to(const Search *s, int micro) {
+  while (micro > 1 && !s->useful[micro]) micro--;
+  return micro;
+}
+
 int most_stages(const Search *s) {
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
@@ -97,7 +127,7 @@ int most_micro_batches(Search *s) {
 }
 
 /* Where something fills the gaps of a pipeline, all that is known is that every stage does its part. */
-static bool may_have_no_gaps(const Search *s, const Candidate *c) {
+bool may_have_no_gaps(const Search *s, const Candidate *c) {
   return c->stages > 1 && s->shape->mirrors.any && (s->chunks > 1 || schedule_weights_apart(s->schedule));
 }
 
@@ -125,7 +155,7 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
  * a message to every stage that something connects with the others.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
-static double ideal_seconds(const Search *s, const Candidate *c) {
+double ideal_seconds(const Search *s, const Candidate *c) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(s, c),
          repeat = repeat_of(s, c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
@@ -147,13 +177,14 @@ static bool same_mesh(const Candidate *a, const Candidate *b) {
          memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
 }
 
-/* What a search without force says of the mesh.  Without stages micro-batches make nothing faster. */
+/* What a search without force says of the mesh, which has tried useful numbers of micro-batches only.  Without stages
+ * they make nothing faster. */
 static double known_bound(const Search *s, const Candidate *c) {
   if (!s->known || c->naxes > MAX_SPATIAL) return 0;
   double bound = s->known->seconds;
   for (size_t i = 0; i < s->known->open.n; i++) {
     const Bounded *x = &s->known->open.items[i];
-    bool among = c->stages == 1 || (c->least <= x->c.micro && x->c.micro <= c->micro);
+    bool among = c->stages == 1 || (useful_up_to(s, c->least) <= x->c.micro && x->c.micro <= c->micro);
     if (among && same_mesh(&x->c, c)) bound = fmin(bound, x->bound);
   }
   return bound;
@@ -179,10 +210,29 @@ static void sort_axes(Candidate *c) {
     for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) swap_axes(c, j - 1, j);
 }
 
+/* Can the axes from number `axis` on, with what those before have, have the degrees that are looked for?  What is left
+ * over may be of any other kind. */
+static bool may_amount_to(const Search *s, const Candidate *c, int axis, const int found[DEGREE_COUNT]) {
+  bool all = true, free = false;
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    all &= !s->within[d] || s->within[d] == found[d];
+    free |= !s->within[d];
+  }
+  if (axis == c->naxes) return all;
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    int more[DEGREE_COUNT];
+    memcpy(more, found, sizeof more);
+    more[d] *= c->sizes[axis];
+    if (s->within[d] && s->within[d] % more[d] == 0 && may_amount_to(s, c, axis + 1, more)) return true;
+  }
+  return free && may_amount_to(s, c, axis + 1, found);
+}
+
 /* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be
  * gathered that several cut, so that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
+  if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1})) return;
   if (one_tier(s)) sort_axes(&next);
   next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
   ARENA_PUSH(s->arena, &s->candidates, next);
@@ -332,7 +382,8 @@ void make_candidates(Search *s, const PlanOptions *o) {
     if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages) || (o->pp == 0 && stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
-    if (stages > 1 && forced == 0 && s->most_micro > 1) add_meshes(s, stages, 2, s->most_micro);
+    if (stages > 1 && forced == 0 && s->most_micro > 1)
+      add_meshes(s, stages, useful_from(s, 2), useful_up_to(s, s->most_micro));
   }
   if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
 }

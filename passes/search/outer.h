@@ -24,6 +24,7 @@ typedef struct Candidate {
 typedef struct Outcome {
   Candidate c;
   bool feasible;
+  bool slower; /* than the best plan, once it is cut into stages: it was not priced */
   PlanPrice price;
   Strategy *strategies;
   int *stages;
@@ -52,6 +53,8 @@ struct PlanKnown {
   size_t n;
   BoundedList open;
   double seconds; /* 0: it did not come to its end */
+  /* Of many ranks only what may amount to these was looked at; 0: anything. */
+  int degrees[DEGREE_COUNT], stages, micro;
 };
 
 /* Equal operations. */
@@ -84,6 +87,7 @@ typedef struct Search {
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   int forced[DEGREE_COUNT];
+  int within[DEGREE_COUNT];  /* free axes are looked at that can amount to these degrees; 0: to any */
   PipelineSchedule schedule; /* of a training step, with the stages on each place */
   int chunks;
   int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
@@ -98,6 +102,7 @@ typedef struct Search {
   int most_stages;                  /* that have something to do */
   bool has_degree[DEGREE_COUNT];    /* some factor of the function has its label */
   int most_micro;
+  bool *useful; /* by number of micro-batches: all others are no better than fewer */
   struct {
     Candidate *items;
     size_t n, cap;
@@ -139,12 +144,20 @@ void measure_least(Search *s);
 int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */
 int most_micro_batches(Search *s);
+void find_useful_micro_batches(Search *s);
+/* The next useful number of micro-batches from here up, or down. */
+int useful_from(const Search *s, int micro);
+int useful_up_to(const Search *s, int micro);
+/* What a candidate takes at least, without solving it. */
+double ideal_seconds(const Search *s, const Candidate *c);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
  * (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
 /* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
  * list unless their bounds differ. */
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);
+/* Its schedule may leave a stage no gaps. */
+bool may_have_no_gaps(const Search *s, const Candidate *c);
 /* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
  * batch. */
 double repeat_of(const Search *s, const Candidate *c);

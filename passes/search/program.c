@@ -54,16 +54,23 @@ static int place_in(const int *list, int n, int v) {
 /* Numbers the distinct combinations of the classes that several maps give to each of n values; returns how many. */
 static int join_maps(Arena *a, int n, int nmaps, const int *const *maps, int **joint, int **representative) {
   int *out = ARENA_ARRAY(a, int, n), *rep = ARENA_ARRAY(a, int, n), count = 0;
+  size_t slots = 16;
+  while (slots < 2 * (size_t)n) slots *= 2;
+  Arena *scratch = arena_new();
+  int *table = ARENA_ARRAY(scratch, int, slots); /* class + 1 */
   for (int v = 0; v < n; v++) {
-    int c = 0;
-    for (; c < count; c++) {
+    uint64_t h = 0;
+    for (int i = 0; i < nmaps; i++) h = (h ^ (uint64_t)maps[i][v]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    size_t at = (size_t)h & (slots - 1);
+    for (; table[at]; at = (at + 1) & (slots - 1)) {
       int i = 0;
-      while (i < nmaps && maps[i][rep[c]] == maps[i][v]) i++;
+      while (i < nmaps && maps[i][rep[table[at] - 1]] == maps[i][v]) i++;
       if (i == nmaps) break;
     }
-    if (c == count) rep[count++] = v;
-    out[v] = c;
+    if (!table[at]) rep[count] = v, table[at] = ++count;
+    out[v] = table[at] - 1;
   }
+  arena_free(scratch);
   *joint = out;
   *representative = rep;
   return count;

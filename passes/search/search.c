@@ -25,6 +25,9 @@
 #include "passes/rewrite/sizes.h"
 #include "program/program.h"
 
+/* From so many ranks on there are hundreds of candidates. */
+enum { MANY_RANKS = 128 };
+
 /* ---- which are tried */
 
 static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
@@ -71,21 +74,22 @@ static double try_one(Search *s, const Candidate *c) {
 }
 
 /* Halves a range of micro-batches; the half that is not filled comes second. */
-static void try_candidate(Search *s, const Candidate *c) {
-  if (is_hopeless(s, c->bound)) return;
-  if (c->least == c->micro) {
-    try_one(s, c);
+static void try_candidate(Search *s, const Candidate *given) {
+  Candidate c = *given;
+  c.bound = fmax(c.bound, ideal_seconds(s, &c));
+  if (is_hopeless(s, c.bound)) return;
+  if (c.least == c.micro) {
+    try_one(s, &c);
     return;
   }
-  if (is_over(s, c)) return;
-  Candidate half = *c;
-  half.bound = fmax(c->bound, bound_mesh(s, c, 0, best_time(s)));
-  if (is_hopeless(s, half.bound)) return;
-  int middle = (int)sqrt((double)c->least * c->micro);
-  half.least = middle + 1;
-  try_candidate(s, &half);
-  half.least = c->least, half.micro = middle;
-  try_candidate(s, &half);
+  if (is_over(s, &c)) return;
+  c.bound = fmax(c.bound, bound_mesh(s, &c, 0, best_time(s)));
+  if (is_hopeless(s, c.bound)) return;
+  Candidate few = c, many = c;
+  few.micro = useful_up_to(s, (int)sqrt((double)c.least * c.micro));
+  many.least = useful_from(s, few.micro + 1);
+  try_candidate(s, &many);
+  try_candidate(s, &few);
 }
 
 /* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to
@@ -198,6 +202,7 @@ static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
   x.candidates.items = NULL, x.candidates.n = x.candidates.cap = 0;
   x.outcomes.items = NULL, x.outcomes.n = x.outcomes.cap = 0;
   x.bounded = (BoundedList){0};
+  memset(x.within, 0, sizeof x.within);
   x.best = x.alone = NULL;
   x.lower_bound = INFINITY;
   x.memory_weight = x.activations = 0;
@@ -215,6 +220,43 @@ static void take_effort(Search *s, const Search *x) {
   s->report = x->report;
 }
 
+/* Keeps what a search without force has found, but for some of pp and micro-batches. */
+static void keep_known(Search *s, const PlanOptions *o, const Search *x, const PlanOptions *of) {
+  PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
+  *k = (PlanKnown){
+      .items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  for (size_t i = 0; i < x->bounded.n; i++)
+    if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
+  memcpy(k->degrees, x->within, sizeof k->degrees);
+  k->stages = of->pp, k->micro = of->micro_batches;
+  s->known = k;
+  if (o->known) *o->known = k;
+}
+
+static bool knows(const PlanKnown *k, const Search *x, const PlanOptions *o) {
+  return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->stages == o->pp &&
+         k->micro == o->micro_batches;
+}
+
+/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
+ * than what axes give that cut nothing else.  Of many ranks it would take long to look at all; then only stages and
+ * micro-batches that are forced, and axes that can amount to the degrees. */
+static void find_known(Search *s, const PlanOptions *o) {
+  PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
+  Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  x.zero = 0;
+  x.known = NULL;
+  if (s->t->ranks >= MANY_RANKS) {
+    memcpy(x.within, s->forced, sizeof x.within);
+    none.pp = o->pp, none.micro_batches = o->micro_batches;
+  }
+  s->known = o->known ? *o->known : NULL;
+  if (knows(s->known, &x, &none)) return;
+  run(&x, &none);
+  take_effort(s, &x);
+  keep_known(s, o, &x, &none);
+}
+
 /* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
 static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
   PlanOptions o = options_of(base, as->found, &as->c);
@@ -222,30 +264,6 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   run(&x, &o);
   take_effort(s, &x);
   return x.best ? x.best : search_nearest_outcome(&x);
-}
-
-/* Keeps what a search without force has found. */
-static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
-  PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
-  *k = (PlanKnown){
-      .items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
-  for (size_t i = 0; i < x->bounded.n; i++)
-    if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
-  s->known = k;
-  if (o->known) *o->known = k;
-}
-
-/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
- * than what axes give that cut nothing else. */
-static void find_known(Search *s, const PlanOptions *o) {
-  PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
-  Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
-  x.zero = 0;
-  s->known = o->known ? *o->known : NULL;
-  if (s->known) return;
-  run(&x, &none);
-  take_effort(s, &x);
-  keep_known(s, o, &x);
 }
 
 /* ---- the answer */
@@ -341,7 +359,7 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
 /* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
  * that were solved here, or without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
-  enum { MOST = 6, MOST_OF_MANY_RANKS = 3, MANY_RANKS = 128 };
+  enum { MOST = 6, MOST_OF_MANY_RANKS = 3 };
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
   size_t nknown = s->known ? s->known->n : 0;
   const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
@@ -427,7 +445,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (anything_forced(s, o) && !o->any) find_known(s, o);
   run(s, o);
   if (!s->best) return refuse(s, d);
-  if (!anything_forced(s, o)) keep_known(s, o, s);
+  if (!anything_forced(s, o)) keep_known(s, o, s, o);
   if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
   return finish(s, o, started);
 }
@@ -457,6 +475,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->again[0]));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
+  find_useful_micro_batches(s);
   measure_least(s);
   s->most_stages = most_stages(s);
   s->resident = resident_bytes(s->cost, m, f);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "ir/states.h"
 #include "passes/rewrite/agreed.h"
 #include "passes/plan/zero.h"
 #include "passes/rewrite/derived.h"
@@ -290,16 +291,11 @@ static void find_pairs(Shaping *w) {
     LayoutPair *items;
     size_t n, cap;
   } pairs = {0};
+  const StateOps states = state_ops(w->arena, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *a = &f->ops.items[i];
     if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));
-    if (!op_is_state(a->kind)) continue;
-    for (size_t j = i + 1; j < f->ops.n; j++) {
-      const Op *b = &f->ops.items[j];
-      if (!op_is_state(b->kind) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0) continue;
-      ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, j}));
-      break;
-    }
+    if (states.next[i] != SIZE_MAX) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, states.next[i]}));
   }
   w->out->pairs = pairs.items;
   w->out->npairs = pairs.n;

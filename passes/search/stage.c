@@ -3,14 +3,14 @@
  * A stage is a run of operations.  What it makes follows the rules of the walk (passes/lower/walk.h): its operations,
  * each conversion they want once, what is derived from constants once, and each value that is sent to it once: this
  * depends on the run only.  Where the walk converts before it sends, the stage that wants it pays for that here.  The
- * states of the program are (stages so far, position) with the frontier of (sum, slowest), so the result is exact for
- * the positions considered.  The number of positions is bounded; few crossing values come first.
+ * result is exact for the positions considered (partition.h); their number is bounded, few crossing values come first.
  *
  * Of a training step the forward pass is cut, and what makes gradients and updates is paid for with the operation it is
  * placed with (home.h).  Gradients come from later stages: a run pays for what it wants of operations behind its end.
  */
 #include "passes/search/stage.h"
 
+#include "ir/states.h"
 #include "passes/cost/loops.h"
 #include "passes/lower/walk.h"
 #include "passes/rewrite/derived.h"
@@ -22,6 +22,7 @@
 
 #include "passes/search/graph.h"
 #include "passes/search/home.h"
+#include "passes/search/partition.h"
 
 enum { MAX_POSITIONS = 600 };
 
@@ -50,8 +51,9 @@ typedef struct Cutting {
   const Rule *const *rules;
   const Strategy *strategies;
   const LoopCosts *loops;
-  const bool *derived;      /* by operation: every stage computes it for itself */
-  const bool *once;         /* by operation: once_ops */
+  const bool *derived; /* by operation: every stage computes it for itself */
+  const bool *once;    /* by operation: once_ops */
+  StateOps states;
   const size_t *first_user; /* by value; the number of operations: none */
   const size_t *training;   /* stages_homes */
   Needs *needs;             /* by operation */
@@ -87,18 +89,16 @@ static int id_of(const Cutting *k, Seen *seen, Val v, const Layout *layout) {
   return (int)v * MAX_SEEN + (int)(e < MAX_SEEN ? e : MAX_SEEN - 1);
 }
 
-/* The first read of the state that an operation reads or writes; NULL: nobody reads it. */
-static const Op *read_of(const Func *f, const Op *of) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(of, AT_name)) == 0)
-      return &f->ops.items[i];
-  return NULL;
+/* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
+static const Op *read_of(const StateOps *states, const Func *f, size_t write) {
+  size_t read = f->ops.items[write].kind == OP_write ? state_first_read(states, f, write) : SIZE_MAX;
+  return read == SIZE_MAX ? NULL : &f->ops.items[read];
 }
 
 /* A state has the layout of its first read. */
 static const Layout *produced(const Cutting *k, size_t op, int result) {
   const Op *items = k->f->ops.items;
-  if (items[op].kind == OP_read) op = (size_t)(read_of(k->f, &items[op]) - items);
+  if (items[op].kind == OP_read) op = state_first_read(&k->states, k->f, op);
   return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
 }
 
@@ -152,7 +152,7 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
 
 /* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
 static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
-  const Op *read = k->f->ops.items[op].kind == OP_write ? read_of(k->f, &k->f->ops.items[op]) : NULL;
+  const Op *read = read_of(&k->states, k->f, op);
   if (read) return produced(k, (size_t)(read - k->f->ops.items), 0);
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
@@ -207,7 +207,7 @@ static double own_seconds(const Cutting *k, size_t index) {
 /* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
 static size_t paid_with(const Cutting *k, size_t index) {
   if (k->training) return k->training[index];
-  const Op *op = &k->f->ops.items[index], *read = op->kind == OP_write ? read_of(k->f, op) : NULL;
+  const Op *op = &k->f->ops.items[index], *read = read_of(&k->states, k->f, index);
   if (op->kind != OP_write) return index;
   if (read && k->first_user[read->out] < k->f->ops.n) return k->first_user[read->out];
   size_t made = (size_t)k->f->values.items[op->in[0]].op, first = 0;
@@ -274,7 +274,7 @@ static bool *find_forbidden(const Cutting *k) {
   for (int l = 0; l < k->loops->loops.n; l++)
     for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
   for (size_t w = 0; w < k->f->ops.n; w++) {
-    const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
+    const Op *write = &k->f->ops.items[w], *read = read_of(&k->states, k->f, w);
     if (!read || write->mirror.name) continue;
     size_t made = (size_t)k->f->values.items[write->in[0]].op;
     if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
@@ -366,7 +366,8 @@ static bool has_user(const Cutting *k, size_t i) {
   return any;
 }
 
-static void measure_from(Cutting *k, int first, Run *run) {
+/* Longer runs than `most` are not looked at. */
+static void measure_from(Cutting *k, int first, double most, Run *run) {
   bool empty = true;
   run->begin = (size_t)k->positions[first], run->mark = first + 1;
   run->time = run->bytes = run->back = 0;
@@ -375,67 +376,20 @@ static void measure_from(Cutting *k, int first, Run *run) {
     bool unused = k->derived[i] && !has_user(k, i);
     if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
   }
-  for (int last = first + 1; last < k->npositions; last++) {
+  for (int last = 0; last < k->npositions; last++) k->time[first * k->npositions + last] = INFINITY;
+  for (int last = first + 1; last < k->npositions && run->time <= most; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
       empty &= !stages_is_placed(k->f, k->derived, i);
       if (run->made[i] == run->mark) run->back -= run->due[i];
       if (!k->derived[i]) pay_op(k, run, i);
     }
-    k->time[first * k->npositions + last] = empty ? INFINITY : run->time + run->back; /* no stage is empty */
+    double time = run->time + run->back;
+    if (!empty && time <= most) k->time[first * k->npositions + last] = time; /* no stage is empty */
     k->bytes[first * k->npositions + last] = run->bytes;
   }
 }
 
-/* ---- the program */
-
-typedef struct Choice {
-  double sum, slowest;
-  int from, index; /* position and state before */
-} Choice;
-
-typedef struct Choices {
-  Choice *items;
-  size_t n, cap;
-} Choices;
-
-/* Keeps choices that none beats in both numbers. */
-static void add_state(Cutting *k, Choices *l, Choice s) {
-  size_t kept = 0;
-  for (size_t i = 0; i < l->n; i++)
-    if (l->items[i].sum <= s.sum && l->items[i].slowest <= s.slowest) return;
-  for (size_t i = 0; i < l->n; i++)
-    if (!(s.sum <= l->items[i].sum && s.slowest <= l->items[i].slowest)) l->items[kept++] = l->items[i];
-  l->n = kept;
-  ARENA_PUSH(k->arena, l, s);
-}
-
-static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, size_t *cuts) {
-  int np = k->npositions;
-  Choices *states = ARENA_ARRAY(k->arena, Choices, (stages + 1) * np);
-  add_state(k, &states[0], (Choice){0, 0, -1, -1});
-  for (int s = 1; s <= stages; s++)
-    for (int last = s; last < np; last++) {
-      if (s == stages && last != np - 1) continue;
-      for (int first = s - 1; first < last; first++) {
-        double time = k->time[first * np + last];
-        if (k->bytes[first * np + last] > memory_limit || isinf(time)) continue;
-        const Choices *before = &states[(s - 1) * np + first];
-        for (size_t i = 0; i < before->n; i++)
-          add_state(k, &states[s * np + last],
-                    (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
-      }
-    }
-  const Choices *end = &states[stages * np + np - 1];
-  const Choice *best = NULL;
-  for (size_t i = 0; i < end->n; i++)
-    if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest)
-      best = &end->items[i];
-  for (int s = stages; best && s > 0; s--) {
-    cuts[s - 1] = (size_t)k->positions[best->from];
-    best = s > 1 ? &states[(s - 1) * np + best->from].items[best->index] : best;
-  }
-  return best != NULL;
-}
+/* ---- the cut */
 
 /* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
 static bool has_places(const Cutting *k, int stages) {
@@ -460,6 +414,7 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   Arena *a = arena_new();
   const bool *derived = derived_ops(a, f);
   const size_t *home = stages_homes(a, f, derived);
+  const StateOps states = state_ops(a, f);
   const size_t *first_user = find_first_users(a, f);
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
@@ -477,7 +432,7 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   for (size_t i = 0; i < f->ops.n; i++)
     if (out[i] == stages) out[i] = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i], *read = op->kind == OP_write ? read_of(f, op) : NULL;
+    const Op *read = read_of(&states, f, i);
     if (home) continue;
     if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
     else if (read) out[f->values.items[read->out].op] = out[i];
@@ -492,6 +447,7 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
   k.once = once_ops(a, f);
+  k.states = state_ops(a, f);
   bool *again = ARENA_ARRAY(a, bool, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) again[i] = strategies[i].again;
   k.loops = cost_loops(a, c, f, again);
@@ -501,7 +457,8 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   return k;
 }
 
-static void measure(Cutting *k) {
+/* Runs up to `most`, and from the first position on. */
+static void measure(Cutting *k, double most) {
   Run run = {.wanted = ARENA_ARRAY(k->arena, int, k->nids),
              .sent = ARENA_ARRAY(k->arena, int, k->nids),
              .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
@@ -509,13 +466,41 @@ static void measure(Cutting *k) {
              .weights = ARENA_ARRAY(k->arena, int, k->f->values.n),
              .made = ARENA_ARRAY(k->arena, int, k->f->ops.n + 1),
              .due = ARENA_ARRAY(k->arena, double, k->f->ops.n + 1)};
-  k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
-  k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
-  for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, &run);
+  if (!k->time) {
+    k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+    k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+  }
+  for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, i ? most : INFINITY, &run);
+}
+
+/* Few runs are as long as it takes to see that longer ones would be slower. */
+static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
+  measure(k, 0);
+  Partition p = {.n = k->npositions, .repeat = repeat, .memory_limit = memory_limit};
+  p.time = k->time, p.bytes = k->bytes;
+  p.least = k->time[k->npositions - 1];
+  double needed = 2 * p.least / stages;
+  for (bool found = false;;) {
+    p.most = found || needed < p.least ? needed : INFINITY;
+    measure(k, p.most);
+    found = partition_find(&p, stages, cuts, &needed);
+    if (isinf(p.most) || (found && needed <= p.most)) return found;
+    if (!found) needed = 4 * p.most;
+  }
+}
+
+static StagesTime time_of(const Cutting *k, int stages, const int *places) {
+  StagesTime t = {0};
+  for (int s = 0; s < stages; s++) {
+    double time = k->time[places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1)];
+    t.sum += time;
+    t.slowest = fmax(t.slowest, time);
+  }
+  return t;
 }
 
 StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     double memory_limit, int *stages) {
+                     double memory_limit, int *stages, StagesTime *time) {
   int n = m->mesh.stages;
   /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads
    * work and weights, which is what a forced degree asks for. */
@@ -526,11 +511,12 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
     if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
   find_positions(&k, n);
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
-  measure(&k);
-  StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT
-                  : has_places(&k, n)                            ? STAGES_TOO_LARGE
-                                                                 : STAGES_TOO_MANY;
-  if (how == STAGES_CUT) stages_place(f, n, cuts, stages);
+  int *places = ARENA_ARRAY(a, int, n);
+  StagesCut how = run_program(&k, n, repeat, memory_limit, places) ? STAGES_CUT
+                  : has_places(&k, n)                              ? STAGES_TOO_LARGE
+                                                                   : STAGES_TOO_MANY;
+  for (int s = 0; s < n && how == STAGES_CUT; s++) cuts[s] = (size_t)k.positions[places[s]];
+  if (how == STAGES_CUT) stages_place(f, n, cuts, stages), *time = time_of(&k, n, places);
   arena_free(a);
   return how;
 }
@@ -542,7 +528,7 @@ void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *r
   k.positions = ARENA_ARRAY(a, int, stages + 1);
   for (int s = 0; s < stages; s++) k.positions[k.npositions++] = (int)cuts[s];
   k.positions[k.npositions++] = (int)f->ops.n;
-  measure(&k);
+  measure(&k, INFINITY);
   for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.npositions + s + 1];
   arena_free(a);
 }

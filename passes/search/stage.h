@@ -4,6 +4,11 @@
 
 #include "passes/cost/cost.h"
 
+/* Seconds of a micro-batch on all stages one after the other, and on the slowest, as cuts are chosen by. */
+typedef struct StagesTime {
+  double sum, slowest;
+} StagesTime;
+
 typedef enum StagesCut {
   STAGES_CUT,
   STAGES_TOO_MANY, /* there are not enough positions to cut at */
@@ -12,9 +17,10 @@ typedef enum StagesCut {
 
 /* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is
  * least, over cuts at positions outside of loops where few values are alive and with the weights of every stage within
- * `memory_limit`. Fills nothing unless it returns STAGES_CUT. */
+ * `memory_limit`. Fills nothing unless it returns STAGES_CUT; `time` is
+ * that of the cut. */
 StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     double memory_limit, int *stages);
+                     double memory_limit, int *stages, StagesTime *time);
 
 /* What the stages that begin at operations cuts[s] (cuts[0] is 0) take per micro-batch, as cuts are chosen by: as
  * cost_plan says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.

@@ -198,10 +198,10 @@ static RtStatus run_calls(Executor *e, uint32_t entry, RtError *error) {
 
 static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   BoundCapture *k = &e->binding->capture;
-  if (k->made && !e->record) return exec_capture_run(e, error);
+  if (k->made && !e->record && !e->file) return exec_capture_run(e, error);
   if (!k->made) k->ports = 0;
   RtStatus status = run_calls(e, entry, error);
-  if (!status) k->made = k->wanted;
+  if (!status && !e->file) k->made = k->wanted; /* what lies in files is moved by the host, in every request */
   return status;
 }
 
