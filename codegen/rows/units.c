@@ -54,29 +54,49 @@ static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   return true;
 }
 
+/* The operation that makes a value of the function; NULL: it is a temporary. */
+static const Op *made_by(const Make *k, Val v) { return v < k->w->f->values.n ? op_of(k->w->f, v) : NULL; }
+
+/* The state that a value becomes; NULL: none. */
+static const char *becomes_state(const Make *k, Val v) {
+  for (size_t i = 0; i < k->w->f->ops.n; i++) {
+    const Op *op = &k->w->f->ops.items[i];
+    if (op->kind == OP_write && op->in[0] == v) return op_str(op, AT_name);
+  }
+  return NULL;
+}
+
+static bool reads_state(const Make *k, Val v, const char *name) {
+  const Op *op = made_by(k, v);
+  return op && op->kind == OP_read && strcmp(op_str(op, AT_name), name) == 0;
+}
+
+/* Who takes whose memory: a sum over micro-batches grows where it is, a new state lies where the old one did, which no
+ * other value may, and the rest takes what it finds. */
+typedef enum AliasOf { ALIAS_SUM, ALIAS_STATE, ALIAS_ANY, ALIAS_ROUNDS } AliasOf;
+
+static bool is_alias(const Make *k, AliasOf round, Val out, const char *state, const RowBuffer *in) {
+  Val start = round == ALIAS_SUM ? work_sum_start(k->w, out) : 0;
+  if (round == ALIAS_SUM) return start && in->value == start;
+  if (round == ALIAS_STATE) return state && reads_state(k, in->value, state);
+  const Op *made = made_by(k, in->value);
+  return !in->table && !in->output && !(made && made->kind == OP_read);
+}
+
 static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, int nin, int nout) {
   int *alias = ARENA_ARRAY(k->m->arena, int, nout);
   bool *taken = ARENA_ARRAY(k->m->arena, bool, nin);
   for (int i = 0; i < nout; i++) alias[i] = -1;
-  for (size_t i = 0; i < p->stores.n; i++) { /* a sum over micro-batches grows where it is */
-    const RowStore *s = &p->stores.items[i];
-    int out = ptr_of[s->buffer] - nin;
-    Val start = work_sum_start(k->w, p->buffers.items[s->buffer].value);
-    for (size_t b = 0; b < p->buffers.n && start; b++)
-      if (p->buffers.items[b].value == start && !taken[ptr_of[b]] && may_share(p, b, s)) {
-        alias[out] = ptr_of[b];
-        taken[ptr_of[b]] = true;
-      }
-  }
-  for (size_t i = 0; i < p->stores.n; i++) {
-    const RowStore *s = &p->stores.items[i];
-    int out = ptr_of[s->buffer] - nin;
-    for (size_t b = 0; b < p->buffers.n && alias[out] < 0; b++)
-      if (!p->buffers.items[b].table && !p->buffers.items[b].output && !taken[ptr_of[b]] && may_share(p, b, s)) {
-        alias[out] = ptr_of[b];
-        taken[ptr_of[b]] = true;
-      }
-  }
+  for (AliasOf round = 0; round < ALIAS_ROUNDS; round++)
+    for (size_t i = 0; i < p->stores.n; i++) {
+      const RowStore *s = &p->stores.items[i];
+      int *of = &alias[ptr_of[s->buffer] - nin];
+      Val out = p->buffers.items[s->buffer].value;
+      const char *state = round == ALIAS_STATE && *of < 0 ? becomes_state(k, out) : NULL;
+      for (size_t b = 0; b < p->buffers.n && *of < 0; b++)
+        if (is_alias(k, round, out, state, &p->buffers.items[b]) && !taken[ptr_of[b]] && may_share(p, b, s))
+          *of = ptr_of[b], taken[ptr_of[b]] = true;
+    }
   return alias;
 }
 
