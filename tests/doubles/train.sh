@@ -86,4 +86,19 @@ printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main 
   '  %r = random {kind="uniform", seed=3, starts=[0, 0], extents=[8, 3]} : f32[8, 3]' '  %y = mul %h, %r : f32[8, 3]' \
   '  output "y" %y' '}' >noisy.ir
 trains 1e-4 "--target dgx-a100x2 --dp 2" "noisy.ir --train mse --optimizer sgd(lr=1e-2)" --data x=@x.npy --data labels=@y.npy
-summary 75
+
+# Checkpoints between steps that are one graph each: files that ranks write themselves are in no graph.
+mlp="$source_dir/examples/mlp.apc -D layers=2 -D d=12 --train mse --batch 8"
+rows=(--data x=@x.npy --data labels=@x.npy --steps 6)
+rm -rf texts
+# shellcheck disable=SC2086
+expect 0 "" "$apc" compile $mlp -q --target dgx-a100x2 --dp 2 --zero 1 --save-temps=texts -o device
+export LD_LIBRARY_PATH=$doubles DOUBLES_TEXTS=$PWD/texts DOUBLES_ARCH=80 DOUBLES_REPORT=$PWD/report
+expect 0 "" ./device "${rows[@]}" --checkpoint kept --every 1 --save graphs.safetensors
+APC_EAGER=1 expect 0 "" ./device "${rows[@]}" --save calls.safetensors
+expect 0 "" ./device "${rows[@]}" --steps 4 --checkpoint kept4 --every 2
+expect 0 "" ./device "${rows[@]}" --resume kept4 --save resumed.safetensors
+unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT
+check "with checkpoints, without, and resumed" eval 'cmp graphs.safetensors calls.safetensors && cmp graphs.safetensors resumed.safetensors'
+check "no double reports anything" test ! -e report
+summary 80
