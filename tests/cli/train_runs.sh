@@ -48,7 +48,8 @@ free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("
 elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
   local at
   at=127.0.0.1:$(free_port)
-  (cd other && exec ../train2 --rank 1 --world 2 --rendezvous "$at" "$@") >there 2>&1 &
+  # gcc's leak checker itself stops by a signal in this rank; cli.train_files looks for leaks in what reads checkpoints.
+  (cd other && ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 exec ../train2 --rank 1 --world 2 --rendezvous "$at" "$@") >there 2>&1 &
   # shellcheck disable=SC2086
   expect 0 "" ./train2 --rank 0 --world 2 --rendezvous "$at" "$@"
   check "the other rank: 0" wait $!
