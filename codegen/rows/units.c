@@ -12,6 +12,7 @@ typedef struct Make {
   Module *m;
   UnitList *list;
   size_t cap;
+  const char **state; /* by value of the function: the state that it becomes; NULL: none */
 } Make;
 
 const Type *units_type(const UnitList *units, const Func *l2, Val v) {
@@ -57,13 +58,13 @@ static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
 /* The operation that makes a value of the function; NULL: it is a temporary. */
 static const Op *made_by(const Make *k, Val v) { return v < k->w->f->values.n ? op_of(k->w->f, v) : NULL; }
 
-/* The state that a value becomes; NULL: none. */
-static const char *becomes_state(const Make *k, Val v) {
-  for (size_t i = 0; i < k->w->f->ops.n; i++) {
-    const Op *op = &k->w->f->ops.items[i];
-    if (op->kind == OP_write && op->in[0] == v) return op_str(op, AT_name);
+static const char **find_states(const Work *w) {
+  const char **state = ARENA_ARRAY(w->m->arena, const char *, w->f->values.n);
+  for (size_t i = w->f->ops.n; i-- > 0;) {
+    const Op *op = &w->f->ops.items[i];
+    if (op->kind == OP_write) state[op->in[0]] = op_str(op, AT_name);
   }
-  return NULL;
+  return state;
 }
 
 static bool reads_state(const Make *k, Val v, const char *name) {
@@ -75,8 +76,9 @@ static bool reads_state(const Make *k, Val v, const char *name) {
  * other value may, and the rest takes what it finds. */
 typedef enum AliasOf { ALIAS_SUM, ALIAS_STATE, ALIAS_ANY, ALIAS_ROUNDS } AliasOf;
 
-static bool is_alias(const Make *k, AliasOf round, Val out, const char *state, const RowBuffer *in) {
+static bool is_alias(const Make *k, AliasOf round, Val out, const RowBuffer *in) {
   Val start = round == ALIAS_SUM ? work_sum_start(k->w, out) : 0;
+  const char *state = out < k->w->f->values.n ? k->state[out] : NULL;
   if (round == ALIAS_SUM) return start && in->value == start;
   if (round == ALIAS_STATE) return state && reads_state(k, in->value, state);
   const Op *made = made_by(k, in->value);
@@ -92,9 +94,8 @@ static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, 
       const RowStore *s = &p->stores.items[i];
       int *of = &alias[ptr_of[s->buffer] - nin];
       Val out = p->buffers.items[s->buffer].value;
-      const char *state = round == ALIAS_STATE && *of < 0 ? becomes_state(k, out) : NULL;
       for (size_t b = 0; b < p->buffers.n && *of < 0; b++)
-        if (is_alias(k, round, out, state, &p->buffers.items[b]) && !taken[ptr_of[b]] && may_share(p, b, s))
+        if (is_alias(k, round, out, &p->buffers.items[b]) && !taken[ptr_of[b]] && may_share(p, b, s))
           *of = ptr_of[b], taken[ptr_of[b]] = true;
     }
   return alias;
@@ -274,7 +275,7 @@ UnitList *units_of(Work *w) {
   work_fuse(w);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
-  Make k = {.w = w, .m = m, .list = list};
+  Make k = {.w = w, .m = m, .list = list, .state = find_states(w)};
   Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, bool, w->groups.n + 1)};
   sort_groups(w, o.by_key);
   for (size_t i = 0; i < w->groups.n; i++)

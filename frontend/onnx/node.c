@@ -181,8 +181,7 @@ ImportKnown input_known(ImportNode *n, size_t i) {
 
 bool node_sequence_error(ImportNode *n, const char *name) {
   return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc,
-                    "\"%s\" is a sequence of tensors, which apc takes only where "
-                    "its tensors are known one by one",
+                    "\"%s\" is a sequence of tensors, which apc takes only where its tensors are known one by one",
                     name);
 }
 
