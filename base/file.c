@@ -181,9 +181,8 @@ bool file_same(const char *a, const char *b) {
 
 struct FileWriter {
   Diags *diags;
-  char *path;   /* the final name, links resolved */
-  char *temp;   /* NULL: path itself is open (a device or a pipe), or a file without a name */
-  char *shared; /* the same from the root on; NULL: nobody else writes */
+  char *path; /* the final name, links resolved */
+  char *temp; /* NULL: path itself is open (a device or a pipe), or a file without a name */
   int fd;
   int lock;      /* of what others write as well: the same file, open until it has its name; -1 */
   bool nameless; /* in the final one's folder: nothing is left of it when this process is killed */
@@ -271,7 +270,6 @@ static void writer_free(FileWriter *w) {
   if (w->fd >= 0) close(w->fd);
   if (w->lock >= 0) close(w->lock);
   free(w->temp);
-  free(w->shared);
   free(w->path);
   free(w);
 }
@@ -307,13 +305,22 @@ static bool still_there(const FileWriter *w) {
          mine.st_ino == there.st_ino;
 }
 
-/* Opens NAME.part and locks it, where the file system has locks. */
+/* PATH.part, from the root on; NULL: there is no such folder. */
+static char *part_name(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  char *given = folder_of(path), *folder = realpath(given, NULL), *part = NULL;
+  if (!folder && errno == ENOMEM) must(NULL);
+  if (folder && asprintf(&part, "%s/%s.part", folder, name) < 0) must(NULL);
+  free(given);
+  free(folder);
+  return part;
+}
+
+/* Opens PATH.part and locks it, where the file system has locks. */
 static bool open_part(FileWriter *w, unsigned mode) {
-  size_t room = strlen(w->path) + sizeof ".part";
   struct stat st;
-  w->temp = must(malloc(room));
-  snprintf(w->temp, room, "%s.part", w->path);
-  for (;;) {
+  w->temp = part_name(w->path);
+  while (w->temp) {
     w->fd = open(w->temp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, (mode_t)mode);
     if (w->fd < 0) return part_failed(w, strerror(errno));
     errno = 0;
@@ -323,6 +330,7 @@ static bool open_part(FileWriter *w, unsigned mode) {
     if (still_there(w)) return true;
     close(w->fd);
   }
+  return part_failed(w, strerror(errno));
 }
 
 /* The lock belongs to the open file, which stays open until the file has its name. */
@@ -333,9 +341,7 @@ static bool allocate_part(FileWriter *w, uint64_t bytes) {
     why = ftruncate(w->fd, (off_t)bytes) != 0 ? errno : 0; /* no such thing there */
   if (why) return write_failed(w, strerror(why));
   w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
-  w->shared = realpath(w->temp, NULL);
-  if (!w->shared && errno == ENOMEM) must(NULL);
-  return (w->lock >= 0 && w->shared) || write_failed(w, strerror(errno));
+  return w->lock >= 0 || write_failed(w, strerror(errno));
 }
 
 FileWriter *file_writer_open_shared(Diags *d, const char *path, unsigned mode, uint64_t bytes) {
@@ -350,7 +356,7 @@ FileWriter *file_writer_open_shared(Diags *d, const char *path, unsigned mode, u
   return NULL;
 }
 
-const char *file_writer_shared(const FileWriter *w) { return w->shared; }
+const char *file_writer_shared(const FileWriter *w) { return w->temp; }
 
 static bool write_out(FileWriter *w, const uint8_t *p, size_t n) {
   while (n) {

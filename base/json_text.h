@@ -11,7 +11,8 @@ json_t *json_text(const char *text);
 /* object[key] = value, for a key like that; takes both.  The object, NULL when either is NULL or there is no memory. */
 json_t *json_set_text(json_t *object, const char *key, json_t *value);
 
-/* For programs that end when there is no memory (die_out_of_memory): jansson never lacks any from here on. */
+/* For programs that end when there is no memory (die_out_of_memory): jansson never lacks any from here on.  (Where it
+ * lacks some, its parser drops characters of a string and says nothing.) */
 void json_must_have_memory(void);
 
 #endif

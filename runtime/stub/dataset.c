@@ -87,7 +87,8 @@ static int split_data(const Dataset *d, const char *text, Source *s, const char 
 /* What the last diagnostic says; of a shard it is about that file. */
 static int refuse(const Dataset *d, const char *file) {
   const Diag *x = d->diags->n ? &d->diags->items[d->diags->n - 1] : NULL;
-  return stub_fail(APC_BAD_INPUT, "%s: %s", x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
+  return stub_fail(x && x->code == DIAG_no_memory ? APC_FAILED : APC_BAD_INPUT, "%s: %s",
+                   x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
 }
 
 /* The rows must be of the input's type, and its other dimensions those of the file. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/secure.h"
 #include "base/standard.h"
 #include "base/statistics.h"
@@ -601,6 +602,7 @@ static int launch(const Line *line) {
 int main(int argc, char **argv) {
   standard_hold();
   standard_show();
+  json_must_have_memory();
   if (secure_execution())
     return stub_fail(
         APC_UNSUPPORTED,

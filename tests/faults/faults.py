@@ -164,8 +164,6 @@ class Runs:
             return None
         if kind == "memory" and r.code == MISSING and "cc failed" in r.err and "allocate" in r.err:
             return None  # the C compiler, or our process that was to become it
-        if kind == "memory" and r.code == UNWRITTEN and "the header is not JSON" in r.err:
-            return None  # jansson does not tell whether the text is wrong or there is no memory
         if r.code not in s.codes:
             return f"ends with {r.code}"
         if any(clean.files.get(name) != data for name, data in r.files.items()):
