@@ -96,7 +96,8 @@ has_nccl() { [ "${found[nccl]-none}" != none ]; }
 
 unpack() { # unpack PROGRAM
   [ -x "$programs/$1" ] && return
-  step 60 "$tool" unpack "programs/$1.gz" "$programs/$1" && step 10 chmod +x "$programs/$1"
+  cat programs/runtime.gz "programs/$1.gz" >"$programs/$1.gz" # gzip reads both as one
+  step 60 "$tool" unpack "$programs/$1.gz" "$programs/$1" && step 10 chmod +x "$programs/$1"
 }
 
 # ---- check

@@ -15,7 +15,8 @@
 # DIR, new or empty, gets on_device.sh and all it needs there, which is bash, coreutils and the C library:
 #   bin/             gpu_tool, gpu_kernels and gpu_device
 #   kernels/         machine code of all kernels of tests/kernel_cases.h
-#   programs/        compiled models, and what one CPU rank computes (NAME.npz); weights are random, from a seed, or
+#   programs/        compiled models, less the runtime that all of them begin with (runtime.gz), and what one CPU rank
+#                    computes (NAME.npz); weights are random, from a seed, or
 #   models/          those of FOLDER, once for all programs of a model
 #   check.list       program|ranks|reference|tolerance|arguments
 #   bench.list       program|arguments|bytes|operations|ceiling|planned for an H100, for an H200 (us)|batch
@@ -50,6 +51,8 @@ trap 'rm -rf "$temporary"' EXIT
 apc=$temporary/apc
 cp "$build/apc" "$apc"
 strip -o "$temporary/apcrt-stub" "$build/apcrt-stub"
+runtime=$(stat -c %s "$temporary/apcrt-stub")
+gzip -9n <"$temporary/apcrt-stub" >"$dir/programs/runtime.gz"
 for program in bench/gpu_tool tests/gpu_kernels tests/gpu_device; do
   strip -o "$dir/bin/${program#*/}" "$build/$program"
 done
@@ -72,7 +75,8 @@ compiles() { # compiles PROGRAM RANKS MODEL OPTIONS...
   shift 2
   echo "$program" >&2
   "$apc" "$@" -q --target "${target}x$ranks" ${texts:+"--save-temps=$texts"} -o "$temporary/program"
-  gzip -9n <"$temporary/program" >"$dir/programs/$program.gz"
+  cmp -s -n "$runtime" "$temporary/program" "$temporary/apcrt-stub" || { echo "$program: another runtime" >&2; exit 1; }
+  tail -c +$((runtime + 1)) "$temporary/program" | gzip -9n >"$dir/programs/$program.gz"
 }
 refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes of what is $asked, in the same bits
   local outputs=$dir/programs/$1.npz
