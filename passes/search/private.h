@@ -38,6 +38,7 @@ typedef struct Step {
   size_t entries;    /* of the result */
   double work;       /* sums formed */
   uint64_t hash;
+  const struct Split *split; /* it is a part of; NULL: a whole join */
   /* For one weight of memory: */
   double *least; /* by class of the variable: its cheapest value */
   double floor;  /* what all entries are at least */
@@ -47,6 +48,15 @@ typedef struct Step {
   const FrontierPoint *points;
   const size_t *starts;
 } Step;
+
+/* The parts of a join that was too large, of one variable.  What each costs at least, by value of the variable, is
+ * shared out among them before they are minimised: each is at its cheapest near values that are cheap for all. */
+typedef struct Split {
+  uint64_t hash;
+  int n;
+  Step **parts;
+  int *numbers; /* of the steps, from 1; 0: not in the program yet */
+} Split;
 
 typedef struct Elimination {
   int var, step;

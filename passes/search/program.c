@@ -34,6 +34,10 @@ typedef struct Compiler {
   IntList *of_var;
   int *known; /* steps by hash: open addressing, index + 1 */
   size_t nknown;
+  struct {
+    Split **items;
+    size_t n, cap;
+  } splits;
   const double *zeros;
 } Compiler;
 
@@ -238,30 +242,62 @@ static void add_elimination(Compiler *c, const Join *j, Step *s, int *slot) {
   out->n++;
 }
 
-/* Splits a join that is too large: each part takes tables while its work stays under the cap. */
+static uint64_t split_hash(const Compiler *c, const Join *parts, int n) {
+  uint64_t h = (uint64_t)n;
+  for (int i = 0; i < n; i++) h = h * 31 + join_hash(c, &parts[i]);
+  return h;
+}
+
+/* The split into equal parts, or a fresh one. */
+static Split *split_of(Compiler *c, const Join *parts, int n) {
+  uint64_t h = split_hash(c, parts, n);
+  for (size_t i = 0; i < c->splits.n; i++) {
+    Split *x = c->splits.items[i];
+    int same = 0;
+    while (x->hash == h && x->n == n && same < n && same_join(c, x->parts[same], &parts[same])) same++;
+    if (same == n) return x;
+  }
+  Split *x = ARENA_NEW(c->arena, Split);
+  *x = (Split){h, n, ARENA_ARRAY(c->arena, Step *, n), ARENA_ARRAY(c->arena, int, n)};
+  for (int i = 0; i < n; i++) {
+    x->parts[i] = step_new(c, &parts[i], 0);
+    x->parts[i]->split = x;
+  }
+  ARENA_PUSH(c->arena, &c->splits, x);
+  return x;
+}
+
+/* The next part of a join that is too large takes tables while its work stays under the cap. */
+static Join next_part(Compiler *c, const Join *whole, bool first, int *left, int *n) {
+  Join part = {.var = whole->var,
+               .time = first ? whole->time : c->zeros,
+               .memory = first ? whole->memory : NULL,
+               .tables = ARENA_ARRAY(c->arena, int, *n)};
+  int kept = 0;
+  for (int f = 0; f < *n; f++) {
+    int *slot;
+    Join trial = part;
+    part.tables[trial.n++] = left[f];
+    Step *s = step_for(c, &trial, &slot);
+    if (part.n == 0 || s->work <= c->p->table_cap) part = trial;
+    else left[kept++] = left[f];
+  }
+  *n = kept;
+  find_scope(c, &part); /* the last trial may have looked at other tables than the part has */
+  return part;
+}
+
 static void eliminate_split(Compiler *c, const Join *whole) {
-  int *left = ARENA_ARRAY(c->arena, int, whole->n), n = whole->n;
+  int *left = ARENA_ARRAY(c->arena, int, whole->n), n = whole->n, nparts = 0;
+  Join *parts = ARENA_ARRAY(c->arena, Join, whole->n);
   memcpy(left, whole->tables, sizeof *left * (size_t)n);
   c->out->split = true;
-  for (bool first = true; n; first = false) {
-    Join part = {.var = whole->var,
-                 .time = first ? whole->time : c->zeros,
-                 .memory = first ? whole->memory : NULL,
-                 .tables = ARENA_ARRAY(c->arena, int, n)};
-    int kept = 0, *slot;
-    for (int f = 0; f < n; f++) {
-      int *trial_slot;
-      Join trial = part;
-      part.tables[trial.n++] = left[f];
-      Step *s = step_for(c, &trial, &trial_slot);
-      if (part.n == 0 || s->work <= c->p->table_cap) part = trial;
-      else left[kept++] = left[f];
-    }
-    /* the last trial may have looked at other tables than the part has */
-    Step *step = step_for(c, &part, &slot);
-    n = kept;
-    add_elimination(c, &part, step, slot);
+  while (n) {
+    parts[nparts] = next_part(c, whole, nparts == 0, left, &n);
+    nparts++;
   }
+  Split *x = split_of(c, parts, nparts);
+  for (int i = 0; i < nparts; i++) add_elimination(c, &parts[i], x->parts[i], &x->numbers[i]);
 }
 
 static bool stands_before(const Compiler *c, int var, int a, int b) {

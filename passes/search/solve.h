@@ -4,8 +4,9 @@
  * Minimises the sum of one cost per variable and of one table per factor, subject to a limit on a sum of memory, by
  * bucket elimination (Bertele and Brioschi; Dechter 1999) in min-weight order.  With a binding limit the buckets carry
  * exact (time, memory) frontiers, after a Lagrangian sweep that gives a lower bound and prunes them.  When a table or
- * frontier would pass the caps, buckets are split (mini-buckets: a lower bound) and the assignment is improved by
- * coordinate descent: then `exact` is false and the lower bound says how good it is.
+ * frontier would pass the caps, buckets are split (mini-buckets: a lower bound; what the parts cost at least is shared
+ * out evenly among them first) and the assignment is improved by coordinate descent: then `exact` is false and the
+ * lower bound says how good it is.
  */
 #ifndef APC_PASSES_SEARCH_SOLVE_H
 #define APC_PASSES_SEARCH_SOLVE_H

@@ -4,7 +4,8 @@
  * the inner loop.  What of the sum does not depend on it is added up outside, what depends on nothing else is one
  * matrix for the whole step.  Operands that are read many times over are copied first so that the inner loop reads them
  * in a row.  All tables are >= 0, so classes are skipped that cannot beat what every entry of the row already has, or
- * lead to a total above the one of interest even when everything else is at its cheapest.
+ * lead to a total above the one of interest even when everything else is at its cheapest.  The parts of a split join
+ * share out beforehand what they cost at least with each value of their variable.
  */
 #include <math.h>
 #include <string.h>
@@ -255,6 +256,61 @@ static double sum_of_roots(const StepProgram *p, bool floors) {
   return sum;
 }
 
+/* ---- joins that were split */
+
+static int local_place(const Operand *o, int place) {
+  for (int i = 0; i < o->n; i++)
+    if (o->places[i] == place) return i;
+  return -1;
+}
+
+/* Adds what an operand costs at least with each value of the variable. */
+static void add_least(const StepProgram *p, const Step *s, const Operand *o, double *least, Arena *a) {
+  int at = local_place(o, s->n), n = o->classes[at];
+  size_t inner = 1, outer = 1;
+  for (int i = at + 1; i < o->n; i++) inner *= (size_t)o->classes[i];
+  for (int i = 0; i < at; i++) outer *= (size_t)o->classes[i];
+  const double *table = values_of(p, o);
+  double *by_class = ARENA_ARRAY(a, double, n);
+  for (int c = 0; c < n; c++) {
+    by_class[c] = INFINITY;
+    for (size_t i = 0; i < outer; i++)
+      by_class[c] = fmin(by_class[c], least_of(table + (i * (size_t)n + (size_t)c) * inner, (int)inner));
+  }
+  for (int v = 0; v < s->domain; v++) least[v] += by_class[o->maps[at][v]];
+}
+
+/* Each part gets an equal share of what all of them cost at least with a value of the variable, for what it costs so
+ * itself.  The shares add up to what was there, and no part is below its share. */
+static void share_out(const StepProgram *p, const Split *x, double lambda) {
+  Arena *a = arena_new();
+  int domain = x->parts[0]->domain;
+  double **least = ARENA_ARRAY(a, double *, x->n), *all = ARENA_ARRAY(a, double, domain), floor = INFINITY;
+  for (int i = 0; i < x->n; i++) {
+    const Step *s = x->parts[i];
+    least[i] = ARENA_ARRAY(a, double, domain);
+    for (int f = 0; f < s->noperands; f++) add_least(p, s, &s->operands[f], least[i], a);
+    for (int v = 0; v < domain; v++)
+      all[v] += (least[i][v] + s->time[v] + (s->memory ? lambda * s->memory[v] : 0)) / x->n;
+  }
+  for (int v = 0; v < domain; v++) floor = fmin(floor, all[v]);
+  for (int i = 0; i < x->n; i++) {
+    Step *s = x->parts[i];
+    for (int c = 0; c < s->classes[s->n]; c++) s->least[c] = INFINITY;
+    for (int v = 0; v < domain; v++) {
+      int c = s->maps[s->n][v];
+      if (all[v] < INFINITY) s->least[c] = fmin(s->least[c], all[v] - least[i][v]);
+    }
+    s->floor = floor;
+  }
+  arena_free(a);
+}
+
+static void find_floors(const StepProgram *p, int done) {
+  for (int i = 0; i < p->nsteps; i++)
+    if (i >= done || !p->steps[i]->split) p->steps[i]->floor = least_sum(p, p->steps[i]);
+}
+
 double elimination_run(StepProgram *p, double lambda, double most) {
   for (int i = 0; i < p->nsteps; i++) {
     find_least(p->steps[i], lambda, p->arena);
@@ -263,6 +319,11 @@ double elimination_run(StepProgram *p, double lambda, double most) {
   double slack = most - sum_of_roots(p, true);
   for (int i = 0; i < p->nsteps; i++) {
     Step *s = p->steps[i];
+    if (s->split && s == s->split->parts[0]) {
+      share_out(p, s->split, lambda);
+      find_floors(p, i + s->split->n);
+      slack = most - sum_of_roots(p, true);
+    }
     if (!s->table) {
       s->table = ARENA_ARRAY(p->arena, double, s->entries);
       s->choice = ARENA_ARRAY(p->arena, int, s->entries);
