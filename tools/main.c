@@ -1,6 +1,10 @@
 /* tools/main.c - apc: reads the command line, runs the command, prints what went wrong. */
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/die.h"
 #include "base/file.h"
@@ -53,6 +57,15 @@ static int end(Tool *t, int code) {
   return code;
 }
 
+/* What planning one candidate has freed the next one asks for again: giving it back to the system in between took a
+ * quarter of the time of planning GPT-3 on 1,024 GPUs. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that there may be */
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
+
 /* A file that was mapped was cut short.  The instruction that touched it was ours and holds no lock. */
 static void end_lost(const char *path, void *context) {
   Tool *t = context;
@@ -70,6 +83,7 @@ int main(int argc, char **argv) {
     return EXIT_MISSING;
   }
   json_must_have_memory();
+  keep_freed_memory();
   Tool t = {.arena = arena_new()};
   t.diags = diags_new(t.arena);
   t.json = tool_json_wanted(argc, argv);
