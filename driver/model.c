@@ -209,7 +209,11 @@ static bool load_onnx(const ModelOptions *o, Model *model) {
   if (!file) return false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
-  OnnxImportOptions options = {list, o->ndims, !o->computes};
+  OnnxImportOptions options = {.dims = list,
+                               .ndims = o->ndims,
+                               .unknown_as_opaque = !o->computes,
+                               .training = o->train != NULL,
+                               .trained = o->train ? o->train->optimizer.train : NULL};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   onnx_file_close(file);
   return ok;

@@ -87,6 +87,17 @@ static ImportNode outer_node(Import *im) {
   return (ImportNode){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
 }
 
+/* A file that has the numbers of a tensor one by one has no bytes that a weight could start as. */
+static void warn_of_constant(const Import *im, const ImportItem *item) {
+  const OnnxImportOptions *o = im->dims.options;
+  bool may_be_weight = item->is_trained || (item->data.elements > 1 && dtype_is_float(item->data.dtype));
+  if (!o || !o->training || !item->type || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;
+  diag_warning(im->d, DIAG_onnx_tensor, im->loc,
+               "tensor \"%s\" is stored number by number, so it is a constant and is not trained; save the model again "
+               "with its tensors as raw data",
+               item->name);
+}
+
 bool import_initializers(Import *im) {
   ImportNode n = outer_node(im);
   bool ok = true;
@@ -97,6 +108,8 @@ bool import_initializers(Import *im) {
     if (item) {
       *item = item_of_tensor(&n, t, item->name, &read);
       item->is_weight = true;
+      item->is_trained = read && dtype_is_float(item->data.dtype) && import_is_trained(im, item->name);
+      warn_of_constant(im, item);
     }
     ok = ok && read;
   }

@@ -121,7 +121,8 @@ static Val value_of_tensor(ImportNode *n, const ImportItem *item) {
   OnnxFile *file = import_file(n->im);
   const uint8_t *bytes = onnx_file_bytes(file, &item->data);
   bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
-  bool small = item->data.elements <= 1 || (!item->is_weight && item->data.elements <= CONST_FLOATS);
+  bool small =
+      (item->data.elements <= 1 && !item->is_trained) || (!item->is_weight && item->data.elements <= CONST_FLOATS);
   if (!in_file || small) return const_of_item(n, item, bytes);
   Val v = param_of_item(n, item);
   evaluate_tensor(import_evaluation(n->im), v, tensor_of_item(n, item));

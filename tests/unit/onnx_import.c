@@ -411,7 +411,65 @@ static void functions_that_call_themselves_are_refused(void) {
   expect(DIAG_onnx_graph, "call each other too deeply", NULL);
 }
 
+static bool is_weight(const char *name) {
+  const Param *p = module_param(module, name);
+  return p && p->trainable;
+}
+
+/* Initializers of one element: a bias of every kind, a slope behind a reshape, a scale, a bound. */
+static void numbers_of_layers(void) {
+  static const float half = 0.5f;
+  static const char *const names[] = {"bias", "added", "conv.bias", "slope", "one", "scale", "low"};
+  begin();
+  in("x", F32, "4,3"), in("image", F32, "1,1,4,4"), out("y"), out("z");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) floats(names[i], 1, &half);
+  initializers.items[4]->n_dims = 2; /* [1, 1] */
+  initializers.items[4]->dims = ARENA_ARRAY(arena, int64_t, 2);
+  initializers.items[4]->dims[0] = initializers.items[4]->dims[1] = 1;
+  initializers.items[6]->n_dims = 0;
+  weight("w", 3, 1), weight("k", 9, 1);
+  initializers.items[8]->n_dims = 4;
+  initializers.items[8]->dims = ARENA_ARRAY(arena, int64_t, 4);
+  for (int i = 0; i < 4; i++) initializers.items[8]->dims[i] = i < 2 ? 1 : 3;
+  ints("shape", "1,1");
+  node("Gemm", "x,w,bias", "a");
+  node("MatMul", "a,one", "b");
+  node("Add", "added,b", "c");
+  node("Reshape", "slope,shape", "s");
+  node("PRelu", "c,s", "d");
+  node("Mul", "d,scale", "e");
+  node("Clip", "e,low", "y");
+  node("Conv", "image,k,conv.bias", "z");
+  IMPORTS();
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) CHECKF(!module_param(module, names[i]), "%s", names[i]);
+  CHECK(import_with(&(OnnxImportOptions){.training = true}));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) CHECKF(is_weight(names[i]) == (i < 5), "%s", names[i]);
+  CHECK(import_with(&(OnnxImportOptions){.training = true, .trained = "s*"}));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    CHECKF(is_weight(names[i]) == (names[i][0] == 's'), "%s", names[i]);
+}
+
+/* What has no bytes of its own in the file, as f16 in a list of i32, cannot be trained, and this is said. */
+static void numbers_one_by_one(void) {
+  enum { F16 = 10 };
+  begin();
+  in("x", F16, "4,2"), out("y");
+  weight("w", 2, 1);
+  Onnx__TensorProto *t = initializers.items[0];
+  t->has_raw_data = 0;
+  t->data_type = F16;
+  t->n_int32_data = 2;
+  t->int32_data = ARENA_ARRAY(arena, int32_t, 2);
+  node("MatMul", "x,w", "y");
+  IMPORTS();
+  CHECK(diags->n == 0);
+  CHECK(import_with(&(OnnxImportOptions){.training = true}));
+  CHECK(diags->n == 1 && !diags->errors && strstr(diags->items[0].message, "\"w\" is stored number by number"));
+}
+
 int main(void) {
+  RUN(numbers_of_layers);
+  RUN(numbers_one_by_one);
   RUN(a_single_operation_has_its_nodes_name);
   RUN(several_operations_are_named_below_the_node);
   RUN(shape_arithmetic_is_folded);

@@ -1,0 +1,78 @@
+/* frontend/onnx/import_trained.c - which initializers of one element are weights that training changes.
+ *
+ * Most numbers of one element are constants: an epsilon, a scale, a bound.  But the bias of a layer with one result and
+ * the slope of a PRelu are parameters, and neither the file nor the name tells them from a buffer.  So use decides:
+ * what is an operand of a layer where that layer keeps a parameter.  Others are trained where somebody names them
+ * (OnnxImportOptions.trained).
+ */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "frontend/onnx/import_graph.h"
+
+enum { MOST_STEPS = 4 };
+
+/* The operands of the type that are parameters, as a bit set. */
+typedef struct Layer {
+  const char *type;
+  unsigned operands;
+} Layer;
+
+static unsigned parameters_of(const char *type) {
+  static const Layer layers[] = {
+      {"Conv", 1 << 1 | 1 << 2},
+      {"ConvTranspose", 1 << 1 | 1 << 2},
+      {"Gemm", 1 << 0 | 1 << 1 | 1 << 2},
+      {"MatMul", 1 << 0 | 1 << 1},
+      {"PRelu", 1 << 1},
+      {"BatchNormalization", 1 << 1 | 1 << 2},
+      {"GroupNormalization", 1 << 1 | 1 << 2},
+      {"InstanceNormalization", 1 << 1 | 1 << 2},
+      {"LayerNormalization", 1 << 1 | 1 << 2},
+      {"RMSNormalization", 1 << 1},
+      {"SimplifiedLayerNormalization", 1 << 1},
+  };
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+    if (strcmp(layers[i].type, type) == 0) return layers[i].operands;
+  return 0;
+}
+
+/* Does it hand on the element it gets? */
+static bool hands_on(const char *type) {
+  static const char *const types[] = {"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (strcmp(types[i], type) == 0) return true;
+  return false;
+}
+
+static bool is_product(const OnnxNodes *nodes, const char *value) {
+  for (size_t i = 0; i < nodes->n; i++) {
+    const Onnx__NodeProto *n = nodes->items[i];
+    if (n->n_output && strcmp(n->output[0], value) == 0) return strcmp(onnx_text(n->op_type), "MatMul") == 0;
+  }
+  return false;
+}
+
+static bool is_parameter(const OnnxNodes *nodes, const char *name, int steps);
+
+static bool is_parameter_of(const OnnxNodes *nodes, const Onnx__NodeProto *n, size_t operand, int steps) {
+  const char *type = onnx_text(n->op_type);
+  if (operand < 3 && parameters_of(type) >> operand & 1u) return true;
+  if (strcmp(type, "Add") == 0 && n->n_input == 2) return is_product(nodes, n->input[1 - operand]);
+  return operand == 0 && steps < MOST_STEPS && n->n_output && hands_on(type) &&
+         is_parameter(nodes, n->output[0], steps + 1);
+}
+
+static bool is_parameter(const OnnxNodes *nodes, const char *name, int steps) {
+  for (size_t i = 0; i < nodes->n; i++)
+    for (size_t k = 0; k < nodes->items[i]->n_input; k++)
+      if (strcmp(nodes->items[i]->input[k], name) == 0 && is_parameter_of(nodes, nodes->items[i], k, steps))
+        return true;
+  return false;
+}
+
+bool import_is_trained(const Import *im, const char *name) {
+  const OnnxImportOptions *o = im->dims.options;
+  if (!o || !o->training) return false;
+  return o->trained ? fnmatch(o->trained, name, 0) == 0 : is_parameter(&im->g->nodes, name, 0);
+}
