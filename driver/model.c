@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/safetensors.h"
 #include "driver/ir_file.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
@@ -205,17 +206,21 @@ bool model_check_known(const ModelOptions *o, const Model *model) {
 }
 
 static bool load_onnx(const ModelOptions *o, Model *model) {
+  Safetensors *weights = o->weights ? safetensors_open(o->diags, o->weights) : NULL;
+  if (o->weights && !weights) return false;
   OnnxFile *file = onnx_file_open(o->diags, model->path);
-  if (!file) return false;
+  if (!file) return safetensors_close(weights), false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
   OnnxImportOptions options = {.dims = list,
                                .ndims = o->ndims,
                                .unknown_as_opaque = !o->computes,
                                .training = o->train != NULL,
+                               .weights = weights,
                                .trained = o->train ? o->train->optimizer.train : NULL};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   onnx_file_close(file);
+  safetensors_close(weights);
   return ok;
 }
 

@@ -37,6 +37,7 @@ typedef struct OnnxImportOptions {
   bool unknown_as_opaque; /* operators that are missing become opaque operations instead of errors */
   bool training;          /* initializers of one element that are parameters of layers are weights, not constants */
   const char *trained;    /* a glob: those of these names instead; NULL */
+  const struct Safetensors *weights; /* the numbers of initializers come from there: what it has is a weight; NULL */
 } OnnxImportOptions;
 
 /* Imports into a new module.  `options` may be NULL.  False after diagnostics; they refer to strings of the module,

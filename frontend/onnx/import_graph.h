@@ -63,7 +63,7 @@ bool import_live_nodes(Import *im); /* false after an error; operators that are 
 
 /* Fills reads and order; false after an error: a name that is defined nowhere, a node that depends on itself. */
 bool import_graph_order(Import *im);
-/* import_trained.c: is the initializer of that name a weight that training changes, also if it has one element? */
+/* import_trained.c: is the initializer of that name a weight even if it has one element? */
 bool import_is_trained(const Import *im, const char *name);
 /* Marks what the graph's outputs need, less those that are not `wanted` (by output; NULL: all are). */
 bool import_graph_mark_live(Import *im, const bool *wanted);

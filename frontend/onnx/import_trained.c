@@ -1,13 +1,14 @@
-/* frontend/onnx/import_trained.c - which initializers of one element are weights that training changes.
+/* frontend/onnx/import_trained.c - which initializers of one element are weights: what training changes.
  *
  * Most numbers of one element are constants: an epsilon, a scale, a bound.  But the bias of a layer with one result and
  * the slope of a PRelu are parameters, and neither the file nor the name tells them from a buffer.  So use decides:
  * what is an operand of a layer where that layer keeps a parameter.  Others are trained where somebody names them
- * (OnnxImportOptions.trained).
+ * (OnnxImportOptions.trained), and have other values where a file gives them (OnnxImportOptions.weights).
  */
 #include <fnmatch.h>
 #include <string.h>
 
+#include "base/safetensors.h"
 #include "frontend/onnx/import_graph.h"
 
 enum { MOST_STEPS = 4 };
@@ -73,6 +74,7 @@ static bool is_parameter(const OnnxNodes *nodes, const char *name, int steps) {
 
 bool import_is_trained(const Import *im, const char *name) {
   const OnnxImportOptions *o = im->dims.options;
+  if (o && o->weights && safetensors_find(o->weights, name)) return true;
   if (!o || !o->training) return false;
   return o->trained ? fnmatch(o->trained, name, 0) == 0 : is_parameter(&im->g->nodes, name, 0);
 }
