@@ -105,9 +105,11 @@ def classes(b):
     return {"weights": b["params"] + b["mapped"] + of["gathered"], "gradients": of["gradients"], "optimizer": b["state"],
             "saved": of["saved"], "transient": b["activations"] - sum(of.values()), "communication": b["comm"]}
 told = [json.load(open(f"told{z}.json")) for z in range(4)]
+stored = []  # of weights, whatever is gathered while a step runs
 for z in range(4):
     ranks = json.load(open(f"did{z}.json"))["memory"]
     assert all(r["predicted_bytes"] == r["allocated_bytes"] for r in ranks), ranks
+    stored.append(max(r["allocated_bytes"]["params"] + r["allocated_bytes"]["mapped"] for r in ranks))
     largest = max((classes(r["allocated_bytes"]) for r in ranks), key=lambda c: sum(c.values()))
     assert told[z]["allocated_bytes"]["classes"] == largest, (z, told[z]["allocated_bytes"], largest)
     assert abs(sum(told[z]["memory_bytes"].values()) - told[z]["bytes_per_device"]) <= 8, told[z]
@@ -115,6 +117,7 @@ for bytes in [t["bytes_per_device"] for t in told], [t["allocated_bytes"]["total
     assert bytes == sorted(bytes, reverse=True) and len(set(bytes)) == 4, bytes
 has = [t["allocated_bytes"]["classes"] for t in told]
 whole = 4 * told[0]["params"]
+assert stored[0] == whole and all(whole // 4 <= n < whole // 4 * 1.05 for n in stored[1:]), stored
 assert has[0]["weights"] == whole and has[0]["optimizer"] == 2 * whole, has[0]
 assert all(2 * whole // 4 <= h["optimizer"] < 2 * whole // 4 * 1.05 for h in has[1:]), has
 if sys.argv[1] == "2":  # what is kept over micro-batches is there at the fullest moment
