@@ -1,0 +1,114 @@
+/* passes/search/partition.c against all partitions, tried one by one: random times that add up to nothing in
+ * particular, as those of stages do, runs that do not exist, that are too large, or that are too slow to be known. */
+#include "passes/search/partition.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "tests/test.h"
+
+enum { MOST_POSITIONS = 9, ROUNDS = 4000, SEED = 11 };
+
+typedef struct Case {
+  Partition p;
+  double time[MOST_POSITIONS * MOST_POSITIONS], bytes[MOST_POSITIONS * MOST_POSITIONS];
+} Case;
+
+typedef struct Random {
+  uint64_t stream, drawn;
+} Random;
+
+static int below(Random *r, int n) { return (int)random_below(SEED, r->stream, r->drawn++, (uint64_t)n); }
+
+/* What the rest of a partition into `parts` more runs makes of what there is; with no more limit than the memory's. */
+static double best_from(const Partition *p, int from, int parts, double sum, double slowest) {
+  double best = INFINITY;
+  if (parts == 0) return from == p->n - 1 ? sum + (p->repeat - 1) * slowest : INFINITY;
+  for (int to = from + 1; to < p->n; to++) {
+    double time = p->time[from * p->n + to];
+    if (!isinf(time) && p->bytes[from * p->n + to] <= p->memory_limit)
+      best = fmin(best, best_from(p, to, parts - 1, sum + time, fmax(slowest, time)));
+  }
+  return best;
+}
+
+static double takes(const Partition *p, int parts, const int *cuts) {
+  double sum = 0, slowest = 0;
+  for (int i = 0; i < parts; i++) {
+    int at = cuts[i] * p->n + (i + 1 < parts ? cuts[i + 1] : p->n - 1);
+    CHECK(p->bytes[at] <= p->memory_limit);
+    sum += p->time[at];
+    slowest = fmax(slowest, p->time[at]);
+  }
+  return sum + (p->repeat - 1) * slowest;
+}
+
+static void draw(Random *r, Case *c) {
+  c->p = (Partition){.n = 2 + below(r, MOST_POSITIONS - 1),
+                     .time = c->time,
+                     .bytes = c->bytes,
+                     .most = INFINITY,
+                     .repeat = 1 + below(r, 20),
+                     .memory_limit = below(r, 2) ? INFINITY : 20.0 + below(r, 40)};
+  int n = c->p.n, holes = below(r, 4);
+  double each[MOST_POSITIONS];
+  for (int i = 0; i < n; i++) each[i] = 1 + below(r, 8);
+  for (int from = 0; from < n; from++)
+    for (int to = 0; to < n; to++) {
+      double sum = below(r, 6) / 4.;
+      for (int i = from; i < to; i++) sum += each[i];
+      c->time[from * n + to] = to <= from || below(r, 16) < holes ? INFINITY : sum;
+      c->bytes[from * n + to] = 4 * sum + below(r, 10);
+    }
+}
+
+/* The least that the runs of some partition take together. */
+static double least_of(const Partition *p) {
+  double least = INFINITY;
+  Partition alone = *p;
+  alone.repeat = 1;
+  for (int parts = 1; parts < p->n; parts++) least = fmin(least, best_from(&alone, 0, parts, 0, 0));
+  return isinf(least) ? 0 : least;
+}
+
+static long found_ones, impossible, unknown;
+
+static void compare(Random *r) {
+  Case c, known;
+  int cuts[MOST_POSITIONS];
+  double needed;
+  draw(r, &c);
+  int n = c.p.n, parts = 1 + below(r, n - 1);
+  c.p.least = least_of(&c.p) * (below(r, 2) ? 1 : 0.7);
+  double best = best_from(&c.p, 0, parts, 0, 0);
+  bool found = partition_find(&c.p, parts, cuts, &needed);
+  CHECKF(found == !isinf(best), "best %g", best);
+  if (found) CHECKF(fabs(takes(&c.p, parts, cuts) - best) < 1e-9 * best, "%g, best %g", takes(&c.p, parts, cuts), best);
+  if (found) CHECK(cuts[0] == 0);
+  impossible += !found;
+
+  /* What takes long is not known: no better partition may be denied. */
+  known = c;
+  known.p.time = known.time, known.p.bytes = known.bytes;
+  known.p.most = 4 + below(r, 20);
+  for (int i = 0; i < n * n; i++)
+    if (known.time[i] > known.p.most) known.time[i] = INFINITY;
+  found = partition_find(&known.p, parts, cuts, &needed);
+  double got = found ? takes(&known.p, parts, cuts) : INFINITY;
+  CHECK(got >= best * (1 - 1e-9));
+  if (found && needed <= known.p.most)
+    CHECKF(got <= best * (1 + 1e-9), "%g, best %g, runs up to %g, known up to %g", got, best, needed, known.p.most);
+  found_ones += found;
+  unknown += got > best * (1 + 1e-9);
+}
+
+static void all_partitions(void) {
+  for (int i = 0; i < ROUNDS; i++) compare(&(Random){.stream = (uint64_t)i});
+  CHECKF(found_ones > 1000 && impossible > 300 && unknown > 100, "%ld, %ld, %ld", found_ones, impossible, unknown);
+}
+
+int main(void) {
+  RUN(all_partitions);
+  return test_summary();
+}
