@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "tests/test.h"
 
-enum { MOST_POSITIONS = 9, ROUNDS = 4000, SEED = 11 };
+enum { MOST_POSITIONS = 12, ROUNDS = 20000, SEED = 11 };
 
 typedef struct Case {
   Partition p;
@@ -49,15 +49,15 @@ static void draw(Random *r, Case *c) {
                      .time = c->time,
                      .bytes = c->bytes,
                      .most = INFINITY,
-                     .repeat = 1 + below(r, 20),
+                     .repeat = 1 + below(r, below(r, 2) ? 3 : 20),
                      .memory_limit = below(r, 2) ? INFINITY : 20.0 + below(r, 40)};
-  int n = c->p.n, holes = below(r, 4);
+  int n = c->p.n, holes = below(r, 4), any = below(r, 3); /* any: times have nothing to do with each other */
   double each[MOST_POSITIONS];
   for (int i = 0; i < n; i++) each[i] = 1 + below(r, 8);
   for (int from = 0; from < n; from++)
     for (int to = 0; to < n; to++) {
-      double sum = below(r, 6) / 4.;
-      for (int i = from; i < to; i++) sum += each[i];
+      double sum = below(r, any ? 60 : 6) / 4.;
+      for (int i = from; i < to && any < 2; i++) sum += each[i];
       c->time[from * n + to] = to <= from || below(r, 16) < holes ? INFINITY : sum;
       c->bytes[from * n + to] = 4 * sum + below(r, 10);
     }
@@ -84,7 +84,8 @@ static void compare(Random *r) {
   double best = best_from(&c.p, 0, parts, 0, 0);
   bool found = partition_find(&c.p, parts, cuts, &needed);
   CHECKF(found == !isinf(best), "best %g", best);
-  if (found) CHECKF(fabs(takes(&c.p, parts, cuts) - best) < 1e-9 * best, "%g, best %g", takes(&c.p, parts, cuts), best);
+  if (found)
+    CHECKF(fabs(takes(&c.p, parts, cuts) - best) <= 1e-9 * best, "%g, best %g", takes(&c.p, parts, cuts), best);
   if (found) CHECK(cuts[0] == 0);
   impossible += !found;
 
@@ -105,7 +106,7 @@ static void compare(Random *r) {
 
 static void all_partitions(void) {
   for (int i = 0; i < ROUNDS; i++) compare(&(Random){.stream = (uint64_t)i});
-  CHECKF(found_ones > 1000 && impossible > 300 && unknown > 100, "%ld, %ld, %ld", found_ones, impossible, unknown);
+  CHECKF(found_ones > 5000 && impossible > 1500 && unknown > 500, "%ld, %ld, %ld", found_ones, impossible, unknown);
 }
 
 int main(void) {
