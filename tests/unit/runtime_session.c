@@ -329,8 +329,8 @@ static void ending_of(Payload p, RtStatus want, int exit_code, const char *text,
 }
 
 static void test_late_rank(void) {
-  ending_of((Payload){.job = JOB_LOITER, .rank = 1}, RT_LATE, 7, "rank 1 is late: no progress for ",
-            " s at step 33 (step text 1/33)");
+  /* Rank 0 may have waited for the time-out before rank 1 has stood still for as long. */
+  ending_of((Payload){.job = JOB_LOITER, .rank = 1}, RT_LATE, 7, "rank 1 is late", " at step 33 (step text 1/33)");
   ending_of((Payload){.job = JOB_MISS, .rank = 2}, RT_LATE, 7, "rank 2 is late at step 3",
             "/5), waiting in all_reduce at order key 77"); /* rank 0 or 1: which one is late first is open */
 }
