@@ -130,7 +130,10 @@ void tool_plan_show(Tool *t, const Build *b) {
   if (b->measured) show_measured(t, &b->memory);
   printf("%s  lower bound %s%s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
          show_seconds(t->arena, p->lower_bound), p->mirrored ? " of mirrored plans" : "", p->gap * 100,
-         show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
+         show_seconds(t->arena, p->search_seconds),
+         !p->cut_short                           ? ""
+         : option_given(&t->options, OPT_effort) ? ", cut short by --effort"
+                                                 : ", cut short: --effort SECONDS looks on");
 }
 
 /* ---- JSON */

@@ -30,8 +30,8 @@ typedef struct PlanOptions {
   Recompute recompute; /* of training */
   int zero;            /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
   double memory_limit; /* bytes per rank; 0: what the target has */
-  double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
-                    speed. */
+  double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
+  double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
                               NULL: found each time */
   bool any;                /* the first plan that fits will do */
@@ -96,7 +96,7 @@ typedef struct Plan {
   double lower_bound, gap;   /* seconds, over everything that was allowed; gap: plan_gap */
   double search_seconds;
   double search_work; /* sums formed for tables: the effort of the search, whatever the machine */
-  bool cut_short;     /* the search ended at its limit of time */
+  bool cut_short;     /* the search ended at its limit of time or work */
   SearchReport report;
   int nalternatives;
   const PlanAlternative *alternatives; /* best first, without the plan itself */

@@ -172,6 +172,7 @@ static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
 
 static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   StagesTime time = {0};
+  search_watch_work(&s->watch, 500. * (double)s->f->ops.n);
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
   StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time)
                                   : STAGES_CUT;
@@ -186,11 +187,17 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   return o->feasible;
 }
 
-/* What is made again takes time, so only as much as it needs to fit. */
+/* What is made again takes time, so only as much as it needs to fit.  If the most that can be does not, nothing does.
+ */
 static bool cut_and_price(Search *s, Outcome *o) {
-  for (int i = 0; i < s->npolicies && !o->slower; i++)
+  int last = s->npolicies - 1;
+  if (cut_and_price_with(s, s->again[0], o) || last == 0 || o->slower) return o->feasible;
+  Outcome most = *o;
+  bool some = cut_and_price_with(s, s->again[last], &most) || most.slower;
+  for (int i = 1; some && i < last && !o->slower; i++)
     if (cut_and_price_with(s, s->again[i], o)) return true;
-  return false;
+  if (!some) *o = most;
+  return some && !o->slower && cut_and_price_with(s, s->again[last], o);
 }
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */

@@ -349,6 +349,11 @@ static int by_axes(const Candidate *a, const Candidate *b) {
   return order ? order : memcmp(x.degree, y.degree, sizeof x.degree);
 }
 
+bool search_same_candidate(const Candidate *a, const Candidate *b) {
+  return same_mesh(a, b) && a->least == b->least && a->micro == b->micro && a->loose == b->loose &&
+         memcmp(a->degree, b->degree, sizeof *a->degree * (size_t)a->naxes) == 0;
+}
+
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
   bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
               a->loose == b->loose && by_axes(a, b) == 0;
@@ -376,6 +381,10 @@ static int by_bound(const void *x, const void *y) {
   return order ? order : by_order(a, b);
 }
 
+void sort_candidates(Search *s) {
+  if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
+}
+
 void make_candidates(Search *s, const PlanOptions *o) {
   s->candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
@@ -385,5 +394,5 @@ void make_candidates(Search *s, const PlanOptions *o) {
     if (stages > 1 && forced == 0 && s->most_micro > 1)
       add_meshes(s, stages, useful_from(s, 2), useful_up_to(s, s->most_micro));
   }
-  if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
+  sort_candidates(s);
 }

@@ -153,6 +153,9 @@ double ideal_seconds(const Search *s, const Candidate *c);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
  * (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
+/* Again, when bounds have changed. */
+void sort_candidates(Search *s);
+bool search_same_candidate(const Candidate *a, const Candidate *b);
 /* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
  * list unless their bounds differ. */
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);

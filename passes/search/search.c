@@ -28,6 +28,9 @@
 /* From so many ranks on there are hundreds of candidates. */
 enum { MANY_RANKS = 128 };
 
+/* A search without limit of time ends after so much work, in sums: about half a minute. */
+static const double usual_work = 2.3e10;
+
 /* ---- which are tried */
 
 static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
@@ -56,9 +59,18 @@ static bool is_over(Search *s, const Candidate *c) {
   return s->watch.expired;
 }
 
+/* What was proved of it; NULL: it was not solved yet. */
+static const Bounded *find_bounded(const Search *s, const Candidate *c) {
+  for (size_t i = 0; i < s->bounded.n; i++)
+    if (search_same_candidate(&s->bounded.items[i].c, c)) return &s->bounded.items[i];
+  return NULL;
+}
+
 /* Returns the bound that was found. */
 static double try_one(Search *s, const Candidate *c) {
   double bound, best = best_time(s);
+  const Bounded *known_already = find_bounded(s, c);
+  if (known_already) return known_already->bound;
   if (is_over(s, c)) return c->bound;
   s->report.candidates++;
   Outcome *o = solve_mesh(s, c, best, &bound);
@@ -103,22 +115,47 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   }
 }
 
-/* A bound for all orders of the first axes of candidate i, when it is the first of these orders. */
-static void bound_orders(Search *s, size_t first, int loose) {
+/* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
+ * only, where `all` says so. */
+static void bound_orders(Search *s, size_t first, int loose, bool all) {
   Candidate *c = &s->candidates.items[first];
   size_t n = 1;
   if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
   while (first + n < s->candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
-  if (n == 1 || s->t->ntiers == 1 || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  bool known = (n == 1 || s->t->ntiers == 1) && !all;
+  if (known || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
   double bound = bound_mesh(s, c, loose, best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
 }
 
+/* Of many ranks: plans that are often good, so that there soon is one: an axis within the innermost links, one over
+ * what is left, and as many micro-batches as that leaves samples. */
+static void try_usual(Search *s) {
+  for (int stages = 1; stages <= s->most_stages && stages <= s->t->ranks; stages++) {
+    int spatial = s->t->ranks / stages, inner = s->t->tiers[0].group < spatial ? s->t->tiers[0].group : spatial;
+    if (s->t->ranks % stages || spatial % inner) continue;
+    int outer = spatial / inner, micro = stages > 1 ? useful_up_to(s, s->most_micro / outer) : 1;
+    Candidate c = {.stages = stages, .least = micro > 1 ? micro : 1, .micro = micro > 1 ? micro : 1};
+    if (outer > 1) c.sizes[c.naxes] = outer, c.degree[c.naxes++] = -1;
+    if (inner > 1) c.sizes[c.naxes] = inner, c.degree[c.naxes++] = -1;
+    if (!is_hopeless(s, ideal_seconds(s, &c))) try_one(s, &c);
+  }
+}
+
+/* Of many ranks, the most promising first, by what graphs say. */
+static void bound_all(Search *s) {
+  for (size_t i = 0; i < s->candidates.n; i++) bound_orders(s, i, s->candidates.items[i].naxes, true);
+  sort_candidates(s);
+}
+
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   BoundedList flat = {0};
+  bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  if (many) try_usual(s);
+  if (many) bound_all(s);
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
-    for (int loose = s->candidates.items[i].naxes; loose > 1; loose--) bound_orders(s, i, loose);
+    for (int loose = s->candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->candidates.items[i];
     s->watch.progress =
         (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
@@ -139,6 +176,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
  * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
 static void try_hastily(Search *s) {
   s->watch.deadline = INFINITY;
+  s->watch.most = 0;
   s->watch.expired = false;
   for (int pass = 0; pass < 2 && !s->best; pass++) {
     s->hasty = pass == 0;
@@ -170,6 +208,7 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
  * is s->best. */
 static void run(Search *s, const PlanOptions *o) {
+  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = false;
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   for (size_t i = 0; s->known && i < s->known->n; i++)
     if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
@@ -261,8 +300,10 @@ static void find_known(Search *s, const PlanOptions *o) {
 static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
   PlanOptions o = options_of(base, as->found, &as->c);
   Search x = forced_search(s, as->found);
+  bool over = s->watch.expired;
   run(&x, &o);
   take_effort(s, &x);
+  if (isinf(s->watch.deadline)) s->watch.expired = over;
   return x.best ? x.best : search_nearest_outcome(&x);
 }
 
@@ -460,9 +501,11 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .chunks = o->chunks,
                 .zero = o->zero,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
-  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY;
-  s->watch =
-      (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY, work = o->effort > 0 ? 0
+                                                                                      : o->work > 0 ? o->work
+                                                                                                    : usual_work;
+  s->watch = (SearchWatch){
+      .deadline = deadline, .most = work, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
   s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;

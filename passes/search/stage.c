@@ -124,6 +124,15 @@ static bool is_sent_each(const Cutting *k, const Op *reader, size_t made, const 
   return !late && (!reader || phase_each(reader->phase)) && !is_once(k, made, travel);
 }
 
+/* Is it made and converted once, behind all micro-batches? */
+static bool is_behind(const Cutting *k, const Op *maker, const Layout *from, const Layout *to) {
+  bool behind = maker->phase == PH_step || maker->kind == OP_accumulate;
+  return behind && walk_layout_once(k->m, from) && walk_layout_once(k->m, to);
+}
+
+/* What is done once counts so much in every micro-batch. */
+static double part_of_once(const Cutting *k) { return 1. / mesh_micro_batches(&k->m->mesh); }
+
 /* That operation `user` wants the value in the layout, for `reader`; NULL: an output. */
 static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, const Op *reader, Val v,
                       const Layout *to) {
@@ -134,15 +143,16 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
   WalkSupply supply = walk_supply(maker, k->derived[made], to);
   if (supply == SUPPLY_ANYWHERE) return NULL;
   const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
-  bool once = is_once(k, made, to);
+  bool once = is_once(k, made, to) || is_behind(k, maker, from, to);
   Need need = {.id = id_of(k, seen, v, to),
                .sent = id_of(k, seen, v, travel),
                .made = home_of(k, made),
                .supply = supply,
-               .convert = once ? 0 : cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
+               .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
                .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
-  if (!is_sent_each(k, reader, made, travel)) need.transfer /= mesh_micro_batches(&k->m->mesh);
+  if (once) need.convert *= part_of_once(k);
+  if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
   if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
   if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
   if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
@@ -194,11 +204,11 @@ static double apart_seconds(const Cutting *k, size_t i) {
   return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
 }
 
-/* In every micro-batch; what is done behind them all counts a part. */
+/* In every micro-batch; what is done before or behind them all counts a part. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
-  double part = phase_each(op->phase) ? 1 : 1. / mesh_micro_batches(&k->m->mesh);
-  if (op_is_source(op->kind) || is_once(k, index, produced(k, index, 0))) return 0;
+  if (op_is_source(op->kind)) return 0;
+  double part = phase_each(op->phase) && !is_once(k, index, produced(k, index, 0)) ? 1 : part_of_once(k);
   if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
   return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);

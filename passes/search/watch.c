@@ -18,8 +18,9 @@ bool search_watch_work(SearchWatch *w, double work) {
   if (!w) return false;
   w->work += work;
   if (w->work < often) return w->expired;
+  w->spent += w->work;
   w->work = 0;
-  w->expired |= search_watch_now() >= w->deadline;
+  w->expired |= (w->most > 0 && w->spent >= w->most) || search_watch_now() >= w->deadline;
   if (w->show) w->show(w->context, &w->progress);
   return w->expired;
 }

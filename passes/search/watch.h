@@ -9,8 +9,9 @@
 
 typedef struct SearchWatch {
   double deadline;       /* by the clock of search_watch_now; INFINITY: none */
-  bool expired;          /* it has passed; found out by search_watch_work */
-  double work;           /* since the clock was last read */
+  double most;           /* work in all; 0: any */
+  bool expired;          /* one of them has passed; found out by search_watch_work */
+  double work, spent;    /* since the clock was last read, and before */
   PlanProgressFunc show; /* NULL: nobody looks */
   void *context;
   PlanProgress progress; /* what is shown */

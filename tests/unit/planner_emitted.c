@@ -143,7 +143,7 @@ static void check_cuts(Module *m, const Func *f, const Strategy *drawn_strategie
     double counted[MOST_STAGES], each[MOST_STAGES], sum;
     bool possible = cost_plan_stages(cost, m, f, rules, strategies, stages, priced, NULL).possible;
     stages_seconds(cost, m, f, rules, strategies, n, cuts, counted);
-    for (int s = 0; s < n; s++) each[s] = priced[s].each;
+    for (int s = 0; s < n; s++) each[s] = priced[s].each + priced[s].once / mesh_micro_batches(&m->mesh);
     cost_model_free(cost);
     sum = sum_of(counted, n);
     if (!possible || isinf(sum)) continue;

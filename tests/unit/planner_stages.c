@@ -1,0 +1,83 @@
+/* Stages of a training step as they are counted when they are cut, against what the plan takes that is made of them:
+ * cuts are chosen by the former.  What is done once a step, as adding up gradients over data parallel ranks, must not
+ * count in every micro-batch. */
+#include "frontend/dsl/dsl.h"
+#include "frontend/topo/target.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "passes/plan/labels.h"
+#include "passes/plan/plan.h"
+#include "passes/rewrite/derived.h"
+#include "passes/search/home.h"
+#include "passes/search/stage.h"
+#include "tests/test.h"
+
+/* Large weights and few rows: nearly all that is sent are gradients. */
+static const char net[] =
+    "import nn\n"
+    "entry main(x: f32[16, 1024]) {\n"
+    "  x = relu(linear(x, 1024) as \"a\")\n"
+    "  x = relu(linear(x, 1024) as \"b\")\n"
+    "  x = relu(linear(x, 1024) as \"c\")\n"
+    "  output y = linear(x, 1024) as \"last\"\n"
+    "}\n";
+
+static Module *step_of(Arena *a, Diags *d) {
+  TrainOptions train = {.loss = "mse"};
+  Module *m = dsl_load("net.apc", net, &(DslOptions){.training = true}, d);
+  const PassOptions o = {.train = &train, .device = target_device_traits(DEVICE_cpu)};
+  bool ok = m && optimizer_parse(a, "adamw(lr=1e-3)", &train.optimizer, d) && pipeline_run(m, NULL, &o, d);
+  if (!ok) diags_print(d, stderr, false);
+  CHECK(ok);
+  return ok ? m : NULL;
+}
+
+/* Where the stages of the plan begin. */
+static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
+  const bool *derived = derived_ops(a, f);
+  const size_t *home = stages_homes(a, f, derived);
+  int found = 1;
+  cuts[0] = 0;
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (stages_is_placed(f, derived, i) && home[i] == i && p->stages[i] == found) cuts[found++] = i;
+  CHECKF(found == p->pp, "%d stages", found);
+}
+
+static void check_counted(const char *target, PlanOptions o) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = step_of(a, d);
+  const Target *t = topo_target_find(d, a, target);
+  const Func *f = m ? module_func(m, "main") : NULL;
+  const Plan *p = f && t ? plan_search(m, f, t, &o, d) : NULL;
+  if (!p) diags_print(d, stderr, false);
+  CHECK(p && p->pp == o.pp && p->dp == o.dp && p->micro_batches == o.micro_batches);
+  if (p && p->pp == o.pp) {
+    const Rule *const *rules = (const Rule *const *)rules_of(m, f);
+    CostModel *cost = cost_model_new(m, t);
+    StageCost priced[8] = {{0}};
+    double counted[8], sum = 0, takes = 0;
+    size_t cuts[8];
+    cuts_of(f, p, a, cuts);
+    cost_plan_stages(cost, m, f, rules, p->strategies, p->stages, priced, NULL);
+    stages_seconds(cost, m, f, rules, p->strategies, p->pp, cuts, counted);
+    for (int s = 0; s < p->pp; s++) sum += counted[s], takes += priced[s].each + priced[s].once / p->micro_batches;
+    CHECKF(sum > 0.97 * takes && sum < 1.03 * takes, "%s, zero %d: stages count %.4g s together, predicted %.4g",
+           target, o.zero - 1, sum, takes);
+    cost_model_free(cost);
+  }
+  if (m) module_free(m);
+  arena_free(a);
+}
+
+static void training(void) {
+  for (int zero = 0; zero <= 2; zero++) {
+    check_counted("cpux4", (PlanOptions){.pp = 2, .dp = 2, .micro_batches = 4, .zero = 1 + zero});
+    check_counted("dgx-a100x8", (PlanOptions){.pp = 2, .dp = 4, .micro_batches = 4, .zero = 1 + zero});
+  }
+}
+
+int main(void) {
+  RUN(training);
+  return test_summary();
+}
