@@ -135,6 +135,10 @@ OnnxOverlay__NodeProto *onnx_node_overlay(const Onnx__NodeProto *node) {
   return (OnnxOverlay__NodeProto *)reread(&node->base, &onnx_overlay__node_proto__descriptor);
 }
 
+OnnxOverlay__ValueInfoProto *onnx_value_overlay(const Onnx__ValueInfoProto *value) {
+  return (OnnxOverlay__ValueInfoProto *)reread(&value->base, &onnx_overlay__value_info_proto__descriptor);
+}
+
 OnnxOverlay__ModelProto *onnx_model_overlay(const Onnx__ModelProto *model) {
   /* The graph has nothing for the overlay and is the bulk of the message. */
   Onnx__ModelProto shallow = *model;

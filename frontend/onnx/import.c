@@ -90,7 +90,8 @@ static ImportNode outer_node(Import *im) {
 /* A file that has the numbers of a tensor one by one has no bytes that a weight could start as. */
 static void warn_of_constant(const Import *im, const ImportItem *item) {
   const OnnxImportOptions *o = im->dims.options;
-  bool may_be_weight = item->is_trained || (item->data.elements > 1 && dtype_is_float(item->data.dtype));
+  bool may_be_weight =
+      item->is_trained || (item->data.elements > 1 && !item->is_fixed && dtype_is_float(item->data.dtype));
   if (!o || !o->training || !item->type || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;
   diag_warning(im->d, DIAG_onnx_tensor, im->loc,
                "tensor \"%s\" is stored number by number, so it is a constant and is not trained; save the model again "
@@ -109,6 +110,7 @@ bool import_initializers(Import *im) {
       *item = item_of_tensor(&n, t, item->name, &read);
       item->is_weight = true;
       item->is_trained = read && dtype_is_float(item->data.dtype) && import_is_trained(im, item->name);
+      item->is_fixed = read && dtype_is_float(item->data.dtype) && import_is_fixed(im, item->name);
       warn_of_constant(im, item);
     }
     ok = ok && read;
@@ -467,6 +469,7 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
   im.assumptions = assumptions;
   im.unknown_as_opaque = options && options->unknown_as_opaque;
+  if (options && options->training && g.proto) im.kinds = import_kinds(m->arena, g.proto);
   import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
@@ -478,6 +481,7 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   ok = check_dim_options(&im) && ok;
   import_name_nodes(&im, NULL);
   if (!import_node_outputs(&im) || !ok) return false;
+  import_warn_of_ties(&im);
   im.b.loc = im.loc;
   return import_graph_order(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
 }

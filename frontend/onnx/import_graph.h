@@ -29,6 +29,14 @@ typedef struct ImportGraph {
   bool *live; /* by node: an output of the graph needs it */
 } ImportGraph;
 
+/* import_kind.c: what the file says of its initializers. */
+typedef struct OnnxKinds OnnxKinds;
+typedef enum OnnxKind { ONNX_UNKNOWN, ONNX_PARAMETER, ONNX_OTHER } OnnxKind;
+
+/* NULL: nothing at all. */
+OnnxKinds *import_kinds(Arena *a, const Onnx__GraphProto *g);
+OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer);
+
 struct Import {
   Module *m;
   OnnxFile *file;
@@ -42,6 +50,7 @@ struct Import {
   Loc loc;               /* the file */
   NameMap taken;         /* names of nodes; see unique_node_name */
   bool unknown_as_opaque;
+  const OnnxKinds *kinds; /* for training; NULL: the file does not say */
 };
 
 static inline const char *onnx_text(const char *s) { return s ? s : ""; }
@@ -63,8 +72,12 @@ bool import_live_nodes(Import *im); /* false after an error; operators that are 
 
 /* Fills reads and order; false after an error: a name that is defined nowhere, a node that depends on itself. */
 bool import_graph_order(Import *im);
-/* import_trained.c: is the initializer of that name a weight even if it has one element? */
+/* import_trained.c: is the initializer of that name a weight even if it has one element?  Is it none, however many it
+ * has? */
 bool import_is_trained(const Import *im, const char *name);
+bool import_is_fixed(const Import *im, const char *name);
+/* Warns of weights that the exporter may have made one of several. */
+void import_warn_of_ties(const Import *im);
 /* Marks what the graph's outputs need, less those that are not `wanted` (by output; NULL: all are). */
 bool import_graph_mark_live(Import *im, const bool *wanted);
 

@@ -29,6 +29,7 @@ typedef struct ImportItem {
   const ImportFact *fact;         /* of the tensor, once somebody asked */
   bool is_weight;                 /* an initializer, as opposed to a Constant */
   bool is_trained;                /* also when it has one element (import_trained.c) */
+  bool is_fixed;                  /* training does not change it: the file says that it is no parameter */
   const ImportSequence *sequence; /* NULL: it is a tensor */
   int producer;                   /* index of the node that defines it; -1: none */
   bool used;

@@ -89,7 +89,7 @@ static Val param_of_item(ImportNode *n, const ImportItem *item) {
     p->strides[d] = stride;
     if (item->data.dims[d]) stride *= item->data.dims[d];
   }
-  p->trainable = item->is_weight && dtype_is_float(item->data.dtype);
+  p->trainable = item->is_weight && !item->is_fixed && dtype_is_float(item->data.dtype);
   p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
   const Loc saved = n->b->loc;
   n->b->loc = p->loc;

@@ -17,6 +17,7 @@ foreach(name
     train_files
     train_mode
     train_models
+    train_kinds
     train_numbers
     train_runs
     empty
