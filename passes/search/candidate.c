@@ -164,10 +164,10 @@ static void price_outcome(Search *s, Outcome *o) {
 
 /* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
 static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
-  const double differ = 1.05;
+  const double differ = 1.08;
   double micro = o->c.micro,
          seconds = may_have_no_gaps(s, &o->c) ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
-  return s->best && seconds > differ * s->best->price.time.total;
+  return s->best && seconds + t->once > differ * s->best->price.time.total;
 }
 
 static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {

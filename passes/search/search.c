@@ -501,9 +501,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .chunks = o->chunks,
                 .zero = o->zero,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
-  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY, work = o->effort > 0 ? 0
-                                                                                      : o->work > 0 ? o->work
-                                                                                                    : usual_work;
+  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY,
+         work = t->ranks >= MANY_RANKS ? usual_work : 0;
+  if (o->effort > 0 || o->work > 0) work = o->work;
   s->watch = (SearchWatch){
       .deadline = deadline, .most = work, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;

@@ -31,8 +31,8 @@ typedef struct Need {
   int id, sent; /* of (value, layout), and of the value in the layout it is sent in */
   size_t made;  /* operation that makes the value; of a state the first that reads it */
   WalkSupply supply;
-  double convert, transfer;
-  size_t reader; /* who asks for it; `apart`: what that takes longer when it is sent */
+  double convert, transfer, once; /* once: of `convert`, what is done once a step */
+  size_t reader;                  /* who asks for it; `apart`: what that takes longer when it is sent */
   double apart;
   int weight; /* id of the weight, -1: none */
   double weight_bytes;
@@ -57,11 +57,11 @@ typedef struct Cutting {
   const size_t *first_user; /* by value; the number of operations: none */
   const size_t *training;   /* stages_homes */
   Needs *needs;             /* by operation */
-  double *own;              /* by operation: seconds */
+  double *own, *own_once;   /* by operation: seconds, and what of them is done once a step */
   int nids;
   int *positions; /* ascending; the first is 0, the last the number of operations */
   int npositions;
-  double *time, *bytes; /* by first and last position */
+  double *time, *once_time, *bytes; /* by first and last position */
 } Cutting;
 
 /* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
@@ -151,7 +151,7 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
                .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
                .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
-  if (once) need.convert *= part_of_once(k);
+  if (once) need.once = need.convert *= part_of_once(k);
   if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
   if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
   if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
@@ -204,11 +204,15 @@ static double apart_seconds(const Cutting *k, size_t i) {
   return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
 }
 
+static bool is_each(const Cutting *k, size_t index) {
+  return phase_each(k->f->ops.items[index].phase) && !is_once(k, index, produced(k, index, 0));
+}
+
 /* In every micro-batch; what is done before or behind them all counts a part. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
   if (op_is_source(op->kind)) return 0;
-  double part = phase_each(op->phase) && !is_once(k, index, produced(k, index, 0)) ? 1 : part_of_once(k);
+  double part = is_each(k, index) ? 1 : part_of_once(k);
   if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
   return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);
@@ -252,7 +256,9 @@ static void find_needs(Cutting *k) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     size_t at = paid_with(k, i);
-    k->own[at] += own_seconds(k, i);
+    double own = own_seconds(k, i);
+    k->own[at] += own;
+    if (own > 0 && !is_each(k, i)) k->own_once[at] += own;
     for (int j = 0; j < op->nin; j++) {
       Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
       if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
@@ -336,7 +342,7 @@ typedef struct Run {
   int *derived;       /* by operation */
   int *apart;         /* by operation */
   int *weights;       /* by value */
-  double time, bytes;
+  double time, once, bytes;
   double back; /* transfers of what operations behind the run make, so far */
   int *made;   /* by operation */
   double *due; /* by operation, with the mark: that much of `back` is for what it makes */
@@ -355,12 +361,13 @@ static void add_back(Run *run, const Need *need) {
 
 /* An operation with what it wants. */
 static void pay_op(const Cutting *k, Run *run, size_t op) {
-  run->time += k->own[op];
+  run->time += k->own[op], run->once += k->own_once[op];
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
     bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
     if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
     if (!is_first(&run->wanted[need->id], run->mark)) continue;
+    run->once += need->once;
     run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
     bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
     if (back && is_first(&run->sent[need->sent], run->mark)) add_back(run, need);
@@ -380,7 +387,7 @@ static bool has_user(const Cutting *k, size_t i) {
 static void measure_from(Cutting *k, int first, double most, Run *run) {
   bool empty = true;
   run->begin = (size_t)k->positions[first], run->mark = first + 1;
-  run->time = run->bytes = run->back = 0;
+  run->time = run->once = run->bytes = run->back = 0;
   /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
     bool unused = k->derived[i] && !has_user(k, i);
@@ -396,6 +403,7 @@ static void measure_from(Cutting *k, int first, double most, Run *run) {
     double time = run->time + run->back;
     if (!empty && time <= most) k->time[first * k->npositions + last] = time; /* no stage is empty */
     k->bytes[first * k->npositions + last] = run->bytes;
+    k->once_time[first * k->npositions + last] = run->once;
   }
 }
 
@@ -455,6 +463,7 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.own_once = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
   k.once = once_ops(a, f);
   k.states = state_ops(a, f);
@@ -479,6 +488,7 @@ static void measure(Cutting *k, double most) {
   if (!k->time) {
     k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
     k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+    k->once_time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
   }
   for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, i ? most : INFINITY, &run);
 }
@@ -499,12 +509,15 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
   }
 }
 
+/* What is done once counts as its part of a micro-batch in the times of runs. */
 static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   StagesTime t = {0};
   for (int s = 0; s < stages; s++) {
-    double time = k->time[places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1)];
-    t.sum += time;
-    t.slowest = fmax(t.slowest, time);
+    int run = places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1);
+    double each = k->time[run] - k->once_time[run];
+    t.sum += each;
+    t.slowest = fmax(t.slowest, each);
+    t.once = fmax(t.once, k->once_time[run] / part_of_once(k));
   }
   return t;
 }

@@ -1,6 +1,8 @@
 /* Stages of a training step as they are counted when they are cut, against what the plan takes that is made of them:
  * cuts are chosen by the former.  What is done once a step, as adding up gradients over data parallel ranks, must not
  * count in every micro-batch. */
+#include <math.h>
+
 #include "frontend/dsl/dsl.h"
 #include "frontend/topo/target.h"
 #include "passes/passes.h"
@@ -43,6 +45,18 @@ static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
   CHECKF(found == p->pp, "%d stages", found);
 }
 
+/* What a step is counted to take when it is cut, by which plans are left out that are slower than the best: it must not
+ * be more than they are predicted to by as much as that allows for (candidate.c). */
+static void check_whole(CostModel *cost, Module *m, const Func *f, const Rule *const *rules, const Plan *p, Arena *a) {
+  int *stages = ARENA_ARRAY(a, int, f->ops.n);
+  StagesTime t;
+  CHECK(stages_cut(cost, m, f, rules, p->strategies, INFINITY, stages, &t) == STAGES_CUT);
+  double counted = t.sum + (p->micro_batches - 1) * t.slowest + t.once,
+         takes = cost_plan(cost, m, f, rules, p->strategies, stages).time.total;
+  CHECKF(counted > 0.95 * takes && counted < 1.06 * takes, "zero %d: %.4g s counted, predicted %.4g", p->zero, counted,
+         takes);
+}
+
 static void check_counted(const char *target, PlanOptions o) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -64,6 +78,7 @@ static void check_counted(const char *target, PlanOptions o) {
     for (int s = 0; s < p->pp; s++) sum += counted[s], takes += priced[s].each + priced[s].once / p->micro_batches;
     CHECKF(sum > 0.97 * takes && sum < 1.03 * takes, "%s, zero %d: stages count %.4g s together, predicted %.4g",
            target, o.zero - 1, sum, takes);
+    check_whole(cost, m, f, rules, p, a);
     cost_model_free(cost);
   }
   if (m) module_free(m);
