@@ -28,7 +28,7 @@
 /* From so many ranks on there are hundreds of candidates. */
 enum { MANY_RANKS = 128 };
 
-/* A search without limit of time ends after so much work, in sums: about half a minute. */
+/* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
 static const double usual_work = 2.3e10;
 
 /* ---- which are tried */

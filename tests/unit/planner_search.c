@@ -521,7 +521,35 @@ static void shown_is_forced(void) {
   arena_free(a);
 }
 
+/* A limit of work depends on no clock: the same plan every time, a bound that is one, and with more work the optimum.
+ */
+static void limit_of_work(void) {
+  Arena *a = arena_new();
+  const char *text = gpt_text(a, &small);
+  Case whole = plan_of(text, "cpux8", (PlanOptions){0});
+  CHECK(whole.p && !whole.p->cut_short);
+  int cut = 0;
+  for (double work = 1e5; whole.p && work < 1e10; work *= 10) {
+    Case x = plan_of(text, "cpux8", (PlanOptions){.work = work}),
+         y = plan_of(text, "cpux8", (PlanOptions){.work = work});
+    CHECK(x.p && y.p && x.p->price.time.total == y.p->price.time.total && x.p->lower_bound == y.p->lower_bound &&
+          x.p->cut_short == y.p->cut_short);
+    if (x.p && x.p->cut_short) {
+      cut++;
+      CHECK(x.p->lower_bound <= whole.p->price.time.total && x.p->price.time.total >= whole.p->price.time.total);
+    } else if (x.p) {
+      CHECK(x.p->price.time.total == whole.p->price.time.total && x.p->lower_bound == whole.p->lower_bound);
+    }
+    done(&x);
+    done(&y);
+  }
+  CHECKF(cut > 0 && cut < 5, "%d of 5 were cut short", cut);
+  done(&whole);
+  arena_free(a);
+}
+
 int main(void) {
+  RUN(limit_of_work);
   RUN(labels);
   RUN(expert_labels);
   RUN(merged_labels);
