@@ -3,12 +3,15 @@
  *
  * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
  * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves, so it counts too many rather
- * than too few.  What plans are compared by, and limits are held against, stays that.
+ * than too few.  What plans are compared by, and limits are held against, stays that; where it counts too few after all
+ * (docs/plan.md) and the Program is above the limit, a warning says so.
  */
 #include "driver/driver.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/amount.h"
 #include "ir/opaque.h"
 #include "program/memory.h"
 
@@ -64,6 +67,18 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   return ok;
 }
 
+static void check_limit(const Build *b) {
+  double limit = b->options.plan.memory_limit > 0 ? b->options.plan.memory_limit : target_usable(b->options.target),
+         takes = b->memory.total;
+  Arena *a = b->options.model.arena;
+  if (!b->measured || takes <= limit || b->plan->price.memory.total > limit) return;
+  diag_warning(b->options.model.diags, DIAG_plan_infeasible, (Loc){.file = b->model.path},
+               "the program of this plan takes %s on a rank, %s are allowed: the search has counted %s",
+               show_bytes(a, takes), show_bytes(a, limit), show_bytes(a, b->plan->price.memory.total));
+  diag_help(b->options.model.diags, "--memory %.0fKB leaves room for what it does not count",
+            floor(limit * limit / takes / 1000));
+}
+
 bool driver_measure(Build *b) {
   const DeviceTraits *device = b->device;
   if (opaque_any(b->model.m)) return true;
@@ -73,5 +88,6 @@ bool driver_measure(Build *b) {
   b->measured = program_memory(b, &b->memory);
   b->legal->source.unread = false;
   driver_make_for(b, device);
+  check_limit(b);
   return true;
 }

@@ -82,6 +82,16 @@ check "no line of an update" eval '! grep -q "^update" saved.plan'
 expect 0 "stored, gathered at use" "$apc" inspect saved.plan
 expect 0 "" "$apc" inspect saved.plan --json
 expect_json "any(o['line'] == 'store' and o['gather_at_use'] for o in d['ops'])"
+# A program above the limit that the search has kept by its count (it counts no alignment, and too little of updates).
+few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8 --target cpux4 --dp 4 --zero 3 --micro-batches 1"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" plan $few -q --memory 340KB --json
+expect_json "d['bytes_per_device'] < 340e3 < d['allocated_bytes']['total']"
+expect_err "warning[APC0405]: the program of this plan takes "
+expect 0 "" "$apc" plan $few -q --memory 360KB
+no_err
+}
 # Bytes by class: what the compiler foretells is what ranks allocate, each, and every stage takes less than the one before.
 /usr/bin/python3 -c '
 import numpy as np
