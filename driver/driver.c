@@ -7,6 +7,7 @@
 #include "driver/internal.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/entries.h"
+#include "passes/plan/labels.h"
 
 static void free_program(Build *b) {
   if (b->program.b) program_builder_free(b->program.b);
@@ -143,6 +144,18 @@ static bool embeds(const Build *b) {
   return b->options.embed == EMBED_ALL || (b->options.embed == EMBED_SMALL && bytes < 0x1p30);
 }
 
+/* What stages take that take turns; NULL: none do. */
+static const ScheduleWork *phases_of(const Build *b) {
+  Module *m = b->model.m;
+  if (!b->plan || !schedule_in_turns(&m->mesh, b->l1)) return NULL;
+  CostModel *cost = cost_model_new(m, b->options.target);
+  const Rule *const *rules = (const Rule *const *)rules_of(m, b->l1);
+  const ScheduleWork *work =
+      cost_plan_phases(b->options.model.arena, cost, m, b->l1, rules, b->plan->strategies, b->plan->stages);
+  cost_model_free(cost);
+  return work;
+}
+
 static bool stage_legalise(Build *b) {
   ProgramEntrySpec *entries = ARENA_ARRAY(b->options.model.arena, ProgramEntrySpec, b->nentries);
   for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
@@ -153,6 +166,7 @@ static bool stage_legalise(Build *b) {
                                        .prepare_l1 = b->prepare_l1,
                                        .prepare_l2 = b->prepare_l2,
                                        .device = b->device,
+                                       .phases = phases_of(b),
                                        .tf32 = b->options.target->compute == CT_tf32,
                                        .workspace = t->workspace ? t->workspace(b->options.target->arch) : 0,
                                        .conv_workspace = t->conv_workspace,

@@ -449,15 +449,19 @@ static bool has_table(const Pricing *p) {
   return p->in_turns && p->walk.m->mesh.stages * p->repeat <= MOST_CALLS;
 }
 
-static ScheduleTable table_of(const Pricing *p) {
-  const Mesh *mesh = &p->walk.m->mesh;
-  ScheduleWork *work = ARENA_ARRAY(p->arena, ScheduleWork, mesh->stages);
+static ScheduleWork *phases_of(Arena *a, const Mesh *mesh, const StageCost *sums) {
+  ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, mesh->stages);
   for (int s = 0; s < mesh->stages; s++) {
     const double least = 1e-12; /* a stage may have nothing to do in a phase */
-    const ScheduleWork *w = &p->sums[s].phases;
+    const ScheduleWork *w = &sums[s].phases;
     work[s] = (ScheduleWork){fmax(w->fwd, least), fmax(w->bwd, least), fmax(w->wgt, least)};
   }
-  return schedule_table(p->arena, mesh, work);
+  return work;
+}
+
+static ScheduleTable table_of(const Pricing *p) {
+  const Mesh *mesh = &p->walk.m->mesh;
+  return schedule_table(p->arena, mesh, phases_of(p->arena, mesh, p->sums));
 }
 
 /* What all stages of a place add up to. */
@@ -543,6 +547,13 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
 PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     const int *stages) {
   return cost_plan_stages(c, m, f, rules, strategies, stages, NULL, NULL);
+}
+
+const ScheduleWork *cost_plan_phases(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                                     const Strategy *strategies, const int *stages) {
+  StageCost *sums = ARENA_ARRAY(a, StageCost, m->mesh.stages);
+  cost_plan_stages(c, m, f, rules, strategies, stages, sums, NULL);
+  return phases_of(a, &m->mesh, sums);
 }
 
 double cost_plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {

@@ -78,6 +78,10 @@ PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *r
 PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                            const int *stages, StageCost *sums, PlanTraffic *traffic);
 
+/* What the phases of each stage take, of the mesh's schedule; above 0 (ir/schedule.h).  In the arena. */
+const ScheduleWork *cost_plan_phases(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                                     const Strategy *strategies, const int *stages);
+
 /* Arithmetic of the whole step on one rank, a multiply-add is two; elements of all trainable weights. */
 double cost_plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules);
 double cost_plan_params(const Module *m, const Func *f);

@@ -180,7 +180,7 @@ static void try_hastily(Search *s) {
   s->watch.expired = false;
   for (int pass = 0; pass < 2 && !s->best; pass++) {
     s->hasty = pass == 0;
-    s->outcomes.n = 0;
+    s->outcomes.n = s->bounded.n = 0;
     for (size_t i = 0; i < s->candidates.n && !s->best; i++) {
       Candidate c = s->candidates.items[i];
       c.micro = c.least;

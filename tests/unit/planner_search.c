@@ -544,6 +544,11 @@ static void limit_of_work(void) {
     done(&y);
   }
   CHECKF(cut > 0 && cut < 5, "%d of 5 were cut short", cut);
+  for (double work = 1e4; work < 1e9; work *= 3) { /* there is one candidate, in which it ends */
+    Case x = plan_of(text, "cpux8", (PlanOptions){.work = work, .dp = 2, .tp = 2, .cp = 2});
+    CHECKF(x.p != NULL, "no plan with work %.3g", work);
+    done(&x);
+  }
   done(&whole);
   arena_free(a);
 }

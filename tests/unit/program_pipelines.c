@@ -481,6 +481,42 @@ static void check_fault(Fault *f, const void *tables, size_t bytes, const Progra
     }
 }
 
+/* ---- the order of calls */
+
+static long same_as_equal, other_than_equal; /* orders of places, against those of stages that take equally long */
+
+/* A place's calls that compute, in the order of the table: all that have a body. */
+static bool follows(const Edit *e, uint32_t place, const ScheduleTable *t) {
+  size_t n = 0;
+  bool same = true;
+  for (uint32_t k = 0; k < e->rows[place].n && same; k++) {
+    const Row *r = &e->rows[place].items[k];
+    if (row_transfers(e, r) || !program_phase_each(row_phase(e, r))) continue;
+    for (same = false; n < t->per_place && !same; n++) {
+      const ScheduleCall *c = &t->calls[place * t->per_place + n];
+      same = strcmp(program_phase_name(row_phase(e, r)), phase_name(c->phase)) == 0 &&
+             r->micro_batch == (uint32_t)c->micro_batch;
+    }
+  }
+  return same;
+}
+
+/* As the stages are predicted to take, not as if all took equally long. */
+static void check_order(const Build *b, const Edit *e, const char *what) {
+  Arena *a = arena_new();
+  Module *m = b->model.m;
+  const ScheduleWork *phases = b->legal->source.phases;
+  ScheduleWork *equal = ARENA_ARRAY(a, ScheduleWork, m->mesh.stages);
+  for (int s = 0; s < m->mesh.stages; s++) equal[s] = (ScheduleWork){1, 1, 1};
+  CHECKF(phases != NULL, "%s", what);
+  ScheduleTable told = schedule_table(a, &m->mesh, phases ? phases : equal), plain = schedule_table(a, &m->mesh, equal);
+  for (uint32_t place = 0; place < e->p.stages; place++) {
+    CHECKF(follows(e, place, &told), "%s: place %u makes calls in another order", what, place);
+    *(follows(e, place, &plain) ? &same_as_equal : &other_than_equal) += 1;
+  }
+  arena_free(a);
+}
+
 static void check_program(const Build *b, const DeviceTraits *device, const char *what) {
   ArtifactSpec spec = driver_artifact_spec(b);
   ArtifactProgram a;
@@ -495,6 +531,7 @@ static void check_program(const Build *b, const DeviceTraits *device, const char
                         .device = device->name};
   size_t bytes = a.p.header->table_bytes;
   Edit e = edit_new(a.tables, bytes);
+  check_order(b, &e, what);
   ProgramBuilder *same = put_all(&e);
   Answers right = ask(same, &facts);
   CHECKF(!is_refused(&right), "%s: without a fault", what);
@@ -554,6 +591,8 @@ static void check_case(const Case *c) {
 
 static void faults_are_found(void) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
+  printf("%ld places have another order than with equal stages, %ld have not\n", other_than_equal, same_as_equal);
+  CHECK(other_than_equal > 0);
   for (int i = 0; i < FAULTS; i++) {
     Fault *f = &faults[i];
     printf("%6ld  %s", f->planted, f->name);
