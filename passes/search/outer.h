@@ -35,10 +35,11 @@ typedef struct Outcome {
   const char *why_not;
 } Outcome;
 
-/* A candidate that may be faster than the plan: it was solved, and this is its bound. */
+/* A candidate that may be faster than the plan: it was solved, and this is its bound.  `limited`: Search.limited. */
 typedef struct Bounded {
   Candidate c;
   double bound;
+  bool limited;
 } Bounded;
 
 typedef struct BoundedList {

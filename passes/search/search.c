@@ -69,8 +69,8 @@ static const Bounded *find_bounded(const Search *s, const Candidate *c) {
 /* Returns the bound that was found. */
 static double try_one(Search *s, const Candidate *c) {
   double bound, best = best_time(s);
-  const Bounded *known_already = find_bounded(s, c);
-  if (known_already) return known_already->bound;
+  const Bounded *before = find_bounded(s, c);
+  if (before) return s->limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
   s->report.candidates++;
   Outcome *o = solve_mesh(s, c, best, &bound);
@@ -81,7 +81,7 @@ static double try_one(Search *s, const Candidate *c) {
   if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
   bound = fmax(bound, c->bound);
   s->lower_bound = fmin(s->lower_bound, bound);
-  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound}));
+  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound, s->limited}));
   return bound;
 }
 
@@ -165,7 +165,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
       continue;
     }
     double bound = try_one(s, &c);
-    if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound}));
+    if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound, true}));
   }
   if (o->micro_batches == 0)
     for (size_t i = 0; i < flat.n && !(o->any && s->best); i++)
