@@ -172,12 +172,9 @@ static int last_of(const EmitParts *x, int stage) {
 
 /* By what stages are predicted to take; what is real may differ, and only waits.  All places read one. */
 static const ScheduleTable *turns_of(Emitting *e) {
-  const Mesh *mesh = &e->m->mesh;
   if (e->turns) return e->turns;
-  ScheduleWork *equal = ARENA_ARRAY(e->m->arena, ScheduleWork, mesh->stages);
   ScheduleTable *t = ARENA_NEW(e->m->arena, ScheduleTable);
-  for (int s = 0; s < mesh->stages; s++) equal[s] = (ScheduleWork){1, 1, 1};
-  *t = schedule_table(e->m->arena, mesh, e->legal->source.phases ? e->legal->source.phases : equal);
+  *t = schedule_table(e->m->arena, &e->m->mesh, e->legal->source.phases);
   return e->turns = t;
 }
 

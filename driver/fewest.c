@@ -31,7 +31,7 @@ static const Target *with_devices(Arena *a, const Target *g, int n) {
 
 void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
   const Target *g = b->options.target;
-  double usable = options->memory_limit > 0 ? options->memory_limit : target_usable(g);
+  double usable = plan_memory_limit(g, options->memory_limit);
   bool forced = options->tp || options->pp || options->dp || options->cp || options->ep || options->micro_batches;
   if (forced && any_plan(b, g, options->memory_limit)) {
     diag_help(b->options.model.diags, "without what is forced there is a plan that fits");

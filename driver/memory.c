@@ -68,8 +68,7 @@ static bool program_memory(const Build *b, PlanMemory *most) {
 }
 
 static void check_limit(const Build *b) {
-  double limit = b->options.plan.memory_limit > 0 ? b->options.plan.memory_limit : target_usable(b->options.target),
-         takes = b->memory.total;
+  double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit), takes = b->memory.total;
   Arena *a = b->options.model.arena;
   if (!b->measured || takes <= limit || b->plan->price.memory.total > limit) return;
   diag_warning(b->options.model.diags, DIAG_plan_infeasible, (Loc){.file = b->model.path},

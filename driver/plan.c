@@ -44,7 +44,7 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
 }
 
 static bool fits(const DriverOptions *o, const Plan *p) {
-  double limit = o->plan.memory_limit > 0 ? o->plan.memory_limit : target_usable(o->target);
+  double limit = plan_memory_limit(o->target, o->plan.memory_limit);
   Arena *a = o->model.arena;
   return p->price.memory.total <= limit || diag_error(o->model.diags, DIAG_plan_infeasible, (Loc){.file = o->plan_file},
                                                       "the plan needs %s on a rank, %s are allowed",

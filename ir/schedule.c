@@ -267,7 +267,14 @@ static void order_best(Orders *o, Arena *a, const ScheduleWork *work) {
   order_greedily(o, a, work, best);
 }
 
+static const ScheduleWork *equal_work(Arena *a, int stages) {
+  ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, stages);
+  for (int s = 0; s < stages; s++) work[s] = (ScheduleWork){1, 1, 1};
+  return work;
+}
+
 ScheduleTable schedule_table(Arena *a, const Mesh *mesh, const ScheduleWork *work) {
+  if (!work) work = equal_work(a, mesh->stages);
   bool apart = schedule_weights_apart(mesh->schedule);
   ScheduleTable t = {.places = mesh_places(mesh), .stages = mesh->stages, .micro_batches = mesh_micro_batches(mesh)};
   size_t all = (size_t)t.stages * (size_t)t.micro_batches * (apart ? 3 : 2);

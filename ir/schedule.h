@@ -52,7 +52,7 @@ typedef struct ScheduleTable {
   double seconds; /* from the first beginning to the last end */
 } ScheduleTable;
 
-/* Of all micro-batches of the mesh.  In the arena. */
+/* Of all micro-batches of the mesh; `work` by stage, NULL: all phases take one second.  In the arena. */
 ScheduleTable schedule_table(Arena *a, const Mesh *mesh, const ScheduleWork *work);
 const ScheduleCall *schedule_call(const ScheduleTable *t, int stage, Phase phase, int micro_batch);
 /* The most micro-batches that are live on a stage: their forward is done, and their last phase is not. */

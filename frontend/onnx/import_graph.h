@@ -33,7 +33,7 @@ typedef struct ImportGraph {
 typedef struct OnnxKinds OnnxKinds;
 typedef enum OnnxKind { ONNX_UNKNOWN, ONNX_PARAMETER, ONNX_OTHER } OnnxKind;
 
-/* NULL: nothing at all. */
+/* NULL: nothing at all; then kinds are unknown. */
 OnnxKinds *import_kinds(Arena *a, const Onnx__GraphProto *g);
 OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer);
 

@@ -81,6 +81,7 @@ static bool is_quoted(Arena *a, const OnnxKinds *k, char kind, const char *name)
 }
 
 OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer) {
+  if (!k) return ONNX_UNKNOWN;
   const char *said = name_find(&k->said, initializer), *from = name_find(&k->folded, initializer);
   if (said) return strcmp(said, "PARAMETER") == 0 ? ONNX_PARAMETER : ONNX_OTHER;
   bool some = false, only = true;

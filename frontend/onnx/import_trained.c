@@ -84,8 +84,7 @@ bool import_is_trained(const Import *im, const char *name) {
   const OnnxImportOptions *o = im->dims.options;
   if (o && o->weights && safetensors_find(o->weights, name)) return true;
   if (!o || !o->training) return false;
-  if (o->trained) return fnmatch(o->trained, name, 0) == 0;
-  return im->kinds ? kind_of(im, name) == ONNX_PARAMETER : is_parameter(&im->g->nodes, name, 0);
+  return o->trained ? fnmatch(o->trained, name, 0) == 0 : kind_of(im, name) == ONNX_PARAMETER;
 }
 
 bool import_is_fixed(const Import *im, const char *name) {

@@ -27,5 +27,5 @@ double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double
   PlanPrice p = cost_plan(c, m, f, rules_of(m, f), ARENA_ARRAY(a, Strategy, f->ops.n), NULL);
   cost_model_free(c);
   arena_free(a);
-  return p.memory.total <= (memory_limit > 0 ? memory_limit : target_usable(t)) ? p.time.total : INFINITY;
+  return p.memory.total <= plan_memory_limit(t, memory_limit) ? p.time.total : INFINITY;
 }

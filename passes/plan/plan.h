@@ -110,6 +110,9 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
  * PlanOptions. */
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
 
+/* Bytes that a rank may have: what is asked for, or, where that is 0, what the target has. */
+static inline double plan_memory_limit(const Target *t, double asked) { return asked > 0 ? asked : target_usable(t); }
+
 /* A fraction of the plan's time; 0 when it is as fast as the bound. */
 static inline double plan_gap(double seconds, double lower_bound) {
   return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0;

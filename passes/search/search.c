@@ -122,8 +122,8 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   size_t n = 1;
   if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
   while (first + n < s->candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
-  bool known = (n == 1 || s->t->ntiers == 1) && !all;
-  if (known || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  bool alike = (n == 1 || s->t->ntiers == 1) && !all;
+  if (alike || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
   double bound = bound_mesh(s, c, loose, best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
 }
@@ -507,7 +507,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->watch = (SearchWatch){
       .deadline = deadline, .most = work, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
-  s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
+  s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
   s->rules = rules_of(m, f);
   s->labels = labels_of(m, f, s->rules);

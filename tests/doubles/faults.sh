@@ -50,7 +50,7 @@ each=$((works / 3))
 check "a rank does $works pieces of work" test $each -gt 30
 for ((n = 20; n <= works; n += each)); do
   expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
-  check "work $n: the call that is late" grep -qE 'at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of ' err
+  check "work $n: the call that is late" grep -qE "$late_call" err
   expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=1 DOUBLES_FAIL_LATE=$n "${ask[@]}"
 done
 nothing_is_left

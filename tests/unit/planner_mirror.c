@@ -5,13 +5,11 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "frontend/dsl/dsl.h"
 #include "frontend/topo/target.h"
-#include "passes/passes.h"
-#include "passes/pipeline.h"
 #include "passes/plan/plan.h"
 #include "passes/rewrite/bind.h"
 #include "tests/test.h"
+#include "tests/train_step.h"
 
 enum { NETS = 200, SEED = 57 };
 
@@ -54,19 +52,6 @@ static const char *draw_net(Arena *a, Random *r) {
   for (int i = 0; i < n; i++) draw_operation(r, &t, i, sequence ? "bs" : "b", &w, shared);
   text_printf(&t, "  output y = linear(x, %d) as \"last\"\n}\n", width(r));
   return text_str(&t);
-}
-
-/* The step of training as what the planner gets. */
-static Module *step_of(Arena *a, const char *net, Diags *d) {
-  TrainOptions train = {.loss = "mse"};
-  Module *m = dsl_load("net.apc", net, &(DslOptions){.training = true}, d);
-  const PassOptions o = {.train = &train, .device = target_device_traits(DEVICE_cpu)};
-  bool ok = m && optimizer_parse(a, "adamw(lr=1e-3)", &train.optimizer, d) && pipeline_run(m, NULL, &o, d);
-  if (!ok) diags_print(d, stderr, false);
-  CHECKF(ok, "%s", net);
-  if (ok) return m;
-  if (m) module_free(m);
-  return NULL;
 }
 
 static const Plan *plan_step(Module *m, const Target *t, Diags *d) {

@@ -3,16 +3,14 @@
  * count in every micro-batch. */
 #include <math.h>
 
-#include "frontend/dsl/dsl.h"
 #include "frontend/topo/target.h"
-#include "passes/passes.h"
-#include "passes/pipeline.h"
 #include "passes/plan/labels.h"
 #include "passes/plan/plan.h"
 #include "passes/rewrite/derived.h"
 #include "passes/search/home.h"
 #include "passes/search/stage.h"
 #include "tests/test.h"
+#include "tests/train_step.h"
 
 /* Large weights and few rows: nearly all that is sent are gradients. */
 static const char net[] =
@@ -23,16 +21,6 @@ static const char net[] =
     "  x = relu(linear(x, 1024) as \"c\")\n"
     "  output y = linear(x, 1024) as \"last\"\n"
     "}\n";
-
-static Module *step_of(Arena *a, Diags *d) {
-  TrainOptions train = {.loss = "mse"};
-  Module *m = dsl_load("net.apc", net, &(DslOptions){.training = true}, d);
-  const PassOptions o = {.train = &train, .device = target_device_traits(DEVICE_cpu)};
-  bool ok = m && optimizer_parse(a, "adamw(lr=1e-3)", &train.optimizer, d) && pipeline_run(m, NULL, &o, d);
-  if (!ok) diags_print(d, stderr, false);
-  CHECK(ok);
-  return ok ? m : NULL;
-}
 
 /* Where the stages of the plan begin. */
 static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
@@ -60,7 +48,7 @@ static void check_whole(CostModel *cost, Module *m, const Func *f, const Rule *c
 static void check_counted(const char *target, PlanOptions o) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  Module *m = step_of(a, d);
+  Module *m = step_of(a, net, d);
   const Target *t = topo_target_find(d, a, target);
   const Func *f = m ? module_func(m, "main") : NULL;
   const Plan *p = f && t ? plan_search(m, f, t, &o, d) : NULL;
