@@ -391,6 +391,7 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
   uint32_t group = group_of(b, &g), at;
   if (u->nin) {
     uint32_t t = emit_body_tensor(b, u->in[0]);
+    emit_wait_for_sent(b, op->name, t);
     at = emit_instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
   } else {
     emit_fresh_tensor(b, u->out[0], PC_activation);

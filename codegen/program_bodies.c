@@ -5,7 +5,8 @@
  * schedule has them apart) are bodies of their own, and so is each end of a transfer between stages (D42): received
  * before the body of its phase, sent behind it.  The rows stand by the times of ir/schedule.h; a message counts at the
  * end of what makes it, on both its stages, before calls that begin then (D43).  So all stages follow one list, in
- * which everything stands behind what it needs, and messages that wait for each other cannot wait for ever.
+ * which everything stands behind what it needs, and messages that wait for each other cannot wait for ever.  Devices
+ * with a queue for communication do not wait where it stands (program_events.c).
  * Elsewhere what is done in each micro-batch is one body, and micro-batches run one after the other.
  *
  * What one body hands to another lies in a buffer of the entry, live from the first call that touches it to the last.
@@ -230,18 +231,25 @@ static void extend(Span *s, uint32_t row) {
   if (row > s->last) s->last = row;
 }
 
-/* From the first call that touches a buffer to the last, and how many micro-batches are between theirs at most. */
-static void set_lifetime(const Emitting *e, const EmitParts *x, const EmitTouch *t, const uint32_t *rows, Span *each) {
+/* From the first call that touches a buffer to the last, and how many micro-batches are between theirs at most.  What
+ * is sent beside computation is read until it is waited for. */
+static void set_lifetime(const Emitting *e, const EmitParts *x, const EmitTouch *t, const EmitTransfers *transfers,
+                         const uint32_t *rows, Span *each) {
   Span all = {UINT32_MAX, 0};
   bool once = false;
   for (uint32_t mb = 0; mb < x->micro_batches; mb++) each[mb] = (Span){UINT32_MAX, 0};
-  for (int p = 0; p < (int)x->n; p++)
+  for (int p = 0; p < (int)x->n; p++) {
+    bool sent = t->parts[p] && emit_sends(transfers, t->buffer, p);
+    const uint32_t *row = &rows[(size_t)p * x->micro_batches];
     for (uint32_t mb = 0; t->parts[p] && mb < (is_each(x, p) ? x->micro_batches : 1); mb++) {
-      uint32_t row = rows[(size_t)p * x->micro_batches + mb];
-      extend(&all, row);
-      extend(&each[mb], row);
+      uint32_t last = !sent ? row[mb] : mb + 1 < x->micro_batches ? row[mb + 1] : (uint32_t)x->nrows - 1;
+      extend(&each[mb], row[mb]);
+      extend(&each[mb], last);
+      extend(&all, row[mb]);
+      extend(&all, last);
       once |= !is_each(x, p);
     }
+  }
   ProgramBuffer *b = program_at_buffers(e->b, t->buffer);
   b->first = all.first, b->last = all.last;
   uint32_t most = 1;
@@ -252,10 +260,11 @@ static void set_lifetime(const Emitting *e, const EmitParts *x, const EmitTouch 
   b->slots = most;
 }
 
-static void set_lifetimes(const Emitting *e, const EmitParts *x, const EmitTouches *touches) {
+static void set_lifetimes(const Emitting *e, const EmitParts *x, const EmitTouches *touches,
+                          const EmitTransfers *transfers) {
   const uint32_t *rows = find_rows(e, x);
   Span *each = ARENA_ARRAY(e->m->arena, Span, x->micro_batches + 1);
-  for (size_t i = 0; i < touches->n; i++) set_lifetime(e, x, &touches->items[i], rows, each);
+  for (size_t i = 0; i < touches->n; i++) set_lifetime(e, x, &touches->items[i], transfers, rows, each);
 }
 
 /* Values that later bodies read stay where they are. */
@@ -360,6 +369,14 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   return true;
 }
 
+/* Transfers that other bodies may wait for. */
+static uint32_t count_transfers(const Emitting *e, const EmitParts *x) {
+  uint32_t n = 0;
+  for (size_t i = 0; i < x->n && x->in_turns && e->legal->source.device->asynchronous; i++)
+    n += x->items[i].transfer >= 0 && !x->items[i].local && is_each(x, (int)i);
+  return n;
+}
+
 /* A stage takes over what another one of its place has made. */
 static void hand_over(EmitBody *b, const Part *p, uint32_t *tensors) {
   const Unit *u = &p->units->items[0];
@@ -374,6 +391,7 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
   uint32_t **tensors = ARENA_ARRAY(e->m->arena, uint32_t *, stages), first = program_count_calls(e->b);
   EmitParts x = parts_of(e, list, place, micro_batches);
   EmitTouches touches = {.nparts = (int)x.n};
+  EmitTransfers transfers = {.events = count_transfers(e, &x)};
   add_rows(e, &x);
   for (int s = 0; s < stages; s++) {
     size_t n = list[s].entry->l2->values.n + list[s].units->ntemps;
@@ -383,13 +401,14 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
   for (size_t i = 0; i < x.n; i++) {
     Part *p = &x.items[i];
     EmitBody b = emit_body_new(e, p->legal, entry, tensors[p->legal->stage]);
-    b.units = p->units, b.touches = &touches;
+    b.units = p->units, b.touches = &touches, b.transfers = &transfers;
+    b.is_transfer = transfers.events && p->transfer >= 0 && is_each(&x, (int)i);
     if (p->local) hand_over(&b, p, tensors[p->to]);
     else if (!emit_part(&b, &x, (int)i, p->legal->prepare, p->legal->entry->l2->values.n + p->legal->units->ntemps))
       return false;
     p->body = b.body;
   }
-  set_lifetimes(e, &x, &touches);
+  set_lifetimes(e, &x, &touches, &transfers);
   for (size_t i = 0; i < x.nrows; i++)
     program_add_calls(e->b, &(ProgramCall){x.items[x.rows[i].part].body, (uint32_t)x.rows[i].micro_batch});
   program_add_schedules(e->b, &(ProgramSchedule){first, (uint32_t)x.nrows});

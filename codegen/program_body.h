@@ -25,16 +25,33 @@ typedef struct EmitTouches {
   int nparts;
 } EmitTouches;
 
+/* Transfers of stages that take turns, on devices with a queue for communication: each is a body of its own, and what
+ * is asked for in one body is waited for in another. */
+typedef struct EmitTransfer {
+  uint32_t event, buffer;
+  int part;    /* its body */
+  bool sends;  /* else it receives */
+  bool waited; /* received: the first body that touches it waits for it */
+} EmitTransfer;
+
+typedef struct EmitTransfers {
+  EmitTransfer *items;
+  size_t n, cap;
+  uint32_t events; /* theirs: the first ones, which no body has for what begins and ends in it */
+} EmitTransfers;
+
 typedef struct EmitBody {
   Emitting *e;
   const ProgramEntrySpec *spec;
   uint32_t entry, body, start; /* instruction 0 of the body */
   uint32_t buffers;            /* its first buffer */
   int stage;
-  int part;             /* which of the bodies of its entry and stage it is */
-  EmitTouches *touches; /* of these */
-  int at;               /* the unit being written */
-  uint32_t writes;      /* launch: how many tensors the instruction being added writes */
+  int part;                 /* which of the bodies of its entry and stage it is */
+  EmitTouches *touches;     /* of these */
+  EmitTransfers *transfers; /* of these; NULL: there are none that another body waits for */
+  bool is_transfer;         /* it is one of these */
+  int at;                   /* the unit being written */
+  uint32_t writes;          /* launch: how many tensors the instruction being added writes */
   struct {
     uint32_t *items;
     size_t n, cap;
@@ -111,6 +128,10 @@ void emit_repeat(EmitBody *b, const Unit *u, const char *where);
 
 /* The communication just added gets an event. */
 void emit_event(EmitBody *b, uint32_t instr);
+/* Before a transfer of `tensor` is sent: the one of the micro-batch before is over. */
+void emit_wait_for_sent(EmitBody *b, const char *where, uint32_t tensor);
+/* Does a transfer that part `part` sends read the buffer until the next micro-batch is sent? */
+bool emit_sends(const EmitTransfers *t, uint32_t buffer, int part);
 /* Waits for what must be over before the instruction that is added next: what writes a tensor that it touches or reads
  * one that it writes, and all where a round begins or ends. */
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors);

@@ -4,6 +4,11 @@
  * Waits come before the first instruction that touches what the communication writes, or writes what it reads; before a
  * loop begins and a round ends, since an event is waited for in its own round; and at the end of the body.  Buffers
  * live to the wait.  Numbers of events are used again once they have been waited for.
+ *
+ * Where stages take turns a transfer between them is a body of its own (program_bodies.c), and its event lives from one
+ * body to another (D43).  What is received is waited for in the first body that touches it, before the instruction that
+ * does.  What is sent is waited for before the next micro-batch of it is sent, which takes one slot more; the last one
+ * is over when the request is.  So no stage waits for what another one has not come to yet.
  */
 #include "codegen/program_body.h"
 
@@ -15,25 +20,65 @@ static bool under_way(const EmitBody *b, uint32_t event) {
   return false;
 }
 
+/* Is what stands in this body waited for in another one? */
+static bool crosses(const EmitBody *b, uint32_t buffer) {
+  const ProgramBuffer *x = program_at_buffers(b->e->b, buffer);
+  return b->is_transfer && x->body == PROGRAM_NONE && x->entry == b->entry;
+}
+
 void emit_event(EmitBody *b, uint32_t instr) {
-  uint32_t event = 0;
+  ProgramInstr *x = program_at_instrs(b->e->b, instr);
+  uint32_t event = b->transfers ? b->transfers->events : 0;
+  uint32_t buffer = buffer_of(b, *program_at_indices(b->e->b, x->tensors.first));
+  if (crosses(b, buffer)) {
+    x->event = (uint32_t)b->transfers->n;
+    ARENA_PUSH(b->e->m->arena, b->transfers,
+               ((EmitTransfer){x->event, buffer, b->part, x->kind == PI_send, x->kind == PI_send}));
+    return;
+  }
   while (under_way(b, event)) event++;
-  program_at_instrs(b->e->b, instr)->event = event;
+  x->event = event;
   ARENA_PUSH(b->e->m->arena, &b->pending, instr);
   if (event >= b->e->out->events) b->e->out->events = event + 1;
+}
+
+static uint32_t add_wait(EmitBody *b, uint32_t where, uint32_t event, uint32_t lag) {
+  ProgramBuilder *pb = b->e->b;
+  return program_add_instrs(pb, &(ProgramInstr){.kind = PI_wait,
+                                                .where = where,
+                                                .object = PROGRAM_NONE,
+                                                .guard = PROGRAM_NONE,
+                                                .tensors = program_list_of(pb, 0, NULL),
+                                                .exprs = program_list_of(pb, 0, NULL),
+                                                .event = event,
+                                                .lag = lag});
+}
+
+void emit_wait_for_sent(EmitBody *b, const char *where, uint32_t tensor) {
+  if (crosses(b, buffer_of(b, tensor))) add_wait(b, emit_text(b->e, where), (uint32_t)b->transfers->n, 1);
+}
+
+bool emit_sends(const EmitTransfers *t, uint32_t buffer, int part) {
+  for (size_t i = 0; i < t->n; i++)
+    if (t->items[i].sends && t->items[i].buffer == buffer && t->items[i].part == part) return true;
+  return false;
+}
+
+/* Bodies are written in the order in which they take up a micro-batch. */
+static void wait_for_received(EmitBody *b, uint32_t buffer) {
+  for (size_t i = 0; b->transfers && i < b->transfers->n; i++) {
+    EmitTransfer *t = &b->transfers->items[i];
+    if (t->waited || t->buffer != buffer) continue;
+    t->waited = true;
+    add_wait(b, program_at_buffers(b->e->b, buffer)->name, t->event, 0);
+  }
 }
 
 /* For the oldest but k. */
 static void wait_for(EmitBody *b, size_t k) {
   ProgramBuilder *pb = b->e->b;
   const ProgramInstr x = *program_at_instrs(pb, b->pending.items[k]);
-  uint32_t at = program_add_instrs(pb, &(ProgramInstr){.kind = PI_wait,
-                                                       .where = x.where,
-                                                       .object = PROGRAM_NONE,
-                                                       .guard = PROGRAM_NONE,
-                                                       .tensors = program_list_of(pb, 0, NULL),
-                                                       .exprs = program_list_of(pb, 0, NULL),
-                                                       .event = x.event});
+  uint32_t at = add_wait(b, x.where, x.event, 0);
   for (uint32_t t = 0; t < x.tensors.n; t++) {
     ProgramBuffer *buffer = program_at_buffers(pb, buffer_of(b, *program_at_indices(pb, x.tensors.first + t)));
     if (buffer->body == b->body && buffer->last < at - b->start) buffer->last = at - b->start;
@@ -60,6 +105,7 @@ bool emit_is_sent(const EmitBody *b, Val v) {
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors) {
   const ProgramInstr next = {.kind = kind, .tensors.n = n, .dim = b->writes};
   if (kind == PI_loop || kind == PI_repeat) emit_wait_all(b);
+  for (uint32_t t = 0; t < n; t++) wait_for_received(b, buffer_of(b, tensors[t]));
   for (size_t k = 0; k < b->pending.n;) {
     bool over = true;
     for (uint32_t t = 0; t < n && over; t++)

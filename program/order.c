@@ -24,12 +24,10 @@ typedef struct Line {
   Op *ops;
   Step *steps;
   uint32_t n_ops, n_steps;
-  uint32_t at;         /* the step under way */
-  uint32_t issued;     /* positions issued */
-  uint32_t *positions; /* their steps */
-  bool entered;        /* the step under way is issued and blocks */
-  uint32_t *pending;   /* [event][micro-batch]: step + 1 of what nobody waited for yet */
-  uint32_t *met;       /* per group: operations issued */
+  uint32_t at;       /* the step under way */
+  bool entered;      /* the step under way is issued */
+  uint32_t *pending; /* [event][micro-batch]: step + 1 of what nobody waited for yet */
+  uint32_t *met;     /* per group: operations issued */
 } Line;
 
 typedef struct Check {
@@ -86,10 +84,9 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
   uint32_t *counts = calloc(p->n_groups + 1, sizeof *counts);
   l->ops = calloc(most + 1, sizeof *l->ops);
   l->steps = calloc(most + 1, sizeof *l->steps);
-  l->positions = calloc(most + 1, sizeof *l->positions);
   l->met = calloc(p->n_groups + 1, sizeof *l->met);
   l->pending = calloc((size_t)p->header->n_events * p->micro_batches + 1, sizeof *l->pending);
-  if (most >= PROGRAM_NONE || !counts || !l->ops || !l->steps || !l->positions || !l->met || !l->pending) {
+  if (most >= PROGRAM_NONE || !counts || !l->ops || !l->steps || !l->met || !l->pending) {
     free(counts);
     return rt_error(c->error, RT_FAILED, "out of memory");
   }
@@ -275,19 +272,15 @@ static const Op *not_met(const Check *c, uint32_t stage, uint32_t step) {
 }
 
 /* Enters a position; an operation joins the rendezvous of its group. */
-static RtStatus issue(const Check *c, uint32_t stage, bool *blocks) {
+static RtStatus issue(const Check *c, uint32_t stage) {
   Line *l = &c->lines[stage];
   const Step *s = &l->steps[l->at];
-  *blocks = false;
-  l->positions[l->issued++] = l->at;
+  l->entered = true;
   for (uint32_t i = 0; i < s->n; i++) {
     const Op *o = &l->ops[s->op + i];
     const ProgramInstr *x = &c->p->instrs[o->instr];
     l->met[x->object]++;
-    if (x->event == PROGRAM_NONE) {
-      *blocks = true;
-      continue;
-    }
+    if (x->event == PROGRAM_NONE) continue;
     uint32_t *pending = &l->pending[(size_t)x->event * c->p->micro_batches + o->micro_batch];
     if (*pending && *pending != l->at + 1)
       return wrong(c, stage, o->instr, o->micro_batch, "its event is still under way");
@@ -296,61 +289,48 @@ static RtStatus issue(const Check *c, uint32_t stage, bool *blocks) {
   return RT_OK;
 }
 
-/* The step that the current one waits for now, PROGRAM_NONE when it can go on. */
-static RtStatus awaited(const Check *c, uint32_t stage, uint32_t *step) {
+/* What is waited for has ended, as every operation before. */
+static RtStatus wait_for(const Check *c, uint32_t stage) {
   Line *l = &c->lines[stage];
   const Step *s = &l->steps[l->at];
-  *step = PROGRAM_NONE;
-  if (s->n) {
-    if (l->entered) *step = l->at;
-    else if (l->issued >= PROGRAM_POSITIONS) *step = l->positions[l->issued - PROGRAM_POSITIONS];
-    return RT_OK;
-  }
   const ProgramInstr *x = &c->p->instrs[s->instr];
   if (s->micro_batch < x->lag) return RT_OK;
-  uint32_t pending = l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag];
-  if (!pending) return wrong(c, stage, s->instr, s->micro_batch, "nothing was sent or received that it could wait for");
-  *step = pending - 1;
+  uint32_t *pending = &l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag];
+  if (!*pending)
+    return wrong(c, stage, s->instr, s->micro_batch, "nothing was sent or received that it could wait for");
+  *pending = 0;
   return RT_OK;
 }
 
 /* As far as the stage can go; *moved when it did. */
 static RtStatus advance(const Check *c, uint32_t stage, bool *moved) {
   Line *l = &c->lines[stage];
-  while (l->at < l->n_steps) {
-    uint32_t step;
-    RtStatus status = awaited(c, stage, &step);
-    if (status) return status;
-    if (step != PROGRAM_NONE && not_met(c, stage, step)) return RT_OK;
-    *moved = true;
-    const Step *s = &l->steps[l->at];
-    if (s->n && !l->entered) {
-      status = issue(c, stage, &l->entered);
-      if (status) return status;
-      if (l->entered) continue;
+  for (; l->at < l->n_steps; l->at++) {
+    RtStatus status = RT_OK;
+    bool communicates = l->steps[l->at].n > 0;
+    if (!communicates) status = wait_for(c, stage);
+    if (communicates && !l->entered) {
+      status = issue(c, stage);
+      *moved = true;
     }
-    const ProgramInstr *x = &c->p->instrs[s->instr];
-    if (!s->n && s->micro_batch >= x->lag)
-      l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag] = 0;
+    if (status) return status;
+    if (communicates && not_met(c, stage, l->at)) return RT_OK;
+    *moved = true;
     l->entered = false;
-    l->at++;
   }
   return RT_OK;
 }
 
 static RtStatus stuck(const Check *c, uint32_t stage) {
   const Line *l = &c->lines[stage];
-  uint32_t step;
-  RtStatus status = awaited(c, stage, &step);
-  if (status) return status;
-  const Op *o = not_met(c, stage, step);
+  const Op *o = not_met(c, stage, l->at);
   const ProgramGroup *g = group_of(c, o);
   uint32_t other = g->from == stage ? g->to : g->from;
   const Line *ol = &c->lines[other];
   char what[2 * TEXT], at[TEXT] = "the end";
   if (ol->at < ol->n_steps) program_instr_text(c->p, ol->steps[ol->at].instr, at, sizeof at);
   snprintf(what, sizeof what, "it waits for ever, since rank %u is at %s", other * c->p->ranks_per_stage, at);
-  return wrong(c, stage, o ? o->instr : l->steps[l->at].instr, o->micro_batch, what);
+  return wrong(c, stage, o->instr, o->micro_batch, what);
 }
 
 static RtStatus progresses(const Check *c) {
@@ -364,7 +344,7 @@ static RtStatus progresses(const Check *c) {
   }
   for (uint32_t s = 0; s < c->p->stages; s++)
     if (c->lines[s].at < c->lines[s].n_steps) return stuck(c, s);
-  return RT_OK; /* the lists of pairs are equal, so whatever has an event has met its partner, too */
+  return RT_OK;
 }
 
 /* ---- */
@@ -390,7 +370,6 @@ RtStatus order_check(const Program *p, uint32_t entry, const int64_t *symbols, R
     Line *l = &c.lines[s];
     free(l->ops);
     free(l->steps);
-    free(l->positions);
     free(l->pending);
     free(l->met);
   }

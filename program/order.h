@@ -12,8 +12,9 @@
  *   events    a wait follows what it waits for; no event is issued again before its wait; in a loop both are in one
  *             round
  *   progress  the step runs to its end although every operation is a rendezvous: it ends only when all its members are
- *             at it, however small; only an instruction with an event lets its rank go on, until its wait.  So there is
- *             a list of all transfers of which every stage follows its part
+ *             at it, however small, and a rank makes one after the other.  With an event a rank computes beside it, but
+ *             its queue of communication stands still all the same.  So there is a list of all transfers of which every
+ *             stage follows its part
  *   sizes     see traffic.h; only with symbols
  *
  * Why stages suffice.  All ranks of a stage run the same schedule without guards on communication, and a pair group
@@ -21,8 +22,7 @@
  * stage meet in any order, and what can differ is the order between stages.
  *
  * Why two rounds of a loop suffice.  A loop has no pairs, so it stops nobody, and the second round leaves everything as
- * the first one did.  Not seen: that many rounds fill the window of positions while something asynchronous from before
- * the loop is still under way.
+ * the first one did.
  *
  * Why one simulation suffices.  An operation that can end can do so whatever else ends first, so all orders of progress
  * reach the same last state.

@@ -43,7 +43,9 @@
  * `together` joins an instruction with the next one, also communication, into one position of the order: both progress
  * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.  The compiler writes
  * events for devices that have a queue for communication: asked for directly behind its producer, all in the one order
- * of the level-2 function, waited for before the first instruction that reads what it fills or writes what it sends.
+ * of the level-2 function, waited for before the first instruction that reads what it fills or writes what it sends.  A
+ * wait may stand in another body than what it waits for, and with `lag` that many micro-batches later: so do those for
+ * transfers of stages that take turns.
  *
  * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
  * architecture; a device takes the one it runs (program/image.h).  A Program with kernels and without images can be
@@ -302,7 +304,7 @@ typedef struct ProgramInstr {
   uint32_t key;       /* communication */
   uint32_t together;  /* communication: 1 joins the next instruction's position */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
-  uint32_t lag;       /* wait */
+  uint32_t lag;       /* wait: for how many micro-batches before; nothing where there is none */
   uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual, 4
                          operands may be rounded to tf32;
                         launch: bit i: of tensor i only what other values name is read (a table) */

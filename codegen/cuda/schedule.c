@@ -350,7 +350,9 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
     case PI_fill:
       line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(&q, 0), c->value, bytes_of(&c->tensors[0]));
       break;
-    case PI_wait: line(k, "cudaStreamWaitEvent(compute, event%u)", q.x->event); break;
+    case PI_wait:
+      line(k, "cudaStreamWaitEvent(compute, event%u)%s", q.x->event, q.x->lag ? " of the micro-batch before" : "");
+      break;
     case PI_feed: print_port(&q, entry->inputs, true); break;
     case PI_fetch: print_port(&q, entry->outputs, false); break;
     case PI_load:

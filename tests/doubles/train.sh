@@ -1,7 +1,8 @@
 #!/bin/bash
 # Training steps for GPUs, run on the doubles: losses, norms and trained weights are those of one CPU rank, to 1e-4 in
 # f32 and 2e-2 in bf16, recorded and call by call, with convolutions by cuDNN and by our kernels; no double reports
-# anything.
+# anything, and of pipelines, whose transfers are waited for in other bodies, none that two pieces of work use memory
+# without an order (watch.h).
 #
 # usage: train.sh APC DOUBLES
 . "$(dirname "$0")/../cli/lib.sh"
@@ -62,8 +63,9 @@ trains() {
     [ $how != APC_CONV=kernel ] || [[ $model = *resnet* ]] || continue
     export LD_LIBRARY_PATH=$doubles DOUBLES_TEXTS=$PWD/texts DOUBLES_ARCH=80 DOUBLES_REPORT=$PWD/report
     [ $how = recorded ] || export "${how?}"
+    [[ $plan != *--pp* ]] || export DOUBLES_WATCH=1
     steps device device "$@"
-    unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT APC_EAGER APC_CONV
+    unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT DOUBLES_WATCH APC_EAGER APC_CONV
     check "$model, $plan, $how: as on a CPU" near "$tolerance" host device
     check "$model, $plan, $how: $(head -c 300 report 2>/dev/null)" test ! -e report
   done
@@ -73,6 +75,7 @@ gpt="$source_dir/examples/gpt.apc -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D 
 text=(--data tokens=@tokens.npy --data labels=@next.npy)
 trains 1e-4 "--target dgx-a100x4 --dp 2 --tp 2 --micro-batches 2 --recompute full" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x2 --pp 2 --micro-batches 4" "$gpt" "${text[@]}"
+trains 1e-4 "--target dgx-a100x4 --pp 4 --micro-batches 4 --schedule zbh1" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x4 --pp 2 --dp 2 --micro-batches 2 --schedule zbv" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x2 --dp 2 --zero 3 --micro-batches 2" "$gpt" "${text[@]}"
 trains 2e-2 "--target dgx-a100x2 --tp 2" "$gpt --dtype bf16" "${text[@]}"

@@ -501,8 +501,9 @@ static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t
   if (how >= ASYNCHRONOUS) send.event = 0;
   if (how == EVENT_TWICE) recv.event = 0;
   if (how == WAIT_TOO_SOON) make_put(m, wait);
-  make_put(m, send);
-  make_put(m, recv);
+  bool second = how == EVENT_TWICE && stage == 1; /* so that they meet */
+  make_put(m, second ? recv : send);
+  make_put(m, second ? send : recv);
   if (how == ASYNCHRONOUS || how == EVENT_TWICE) make_put(m, wait);
 }
 
@@ -527,11 +528,12 @@ static void crossing(Crossing how, const char *message) {
 }
 
 static void crossing_sends(void) {
-  crossing(PLAIN,
-           "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at send of "
-           "there from stage 1 to 0");
+  const char *for_ever =
+      "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at "
+      "send of there from stage 1 to 0";
+  crossing(PLAIN, for_ever);
   crossing(TOGETHER, NULL);
-  crossing(ASYNCHRONOUS, NULL);
+  crossing(ASYNCHRONOUS, for_ever); /* each queue stands at what it sends */
   crossing(WAIT_TOO_SOON, "nothing was sent or received that it could wait for");
   crossing(EVENT_TWICE, "its event is still under way");
 }

@@ -82,7 +82,7 @@ static const Planted planted[] = {
     {FORWARD_TOO_EARLY, "a forward before the last read of its slot", "it should hold another value"},
     {FORWARD_DESCENDS, "micro-batches that do not ascend", "the micro-batch of calls["},
     {RECEIVE_TOO_EARLY, "a receive into a slot that is still read", "it should hold another value"},
-    {RECEIVE_TOO_LATE, "a receive behind its use", "nothing was sent or received"},
+    {RECEIVE_TOO_LATE, "a receive behind its use", "it waits for ever"},
     {STEP_TOO_EARLY, "a step before the last gradient", "it should hold another value"},
     {TABLES_TOO_LATE, "a table that is read before it is made", "which holds nothing"},
     {SUM_OF_NOTHING, "a sum that begins with what is there", "no body or instruction before it wrote there"},
@@ -568,11 +568,9 @@ static void spoil_lifetime(Step *s) {
 
 static void slips_are_found(void) {
   CHECK(sizeof planted / sizeof *planted == SLIPS - 1);
-  for (uint32_t ahead = 1; ahead < 3; ahead++) {
-    Step s = step_of(NO_SLIP, ahead);
-    RtError error = {0};
-    CHECKF(check(&s, &error) == RT_OK, "%s", error.text);
-  }
+  Step right = step_of(NO_SLIP, 2);
+  RtError none = {0};
+  CHECKF(check(&right, &none) == RT_OK, "%s", none.text);
   for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
     Step s = step_of(planted[i].slip, 2);
     RtError error = {0};

@@ -44,7 +44,14 @@ static bool is_transfer(const Program *p, const ProgramBody *b) {
   return false;
 }
 
-static const ProgramInstr *transfer_of(const Edit *e, uint32_t body) { return &e->p.instrs[e->p.bodies[body].instrs]; }
+/* Waits may stand before it. */
+static uint32_t find_transfer(const Edit *e, uint32_t body) {
+  uint32_t i = e->p.bodies[body].instrs;
+  while (e->p.instrs[i].kind != PI_send && e->p.instrs[i].kind != PI_recv) i++;
+  return i;
+}
+
+static const ProgramInstr *transfer_of(const Edit *e, uint32_t body) { return &e->p.instrs[find_transfer(e, body)]; }
 
 static bool row_transfers(const Edit *e, const Row *r) { return is_transfer(&e->p, &e->p.bodies[r->body]); }
 
@@ -219,7 +226,7 @@ static bool messages_swapped(Edit *e, uint32_t s, uint32_t n) {
       if (bodies[j].entry != 0 || bodies[j].stage != s || !is_transfer(&e->p, &bodies[i])) continue;
       if (!is_transfer(&e->p, &bodies[j]) || transfer_of(e, i)->kind != transfer_of(e, j)->kind) continue;
       if (n--) continue;
-      ProgramInstr *x = &edit_instrs(e)[bodies[i].instrs], *y = &edit_instrs(e)[bodies[j].instrs];
+      ProgramInstr *x = &edit_instrs(e)[find_transfer(e, i)], *y = &edit_instrs(e)[find_transfer(e, j)];
       uint32_t key = x->key, object = x->object;
       x->key = y->key, x->object = y->object, y->key = key, y->object = object;
       return true;
@@ -299,40 +306,66 @@ static bool step_too_early(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* With an event that nothing else has: the wait is all that is wrong. */
-static void own_event(Edit *e, uint32_t comm, uint32_t wait, uint32_t lag) {
-  edit_instrs(e)[comm].event = edit_instrs(e)[wait].event = e->p.header->n_events;
-  edit_instrs(e)[wait].lag = lag;
-}
-
-/* Fewer micro-batches before than a send's value has slots, it is waited for when its slot is written again. */
-static bool wait_behind_reuse(Edit *e, uint32_t s, uint32_t n) {
-  for (uint32_t i = 0; i < e->p.n_bodies; i++) {
-    const ProgramBody *b = &e->p.bodies[i];
-    if (b->entry != 0 || b->stage != s || !is_transfer(&e->p, b)) continue;
+/* The transfer that a wait of the step is for; PROGRAM_NONE: it is no wait, or for something else. */
+static uint32_t waited_for(const Edit *e, uint32_t s, uint32_t wait, ProgramInstrKind kind) {
+  const Program *p = &e->p;
+  for (uint32_t i = 0; i < p->n_bodies && p->instrs[wait].kind == PI_wait; i++) {
+    const ProgramBody *b = &p->bodies[i];
+    if (b->entry != 0 || b->stage != s || !is_transfer(p, b)) continue;
     const ProgramInstr *x = transfer_of(e, i);
-    uint32_t slots = e->p.buffers[e->p.tensors[program_list(&e->p, x->tensors)[0]].buffer].slots;
-    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++)
-      if (e->p.instrs[k].kind == PI_wait && x->kind == PI_send && slots < MICRO_BATCHES && n-- == 0) {
-        own_event(e, b->instrs, k, slots);
-        return true;
-      }
+    if (x->kind == (uint32_t)kind && x->event == p->instrs[wait].event) return find_transfer(e, i);
   }
-  return false;
+  return PROGRAM_NONE;
 }
 
-/* What is received is waited for a micro-batch later. */
-static bool wait_behind_use(Edit *e, uint32_t s, uint32_t n) {
-  for (uint32_t i = 0; i < e->p.n_bodies; i++) {
-    const ProgramBody *b = &e->p.bodies[i];
-    if (b->entry != 0 || b->stage != s || !is_transfer(&e->p, b) || transfer_of(e, i)->kind != PI_recv) continue;
-    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++)
-      if (e->p.instrs[k].kind == PI_wait && n-- == 0) {
-        own_event(e, b->instrs, k, 1);
-        return true;
+/* Of the stage: the n-th wait for a transfer of a kind that is asked for in another body, or, what is sent, in another
+ * micro-batch. */
+static uint32_t find_wait(const Edit *e, uint32_t s, uint32_t n, ProgramInstrKind kind, uint32_t *transfer) {
+  const Program *p = &e->p;
+  for (uint32_t i = 0; i < p->n_bodies; i++)
+    for (uint32_t k = p->bodies[i].instrs; k < p->bodies[i].instrs + p->bodies[i].n; k++)
+      if (p->bodies[i].entry == 0 && p->bodies[i].stage == s) {
+        *transfer = waited_for(e, s, k, kind);
+        if (*transfer != PROGRAM_NONE && n-- == 0) return k;
       }
-  }
-  return false;
+  return PROGRAM_NONE;
+}
+
+static ProgramBuffer *moved_buffer(Edit *e, uint32_t transfer) {
+  const ProgramInstr *x = &e->p.instrs[transfer];
+  return &edit_buffers(e)[e->p.tensors[program_list(&e->p, x->tensors)[0]].buffer];
+}
+
+/* As many micro-batches behind as what is sent has slots: they are written again before. */
+static bool wait_behind_reuse(Edit *e, uint32_t s, uint32_t n) {
+  uint32_t transfer, wait = find_wait(e, s, n, PI_send, &transfer);
+  if (wait != PROGRAM_NONE) edit_instrs(e)[wait].lag = moved_buffer(e, transfer)->slots;
+  return wait != PROGRAM_NONE;
+}
+
+/* What is sent last ends with the call that sends it. */
+static bool sent_ends_early(Edit *e, uint32_t s, uint32_t n) {
+  uint32_t transfer, wait = find_wait(e, s, n, PI_send, &transfer), last = 0;
+  if (wait == PROGRAM_NONE) return false;
+  ProgramBuffer *b = moved_buffer(e, transfer);
+  uint32_t buffer = (uint32_t)(b - edit_buffers(e));
+  for (uint32_t k = 0; k < e->rows[s].n; k++)
+    if (touches(e, e->rows[s].items[k].body, buffer, false)) last = k;
+  b->last = last;
+  return true;
+}
+
+static bool wait_behind_use(Edit *e, uint32_t s, uint32_t n) {
+  uint32_t transfer, wait = find_wait(e, s, n, PI_recv, &transfer);
+  if (wait != PROGRAM_NONE) edit_instrs(e)[wait].lag = 1;
+  return wait != PROGRAM_NONE;
+}
+
+static bool wait_left_out(Edit *e, uint32_t s, uint32_t n) {
+  uint32_t transfer, wait = find_wait(e, s, n, PI_recv, &transfer);
+  if (wait == PROGRAM_NONE) return false;
+  edit_instrs(e)[wait].event = e->p.header->n_events; /* it waits for what nobody asks for */
+  return true;
 }
 
 /* ---- who finds them */
@@ -374,7 +407,7 @@ static Fault faults[] = {
     {.name = "a transfer on the other side of its body",
      .plant = transfer_too_far,
      FOUND({BY_FLOW, OTHER_VALUE}, {BY_FLOW, NOTHING})},
-    {.name = "one slot fewer", .plant = slot_fewer, FOUND({BY_FLOW, OTHER_VALUE})},
+    {.name = "one slot fewer", .plant = slot_fewer, FOUND({BY_FLOW, OTHER_VALUE}, {BY_MEMORY, UNDER_WAY})},
     {.name = "micro-batches of a body reversed",
      .plant = order_reversed,
      FOUND({BY_OPEN, "the micro-batch of calls["})},
@@ -391,6 +424,8 @@ static Fault faults[] = {
      .plant = wait_behind_use,
      FOUND({BY_MEMORY, UNDER_WAY}),
      .queue = true},
+    {.name = "no wait for what is received", .plant = wait_left_out, FOUND({BY_MEMORY, UNDER_WAY}), .queue = true},
+    {.name = "what is sent ends before it is", .plant = sent_ends_early, FOUND({BY_MEMORY, UNDER_WAY}), .queue = true},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof *faults) };
 
