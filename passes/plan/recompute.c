@@ -120,6 +120,8 @@ static void drop_unread(Choosing *w, Arena *a) {
   }
 }
 
+const int *recompute_layer_of(Arena *a, const Func *f) { return choosing_of(a, f).layer; }
+
 int recompute_layers(const Func *f) {
   Arena *scratch = arena_new();
   int layers = choosing_of(scratch, f).layers;

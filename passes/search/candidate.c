@@ -157,6 +157,7 @@ static void price_outcome(Search *s, Outcome *o) {
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
+    s->limited = true;
   }
   o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
@@ -192,13 +193,14 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
  */
 static bool cut_and_price(Search *s, Outcome *o) {
   int last = s->npolicies - 1;
-  if (cut_and_price_with(s, s->again[0], o) || last == 0 || o->slower) return o->feasible;
+  if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
+  s->limited = true;
   Outcome most = *o;
-  bool some = cut_and_price_with(s, s->again[last], &most) || most.slower;
+  bool some = cut_and_price_with(s, s->policies[last].again, &most) || most.slower;
   for (int i = 1; some && i < last && !o->slower; i++)
-    if (cut_and_price_with(s, s->again[i], o)) return true;
+    if (cut_and_price_with(s, s->policies[i].again, o)) return true;
   if (!some) *o = most;
-  return some && !o->slower && cut_and_price_with(s, s->again[last], o);
+  return some && !o->slower && cut_and_price_with(s, s->policies[last].again, o);
 }
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
@@ -281,6 +283,12 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
   return exact;
 }
 
+/* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
+static bool is_slowed(const Search *s, const Outcome *o, double bound) {
+  return s->best && s->limited && o->feasible &&
+         o->price.time.total - fmax(0, o->solved - bound) > s->best->price.time.total;
+}
+
 /* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.
  * So fan-outs are first relaxed when they are of any size, which is soon done (with three axes most are anyway, and
  * when memory is short every step is a sweep); then only huge ones; where that leaves something open, and memory is not
@@ -299,7 +307,7 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
     bool cheapest = o->slower && o->solved <= bound * (1 + slower_by); /* it is the cut that makes it slower */
-    if (exact || cheapest || s->watch.expired || bound > in->prune_above ||
+    if (exact || cheapest || is_slowed(s, o, bound) || s->watch.expired || bound > in->prune_above ||
         (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9)))
       return bound;
   }

@@ -53,9 +53,10 @@ static int count_parts(const Search *s) {
   return n;
 }
 
-void measure_least(Search *s) {
-  s->parts = count_parts(s);
+/* Of the operations that are chosen; NULL: of all. */
+static LeastList least_work(const Search *s, const bool *chosen) {
   const Shape *shape = s->shape;
+  LeastList list = {0};
   LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
   for (int k = 0; k < shape->nclasses; k++) {
     size_t i = shape->first[k];
@@ -64,10 +65,92 @@ void measure_least(Search *s) {
                               .before = shape->before[i]};
   }
   for (size_t i = 0; i < s->f->ops.n; i++)
-    if (shape->class[i] >= 0) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
+    if (shape->class[i] >= 0 && (!chosen || chosen[i])) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
   for (int k = 0; k < shape->nclasses; k++)
-    if (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0)
-      ARENA_PUSH(s->arena, &s->least, by_class[k]);
+    if (by_class[k].runs > 0 &&
+        (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0))
+      ARENA_PUSH(s->arena, &list, by_class[k]);
+  return list;
+}
+
+/* By operation: where its results are read last.  What is made again is, where the first gradient reads it; then its
+ * operands are read once more. */
+static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const bool *again) {
+  const Func *f = s->f;
+  size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(a, size_t, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) last[i] = i, first[i] = SIZE_MAX;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    size_t at = phase_backward(op->phase) ? i : again[i] ? first[i] : SIZE_MAX;
+    for (int k = 0; k < op->nin && !derived[i]; k++) {
+      size_t made = (size_t)f->values.items[op->in[k]].op, read = again[made] || at == SIZE_MAX ? i : at;
+      if (read > last[made] && (!again[made] || op->phase == PH_fwd)) last[made] = read;
+      if (at < first[made]) first[made] = at;
+    }
+  }
+  return last;
+}
+
+/* As a price counts it (passes/cost/plan_price.c): what is accumulated may lie where its parts do. */
+static void measure_live(const Search *s, Policy *p) {
+  const Func *f = s->f;
+  Arena *scratch = arena_new();
+  const bool *derived = derived_ops(scratch, f);
+  const size_t *last = last_reads(s, scratch, derived, p->again);
+  p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op_is_source(op->kind) || derived[i] || op->kind == OP_accumulate) continue;
+    double *live = phase_each(op->phase) ? p->each : p->once;
+    for (int k = 0; k < op->nout && op->out; k++) {
+      const Type *t = type_of(f, op->out + (Val)k);
+      double bytes = cost_bytes(s->cost, t, layout_replicated(s->m, t->rank));
+      live[i] += bytes, live[last[i] + 1] -= bytes;
+    }
+  }
+  for (size_t i = 1; i < f->ops.n; i++) p->each[i] += p->each[i - 1], p->once[i] += p->once[i - 1];
+  arena_free(scratch);
+}
+
+/* On a rank at least, without stages. */
+static double least_bytes(const Search *s, const Policy *p, int micro) {
+  double most = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++) most = fmax(most, p->each[i] / micro + p->once[i]);
+  return (s->resident + most) / s->t->ranks;
+}
+
+/* The policies that apc does not choose from: so many layers, from the first one on. */
+static void measure_layers(Search *s) {
+  const Func *f = s->f;
+  Arena *scratch = arena_new();
+  const int *layer = recompute_layer_of(scratch, f);
+  const bool *again = s->policies[s->npolicies - 1].again;
+  bool *chosen = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
+  s->nlayers = recompute_layers(f);
+  s->layers = ARENA_ARRAY(s->arena, LeastLayer, s->nlayers + 1);
+  for (int k = 0; k < s->nlayers; k++) {
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      chosen[i] = again[i] && layer[i] == k;
+      for (int r = 0; chosen[i] && r < op->nout; r++) {
+        const Type *t = type_of(f, op->out + (Val)r);
+        s->layers[k].saved += cost_bytes(s->cost, t, layout_replicated(s->m, t->rank));
+      }
+    }
+    s->layers[k].least = least_work(s, chosen);
+  }
+  arena_free(scratch);
+}
+
+void measure_least(Search *s) {
+  s->parts = count_parts(s);
+  s->least = least_work(s, NULL);
+  for (int i = 0; i < s->npolicies; i++) {
+    Policy *p = &s->policies[i];
+    measure_live(s, p);
+    p->least = least_work(s, p->again);
+  }
+  if (s->npolicies == MOST_POLICIES) measure_layers(s);
 }
 
 /* Marks the numbers of parts that make the largest part of n smaller than one part less does. */
@@ -155,7 +238,7 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
  * a message to every stage that something connects with the others.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
-double ideal_seconds(const Search *s, const Candidate *c) {
+static double work_seconds(const Search *s, const Candidate *c, const LeastList *least) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(s, c),
          repeat = repeat_of(s, c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
@@ -163,13 +246,41 @@ double ideal_seconds(const Search *s, const Candidate *c) {
     parts[k] = 1;
     for (int i = 0; i < c->naxes; i++) parts[k] *= may_split(c, i, k) ? c->sizes[i] : 1;
   }
-  for (size_t i = 0; i < s->least.n; i++) {
-    const LeastWork *w = &s->least.items[i];
+  for (size_t i = 0; i < least->n; i++) {
+    const LeastWork *w = &least->items[i];
     double work = fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks);
     bool before = w->before && c->micro > 1;
     sum += w->runs * (before ? (w->each.launch + work) / c->stages : w->each.launch * repeat + work * share);
   }
-  return sum + ideal_transfers(s, c, ranks);
+  return sum;
+}
+
+double ideal_seconds(const Search *s, const Candidate *c) {
+  double ranks = s->t->ranks / c->stages;
+  return work_seconds(s, c, &s->least) + ideal_transfers(s, c, ranks);
+}
+
+/* By as many layers as free so many bytes; INFINITY: all of them do not. */
+static double seconds_of_layers(const Search *s, const Candidate *c, double bytes) {
+  double freed = 0, seconds = 0;
+  for (int k = 0; k < s->nlayers && freed < bytes; k++) {
+    freed += s->layers[k].saved / c->micro / s->t->ranks;
+    seconds += work_seconds(s, c, &s->layers[k].least);
+  }
+  return freed < bytes ? INFINITY : seconds;
+}
+
+double seconds_again(const Search *s, const Candidate *c, bool *limited) {
+  *limited = false;
+  if (c->stages > 1 || !func_has_gradients(s->f)) return 0;
+  if (s->npolicies == 1) return work_seconds(s, c, &s->policies[0].least);
+  double over = least_bytes(s, &s->policies[0], c->micro) - s->limit;
+  if (over <= 0) return 0;
+  *limited = true;
+  bool selective = least_bytes(s, &s->policies[1], c->micro) <= s->limit;
+  double seconds = selective ? work_seconds(s, c, &s->policies[1].least) : INFINITY;
+  seconds = fmin(seconds, seconds_of_layers(s, c, over));
+  return isinf(seconds) ? work_seconds(s, c, &s->policies[s->npolicies - 1].least) : seconds;
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {

@@ -66,6 +66,25 @@ typedef struct LeastWork {
   bool before;      /* Shape.before */
 } LeastWork;
 
+typedef struct LeastList {
+  LeastWork *items; /* by class of operations */
+  size_t n, cap;
+} LeastList;
+
+/* What may be made again for gradients. */
+typedef struct Policy {
+  const bool *again;   /* by operation */
+  double *each, *once; /* by operation: bytes that are live there, of the whole batch and once a step; all ranks
+                          together, each value once */
+  LeastList least;     /* what is made again */
+} Policy;
+
+/* A layer that can be made again as a whole. */
+typedef struct LeastLayer {
+  double saved; /* bytes that are not kept then, of the whole batch, at most */
+  LeastList least;
+} LeastLayer;
+
 /* The prices on a mesh. */
 typedef struct MeshModel {
   Mesh mesh;
@@ -93,15 +112,14 @@ typedef struct Search {
   int chunks;
   int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
   double limit;
-  struct {
-    LeastWork *items;
-    size_t n, cap;
-  } least;       /* by class of operations */
-  int npolicies; /* of what is made again for gradients, the fastest first: the first that fits is taken */
-  const bool *again[MOST_POLICIES]; /* by operation */
-  int parts;                        /* of the model between which no value passes */
-  int most_stages;                  /* that have something to do */
-  bool has_degree[DEGREE_COUNT];    /* some factor of the function has its label */
+  LeastList least;
+  int npolicies; /* the fastest first: the first that fits is taken */
+  Policy policies[MOST_POLICIES];
+  LeastLayer *layers; /* where apc chooses the policy; NULL: none repeats */
+  int nlayers;
+  int parts;                     /* of the model between which no value passes */
+  int most_stages;               /* that have something to do */
+  bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
   int most_micro;
   bool *useful; /* by number of micro-batches: all others are no better than fewer */
   struct {
@@ -124,6 +142,7 @@ typedef struct Search {
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
   bool limited;         /* memory decided something about the last candidate that was solved */
+  bool memory_short;    /* and about one without stages */
   double work;
   SearchWatch watch;
   SearchReport report;
@@ -139,8 +158,11 @@ void search_close(Search *s);
 
 /* ---- candidates.c */
 
-/* What operations take at least; one rank is the mesh. */
+/* What operations take at least, and what each policy keeps and makes again; one rank is the mesh. */
 void measure_least(Search *s);
+/* Without stages: what is made again for gradients takes at least so long, whichever policy says it, as what is live
+ * would not fit otherwise, however it is cut; *limited: that decides.  0: nothing is known. */
+double seconds_again(const Search *s, const Candidate *c, bool *limited);
 /* How many stages a pipeline may have at most. */
 int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */

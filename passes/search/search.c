@@ -47,7 +47,10 @@ static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcom
  * which leaves the candidates only what can be faster. */
 static void try_alone(Search *s, int degree) {
   double ignored;
+  bool limited = true;
   Candidate c = {.stages = 1, .least = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  while (seconds_again(s, &c, &limited) > 0 && limited && 2 * c.micro <= s->most_micro) c.least = c.micro *= 2;
+  if (limited) c.least = c.micro = 1;
   Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
   if (o->feasible) add_outcome(s, o);
   if (o->feasible && o->price.time.total < best_time(s)) s->best = s->alone = o;
@@ -66,23 +69,32 @@ static const Bounded *find_bounded(const Search *s, const Candidate *c) {
   return NULL;
 }
 
-/* Returns the bound that was found. */
+static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
+  s->limited = limited;
+  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound, limited}));
+  return bound;
+}
+
+/* Returns the bound that was found, which does not count what is made again for gradients. */
 static double try_one(Search *s, const Candidate *c) {
-  double bound, best = best_time(s);
+  bool makes_again;
+  double bound, best = best_time(s), again = seconds_again(s, c, &makes_again);
   const Bounded *before = find_bounded(s, c);
   if (before) return s->limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
+  if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
   s->report.candidates++;
-  Outcome *o = solve_mesh(s, c, best, &bound);
+  Outcome *o = solve_mesh(s, c, best - again, &bound);
+  s->limited |= makes_again;
   bool known = o->strategies || o->why_not;
-  if (!known && !s->watch.expired) return INFINITY; /* its cheapest operations alone take longer */
+  if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
+    return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->limited) : INFINITY;
   if (known) add_outcome(s, o);
   bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
   if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
   bound = fmax(bound, c->bound);
-  s->lower_bound = fmin(s->lower_bound, bound);
-  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound, s->limited}));
-  return bound;
+  s->lower_bound = fmin(s->lower_bound, bound + again);
+  return keep_bound(s, c, bound, s->limited);
 }
 
 /* Halves a range of micro-batches; the half that is not filled comes second. */
@@ -104,15 +116,31 @@ static void try_candidate(Search *s, const Candidate *given) {
   try_candidate(s, &few);
 }
 
-/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to
- * weights. */
+/* Numbers of micro-batches of a mesh without stages that are not tried. */
+static void bound_rest(Search *s, const Candidate *c, int least, int most, double bound) {
+  Candidate rest = *c;
+  rest.least = useful_from(s, least), rest.micro = useful_up_to(s, most);
+  if (rest.least > rest.micro) return;
+  rest.bound = fmax(bound, ideal_seconds(s, &rest));
+  if (rest.bound < s->lower_bound) rest.bound = fmax(rest.bound, bound_mesh(s, &rest, 0, best_time(s)));
+  s->lower_bound = fmin(s->lower_bound, rest.bound);
+}
+
+/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: activations take less of
+ * it.  More of them than memory asks for make nothing faster. */
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
-  for (int micro = 2; micro <= s->most_micro && bound < best_time(s) * (1 - 1e-3); micro *= 2) {
+  bool limited = true;
+  int tried = 1;
+  s->memory_short = true;
+  while (2 * tried <= s->most_micro && limited && bound < best_time(s) * (1 - 1e-3)) {
     Candidate next = *c;
-    next.least = next.micro = micro;
-    next.bound = bound;
+    bound_rest(s, c, tried + 1, 2 * tried - 1, bound);
+    next.least = next.micro = tried *= 2;
+    next.bound = fmax(bound, ideal_seconds(s, &next));
     try_one(s, &next);
+    limited = s->limited;
   }
+  bound_rest(s, c, tried + 1, s->most_micro, bound);
 }
 
 /* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
@@ -149,7 +177,6 @@ static void bound_all(Search *s) {
 }
 
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  BoundedList flat = {0};
   bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
   if (many) try_usual(s);
@@ -165,11 +192,8 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
       continue;
     }
     double bound = try_one(s, &c);
-    if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound, true}));
+    if (s->limited && o->micro_batches == 0 && !(o->any && s->best)) try_for_memory(s, &c, bound);
   }
-  if (o->micro_batches == 0)
-    for (size_t i = 0; i < flat.n && !(o->any && s->best); i++)
-      try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
 }
 
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
@@ -350,13 +374,15 @@ static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%d layer%s to be computed again, and %d of the model repeat",
                       r.layers, r.layers == 1 ? " is" : "s are", layers);
   for (int i = 0; r.kind == RECOMPUTE_auto && i < MOST_POLICIES; i++)
-    if (i < 2 || layers) s->again[s->npolicies++] = recompute_ops(s->arena, s->f, (Recompute){kinds[i], 0});
-  if (r.kind != RECOMPUTE_auto) s->again[s->npolicies++] = recompute_ops(s->arena, s->f, r);
+    if (i < 2 || layers) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->f, (Recompute){kinds[i], 0});
+  if (r.kind != RECOMPUTE_auto) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->f, r);
   return true;
 }
 
+/* Without stages the number of micro-batches is what memory asks for. */
 static bool same_degrees(const Outcome *a, const Outcome *b) {
-  return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages && a->c.micro == b->c.micro;
+  return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages &&
+         (a->c.micro == b->c.micro || a->c.stages == 1);
 }
 
 static double seconds_of(const Outcome *o) { return o->feasible ? o->price.time.total : INFINITY; }
@@ -397,6 +423,16 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
   return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o);
 }
 
+/* Where memory is short a search that is forced to degrees may find what one without has not: then that is the plan. */
+static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
+  for (int i = 0; i < n; i++) {
+    if (!forced[i] || seconds_of(forced[i]) >= best_time(s) * (1 - 1e-9)) continue;
+    const Outcome *was = s->best;
+    s->best = forced[i];
+    asked[i] = forced[i] = was;
+  }
+}
+
 /* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
  * that were solved here, or without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
@@ -404,6 +440,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
   size_t nknown = s->known ? s->known->n : 0;
   const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
+  const Outcome *asked[MOST], *forced[MOST];
   PlanAlternative *list = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
   size_t n = 0;
   for (size_t i = 0; i < s->outcomes.n; i++)
@@ -414,11 +451,13 @@ static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
   for (size_t i = 0; i < n && kept < most && !s->watch.expired; i++) {
     bool known = same_degrees(all[i], s->best);
     for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
-    if (!known) list[kept++] = alternative_of(all[i], forced_to(s, o, all[i]));
+    if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
+  prefer_forced(s, asked, forced, kept);
+  for (int i = 0; i < kept; i++) list[i] = alternative_of(asked[i], forced[i]);
   if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
   p->alternatives = list;
-  p->nalternatives = kept;
+  p->nalternatives = o->alternatives ? kept : 0;
 }
 
 /* Axes get the name of what they split; several of one kind are numbered. */
@@ -438,7 +477,7 @@ static void name_axes(Search *s, const Outcome *o) {
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = ARENA_NEW(s->arena, Plan);
   p->cut_short = s->watch.expired;
-  if (options->alternatives) list_alternatives(s, options, p);
+  if (options->alternatives || s->memory_short) list_alternatives(s, options, p);
   p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
   search_set_mesh(s, &o->c, NULL);
@@ -515,13 +554,13 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->base = cost_model_new(m, t);
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!rewrite_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
-  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->again[0]));
+  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
   find_useful_micro_batches(s);
+  s->resident = resident_bytes(s->cost, m, f);
   measure_least(s);
   s->most_stages = most_stages(s);
-  s->resident = resident_bytes(s->cost, m, f);
   return true;
 }
 

@@ -1,0 +1,95 @@
+/* tests/unit/planner_memory.c - training steps that do not fit as they are: less and less memory, and what the planner
+ * does about it.  It takes micro-batches without stages, recomputation or more parts of weights; what is forced to a
+ * number of micro-batches, to degrees, to a policy, is not faster than the bound that it tells, and no number of
+ * micro-batches that it tries is faster than its plan.
+ */
+#include "frontend/topo/target.h"
+#include "passes/plan/plan.h"
+#include "tests/test.h"
+#include "tests/train_step.h"
+
+static const char *const nets[] = {
+    "import nn\nentry main(x: f32[3072, 64]) {\n"
+    "  for i in 0..3 { x = x + (linear(relu(linear(x, 256) as \"u{i}\"), 64) as \"d{i}\") }\n"
+    "  output y = linear(x, 32) as \"last\"\n}\n",
+    "import nn\nentry main(x: f32[64, 64, 32]) {\n"
+    "  for i in 0..2 {\n"
+    "    x = x + (self_attention(layer_norm(x) as \"n{i}\", 4, causal=true) as \"a{i}\")\n"
+    "    x = x + (linear(gelu(linear(layer_norm(x) as \"m{i}\", 128) as \"u{i}\"), 32) as \"d{i}\")\n"
+    "  }\n"
+    "  output y = linear(x, 32) as \"last\"\n}\n",
+    "import nn\nentry main(x: f32[4800, 96]) {\n"
+    "  output y = linear(tanh(linear(tanh(linear(x, 512) as \"a\"), 512) as \"b\"), 16) as \"c\"\n}\n",
+};
+
+static int plans, with_micro, made_again, none;
+
+static const Plan *plan_with(Module *m, const Target *t, PlanOptions o) {
+  Diags *d = diags_new(m->arena);
+  return plan_search(m, module_func(m, "main"), t, &o, d);
+}
+
+/* Nothing that is forced is faster than the bound of what is not. */
+static const Plan *forced(Module *m, const Target *t, const Plan *free, PlanOptions o, const char *what) {
+  const Plan *p = plan_with(m, t, o);
+  if (!p) return NULL;
+  double seconds = p->price.time.total;
+  CHECKF(seconds >= free->lower_bound * (1 - 1e-9), "%s: %g seconds, and the bound is %g", what, seconds,
+         free->lower_bound);
+  CHECKF(seconds >= p->lower_bound * (1 - 1e-9) && p->price.memory.total <= o.memory_limit, "%s", what);
+  return p;
+}
+
+static void check_limit(Module *m, const Target *t, double limit, const char *net) {
+  const PlanKnown *known = NULL;
+  const PlanOptions flat = {.memory_limit = limit, .pp = 1, .known = &known};
+  const Plan *free = plan_with(m, t, flat);
+  none += !free;
+  if (!free) return;
+  plans++, with_micro += free->micro_batches > 1, made_again += strcmp(free->recompute, "none") != 0;
+  CHECK(free->price.memory.total <= limit);
+  for (int micro = 1; micro <= 4; micro++) {
+    PlanOptions o = flat;
+    o.micro_batches = micro;
+    const char *what = arena_printf(m->arena, "%.40s, %g bytes, %d micro-batches", net, limit, micro);
+    const Plan *p = forced(m, t, free, o, what);
+    bool tried = (micro & (micro - 1)) == 0;
+    if (p && tried)
+      CHECKF(p->price.time.total >= free->price.time.total * (1 - 2e-3), "%s: %g seconds, and the plan takes %g", what,
+             p->price.time.total, free->price.time.total);
+    for (int tp = 1; tp <= 4; tp *= 2) {
+      o.tp = tp, o.dp = 4 / tp;
+      forced(m, t, free, o, what);
+    }
+    o.tp = o.dp = 0, o.known = NULL;
+    for (int layers = 0; layers < 3 && micro < 3; layers++) {
+      o.recompute = (Recompute){layers ? RECOMPUTE_layers : RECOMPUTE_selective, layers};
+      forced(m, t, free, o, what);
+    }
+  }
+}
+
+static void less_and_less_memory(void) {
+  const double shares[] = {0.35, 0.7};
+  size_t limits = SANITIZED ? 1 : sizeof shares / sizeof *shares;
+  for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+    Arena *a = arena_new();
+    Diags *d = diags_new(a);
+    const Target *t = topo_target_find(d, a, "cpux4");
+    Module *m = t ? step_of(a, nets[i], d) : NULL;
+    CHECK(m != NULL);
+    const Plan *whole = m ? plan_with(m, t, (PlanOptions){.pp = 1}) : NULL;
+    CHECK(whole != NULL);
+    for (size_t k = 0; whole && k < limits; k++) check_limit(m, t, shares[k] * whole->price.memory.total, nets[i]);
+    if (m) module_free(m);
+    arena_free(a);
+  }
+  printf("%d plans, %d of them in micro-batches, %d make something again; %d limits are too low\n", plans, with_micro,
+         made_again, none);
+  CHECK(plans >= 3 && with_micro >= 2);
+}
+
+int main(void) {
+  RUN(less_and_less_memory);
+  return test_summary();
+}
