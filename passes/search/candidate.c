@@ -189,18 +189,57 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   return o->feasible;
 }
 
+/* With the first layers made again, as `full` does all of them. */
+static bool cut_and_price_layers(Search *s, int layers, Outcome *o) {
+  Arena *scratch = arena_new();
+  const bool *full = s->policies[s->npolicies - 1].again;
+  bool *again = ARENA_ARRAY(scratch, bool, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) again[i] = full[i] && s->layer[i] < layers;
+  bool fits = cut_and_price_with(s, again, o);
+  arena_free(scratch);
+  return fits;
+}
+
+/* The fewest layers, at most `most`, with which it fits; 0: with none. */
+static int fewest_layers(Search *s, const Outcome *o, int most) {
+  int too_few = 0, enough = most;
+  Outcome x = *o;
+  if (most < 1 || !cut_and_price_layers(s, most, &x)) return 0;
+  while (enough - too_few > 1) {
+    int middle = (too_few + enough) / 2;
+    x = *o;
+    if (cut_and_price_layers(s, middle, &x)) enough = middle;
+    else too_few = middle;
+  }
+  return enough;
+}
+
+/* With so many layers made again it still is faster than the best plan and than `seconds`; 0: with none, or it is not
+ * known.  `kept`, `again`: what it takes when nothing and when all layers are. */
+static int most_layers(const Search *s, const Outcome *kept, const Outcome *again, double seconds) {
+  double none = kept->price.time.total, each = (again->price.time.total - none) / s->nlayers,
+         most = (fmin(seconds, s->best ? s->best->price.time.total : INFINITY) - none) / each;
+  if (!again->feasible || none <= 0 || each <= 0 || most < 1) return 0;
+  return most < s->nlayers ? (int)most : s->nlayers - 1;
+}
+
 /* What is made again takes time, so only as much as it needs to fit.  If the most that can be does not, nothing does.
- */
+ * Some layers may be less than everything that is cheap. */
 static bool cut_and_price(Search *s, Outcome *o) {
   int last = s->npolicies - 1;
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->limited = true;
-  Outcome most = *o;
+  Outcome kept = *o, most = *o;
   bool some = cut_and_price_with(s, s->policies[last].again, &most) || most.slower;
-  for (int i = 1; some && i < last && !o->slower; i++)
-    if (cut_and_price_with(s, s->policies[i].again, o)) return true;
   if (!some) *o = most;
-  return some && !o->slower && cut_and_price_with(s, s->policies[last].again, o);
+  if (!some || !s->layers) return some && cut_and_price_with(s, s->policies[last].again, o);
+  bool selective = cut_and_price_with(s, s->policies[1].again, o);
+  int layers = o->slower ? 0 : most_layers(s, &kept, &most, selective ? o->price.time.total : INFINITY);
+  if (selective && !layers) return true;
+  if (o->slower) return false;
+  if (layers) layers = fewest_layers(s, &kept, layers);
+  if (layers) return cut_and_price_layers(s, layers, o);
+  return cut_and_price_with(s, s->policies[selective ? 1 : last].again, o);
 }
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */

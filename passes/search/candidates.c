@@ -123,7 +123,7 @@ static double least_bytes(const Search *s, const Policy *p, int micro) {
 static void measure_layers(Search *s) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
-  const int *layer = recompute_layer_of(scratch, f);
+  const int *layer = s->layer = recompute_layer_of(s->arena, f);
   const bool *again = s->policies[s->npolicies - 1].again;
   bool *chosen = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
   s->nlayers = recompute_layers(f);
@@ -234,8 +234,7 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
   return c->stages > s->parts ? (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) : 0;
 }
 
-/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication but
- * a message to every stage that something connects with the others.
+/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
 static double work_seconds(const Search *s, const Candidate *c, const LeastList *least) {
@@ -255,6 +254,7 @@ static double work_seconds(const Search *s, const Candidate *c, const LeastList 
   return sum;
 }
 
+/* No communication but a message to every stage that something connects with the others. */
 double ideal_seconds(const Search *s, const Candidate *c) {
   double ranks = s->t->ranks / c->stages;
   return work_seconds(s, c, &s->least) + ideal_transfers(s, c, ranks);

@@ -35,7 +35,8 @@ typedef struct Outcome {
   const char *why_not;
 } Outcome;
 
-/* A candidate that may be faster than the plan: it was solved, and this is its bound.  `limited`: Search.limited. */
+/* A candidate that may be faster than the plan: it was solved, and this is its bound, without what is made again for
+ * gradients (seconds_again).  `limited`: Search.limited. */
 typedef struct Bounded {
   Candidate c;
   double bound;
@@ -117,6 +118,7 @@ typedef struct Search {
   Policy policies[MOST_POLICIES];
   LeastLayer *layers; /* where apc chooses the policy; NULL: none repeats */
   int nlayers;
+  const int *layer;              /* by operation, as recompute_layer_of */
   int parts;                     /* of the model between which no value passes */
   int most_stages;               /* that have something to do */
   bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
@@ -142,7 +144,7 @@ typedef struct Search {
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
   bool limited;         /* memory decided something about the last candidate that was solved */
-  bool memory_short;    /* and about one without stages */
+  bool memory_short;    /* and about one of a training step without stages */
   double work;
   SearchWatch watch;
   SearchReport report;

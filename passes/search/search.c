@@ -131,7 +131,7 @@ static void bound_rest(Search *s, const Candidate *c, int least, int most, doubl
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bool limited = true;
   int tried = 1;
-  s->memory_short = true;
+  s->memory_short = func_has_gradients(s->f);
   while (2 * tried <= s->most_micro && limited && bound < best_time(s) * (1 - 1e-3)) {
     Candidate next = *c;
     bound_rest(s, c, tried + 1, 2 * tried - 1, bound);

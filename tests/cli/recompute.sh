@@ -97,7 +97,13 @@ expect_json 'd["chosen"]["recompute"] == "none"'
 total=$(/usr/bin/python3 -c 'import json; print(int(json.load(open("out"))["bytes_per_device"] * 0.9))')
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $gpt -q --target cpu --memory "$total" --json
-expect_json 'd["chosen"]["recompute"] == "selective"'
+expect_json 'd["chosen"]["recompute"] == "1" and d["chosen"]["micro_batches"] == 1'
+with_one=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
+for policy in selective full 2; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan $gpt -q --target cpu --memory "$total" --json --recompute "$policy"
+  expect_json "d['time_us'] > $with_one"
+done
 expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
 
 # What there is not.
