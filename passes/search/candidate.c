@@ -35,7 +35,7 @@ static void drop_model(Search *s, int i) {
 
 void free_models(Search *s) {
   while (s->nmodels) drop_model(s, 0);
-  s->cost = NULL;
+  s->cost = s->whole = NULL;
 }
 
 /* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches,
@@ -45,7 +45,7 @@ static CostModel *model_of(Search *s, int loose) {
   for (int i = 0; i < s->nmodels; i++)
     if (s->models[i].loose == loose && same_sizes(&s->models[i].mesh, mesh, false)) return s->models[i].cost;
   if (s->nmodels && !same_sizes(&s->models[0].mesh, mesh, true)) free_models(s);
-  if (s->nmodels == MOST_MODELS) drop_model(s, 1);
+  if (s->nmodels == MOST_MODELS) drop_model(s, s->models[1].cost == s->whole ? 2 : 1);
   s->models[s->nmodels++] = (MeshModel){*mesh, loose, cost_model_beside(s->base, loose)};
   return s->models[s->nmodels - 1].cost;
 }
@@ -391,14 +391,14 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
  * counts f / S at least (all stages do it at the same time).  That holds for every operation
  * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
-  CostModel *whole = NULL;
+  s->whole = NULL;
   if (c->least < c->micro) {
     set_mesh_of(s, c, 1, loose, NULL);
-    whole = s->cost;
+    s->whole = s->cost;
   }
   set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = graph_input(s, c);
-  in.whole = whole;
+  in.whole = s->whole;
   in.share = search_share_of_micro_batch(s, c);
   return bound_graph(s, in, prune_above);
 }

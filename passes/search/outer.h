@@ -107,6 +107,7 @@ typedef struct Search {
   CostModel *base;               /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
+  CostModel *whole; /* of one micro-batch, while a range of them is bounded: it is not dropped */
   int forced[DEGREE_COUNT];
   int within[DEGREE_COUNT];  /* free axes are looked at that can amount to these degrees; 0: to any */
   PipelineSchedule schedule; /* of a training step, with the stages on each place */
