@@ -8,19 +8,21 @@
 #include "tests/test.h"
 #include "tests/train_step.h"
 
-static const char *const nets[] = {
+static const char deep[] =
     "import nn\nentry main(x: f32[3072, 64]) {\n"
     "  for i in 0..3 { x = x + (linear(relu(linear(x, 256) as \"u{i}\"), 64) as \"d{i}\") }\n"
-    "  output y = linear(x, 32) as \"last\"\n}\n",
+    "  output y = linear(x, 32) as \"last\"\n}\n";
+static const char attends[] =
     "import nn\nentry main(x: f32[64, 64, 32]) {\n"
     "  for i in 0..2 {\n"
     "    x = x + (self_attention(layer_norm(x) as \"n{i}\", 4, causal=true) as \"a{i}\")\n"
     "    x = x + (linear(gelu(linear(layer_norm(x) as \"m{i}\", 128) as \"u{i}\"), 32) as \"d{i}\")\n"
     "  }\n"
-    "  output y = linear(x, 32) as \"last\"\n}\n",
+    "  output y = linear(x, 32) as \"last\"\n}\n";
+static const char wide[] =
     "import nn\nentry main(x: f32[4800, 96]) {\n"
-    "  output y = linear(tanh(linear(tanh(linear(x, 512) as \"a\"), 512) as \"b\"), 16) as \"c\"\n}\n",
-};
+    "  output y = linear(tanh(linear(tanh(linear(x, 512) as \"a\"), 512) as \"b\"), 16) as \"c\"\n}\n";
+static const char *const nets[] = {deep, attends, wide};
 
 static int plans, with_micro, made_again, none;
 
