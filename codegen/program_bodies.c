@@ -369,12 +369,10 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   return true;
 }
 
-/* Transfers that other bodies may wait for. */
-static uint32_t count_transfers(const Emitting *e, const EmitParts *x) {
-  uint32_t n = 0;
-  for (size_t i = 0; i < x->n && x->in_turns && e->legal->source.device->asynchronous; i++)
-    n += x->items[i].transfer >= 0 && !x->items[i].local && is_each(x, (int)i);
-  return n;
+/* A transfer that other bodies may wait for. */
+static bool is_beside(const Emitting *e, const EmitParts *x, int part) {
+  const Part *p = &x->items[part];
+  return e->legal->source.device->asynchronous && x->in_turns && p->transfer >= 0 && !p->local && is_each(x, part);
 }
 
 /* A stage takes over what another one of its place has made. */
@@ -391,7 +389,8 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
   uint32_t **tensors = ARENA_ARRAY(e->m->arena, uint32_t *, stages), first = program_count_calls(e->b);
   EmitParts x = parts_of(e, list, place, micro_batches);
   EmitTouches touches = {.nparts = (int)x.n};
-  EmitTransfers transfers = {.events = count_transfers(e, &x)};
+  EmitTransfers transfers = {0};
+  for (int i = 0; i < (int)x.n; i++) transfers.events += is_beside(e, &x, i);
   add_rows(e, &x);
   for (int s = 0; s < stages; s++) {
     size_t n = list[s].entry->l2->values.n + list[s].units->ntemps;
@@ -402,7 +401,7 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
     Part *p = &x.items[i];
     EmitBody b = emit_body_new(e, p->legal, entry, tensors[p->legal->stage]);
     b.units = p->units, b.touches = &touches, b.transfers = &transfers;
-    b.is_transfer = transfers.events && p->transfer >= 0 && is_each(&x, (int)i);
+    b.is_transfer = is_beside(e, &x, (int)i);
     if (p->local) hand_over(&b, p, tensors[p->to]);
     else if (!emit_part(&b, &x, (int)i, p->legal->prepare, p->legal->entry->l2->values.n + p->legal->units->ntemps))
       return false;

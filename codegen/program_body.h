@@ -28,14 +28,14 @@ typedef struct EmitTouches {
 /* Transfers of stages that take turns, on devices with a queue for communication: each is a body of its own, and what
  * is asked for in one body is waited for in another. */
 typedef struct EmitTransfer {
-  uint32_t event, buffer;
+  uint32_t buffer;
   int part;    /* its body */
   bool sends;  /* else it receives */
   bool waited; /* received: the first body that touches it waits for it */
 } EmitTransfer;
 
 typedef struct EmitTransfers {
-  EmitTransfer *items;
+  EmitTransfer *items; /* by event */
   size_t n, cap;
   uint32_t events; /* theirs: the first ones, which no body has for what begins and ends in it */
 } EmitTransfers;

@@ -32,8 +32,7 @@ void emit_event(EmitBody *b, uint32_t instr) {
   uint32_t buffer = buffer_of(b, *program_at_indices(b->e->b, x->tensors.first));
   if (crosses(b, buffer)) {
     x->event = (uint32_t)b->transfers->n;
-    ARENA_PUSH(b->e->m->arena, b->transfers,
-               ((EmitTransfer){x->event, buffer, b->part, x->kind == PI_send, x->kind == PI_send}));
+    ARENA_PUSH(b->e->m->arena, b->transfers, ((EmitTransfer){buffer, b->part, x->kind == PI_send, x->kind == PI_send}));
     return;
   }
   while (under_way(b, event)) event++;
@@ -70,7 +69,7 @@ static void wait_for_received(EmitBody *b, uint32_t buffer) {
     EmitTransfer *t = &b->transfers->items[i];
     if (t->waited || t->buffer != buffer) continue;
     t->waited = true;
-    add_wait(b, program_at_buffers(b->e->b, buffer)->name, t->event, 0);
+    add_wait(b, program_at_buffers(b->e->b, buffer)->name, (uint32_t)i, 0);
   }
 }
 

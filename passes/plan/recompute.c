@@ -120,7 +120,11 @@ static void drop_unread(Choosing *w, Arena *a) {
   }
 }
 
-const int *recompute_layer_of(Arena *a, const Func *f) { return choosing_of(a, f).layer; }
+const int *recompute_layer_of(Arena *a, const Func *f, int *layers) {
+  Choosing w = choosing_of(a, f);
+  *layers = w.layers;
+  return w.layer;
+}
 
 int recompute_layers(const Func *f) {
   Arena *scratch = arena_new();

@@ -36,8 +36,8 @@ bool recompute_parse(const char *text, Recompute *out);
 
 /* How many repeated layers the forward pass has. */
 int recompute_layers(const Func *f);
-/* By operation: which of them it is of; -1: of none. */
-const int *recompute_layer_of(Arena *a, const Func *f);
+/* By operation: which of the `layers` it is of; -1: of none. */
+const int *recompute_layer_of(Arena *a, const Func *f, int *layers);
 
 /* By operation: is it made again?  In the arena; of RECOMPUTE_auto as of none. */
 const bool *recompute_ops(Arena *a, const Func *f, Recompute r);

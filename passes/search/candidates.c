@@ -53,24 +53,44 @@ static int count_parts(const Search *s) {
   return n;
 }
 
-/* Of the operations that are chosen; NULL: of all. */
-static LeastList least_work(const Search *s, const bool *chosen) {
+/* What an operation of each class takes; `runs` is 0. */
+static const LeastWork *least_by_class(const Search *s, Arena *a) {
   const Shape *shape = s->shape;
-  LeastList list = {0};
-  LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
+  LeastWork *by_class = ARENA_ARRAY(a, LeastWork, shape->nclasses);
   for (int k = 0; k < shape->nclasses; k++) {
     size_t i = shape->first[k];
     by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]),
                               .degrees = degrees_in(s, i),
                               .before = shape->before[i]};
   }
+  return by_class;
+}
+
+/* Of the operations that are chosen; NULL: of all. */
+static LeastList least_work(const Search *s, const LeastWork *by_class, const bool *chosen) {
+  const Shape *shape = s->shape;
+  LeastList list = {0};
+  Arena *scratch = arena_new();
+  double *runs = ARENA_ARRAY(scratch, double, shape->nclasses + 1);
   for (size_t i = 0; i < s->f->ops.n; i++)
-    if (shape->class[i] >= 0 && (!chosen || chosen[i])) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
-  for (int k = 0; k < shape->nclasses; k++)
-    if (by_class[k].runs > 0 &&
-        (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0))
-      ARENA_PUSH(s->arena, &list, by_class[k]);
+    if (shape->class[i] >= 0 && (!chosen || chosen[i])) runs[shape->class[i]] += runs_of_op(shape->loops, i);
+  for (int k = 0; k < shape->nclasses; k++) {
+    LeastWork w = by_class[k];
+    w.runs = runs[k];
+    if (w.runs > 0 && (w.each.launch > 0 || w.each.memory > 0 || w.each.arithmetic > 0)) ARENA_PUSH(s->arena, &list, w);
+  }
+  arena_free(scratch);
   return list;
+}
+
+/* Of all results, whole. */
+static double bytes_made(const Search *s, const Op *op) {
+  double sum = 0;
+  for (int k = 0; k < op->nout && op->out; k++) {
+    const Type *t = type_of(s->f, op->out + (Val)k);
+    sum += cost_bytes(s->cost, t, layout_replicated(s->m, t->rank));
+  }
+  return sum;
 }
 
 /* By operation: where its results are read last.  What is made again is, where the first gradient reads it; then its
@@ -101,12 +121,8 @@ static void measure_live(const Search *s, Policy *p) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (op_is_source(op->kind) || derived[i] || op->kind == OP_accumulate) continue;
-    double *live = phase_each(op->phase) ? p->each : p->once;
-    for (int k = 0; k < op->nout && op->out; k++) {
-      const Type *t = type_of(f, op->out + (Val)k);
-      double bytes = cost_bytes(s->cost, t, layout_replicated(s->m, t->rank));
-      live[i] += bytes, live[last[i] + 1] -= bytes;
-    }
+    double *live = phase_each(op->phase) ? p->each : p->once, bytes = bytes_made(s, op);
+    live[i] += bytes, live[last[i] + 1] -= bytes;
   }
   for (size_t i = 1; i < f->ops.n; i++) p->each[i] += p->each[i - 1], p->once[i] += p->once[i - 1];
   arena_free(scratch);
@@ -120,37 +136,35 @@ static double least_bytes(const Search *s, const Policy *p, int micro) {
 }
 
 /* The policies that apc does not choose from: so many layers, from the first one on. */
-static void measure_layers(Search *s) {
+static void measure_layers(Search *s, const LeastWork *by_class) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
-  const int *layer = s->layer = recompute_layer_of(s->arena, f);
   const bool *again = s->policies[s->npolicies - 1].again;
   bool *chosen = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
-  s->nlayers = recompute_layers(f);
+  s->layer = recompute_layer_of(s->arena, f, &s->nlayers);
   s->layers = ARENA_ARRAY(s->arena, LeastLayer, s->nlayers + 1);
   for (int k = 0; k < s->nlayers; k++) {
     for (size_t i = 0; i < f->ops.n; i++) {
-      const Op *op = &f->ops.items[i];
-      chosen[i] = again[i] && layer[i] == k;
-      for (int r = 0; chosen[i] && r < op->nout; r++) {
-        const Type *t = type_of(f, op->out + (Val)r);
-        s->layers[k].saved += cost_bytes(s->cost, t, layout_replicated(s->m, t->rank));
-      }
+      chosen[i] = again[i] && s->layer[i] == k;
+      if (chosen[i]) s->layers[k].saved += bytes_made(s, &f->ops.items[i]);
     }
-    s->layers[k].least = least_work(s, chosen);
+    s->layers[k].least = least_work(s, by_class, chosen);
   }
   arena_free(scratch);
 }
 
 void measure_least(Search *s) {
+  Arena *scratch = arena_new();
+  const LeastWork *by_class = least_by_class(s, scratch);
   s->parts = count_parts(s);
-  s->least = least_work(s, NULL);
+  s->least = least_work(s, by_class, NULL);
   for (int i = 0; i < s->npolicies; i++) {
     Policy *p = &s->policies[i];
     measure_live(s, p);
-    p->least = least_work(s, p->again);
+    p->least = least_work(s, by_class, p->again);
   }
-  if (s->npolicies == MOST_POLICIES) measure_layers(s);
+  if (s->npolicies == MOST_POLICIES) measure_layers(s, by_class);
+  arena_free(scratch);
 }
 
 /* Marks the numbers of parts that make the largest part of n smaller than one part less does. */

@@ -145,7 +145,7 @@ typedef struct Search {
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
   bool limited;         /* memory decided something about the last candidate that was solved */
-  bool memory_short;    /* and about one of a training step without stages */
+  bool limited_flat;    /* and about one of a training step without stages */
   double work;
   SearchWatch watch;
   SearchReport report;

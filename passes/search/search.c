@@ -131,7 +131,7 @@ static void bound_rest(Search *s, const Candidate *c, int least, int most, doubl
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bool limited = true;
   int tried = 1;
-  s->memory_short = func_has_gradients(s->f);
+  s->limited_flat = func_has_gradients(s->f);
   while (2 * tried <= s->most_micro && limited && bound < best_time(s) * (1 - 1e-3)) {
     Candidate next = *c;
     bound_rest(s, c, tried + 1, 2 * tried - 1, bound);
@@ -423,7 +423,8 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
   return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o);
 }
 
-/* Where memory is short a search that is forced to degrees may find what one without has not: then that is the plan. */
+/* Where memory is short a search that is forced to degrees may find what one without has not: then that is the plan,
+ * whether a list is asked for or not. */
 static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
   for (int i = 0; i < n; i++) {
     if (!forced[i] || seconds_of(forced[i]) >= best_time(s) * (1 - 1e-9)) continue;
@@ -453,7 +454,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
     for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
     if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
-  prefer_forced(s, asked, forced, kept);
+  if (s->limited_flat) prefer_forced(s, asked, forced, kept);
   for (int i = 0; i < kept; i++) list[i] = alternative_of(asked[i], forced[i]);
   if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
   p->alternatives = list;
@@ -477,7 +478,7 @@ static void name_axes(Search *s, const Outcome *o) {
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = ARENA_NEW(s->arena, Plan);
   p->cut_short = s->watch.expired;
-  if (options->alternatives || s->memory_short) list_alternatives(s, options, p);
+  if (options->alternatives || s->limited_flat) list_alternatives(s, options, p);
   p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
   search_set_mesh(s, &o->c, NULL);

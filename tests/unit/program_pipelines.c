@@ -234,15 +234,29 @@ static bool messages_swapped(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-static bool slot_fewer(Edit *e, uint32_t s, uint32_t n) {
+/* Does a send that goes on beside computation read it? */
+static bool is_sent_beside(const Edit *e, uint32_t s, uint32_t buffer) {
+  for (uint32_t i = 0; i < e->p.n_bodies; i++) {
+    const ProgramBody *b = &e->p.bodies[i];
+    if (b->entry != 0 || b->stage != s || !is_transfer(&e->p, b)) continue;
+    const ProgramInstr *x = transfer_of(e, i);
+    if (x->kind == PI_send && x->event != PROGRAM_NONE && touches(e, i, buffer, false)) return true;
+  }
+  return false;
+}
+
+static bool fewer_slots(Edit *e, uint32_t s, uint32_t n, bool sent) {
   for (uint32_t i = 0; i < e->p.n_buffers; i++) {
     ProgramBuffer *b = &edit_buffers(e)[i];
-    if (b->entry != 0 || b->stage != s || b->slots == 1 || n--) continue;
+    if (b->entry != 0 || b->stage != s || b->slots == 1 || is_sent_beside(e, s, i) != sent || n--) continue;
     b->slots--;
     return true;
   }
   return false;
 }
+
+static bool slot_fewer(Edit *e, uint32_t s, uint32_t n) { return fewer_slots(e, s, n, false); }
+static bool sent_slot_fewer(Edit *e, uint32_t s, uint32_t n) { return fewer_slots(e, s, n, true); }
 
 /* Of one body. */
 static bool order_reversed(Edit *e, uint32_t s, uint32_t n) {
@@ -407,7 +421,11 @@ static Fault faults[] = {
     {.name = "a transfer on the other side of its body",
      .plant = transfer_too_far,
      FOUND({BY_FLOW, OTHER_VALUE}, {BY_FLOW, NOTHING})},
-    {.name = "one slot fewer", .plant = slot_fewer, FOUND({BY_FLOW, OTHER_VALUE}, {BY_MEMORY, UNDER_WAY})},
+    {.name = "one slot fewer", .plant = slot_fewer, FOUND({BY_FLOW, OTHER_VALUE})},
+    {.name = "one slot fewer of what is sent",
+     .plant = sent_slot_fewer,
+     FOUND({BY_FLOW, OTHER_VALUE}, {BY_MEMORY, UNDER_WAY}),
+     .queue = true},
     {.name = "micro-batches of a body reversed",
      .plant = order_reversed,
      FOUND({BY_OPEN, "the micro-batch of calls["})},
