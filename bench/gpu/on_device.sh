@@ -5,13 +5,16 @@
 #   DIR       what pack.sh made; this script is in it
 #   OUT       a new or empty folder for logs, outputs and table.md
 #   MINUTES=9 what begins later is not done, and has failed
-#   RUNS=10 measured of each; COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
+#   WORKERS=4 programs that are checked at a time; kernels and compute-sanitizer beside them
+#   ONLY=REGEX of the names of the programs that are run
+#   RUNS=10 measured of each; TORCH=170 seconds after which PyTorch begins nothing; COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
 #
 # Needs bash, coreutils, the C library and NVIDIA's driver; NCCL, compute-sanitizer and python3 with torch are used where
 # they are found, and otherwise a row says "left out".  Uses the first GPU that it may see.
 #
 # check: copies, fills and products against loops on the host; every kernel against the interpreter; programs against one
-# CPU rank (1e-4; in 16 bits 2e-2), their calls replayed as graphs and one by one; 2 and 4 ranks through the host's memory; NCCL.
+# CPU rank (1e-4; in 16 bits 2e-2), their calls replayed as graphs and one by one; 2 and 4 ranks through the host's
+# memory; NCCL.  Of training programs, what they compute and the weights that they have trained.
 # bench: what this GPU copies and multiplies, then times of kernels and networks as parts of that, beside what the plan
 # says and compiled PyTorch needs.  Times on the GPU leave out what moves between host and device; requests do not.
 #
@@ -26,7 +29,7 @@ fi
 [ -z "$(ls -A "$3" 2>/dev/null)" ] || { echo "$3 is not empty" >&2; exit 2; }
 mkdir -p "$3" || exit 2
 mode=$1 dir=$(realpath "$2") out=$(realpath "$3") end=$((SECONDS + ${MINUTES:-9} * 60))
-tool=$dir/bin/gpu_tool runs=${RUNS:-10} programs=$out/programs
+tool=$dir/bin/gpu_tool runs=${RUNS:-10} programs=$out/programs only=${ONLY:-.}
 export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 cd "$dir" || exit 2
 mkdir -p "$programs"
@@ -66,7 +69,7 @@ step() {
 }
 # finish NUMBERS
 finish() {
-  if [ $result = FAILED ]; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
+  if [ "$result" = FAILED ]; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
   row "$item" "$result" "${why:-$1}"
   printf '%s %s: %s\n' "$result" "$item" "${why:-$1}"
 }
@@ -76,6 +79,29 @@ leave_out() { # leave_out ITEM WHY
   printf 'left out %s: %s\n' "$1" "$2"
 }
 last_line() { tail -n 1 "$log"; }
+
+# several FUNCTION...: at once, each in a shell of its own, each word a function and its arguments; their rows are
+# added in this order
+several() {
+  local i=0 work a b c
+  for work in "$@"; do
+    (
+      rows=() passed=0 failed=0 left_out=0
+      $work
+      printf '%s\n' "$passed $failed $left_out" "${rows[@]}" >"$out/rows.$i"
+    ) &
+    i=$((i + 1))
+  done
+  wait
+  for ((i = 0; i < $#; i++)); do
+    {
+      read -r a b c
+      passed=$((passed + a)) failed=$((failed + b)) left_out=$((left_out + c))
+      while read -r work; do rows+=("$work"); done
+    } <"$out/rows.$i"
+    rm "$out/rows.$i"
+  done
+}
 
 # ---- the machine
 
@@ -96,20 +122,30 @@ has_nccl() { [ "${found[nccl]-none}" != none ]; }
 
 unpack() { # unpack PROGRAM
   [ -x "$programs/$1" ] && return
-  cat programs/runtime.gz "programs/$1.gz" >"$programs/$1.gz" # gzip reads both as one
-  step 60 "$tool" unpack "$programs/$1.gz" "$programs/$1" && step 10 chmod +x "$programs/$1"
+  local packed=$programs/$1.$BASHPID.gz
+  cat programs/runtime.gz "programs/$1.gz" >"$packed" # gzip reads both as one
+  step 60 "$tool" unpack "$packed" "$programs/$1" && step 10 chmod +x "$programs/$1"
 }
 
 # ---- check
 
+# asks REFERENCE OUTPUTS: what a program is asked for, besides its arguments, so that its $outputs can be compared; in
+# $trains "" or what the name of the item says
+asks() {
+  case $1 in
+    *.npz) outputs=$2.npz trains='' ask=(--bench=3 --warmup 0 --outputs "$2.npz") ;;
+    *) outputs=$2.safetensors trains=', trained' ask=(--save "$2.safetensors") ;;
+  esac
+}
+
 check_program() { # check_program PROGRAM HOW REFERENCE TOLERANCE ARGUMENTS SETTINGS...
-  local program=$1 how=$2 reference=$3 most=$4 arguments=$5 outputs
+  local program=$1 how=$2 reference=$3 most=$4 arguments=$5 outputs ask trains
   shift 5
-  begin "$program, $how"
-  outputs=$out/$program-${how//[^a-z]/-}.npz
+  asks "$reference" "$out/$program-${how//[^a-z]/-}"
+  begin "$program$trains, $how"
   unpack "$program"
   # shellcheck disable=SC2086
-  step 60 env "$@" "$programs/$program" --bench=3 --warmup 0 $arguments --outputs "$outputs" --timeout 40s &&
+  step 60 env "$@" "$programs/$program" $arguments "${ask[@]}" --timeout 40s &&
     step 20 "$tool" compare "$outputs" "programs/$reference" "$most"
   finish "$(last_line)"
 }
@@ -117,25 +153,31 @@ check_program() { # check_program PROGRAM HOW REFERENCE TOLERANCE ARGUMENTS SETT
 # One process per rank, as torchrun starts them, each said to be on a machine of its own: NCCL refuses two ranks of one
 # machine on one GPU, and goes over the network's interface here.
 check_two_ranks() { # check_two_ranks PROGRAM REFERENCE TOLERANCE ARGUMENTS
-  local program=$1 reference=$2 most=$3 port=$((20000 + $$ % 20000)) outputs=$out/$1-nccl.npz said=$out/$1-nccl-rank1.log other
+  local program=$1 reference=$2 most=$3 port=$((20000 + BASHPID % 20000)) said=$out/$1-nccl-rank1.log other
   local both=(env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$port" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)
-  local ask=("$programs/$program" --bench=3 --warmup 0 --timeout 40s)
-  begin "$program, two ranks of NCCL"
+  local outputs ask trains
+  asks "$reference" "$out/$1-nccl"
+  begin "$program$trains, two ranks of NCCL"
   if unpack "$program"; then
     # shellcheck disable=SC2086
-    timeout --kill-after=5 60 "${both[@]}" RANK=1 LOCAL_RANK=1 NCCL_HOSTID=second "${ask[@]}" $4 >"$said" 2>&1 &
+    timeout --kill-after=5 60 "${both[@]}" RANK=1 LOCAL_RANK=1 NCCL_HOSTID=second "$programs/$program" $4 "${ask[@]}" \
+      --timeout 40s >"$said" 2>&1 &
     other=$!
     # shellcheck disable=SC2086
-    step 60 "${both[@]}" RANK=0 LOCAL_RANK=0 NCCL_HOSTID=first "${ask[@]}" $4 --outputs "$outputs"
+    step 60 "${both[@]}" RANK=0 LOCAL_RANK=0 NCCL_HOSTID=first "$programs/$program" $4 "${ask[@]}" --timeout 40s
     wait $other || fail "rank 1: exit $?: $(tail -n 1 "$said")"
     step 20 "$tool" compare "$outputs" "programs/$reference" "$most"
   fi
   finish "$(last_line)"
 }
 
-check_programs() {
-  local program ranks reference most arguments
+check_programs() { # check_programs FIRST EVERY: of check.list
+  local number=0 program ranks reference most arguments
   while IFS='|' read -r program ranks reference most arguments; do
+    # A program's rows are one worker's, which unpacks it.
+    [ "$program" = "${before-}" ] || number=$((number + 1))
+    local before=$program
+    [ $((number % $2)) -eq "$1" ] && [[ $program =~ $only ]] || continue
     if [ "$ranks" -eq 1 ]; then
       check_program "$program" "replayed" "$reference" "$most" "$arguments"
       check_program "$program" "call by call" "$reference" "$most" "$arguments" APC_EAGER=1
@@ -151,25 +193,21 @@ check_programs() {
   done <check.list
 }
 
-check_sanitized() {
+check_sanitized() { # check_sanitized TOOL EVERY: so many of the kernels
   local sanitizer file
   sanitizer=$(command -v compute-sanitizer) || for file in /usr/local/cuda*/bin/compute-sanitizer; do
     [ -x "$file" ] && sanitizer=$file
   done
   if [ -z "$sanitizer" ]; then
-    leave_out "compute-sanitizer" "it is not found"
+    leave_out "kernels under $1" "compute-sanitizer is not found"
     return
   fi
-  local checked=("$sanitizer" --error-exitcode 9 --tool)
-  begin "kernels under memcheck"
-  step 100 "${checked[@]}" memcheck bin/gpu_kernels run kernels 8 here
-  finish "$(last_line)"
-  begin "kernels under racecheck"
-  step 100 "${checked[@]}" racecheck bin/gpu_kernels run kernels 16 here
+  begin "kernels under $1"
+  step 100 "$sanitizer" --error-exitcode 9 --tool "$1" bin/gpu_kernels run kernels "$2" here
   finish "$(last_line)"
 }
 
-check() {
+check_kernels() {
   begin "copies, fills, products"
   step 60 bin/gpu_device
   finish "$(last_line)"
@@ -183,8 +221,12 @@ check() {
   else
     leave_out "one rank of NCCL in a graph" "no NCCL is found"
   fi
-  check_programs
-  check_sanitized
+}
+
+check() {
+  local workers=${WORKERS:-4} work=("check_kernels") i
+  for ((i = 0; i < workers; i++)); do work+=("check_programs $i $workers"); done
+  several "${work[@]}" "check_sanitized memcheck 8" "check_sanitized racecheck 16"
 }
 
 # ---- bench
@@ -195,7 +237,7 @@ measure_torch() {
     return
   fi
   begin "compiled PyTorch"
-  step 240 python3 torch_shapes.py 170
+  step 240 python3 torch_shapes.py "${TORCH:-170}" "$only"
   read_values torch "$log"
   finish "torch ${torch[version]-unknown}, ${#torch[@]} values"
 }
@@ -221,6 +263,7 @@ bench() {
   finish "copy ${ceilings[copy]-0} GB/s; products ${ceilings[f32]-0} TFLOP/s in f32, ${ceilings[tf32]-0} in tf32, ${ceilings[bf16]-0} in bf16"
   measure_torch
   while IFS='|' read -r program arguments bytes operations ceiling h100 h200 batch; do
+    [[ $program =~ $only ]] || continue
     case ${found[gpu]-} in *H200*) h100=$h200 ;; esac
     measure_program "$program" "$arguments" "$bytes" "$operations" "$ceiling" "$h100" "$batch"
   done <bench.list

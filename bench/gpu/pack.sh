@@ -8,7 +8,7 @@
 #   --only REGEX     only the programs whose names match, as "^gpt" or "softmax"
 #   --every N        only every N-th case of the kernels (1: all)
 #   --small          small shapes instead of those that are measured: a rehearsal
-#   --most MIB       how large the pack may be (48)
+#   --most MIB       how large the pack may be (54)
 #   --texts TEXTS    keeps the texts of all kernels there, for tests/doubles
 #   BUILD=build      where apc was built
 #
@@ -16,14 +16,14 @@
 #   bin/             gpu_tool, gpu_kernels and gpu_device
 #   kernels/         machine code of all kernels of tests/kernel_cases.h
 #   programs/        compiled models, less the runtime that all of them begin with (runtime.gz), and what one CPU rank
-#                    computes (NAME.npz); weights are random, from a seed, or
+#                    computes (NAME.npz) and trains (NAME.safetensors); weights are random, from a seed, or
 #   models/          those of FOLDER, once for all programs of a model
 #   check.list       program|ranks|reference|tolerance|arguments
 #   bench.list       program|arguments|bytes|operations|ceiling|planned for an H100, for an H200 (us)|batch
 #   made             what it was made from and with
 # Programs and machine code are compressed (gzip); gpu_tool and gpu_kernels read that.
 set -euo pipefail
-most=48 target=dgx-h100 only=. every=1 texts='' small=''
+most=54 target=dgx-h100 only=. every=1 texts='' small=''
 while [ $# -gt 0 ]; do
   case $1 in
     --target) target=$2 ;;
@@ -84,7 +84,9 @@ refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes of what is
   [ ! -e "$outputs" ] || return 0
   "$apc" "$@" -q --target cpu -o "$temporary/program"
   # shellcheck disable=SC2086
-  (cd "$dir" && "$temporary/program" --bench=1 --warmup 0 $asked --outputs "$outputs" >/dev/null)
+  (cd "$dir" && "$temporary/program" --bench=3 --warmup 0 $asked --outputs "$outputs" >/dev/null)
+  # shellcheck disable=SC2086
+  [ -z "$taught" ] || (cd "$dir" && "$temporary/program" $taught --save "${outputs%.npz}.safetensors" >/dev/null)
 }
 number_of() { # number_of KEY JSON
   [[ $2 =~ \"$1\":\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
@@ -110,6 +112,7 @@ one() {
       ;;
   esac
   echo "$program|$2|$reference.npz|$most|${weights:-$asked}" >>"$dir/check.list"
+  [ -z "$taught" ] || echo "$program|$2|$reference.safetensors|$most|$taught" >>"$dir/check.list"
 }
 example() { # example NAME MODEL SIZES OPTIONS
   model=$source/examples/$2.apc made="$4 --init random --seed 7" asked=$3
@@ -117,7 +120,7 @@ example() { # example NAME MODEL SIZES OPTIONS
 exported() { # exported NAME
   model=$folder/$1.onnx made="--weights ref" asked="--inputs $folder/$1.inputs.npz"
 }
-text="--dim batch=4 --dim seq=12" images="--dim batch=4" dtype=
+text="--dim batch=4 --dim seq=12" images="--dim batch=4" dtype='' taught=''
 five() { # five NAME MODEL SIZES OPTIONS: of the folder, or an example
   if [ -n "$folder" ]; then exported "$1"; else example "$@"; fi
 }
@@ -161,7 +164,47 @@ one vit 1 ""
 dtype=f16
 five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
 one gpt 1 ""
-dtype=
+dtype=''
+
+# ---- models that are trained: steps on one batch of random inputs, and on data
+
+# 240 tokens below 64, of 16 bits; classes of 8 images.
+for ((i = 0; i < 240; i++)); do printf "\\x$(printf %02x $((i * i * 7 % 61)))\\0"; done >"$dir/tokens.bin"
+{
+  printf '\x93NUMPY\x01\x00v\x00%-117s\n' "{'descr': '<i8', 'fortran_order': False, 'shape': (8,), }"
+  printf '\3\0\0\0\0\0\0\0%.0s\6\0\0\0\0\0\0\0' 1 2 3 4
+} >"$dir/classes.npy"
+
+trained() { # trained NAME MODEL DATA OPTIONS
+  example "$1" "$2" "" "$4"
+  taught="--steps 4 --shuffle none $3"
+}
+sizes="-D layers=2 -D d=64 -D heads=4 -D vocab=64 --dim seq=12 --train cross_entropy --batch 4"
+tokens="--data tokens=@tokens.bin"
+gpt="-D ctx=16 $sizes --optimizer sgd(lr=1e-1,momentum=0.9,clip=1)"
+trained train_gpt gpt "$tokens" "$gpt"
+one train_gpt 1 ""
+one train_gpt 2 "--tp 2"
+one train_gpt 4 "--tp 2 --dp 2 --micro-batches 2 --recompute full"
+trained train_pipeline gpt "$tokens" "$gpt"
+one train_pipeline 2 "--pp 2 --micro-batches 4 --schedule zbh1"
+one train_pipeline 4 "--pp 2 --dp 2 --micro-batches 2 --schedule zbv"
+trained train_zero gpt "$tokens" "$gpt"
+one train_zero 2 "--dp 2 --zero 3 --micro-batches 2"
+trained train_llama llama "$tokens" "-D kv_heads=2 -D ffn=96 $sizes --optimizer adamw(lr=1e-3)"
+one train_llama 1 ""
+one train_llama 2 "--cp 2"
+trained train_moe moe "$tokens" "-D kv_heads=2 -D ffn=48 $sizes --optimizer sgd(lr=1e-1)"
+one train_moe 1 ""
+trained train_resnet resnet "--input x=random:3 --data labels=@classes.npy" "-D depth=18 -D width=8 -D classes=10 -D image=32
+  --train cross_entropy --batch 4 --optimizer sgd(lr=1e-3)"
+one train_resnet 1 ""
+one train_resnet 2 "--dp 2"
+dtype=bf16
+trained train_gpt gpt "$tokens" "$gpt"
+one train_gpt 1 ""
+one train_gpt 2 "--tp 2"
+dtype='' taught=''
 
 # ---- what is measured
 
@@ -204,19 +247,25 @@ net() { # net NAME CEILING BATCH BYTES ARGUMENTS EXAMPLE OPTIONS SMALL_OPTIONS: 
   # shellcheck disable=SC2086
   measured "$1" "$2" "$3" "$4" "${4:+0}" "$5" "$source/examples/$6.apc" --init random --seed 7 $options
 }
-layers="-D layers=2 -D vocab=4096 --dim batch=1" tiny="-D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim batch=1"
-net llama2_prefill f32 1 "" "" llama "$layers --dim seq=2048" "$tiny --dim seq=16"
-net llama2_token copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
+layers="-D layers=2 -D vocab=4096" tiny="-D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim batch=1"
+net llama2_prefill f32 1 "" "" llama "$layers --dim batch=1 --dim seq=2048" "$tiny --dim seq=16"
+net llama2_token copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim batch=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
 net gpt2_124m f32 1 "" "" gpt "--dim batch=1 --dim seq=1024" "$tiny --dim seq=16"
 net bert_base f32 8 "" "" bert "--dim batch=8 --dim seq=512" "$tiny --dim seq=16"
 net resnet50 f32 32 "" "" resnet "--dim batch=32" "-D depth=18 -D width=8 -D image=32 --dim batch=2"
 for size in 1 8; do # of batches
   net gpt2_124m_b${size}_bf16 bf16 $size "" "" gpt "--dim batch=$size --dim seq=1024" "-D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim batch=$size --dim seq=16"
 done
-net llama2_prefill_bf16 bf16 1 "" "" llama "$layers --dim seq=2048" "$tiny --dim seq=16"
-net llama2_token_bf16 copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
+net llama2_prefill_bf16 bf16 1 "" "" llama "$layers --dim batch=1 --dim seq=2048" "$tiny --dim seq=16"
+net llama2_token_bf16 copy 1 weights "--entry decode --input at=@at.npy" llama "$layers -D cache=1 --dim batch=1 --dim seq=128" "$tiny -D cache=1 --dim seq=16"
 net bert_base_bf16 bf16 8 "" "" bert "--dim batch=8 --dim seq=512" "$tiny --dim seq=16"
 net resnet50_bf16 bf16 32 "" "" resnet "--dim batch=32" "-D depth=18 -D width=8 -D image=32 --dim batch=2"
+train="--train cross_entropy --optimizer adamw(lr=1e-4)"
+few="$train -D layers=1 -D d=64 -D heads=4 -D vocab=64 --dim seq=16"
+net train_gpt2_124m f32 8 "" "" gpt "$train --batch 8 --dim seq=1024" "$few --batch 2"
+net train_gpt2_124m_bf16 bf16 8 "" "" gpt "$train --batch 8 --dim seq=1024" "$few --batch 2"
+net train_llama2_bf16 bf16 1 "" "" llama "$train $layers --dim seq=2048 --batch 1" "$few --batch 2"
+net train_resnet50_bf16 bf16 32 "" "" resnet "$train --batch 32" "$train -D depth=18 -D width=8 -D image=32 --batch 2"
 
 # ---- kernels, scripts, size
 

@@ -1,7 +1,7 @@
 /* bench/gpu/tool.c - what bench/gpu/on_device.sh cannot do in a shell, on a machine where there may be nothing else.
  *
  *   gpu_tool versions                          the GPU, the driver and the libraries that programs find, NAME=VALUE
- *   gpu_tool compare GOT.npz WANT.npz RTOL     every tensor of WANT; exit 1 when one is off
+ *   gpu_tool compare GOT WANT RTOL             every tensor of WANT, both .npz or .safetensors; exit 1 when one is off
  *   gpu_tool unpack IN.gz OUT                  a program
  *   gpu_tool nccl                              a communicator of one rank, whose collectives are part of a graph
  *   gpu_tool ceilings BYTES N                  what this GPU does: a copy of so many bytes, products of N x N by
@@ -23,6 +23,7 @@
 #include "base/compare.h"
 #include "base/npz.h"
 #include "base/random.h"
+#include "base/safetensors.h"
 #include "base/statistics.h"
 
 enum { RUNS = 10, WARM = 3, WORKSPACE = 32 << 20, ELEMENTS = 1 << 16 };
@@ -65,46 +66,79 @@ static int versions(void) {
 
 /* ---- compare */
 
-static double distance_of(const Tensor *got, const Tensor *want) {
+/* Relative to `want` and a number `least` behind it that is right; -1 where they cannot be compared. */
+static double distance_of(const Tensor *got, const Tensor *want, double least) {
   Distance d = {0};
   size_t size = dtype_bytes(want->dtype);
+  if (got->dtype != want->dtype || !tensor_same_shape(got, want)) return -1;
   for (size_t i = 0; i * size < want->bytes; i++) {
     const char *x = (const char *)got->data + i * size, *y = (const char *)want->data + i * size;
     if (dtype_is_float(want->dtype)) distance_add(&d, dtype_load_f(want->dtype, x), dtype_load_f(want->dtype, y));
     else if (dtype_load_i(want->dtype, x) != dtype_load_i(want->dtype, y)) return INFINITY;
   }
+  distance_add(&d, least, least);
   return distance_relative(&d);
 }
 
-/* Of two tensors of one name; -1 where they cannot be compared. */
-static double distance(Npz *got, Npz *want, const NpzMember *member) {
-  Tensor x, y;
-  const NpzMember *mine = npz_find(got, member->name);
-  if (!mine || !npz_read(want, member, &y)) return -1;
-  double result = -1;
-  if (npz_read(got, mine, &x)) {
-    if (x.dtype == y.dtype && tensor_same_shape(&x, &y)) result = distance_of(&x, &y);
-    tensor_free(&x);
-  }
-  tensor_free(&y);
-  return result;
+static bool judge(const char *name, double off, double most) {
+  if (off < 0) printf("%s is not there, or of another type or shape\n", name);
+  else printf("%s: relative L2 %.2g\n", name, off);
+  return off >= 0 && off <= most;
 }
 
-static int compare(const char *got_file, const char *want_file, double most) {
-  Arena *arena = arena_new();
-  Diags *d = diags_new(arena);
+static bool compare_npz(Diags *d, const char *got_file, const char *want_file, double most) {
   Npz *want = npz_open(d, want_file), *got = want ? npz_open(d, got_file) : NULL;
   bool equal = got && want->n > 0;
   for (size_t i = 0; got && i < want->n; i++) {
-    const char *name = want->items[i].name;
-    double off = distance(got, want, &want->items[i]);
-    equal = equal && off >= 0 && off <= most;
-    if (off < 0) printf("%s is not there, or of another type or shape\n", name);
-    else printf("%s: relative L2 %.2g\n", name, off);
+    const NpzMember *member = &want->items[i], *mine = npz_find(got, member->name);
+    Tensor x, y;
+    double off = -1;
+    if (npz_read(want, member, &y)) {
+      if (mine && npz_read(got, mine, &x)) {
+        off = distance_of(&x, &y, 0);
+        tensor_free(&x);
+      }
+      tensor_free(&y);
+    }
+    equal = judge(member->name, off, most) && equal;
   }
-  diags_print(d, stderr, false);
   npz_close(got);
   npz_close(want);
+  return equal;
+}
+
+static bool compare_safetensors(Diags *d, const char *got_file, const char *want_file, double most) {
+  const double least = 1e-2; /* a weight that is to stay 0 holds rounding */
+  Safetensors *want = safetensors_open(d, want_file), *got = want ? safetensors_open(d, got_file) : NULL;
+  bool equal = got && want->n > 0;
+  double worst = 0;
+  for (size_t i = 0; got && i < want->n; i++) {
+    const SafetensorsEntry *entry = &want->items[i], *mine = safetensors_find(got, entry->name);
+    Tensor x, y;
+    double off = -1;
+    if (safetensors_read(want, entry, &y)) {
+      if (mine && safetensors_read(got, mine, &x)) {
+        off = distance_of(&x, &y, least);
+        tensor_free(&x);
+      }
+      tensor_free(&y);
+    }
+    equal = judge(entry->name, off, most) && equal;
+    worst = fmax(worst, off);
+  }
+  if (got) printf("%zu weights: relative L2 at most %.2g\n", want->n, worst);
+  safetensors_close(got);
+  safetensors_close(want);
+  return equal;
+}
+
+static int compare(const char *got, const char *want, double most) {
+  Arena *arena = arena_new();
+  Diags *d = diags_new(arena);
+  const char *dot = strrchr(want, '.');
+  bool weights = dot && strcmp(dot, ".safetensors") == 0;
+  bool equal = weights ? compare_safetensors(d, got, want, most) : compare_npz(d, got, want, most);
+  diags_print(d, stderr, false);
   arena_free(arena);
   return equal ? 0 : 1;
 }
@@ -350,7 +384,7 @@ static int nccl(void) {
 
 /* Microseconds of one run, of what the GPU computes and copies. */
 static double gpu_time(const char *file) {
-  static const char *const parts[] = {"products", "kernels", "copies"};
+  static const char *const parts[] = {"products", "convolutions", "kernels", "copies"};
   json_error_t error;
   json_t *d = json_load_file(file, 0, &error);
   json_t *rank = json_array_get(json_object_get(d, "ranks"), 0), *sums = json_object_get(rank, "sums_us");
@@ -395,7 +429,7 @@ int main(int argc, char **argv) {
   if (argc == 8 && strcmp(what, "figures") == 0)
     return figures(argv[2], number(argv[3]), number(argv[4]), number(argv[5]), number(argv[6]), number(argv[7]));
   fprintf(stderr,
-          "usage: gpu_tool versions | nccl | unpack IN.gz OUT | compare GOT.npz WANT.npz RTOL | ceilings BYTES N | "
+          "usage: gpu_tool versions | nccl | unpack IN.gz OUT | compare GOT WANT RTOL | ceilings BYTES N | "
           "figures PROFILE.json BYTES FLOPS CEILING PLANNED OTHER\n");
   return 2;
 }

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""bench/gpu/torch_shapes.py SECONDS - what bench/gpu/on_device.sh measures of apc, by PyTorch compiled with CUDA graphs.
+"""bench/gpu/torch_shapes.py SECONDS [REGEX] - what bench/gpu/on_device.sh measures of apc, by PyTorch compiled with CUDA graphs.
 
-The same shapes in the same precision (f32 without tf32, bf16 where the name says so), random weights, inference.  Prints
-NAME=US, the median of the GPU's time of a call, and NAME_eager=US without torch.compile.  Nothing begins after SECONDS; what fails is said on standard error."""
+The same shapes in the same precision (f32 without tf32, bf16 where the name says so), random weights.  Steps of training
+are compiled without graphs, in bf16 by autocast, with fused AdamW, images with channels last.  Prints NAME=US, the median
+of the GPU's time of a call, and NAME_eager=US without torch.compile, for names that match.  Nothing begins after SECONDS;
+what fails is said on standard error."""
+import re
 import statistics
 import sys
 import time
@@ -13,6 +16,7 @@ from torch import nn
 
 RUNS, WARM = 10, 3
 end = time.monotonic() + float(sys.argv[1])
+wanted = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
 torch.manual_seed(1)
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 DEVICE = "cuda"
@@ -160,6 +164,31 @@ def model(make, x, dtype=torch.float32):
     return lambda: (make().to(DEVICE, dtype).eval(), (inputs(),))
 
 
+class Step(nn.Module):
+    """A step of training, but for the optimizer's, which is not compiled."""
+
+    def __init__(self, net, dtype):
+        super().__init__()
+        self.net, self.dtype = net, dtype
+
+    def forward(self, x, labels):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            y = self.net(x)
+        return F.cross_entropy(y.flatten(0, -2).float(), labels.flatten())
+
+
+def training(make, x, classes, dtype=torch.bfloat16):
+    def inputs():
+        images = x().is_floating_point()
+        net = make().to(DEVICE).train()
+        if images:
+            net = net.to(memory_format=torch.channels_last)
+        data = x().contiguous(memory_format=torch.channels_last) if images else x()
+        labels = tokens(classes, *(data.shape[:1] if images else data.shape))
+        return Step(net, dtype), (data, labels)
+    return inputs
+
+
 ITEMS = {
     "relu": rows(F.relu),
     "softmax": rows(lambda x: F.softmax(x, -1)),
@@ -180,7 +209,22 @@ ITEMS = {
     "gpt2_124m_b8_bf16": model(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 8, 1024), torch.bfloat16),
     "bert_base_bf16": model(lambda: Text(12, 768, 12, 30522, 512, False), lambda: tokens(30522, 8, 512), torch.bfloat16),
     "resnet50_bf16": model(resnet50, lambda: random(32, 3, 224, 224), torch.bfloat16),
+    "train_gpt2_124m_bf16": training(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 8, 1024), 50257),
+    "train_llama2_bf16": training(lambda: Llama(2048, 0), lambda: tokens(4096, 1, 2048), 4096),
+    "train_resnet50_bf16": training(resnet50, lambda: random(32, 3, 224, 224), 1000),
+    "train_gpt2_124m": training(lambda: Text(12, 768, 12, 50257, 1024, True), lambda: tokens(50257, 8, 1024), 50257, torch.float32),
 }
+
+
+def stepping(f, compiled):
+    optimizer = torch.optim.AdamW(f.parameters(), lr=1e-4, fused=True)
+    loss = torch.compile(f) if compiled else f
+
+    def step(x, labels):
+        loss(x, labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
 
 
 def measure(f, args):
@@ -197,18 +241,22 @@ def measure(f, args):
 
 
 print(f"version={torch.__version__}", flush=True)
-with torch.no_grad():
-    for name, make in ITEMS.items():
-        for suffix in ("", "_eager"):
-            if time.monotonic() > end:
-                print(f"no time for {name}{suffix} and what follows", file=sys.stderr)
-                sys.exit()
-            try:
-                f, args = make()
-                if not suffix:
-                    f = torch.compile(f, mode="reduce-overhead")
-                print(f"{name}{suffix}={measure(f, args):.1f}", flush=True)
-            except Exception as e:  # the others are measured all the same
-                print(f"{name}{suffix}: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
-            f = args = None
-            torch.cuda.empty_cache()
+for name, make in ITEMS.items():
+    for suffix in ("", "_eager"):
+        if not wanted.search(name):
+            continue
+        if time.monotonic() > end:
+            print(f"no time for {name}{suffix} and what follows", file=sys.stderr)
+            sys.exit()
+        try:
+            f, args = make()
+            if isinstance(f, Step):
+                print(f"{name}{suffix}={measure(stepping(f, not suffix), args):.1f}", flush=True)
+            else:
+                with torch.no_grad():
+                    f = f if suffix else torch.compile(f, mode="reduce-overhead")
+                    print(f"{name}{suffix}={measure(f, args):.1f}", flush=True)
+        except Exception as e:  # the others are measured all the same
+            print(f"{name}{suffix}: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
+        f = args = None
+        torch.cuda.empty_cache()

@@ -20,6 +20,7 @@
  *                             was not, when it was asked for first
  *   DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the next one
  *   DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the first
+ *   DOUBLES_ENDING=N          the end of a communicator is there after N questions
  *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
  *   DOUBLES_ON=D              faults, stalls, names and traces are those of the process that uses device D (any)
  *   DOUBLES_WATCH=1           work that uses memory without an order is a violation (watch.h)

@@ -31,7 +31,8 @@ struct ncclComm {
   ncclComm_t child, parent;
   uint64_t split;
   int color;
-  /* what was asked for of a communicator that does not block is begun after so many looks at its state */
+  /* what was asked for of a communicator that does not block is begun, or its end is there, after so many looks at its
+   * state */
   NcclWork *pending;
   int looks;
   ncclComm_t next;

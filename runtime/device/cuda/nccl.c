@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/device/cuda/library.h"
 
@@ -511,10 +512,12 @@ static RtStatus capture(Comm *comm, RtError *error) {
   return RT_OK;
 }
 
+/* Of the last request: what comes behind asks for nothing of it any more. */
 static void release_capture(Comm *comm, void *made) {
+  NcclComm *c = (NcclComm *)comm;
   NcclCapture *k = made;
-  (void)comm;
   if (!k) return;
+  if (c->again == k) end_again(c);
   free(k->names);
   free(k);
 }
@@ -608,11 +611,23 @@ static CommCount count(const Comm *comm, CommKind kind) { return ((const NcclCom
 
 /* ---- closing */
 
-static void close_one(NcclComm *c, ncclComm_t comm) {
+enum { END_TURNS = 100000, END_NS = 100000 }; /* ten seconds */
+
+/* Others may have left, which is no failure, and other communicators are closed: none is asked how they are. */
+static bool ends(NcclComm *c, ncclComm_t comm) {
   RtError unread = {0};
+  ncclResult_t state = ncclInProgress;
+  RtStatus status = NCCL_CALL(c, finalize, "the end", &unread, comm);
+  for (int i = 0; i < END_TURNS && !status && state == ncclInProgress; i++) {
+    status = async_error(c, comm, &state, "the end", &unread);
+    if (!status && state == ncclInProgress) nanosleep(&(struct timespec){0, END_NS}, NULL);
+  }
+  return !status && state == ncclSuccess;
+}
+
+static void close_one(NcclComm *c, ncclComm_t comm) {
   if (!comm) return;
-  if (!c->broken && !NCCL_CALL(c, finalize, "the end", &unread, comm) && !settle(c, comm, "the end", &unread))
-    c->api.destroy(comm);
+  if (!c->broken && ends(c, comm)) c->api.destroy(comm);
   else c->api.abort(comm);
 }
 
