@@ -147,15 +147,55 @@ void cuda_attention(CudaTemplate *k) {
 }
 
 /* A warp per row of the result, 256 elements of it each. */
-void cuda_attention_grad(CudaTemplate *k) {
-  const Type *q = ct_in(k, 0), *v = ct_in(k, 2), *y = ct_out(k);
+static Way grad_by_rows(CudaTemplate *k, const Type *y) {
   const Expr *rows = type_product(k->m, y, 0, y->rank - 1),
              *chunks = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, 256));
-  int out = k->op->nin;
   ct_launch(k, ex_mul(k->m, rows, chunks), 4, 128, "row of the result per warp");
+  return (Way){"row", ""};
+}
+
+/* How many times 64 rows the result has. */
+static const Expr *grad_tiles(CudaTemplate *k, const Type *y) {
+  const Expr *rows = type_product(k->m, y, 2, y->rank - 1);
+  return ex_mul(k->m, type_product(k->m, y, 0, 2), ex_ceil_div(k->m, rows, ex_const(k->m, TILE_OF_ROWS)));
+}
+
+/* A block per 64 rows and 64 elements of the result. */
+static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
+  const Expr *panels = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, NARROW));
+  ct_launch(k, ex_mul(k->m, grad_tiles(k, y), panels), 1, 256, "64 rows of the result per block");
+  k->k->launch.shared = (2 * 64 * 32 + 64 * 64 + 2 * 64) * 4 + 3 * 64 * 8;
+  return (Way){"tile", ""};
+}
+
+/* A block per 64 rows of the result. */
+static Way grad_by_tensor(CudaTemplate *k, const Type *y, int width, int columns) {
+  int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8);
+  ct_launch(k, grad_tiles(k, y), 1, 128, "64 rows of the result per block, tensor cores");
+  k->k->launch.shared = 2 * both + 4 * 128 + 8 * 192;
+  text_printf(&k->body,
+              "  SHARED(uint16_t, both, %d);\n  SHARED(float, numbers, 128);\n  SHARED(int64_t, places, 192);\n", both);
+  return (Way){"tensor",
+               arena_printf(k->m->arena, ", '%s', %d, %d, both, numbers, places", op_str(k->op, AT_of), ks, es)};
+}
+
+static Way choose_grad_way(CudaTemplate *k, const Type *q, const Type *v, const Type *y) {
+  int width, columns;
+  int64_t rows = work_expected(k->m, type_product(k->m, q, 2, 4)), keys = work_expected(k->m, v->dims[2]);
+  if (q->dtype == DT_f64 || rows <= FEW_ROWS || keys <= FEW_ROWS) return grad_by_rows(k, y);
+  if (q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
+      is_small(v->dims[3], MOST_BY_TENSOR, &columns))
+    return grad_by_tensor(k, y, width, columns);
+  return grad_by_tiles(k, y);
+}
+
+void cuda_attention_grad(CudaTemplate *k) {
+  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
+  int out = k->op->nin;
+  Way way = choose_grad_way(k, q, v, ct_out(k));
   print_attention(k, q, v);
   text_printf(&k->body, "  b.lse = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = a.p%d, g.lse = a.p%d, g.d = a.p%d;\n",
               op_str(k->op, AT_of), out - 3, out - 2, out - 1);
-  text_printf(&k->body, "  attention_grad_%s(&b, &g, a.p%d, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype), out,
-              op_float(k->op, AT_scale, 1));
+  text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, a.p%d, a.p0, a.p1, a.p2, %a%s);\n", way.name,
+              dtype_name(q->dtype), out, op_float(k->op, AT_scale, 1), way.more);
 }

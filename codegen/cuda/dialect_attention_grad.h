@@ -1,11 +1,11 @@
 /* codegen/cuda/dialect_attention_grad.h - the gradients of attention in the dialect.  Behind dialect_attention.h;
  * attention.c prints the calls.
  *
- * A warp has a row of the result, of a query, key or value, and up to 256 elements of it.  What adds to it, keys or
- * queries, comes in 32s, one per lane, which makes its weight again (Dao, "FlashAttention-2", 2023) and hands it to
- * all.  No score is stored and nothing is added atomically: a row's bits depend on its operands alone.
+ * A row of the result is of a query, key or value: its own row.  What adds to it, keys or queries, are the others; what
+ * they are added with, their weights, is made again from scores and the logarithms of sums (Dao, "FlashAttention-2",
+ * 2023).  No score is stored and nothing is added atomically: a row's bits depend on its operands and the way alone.
  *
- * Not done: tiles in shared memory, tensor cores.
+ * Not done: one pass for keys and values, which would make the scores once for both.
  */
 /* Names of macros in a row are no statements. */
 /* clang-format off */
@@ -14,6 +14,8 @@ typedef struct AttentionGrad {
   char of; /* q, k or v */
   const void *o, *lse, *d;
 } AttentionGrad;
+
+/* ---- a warp has a row of the result and up to 256 elements of it; others come in 32s, one per lane */
 
 #define ATTENTION_GRAD(T, stored, C, type) \
   /* What query `row` of all adds the other's row with: its weight, or what its score changes. */ \
@@ -32,7 +34,7 @@ typedef struct AttentionGrad {
       change += load_##T(d + i) * (load_##T(values + at * a->e + i) - load_##T(o + i)); \
     return score * change * scale; \
   } \
-  FN void attention_grad_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
+  FN void attention_grad_row_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
       const stored *keys, const stored *values, type scale) { \
     int of_query = g->of == 'q'; \
     int64_t own = of_query ? a->rows : a->t, others = of_query ? a->t : a->rows, n = g->of == 'v' ? a->e : a->k; \
@@ -63,3 +65,297 @@ ATTENTION_GRAD(f32, float, f32, float)
 ATTENTION_GRAD(f64, double, f64, double)
 ATTENTION_GRAD(f16, uint16_t, f32, float)
 ATTENTION_GRAD(bf16, uint16_t, f32, float)
+
+/* ---- tiles: 64 own rows against 64 others at a time; in f32, or on tensor cores */
+
+/* The first 64 queries from t on one of which sees an own key, the first of which is at `lowest`, the last at
+ * `highest`; what they see, behind the next barrier.  `whole`: all of them see all keys.  Every warp finds the same. */
+FN int64_t attention_next_queries(const Attention *a, int64_t t, int64_t lowest, int64_t highest, int64_t *last,
+                                  int *whole) {
+  *whole = 0;
+  for (; t < a->rows; t += 64) {
+    int64_t one = attention_last(a, t + lane_index()), two = attention_last(a, t + 32 + lane_index());
+    if (!warp_max_i32(one >= lowest || two >= lowest)) continue;
+    if (warp_index() == 0) last[lane_index()] = one, last[32 + lane_index()] = two;
+    *whole = !warp_max_i32(one < highest || two < highest);
+    break;
+  }
+  return t;
+}
+
+/* What 64 own rows have to do with 64 others.  `of_query`: own rows are queries. */
+typedef struct AttentionPairs {
+  _Bool of_query;
+  int64_t group, own, others, first; /* rows of the group; its first own row here */
+  int64_t lowest, highest;
+  int64_t *where, *last, *bias_row; /* of 64 keys, of 64 queries */
+} AttentionPairs;
+
+/* Sizes, and what is known of the own rows, behind the next barrier.  Those with most others come first. */
+FN void attention_pairs(AttentionPairs *p, const Attention *a, int64_t job) {
+  int64_t tiles, tile;
+  p->own = p->of_query ? a->rows : a->t, p->others = p->of_query ? a->t : a->rows;
+  tiles = (p->own + 63) / 64, tile = job % tiles, p->group = job / tiles;
+  p->first = (p->of_query ? tiles - 1 - tile : tile) * 64;
+  if (p->of_query) {
+    p->highest = attention_lasts(a, p->group, p->first, p->last, p->bias_row);
+    p->lowest = attention_lowest(a, p->first);
+  } else {
+    int64_t one = attention_where(a, p->first + lane_index()), two = attention_where(a, p->first + 32 + lane_index());
+    if (warp_index() == 0) p->where[lane_index()] = one, p->where[32 + lane_index()] = two;
+    p->lowest = warp_min_i64(one < two ? one : two), p->highest = warp_max_i64(one < two ? two : one);
+  }
+}
+
+/* Others from t on that have to do with own rows. */
+FN int64_t attention_others(const AttentionPairs *p, const Attention *a, int64_t t, int *whole) {
+  if (p->of_query) return attention_next(a, t, p->lowest, p->highest, p->where, whole);
+  t = attention_next_queries(a, t, p->lowest, p->highest, p->last, whole);
+  int64_t row = p->group * a->rows + t + thread_index();
+  if (thread_index() < 64 && a->bias) p->bias_row[thread_index()] = attention_bias_row(a, row);
+  return t;
+}
+
+/* The query and key of an own row and another one, as rows of the tiles; where their bias is, -1 when one of them is
+ * not there. */
+FN int attention_query(const AttentionPairs *p, int own, int other) { return p->of_query ? own : other; }
+FN int attention_key(const AttentionPairs *p, int own, int other) { return p->of_query ? other : own; }
+FN int64_t attention_bias_at(const AttentionPairs *p, const Attention *a, int64_t t, int own, int other) {
+  int64_t key = p->of_query ? t + other : p->first + own;
+  if (p->first + own >= p->own || t + other >= p->others) return -1;
+  return p->bias_row[attention_query(p, own, other)] + key;
+}
+
+/* The logarithm of a query's sum; infinity, so that nothing has a weight, where it has none. */
+FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
+  float lse = there ? ((const float *)g->lse)[row] : -__builtin_inff();
+  return lse == -__builtin_inff() ? __builtin_inff() : lse;
+}
+
+#define ATTENTION_GRAD_TILES(T, stored) \
+  /* d times o of 64 queries, by the 256 threads; and the logarithms of their sums */ \
+  FN void attention_grad_sums_##T(float *lses, float *deltas, const AttentionGrad *g, int64_t row, int64_t rows, \
+      int64_t e, _Bool change) { \
+    int mine = thread_index() / 4; \
+    float delta = 0; \
+    ROLL for (int64_t i = thread_index() % 4 * 4; change && mine < rows && i < e; i += 16) { \
+      float d[4], o[4]; \
+      load4_##T(d, (const stored *)g->d + (row + mine) * e + i, e - i < 4 ? e - i : 4); \
+      load4_##T(o, (const stored *)g->o + (row + mine) * e + i, e - i < 4 ? e - i : 4); \
+      UNROLL for (int j = 0; j < 4; j++) delta = fused_f32(d[j], o[j], delta); \
+    } \
+    delta = quad_sum(delta); \
+    if (thread_index() % 4 == 0) \
+      deltas[mine] = delta, lses[mine] = attention_lse(g, row + mine, mine < rows); \
+  } \
+  /* 4 x 4 products of 64 rows with 64 rows */ \
+  FN void attention_products_##T(float (*r)[4], float *both, const stored *own, int64_t first, int64_t rows, \
+      const stored *other, int64_t t, int64_t others, int64_t width, float scale) { \
+    const int x = thread_index() % 16, y = thread_index() / 16; \
+    UNROLL for (int i = 0; i < 16; i++) r[i / 4][i % 4] = 0; \
+    int64_t deep = 0; \
+    do { \
+      barrier(); \
+      attention_load_##T(both, own, first, rows, width, deep, scale); \
+      attention_load_##T(both + ATTENTION_HALF, other, t, others, width, deep, 1); \
+      barrier(); \
+      ROLL for (int some = 0; some < ATTENTION_DEPTH; some += 2) UNROLL for (int d = some; d < some + 2; d++) { \
+        float q[4], k[4]; \
+        load_wide(q, both + tile_place(some, 4 * y) + 64 * (d - some), 16); \
+        load_wide(k, both + ATTENTION_HALF + tile_place(some, 4 * x) + 64 * (d - some), 16); \
+        UNROLL for (int i = 0; i < 4; i++) \
+          UNROLL for (int j = 0; j < 4; j++) r[i][j] = fused_f32(q[i], k[j], r[i][j]); \
+      } \
+      deep += ATTENTION_DEPTH; \
+    } while (deep < width); \
+  } \
+  /* a block of 256 threads per 64 own rows and 64 elements of the result of each */ \
+  FN void attention_grad_tile_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
+      const stored *keys, const stored *values, float scale) { \
+    SHARED(float, both, 2 * ATTENTION_HALF); \
+    SHARED(float, weights, 64 * 64); \
+    SHARED(float, lses, 64); \
+    SHARED(float, deltas, 64); \
+    SHARED(int64_t, where, 64); \
+    SHARED(int64_t, last, 64); \
+    SHARED(int64_t, bias_row, 64); \
+    AttentionPairs p; \
+    p.of_query = g->of == 'q', p.where = where, p.last = last, p.bias_row = bias_row; \
+    const int x = thread_index() % 16, y = thread_index() / 16; \
+    int64_t n = g->of == 'v' ? a->e : a->k, panels = n > 64 ? (n + 63) / 64 : 1, panel = block_index() % panels; \
+    attention_pairs(&p, a, block_index() / panels); \
+    const stored *d = (const stored *)g->d + p.group * a->rows * a->e; \
+    query += p.group * a->rows * a->k, keys += p.group * a->t * a->k, values += p.group * a->t * a->e; \
+    const stored *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
+    const stored *from = p.of_query ? keys : g->of == 'k' ? query : d; \
+    float result[4][4]; \
+    UNROLL for (int i = 0; i < 16; i++) result[i / 4][i % 4] = 0; \
+    if (p.of_query) \
+      attention_grad_sums_##T(lses, deltas, g, p.group * a->rows + p.first, a->rows - p.first, a->e, 1); \
+    for (int64_t t = 0; t < p.others; t += 64) { \
+      int whole; \
+      barrier(); /* the tile before is done */ \
+      t = attention_others(&p, a, t, &whole); \
+      if (t >= p.others) break; \
+      if (!p.of_query) \
+        attention_grad_sums_##T(lses, deltas, g, p.group * a->rows + t, a->rows - t, a->e, g->of == 'k'); \
+      float score[4][4], change[4][4]; \
+      attention_products_##T(score, both, own, p.first, p.own, other, t, p.others, a->k, scale); \
+      if (g->of != 'v') \
+        attention_products_##T(change, both, p.of_query ? d : values, p.first, p.own, p.of_query ? values : d, t, \
+            p.others, a->e, 1); \
+      UNROLL for (int j = 0; j < 4; j++) \
+        UNROLL for (int i = 0; i < 4; i++) { \
+          int q = attention_query(&p, 4 * y + i, 4 * x + j), k = attention_key(&p, 4 * y + i, 4 * x + j); \
+          int64_t bias = a->bias ? attention_bias_at(&p, a, t, 4 * y + i, 4 * x + j) : -1; \
+          float s = score[i][j] + (bias >= 0 ? load_##T((const stored *)a->bias + bias) : 0); \
+          float w = exp_f32(s - lses[q]); \
+          if (g->of != 'v') w *= (change[i][j] - deltas[q]) * scale; \
+          weights[tile_place(4 * x + j, 4 * y) + i] = whole || where[k] <= last[q] ? w : 0; \
+        } \
+      barrier(); /* products are done, and weights are there */ \
+      attention_values_##T(both, from, t, p.others, n, panel * 64, 64); \
+      barrier(); \
+      ROLL for (int some = 0; some < 64; some += 2) UNROLL for (int row = some; row < some + 2; row++) { \
+        float w[4], v[4]; \
+        load_wide(w, weights + tile_place(some, 4 * y) + 64 * (row - some), 16); \
+        load_wide(v, both + row * 64 + 4 * x, 16); \
+        UNROLL for (int i = 0; i < 4; i++) \
+          UNROLL for (int c = 0; c < 4; c++) result[i][c] = fused_f32(w[i], v[c], result[i][c]); \
+      } \
+    } \
+    UNROLL for (int i = 0; i < 4; i++) { \
+      int64_t row = p.first + 4 * y + i, column = panel * 64 + 4 * x, left = n - column; \
+      if (row < p.own && left > 0) \
+        store4_##T(out + (p.group * p.own + row) * n + column, result[i], left < 4 ? left : 4); \
+    } \
+  }
+ATTENTION_GRAD_TILES(f32, float)
+ATTENTION_GRAD_TILES(f16, uint16_t)
+ATTENTION_GRAD_TILES(bf16, uint16_t)
+
+/* Tensor cores: a block of 4 warps has 64 own rows, 16 per warp, which stay in registers as the results do.  Others
+ * pass through shared memory, 64 at a time, laid out as in attention_tensor, and are met 32 at a time.  Weights are
+ * rounded to 16 bits before they are multiplied.
+ *
+ * `both`: 64 * (16 * ks + 8 + 16 * es + 8) numbers; numbers: 128; places: 192. */
+#define ATTENTION_GRAD_TENSOR(T) \
+  /* d, which is in shared memory, times o of 64 queries, by the 128 threads; and the logarithms of their sums */ \
+  FN void attention_grad_tensor_sums_##T(float *numbers, const AttentionGrad *g, int64_t row, int64_t rows, \
+      const uint16_t *d, const int stride, int64_t e, _Bool change) { \
+    int mine = thread_index() / 2; \
+    float delta = 0; \
+    ROLL for (int64_t i = thread_index() % 2 * 8; change && mine < rows && i < e; i += 16) { \
+      float o[8]; \
+      load8_##T(o, (const uint16_t *)g->o + (row + mine) * e + i, e - i < 8 ? e - i : 8); \
+      UNROLL for (int j = 0; j < 8; j++) delta = fused_f32(load_##T(d + mine * stride + i + j), o[j], delta); \
+    } \
+    delta += shuffle_f32(delta, lane_index() ^ 1); \
+    if (thread_index() % 2 == 0) \
+      numbers[mine] = attention_lse(g, row + mine, mine < rows) * 1.44269504088896341f, numbers[64 + mine] = delta; \
+  } \
+  FN void attention_grad_tensor_##T(const Attention *a, const AttentionGrad *g, uint16_t *out, const uint16_t *query, \
+      const uint16_t *keys, const uint16_t *values, float scale, const int of, const int ks, const int es, \
+      uint16_t *both, float *numbers, int64_t *places) { \
+    const int kstride = 16 * ks + 8, estride = 16 * es + 8, lane = lane_index(), pair = lane % 4 * 2; \
+    const int ns = of == 'v' ? es : ks, nstride = 16 * ns + 8, row = 16 * warp_index() + lane / 4; \
+    uint16_t *first_tile = both, *second_tile = both + 64 * kstride; \
+    AttentionPairs p; \
+    p.of_query = of == 'q', p.where = places, p.last = places + 64, p.bias_row = places + 128; \
+    attention_pairs(&p, a, block_index()); \
+    int64_t n = of == 'v' ? a->e : a->k; \
+    int here = p.own - p.first < 64 ? (int)(p.own - p.first) : 64; \
+    const uint16_t *d = (const uint16_t *)g->d + p.group * a->rows * a->e; \
+    query += p.group * a->rows * a->k, keys += p.group * a->t * a->k, values += p.group * a->t * a->e; \
+    out += (p.group * p.own + p.first) * n; \
+    _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && \
+        ((uintptr_t)query | (uintptr_t)keys | (uintptr_t)values | (uintptr_t)d | (uintptr_t)out) % 16 == 0; \
+    const uint16_t *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
+    const uint16_t *own_values = p.of_query ? d : values, *other_values = p.of_query ? values : d; \
+    attention_copy(first_tile, kstride, own + p.first * a->k, here, a->k, ks, wide); \
+    if (of != 'v') attention_copy(second_tile, estride, own_values + p.first * a->e, here, a->e, es, wide); \
+    copy_wait(); \
+    barrier(); \
+    uint32_t mine[8][4], mine_values[8][4]; \
+    UNROLL for (int s = 0; s < ks; s++) \
+      load_matrices(mine[s], first_tile + (16 * warp_index() + lane % 16) * kstride + 16 * s + lane / 16 * 8); \
+    UNROLL for (int s = 0; of != 'v' && s < es; s++) \
+      load_matrices(mine_values[s], second_tile + (16 * warp_index() + lane % 16) * estride + 16 * s + lane / 16 * 8); \
+    if (of == 'q') \
+      attention_grad_tensor_sums_##T(numbers, g, p.group * a->rows + p.first, here, second_tile, estride, a->e, 1); \
+    float result[16][4]; \
+    UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
+    for (int64_t t = 0; t < p.others; t += 64) { \
+      int whole; \
+      barrier(); /* the tile before is done */ \
+      t = attention_others(&p, a, t, &whole); \
+      if (t >= p.others) break; \
+      attention_copy(first_tile, kstride, other + t * a->k, p.others - t, a->k, ks, wide); \
+      attention_copy(second_tile, estride, other_values + t * a->e, p.others - t, a->e, es, wide); \
+      copy_wait(); \
+      barrier(); \
+      if (of != 'q') { \
+        int64_t there = a->rows - t < 64 ? a->rows - t : 64; \
+        attention_grad_tensor_sums_##T(numbers, g, p.group * a->rows + t, there, second_tile, estride, a->e, \
+            of == 'k'); \
+        barrier(); \
+      } \
+      ROLL for (int part = 0; part < 64; part += 32) { \
+        float score[4][4], change[4][4]; \
+        UNROLL for (int i = 0; i < 16; i++) score[i / 4][i % 4] = change[i / 4][i % 4] = 0; \
+        const int line = part + lane % 8 + lane / 16 * 8, at = lane / 8 % 2 * 8; \
+        UNROLL for (int s = 0; s < ks; s++) \
+          UNROLL for (int i = 0; i < 2; i++) { \
+            uint32_t b[4]; \
+            load_matrices(b, first_tile + (16 * i + line) * kstride + 16 * s + at); \
+            tensor_##T(score[2 * i], mine[s], b); \
+            tensor_##T(score[2 * i + 1], mine[s], b + 2); \
+          } \
+        UNROLL for (int s = 0; of != 'v' && s < es; s++) \
+          UNROLL for (int i = 0; i < 2; i++) { \
+            uint32_t b[4]; \
+            load_matrices(b, second_tile + (16 * i + line) * estride + 16 * s + at); \
+            tensor_##T(change[2 * i], mine_values[s], b); \
+            tensor_##T(change[2 * i + 1], mine_values[s], b + 2); \
+          } \
+        UNROLL for (int i = 0; i < 16; i++) { \
+          int own_row = row + i / 2 % 2 * 8, other_row = part + i / 4 * 8 + pair + i % 2; \
+          int q = attention_query(&p, own_row, other_row), k = attention_key(&p, own_row, other_row); \
+          int64_t bias = a->bias ? attention_bias_at(&p, a, t, own_row, other_row) : -1; \
+          float *x = &score[i / 4][i % 4]; \
+          *x *= scale * 1.44269504088896341f; \
+          if (bias >= 0) *x += load_##T((const uint16_t *)a->bias + bias) * 1.44269504088896341f; \
+          *x = exp2_fast(*x - numbers[q]); \
+          if (of != 'v') *x *= (change[i / 4][i % 4] - numbers[64 + q]) * scale; \
+          if (!whole) *x = p.where[k] <= p.last[q] ? *x : 0; \
+        } \
+        UNROLL for (int s = 0; s < 2; s++) { \
+          uint32_t w[4]; \
+          UNROLL for (int i = 0; i < 4; i++) \
+            w[i] = pack_##T(score[2 * s + i / 2][i % 2 * 2], score[2 * s + i / 2][i % 2 * 2 + 1]); \
+          UNROLL for (int i = 0; i < ns; i++) { \
+            uint32_t b[4]; \
+            load_matrices_turned(b, (of == 'v' ? second_tile : first_tile) + (part + 16 * s + lane % 16) * nstride + \
+                16 * i + lane / 16 * 8); \
+            tensor_##T(result[2 * i], w, b); \
+            tensor_##T(result[2 * i + 1], w, b + 2); \
+          } \
+        } \
+      } \
+    } \
+    barrier(); /* all are done: a warp puts its rows together where others were */ \
+    UNROLL for (int r = 0; r < 2; r++) \
+      UNROLL for (int i = 0; i < 2 * ns; i++) \
+        *(uint32_t *)(both + (row + 8 * r) * nstride + 8 * i + pair) = \
+            pack_##T(result[i][2 * r], result[i][2 * r + 1]); \
+    warp_barrier(); \
+    ROLL for (int i = lane; i < 32 * ns; i += 32) { \
+      int line = 16 * warp_index() + i / (2 * ns), at = i % (2 * ns) * 8; \
+      if (line >= here || at >= n) continue; \
+      if (wide) store_wide(out + line * n + at, both + line * nstride + at, 16); \
+      else \
+        for (int j = 0; j < 8 && at + j < n; j++) out[line * n + at + j] = both[line * nstride + at + j]; \
+    } \
+  }
+ATTENTION_GRAD_TENSOR(f16)
+ATTENTION_GRAD_TENSOR(bf16)

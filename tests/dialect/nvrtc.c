@@ -23,7 +23,8 @@
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
  * memory.  What multiplies tiles works on registers for longer. */
 static int most_registers(int threads, const char *definition) {
-  if (strstr(definition, "attention_tile") || strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
+  if (strstr(definition, "attention_tile") || strstr(definition, "attention_grad_tile") ||
+      strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
     return 65536 / threads - 1;
   return strstr(definition, "tensor_") ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
 }
