@@ -9,24 +9,31 @@
 /* clang-format off */
 
 /* x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and looks at 32 names at a
- * time. */
+ * time; the 8 warps of a block fetch 256 names at a time for all of them. */
 #define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I) do { \
+    SHARED(int64_t, names, 256); \
     int64_t chunks = (inner + 127) / 128, job = block_index() * 8 + warp_index(); \
-    if (job >= outer * n * chunks) return; \
     int64_t c = job % chunks * 128 + lane_index(), row = job / chunks % n, o = job / chunks / n; \
     type acc[4]; \
     UNROLL for (int u = 0; u < 4; u++) acc[u] = IDENTITY; \
-    for (int64_t i = 0; i < k; i += 32) { \
-      _Bool named = i + lane_index() < k && (int64_t)load_##I(index + i + lane_index()) == start + row; \
-      if (!warp_or_bool(named)) continue; \
-      for (int j = 0; j < 32; j++) { \
-        if (!shuffle_bool(named, j)) continue; \
-        UNROLL for (int u = 0; u < 4; u++) \
-          if (c + 32 * u < inner) acc[u] = COMBINE(acc[u], load_##T(values + (o * k + i + j) * inner + c + 32 * u)); \
+    for (int64_t i = 0; i < k; i += 256) { \
+      int64_t at = i + thread_index(); \
+      barrier(); \
+      names[thread_index()] = at < k ? (int64_t)load_##I(index + at) - start : -1; \
+      barrier(); \
+      for (int some = 0; o < outer && some < 256; some += 32) { \
+        _Bool named = names[some + lane_index()] == row; \
+        if (!warp_or_bool(named)) continue; \
+        for (int j = 0; j < 32; j++) { \
+          if (!shuffle_bool(named, j)) continue; \
+          const stored *from = values + (o * k + i + some + j) * inner + c; \
+          UNROLL for (int u = 0; u < 4; u++) \
+            if (c + 32 * u < inner) acc[u] = COMBINE(acc[u], load_##T(from + 32 * u)); \
+        } \
       } \
     } \
     UNROLL for (int u = 0; u < 4; u++) \
-      if (c + 32 * u < inner) store_##T(y + (o * n + row) * inner + c + 32 * u, acc[u]); \
+      if (o < outer && c + 32 * u < inner) store_##T(y + (o * n + row) * inner + c + 32 * u, acc[u]); \
   } while (0)
 
 /* The same with index[outer, k, inner]: a thread has one element of y. */

@@ -34,6 +34,7 @@ static void scatter(CudaTemplate *k, Reduction r) {
   else
     ct_launch(k, ex_mul(k->m, rows, ex_ceil_div(k->m, inner, ex_const(k->m, 128))), WARPS, 32 * WARPS,
               "128 columns of a row per warp");
+  if (!put) k->k->launch.shared = 8 * 32 * WARPS;
   sizes(k, y, axis);
   text_printf(&k->body, "  const int64_t k = %s, start = %s;\n",
               ct_scalar(k, type_product(k->m, x, axis, axis + (put ? 1 : index->rank))),
