@@ -144,6 +144,20 @@ void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed) {
   box_move(p->rank, p->element, p->part, feed ? all : mine, feed ? mine : all);
 }
 
+/* Does the part lie in a row in the whole?  Then from which byte on. */
+static bool in_a_row(const GpuPort *p, size_t *from) {
+  size_t inner = p->element;
+  bool row = true;
+  *from = 0;
+  for (uint32_t d = p->rank; d-- > 0;) { /* behind a dimension that is not whole all are 1 */
+    if (p->part[d] != 1 && !row) return false;
+    row = row && p->part[d] == p->whole[d];
+    *from += (size_t)p->start[d] * inner;
+    inner *= (size_t)p->whole[d];
+  }
+  return true;
+}
+
 /* Of a request that is captured. */
 static RtStatus keep_port(CudaDevice *d, const DeviceCall *c, const void *host, const GpuPort *p, bool feed,
                           RtError *error) {
@@ -168,6 +182,8 @@ RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const i
     gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
     return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
   }
+  size_t from;
+  if (in_a_row(&port, &from)) return gpu_upload(device, c->data[0], (const char *)host + from, bytes, error);
   part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
   gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
@@ -187,6 +203,8 @@ RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_
     if (!status) gpu_move_port(&port, host, d->landing, false);
     return status;
   }
+  size_t from;
+  if (in_a_row(&port, &from)) return gpu_read(device, (char *)host + from, c->data[0], bytes, error);
   char *part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = gpu_read(device, part, c->data[0], bytes, error);
