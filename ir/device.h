@@ -24,7 +24,7 @@ typedef enum MatrixKernel {
   KERNEL_WINDOW = 1 << 1,
   KERNEL_GROUPED = 1 << 2,
   KERNEL_ATTENTION = 1 << 3,
-  KERNEL_ATTENTION_GRAD = 1 << 4 /* on no device by matrix units yet */
+  KERNEL_ATTENTION_GRAD = 1 << 4
 } MatrixKernel;
 
 /* What a library does with the result of a product or convolution before it is stored (ir/legal_join.h). */
@@ -55,6 +55,9 @@ typedef struct DeviceTraits {
   bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
   bool grows;                  /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
   bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
+  uint32_t row_bytes;          /* rows of large matrices of 16 bits are made as long as a multiple of that, at which its
+                                  library reads and writes several elements at once (codegen/rows/work_dot.c); 0: as
+                                  they are */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products
                        of the library use; the others, and those of other types, do it in f32 (f64 for f64) */
   uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what is done along with them */

@@ -2,6 +2,10 @@
  * device's library with the casts, sums and transposes around it, or pointwise products and sums.
  *
  * What the library does not multiply becomes broadcast, multiply, reduce, which fuse into one loop.
+ *
+ * Rows of 16-bit matrices that are no multiple of 16 bytes (a vocabulary of 50257) keep tensor cores waiting: 8192 x
+ * 768 x 50257 takes an H200 6.7 ms instead of 1.  So operands of large products get zeros behind their rows, and their
+ * result is cut: where kernels make the one and read the other, nothing is copied for it.
  */
 #include <string.h>
 
@@ -156,22 +160,99 @@ static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 
+/* ---- long rows */
+
+enum { LEAST_LENGTHENED = 256 }; /* rows, columns and depth of a product for which it is worth it */
+
+static bool is_large(const Dot *d, const LegalDot *p) {
+  GemmUnit g = gemm_of(d, p);
+  const Expr *sides[] = {g.m, g.n, g.k};
+  for (int i = 0; i < 3; i++)
+    if (work_expected(d->w->m, sides[i]) < LEAST_LENGTHENED) return false;
+  return true;
+}
+
+static bool is_side(const LegalDot *p, char l) {
+  for (int i = 0; i < p->n; i++)
+    if (strchr(p->groups[i].letters, l))
+      return i == p->row || i == p->column || i == p->depth ? !p->groups[i].letters[1] : false;
+  return false;
+}
+
+/* How many elements a row of tensor `t` is short of a multiple of what the device wants; 0: none. */
+static int64_t missing(const Dot *d, const LegalDot *p, int t) {
+  size_t n = strlen(d->spec[t]);
+  int64_t extent, many = d->w->device->row_bytes / (int64_t)dtype_bytes(d->dtype);
+  if (n < 2 || !is_side(p, d->spec[t][n - 1]) || !ex_get_const(tensor_type(d, t)->dims[n - 1], &extent)) return 0;
+  return (many - extent % many) % many;
+}
+
+/* What has lengthened `v` for another product of the same phase; 0: nothing. */
+static Val lengthened(const Dot *d, Val v, const Type *type) {
+  const Op *ops = d->w->f->ops.items, *mine = &ops[d->origin];
+  for (size_t i = d->w->ops.n; i-- > 0 && !d->w->in_turns;) {
+    const Op *op = d->w->ops.items[i].op, *origin = &ops[d->w->ops.items[i].origin];
+    bool same = op->kind == OP_pad && op->in[0] == v && work_type(d->w, op->out) == type;
+    if (same && origin->kind == OP_dot && origin->phase == mine->phase && origin->again == mine->again) return op->out;
+  }
+  return 0;
+}
+
+/* Zeros behind the end of a letter. */
+static void lengthen_letter(Dot *d, char l, int64_t by) {
+  Module *m = d->w->m;
+  for (int t = 0; t < 2; t++) {
+    const char *at = strchr(d->spec[t], l);
+    const Type *x = work_type(d->w, d->in[t]);
+    const Expr *low[MAX_RANK], *high[MAX_RANK], *dims[MAX_RANK];
+    if (!at) continue;
+    for (int i = 0; i < x->rank; i++) low[i] = high[i] = ex_const(m, 0), dims[i] = x->dims[i];
+    int of = (int)(at - d->spec[t]);
+    high[of] = ex_const(m, by), dims[of] = ex_add(m, x->dims[of], high[of]);
+    const Type *type = type_get(m, x->dtype, x->rank, dims);
+    Val before = lengthened(d, d->in[t], type);
+    Attr a[] = {attr_exprs(m, AT_low, x->rank, low), attr_exprs(m, AT_high, x->rank, high), attr_f(AT_value, 0)};
+    d->in[t] = before ? before : add_step(d, OP_pad, 1, &d->in[t], type, 3, a, WC_MAP, 0);
+  }
+}
+
+static void lengthen_rows(Dot *d, const LegalDot *p) {
+  if (!d->w->device->row_bytes || dtype_bytes(d->dtype) != 2 || !is_large(d, p)) return;
+  for (int t = 0; t < 3; t++) {
+    int64_t by = missing(d, p, t);
+    if (by) lengthen_letter(d, d->spec[t][strlen(d->spec[t]) - 1], by);
+  }
+}
+
+/* The beginning of `v` of that type. */
+static Val cut(Dot *d, Val v, const Type *type, Val out) {
+  Module *m = d->w->m;
+  const Expr *starts[MAX_RANK];
+  int64_t strides[MAX_RANK];
+  for (int i = 0; i < type->rank; i++) starts[i] = ex_const(m, 0), strides[i] = 1;
+  Attr a[] = {attr_exprs(m, AT_starts, type->rank, starts), attr_ints(m, AT_strides, type->rank, strides)};
+  return add_step(d, OP_slice, 1, &v, type, 2, a, WC_MAP, out);
+}
+
 static void dot_by_library(Dot *d, Val out) {
   LegalDot p;
   DotForm f = form_of(d);
+  char want[MAX_RANK + 1];
   legal_dot(d->w->device, &f, &p);
   if (p.swapped) swap_operands(d);
   make_operand(d, 1, p.spec[1]);
   make_operand(d, 0, p.spec[0]);
-  if (strcmp(p.spec[2], d->spec[2]) == 0) {
-    add_gemm(d, &p, out);
-    return;
-  }
-  char want[MAX_RANK + 1];
   strcpy(want, d->spec[2]), strcpy(d->spec[2], p.spec[2]);
-  Val c = work_temp(d->w, type_of_letters(d, d->spec[2], d->dtype));
+  bool turned = strcmp(p.spec[2], want) != 0;
+  const Type *asked = tensor_type(d, 2);
+  Val in[2] = {d->in[0], d->in[1]};
+  lengthen_rows(d, &p);
+  const Type *made = tensor_type(d, 2);
+  Val c = turned || made != asked ? work_temp(d->w, made) : out;
   add_gemm(d, &p, c);
-  permuted(d, c, d->spec[2], want, d->dtype, out);
+  memcpy(d->in, in, sizeof in);
+  if (made != asked) c = cut(d, c, asked, turned ? 0 : out);
+  if (turned) permuted(d, c, d->spec[2], want, d->dtype, out);
 }
 
 /* ---- products and sums */

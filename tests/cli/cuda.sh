@@ -126,4 +126,11 @@ check "no program is written" test ! -e program
 for form in c cuda schedule; do expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=$form=$form.alone; done
 expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=cuda=cuda.both,c=c.both,schedule=schedule.both
 for form in c cuda schedule; do check "$form differs beside others" cmp $form.alone $form.both; done
-summary 46
+# Rows of large products in 16 bits are multiples of 16 bytes; those of f32, and of small products, are as they are.
+rows() { grep -oE 'cublasLtMatmul\([^)]*' | grep -oE ' ld [0-9]+' | sort -u | paste -sd' '; }
+for type in bf16 f32; do
+  expect 0 "" "$apc" compile "$source_dir/tests/doubles/long_rows.apc" -q --dtype $type --target dgx-h100x1 --emit=schedule=rows.$type
+done
+check "bf16: $(rows <rows.bf16)" test "$(rows <rows.bf16)" = " ld 304  ld 336  ld 512"
+check "f32: $(rows <rows.f32)" test "$(rows <rows.f32)" = " ld 300  ld 333  ld 509"
+summary 50

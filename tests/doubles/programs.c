@@ -61,6 +61,7 @@ typedef struct Subject {
 static const Subject subjects[] = {
     {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES, true},
     {"uneven", "tests/doubles/uneven.apc", {{0}}, "dgx-a100x2", "80", {.pp = 2}, F32, UNEVEN, true},
+    {"long rows", "tests/doubles/long_rows.apc", {{0}}, H100X8, {0}, CT_bf16, {ONE(0), AGAIN}, false},
     {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES, false},
     {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED, false},
     {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES, false},
