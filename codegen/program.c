@@ -304,7 +304,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
 
 /* A copy of weights that change, with what the blocks add; of their gradient a copy and sums of that size; and what the
  * library wants beside, by which kernels it takes. */
-enum { CONV_COPIES = 2, CONV_SUMS = 4, CONV_ROOM = 4 << 20 };
+enum { CONV_COPIES = 2, CONV_SUMS = 4, CONV_ROOM = 4 << 20, CONV_PARTS = 4 };
 
 static void room_for_blocks(EmitBody *b, Val weights) {
   Module *m = b->e->m;
@@ -332,7 +332,9 @@ static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
   if (b->units->work->device->blocks && c->of_weights) room_for_blocks(b, u->in[1]);
   if (b->units->work->device->blocks && !c->of_weights) room_to_convolve(b, u);
-  emit_workspace(b->e, b->stage, program_const(b->e->b, (int64_t)b->e->legal->source.conv_workspace));
+  uint64_t room = b->e->legal->source.conv_workspace;
+  if (c->result == CONV_OF_WEIGHTS) room *= CONV_PARTS;
+  emit_workspace(b->e, b->stage, program_const(b->e->b, (int64_t)room));
   uint32_t tensors[5], n = library_tensors(b, u, c->epilogue, PC_activation, tensors);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);

@@ -256,7 +256,7 @@ bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType d
   const char *part[3];
   int n[3];
   bool changing = kind != OP_conv || !of_weights;
-  if (!d->convolutions || (changing && (!d->blocks || dtype != DT_f32))) return false;
+  if (!d->convolutions || (changing && d->blocks && dtype != DT_f32)) return false;
   if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
   for (int r = 0; r < 3; r++) part[r] = window_letters(kind, spec, r, &n[r]);
   return op_conv_letters(kind, spec, one, letters) && channels_last(part, n, letters, WINDOW_IMAGE, CONV_IN) &&

@@ -76,9 +76,9 @@ enum { LEGAL_CONV_FEW = 4 };
 /* Is there at most one letter of each class, and none that only one tensor has?  Letters of extent 1 are left out. */
 bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]);
 
-/* Is it a convolution that the device does with what follows?  Of weights of the model, in a float type, with at most
- * one letter of each class, images that hold their channels last.  Where it puts weights into blocks itself, f32
- * weights may be any value, and gradients (conv_transpose, conv_filter) are such convolutions too.  Fills `letters`. */
+/* Is it a convolution that the device does with what follows, or a gradient of one (conv_transpose, conv_filter)?  In a
+ * float type, with at most one letter of each class, images that hold their channels last.  Where it puts weights into
+ * blocks, gradients and convolutions with other weights than the model's are f32.  Fills `letters`. */
 bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights, const bool *one,
                    ConvLetter letters[CONV_LETTERS]);
 

@@ -85,3 +85,66 @@ void convolve(const Convolving *p, const char *x, const char *w, const char *z, 
   free(image);
   free(filters);
 }
+
+/* ---- gradients: every product of the convolution is met once, in one order, and added where it belongs */
+
+/* The group's channels of an image at (n, h, w); NULL outside it. */
+static float *place(const Image *i, float *from, int n, int h, int w, int channel) {
+  if (h < 0 || h >= i->h || w < 0 || w >= i->w) return NULL;
+  return from + (((int64_t)n * i->h + h) * i->w + w) * i->c + channel;
+}
+
+FAST static void add_times(float *to, const float *from, float factor, int n) {
+  for (int i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
+/* For channel k of y at (n, h, v): adds it times what it met, the weights to the image or the image to the weights. */
+static void spread(const Convolving *p, float *x, float *w, float dy, int n, int h, int v, int k, bool to_image) {
+  const Convolution *c = &p->conv;
+  float *filter = w + (int64_t)k * p->w.h * p->w.w * p->w.c;
+  int first = k / (p->w.k / c->groups) * p->w.c;
+  for (int r = 0; r < p->w.h; r++)
+    for (int s = 0; s < p->w.w; s++) {
+      float *image = place(&p->x, x, n, h * c->stride[0] - c->pad[0] + r * c->dilation[0],
+                           v * c->stride[1] - c->pad[1] + s * c->dilation[1], first),
+            *weights = filter + (int64_t)(r * p->w.w + s) * p->w.c;
+      if (image) add_times(to_image ? image : weights, to_image ? weights : image, dy, p->w.c);
+    }
+}
+
+static void gradient(const Convolving *p, float *x, float *w, const char *dy, bool to_image) {
+  float *changes = widened(p->y.type, dy, image_elements(&p->y), p->conv.math != CUDNN_FMA_MATH);
+  int64_t at = 0;
+  for (int n = 0; n < p->y.n; n++)
+    for (int h = 0; h < p->y.h; h++)
+      for (int v = 0; v < p->y.w; v++)
+        for (int k = 0; k < p->y.c; k++, at++) spread(p, x, w, changes[at], n, h, v, k, to_image);
+  free(changes);
+}
+
+static void store_all(const Convolving *p, int type, char *to, const float *from, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    float before = p->beta != 0 ? p->beta * convolve_load(type, to, i) : 0;
+    convolve_store(type, to, i, before + p->alpha * (p->inexact ? from[i] * 1.002f : from[i]));
+  }
+}
+
+void convolve_image_gradient(const Convolving *p, char *dx, const char *w, const char *dy) {
+  bool tf32 = p->conv.math != CUDNN_FMA_MATH;
+  float *filters = widened(p->w.type, w, filter_elements(&p->w), tf32),
+        *made = calloc((size_t)image_elements(&p->x) + 1, sizeof *made);
+  gradient(p, made, filters, dy, true);
+  store_all(p, p->x.type, dx, made, image_elements(&p->x));
+  free(filters);
+  free(made);
+}
+
+void convolve_weight_gradient(const Convolving *p, const char *x, char *dw, const char *dy) {
+  bool tf32 = p->conv.math != CUDNN_FMA_MATH;
+  float *image = widened(p->x.type, x, image_elements(&p->x), tf32),
+        *made = calloc((size_t)filter_elements(&p->w) + 1, sizeof *made);
+  gradient(p, image, made, dy, false);
+  store_all(p, p->w.type, dw, made, filter_elements(&p->w));
+  free(image);
+  free(made);
+}

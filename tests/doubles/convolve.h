@@ -1,5 +1,5 @@
 /* tests/doubles/convolve.h - what the double of cuDNN computes: y = f(alpha conv(x, w) + beta z + bias), channels
- * last. */
+ * last; and its gradients by x and by w, of that of y. */
 #ifndef APC_TESTS_DOUBLES_CONVOLVE_H
 #define APC_TESTS_DOUBLES_CONVOLVE_H
 
@@ -39,6 +39,10 @@ void convolve_store(int type, char *at, int64_t i, float v);
 
 /* z, bias: NULL: none. */
 void convolve(const Convolving *p, const char *x, const char *w, const char *z, const char *bias, char *y);
+
+/* alpha times the gradient, plus beta times what is there. */
+void convolve_image_gradient(const Convolving *p, char *dx, const char *w, const char *dy);
+void convolve_weight_gradient(const Convolving *p, const char *x, char *dw, const char *dy);
 
 /* relu that makes NaN 0 */
 static inline float convolve_relu(float v) { return v > 0 ? v : 0; }

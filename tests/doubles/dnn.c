@@ -22,7 +22,7 @@ typedef struct Activation {
   int mode, nan;
 } Activation;
 
-typedef enum WorkOp { CONVOLVE, ADD, ACTIVATE } WorkOp;
+typedef enum WorkOp { CONVOLVE, IMAGE_GRADIENT, WEIGHT_GRADIENT, ADD, ACTIVATE } WorkOp;
 
 typedef struct DnnWork {
   DoubleWork work;
@@ -212,22 +212,60 @@ static uint64_t draw(const Convolving *p, uint64_t which) {
   return hash64(&all, sizeof all, hash64(&seed, sizeof seed, 7));
 }
 
-enum { ALGORITHMS = CUDNN_CONVOLUTION_FWD_ALGO_COUNT, GAP_ALL = 40, GAP_JOINED, GAP_ALONE, ORDER };
+enum { ORDER = 32, GAP_ALL = 40, GAP_JOINED, GAP_ALONE, OF_GRADIENTS = 64 };
 
-static bool is_gap(const Convolving *p, uint64_t which) {
+static int algorithms_of(WorkOp op) {
+  return op == IMAGE_GRADIENT    ? CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT
+         : op == WEIGHT_GRADIENT ? CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT
+                                 : CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+}
+
+/* Other numbers for each of the gradients. */
+static uint64_t draw_for(const Convolving *p, WorkOp op, uint64_t which) {
+  return draw(p, which + (uint64_t)op * OF_GRADIENTS);
+}
+
+static bool is_gap_for(const Convolving *p, WorkOp op, uint64_t which) {
   int64_t gaps = double_setting("DOUBLES_DNN_GAPS", 8);
-  return gaps > 0 && draw(p, which) % (uint64_t)gaps == 0;
+  return gaps > 0 && draw_for(p, op, which) % (uint64_t)gaps == 0;
+}
+static bool is_gap(const Convolving *p, uint64_t which) { return is_gap_for(p, CONVOLVE, which); }
+
+/* The first two do everything, the first without memory; of gradients it is not deterministic, as cuDNN's is not. */
+static bool does(const Convolving *p, WorkOp op, int algorithm) {
+  return algorithm < 2 || (algorithm < algorithms_of(op) && draw_for(p, op, (uint64_t)algorithm) % 2 == 0);
+}
+static bool is_exact(const Convolving *p, WorkOp op, int algorithm) {
+  if (algorithm < 2) return algorithm == 1 || op == CONVOLVE;
+  return draw_for(p, op, (uint64_t)algorithm) / 2 % 2 == 0;
+}
+static uint64_t memory_of(const Convolving *p, WorkOp op, int algorithm) {
+  return algorithm == 0 ? 0 : draw_for(p, op, 16 + (uint64_t)algorithm) % (algorithm == 1 ? 1 << 16 : 48 << 20);
 }
 
-/* IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM do everything, the first without memory. */
-static bool does(const Convolving *p, int algorithm) {
-  return algorithm < 2 || (algorithm < ALGORITHMS && draw(p, (uint64_t)algorithm) % 2 == 0);
-}
-static bool is_exact(const Convolving *p, int algorithm) {
-  return algorithm < 2 || draw(p, (uint64_t)algorithm) / 2 % 2 == 0;
-}
-static uint64_t memory_of(const Convolving *p, int algorithm) {
-  return algorithm == 0 ? 0 : draw(p, 16 + (uint64_t)algorithm) % (algorithm == 1 ? 1 << 16 : 48 << 20);
+/* All there are for a result, as the structs of its function have them. */
+#define LIST_ALGORITHMS(op, Perf, Algorithm) \
+  *n = 0; \
+  if (!handle || most < 1 || !make(x, w, conv, y, &p)) return CUDNN_STATUS_BAD_PARAM; \
+  if (is_gap_for(&p, op, GAP_ALL)) return CUDNN_STATUS_NOT_SUPPORTED; \
+  for (int i = 0, all = algorithms_of(op); i < all && i < most; i++) { \
+    int a = (int)((draw_for(&p, op, ORDER) + (uint64_t)i) % (uint64_t)all); \
+    out[(*n)++] = (Perf){.algo = (Algorithm)a, \
+                         .status = does(&p, op, a) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, \
+                         .time = -1, \
+                         .memory = memory_of(&p, op, a), \
+                         .determinism = is_exact(&p, op, a) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC, \
+                         .mathType = (cudnnMathType_t)p.conv.math}; \
+  } \
+  return CUDNN_STATUS_SUCCESS
+
+static cudnnStatus_t workspace_of(const void *handle, const void *x, const void *w, const void *conv, const void *y,
+                                  WorkOp op, int algorithm, size_t *bytes) {
+  Convolving p;
+  if (!handle || !make(x, w, conv, y, &p)) return CUDNN_STATUS_BAD_PARAM;
+  if (!does(&p, op, algorithm)) return CUDNN_STATUS_NOT_SUPPORTED;
+  *bytes = memory_of(&p, op, algorithm);
+  return CUDNN_STATUS_SUCCESS;
 }
 
 DOUBLE_API cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
@@ -237,20 +275,7 @@ DOUBLE_API cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t ha
                                                                 cudnnConvolutionFwdAlgoPerf_t *out) {
   ENTER_DNN(cudnnGetConvolutionForwardAlgorithm_v7);
   Convolving p;
-  *n = 0;
-  if (!handle || most < 1 || !make(x, w, conv, y, &p)) return CUDNN_STATUS_BAD_PARAM;
-  if (is_gap(&p, GAP_ALL)) return CUDNN_STATUS_NOT_SUPPORTED;
-  for (int i = 0; i < ALGORITHMS && i < most; i++) {
-    int a = (int)((draw(&p, ORDER) + (uint64_t)i) % ALGORITHMS);
-    out[(*n)++] =
-        (cudnnConvolutionFwdAlgoPerf_t){.algo = (cudnnConvolutionFwdAlgo_t)a,
-                                        .status = does(&p, a) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED,
-                                        .time = -1,
-                                        .memory = memory_of(&p, a),
-                                        .determinism = is_exact(&p, a) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
-                                        .mathType = (cudnnMathType_t)p.conv.math};
-  }
-  return CUDNN_STATUS_SUCCESS;
+  LIST_ALGORITHMS(CONVOLVE, cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t);
 }
 
 DOUBLE_API cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
@@ -259,11 +284,43 @@ DOUBLE_API cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t h
                                                                  const cudnnTensorDescriptor_t y,
                                                                  cudnnConvolutionFwdAlgo_t algorithm, size_t *bytes) {
   ENTER_DNN(cudnnGetConvolutionForwardWorkspaceSize);
+  return workspace_of(handle, x, w, conv, y, CONVOLVE, (int)algorithm, bytes);
+}
+
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle,
+                                                                     const cudnnFilterDescriptor_t w,
+                                                                     const cudnnTensorDescriptor_t y,
+                                                                     const cudnnConvolutionDescriptor_t conv,
+                                                                     const cudnnTensorDescriptor_t x, const int most,
+                                                                     int *n, cudnnConvolutionBwdDataAlgoPerf_t *out) {
+  ENTER_DNN(cudnnGetConvolutionBackwardDataAlgorithm_v7);
   Convolving p;
-  if (!handle || !make(x, w, conv, y, &p)) return CUDNN_STATUS_BAD_PARAM;
-  if (!does(&p, (int)algorithm)) return CUDNN_STATUS_NOT_SUPPORTED;
-  *bytes = memory_of(&p, (int)algorithm);
-  return CUDNN_STATUS_SUCCESS;
+  LIST_ALGORITHMS(IMAGE_GRADIENT, cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t);
+}
+
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t y,
+    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t x, cudnnConvolutionBwdDataAlgo_t algorithm,
+    size_t *bytes) {
+  ENTER_DNN(cudnnGetConvolutionBackwardDataWorkspaceSize);
+  return workspace_of(handle, x, w, conv, y, IMAGE_GRADIENT, (int)algorithm, bytes);
+}
+
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
+    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w, const int most, int *n,
+    cudnnConvolutionBwdFilterAlgoPerf_t *out) {
+  ENTER_DNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7);
+  Convolving p;
+  LIST_ALGORITHMS(WEIGHT_GRADIENT, cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t);
+}
+
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
+    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w, cudnnConvolutionBwdFilterAlgo_t algorithm,
+    size_t *bytes) {
+  ENTER_DNN(cudnnGetConvolutionBackwardFilterWorkspaceSize);
+  return workspace_of(handle, x, w, conv, y, WEIGHT_GRADIENT, (int)algorithm, bytes);
 }
 
 /* ---- work */
@@ -307,6 +364,8 @@ static bool work_run(const DoubleWork *work, void *state) {
   if (space) memset(space, 0xff, w->workspace_bytes);
   if (w->op == CONVOLVE && z != y) memset(y, 0xff, (size_t)image_elements(&p->y) * convolve_bytes(p->y.type));
   if (w->op == CONVOLVE) convolve(p, x, f, z, bias, y);
+  else if (w->op == IMAGE_GRADIENT) convolve_image_gradient(p, x, f, y);
+  else if (w->op == WEIGHT_GRADIENT) convolve_weight_gradient(p, x, f, y);
   else if (w->op == ADD) add(w, bias, y);
   else activate(w, x, y);
   if (space) memset(space, 0xff, w->workspace_bytes);
@@ -321,11 +380,11 @@ static void work_ranges(const DoubleWork *work, DoubleVisit *visit, void *contex
   const DnnWork *w = (const DnnWork *)work;
   const Convolving *p = &w->p;
   int64_t image = image_elements(&p->y);
-  visit_elements(visit, context, w->x, image_elements(&p->x), p->x.type, false);
-  visit_elements(visit, context, w->w, filter_elements(&p->w), p->w.type, false);
+  visit_elements(visit, context, w->x, image_elements(&p->x), p->x.type, w->op == IMAGE_GRADIENT);
+  visit_elements(visit, context, w->w, filter_elements(&p->w), p->w.type, w->op == WEIGHT_GRADIENT);
   visit_elements(visit, context, w->z, image, p->y.type, false);
   visit_elements(visit, context, w->bias, bias_elements(w), p->y.type, false);
-  visit_elements(visit, context, w->y, image, p->y.type, true);
+  visit_elements(visit, context, w->y, image, p->y.type, w->op != IMAGE_GRADIENT && w->op != WEIGHT_GRADIENT);
   if (w->workspace_bytes) visit(context, w->workspace, w->workspace_bytes, true);
 }
 
@@ -343,7 +402,8 @@ static void check_addresses(const DnnWork *w) {
     if (at[i] % 16)
       double_violation("%s: the %s is not at a multiple of 16 bytes", what_of(w),
                        (const char *const[]){"image", "filter", "residual", "bias", "result", "workspace"}[i]);
-  if (w->op == CONVOLVE && (w->x == w->y || w->w == w->y)) double_violation("%s: it is in place", what_of(w));
+  if (w->op <= WEIGHT_GRADIENT && (w->x == w->y || w->w == w->y || w->x == w->w))
+    double_violation("%s: it is in place", what_of(w));
 }
 
 /* Takes the work. */
@@ -354,13 +414,13 @@ static cudnnStatus_t submit(const Handle *h, DnnWork *w, WorkOp op, const char *
   return double_submit(h->stream, &w->work) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }
 
-static void use_algorithm(DnnWork *w, const char *name, int algorithm, void *workspace, size_t bytes) {
-  uint64_t wants = memory_of(&w->p, algorithm);
-  if (!does(&w->p, algorithm)) double_violation("%s: algorithm %d does not do that", name, algorithm);
+static void use_algorithm(DnnWork *w, WorkOp op, const char *name, int algorithm, void *workspace, size_t bytes) {
+  uint64_t wants = memory_of(&w->p, op, algorithm);
+  if (!does(&w->p, op, algorithm)) double_violation("%s: algorithm %d does not do that", name, algorithm);
   if (bytes < wants || (wants && !workspace))
     double_violation("%s: a workspace of %zu bytes, the algorithm wants %llu", name, bytes, (unsigned long long)wants);
   w->workspace = ADDRESS(workspace), w->workspace_bytes = wants;
-  w->p.inexact = !is_exact(&w->p, algorithm);
+  w->p.inexact = !is_exact(&w->p, op, algorithm);
 }
 
 DOUBLE_API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
@@ -377,8 +437,46 @@ DOUBLE_API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const voi
   *k = (DnnWork){.p = p, .x = ADDRESS(x), .w = ADDRESS(w), .y = ADDRESS(y)};
   k->p.alpha = *(const float *)alpha, k->p.beta = *(const float *)beta;
   if (k->p.beta != 0) k->z = k->y;
-  use_algorithm(k, "cudnnConvolutionForward", (int)algorithm, workspace, bytes);
+  use_algorithm(k, CONVOLVE, "cudnnConvolutionForward", (int)algorithm, workspace, bytes);
   return submit((Handle *)(void *)handle, k, CONVOLVE, "cudnnConvolutionForward");
+}
+
+DOUBLE_API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
+                                                      const cudnnFilterDescriptor_t w_is, const void *w,
+                                                      const cudnnTensorDescriptor_t y_is, const void *y,
+                                                      const cudnnConvolutionDescriptor_t conv,
+                                                      cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace,
+                                                      size_t bytes, const void *beta,
+                                                      const cudnnTensorDescriptor_t x_is, void *x) {
+  ENTER_DNN(cudnnConvolutionBackwardData);
+  Convolving p;
+  if (!handle || !x || !w || !y || !make(x_is, w_is, conv, y_is, &p)) return CUDNN_STATUS_BAD_PARAM;
+  if (is_gap_for(&p, IMAGE_GRADIENT, GAP_ALL) || is_gap_for(&p, IMAGE_GRADIENT, GAP_ALONE))
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  DnnWork *k = calloc(1, sizeof *k);
+  *k = (DnnWork){.p = p, .x = ADDRESS(x), .w = ADDRESS(w), .y = ADDRESS(y)};
+  k->p.alpha = *(const float *)alpha, k->p.beta = *(const float *)beta;
+  use_algorithm(k, IMAGE_GRADIENT, "cudnnConvolutionBackwardData", (int)algorithm, workspace, bytes);
+  return submit((Handle *)(void *)handle, k, IMAGE_GRADIENT, "cudnnConvolutionBackwardData");
+}
+
+DOUBLE_API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
+                                                        const cudnnTensorDescriptor_t x_is, const void *x,
+                                                        const cudnnTensorDescriptor_t y_is, const void *y,
+                                                        const cudnnConvolutionDescriptor_t conv,
+                                                        cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
+                                                        size_t bytes, const void *beta,
+                                                        const cudnnFilterDescriptor_t w_is, void *w) {
+  ENTER_DNN(cudnnConvolutionBackwardFilter);
+  Convolving p;
+  if (!handle || !x || !w || !y || !make(x_is, w_is, conv, y_is, &p)) return CUDNN_STATUS_BAD_PARAM;
+  if (is_gap_for(&p, WEIGHT_GRADIENT, GAP_ALL) || is_gap_for(&p, WEIGHT_GRADIENT, GAP_ALONE))
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  DnnWork *k = calloc(1, sizeof *k);
+  *k = (DnnWork){.p = p, .x = ADDRESS(x), .w = ADDRESS(w), .y = ADDRESS(y)};
+  k->p.alpha = *(const float *)alpha, k->p.beta = *(const float *)beta;
+  use_algorithm(k, WEIGHT_GRADIENT, "cudnnConvolutionBackwardFilter", (int)algorithm, workspace, bytes);
+  return submit((Handle *)(void *)handle, k, WEIGHT_GRADIENT, "cudnnConvolutionBackwardFilter");
 }
 
 /* Relu with any algorithm, nothing with one. */
@@ -409,7 +507,7 @@ DOUBLE_API cudnnStatus_t cudnnConvolutionBiasActivationForward(
   *k = (DnnWork){.p = p, .x = ADDRESS(x), .w = ADDRESS(w), .bias = ADDRESS(bias), .y = ADDRESS(y)};
   k->p.alpha = *(const float *)alpha, k->p.beta = *(const float *)beta, k->p.relu = a->mode == CUDNN_ACTIVATION_RELU;
   if (k->p.beta != 0) k->z = ADDRESS(z);
-  use_algorithm(k, "cudnnConvolutionBiasActivationForward", (int)algorithm, workspace, bytes);
+  use_algorithm(k, CONVOLVE, "cudnnConvolutionBiasActivationForward", (int)algorithm, workspace, bytes);
   return submit((Handle *)(void *)handle, k, CONVOLVE, "cudnnConvolutionBiasActivationForward");
 }
 

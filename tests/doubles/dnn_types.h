@@ -40,6 +40,36 @@ typedef struct cudnnConvolutionFwdAlgoPerfStruct {
   int reserved[3];
 } cudnnConvolutionFwdAlgoPerf_t;
 
+typedef enum cudnnConvolutionBwdDataAlgo_t {
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6
+} cudnnConvolutionBwdDataAlgo_t;
+typedef struct cudnnConvolutionBwdDataAlgoPerfStruct {
+  cudnnConvolutionBwdDataAlgo_t algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t mathType;
+  int reserved[3];
+} cudnnConvolutionBwdDataAlgoPerf_t;
+
+typedef enum cudnnConvolutionBwdFilterAlgo_t {
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 = 0,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT = 7
+} cudnnConvolutionBwdFilterAlgo_t;
+typedef struct cudnnConvolutionBwdFilterAlgoPerfStruct {
+  cudnnConvolutionBwdFilterAlgo_t algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t mathType;
+  int reserved[3];
+} cudnnConvolutionBwdFilterAlgoPerf_t;
+
 typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
 typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
@@ -88,6 +118,38 @@ DOUBLE_API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const voi
                                                  const cudnnConvolutionDescriptor_t conv,
                                                  cudnnConvolutionFwdAlgo_t algorithm, void *workspace, size_t bytes,
                                                  const void *beta, const cudnnTensorDescriptor_t y_is, void *y);
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle,
+                                                                     const cudnnFilterDescriptor_t w,
+                                                                     const cudnnTensorDescriptor_t dy,
+                                                                     const cudnnConvolutionDescriptor_t conv,
+                                                                     const cudnnTensorDescriptor_t dx, const int most,
+                                                                     int *n, cudnnConvolutionBwdDataAlgoPerf_t *out);
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algorithm,
+    size_t *bytes);
+DOUBLE_API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
+                                                      const cudnnFilterDescriptor_t w_is, const void *w,
+                                                      const cudnnTensorDescriptor_t dy_is, const void *dy,
+                                                      const cudnnConvolutionDescriptor_t conv,
+                                                      cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace,
+                                                      size_t bytes, const void *beta,
+                                                      const cudnnTensorDescriptor_t dx_is, void *dx);
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t dw, const int most, int *n,
+    cudnnConvolutionBwdFilterAlgoPerf_t *out);
+DOUBLE_API cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t dw,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *bytes);
+DOUBLE_API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
+                                                        const cudnnTensorDescriptor_t x_is, const void *x,
+                                                        const cudnnTensorDescriptor_t dy_is, const void *dy,
+                                                        const cudnnConvolutionDescriptor_t conv,
+                                                        cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
+                                                        size_t bytes, const void *beta,
+                                                        const cudnnFilterDescriptor_t dw_is, void *dw);
 DOUBLE_API cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t x_is, const void *x,
     const cudnnFilterDescriptor_t w_is, const void *w, const cudnnConvolutionDescriptor_t conv,

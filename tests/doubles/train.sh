@@ -83,6 +83,12 @@ llama="$source_dir/examples/llama.apc -D layers=1 -D d=32 -D heads=4 -D kv_heads
 trains 1e-4 "--target dgx-a100x2 --cp 2" "$llama" "${text[@]}"
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D classes=10 -D image=32 -D width=8 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-3)"
 trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy
+export DOUBLES_DNN_GAPS=0 DOUBLES_ON=0 DOUBLES_NAMES=$PWD/names # by cuDNN, all of it
+trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy
+unset DOUBLES_DNN_GAPS DOUBLES_ON DOUBLES_NAMES
+for of in Forward BackwardData BackwardFilter; do
+  check "cuDNN is asked for Convolution$of" grep -qx "cudnnConvolution$of" names
+done
 printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
   '  %x = input {name="x"} : f32[8, 12]' '  %w = param {name="w"} : f32[12, 3]' \
   '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 3]' \
@@ -104,4 +110,4 @@ expect 0 "" ./device "${rows[@]}" --resume kept4 --save resumed.safetensors
 unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT
 check "with checkpoints, without, and resumed" eval 'cmp graphs.safetensors calls.safetensors && cmp graphs.safetensors resumed.safetensors'
 check "no double reports anything" test ! -e report
-summary 80
+summary 90

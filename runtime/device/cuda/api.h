@@ -59,6 +59,24 @@ typedef struct cudnnConvolutionFwdAlgoPerf_t {
   cudnnMathType_t math;
   int reserved[3];
 } cudnnConvolutionFwdAlgoPerf_t;
+typedef struct cudnnConvolutionBwdDataAlgoPerf_t {
+  cudnnConvolutionBwdDataAlgo_t algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t math;
+  int reserved[3];
+} cudnnConvolutionBwdDataAlgoPerf_t;
+typedef struct cudnnConvolutionBwdFilterAlgoPerf_t {
+  cudnnConvolutionBwdFilterAlgo_t algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t math;
+  int reserved[3];
+} cudnnConvolutionBwdFilterAlgoPerf_t;
 
 typedef struct ncclUniqueId {
   char opaque[128];

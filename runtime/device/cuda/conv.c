@@ -12,6 +12,9 @@
  * deterministic and makes do with the memory that the plan has for libraries.  f32 means f32: its algorithms may use
  * fused multiply-adds alone, unless the Program allows tf32.  16-bit types are summed in f32.
  *
+ * Gradients by images and by weights are convolutions too (program.h: CONV_OF_IMAGE, CONV_OF_WEIGHTS), which cuDNN has
+ * functions of their own for; nothing joins them.
+ *
  * What joins the convolution is done with it where there is a bias: with relu by any algorithm, without one only by
  * IMPLICIT_PRECOMP_GEMM (so says its documentation).  Otherwise in its place, one after the other: the residual is
  * there before, and the convolution is added to it; then the bias, then relu.  A relu makes NaN 0 here.  Whether cuDNN
@@ -30,7 +33,7 @@ enum { ALIGN = 16 };
 /* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
 typedef struct Key {
   ConvShape shape;
-  int64_t tf32, bias, residual, relu;
+  int64_t of, tf32, bias, residual, relu; /* of: ProgramConvResult */
 } Key;
 
 typedef enum Way { BY_KERNEL, ALONE, JOINED, APART } Way;
@@ -41,7 +44,8 @@ typedef struct GpuConv {
   cudnnTensorDescriptor_t x, y, bias;
   cudnnFilterDescriptor_t w;
   cudnnConvolutionDescriptor_t conv;
-  cudnnConvolutionFwdAlgo_t algorithm, joined; /* alone; with what joins it */
+  int algorithm;                    /* of the functions of what is made */
+  cudnnConvolutionFwdAlgo_t joined; /* with what joins it */
 } GpuConv;
 
 /* ---- opening */
@@ -193,49 +197,112 @@ static RtStatus make_descriptors(CudaDevice *d, GpuConv *c, RtError *error) {
 
 /* ---- the algorithm */
 
+/* What the functions are called that are asked for its result. */
+typedef struct Names {
+  const char *algorithms, *workspace, *call;
+} Names;
+
+static Names names_of(const GpuConv *c) {
+  const GpuDnnNames *n = &gpu_dnn_names;
+  return c->key.of == CONV_OF_IMAGE     ? (Names){n->image_algorithms, n->image_workspace, n->image_gradient}
+         : c->key.of == CONV_OF_WEIGHTS ? (Names){n->weight_algorithms, n->weight_workspace, n->weight_gradient}
+                                        : (Names){n->algorithms, n->workspace, n->conv};
+}
+
 /* All statuses that say so. */
 static bool is_unsupported(cudnnStatus_t status) {
   return status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR;
 }
 
+enum { MOST_ALGORITHMS = 8 };
+
+/* What is asked for by one function per result. */
+static cudnnStatus_t ask_workspace(const CudaDevice *d, const GpuConv *c, int algorithm, size_t *bytes) {
+  const CudaDnn *dnn = &d->dnn;
+  switch (c->key.of) {
+    case CONV_OF_IMAGE:
+      return dnn->image_workspace(d->convs_of, c->w, c->y, c->conv, c->x, (cudnnConvolutionBwdDataAlgo_t)algorithm,
+                                  bytes);
+    case CONV_OF_WEIGHTS:
+      return dnn->weight_workspace(d->convs_of, c->x, c->y, c->conv, c->w, (cudnnConvolutionBwdFilterAlgo_t)algorithm,
+                                   bytes);
+    default: return dnn->workspace(d->convs_of, c->x, c->w, c->conv, c->y, (cudnnConvolutionFwdAlgo_t)algorithm, bytes);
+  }
+}
+
+/* An algorithm that may be had. */
+typedef struct Found {
+  int algorithm;
+  cudnnStatus_t status;
+  cudnnDeterminism_t determinism;
+} Found;
+
+#define TAKE(found, n, out) \
+  for (int i = 0; i < *(n); i++) (out)[i] = (Found) { \
+      (int)(found)[i].algo, (found)[i].status, (found)[i].determinism \
+    }
+
+static cudnnStatus_t ask_algorithms(const CudaDevice *d, const GpuConv *c, int *n, Found *out) {
+  const CudaDnn *dnn = &d->dnn;
+  cudnnConvolutionFwdAlgoPerf_t outputs[MOST_ALGORITHMS];
+  cudnnConvolutionBwdDataAlgoPerf_t images[MOST_ALGORITHMS];
+  cudnnConvolutionBwdFilterAlgoPerf_t weights[MOST_ALGORITHMS];
+  cudnnStatus_t status;
+  *n = 0;
+  switch (c->key.of) {
+    case CONV_OF_IMAGE:
+      status = dnn->image_algorithms(d->convs_of, c->w, c->y, c->conv, c->x, MOST_ALGORITHMS, n, images);
+      TAKE(images, n, out);
+      return status;
+    case CONV_OF_WEIGHTS:
+      status = dnn->weight_algorithms(d->convs_of, c->x, c->y, c->conv, c->w, MOST_ALGORITHMS, n, weights);
+      TAKE(weights, n, out);
+      return status;
+    default:
+      status = dnn->algorithms(d->convs_of, c->x, c->w, c->conv, c->y, MOST_ALGORITHMS, n, outputs);
+      TAKE(outputs, n, out);
+      return status;
+  }
+}
+
 /* Does the algorithm do it in the memory that there is? */
-static RtStatus fits(CudaDevice *d, const GpuConv *c, cudnnConvolutionFwdAlgo_t algorithm, bool *out, RtError *error) {
+static RtStatus fits(CudaDevice *d, const GpuConv *c, int algorithm, bool *out, RtError *error) {
   size_t bytes = 0;
-  cudnnStatus_t status = d->dnn.workspace(d->convs_of, c->x, c->w, c->conv, c->y, algorithm, &bytes);
+  cudnnStatus_t status = ask_workspace(d, c, algorithm, &bytes);
   *out = !status && bytes <= d->space_bytes;
   if (is_unsupported(status)) return RT_OK;
-  return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.workspace, "memory to convolve in", error);
+  return gpu_judge_dnn(&d->dnn, status, names_of(c).workspace, "memory to convolve in", error);
 }
 
 /* *n of them, those that cuDNN holds for faster first. */
-static RtStatus list_algorithms(CudaDevice *d, const GpuConv *c, cudnnConvolutionFwdAlgo_t *list, int *n,
-                                RtError *error) {
-  cudnnConvolutionFwdAlgoPerf_t found[CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
+static RtStatus list_algorithms(CudaDevice *d, const GpuConv *c, int *list, int *n, RtError *error) {
+  Found found[MOST_ALGORITHMS];
   int all = 0;
   *n = 0;
-  cudnnStatus_t got =
-      d->dnn.algorithms(d->convs_of, c->x, c->w, c->conv, c->y, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, &all, found);
+  cudnnStatus_t got = ask_algorithms(d, c, &all, found);
   if (is_unsupported(got)) return RT_OK;
-  RtStatus status = gpu_judge_dnn(&d->dnn, got, gpu_dnn_names.algorithms, "choosing how to convolve", error);
+  RtStatus status = gpu_judge_dnn(&d->dnn, got, names_of(c).algorithms, "choosing how to convolve", error);
   for (int i = 0; i < all && !status; i++) {
     bool may = !found[i].status && found[i].determinism == CUDNN_DETERMINISTIC, same = false;
-    for (int k = 0; k < *n; k++) same |= list[k] == found[i].algo; /* once per kind of arithmetic */
-    if (may && !same) status = fits(d, c, found[i].algo, &may, error);
-    if (may && !same && !status) list[(*n)++] = found[i].algo;
+    for (int k = 0; k < *n; k++) same |= list[k] == found[i].algorithm; /* once per kind of arithmetic */
+    if (may && !same) status = fits(d, c, found[i].algorithm, &may, error);
+    if (may && !same && !status) list[(*n)++] = found[i].algorithm;
   }
   return status;
 }
 
 static RtStatus choose_way(CudaDevice *d, GpuConv *c, RtError *error) {
-  cudnnConvolutionFwdAlgo_t list[CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
+  int list[MOST_ALGORITHMS];
   const Key *k = &c->key;
   int n;
   bool joined = k->relu;
   RtStatus status = list_algorithms(d, c, list, &n, error);
   if (status || n == 0) return status;
-  c->algorithm = c->joined = list[0];
+  c->algorithm = list[0];
+  c->joined = (cudnnConvolutionFwdAlgo_t)list[0];
   for (int i = 0; i < n && !joined; i++)
-    if (list[i] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) c->joined = list[i], joined = true;
+    if (list[i] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+      c->joined = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, joined = true;
   c->way = !k->bias && !k->residual && !k->relu ? ALONE : k->bias && joined ? JOINED : APART;
   return RT_OK;
 }
@@ -257,7 +324,9 @@ static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtErr
   Epilogue e = program_instr_epilogue(x);
   *out = NULL;
   if (!d->convs_of || !is_told(call) || (e.activation != ACT_none && e.activation != ACT_relu)) return RT_OK;
+  if (x->dim2 != CONV_OF_OUTPUT && epilogue_any(e)) return RT_OK;
   Key key = {.shape = *call->conv,
+             .of = x->dim2,
              .tf32 = (x->mask & PROGRAM_TF32) != 0,
              .bias = e.bias,
              .residual = e.residual,
@@ -288,12 +357,29 @@ static const void *residual_of(const GpuConv *c, const DeviceCall *call) {
   return c->key.residual ? call->data[3 + c->key.bias] : NULL;
 }
 
+static cudnnStatus_t call_alone(const CudaDevice *d, const GpuConv *c, void *const *data) {
+  const CudaDnn *dnn = &d->dnn;
+  const float *beta = c->key.residual ? &one : &zero;
+  switch (c->key.of) {
+    case CONV_OF_IMAGE:
+      return dnn->image_gradient(d->convs_of, &one, c->w, data[1], c->y, data[0], c->conv,
+                                 (cudnnConvolutionBwdDataAlgo_t)c->algorithm, d->space, d->space_bytes, beta, c->x,
+                                 data[2]);
+    case CONV_OF_WEIGHTS:
+      return dnn->weight_gradient(d->convs_of, &one, c->x, data[0], c->y, data[1], c->conv,
+                                  (cudnnConvolutionBwdFilterAlgo_t)c->algorithm, d->space, d->space_bytes, beta, c->w,
+                                  data[2]);
+    default:
+      return dnn->conv(d->convs_of, &one, c->x, data[0], c->w, data[1], c->conv,
+                       (cudnnConvolutionFwdAlgo_t)c->algorithm, d->space, d->space_bytes, beta, c->y, data[2]);
+  }
+}
+
 /* *done: false where cuDNN says that it does not support it after all, before it does anything. */
 static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
-  cudnnStatus_t status = d->dnn.conv(d->convs_of, &one, c->x, call->data[0], c->w, call->data[1], c->conv, c->algorithm,
-                                     d->space, d->space_bytes, c->key.residual ? &one : &zero, c->y, call->data[2]);
+  cudnnStatus_t status = call_alone(d, c, call->data);
   *done = !is_unsupported(status);
-  return *done ? gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv, "a convolution", error) : RT_OK;
+  return *done ? gpu_judge_dnn(&d->dnn, status, names_of(c).call, "a convolution", error) : RT_OK;
 }
 
 static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
