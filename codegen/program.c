@@ -303,7 +303,8 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
 }
 
 /* A copy of weights that change, with what the blocks add; of their gradient a copy and sums of that size; and what the
- * library wants beside, by which kernels it takes. */
+ * library wants beside, by which kernels it takes; of gradients of weights, which are summed in parts, so many times
+ * that. */
 enum { CONV_COPIES = 2, CONV_SUMS = 4, CONV_ROOM = 4 << 20, CONV_PARTS = 4 };
 
 static void room_for_blocks(EmitBody *b, Val weights) {

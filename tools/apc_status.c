@@ -76,9 +76,10 @@ static void targets(void) {
   Arena *a = arena_new();
   const char *const *names = topo_target_names(a);
   puts(
-      "\n## Targets\n\nPrograms are built for all of them.  Those for GPUs have run on stand-ins for NVIDIA's "
-      "libraries");
-  puts("(tests/doubles), not yet on a GPU.\n");
+      "\n## Targets\n\nPrograms are built for all of them.  Those for GPUs have run on one H200 "
+      "(bench/results/gpu.md), "
+      "with");
+  puts("several ranks on it, and on stand-ins for NVIDIA's libraries (tests/doubles); not yet on several GPUs.\n");
   for (const char *const *n = names; *n; n++) printf("%s`%s`", n == names ? "" : ", ", *n);
   putchar('\n');
   arena_free(a);
