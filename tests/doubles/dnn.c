@@ -1,4 +1,5 @@
-/* tests/doubles/dnn.c - the double of cuDNN: convolutions of two dimensions by its old interface, channels last.
+/* tests/doubles/dnn.c - the double of cuDNN: convolutions of two dimensions and their gradients by its old interface,
+ * channels last.
  *
  * Which algorithms there are for a convolution, in which order, how much memory each wants (up to 48 MiB) and whether
  * it is deterministic is drawn from the seed and what is convolved, so that it is the same whenever it is asked.  One
@@ -363,6 +364,10 @@ static bool work_run(const DoubleWork *work, void *state) {
   }
   if (space) memset(space, 0xff, w->workspace_bytes);
   if (w->op == CONVOLVE && z != y) memset(y, 0xff, (size_t)image_elements(&p->y) * convolve_bytes(p->y.type));
+  if (w->op == IMAGE_GRADIENT && p->beta == 0)
+    memset(x, 0xff, (size_t)image_elements(&p->x) * convolve_bytes(p->x.type));
+  if (w->op == WEIGHT_GRADIENT && p->beta == 0)
+    memset(f, 0xff, (size_t)filter_elements(&p->w) * convolve_bytes(p->w.type));
   if (w->op == CONVOLVE) convolve(p, x, f, z, bias, y);
   else if (w->op == IMAGE_GRADIENT) convolve_image_gradient(p, x, f, y);
   else if (w->op == WEIGHT_GRADIENT) convolve_weight_gradient(p, x, f, y);

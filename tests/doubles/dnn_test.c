@@ -131,6 +131,84 @@ static void compare(const Case *c, const Described *d) {
 
 #define POINTER(x) ((void *)(uintptr_t)(x))
 
+/* ---- gradients: y is given in array 2, and the sum over all products lands in array 4 */
+
+/* The place in the image that element (r, s) of the window meets from (h, v), of channel i; -1: outside. */
+static int met(const Case *c, int n, int h, int v, int r, int s, int i) {
+  int y = h * c->stride - c->pad + r * c->dilation, x = v * c->stride - c->pad + s * c->dilation;
+  if (y < 0 || y >= c->height || x < 0 || x >= c->width) return -1;
+  return ((n * c->height + y) * c->width + x) * c->in + i;
+}
+
+static void add_products(const Case *c, const Described *d, bool to_image, double *sums) {
+  int channels = c->in / c->groups;
+  for (int n = 0; n < c->images; n++)
+    for (int h = 0; h < d->height; h++)
+      for (int v = 0; v < d->width; v++)
+        for (int k = 0; k < c->out; k++)
+          for (int place = 0; place < c->window * c->window * channels; place++) {
+            int r = place / channels / c->window, s = place / channels % c->window, i = place % channels;
+            int x = met(c, n, h, v, r, s, k / (c->out / c->groups) * channels + i);
+            int w = k * c->window * c->window * channels + place;
+            double dy = (double)host[2][((n * d->height + h) * d->width + v) * c->out + k];
+            if (x >= 0) sums[to_image ? x : w] += dy * (double)host[to_image ? 1 : 0][to_image ? w : x];
+          }
+}
+
+static void compare_gradient(const Case *c, const Described *d, bool to_image) {
+  static char got[sizeof host[0]];
+  static double sums[MOST];
+  int channels = c->in / c->groups,
+      n = to_image ? c->images * c->height * c->width * c->in : c->out * c->window * c->window * channels;
+  double most = c->type == CUDNN_DATA_FLOAT ? 1e-4 : 1e-2;
+  MUST(cuMemcpyDtoHAsync_v2(got, at[4], sizeof got, stream));
+  MUST(cuStreamSynchronize(stream));
+  memset(sums, 0, sizeof sums);
+  add_products(c, d, to_image, sums);
+  for (int i = 0; i < n; i++) {
+    double is = (double)convolve_load((int)c->type, got, i);
+    CHECKF(fabs(is - sums[i]) <= most * fmax(1, fabs(sums[i])), "%d: %g, not %g", i, is, sums[i]);
+    if (test_failed_here > 3) exit(WRONG);
+  }
+}
+
+/* Lists what there is of one gradient and calls what may be had: deterministic, in the memory that it wants. */
+#define GRADIENT_CASE(name, Perf, Algorithm, Algorithms, Workspace, Call, first, second, third, to, to_image) \
+  static int name##_of(const Case *c) { \
+    static const float one = 1, none = 0; \
+    Perf found[8]; \
+    Described d = describe(c); \
+    int n, called = 0; \
+    for (int i = 0; i < 3; i++) put(c, i); \
+    MUST(Algorithms(handle, first, second, d.conv, third, 8, &n, found)); \
+    for (int i = 0; i < n; i++) { \
+      size_t bytes = 0; \
+      if (found[i].status || found[i].determinism != CUDNN_DETERMINISTIC) continue; \
+      CHECK(found[i].algo != 0); \
+      MUST(Workspace(handle, first, second, d.conv, third, found[i].algo, &bytes)); \
+      CHECK(bytes == found[i].memory); \
+      if (c->slip == 2 && bytes == 0) continue; \
+      MUST(Call(handle, &one, first, \
+                POINTER(to_image       ? at[1] \
+                        : c->slip == 1 ? at[0] + 4 \
+                                       : at[0]), \
+                d.y, POINTER(at[2]), d.conv, c->slip == 3 ? (Algorithm)99 : found[i].algo, POINTER(space), \
+                c->slip == 2 ? bytes - 1 : bytes, &none, to, POINTER(at[4]))); \
+      if (!c->slip) compare_gradient(c, &d, to_image); \
+      called++; \
+    } \
+    undescribe(&d); \
+    return called; \
+  }
+GRADIENT_CASE(image, cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t,
+              cudnnGetConvolutionBackwardDataAlgorithm_v7, cudnnGetConvolutionBackwardDataWorkspaceSize,
+              cudnnConvolutionBackwardData, d.w, d.y, d.x, d.x, true)
+GRADIENT_CASE(weight, cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t,
+              cudnnGetConvolutionBackwardFilterAlgorithm_v7, cudnnGetConvolutionBackwardFilterWorkspaceSize,
+              cudnnConvolutionBackwardFilter, d.x, d.y, d.w, d.w, false)
+
+/* ---- convolutions */
+
 static void call(const Case *c, const Described *d, cudnnConvolutionFwdAlgo_t algorithm, size_t bytes) {
   static const float one = 1, none = 0;
   CUdeviceptr x = c->slip == 1 ? at[0] + 4 : at[0];
@@ -175,6 +253,15 @@ static const Case cases[] = {
 static int convolutions(void) {
   begin();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) convolve_case(&cases[i]);
+  return end();
+}
+
+static int gradients(void) {
+  begin();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    CHECK(image_of(&cases[i]) > 0);
+    CHECK(weight_of(&cases[i]) > 0);
+  }
   return end();
 }
 
@@ -246,6 +333,14 @@ static int slips(void) {
   return end();
 }
 
+static int weight_slips(void) {
+  Case c = cases[0];
+  c.slip = atoi(getenv("SLIP"));
+  begin();
+  weight_of(&c);
+  return end();
+}
+
 static int leak(void) {
   begin();
   describe(&cases[0]);
@@ -256,6 +351,7 @@ static int leak(void) {
 
 static void right(void) {
   child_ends("convolutions", RIGHT, NULL, ALL);
+  child_ends("gradients", RIGHT, NULL, ALL);
   child_ends("followed", RIGHT, NULL, NULL);
   child_ends("other", RIGHT, NULL, ALL);
   child_ends("refusals", RIGHT, NULL, ALL);
@@ -267,15 +363,21 @@ static void wrong(void) {
   child_ends("slips", DOUBLE_EXIT, "the image is not at a multiple of 16 bytes", "SLIP=1");
   child_ends("slips", DOUBLE_EXIT, "the algorithm wants", "SLIP=2");
   child_ends("slips", DOUBLE_EXIT, "algorithm 99 does not do that", "SLIP=3");
+  child_ends("weight_slips", DOUBLE_EXIT, "the image is not at a multiple of 16 bytes", "SLIP=1");
+  child_ends("weight_slips", DOUBLE_EXIT, "the algorithm wants", "SLIP=2");
+  child_ends("weight_slips", DOUBLE_EXIT, "algorithm 99 does not do that", "SLIP=3");
   child_ends("leak", DOUBLE_EXIT, "6 handles and descriptors", NULL);
   child_ends("convolutions", REFUSED, "cudnnConvolutionForward, fails as asked for",
              "DOUBLES_FAIL=cudnnConvolutionForward:2");
+  child_ends("gradients", REFUSED, "cudnnConvolutionBackwardFilter, fails as asked for",
+             "DOUBLES_FAIL=cudnnConvolutionBackwardFilter:1");
 }
 
 #define CASE(name) \
   { #name, name }
-static const ChildCase children[] = {CASE(convolutions), CASE(followed), CASE(other), CASE(refusals),
-                                     CASE(gap),          CASE(slips),    CASE(leak),  {0}};
+static const ChildCase children[] = {
+    CASE(convolutions), CASE(gradients), CASE(followed),     CASE(other), CASE(refusals),
+    CASE(gap),          CASE(slips),     CASE(weight_slips), CASE(leak),  {0}};
 
 int main(int argc, char **argv) {
   int result;

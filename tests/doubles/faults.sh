@@ -133,4 +133,36 @@ while read -r count name; do
     esac
   done
 done <counts
-summary 60
+
+# The same of the functions that are asked for gradients, of a step of training.
+cat >trained.apc <<'E'
+import nn
+
+dim batch
+
+entry main(x: f32[batch, 4, 12, 12]) {
+  h = relu(conv2d(x, 8, 3, std=0.2) as "first")
+  h = conv2d(h, 8, 3, stride=2, std=0.2) as "second"
+  output y = mean(reshape(h, [batch, 8, 36]), 2)
+}
+E
+rm -rf texts
+"$apc" compile trained.apc -q --train mse --batch 4 --optimizer "sgd(lr=1e-2)" --target dgx-a100x1 --save-temps=texts \
+  -o trained
+/usr/bin/python3 -c 'import numpy as np
+r = np.random.default_rng(0)
+np.save("x.npy", r.standard_normal((8, 4, 12, 12)).astype("f4"))
+np.save("labels.npy", r.standard_normal((8, 8)).astype("f4"))'
+run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" "DOUBLES_REPORT=$work/report" DOUBLES_DNN_GAPS=0)
+ask=(./trained --steps 2 --data x=@x.npy --data labels=@labels.npy --shuffle none)
+rm -f names report
+expect 0 "" "${run[@]}" DOUBLES_NAMES="$work/names" "${ask[@]}"
+no_violation
+grep Backward names | sort | uniq -c >counts
+check "$(wc -l <counts) functions of gradients" test "$(wc -l <counts)" -eq 6
+while read -r count name; do
+  for ((n = 1; n <= count; n += every)); do
+    expect 6 "$name (" "${run[@]}" DOUBLES_FAIL="$name:$n" "${ask[@]}"
+  done
+done <counts
+summary 67
