@@ -16,8 +16,9 @@
  *
  * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups)
  * moved behind the image.  Operations are looked at once, in order, and pushed forward only: no search for the fewest
- * transposes.  Blocks of channels in the weights are oneDNN's affair (runtime/device/conv_dnnl.h).  Not done:
- * conv_filter, convolutions with computed weights, blocked images.
+ * transposes.  Blocks of channels in the weights are oneDNN's affair (runtime/device/conv_dnnl.h).  Gradients
+ * are made behind this pass (train), of what it leaves, so they hold their channels last as well.  Not done:
+ * conv_filter of a model, convolutions with computed weights, blocked images.
  */
 #include <string.h>
 
