@@ -403,6 +403,7 @@ static bool next_guesses(Prover *p) {
 
 Proof prove(Module *m, const Func *l1, const Func *l2) {
   Prover p = prover_new(m, l1);
+  l2 = prove_shortened(m, l2);
   Proof first = try_proof(&p, l2);
   if (first.verdict == PROVED || !p.guessed) return first;
   for (int tries = 0; tries < MAX_TRIES && next_guesses(&p); tries++)

@@ -157,6 +157,9 @@ bool prove_extents(Prover *p, const Type *local, Relation *r); /* the local exte
 const bool *controls_of(Module *m, const Func *f, const Loops *loops);
 bool prove_loop(Prover *p, const ProveWalk *w, const Loop *l); /* all of it, with its leaves */
 
+/* prove_longer.c: the function without what products are longer by than level 1's; itself where none is. */
+const Func *prove_shortened(Module *m, const Func *f);
+
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
 bool prove_accumulate(Prover *p, const Relation *in, Relation *out);
