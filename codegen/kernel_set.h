@@ -19,6 +19,7 @@ typedef struct Kernel {
 
 typedef struct KernelSet {
   Arena *arena;
+  const char *arch; /* what they are for, where devices have several architectures; NULL: the newest */
   struct {
     Kernel *items;
     size_t n, cap;

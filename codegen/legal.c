@@ -15,7 +15,7 @@ Legal *legalise(const ProgramSource *source) {
   *l = (Legal){.source = *source,
                .prepare = {"prepare", source->prepare_l1, source->prepare_l2},
                .bodies = ARENA_ARRAY(a, LegalBody, (source->nentries + 1) * source->m->mesh.stages),
-               .kernels = {.arena = a}};
+               .kernels = {.arena = a, .arch = source->arch}};
   for (int i = 0; i < source->nentries; i++) add_bodies(l, &source->entries[i], false);
   if (source->prepare_l2) add_bodies(l, &l->prepare, true);
   l->panels = panels_choose(l);

@@ -26,6 +26,7 @@ typedef struct ProgramSource {
       *prepare_l2;            /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
   const DeviceTraits *device; /* what it is for */
   const ScheduleWork *phases; /* what the stages take, for the order in which they take turns; NULL: equally long */
+  const char *arch;           /* of its devices, where there are several; NULL: not known */
   bool tf32;                  /* f32 products may round their operands to tf32 (--dtype tf32) */
   uint64_t workspace, conv_workspace; /* bytes that its libraries multiply and convolve in; 0: none told of */
   bool embed;  /* weights read from files are embedded; else referred to by path, size and hash */

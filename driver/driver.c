@@ -167,6 +167,7 @@ static bool stage_legalise(Build *b) {
                                        .prepare_l2 = b->prepare_l2,
                                        .device = b->device,
                                        .phases = phases_of(b),
+                                       .arch = b->options.target->arch,
                                        .tf32 = b->options.target->compute == CT_tf32,
                                        .workspace = t->workspace ? t->workspace(b->options.target->arch) : 0,
                                        .conv_workspace = t->conv_workspace,

@@ -7,7 +7,8 @@
 #   MINUTES=9 what begins later is not done, and has failed
 #   WORKERS=4 programs that are checked at a time; kernels and compute-sanitizer beside them
 #   ONLY=REGEX of the names of the programs that are run
-#   RUNS=10 measured of each; TORCH=170 seconds after which PyTorch begins nothing; COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
+#   RUNS=10 measured of each; TORCH=170 seconds after which PyTorch begins nothing
+#   COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
 #
 # Needs bash, coreutils, the C library and NVIDIA's driver; NCCL, compute-sanitizer and python3 with torch are used where
 # they are found, and otherwise a row says "left out".  Uses the first GPU that it may see.
@@ -80,8 +81,7 @@ leave_out() { # leave_out ITEM WHY
 }
 last_line() { tail -n 1 "$log"; }
 
-# several FUNCTION...: at once, each in a shell of its own, each word a function and its arguments; their rows are
-# added in this order
+# several "FUNCTION ARGUMENTS"...: at once, each in a shell of its own; their rows are added in this order
 several() {
   local i=0 work a b c
   for work in "$@"; do
@@ -172,11 +172,10 @@ check_two_ranks() { # check_two_ranks PROGRAM REFERENCE TOLERANCE ARGUMENTS
 }
 
 check_programs() { # check_programs FIRST EVERY: of check.list
-  local number=0 program ranks reference most arguments
+  local number=0 before='' program ranks reference most arguments
   while IFS='|' read -r program ranks reference most arguments; do
-    # A program's rows are one worker's, which unpacks it.
-    [ "$program" = "${before-}" ] || number=$((number + 1))
-    local before=$program
+    [ "$program" = "$before" ] || number=$((number + 1)) # one worker has all rows of a program, and unpacks it
+    before=$program
     [ $((number % $2)) -eq "$1" ] && [[ $program =~ $only ]] || continue
     if [ "$ranks" -eq 1 ]; then
       check_program "$program" "replayed" "$reference" "$most" "$arguments"

@@ -114,7 +114,7 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
   int width, columns;
   if (work_has_few_rows(k->units->work, k->op)) return by_few(k, q, v);
   if (q->dtype == DT_f64 || work_expected(k->m, type_product(k->m, q, 2, 4)) <= FEW_ROWS) return by_rows(k, q, v);
-  if (q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
+  if (k->tensor && q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
       is_small(v->dims[3], MOST_BY_TENSOR, &columns))
     return by_tensor(k, q, width, columns);
   return by_tiles(k, q, v);
@@ -183,7 +183,7 @@ static Way choose_grad_way(CudaTemplate *k, const Type *q, const Type *v, const 
   int width, columns;
   int64_t rows = work_expected(k->m, type_product(k->m, q, 2, 4)), keys = work_expected(k->m, v->dims[2]);
   if (q->dtype == DT_f64 || rows <= FEW_ROWS || keys <= FEW_ROWS) return grad_by_rows(k, y);
-  if (q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
+  if (k->tensor && q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
       is_small(v->dims[3], MOST_BY_TENSOR, &columns))
     return grad_by_tensor(k, y, width, columns);
   return grad_by_tiles(k, y);

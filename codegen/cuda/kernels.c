@@ -1,6 +1,7 @@
 /* codegen/cuda/kernels.c - see kernels.h. */
 #include "codegen/cuda/kernels.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/rows/row.h"
@@ -18,12 +19,14 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
     if (u->kind != UNIT_KERNEL) continue;
-    const char *text = u->row ? row_kernel(m, u, &all[i]) : cuda_template(m, l2, units, u, &all[i]);
+    const char *text = u->row ? row_kernel(m, u, &all[i]) : cuda_template(m, l2, units, u, set->arch, &all[i]);
     const Op *named = u->conv ? u->conv->op : &l2->ops.items[u->tells];
     all[i].kernel = kernel_set_add(set, op_name(named->kind), text);
   }
   return all;
 }
+
+int cuda_arch(const char *arch) { return arch && strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : 0; }
 
 const char *cuda_text(Arena *a, const Kernel *k) {
   Text t = {.arena = a};

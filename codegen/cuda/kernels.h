@@ -23,7 +23,11 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
 const char *cuda_text(Arena *a, const Kernel *k);
 
 /* update, rope, attention: the text of one kernel. */
-const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out);
+/* arch: as KernelSet has it. */
+const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, const char *arch,
+                          CudaKernel *out);
+/* 90 for "sm_90" and "sm_90a"; 0: it is not known. */
+int cuda_arch(const char *arch);
 bool cuda_template_exists(OpKind k);
 
 #endif

@@ -72,7 +72,7 @@ static bool ready(Arena *a, Diags *d) {
 
 /* As much as cuBLAS takes by itself, by its documentation (cublasSetWorkspace): with less, algorithms are left out. */
 static uint64_t workspace(const char *arch) {
-  int version = arch && strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : 0;
+  int version = cuda_arch(arch);
   return (uint64_t)(version >= 120 ? 12 : version >= 90 ? 32 : 4) << 20;
 }
 

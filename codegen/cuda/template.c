@@ -50,14 +50,17 @@ static CudaTemplateFn *const families[OP_COUNT] = {
 
 bool cuda_template_exists(OpKind k) { return families[k] != NULL; }
 
-const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
+const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, const char *arch,
+                          CudaKernel *out) {
+  enum { TENSOR_ARCH = 80 };
   CudaTemplate k = {.m = m,
                     .f = l2,
                     .units = units,
                     .u = u,
                     .op = u->conv ? u->conv->op : &l2->ops.items[u->op],
                     .body = {.arena = m->arena},
-                    .k = out};
+                    .k = out,
+                    .tensor = !cuda_arch(arch) || cuda_arch(arch) >= TENSOR_ARCH};
   if (!families[k.op->kind]) die("cuda_template: no template for %s", op_name(k.op->kind));
   families[k.op->kind](&k);
   DType *dtypes = ARENA_ARRAY(m->arena, DType, u->nin + u->nout);

@@ -13,6 +13,7 @@ typedef struct CudaTemplate {
   Text body;    /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
   Scalars scalars;
   CudaKernel *k; /* launch and how are set */
+  bool tensor;   /* the architecture has what tensor_T, load_matrices and copy_async need: sm_80 and later */
 } CudaTemplate;
 
 const Type *ct_in(const CudaTemplate *k, int i);

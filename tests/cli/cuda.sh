@@ -133,4 +133,10 @@ for type in bf16 f32; do
 done
 check "bf16: $(rows <rows.bf16)" test "$(rows <rows.bf16)" = " ld 304  ld 336  ld 512"
 check "f32: $(rows <rows.f32)" test "$(rows <rows.f32)" = " ld 300  ld 333  ld 509"
-summary 50
+# GPUs before sm_80 have no tensor cores that attention could use.
+for target in aws-g4dn.12xlargex1 dgx-a100x1; do
+  expect 0 "" "$apc" "$source_dir/examples/gpt.apc" -q -D layers=1 -D d=64 -D heads=2 -D vocab=64 --dtype f16 --target $target --dim batch=2 --dim seq=128 --emit=cuda=attention.$target
+done
+check "T4: in tiles" grep -q ' attention_tile_f16(&b' attention.aws-g4dn.12xlargex1
+check "A100: on tensor cores" grep -q ' attention_tensor_f16(&b' attention.dgx-a100x1
+summary 54
