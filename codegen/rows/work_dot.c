@@ -3,9 +3,10 @@
  *
  * What the library does not multiply becomes broadcast, multiply, reduce, which fuse into one loop.
  *
- * Rows of 16-bit matrices that are no multiple of 16 bytes (a vocabulary of 50257) keep tensor cores waiting: 8192 x
- * 768 x 50257 takes an H200 6.7 ms instead of 1.  So operands of large products get zeros behind their rows, and their
- * result is cut: where kernels make the one and read the other, nothing is copied for it.
+ * Rows of 16-bit matrices that are no multiple of 16 bytes (a vocabulary of 50257) keep tensor cores waiting: for 8192
+ * x 768 x 50257 an H200 reaches 95 of the 795 TFLOP/s that it has for large products.  So operands of large products
+ * get zeros behind their rows, and their result is cut: where kernels make the one and read the other, nothing is
+ * copied for it.
  */
 #include <string.h>
 
@@ -172,10 +173,11 @@ static bool is_large(const Dot *d, const LegalDot *p) {
   return true;
 }
 
+/* Is the letter by itself the rows, the columns or the depth? */
 static bool is_side(const LegalDot *p, char l) {
-  for (int i = 0; i < p->n; i++)
-    if (strchr(p->groups[i].letters, l))
-      return i == p->row || i == p->column || i == p->depth ? !p->groups[i].letters[1] : false;
+  const int sides[] = {p->row, p->column, p->depth};
+  for (int i = 0; i < 3; i++)
+    if (sides[i] >= 0 && p->groups[sides[i]].letters[0] == l && !p->groups[sides[i]].letters[1]) return true;
   return false;
 }
 

@@ -237,10 +237,11 @@ typedef struct Found {
   cudnnDeterminism_t determinism;
 } Found;
 
+/* The functions fill structs of their own types, which are alike. */
 #define TAKE(found, n, out) \
-  for (int i = 0; i < *(n); i++) (out)[i] = (Found) { \
-      (int)(found)[i].algo, (found)[i].status, (found)[i].determinism \
-    }
+  for (int i = 0; i < *(n); i++) \
+  (out)[i].algorithm = (int)(found)[i].algo, (out)[i].status = (found)[i].status, \
+  (out)[i].determinism = (found)[i].determinism
 
 static cudnnStatus_t ask_algorithms(const CudaDevice *d, const GpuConv *c, int *n, Found *out) {
   const CudaDnn *dnn = &d->dnn;
