@@ -3,7 +3,9 @@
  * Devices lengthen rows by zeros (codegen/rows/work_dot.c): a dot reads pads, and slices cut its result back.  In: a
  * level-2 function.  Out: the same with the dot of what was lengthened in place of the slices, or the function itself
  * where nothing is.  That changes no number: along a letter that is summed both operands are longer by as many zeros,
- * whose products are 0; what a letter of the result is longer by, all readers cut away.
+ * whose products are 0; what a letter of the result is longer by, all readers cut away.  What is taken out is not
+ * looked at again, so it must be where it could be: in the stage of what stays, and not among loops, where nothing is
+ * changed.
  */
 #include <math.h>
 #include <string.h>
@@ -32,11 +34,11 @@ static bool is_zeros_behind(const Op *op, int rank, int64_t *by) {
   return true;
 }
 
-/* What the value is without zeros behind it; by[d]: how many it has. */
-static Val without_zeros(const Func *f, Val v, int64_t *by) {
+/* What the value is without zeros that its reader's stage has put behind it; by[d]: how many it has. */
+static Val without_zeros(const Func *f, const Op *reader, Val v, int64_t *by) {
   int64_t more[MAX_RANK];
   int rank = type_of(f, v)->rank;
-  for (; is_zeros_behind(op_of(f, v), rank, more); v = op_of(f, v)->in[0])
+  for (; op_of(f, v)->stage == reader->stage && is_zeros_behind(op_of(f, v), rank, more); v = op_of(f, v)->in[0])
     for (int d = 0; d < rank; d++) by[d] += more[d];
   return v;
 }
@@ -51,7 +53,7 @@ static bool is_longer(const Func *f, const Op *op, Longer *x) {
   DotForm form;
   bool any = false;
   *x = (Longer){.op = op};
-  for (int t = 0; t < 2; t++) x->in[t] = without_zeros(f, op->in[t], x->by[t]);
+  for (int t = 0; t < 2; t++) x->in[t] = without_zeros(f, op, op->in[t], x->by[t]);
   op_dot_form(&form, type_of(f, op->out)->dtype, op_str(op, AT_spec));
   for (int t = 0; t < 2; t++)
     for (const char *l = form.spec[t]; *l; l++) {
@@ -67,7 +69,7 @@ static bool is_longer(const Func *f, const Op *op, Longer *x) {
 /* Is it the beginning of the dot's result that level 1 has? */
 static bool is_cut(Module *m, const Func *f, const Longer *x, const Op *op) {
   const Type *all = type_of(f, x->op->out), *part = op->out ? type_of(f, op->out) : NULL;
-  if (op->kind != OP_slice) return false;
+  if (op->kind != OP_slice || op->stage != x->op->stage) return false;
   for (int d = 0; d < all->rank; d++)
     if (!ex_is_const(op_attr(op, AT_starts)->u.exprs[d], 0) || op_attr(op, AT_strides)->u.ints[d] != 1 ||
         part->dims[d] != ex_sub(m, all->dims[d], ex_const(m, x->cut[d])))
@@ -142,6 +144,7 @@ const Func *prove_shortened(Module *m, const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Longer x;
+    if (op->kind == OP_loop) return f;
     if (op->kind != OP_dot || !is_longer(f, op, &x) || (x.cuts && !all_cut(m, f, &x))) continue;
     if (!out) out = copy_of(m, f);
     shorten(m, f, &x, out, may_go);
