@@ -10,12 +10,17 @@
 #include "passes/search/report.h"
 #include "passes/search/stage.h"
 
-enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32, LARGE_SETS = 512 };
+enum { MAX_ROUNDS = 8, SET_CAP = 32 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
+static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, fan_out = 2e4, hasty_table_cap = 1e4;
 
-static const char slower_than_plan[] = "slower than the plan";
+/* How often shares of conversions move, and the sums that are formed to count what tables leave out all the same. */
+enum { SHARE_ROUNDS = 20, SPLIT_ROUNDS = 4 };
+static const double whole_work = 2e7;
+
+static const char slower_than_plan[] = "slower than the plan",
+                  hardly_faster[] = "hardly faster than the plan, if at all";
 
 /* ---- the mesh */
 
@@ -80,6 +85,11 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
                    .data = d == DEGREE_DP};
 }
 
+static bool same_use(const AxisUse *a, const AxisUse *b) {
+  return a->labels == b->labels && a->forced == b->forced && a->weights == b->weights && a->batch_too == b->batch_too &&
+         a->data == b->data;
+}
+
 static GraphInput graph_input(Search *s, const Candidate *c) {
   GraphInput in = {.m = s->m,
                    .f = s->f,
@@ -90,12 +100,19 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
                    .memory_limit = s->limit * c->stages,
                    .table_cap = table_cap,
                    .frontier_cap = frontier_cap,
-                   .fan_out_cap = table_cap / 64,
+                   .fan_out_cap = fan_out,
                    .set_cap = SET_CAP,
+                   .rounds = SHARE_ROUNDS,
+                   .split_rounds = SPLIT_ROUNDS,
+                   .whole_work = whole_work,
                    .watch = &s->watch,
                    .report = &s->report};
   int first = c->micro > 1;
-  if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
+  if (s->brief) in.rounds = in.split_rounds = 4, in.whole_work = 0;
+  if (s->hasty) {
+    in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
+    in.rounds = in.split_rounds = 0, in.whole_work = 0;
+  }
   in.repeat = repeat_of(s, c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
@@ -156,6 +173,7 @@ static void price_outcome(Search *s, Outcome *o) {
   for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+    if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
     if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
     s->limited = true;
   }
@@ -223,6 +241,9 @@ static int most_layers(const Search *s, const Outcome *kept, const Outcome *agai
   return most < s->nlayers ? (int)most : s->nlayers - 1;
 }
 
+/* No price: it could not be cut into stages within the memory limit. */
+static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
+
 /* What is made again takes time, so only as much as it needs to fit.  If the most that can be does not, nothing does.
  * Some layers may be less than everything that is cheap. */
 static bool cut_and_price(Search *s, Outcome *o) {
@@ -249,16 +270,21 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
     *best = *o;
 }
 
-/* No price: it could not be cut into stages within the memory limit. */
-static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
+/* What is known of a candidate while it is solved. */
+typedef struct Solving {
+  Outcome *best;
+  double bound;
+  bool exact, split; /* of the last solution: nothing costs less; some join was too large */
+} Solving;
 
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
-static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, double *bound, bool *exact) {
+static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) {
   const double cut_share = 0.8;
+  Outcome *best = x->best;
   Arena *scratch = arena_new();
   SolveResult r = solve(p, scratch);
   s->work += r.work;
-  *exact &= graph_exact(g, r.feasible ? r.values : NULL);
+  x->exact = r.exact, x->split = r.split;
   s->limited |= r.memory_weight > 0 || !r.feasible;
   search_report_add(&s->report, g, &r, s->arena);
   Outcome o = {.c = best->c,
@@ -266,7 +292,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
                .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n),
                .solved = r.time};
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
-  *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
+  x->bound = r.feasible || !r.exact ? fmax(x->bound, r.lower_bound) : INFINITY;
   if (r.lower_bound > p->stop_above) {
     o.why_not = slower_than_plan;
   } else if (!r.feasible) {
@@ -290,90 +316,29 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   return again;
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the
- * candidate; `exact`: no fan-out was approximated in what was found. */
-static double solve_candidate(Search *s, const Graph *g, Outcome *o, bool *exact) {
-  SolveProblem p = *graph_problem(g);
-  double bound = 0;
-  *exact = true;
-  p.memory_weight = s->memory_weight;
-  if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
-  for (int round = 0; round < MAX_ROUNDS; round++)
-    if (!solve_round(s, &p, g, o, &bound, exact)) break;
-  return bound;
-}
-
-/* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the
- * bound that was proved. */
-static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, double *bound) {
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  The faster outcome is kept.
+ */
+static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   const char *why = NULL;
-  Outcome o = {.c = best->c};
-  in.relax = relax;
-  Graph *g = graph_new(&in, &why);
-  *bound = s->watch.expired ? 0 : INFINITY;
+  Graph *g = graph_new(in, &why);
   if (!g) {
-    if (why) best->why_not = why;
-    return true;
+    if (why) x->best->why_not = why;
+    x->bound = s->watch.expired ? x->bound : INFINITY;
+    x->exact = true;
+    return;
   }
-  bool exact;
-  *bound = solve_candidate(s, g, &o, &exact);
+  SolveProblem p = *graph_problem(g);
+  p.memory_weight = s->memory_weight;
+  if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * x->best->c.stages;
+  for (int round = 0; round < MAX_ROUNDS; round++)
+    if (!solve_round(s, &p, g, x)) break;
   graph_free(g);
-  keep_outcome(best, &o);
-  return exact;
 }
 
-/* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
-static bool is_slowed(const Search *s, const Outcome *o, double bound) {
-  return s->best && s->limited && o->feasible &&
-         o->price.time.total - fmax(0, o->solved - bound) > s->best->price.time.total;
-}
-
-/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.
- * So fan-outs are first relaxed when they are of any size, which is soon done (with three axes most are anyway, and
- * when memory is short every step is a sweep); then only huge ones; where that leaves something open, and memory is not
- * short, these get variables for sets of layouts; and last come conversions of an explicit copy.  Returns the bound;
- * the outcome is not feasible when the candidate is not worth it. */
-static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
-  bool memory_short = s->resident > in->memory_limit, small_first = o->c.naxes <= 2 && !memory_short;
-  double bound = 0, found;
-  const double slower_by = 0.01;
-  GraphInput step = *in;
-  for (int i = small_first ? 0 : 1; i < (memory_short ? 2 : 3); i++) {
-    step.fan_out_cap = i ? in->fan_out_cap : small_fan_out;
-    step.set_cap = i ? in->set_cap : SMALL_SETS;
-    step.large_set_cap = i < 2 ? 0 : LARGE_SETS;
-    step.settle = i > 0;
-    bool exact = solve_graph(s, step, true, o, &found);
-    bound = fmax(bound, found);
-    bool cheapest = o->slower && o->solved <= bound * (1 + slower_by); /* it is the cut that makes it slower */
-    if (exact || cheapest || is_slowed(s, o, bound) || s->watch.expired || bound > in->prune_above ||
-        (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9)))
-      return bound;
-  }
-  step.settle = false;
-  solve_graph(s, step, false, o, &found);
-  return bound;
-}
-
-Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
-  Outcome *o = ARENA_NEW(s->arena, Outcome);
-  *o = (Outcome){.c = *c};
-  s->limited = false;
-  search_set_mesh(s, c, NULL);
-  GraphInput in = graph_input(s, c);
-  in.prune_above = prune_above;
-  *bound = fmax(c->bound, solve_steps(s, &in, o));
-  return o;
-}
-
-/* ---- several numbers of micro-batches */
-
-/* The relaxed graph alone; above `prune_above` any number may come out. */
+/* The graph alone; above `prune_above` any number may come out. */
 static double bound_graph(Search *s, GraphInput in, double prune_above) {
   const char *why = NULL;
   in.prune_above = prune_above;
-  in.relax = true;
-  in.fan_out_cap = small_fan_out;
   Graph *g = graph_new(&in, &why);
   if (!g) return s->watch.expired ? 0 : INFINITY;
   Arena *scratch = arena_new();
@@ -385,20 +350,100 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
   return !r.feasible && r.exact && !s->watch.expired ? INFINITY : r.lower_bound;
 }
 
+/* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
+static bool is_slowed(const Search *s, const Outcome *o, double bound) {
+  return s->best && s->limited && o->feasible &&
+         o->price.time.total - fmax(0, o->solved - bound) > s->best->price.time.total;
+}
+
+/* Nothing that is left of the candidate can be faster, or by more than `differ`. */
+static bool is_settled(const Search *s, const GraphInput *in, const Solving *x, double differ) {
+  const double slower_by = 0.01;
+  const Outcome *o = x->best;
+  double best = fmin(in->prune_above, o->feasible ? o->price.time.total : INFINITY);
+  bool cheapest = o->slower && o->solved <= x->bound * (1 + slower_by); /* it is the cut that makes it slower */
+  return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || x->bound >= best * (1 - differ);
+}
+
+/* Axes that can stand for each other, on links that make no difference between them, or where the first `loose` axes
+ * may have any order. */
+static Symmetry *symmetry_of(Search *s, const GraphInput *in, int loose, Arena *a) {
+  const Mesh *mesh = &s->m->mesh;
+  int first = mesh->naxes && mesh->axes[0].temporal;
+  int alike[MAX_AXES];
+  for (int i = 0; i < MAX_AXES; i++) {
+    alike[i] = -1;
+    if (i >= mesh->naxes || mesh->axes[i].temporal || (s->t->ntiers > 1 && i >= first + loose)) continue;
+    for (alike[i] = 0; alike[i] < i; alike[i]++)
+      if (mesh->axes[alike[i]].size == mesh->axes[i].size && same_use(&in->uses[alike[i]], &in->uses[i])) break;
+  }
+  return symmetry_new(a, s->m, alike);
+}
+
+/* A bound for the candidate, where its axes can stand for each other. */
+static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry, double prune_above) {
+  set_mesh_of(s, c, c->micro, c->naxes, NULL);
+  GraphInput in = graph_input(s, c);
+  in.symmetry = symmetry;
+  double bound = bound_graph(s, in, prune_above);
+  search_set_mesh(s, c, NULL);
+  return bound;
+}
+
+/* Where axes can stand for each other, the smaller graph in which they do gives the bound: at first where it is much
+ * smaller, else when joins are too large.  The graph itself is worth its time only if much is left open. */
+static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Solving *x) {
+  const double much = 0.01;
+  const int many = 6;
+  bool first = symmetry && symmetry_ways(symmetry) >= many;
+  Outcome *o = x->best;
+  GraphInput whole = *in;
+  if (symmetry) whole.split_rounds = 0;
+  if (!first) solve_graph(s, &whole, x);
+  if (!first && (!symmetry || !x->split || is_settled(s, in, x, 0))) return;
+  double best = o->feasible ? o->price.time.total : INFINITY;
+  x->bound = fmax(x->bound, bound_exchanged(s, &o->c, symmetry, fmin(in->prune_above, best)));
+  if (first && is_settled(s, in, x, much)) o->why_not = x->bound > in->prune_above ? slower_than_plan : hardly_faster;
+  else if (first || !is_settled(s, in, x, much)) solve_graph(s, in, x);
+}
+
+Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
+  Arena *a = arena_new();
+  Solving x = {.best = ARENA_NEW(s->arena, Outcome)};
+  *x.best = (Outcome){.c = *c};
+  s->limited = false;
+  search_set_mesh(s, c, NULL);
+  GraphInput in = graph_input(s, c);
+  in.prune_above = prune_above;
+  solve_steps(s, &in, symmetry_of(s, &in, 0, a), &x);
+  *bound = fmax(c->bound, x.bound);
+  arena_free(a);
+  return x.best;
+}
+
+/* ---- several numbers of micro-batches */
+
 /* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
  * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
  * the first tells where a pipeline is not filled, the second where parts are too small.  What is done once before them
  * counts f / S at least (all stages do it at the same time).  That holds for every operation
  * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
+  Arena *a = arena_new();
   s->whole = NULL;
-  if (c->least < c->micro) {
-    set_mesh_of(s, c, 1, loose, NULL);
-    s->whole = s->cost;
-  }
   set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = graph_input(s, c);
-  in.whole = s->whole;
+  in.symmetry = symmetry_of(s, &in, loose, a);
+  if (in.symmetry && s->t->ntiers == 1) loose = c->naxes;
+  if (c->least < c->micro) {
+    set_mesh_of(s, c, 1, loose, NULL);
+    s->whole = in.whole = s->cost;
+  }
+  set_mesh_of(s, c, c->micro, loose, NULL);
+  in.cost = s->cost;
   in.share = search_share_of_micro_batch(s, c);
-  return bound_graph(s, in, prune_above);
+  if (!in.symmetry || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
+  double bound = bound_graph(s, in, prune_above);
+  arena_free(a);
+  return bound;
 }

@@ -121,13 +121,18 @@ static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
   return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
 }
 
+static const Layout *layout_form(const GraphInput *in, const Layout *l) {
+  const Layout *form = cost_layout(in->cost, l);
+  return in->symmetry ? symmetry_layout(in->symmetry, form) : form;
+}
+
 static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) {
   Module *m = k->in->m;
   int t = search_mesh_time_axis(&m->mesh);
   bool timed = s->n && s->picks[0].axis == t;
   d->strategies[at] = *s;
-  for (int i = 0; i < d->nout; i++) d->results[i][at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s, i));
-  for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
+  for (int i = 0; i < d->nout; i++) d->results[i][at] = layout_form(k->in, strategy_result(m, k->rule, s, i));
+  for (int i = 0; i < d->nin; i++) d->operands[i][at] = layout_form(k->in, strategy_operand(m, k->rule, s, i));
   /* What depends on more than constants is in a micro-batch's body all the same. */
   bool before = d->before;
   for (int i = 0; i < d->nout; i++) before &= walk_layout_once(m, d->results[i][at]);
@@ -179,6 +184,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   bool scalars = is_sum_of_scalars(&k);
   bool *allowed = ARENA_ARRAY(a, bool, n);
   for (int i = 0; i < n; i++) {
+    if (in->symmetry && !symmetry_stands(in->symmetry, &all[i])) continue;
     allowed[i] = strategy_allowed(&k, &all[i]) && (!scalars || passes_all_on(&k, &all[i]));
     if (allowed[i]) most = fmax(most, forced_parts(&k, &all[i]));
   }
@@ -242,7 +248,10 @@ Domain *domain_follow(const GraphInput *in, Arena *a, int class, Domain *head) {
 
 bool domain_sum_fits(const GraphInput *in, int class, const Strategy *head, const Strategy *s) {
   size_t index = in->shape->first[class];
-  return mirror_sum_fits(in->m, in->rules[index], in->shape->mirrors.factors[index], head, s);
+  Strategy others[MAX_EXCHANGES] = {*s};
+  int n = in->symmetry ? symmetry_strategies(in->symmetry, s, others) : 1, i = 0;
+  while (i < n && !mirror_sum_fits(in->m, in->rules[index], in->shape->mirrors.factors[index], head, &others[i])) i++;
+  return i < n;
 }
 
 static void keep_strategies(Domain *d, const bool *keep, int n) {
@@ -287,34 +296,4 @@ int domain_collect(const Domain *d, int mask, int value, const Layout **out, int
   for (int i = 0; mask >> i; i++)
     if (mask >> i & 1) out[n++] = d->operands[i][value];
   return n;
-}
-
-static void add_layout(Domain *d, const Layout *l) {
-  for (int k = 0; k < d->n; k++)
-    if (d->results[0][k] == l) return;
-  d->results[0][d->n++] = l;
-}
-
-Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domain *const *users, const int *masks,
-                       int nusers) {
-  Domain *d = ARENA_NEW(a, Domain);
-  const Layout *tuple[MAX_OPERANDS];
-  int most = producer->n;
-  for (int i = 0; i < nusers; i++) most += users[i]->n * __builtin_popcount((unsigned)masks[i]);
-  d->nin = d->nout = 1;
-  d->conversions = producer->conversions;
-  d->before = producer->before;
-  d->read_behind = producer->read_behind;
-  d->results = ARENA_ARRAY(a, const Layout **, 1);
-  d->results[0] = ARENA_ARRAY(a, const Layout *, most);
-  for (int v = 0; v < producer->n; v++) add_layout(d, producer->results[result][v]);
-  for (int i = 0; i < nusers; i++)
-    for (int v = 0; v < users[i]->n; v++) {
-      int n = domain_collect(users[i], masks[i], v, tuple, 0);
-      for (int j = 0; j < n; j++) add_layout(d, tuple[j]);
-    }
-  d->operands = ARENA_ARRAY(a, const Layout **, 1);
-  d->operands[0] = d->results[0];
-  d->time = ARENA_ARRAY(a, double, d->n);
-  return d;
 }

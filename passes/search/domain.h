@@ -35,9 +35,6 @@ static inline double *domain_total_memory(const Domain *d) { return d->total_mem
 
 /* Drops the strategies that cost more than the cheapest by more than `slack`. */
 void domain_prune(Domain *d, double slack, Arena *a);
-/* The domain of an explicit copy: every layout the users ask for or the producer gives, at no cost of its own. */
-Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domain *const *users, const int *masks,
-                       int nusers);
 /* The layouts of the operands in the bit set, appended to out; returns the new count. */
 int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n);
 

@@ -9,9 +9,7 @@
 #include "passes/lower/walk.h"
 #include "passes/search/domain.h"
 #include "passes/search/set.h"
-
-/* With two users a table is seldom too large, and sets of two layouts are all there are. */
-enum { FEW_USERS = 3 };
+#include "passes/search/shares.h"
 
 /* A table that equal surroundings share. */
 typedef struct Shared {
@@ -24,32 +22,25 @@ typedef struct Shared {
   int own_mask;
   bool output;
   const Op *joined;   /* the only user, when it joins the producer: it pays when it does not get the value as it is */
-  int shares;         /* every entry is divided by this */
   SolveFactor factor; /* without vars */
 } Shared;
 
 /* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for
- * the set of layouts between them and the producer; when one table is too large, with an explicit copy between them, or
- * relaxed. */
+ * the set of layouts between them and the producer; when one table is too large, with shares and a rest. */
 typedef struct FanTables {
-  bool made, split, exact;
+  bool made, split;
   int choosing; /* users that may ask for different layouts */
-  int sets;     /* values of `middle`, when these are sets */
+  int sets;     /* values of `middle` */
   SolveFactor whole;
   const Domain *middle; /* split: the variable between; NULL: none */
-  int rest;             /* its value that only gives a bound; -1: none */
-  SolveFactor first;    /* split: producer and middle, or the output alone */
-  bool has_first;
-  SolveFactor *each; /* split: by slot */
-  int nslots;        /* variables of users, the producer's last; by slot a user that has it */
+  SolveFactor first;    /* split: producer and middle, or the producer alone */
+  SolveFactor *each;    /* split: by slot */
+  int nslots;           /* variables of users, the producer's last; by slot a user that has it */
   const int *slots;
-  bool own; /* the last slot has the producer's */
+  bool own;         /* the last slot has the producer's */
+  Shares *shares;   /* NULL: nobody pays a share */
+  SolveFactor rest; /* what the shares leave out */
 } FanTables;
-
-/* A value of a variable with which the solution is only a bound. */
-typedef struct Open {
-  int variable, value;
-} Open;
 
 /* Values of a domain that no table tells apart: numbered by first appearance. */
 typedef struct Classes {
@@ -86,7 +77,6 @@ typedef struct Union {
 struct Graph {
   GraphInput in;
   Arena *arena;
-  bool exact;
   int *variable;    /* by operation; -1: none */
   Domain **domains; /* by class of operations */
   FanTables *fans;  /* by class of fan-outs */
@@ -109,7 +99,7 @@ struct Graph {
   struct {
     SolveFactor *items;
     size_t n, cap;
-  } factors;
+  } factors, rests;
   struct {
     int *items;
     size_t n, cap;
@@ -118,10 +108,6 @@ struct Graph {
     const double **items;
     size_t n, cap;
   } times, memories;
-  struct {
-    Open *items;
-    size_t n, cap;
-  } open;
   struct {
     Between *items;
     size_t n, cap;
@@ -184,6 +170,11 @@ static int want(Wanted *w, const Layout *l) {
   return i;
 }
 
+static const Layout *output_layout(const Graph *g, const Layout *made) {
+  const Layout *l = walk_output(g->in.m, made);
+  return g->in.symmetry ? symmetry_layout(g->in.symmetry, l) : l;
+}
+
 static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) {
   const Layout *tuple[MAX_OPERANDS];
   int most = s->output ? c[0].n : 0;
@@ -202,13 +193,35 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
   w->output = ARENA_ARRAY(g->arena, int, c[0].n);
   for (int k = 0; k < c[0].n && s->output; k++)
-    w->output[k] = want(w, walk_output(g->in.m, s->producer->results[s->result][c[0].first[k]]));
+    w->output[k] = want(w, output_layout(g, s->producer->results[s->result][c[0].first[k]]));
   w->own_width = __builtin_popcount((unsigned)s->own_mask);
   w->own = ARENA_ARRAY(g->arena, int, c[0].n * w->own_width + 1);
   for (int k = 0; k < c[0].n && s->own; k++) {
     domain_collect(s->own, s->own_mask, c[0].first[k], tuple, 0);
     for (int j = 0; j < w->own_width; j++) w->own[k * w->own_width + j] = want(w, tuple[j]);
   }
+}
+
+/* What it costs on a mesh to have each layout, of those that stand for it the cheapest. */
+static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *s, const Layout *from, const Wanted *w,
+                     double *seconds) {
+  Arena *a = arena_new();
+  Symmetry *exchange = g->in.symmetry;
+  const Layout **all = ARENA_ARRAY(a, const Layout *, w->n *(exchange ? MAX_EXCHANGES : 1) + 1);
+  int *behind = ARENA_ARRAY(a, int, w->n + 1), n = 0;
+  for (int i = 0; i < w->n; i++) {
+    if (exchange) n += symmetry_layouts(exchange, w->to[i], all + n);
+    else all[n++] = w->to[i];
+    behind[i] = n;
+  }
+  double *each = ARENA_ARRAY(a, double, n + 1);
+  cost_convert_all(cost, type, from, n, all, each);
+  for (int i = 0, k = 0; i < w->n; i++)
+    for (seconds[i] = INFINITY; k < behind[i]; k++) {
+      bool apart = s->joined && all[k] != from;
+      seconds[i] = fmin(seconds[i], each[k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
+    }
+  arena_free(a);
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
@@ -218,18 +231,13 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     const Layout *from = s->producer->results[s->result][c[0].first[k]];
     double *seconds = w->seconds + k * w->n;
     if (search_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
-    cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
-    if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
-    for (int i = 0; i < w->n && s->joined; i++) {
-      if (w->to[i] == from) continue;
-      seconds[i] += cost_apart(g->in.cost, g->in.f, s->joined, w->to[i]);
-      if (g->in.whole) whole[i] += cost_apart(g->in.whole, g->in.f, s->joined, w->to[i]);
-    }
+    price_on(g, g->in.cost, type, s, from, w, seconds);
+    if (g->in.whole) price_on(g, g->in.whole, type, s, from, w, whole);
     for (int i = 0; i < w->n; i++) {
       bool before = s->producer->read_behind && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
       if (before) seconds[i] *= g->in.before;
       else seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
-      seconds[i] *= s->producer->conversions / s->shares;
+      seconds[i] *= s->producer->conversions;
     }
   }
 }
@@ -296,8 +304,7 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
     if (k->producer == s.producer && k->result == s.result && k->nusers == s.nusers && k->output == s.output &&
-        k->shares == s.shares && !k->joined == !s.joined && k->own == s.own && k->own_mask == s.own_mask &&
-        same_users(k, &s))
+        !k->joined == !s.joined && k->own == s.own && k->own_mask == s.own_mask && same_users(k, &s))
       return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
@@ -347,9 +354,8 @@ static Shared with_own_as_user(Graph *g, const Shared *s) {
   return all;
 }
 
-/* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even
- * of pairs. */
-static bool set_tables(Graph *g, const Type *type, const Shared *given, int most, FanTables *t) {
+/* Many users: producer - set of layouts - each user.  False when there are too many sets. */
+static bool set_tables(Graph *g, const Type *type, const Shared *given, FanTables *t) {
   const Shared all = with_own_as_user(g, given), *s = &all;
   int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
   const Classes *c = classes_of_fan(g, s);
@@ -365,15 +371,12 @@ static bool set_tables(Graph *g, const Type *type, const Shared *given, int most
                                                    .classes = classes,
                                                    .width = w.width,
                                                    .lists = (const int *const *)w.lists,
-                                                   .most = most,
-                                                   .bound = g->in.relax});
+                                                   .most = g->in.set_cap});
   if (!sets) return false;
   Domain *d = ARENA_NEW(g->arena, Domain);
   *d = (Domain){.n = sets->n, .time = ARENA_ARRAY(g->arena, double, sets->n)};
-  t->split = t->has_first = true;
-  t->exact = sets->complete || sets->rest >= 0;
+  t->split = true;
   t->middle = d;
-  t->rest = sets->rest;
   t->sets = sets->n;
   t->first = pair_factor(g, c[0].map, c[0].n, identity_map(g, sets->n), sets->n, sets->cost);
   t->each = ARENA_ARRAY(g->arena, SolveFactor, nusers);
@@ -386,41 +389,31 @@ static bool set_tables(Graph *g, const Type *type, const Shared *given, int most
   return true;
 }
 
-/* The table of one user; it may have the producer's variable. */
-static SolveFactor user_table(Graph *g, const Type *type, const Shared *s, const Domain *from, int user, int shares) {
-  Shared one = {.producer = from, .result = from == s->producer ? s->result : 0, .shares = shares};
-  if (from == s->producer && user == s->nusers) one.own = s->own, one.own_mask = s->own_mask;
-  else if (user == s->nusers) one.nusers = 1, one.users = &s->own, one.masks = &s->own_mask;
-  else one.nusers = 1, one.users = &s->users[user], one.masks = &s->masks[user];
-  return fan_out(g, type, one);
-}
-
-/* Too large for one table.  Relaxed: no user pays more than its share.  Else producer - copy - each user. */
-static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
-  int nusers = s->nusers + (s->own != NULL), shares = g->in.relax ? nusers + s->output : 1;
-  const Domain *from = s->producer;
+/* Too large for one table: the producer pays what is certain, each user its share of what it asks for. */
+static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
+  const Classes *c = classes_of_fan(g, s);
+  int *classes = ARENA_ARRAY(g->arena, int, s->nusers + 1), *user_classes = classes + 1;
+  const int **maps = ARENA_ARRAY(g->arena, const int *, s->nusers + 1);
+  Wanted w;
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  for (int i = 0; i <= s->nusers; i++) classes[i] = c[i].n, maps[i] = c[i].map;
+  t->shares = shares_new(g->arena, &(SharesInput){.nproducers = c[0].n,
+                                                  .nlayouts = w.n,
+                                                  .seconds = w.seconds,
+                                                  .output = s->output ? w.output : NULL,
+                                                  .own = w.own,
+                                                  .own_width = w.own_width,
+                                                  .nusers = s->nusers,
+                                                  .classes = user_classes,
+                                                  .width = w.width,
+                                                  .lists = (const int *const *)w.lists});
   t->split = true;
-  t->each = ARENA_ARRAY(g->arena, SolveFactor, nusers);
-  t->has_first = !g->in.relax || s->output;
-  if (!g->in.relax) {
-    int *whole = ARENA_ARRAY(g->arena, int, 1);
-    const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
-    const Shared all = with_own_as_user(g, s);
-    *whole = 1;
-    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->result, all.users, all.masks, all.nusers);
-    t->first = fan_out(g, type,
-                       (Shared){.producer = s->producer,
-                                .result = s->result,
-                                .nusers = 1,
-                                .users = user,
-                                .masks = whole,
-                                .output = s->output,
-                                .shares = 1});
-  } else if (s->output) {
-    t->first =
-        fan_out(g, type, (Shared){.producer = s->producer, .result = s->result, .output = true, .shares = shares});
-  }
-  for (int i = 0; i < nusers; i++) t->each[i] = user_table(g, type, s, from, i, shares);
+  t->first = (SolveFactor){.n = 1, .maps = maps, .classes = classes, .table = t->shares->certain};
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, t->nslots);
+  for (int i = 0; i < s->nusers; i++)
+    t->each[i] = pair_factor(g, c[0].map, c[0].n, c[i + 1].map, c[i + 1].n, t->shares->tables[i]);
+  t->rest = (SolveFactor){.n = s->nusers + 1, .maps = maps, .classes = classes, .cost = shares_rest, .of = t->shares};
 }
 
 /* The only user, where it joins what makes the value; NULL: there is none. */
@@ -502,8 +495,8 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   FanTables *t = &g->fans[fan->class];
   if (t->made) return t;
   const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out + (Val)fan->result);
-  Shared s = {.producer = domain_at(g, fan->producer), .result = fan->result, .output = fan->output, .shares = 1};
-  *t = (FanTables){.made = true, .rest = -1};
+  Shared s = {.producer = domain_at(g, fan->producer), .result = fan->result, .output = fan->output};
+  *t = (FanTables){.made = true};
   find_slots(g, fan, &s, t);
   s.joined = joined_user(g, fan);
   double entries = classes_with(g, s.producer, 0, s.result, s.own, s.own_mask).n;
@@ -515,22 +508,22 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   }
   t->choosing = choosing;
   bool large = choosing > 0 && t->nslots > 1 && entries > g->in.fan_out_cap;
-  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, g->in.set_cap, t)) return t;
-  if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t))
-    return t;
-  if (large) split_tables(g, type, &s, t);
+  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, t)) return t;
+  if (large) share_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);
   return t;
 }
 
 /* ---- variables and factors */
 
-static void add_factor(Graph *g, const SolveFactor *shared, const int *vars) {
+static SolveFactor with_variables(Graph *g, const SolveFactor *shared, const int *vars) {
   SolveFactor f = *shared;
-  int *copy = ARENA_ARRAY(g->arena, int, f.n);
-  memcpy(copy, vars, sizeof *copy * (size_t)f.n);
-  f.vars = copy;
-  ARENA_PUSH(g->arena, &g->factors, f);
+  f.vars = memcpy(ARENA_ARRAY(g->arena, int, f.n), vars, sizeof *vars * (size_t)f.n);
+  return f;
+}
+
+static void add_factor(Graph *g, const SolveFactor *shared, const int *vars) {
+  ARENA_PUSH(g->arena, &g->factors, with_variables(g, shared, vars));
 }
 
 static int add_variable(Graph *g, const Domain *d) {
@@ -548,13 +541,12 @@ static void add_fan(Graph *g, const FanOut *fan) {
     add_factor(g, &t->whole, vars);
     return;
   }
-  g->exact &= t->exact;
   if (t->middle) {
     middle = add_variable(g, t->middle);
     ARENA_PUSH(g->arena, &g->between, ((Between){middle, fan}));
   }
-  if (t->rest >= 0) ARENA_PUSH(g->arena, &g->open, ((Open){middle, t->rest}));
-  if (t->has_first) add_factor(g, &t->first, (int[2]){vars[0], middle});
+  add_factor(g, &t->first, (int[2]){vars[0], middle});
+  if (t->shares) ARENA_PUSH(g->arena, &g->rests, with_variables(g, &t->rest, vars));
   for (int i = 0; i < t->nslots; i++)
     if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
 }
@@ -673,10 +665,25 @@ static void fill(Graph *g) {
     if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
 }
 
+/* Shares follow a choice. */
+static void share_again(void *of, const int *values, double step) {
+  Graph *g = of;
+  Arena *a = arena_new();
+  for (size_t i = 0; i < g->rests.n; i++) {
+    const SolveFactor *f = &g->rests.items[i];
+    int *at = ARENA_ARRAY(a, int, f->n);
+    for (int k = 0; k < f->n; k++) at[k] = f->maps[k][values[f->vars[k]]];
+    shares_note((Shares *)(uintptr_t)f->of, at);
+  }
+  for (int c = 0; c < g->in.shape->nfan_classes; c++)
+    if (g->fans[c].shares) shares_move(g->fans[c].shares, step);
+  arena_free(a);
+}
+
 Graph *graph_new(const GraphInput *in, const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);
-  *g = (Graph){.in = *in, .arena = a, .exact = true};
+  *g = (Graph){.in = *in, .arena = a};
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
@@ -702,9 +709,15 @@ Graph *graph_new(const GraphInput *in, const char **why) {
                               .memory = g->memories.items,
                               .factors = g->factors.items,
                               .nfactors = g->factors.n,
+                              .rests = g->rests.items,
+                              .nrests = g->rests.n,
+                              .share = share_again,
+                              .share_of = g,
+                              .rounds = in->rounds,
+                              .split_rounds = in->split_rounds,
+                              .whole_work = in->whole_work,
                               .memory_limit = in->memory_limit,
                               .table_cap = in->table_cap,
-                              .settle = in->settle,
                               .frontier_cap = in->frontier_cap,
                               .stop_above = in->prune_above,
                               .watch = in->watch};
@@ -713,12 +726,6 @@ Graph *graph_new(const GraphInput *in, const char **why) {
 
 void graph_free(Graph *g) { arena_free(g->arena); }
 const SolveProblem *graph_problem(const Graph *g) { return &g->problem; }
-
-bool graph_exact(const Graph *g, const int *values) {
-  for (size_t i = 0; values && i < g->open.n; i++)
-    if (values[g->open.items[i].variable] == g->open.items[i].value) return false;
-  return g->exact;
-}
 
 void graph_strategies(const Graph *g, const int *values, Strategy *out) {
   for (size_t i = 0; i < g->in.f->ops.n; i++)

@@ -4,8 +4,8 @@
  * Variables are operations, with those that follow them (mirror.h); values are their strategies.  What is made of them
  * is for the walk to say (passes/lower/walk.h): the conversions of a value with several uses are one factor over its
  * producer and all its users, because each (value, layout) is converted from the original, and paid, once (D3).  With
- * many users a variable for the set of layouts stands between them (set.h).  When the tables would be too large, a
- * variable for the layout of an explicit copy stands between them: an upper bound then, and `exact` is false.
+ * many users a variable for the set of layouts stands between them (set.h).  When the tables would be too large, users
+ * pay shares, and a rest is counted apart (shares.h).
  * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
  */
 #ifndef APC_PASSES_SEARCH_GRAPH_H
@@ -14,6 +14,7 @@
 #include "passes/cost/cost.h"
 #include "passes/search/shape.h"
 #include "passes/search/solve.h"
+#include "passes/search/symmetry.h"
 #include "passes/search/watch.h"
 
 /* What a mesh axis may split, and whether it has to. */
@@ -35,6 +36,8 @@ typedef struct GraphInput {
   CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
   CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
                        * them counts the larger of */
+  Symmetry *symmetry; /* for a bound: axes may be exchanged at every operation; `cost` knows no order of axes.  NULL:
+                       * they may not */
   double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
                        * former */
   AxisUse uses[MAX_AXES];
@@ -45,14 +48,13 @@ typedef struct GraphInput {
                         * has */
   double memory_limit; /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
-  bool settle;          /* see SolveProblem */
+  int rounds, split_rounds;
+  double whole_work;
   double fan_out_cap;   /* a value's conversions are one table up to so many entries */
   int set_cap;          /* values of a variable for a set of layouts */
-  int large_set_cap;    /* of one where a table would be too large; 0: no such variables */
   double prune_above;   /* give up when the cheapest strategies alone cost more */
   SearchReport *report; /* gets the seconds; NULL: nobody asks */
   SearchWatch *watch;   /* NULL: nobody watches */
-  bool relax;           /* share each conversion among all users of the value: a lower bound of the exact costs */
 } GraphInput;
 
 typedef struct Graph Graph;
@@ -62,8 +64,6 @@ typedef struct Graph Graph;
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
 const SolveProblem *graph_problem(const Graph *g);
-/* No fan-out was approximated, in this solution; NULL when there is none. */
-bool graph_exact(const Graph *g, const int *values);
 /* The strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);
 

@@ -32,6 +32,7 @@ typedef struct Outcome {
   uint32_t data_axes;      /* axes of the mesh that count for data parallelism, as a bit set */
   int zero;                /* the stage of ZeRO that they amount to */
   double solved;           /* what the graph said it costs */
+  double wanted;           /* seconds it would take if there were memory enough; 0: there is */
   const char *why_not;
 } Outcome;
 
@@ -149,6 +150,7 @@ typedef struct Search {
   double work;
   SearchWatch watch;
   SearchReport report;
+  bool brief; /* a plan is looked for, not a proof */
   bool hasty; /* the time was over before there was a plan: any plan will do */
 } Search;
 

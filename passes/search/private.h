@@ -22,7 +22,8 @@ typedef struct Operand {
   int n;
   const int *const *maps;
   const int *classes;
-  const int *places; /* by place in the table: place in the join */
+  const int *places;       /* by place in the table: place in the join */
+  const SolveFactor *rest; /* an input without a table; NULL: it has one */
 } Operand;
 
 /* A join; place n stands for the variable that is minimised away. */
@@ -81,7 +82,10 @@ typedef struct StepProgram {
 /* order.c: the order in which variables are eliminated. */
 int *elimination_order(const SolveProblem *p, Arena *a);
 
-/* program.c.  NULL when a join is above the cap and may not be split. */
+/* program.c: what equal tables, or rests, have in common; what a factor costs. */
+const void *factor_identity(const SolveFactor *f);
+double factor_cost(const SolveFactor *f, const int *values);
+/* NULL when a join is above the cap and may not be split. */
 StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a);
 size_t step_entry(const StepProgram *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
@@ -89,8 +93,19 @@ double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 /* step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables,
  * which may be INFINITY when it is above `most`.  NAN when the time was over first. */
 double elimination_run(StepProgram *p, double lambda, double most);
+/* The own costs of a step's variable, by class, for that weight. */
+void step_begin(Step *s, double lambda, Arena *a);
+/* A cheapest value, when those of the variables that are eliminated later are known. */
+int elimination_best_value(const StepProgram *p, int var, const int *values, double lambda);
 /* A cheapest choice, after a run. */
 void elimination_assign(StepProgram *p, double lambda, int *values);
+
+/* best_first.c: with nothing left out, after a run of `bounds` for that weight.  `whole` is compiled from the same
+ * order, with the rests, and splits no join.  A lower bound of what is at most `most`; *values gets a choice that costs
+ * so much, when one was found to, else NULL.  `near`: what difference does not matter on the way.  Ends after so many
+ * sums. */
+double best_first(StepProgram *whole, StepProgram *bounds, double lambda, double most, double near, double *work,
+                  int **values);
 
 /* frontier.c: finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed
  * (then *r is unchanged). */

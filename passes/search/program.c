@@ -1,6 +1,8 @@
 /* passes/search/program.c - compiles an elimination order into steps; see private.h. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/die.h"
 #include "base/hash.h"
 #include "passes/search/private.h"
 
@@ -13,7 +15,7 @@ typedef struct Live {
   const int *vars;
   const int *const *maps;
   const int *classes;
-  const double *input;
+  const SolveFactor *input;
 } Live;
 
 typedef struct IntList {
@@ -124,7 +126,9 @@ static int place_of(const Join *j, int var) { return var == j->var ? j->nscope :
 
 /* ---- equal joins */
 
-static const void *identity(const Live *t) { return t->step < 0 ? (const void *)t->input : (const void *)t->maps; }
+const void *factor_identity(const SolveFactor *f) { return f->table ? (const void *)f->table : f->of; }
+
+static const void *identity(const Live *t) { return t->step < 0 ? factor_identity(t->input) : (const void *)t->maps; }
 
 static uint64_t join_hash(const Compiler *c, const Join *j) {
   uint64_t h = hash64(&j->time, sizeof j->time, (uint64_t)j->n);
@@ -147,7 +151,8 @@ static bool same_join(const Compiler *c, const Step *s, const Join *j) {
   for (int f = 0; f < j->n; f++) {
     const Operand *o = &s->operands[f];
     const Live *t = &c->live.items[j->tables[f]];
-    if (o->step != t->step || o->input != t->input || o->n != t->n) return false;
+    if (o->step != t->step || o->n != t->n) return false;
+    if (t->step < 0 && (o->rest ? o->rest->of : (const void *)o->input) != factor_identity(t->input)) return false;
     for (int i = 0; i < t->n; i++)
       if (o->maps[i] != t->maps[i] || o->places[i] != place_of(j, t->vars[i])) return false;
   }
@@ -198,7 +203,13 @@ static Step *step_new(Compiler *c, const Join *j, uint64_t hash) {
     const Live *t = &c->live.items[j->tables[f]];
     int *places = ARENA_ARRAY(c->arena, int, t->n + 1);
     for (int i = 0; i < t->n; i++) places[i] = place_of(j, t->vars[i]);
-    s->operands[f] = (Operand){t->step, t->input, t->n, t->maps, t->classes, places};
+    s->operands[f] = (Operand){t->step,
+                               t->input ? t->input->table : NULL,
+                               t->n,
+                               t->maps,
+                               t->classes,
+                               places,
+                               t->input && !t->input->table ? t->input : NULL};
   }
   s->classes = ARENA_ARRAY(c->arena, int, s->n + 1);
   s->maps = ARENA_ARRAY(c->arena, int *, s->n + 1);
@@ -337,9 +348,9 @@ static int *number_inputs(const SolveProblem *p, Arena *a) {
   while (slots < 2 * p->nfactors) slots *= 2;
   size_t *table = ARENA_ARRAY(a, size_t, slots); /* factor + 1 */
   for (size_t f = 0; f < p->nfactors; f++) {
-    const double *id = p->factors[f].table;
+    const void *id = factor_identity(&p->factors[f]);
     size_t at = (size_t)hash64(&id, sizeof id, 0) & (slots - 1);
-    while (table[at] && p->factors[table[at] - 1].table != id) at = (at + 1) & (slots - 1);
+    while (table[at] && factor_identity(&p->factors[table[at] - 1]) != id) at = (at + 1) & (slots - 1);
     if (!table[at]) table[at] = f + 1;
     number[f] = (int)(table[at] - 1);
   }
@@ -369,7 +380,7 @@ StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool m
   const int *number = number_inputs(p, a);
   for (size_t f = 0; f < p->nfactors; f++) {
     const SolveFactor *k = &p->factors[f];
-    add_live(&c, (Live){-1 - (int)f, -1, number[f], k->n, k->vars, k->maps, k->classes, k->table});
+    add_live(&c, (Live){-1 - (int)f, -1, number[f], k->n, k->vars, k->maps, k->classes, k});
   }
   for (int k = 0; k < p->nvars; k++)
     if (!eliminate(&c, order[k])) return NULL;
@@ -385,8 +396,17 @@ size_t step_entry(const StepProgram *p, const Elimination *e, const int *values)
   return at;
 }
 
-static double factor_cost(const SolveFactor *k, const int *values) {
+static double cost_of_rest(const SolveFactor *k, const int *values) {
+  int few[16] = {0}, *at = k->n <= 16 ? few : must_have(malloc(sizeof *at * (size_t)k->n), "in the search");
+  for (int i = 0; i < k->n; i++) at[i] = k->maps[i][values[k->vars[i]]];
+  double cost = k->cost(k->of, at);
+  if (at != few) free(at);
+  return cost;
+}
+
+double factor_cost(const SolveFactor *k, const int *values) {
   size_t at = 0;
+  if (!k->table) return cost_of_rest(k, values);
   for (int i = 0; i < k->n; i++) at = at * (size_t)k->classes[i] + (size_t)k->maps[i][values[k->vars[i]]];
   return k->table[at];
 }

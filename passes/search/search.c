@@ -75,6 +75,39 @@ static double keep_bound(Search *s, const Candidate *c, double bound, bool limit
   return bound;
 }
 
+static void add_if_known(Search *s, Outcome *o, double best) {
+  bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
+  if (o->strategies || o->why_not) add_outcome(s, o);
+  if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
+}
+
+/* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
+ * each axis is tried for one kind of parallelism as well, one of them for data. */
+static void try_kinds(Search *s, const Candidate *c) {
+  static const Degree kinds[] = {DEGREE_DP, DEGREE_TP, DEGREE_CP};
+  enum { KINDS = sizeof kinds / sizeof *kinds };
+  int all = 1;
+  for (int i = 0; i < c->naxes; i++) all *= KINDS;
+  for (int code = 0; code < all; code++) {
+    Candidate x = *c;
+    double ignored;
+    bool data = false, same = true, any = true;
+    for (int i = 0, rest = code; i < c->naxes; i++, rest /= KINDS) {
+      Degree d = kinds[rest % KINDS];
+      x.degree[i] = (int)d;
+      data |= d == DEGREE_DP, same &= x.degree[0] == (int)d, any &= s->has_degree[d];
+    }
+    if (!data || same || !any || s->watch.expired) continue;
+    add_if_known(s, solve_mesh(s, &x, best_time(s), &ignored), best_time(s));
+  }
+}
+
+static bool is_free(const Candidate *c) {
+  for (int i = 0; i < c->naxes; i++)
+    if (c->degree[i] >= 0) return false;
+  return true;
+}
+
 /* Returns the bound that was found, which does not count what is made again for gradients. */
 static double try_one(Search *s, const Candidate *c) {
   bool makes_again;
@@ -89,9 +122,10 @@ static double try_one(Search *s, const Candidate *c) {
   bool known = o->strategies || o->why_not;
   if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
     return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->limited) : INFINITY;
-  if (known) add_outcome(s, o);
-  bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
-  if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
+  add_if_known(s, o, best);
+  bool limited = s->limited;
+  if (o->feasible && o->wanted > 0 && o->price.time.total > o->wanted && c->stages == 1 && is_free(c)) try_kinds(s, c);
+  s->limited = limited;
   bound = fmax(bound, c->bound);
   s->lower_bound = fmin(s->lower_bound, bound + again);
   return keep_bound(s, c, bound, s->limited);
@@ -179,7 +213,9 @@ static void bound_all(Search *s) {
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  s->brief = many;
   if (many) try_usual(s);
+  s->brief = false;
   if (many) bound_all(s);
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
     for (int loose = s->candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);

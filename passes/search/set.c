@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_CHOSEN = 63, LEAST_LEVEL = 2 };
+enum { MAX_CHOSEN = 63 };
 
 typedef struct Listing {
   const SetInput *in;
@@ -16,7 +16,7 @@ typedef struct Listing {
   int *bit;         /* by layout: its place in `chosen`; -1: none */
   uint64_t **needs; /* by user, class */
   uint64_t *sets;
-  int n, level; /* all sets up to so many layouts are listed */
+  int n;
 } Listing;
 
 static void find_layouts(Listing *l) {
@@ -71,18 +71,14 @@ static double sets_of_level(int n, int level) {
   return count;
 }
 
-/* All sets of `level` layouts; false when they are too many, and then none is kept. */
+/* All sets of `level` layouts; false when they are too many. */
 static bool list_level(Listing *l, int level, int most) {
   const double most_tried = 1e5;
   uint64_t end = (uint64_t)1 << l->nchosen;
-  int before = l->n;
   if (sets_of_level(l->nchosen, level) > most_tried) return false;
   for (uint64_t set = ((uint64_t)1 << level) - 1; set < end; set = level ? next_of_level(set) : end) {
     if (!serves_all(l, set)) continue;
-    if (l->n == most) {
-      l->n = before;
-      return false;
-    }
+    if (l->n == most) return false;
     l->sets[l->n++] = set;
   }
   return true;
@@ -99,29 +95,10 @@ static double cost_of_set(const Listing *l, int producer, uint64_t set) {
   return sum;
 }
 
-/* What every set with more layouts than were listed costs at least. */
-static double cost_of_rest(const Listing *l, int producer) {
-  const double *seconds = l->in->seconds + producer * l->in->nlayouts;
-  int output = l->in->output ? l->in->output[producer] : -1;
-  bool *taken = ARENA_ARRAY(l->arena, bool, l->nchosen);
-  double sum = output >= 0 && !l->always[output] && l->bit[output] < 0 ? seconds[output] : 0;
-  for (int i = 0; i < l->in->nlayouts; i++)
-    if (l->always[i]) sum += seconds[i];
-  for (int k = 0; k <= l->level; k++) {
-    int least = -1;
-    for (int i = 0; i < l->nchosen; i++)
-      if (!taken[i] && (least < 0 || seconds[l->chosen[i]] < seconds[l->chosen[least]])) least = i;
-    taken[least] = true;
-    sum += seconds[l->chosen[least]];
-  }
-  return sum;
-}
-
 static void fill_costs(const Listing *l, Sets *out) {
   out->cost = ARENA_ARRAY(l->arena, double, l->in->nproducers * out->n);
   for (int p = 0; p < l->in->nproducers; p++)
-    for (int s = 0; s < out->n; s++)
-      out->cost[p * out->n + s] = s == out->rest ? cost_of_rest(l, p) : cost_of_set(l, p, l->sets[s]);
+    for (int s = 0; s < out->n; s++) out->cost[p * out->n + s] = cost_of_set(l, p, l->sets[s]);
 }
 
 static void fill_fits(const Listing *l, Sets *out) {
@@ -132,22 +109,19 @@ static void fill_fits(const Listing *l, Sets *out) {
     if (n == 1) continue;
     out->fits[u] = ARENA_ARRAY(l->arena, double, out->n *n);
     for (int s = 0; s < out->n; s++)
-      for (int c = 0; c < n; c++)
-        out->fits[u][s * n + c] = s == out->rest || !(l->needs[u][c] & ~l->sets[s]) ? 0 : INFINITY;
+      for (int c = 0; c < n; c++) out->fits[u][s * n + c] = !(l->needs[u][c] & ~l->sets[s]) ? 0 : INFINITY;
   }
 }
 
 const Sets *sets_of(Arena *a, const SetInput *in) {
-  Listing l = {.in = in, .arena = a, .level = -1, .sets = ARENA_ARRAY(a, uint64_t, in->most + 1)};
+  Listing l = {.in = in, .arena = a, .sets = ARENA_ARRAY(a, uint64_t, in->most + 1)};
   find_layouts(&l);
   if (l.nchosen > MAX_CHOSEN) return NULL;
   find_needs(&l);
-  while (l.level < l.nchosen && list_level(&l, l.level + 1, in->most)) l.level++;
-  bool complete = l.level == l.nchosen;
-  if (!complete && (l.level < LEAST_LEVEL || (!in->bound && l.n == 0))) return NULL;
+  for (int level = 0; level <= l.nchosen; level++)
+    if (!list_level(&l, level, in->most)) return NULL;
   Sets *out = ARENA_NEW(a, Sets);
-  *out = (Sets){.n = l.n, .rest = -1, .complete = complete};
-  if (!complete && in->bound) out->rest = out->n++;
+  out->n = l.n;
   fill_costs(&l, out);
   fill_fits(&l, out);
   return out;

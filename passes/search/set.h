@@ -3,9 +3,7 @@
  *
  * One table over the producer and all users grows with the product of their layouts.  Here the set is chosen: it costs
  * the sum of its conversions, and a user may only ask for what is in it.  The cheapest set is the one that is used, so
- * the minimum is that of the whole table.  When there are too many sets, the large ones are left out; one last value
- * may stand for all of these, which lets users ask for anything and costs no more than any of them.  Then the minimum
- * is a lower bound, and exact when that value is not chosen.
+ * the minimum is that of the whole table.
  */
 #ifndef APC_PASSES_SEARCH_SET_H
 #define APC_PASSES_SEARCH_SET_H
@@ -23,19 +21,16 @@ typedef struct SetInput {
   const int *width;        /* by user: how many layouts it asks for */
   const int *const *lists; /* by user: [class][width] */
   int most;                /* sets */
-  bool bound;              /* the last value is to stand for the sets that are left out */
 } SetInput;
 
 typedef struct Sets {
   int n;
-  int rest;      /* the value for all that is left out; -1: there is none */
-  bool complete; /* nothing is left out */
   double *cost;  /* [producer][set] */
   double **fits; /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in
                   * every set */
 } Sets;
 
-/* NULL when not even the sets of two layouts and less could be listed. */
+/* NULL when there are more sets than `most`. */
 const Sets *sets_of(Arena *a, const SetInput *in);
 
 #endif

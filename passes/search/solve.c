@@ -7,6 +7,15 @@
 #include "passes/search/private.h"
 #include "passes/search/watch.h"
 
+/* A solution for time + lambda * memory. */
+typedef struct Point {
+  bool feasible;
+  double bound;        /* of the weighted sum */
+  double time, memory; /* without the rests */
+  double whole;        /* time with them */
+  int *values;
+} Point;
+
 typedef struct Solver {
   const SolveProblem *p;
   Arena *arena;
@@ -14,7 +23,7 @@ typedef struct Solver {
   struct {
     int *items;
     size_t n, cap;
-  } * of_var; /* factors; only filled when needed */
+  } * of_var; /* factors, then rests; only filled when needed */
   SolveResult *result;
   double enough, little; /* the last weights of memory with which the limit was kept, and not; 0: none */
 } Solver;
@@ -22,21 +31,24 @@ typedef struct Solver {
 /* Seconds per byte at which the least memory comes first. */
 static const double steep = 1e6;
 
-/* A solution for time + lambda * memory. */
-typedef struct Point {
-  bool feasible;
-  double bound; /* of the weighted sum */
-  double time, memory;
-  int *values;
-} Point;
-
 /* ---- improving a whole assignment, one variable at a time */
+
+static const SolveFactor *factor_at(const SolveProblem *p, size_t i) {
+  return i < p->nfactors ? &p->factors[i] : &p->rests[i - p->nfactors];
+}
 
 static void find_factors(Solver *s) {
   if (s->of_var) return;
   s->of_var = arena_alloc(s->arena, sizeof *s->of_var * (size_t)s->p->nvars);
-  for (size_t f = 0; f < s->p->nfactors; f++)
-    for (int i = 0; i < s->p->factors[f].n; i++) ARENA_PUSH(s->arena, &s->of_var[s->p->factors[f].vars[i]], (int)f);
+  for (size_t f = 0; f < s->p->nfactors + s->p->nrests; f++) {
+    const SolveFactor *k = factor_at(s->p, f);
+    for (int i = 0; i < k->n; i++) ARENA_PUSH(s->arena, &s->of_var[k->vars[i]], (int)f);
+  }
+}
+
+static void evaluate(const SolveProblem *p, Point *x) {
+  x->whole = x->time = solve_evaluate(p, x->values, &x->memory);
+  for (size_t i = 0; i < p->nrests; i++) x->whole += factor_cost(&p->rests[i], x->values);
 }
 
 static double memory_of(const SolveProblem *p, int var, int value) {
@@ -46,12 +58,8 @@ static double memory_of(const SolveProblem *p, int var, int value) {
 /* The time that depends on one variable. */
 static double around(const Solver *s, int var, const int *values) {
   double sum = s->p->time[var][values[var]];
-  for (size_t i = 0; i < s->of_var[var].n; i++) {
-    const SolveFactor *k = &s->p->factors[s->of_var[var].items[i]];
-    size_t at = 0;
-    for (int j = 0; j < k->n; j++) at = at * (size_t)k->classes[j] + (size_t)k->maps[j][values[k->vars[j]]];
-    sum += k->table[at];
-  }
+  for (size_t i = 0; i < s->of_var[var].n; i++)
+    sum += factor_cost(factor_at(s->p, (size_t)s->of_var[var].items[i]), values);
   return sum;
 }
 
@@ -77,19 +85,23 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
       x->memory = rest + memory_of(s->p, var, best);
     }
   }
-  x->time = solve_evaluate(s->p, x->values, &x->memory);
+  evaluate(s->p, x);
 }
 
 /* ---- one weight of memory */
 
-/* Of interest are times up to the incumbent's.  Above, the solution is not feasible, and the bound says that it is
- * above. */
+/* Of interest are times up to the incumbent's. */
+static double most_of_interest(const Solver *s, double lambda) {
+  double most = s->p->stop_above > 0 ? s->p->stop_above : INFINITY;
+  if (s->result->feasible) most = fmin(most, s->result->time);
+  if (lambda > 0) most += lambda * s->p->memory_limit;
+  return most * (1 + 1e-9);
+}
+
+/* Above what is of interest the solution is not feasible, and the bound says that it is above. */
 static Point solve_weighted(Solver *s, double lambda) {
   const SolveProblem *p = s->p;
-  double most = p->stop_above > 0 ? p->stop_above : INFINITY;
-  if (s->result->feasible) most = fmin(most, s->result->time);
-  if (lambda > 0) most += lambda * p->memory_limit;
-  most *= 1 + 1e-9;
+  double most = most_of_interest(s, lambda);
   Point r = {.bound = elimination_run(s->program, lambda, most), .values = ARENA_ARRAY(s->arena, int, p->nvars)};
   s->result->work += s->program->work;
   if (isnan(r.bound)) return (Point){.bound = -INFINITY};
@@ -97,9 +109,9 @@ static Point solve_weighted(Solver *s, double lambda) {
   if (!r.feasible && most < INFINITY) r.bound = most * (1 + 1e-9);
   if (!r.feasible) return r;
   elimination_assign(s->program, lambda, r.values);
-  r.time = solve_evaluate(s->p, r.values, &r.memory);
+  evaluate(s->p, &r);
   if (s->program->split) descend(s, lambda, INFINITY, &r);
-  r.feasible = r.time < INFINITY;
+  r.feasible = r.whole < INFINITY;
   return r;
 }
 
@@ -112,11 +124,12 @@ static bool fits(const Solver *s, const Point *x) { return x->feasible && x->mem
 
 static void keep(Solver *s, const Point *x) {
   SolveResult *r = s->result;
-  if (!fits(s, x) || (r->feasible && x->time >= r->time)) return;
+  if (!fits(s, x) || (r->feasible && x->whole >= r->time)) return;
+  size_t bytes = sizeof *r->values * (size_t)s->p->nvars; /* a copy: the point may be improved */
   r->feasible = true;
-  r->time = x->time;
+  r->time = x->whole;
   r->memory = x->memory;
-  r->values = x->values;
+  r->values = memcpy(arena_alloc(s->arena, bytes + 1), x->values, bytes);
 }
 
 static bool out_of_time(const SolveProblem *p) { return p->watch && p->watch->expired; }
@@ -139,9 +152,9 @@ static void mix(Solver *s, const Point *under, const Point *over) {
   }
   memcpy(x.values, under->values, bytes);
   memcpy(x.values, over->values, sizeof(int) * (size_t)low);
-  x.time = solve_evaluate(s->p, x.values, &x.memory);
-  if (x.time < INFINITY) descend(s, 0, aim_of(s->p), &x);
-  x.feasible = x.time < INFINITY;
+  evaluate(s->p, &x);
+  if (x.whole < INFINITY) descend(s, 0, aim_of(s->p), &x);
+  x.feasible = x.whole < INFINITY;
   keep(s, &x);
 }
 
@@ -220,19 +233,30 @@ static bool solve_limited(Solver *s) {
   return true;
 }
 
-/* Exact frontiers: for the limit they prove the bound, for the aim they find the choice. */
+static bool is_reached(const SolveResult *r) { return r->lower_bound >= r->time * (1 - 1e-9); }
+
+/* A choice of frontiers, whose time is without the rests. */
+static void keep_frontier(Solver *s, const SolveResult *found) {
+  Point x = {.feasible = found->feasible, .values = found->values};
+  if (!x.feasible) return;
+  evaluate(s->p, &x);
+  keep(s, &x);
+  if (s->p->nrests) descend(s, 0, aim_of(s->p), &x);
+  keep(s, &x);
+}
+
+/* Exact frontiers of what is in tables: for the limit they prove the bound, for the aim they find a choice. */
 static bool solve_exactly(Solver *s, const int *order) {
-  SolveResult *r = s->result, proof = *r;
+  SolveResult *r = s->result, proof = *r, choice = *r;
   SolveProblem aimed = *s->p;
-  if (s->program->split || !frontier_solve(s->p, order, &proof, s->arena)) return false;
-  r->lower_bound = proof.time;
   aimed.memory_limit = aim_of(s->p);
-  if (aimed.memory_limit == s->p->memory_limit) {
-    *r = proof;
-    return true;
-  }
-  frontier_solve(&aimed, order, r, s->arena);
-  return false;
+  bool same = aimed.memory_limit == s->p->memory_limit;
+  if (s->program->split || !frontier_solve(s->p, order, &proof, s->arena)) return false;
+  r->lower_bound = fmax(r->lower_bound, proof.time);
+  if (same) choice = proof;
+  else frontier_solve(&aimed, order, &choice, s->arena);
+  keep_frontier(s, &choice);
+  return same && is_reached(r);
 }
 
 static void solve_into(Solver *s, const int *order) {
@@ -243,7 +267,7 @@ static void solve_into(Solver *s, const int *order) {
     r->exact = !split && aim_of(s->p) == s->p->memory_limit;
     return;
   }
-  r->exact = r->lower_bound >= r->time * (1 - 1e-9) || solve_exactly(s, order);
+  r->exact = is_reached(r) || solve_exactly(s, order);
   if (r->exact) r->lower_bound = r->time;
 }
 
@@ -308,51 +332,93 @@ static void find_joins(const StepProgram *p, SolveResult *r, Arena *arena) {
 
 /* ---- how large joins may be */
 
-/* A program with joins up to `cap`, or, when all of them together are more than the budget and some are split anyway,
+/* One run of a program may form so many sums; with a memory limit there are several runs. */
+static double budget_of(const SolveProblem *p) { return 64 * p->table_cap / (p->memory_limit < INFINITY ? 8 : 1); }
+
+/* A program with joins up to the cap, or, when all of them together are more than the budget and some are split anyway,
  * up to less. */
-static StepProgram *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower,
-                                   Arena **arena) {
-  const double least_cap = 1e3;
-  for (;; cap /= 3) {
+static StepProgram *compile_within(SolveProblem *p, const int *order, Arena **arena) {
+  const double least_cap = 1e3, budget = budget_of(p);
+  for (;; p->table_cap /= 3) {
     *arena = arena_new();
-    p->table_cap = cap;
     StepProgram *program = elimination_compile(p, order, true, *arena);
-    bool enough = program->work <= budget || !program->split || cap < least_cap || out_of_time(p);
-    if (enough || !lower) return enough ? program : NULL;
+    if (program->work <= budget || !program->split || p->table_cap < least_cap || out_of_time(p)) return program;
     arena_free(*arena);
   }
 }
 
-/* One run of a program may form so many sums; with a memory limit there are several runs. */
-static double budget_of(const SolveProblem *p) { return 64 * p->table_cap / (p->memory_limit < INFINITY ? 8 : 1); }
+/* ---- what tables leave out */
 
-/* When splitting joins has left it open whether the bound can be reached, larger ones are tried, if all of them
- * together are not too large. */
+static bool is_over(const Solver *s) {
+  return !s->result->feasible || is_reached(s->result) || above(s->p, s->result->lower_bound) || out_of_time(s->p);
+}
+
+/* Each round's choice says where its tables left something out; what is found on the way is improved with the rests.
+ * The mean of all choices counts as many rounds as there were: steps of 1/2, 1/3 ... */
+static void move_shares(Solver *s) {
+  const SolveProblem *p = s->p;
+  SolveResult *r = s->result;
+  double weight = r->memory_weight;
+  const int descents = 4; /* a descent takes about as long as a round */
+  int rounds = s->program->split ? p->split_rounds : p->rounds;
+  const int *values = r->values;
+  for (int i = 0; i < rounds && p->nrests && !is_over(s); i++) {
+    p->share(p->share_of, values, 1. / (i + 2));
+    Point x = solve_weighted(s, weight);
+    raise_bound(s, &x, weight);
+    if (!x.feasible) return;
+    values = memcpy(ARENA_ARRAY(s->arena, int, p->nvars), x.values, sizeof *values * (size_t)p->nvars);
+    keep(s, &x);
+    if (i % descents) continue;
+    descend(s, weight, aim_of(p), &x);
+    keep(s, &x);
+  }
+}
+
+static SolveProblem with_rests(const SolveProblem *p, Arena *a) {
+  SolveProblem out = *p;
+  SolveFactor *all = ARENA_ARRAY(a, SolveFactor, p->nfactors + p->nrests + 1);
+  for (size_t i = 0; i < p->nfactors + p->nrests; i++) all[i] = *factor_at(p, i);
+  out.factors = all;
+  out.nfactors += p->nrests;
+  out.table_cap = INFINITY;
+  return out;
+}
+
+/* With the tables as they are, and the weight of the best bound. */
+static void solve_whole(Solver *s, const int *order) {
+  const double near = 1e-3; /* of the time: farther from it most of what is looked at is in vain (1e-5 to 1e-2 tried) */
+  SolveResult *r = s->result;
+  double weight = r->memory_weight, work = s->p->whole_work;
+  if (work <= 0 || (s->program->split && s->p->split_rounds == 0) || is_over(s)) return;
+  double most = most_of_interest(s, weight);
+  if (isnan(elimination_run(s->program, weight, most))) return;
+  SolveProblem p = with_rests(s->p, s->arena);
+  StepProgram *whole = elimination_compile(&p, order, false, s->arena);
+  Point x = {.feasible = true};
+  x.bound = best_first(whole, s->program, weight, most, r->time * near, &work, &x.values);
+  r->work += s->program->work + work;
+  raise_bound(s, &x, weight);
+  if (!x.values) return;
+  evaluate(s->p, &x);
+  keep(s, &x);
+}
+
 static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *arena) {
   SolveResult *r = s->result;
-  const double cap = p->table_cap, budget = budget_of(p);
-  Arena *programs[2] = {NULL};
+  Arena *program;
   double start = search_watch_processor();
-  s->program = compile_within(p, order, cap, budget, true, &programs[0]);
+  s->program = compile_within(p, order, &program);
+  r->split = s->program->split;
   r->order_seconds += search_watch_processor() - start;
   find_joins(s->program, r, arena);
   start = search_watch_processor();
   solve_into(s, order);
+  move_shares(s);
+  solve_whole(s, order);
+  r->exact |= r->feasible && is_reached(r);
   r->sum_seconds += search_watch_processor() - start;
-  if (p->settle && s->program->split && !r->exact && !above(p, r->lower_bound) && !out_of_time(p)) {
-    start = search_watch_processor();
-    StepProgram *larger = compile_within(p, order, 10 * p->table_cap, budget, false, &programs[1]);
-    r->order_seconds += search_watch_processor() - start;
-    start = search_watch_processor();
-    if (larger) {
-      s->program = larger;
-      find_joins(larger, r, arena);
-      solve_into(s, order);
-    }
-    r->sum_seconds += search_watch_processor() - start;
-  }
-  for (int i = 0; i < 2; i++)
-    if (programs[i]) arena_free(programs[i]);
+  arena_free(program);
 }
 
 SolveResult solve(const SolveProblem *given, Arena *arena) {

@@ -55,7 +55,7 @@ static bool has_place(const Operand *o, int place) {
   return false;
 }
 
-static void find_least(Step *s, double lambda, Arena *a) {
+void step_begin(Step *s, double lambda, Arena *a) {
   int classes = s->classes[s->n];
   if (!s->least) s->least = ARENA_ARRAY(a, double, classes);
   for (int c = 0; c < classes; c++) s->least[c] = INFINITY;
@@ -313,7 +313,7 @@ static void find_floors(const StepProgram *p, int done) {
 
 double elimination_run(StepProgram *p, double lambda, double most) {
   for (int i = 0; i < p->nsteps; i++) {
-    find_least(p->steps[i], lambda, p->arena);
+    step_begin(p->steps[i], lambda, p->arena);
     p->steps[i]->floor = least_sum(p, p->steps[i]);
   }
   double slack = most - sum_of_roots(p, true);
@@ -349,7 +349,7 @@ static double join_cost(const StepProgram *p, const Elimination *e, const int *v
   return sum;
 }
 
-static int best_value(const StepProgram *p, int var, const int *values, double lambda) {
+int elimination_best_value(const StepProgram *p, int var, const int *values, double lambda) {
   int best = 0;
   double least = INFINITY;
   for (int v = 0; v < p->p->domain[var]; v++) {
@@ -367,11 +367,11 @@ void elimination_assign(StepProgram *p, double lambda, int *values) {
     int var = p->order[k];
     const Elimination *e = &p->eliminations[p->first[var]];
     if (p->last[var] - p->first[var] > 1) {
-      values[var] = best_value(p, var, values, lambda);
+      values[var] = elimination_best_value(p, var, values, lambda);
       continue;
     }
     int *known = &p->steps[e->step]->choice[step_entry(p, e, values)];
-    if (*known < 0) *known = best_value(p, var, values, lambda);
+    if (*known < 0) *known = elimination_best_value(p, var, values, lambda);
     values[var] = *known;
   }
 }

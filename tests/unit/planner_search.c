@@ -309,7 +309,8 @@ static void depth(void) {
       if (c.p) work[k] = c.p->search_work, seconds[k] = c.p->price.time.total;
       done(&c);
     }
-    CHECKF(work[0] > 0 && work[1] < 1.5 * work[0], "case %zu: %g sums for 12 layers, %g for 48", i, work[0], work[1]);
+    /* Tables are the same; entries that are looked at one by one are of runs of layers of every length. */
+    CHECKF(work[0] > 0 && work[1] < 2.2 * work[0], "case %zu: %g sums for 12 layers, %g for 48", i, work[0], work[1]);
     CHECKF(seconds[1] > 3 * seconds[0] && seconds[1] < 4.2 * seconds[0], "case %zu: %g s for 12 layers, %g s for 48", i,
            seconds[0], seconds[1]);
   }
