@@ -67,7 +67,8 @@ typedef struct Level {
 typedef struct BestFirst {
   StepProgram *whole, *bounds;
   Arena *arena;
-  Node *nodes; /* by step of `whole` */
+  Node *nodes;             /* by step of `whole` */
+  struct Pending *pending; /* by elimination of `whole` */
   Memo *memo;
   size_t nmemo, used;
   Level **levels;
@@ -294,7 +295,7 @@ static void find_values(BestFirst *b, Node *n, const int *domains) {
 
 /* Tables of the bounds that are made at or below an elimination and used above it. */
 typedef struct Pending {
-  int n, *items;
+  int n, *items; /* eliminations of the bounds */
 } Pending;
 
 static Pending pending_at(BestFirst *b, const Elimination *e, const Pending *below) {
@@ -372,7 +373,7 @@ static void make_node(BestFirst *b, const Elimination *e, const Pending *below, 
 /* False when an entry has no number. */
 static bool make_nodes(BestFirst *b, double lambda) {
   StepProgram *w = b->whole;
-  Pending *pending = ARENA_ARRAY(b->arena, Pending, w->n + 1);
+  Pending *pending = b->pending = ARENA_ARRAY(b->arena, Pending, w->n + 1);
   b->nodes = ARENA_ARRAY(b->arena, Node, w->nsteps + 1);
   for (int i = 0; i < w->nsteps; i++) {
     if (!can_be_numbered(w->steps[i])) return false;
@@ -418,21 +419,22 @@ static double sum_of_roots(const BestFirst *b, const double *least) {
   return sum;
 }
 
-/* What is left is evaluated; true when all of it is known to the end. */
+/* At first what the tables of the bounds say; true when all is known to the end. */
 static bool evaluate_roots(BestFirst *b, double most, double *least) {
   const StepProgram *w = b->whole;
-  bool known = true;
-  for (int i = 0; i < w->n; i++) {
-    const Elimination *e = &w->eliminations[i];
-    if (w->steps[e->step]->n || !b->nodes[e->step].known) continue;
-    least[i] = b->bounds->steps[b->bounds->eliminations[b->bounds->first[e->var]].step]->table[0];
+  bool all = true;
+  for (int i = 0; i < w->n; i++)
+    for (int k = 0; k < b->pending[i].n && !w->steps[w->eliminations[i].step]->n; k++)
+      least[i] += b->bounds->steps[b->bounds->eliminations[b->pending[i].items[k]].step]->table[0];
+  for (int i = 0; i < w->n && !b->stopped; i++) {
+    int step = w->eliminations[i].step;
+    bool known;
+    if (w->steps[step]->n || b->nodes[step].known) continue;
+    double rest = sum_of_roots(b, least) - least[i];
+    least[i] = fmax(least[i], evaluate(b, step, NULL, most - rest, 0, &known));
+    all &= known;
   }
-  for (int i = 0; i < w->n && known; i++) {
-    const Elimination *e = &w->eliminations[i];
-    if (w->steps[e->step]->n || b->nodes[e->step].known) continue;
-    least[i] = evaluate(b, e->step, NULL, most - sum_of_roots(b, least), 0, &known);
-  }
-  return known;
+  return all && !b->stopped;
 }
 
 double best_first(StepProgram *whole, StepProgram *bounds, double lambda, double most, double near, double *work,

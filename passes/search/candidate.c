@@ -362,20 +362,23 @@ static bool is_settled(const Search *s, const GraphInput *in, const Solving *x, 
   const Outcome *o = x->best;
   double best = fmin(in->prune_above, o->feasible ? o->price.time.total : INFINITY);
   bool cheapest = o->slower && o->solved <= x->bound * (1 + slower_by); /* it is the cut that makes it slower */
-  return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || x->bound >= best * (1 - differ);
+  bool reached = best < INFINITY && x->bound >= best * (1 - differ);
+  return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || reached;
 }
 
 /* Axes that can stand for each other, on links that make no difference between them, or where the first `loose` axes
  * may have any order. */
-static Symmetry *symmetry_of(Search *s, const GraphInput *in, int loose, Arena *a) {
-  const Mesh *mesh = &s->m->mesh;
-  int first = mesh->naxes && mesh->axes[0].temporal;
-  int alike[MAX_AXES];
-  for (int i = 0; i < MAX_AXES; i++) {
-    alike[i] = -1;
-    if (i >= mesh->naxes || mesh->axes[i].temporal || (s->t->ntiers > 1 && i >= first + loose)) continue;
-    for (alike[i] = 0; alike[i] < i; alike[i]++)
-      if (mesh->axes[alike[i]].size == mesh->axes[i].size && same_use(&in->uses[alike[i]], &in->uses[i])) break;
+static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Arena *a) {
+  int alike[MAX_AXES], first = c->micro > 1;
+  for (int i = 0; i < MAX_AXES; i++) alike[i] = -1;
+  for (int i = 0; i < (s->t->ntiers > 1 ? loose : c->naxes); i++) {
+    AxisUse use = axis_use(s, c, i);
+    int k = 0;
+    for (; k < i; k++) {
+      AxisUse other = axis_use(s, c, k);
+      if (c->sizes[k] == c->sizes[i] && same_use(&other, &use)) break;
+    }
+    alike[first + i] = first + k;
   }
   return symmetry_new(a, s->m, alike);
 }
@@ -395,7 +398,7 @@ static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry,
 static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Solving *x) {
   const double much = 0.01;
   const int many = 6;
-  bool first = symmetry && symmetry_ways(symmetry) >= many;
+  bool first = symmetry && !s->hasty && symmetry_ways(symmetry) >= many;
   Outcome *o = x->best;
   GraphInput whole = *in;
   if (symmetry) whole.split_rounds = 0;
@@ -403,8 +406,13 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
   if (!first && (!symmetry || !x->split || is_settled(s, in, x, 0))) return;
   double best = o->feasible ? o->price.time.total : INFINITY;
   x->bound = fmax(x->bound, bound_exchanged(s, &o->c, symmetry, fmin(in->prune_above, best)));
-  if (first && is_settled(s, in, x, much)) o->why_not = x->bound > in->prune_above ? slower_than_plan : hardly_faster;
-  else if (first || !is_settled(s, in, x, much)) solve_graph(s, in, x);
+  if (!is_settled(s, in, x, much)) {
+    GraphInput again = *in;
+    again.cost = s->cost; /* the one before may be gone */
+    solve_graph(s, &again, x);
+  } else if (first && !s->watch.expired) {
+    o->why_not = x->bound > in->prune_above ? slower_than_plan : hardly_faster;
+  }
 }
 
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
@@ -415,8 +423,9 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
   search_set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
-  solve_steps(s, &in, symmetry_of(s, &in, 0, a), &x);
-  *bound = fmax(c->bound, x.bound);
+  solve_steps(s, &in, symmetry_of(s, c, 0, a), &x);
+  /* What was not looked at costs at least that. */
+  *bound = fmax(c->bound, prune_above < INFINITY ? fmin(x.bound, prune_above) : x.bound);
   arena_free(a);
   return x.best;
 }
@@ -430,17 +439,17 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
  * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   Arena *a = arena_new();
+  Symmetry *symmetry = symmetry_of(s, c, loose, a);
+  if (symmetry && s->t->ntiers == 1) loose = c->naxes;
   s->whole = NULL;
-  set_mesh_of(s, c, c->micro, loose, NULL);
-  GraphInput in = graph_input(s, c);
-  in.symmetry = symmetry_of(s, &in, loose, a);
-  if (in.symmetry && s->t->ntiers == 1) loose = c->naxes;
   if (c->least < c->micro) {
     set_mesh_of(s, c, 1, loose, NULL);
-    s->whole = in.whole = s->cost;
+    s->whole = s->cost;
   }
   set_mesh_of(s, c, c->micro, loose, NULL);
-  in.cost = s->cost;
+  GraphInput in = graph_input(s, c);
+  in.whole = s->whole;
+  in.symmetry = symmetry;
   in.share = search_share_of_micro_batch(s, c);
   if (!in.symmetry || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
   double bound = bound_graph(s, in, prune_above);

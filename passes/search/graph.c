@@ -37,9 +37,9 @@ typedef struct FanTables {
   SolveFactor *each;    /* split: by slot */
   int nslots;           /* variables of users, the producer's last; by slot a user that has it */
   const int *slots;
-  bool own;         /* the last slot has the producer's */
-  Shares *shares;   /* NULL: nobody pays a share */
-  SolveFactor rest; /* what the shares leave out */
+  bool own;          /* the last slot has the producer's */
+  FanShares *shares; /* NULL: nobody pays a share */
+  SolveFactor rest;  /* what the shares leave out */
 } FanTables;
 
 /* Values of a domain that no table tells apart: numbered by first appearance. */
@@ -398,22 +398,23 @@ static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables 
   list_wanted(g, s, c, &w);
   price_wanted(g, type, s, c, &w);
   for (int i = 0; i <= s->nusers; i++) classes[i] = c[i].n, maps[i] = c[i].map;
-  t->shares = shares_new(g->arena, &(SharesInput){.nproducers = c[0].n,
-                                                  .nlayouts = w.n,
-                                                  .seconds = w.seconds,
-                                                  .output = s->output ? w.output : NULL,
-                                                  .own = w.own,
-                                                  .own_width = w.own_width,
-                                                  .nusers = s->nusers,
-                                                  .classes = user_classes,
-                                                  .width = w.width,
-                                                  .lists = (const int *const *)w.lists});
+  t->shares = fan_shares_new(g->arena, &(FanSharesInput){.nproducers = c[0].n,
+                                                         .nlayouts = w.n,
+                                                         .seconds = w.seconds,
+                                                         .output = s->output ? w.output : NULL,
+                                                         .own = w.own,
+                                                         .own_width = w.own_width,
+                                                         .nusers = s->nusers,
+                                                         .classes = user_classes,
+                                                         .width = w.width,
+                                                         .lists = (const int *const *)w.lists});
   t->split = true;
   t->first = (SolveFactor){.n = 1, .maps = maps, .classes = classes, .table = t->shares->certain};
   t->each = ARENA_ARRAY(g->arena, SolveFactor, t->nslots);
   for (int i = 0; i < s->nusers; i++)
     t->each[i] = pair_factor(g, c[0].map, c[0].n, c[i + 1].map, c[i + 1].n, t->shares->tables[i]);
-  t->rest = (SolveFactor){.n = s->nusers + 1, .maps = maps, .classes = classes, .cost = shares_rest, .of = t->shares};
+  t->rest =
+      (SolveFactor){.n = s->nusers + 1, .maps = maps, .classes = classes, .cost = fan_shares_rest, .of = t->shares};
 }
 
 /* The only user, where it joins what makes the value; NULL: there is none. */
@@ -665,7 +666,7 @@ static void fill(Graph *g) {
     if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
 }
 
-/* Shares follow a choice. */
+/* FanShares follow a choice. */
 static void share_again(void *of, const int *values, double step) {
   Graph *g = of;
   Arena *a = arena_new();
@@ -673,10 +674,10 @@ static void share_again(void *of, const int *values, double step) {
     const SolveFactor *f = &g->rests.items[i];
     int *at = ARENA_ARRAY(a, int, f->n);
     for (int k = 0; k < f->n; k++) at[k] = f->maps[k][values[f->vars[k]]];
-    shares_note((Shares *)(uintptr_t)f->of, at);
+    fan_shares_note((FanShares *)(uintptr_t)f->of, at);
   }
   for (int c = 0; c < g->in.shape->nfan_classes; c++)
-    if (g->fans[c].shares) shares_move(g->fans[c].shares, step);
+    if (g->fans[c].shares) fan_shares_move(g->fans[c].shares, step);
   arena_free(a);
 }
 

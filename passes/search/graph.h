@@ -36,10 +36,10 @@ typedef struct GraphInput {
   CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
   CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
                        * them counts the larger of */
-  Symmetry *symmetry; /* for a bound: axes may be exchanged at every operation; `cost` knows no order of axes.  NULL:
-                       * they may not */
   double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
                        * former */
+  Symmetry *symmetry; /* for a bound: axes may be exchanged at every operation; `cost` knows no order of axes.  NULL:
+                       * they may not */
   AxisUse uses[MAX_AXES];
   int zero;            /* PlanOptions.zero */
   double repeat;       /* weight of what a micro-batch costs, */

@@ -188,7 +188,7 @@ static void join_factor(Order *o, const SolveFactor *f) {
   Role t = {.n = f->n, .vars = f->vars, .roles = ARENA_ARRAY(o->arena, uint64_t, f->n)};
   for (int i = 0; i < f->n; i++) {
     size_t at = all.n;
-    t.roles[i] = mix((uint64_t)(uintptr_t)factor_identity(f), (uint64_t)i);
+    t.roles[i] = mix((uint64_t)(uintptr_t)solve_factor_identity(f), (uint64_t)i);
     ARENA_PUSH(o->arena, &all, f->vars[i]);
     for (; at > 0 && all.items[at - 1] > f->vars[i]; at--) all.items[at] = all.items[at - 1];
     all.items[at] = f->vars[i];

@@ -83,8 +83,8 @@ typedef struct StepProgram {
 int *elimination_order(const SolveProblem *p, Arena *a);
 
 /* program.c: what equal tables, or rests, have in common; what a factor costs. */
-const void *factor_identity(const SolveFactor *f);
-double factor_cost(const SolveFactor *f, const int *values);
+const void *solve_factor_identity(const SolveFactor *f);
+double solve_factor_cost(const SolveFactor *f, const int *values);
 /* NULL when a join is above the cap and may not be split. */
 StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a);
 size_t step_entry(const StepProgram *p, const Elimination *e, const int *values);

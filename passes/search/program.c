@@ -126,9 +126,11 @@ static int place_of(const Join *j, int var) { return var == j->var ? j->nscope :
 
 /* ---- equal joins */
 
-const void *factor_identity(const SolveFactor *f) { return f->table ? (const void *)f->table : f->of; }
+const void *solve_factor_identity(const SolveFactor *f) { return f->table ? (const void *)f->table : f->of; }
 
-static const void *identity(const Live *t) { return t->step < 0 ? factor_identity(t->input) : (const void *)t->maps; }
+static const void *identity(const Live *t) {
+  return t->step < 0 ? solve_factor_identity(t->input) : (const void *)t->maps;
+}
 
 static uint64_t join_hash(const Compiler *c, const Join *j) {
   uint64_t h = hash64(&j->time, sizeof j->time, (uint64_t)j->n);
@@ -152,7 +154,8 @@ static bool same_join(const Compiler *c, const Step *s, const Join *j) {
     const Operand *o = &s->operands[f];
     const Live *t = &c->live.items[j->tables[f]];
     if (o->step != t->step || o->n != t->n) return false;
-    if (t->step < 0 && (o->rest ? o->rest->of : (const void *)o->input) != factor_identity(t->input)) return false;
+    if (t->step < 0 && (o->rest ? o->rest->of : (const void *)o->input) != solve_factor_identity(t->input))
+      return false;
     for (int i = 0; i < t->n; i++)
       if (o->maps[i] != t->maps[i] || o->places[i] != place_of(j, t->vars[i])) return false;
   }
@@ -348,9 +351,9 @@ static int *number_inputs(const SolveProblem *p, Arena *a) {
   while (slots < 2 * p->nfactors) slots *= 2;
   size_t *table = ARENA_ARRAY(a, size_t, slots); /* factor + 1 */
   for (size_t f = 0; f < p->nfactors; f++) {
-    const void *id = factor_identity(&p->factors[f]);
+    const void *id = solve_factor_identity(&p->factors[f]);
     size_t at = (size_t)hash64(&id, sizeof id, 0) & (slots - 1);
-    while (table[at] && factor_identity(&p->factors[table[at] - 1]) != id) at = (at + 1) & (slots - 1);
+    while (table[at] && solve_factor_identity(&p->factors[table[at] - 1]) != id) at = (at + 1) & (slots - 1);
     if (!table[at]) table[at] = f + 1;
     number[f] = (int)(table[at] - 1);
   }
@@ -404,7 +407,7 @@ static double cost_of_rest(const SolveFactor *k, const int *values) {
   return cost;
 }
 
-double factor_cost(const SolveFactor *k, const int *values) {
+double solve_factor_cost(const SolveFactor *k, const int *values) {
   size_t at = 0;
   if (!k->table) return cost_of_rest(k, values);
   for (int i = 0; i < k->n; i++) at = at * (size_t)k->classes[i] + (size_t)k->maps[i][values[k->vars[i]]];
@@ -418,6 +421,6 @@ double solve_evaluate(const SolveProblem *p, const int *values, double *memory) 
     time += p->time[v][values[v]];
     if (p->memory && p->memory[v]) *memory += p->memory[v][values[v]];
   }
-  for (size_t f = 0; f < p->nfactors; f++) time += factor_cost(&p->factors[f], values);
+  for (size_t f = 0; f < p->nfactors; f++) time += solve_factor_cost(&p->factors[f], values);
   return time;
 }

@@ -75,6 +75,7 @@ static double keep_bound(Search *s, const Candidate *c, double bound, bool limit
   return bound;
 }
 
+/* The outcome of a candidate, if it has one, which may be the best. */
 static void add_if_known(Search *s, Outcome *o, double best) {
   bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
   if (o->strategies || o->why_not) add_outcome(s, o);
@@ -91,13 +92,16 @@ static void try_kinds(Search *s, const Candidate *c) {
   for (int code = 0; code < all; code++) {
     Candidate x = *c;
     double ignored;
-    bool data = false, same = true, any = true;
+    bool data = false, same = true, possible = true;
     for (int i = 0, rest = code; i < c->naxes; i++, rest /= KINDS) {
       Degree d = kinds[rest % KINDS];
       x.degree[i] = (int)d;
-      data |= d == DEGREE_DP, same &= x.degree[0] == (int)d, any &= s->has_degree[d];
+      data |= d == DEGREE_DP, same &= x.degree[0] == (int)d;
+      possible &= s->has_degree[d] && !s->forced[d];
+      bool alike = i > 0 && s->t->ntiers == 1 && c->sizes[i] == c->sizes[i - 1];
+      possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
     }
-    if (!data || same || !any || s->watch.expired) continue;
+    if (!data || same || !possible || s->watch.expired) continue;
     add_if_known(s, solve_mesh(s, &x, best_time(s), &ignored), best_time(s));
   }
 }
@@ -124,7 +128,8 @@ static double try_one(Search *s, const Candidate *c) {
     return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->limited) : INFINITY;
   add_if_known(s, o, best);
   bool limited = s->limited;
-  if (o->feasible && o->wanted > 0 && o->price.time.total > o->wanted && c->stages == 1 && is_free(c)) try_kinds(s, c);
+  bool pays = o->feasible && o->wanted > 0 && o->price.time.total > o->wanted;
+  if (pays && c->stages == 1 && !s->zero && is_free(c)) try_kinds(s, c);
   s->limited = limited;
   bound = fmax(bound, c->bound);
   s->lower_bound = fmin(s->lower_bound, bound + again);

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-static bool user_wants(const SharesInput *in, int user, int class, int layout) {
+static bool user_wants(const FanSharesInput *in, int user, int class, int layout) {
   const int *list = in->lists[user] + class * in->width[user];
   for (int k = 0; k < in->width[user]; k++)
     if (list[k] == layout) return true;
   return false;
 }
 
-static bool may_want(const SharesInput *in, int user, int layout) {
+static bool may_want(const FanSharesInput *in, int user, int layout) {
   for (int c = 0; c < in->classes[user]; c++)
     if (user_wants(in, user, c, layout)) return true;
   return false;
@@ -20,8 +20,8 @@ static bool may_want(const SharesInput *in, int user, int layout) {
 /* What no conversion makes costs all of those who ask. */
 static double part(double weight, double seconds) { return seconds < INFINITY ? weight * seconds : INFINITY; }
 
-static void find_certain(Shares *s) {
-  const SharesInput *in = &s->in;
+static void find_certain(FanShares *s) {
+  const FanSharesInput *in = &s->in;
   for (int p = 0; p < in->nproducers; p++) {
     bool *certain = s->is_certain + p * in->nlayouts;
     if (in->output) certain[in->output[p]] = true;
@@ -34,8 +34,8 @@ static void find_certain(Shares *s) {
 }
 
 /* Layouts that somebody has asked for already carry the stamp. */
-static double cost_of_user(Shares *s, int p, int user, int class) {
-  const SharesInput *in = &s->in;
+static double cost_of_user(FanShares *s, int p, int user, int class) {
+  const FanSharesInput *in = &s->in;
   const int *list = in->lists[user] + class * in->width[user];
   double sum = 0;
   s->stamp++;
@@ -48,40 +48,41 @@ static double cost_of_user(Shares *s, int p, int user, int class) {
   return sum;
 }
 
-static void fill_tables(Shares *s) {
-  const SharesInput *in = &s->in;
+static void fill_tables(FanShares *s) {
+  const FanSharesInput *in = &s->in;
   for (int u = 0; u < in->nusers; u++)
     for (int p = 0; p < in->nproducers; p++)
       for (int c = 0; c < in->classes[u]; c++) s->tables[u][p * in->classes[u] + c] = cost_of_user(s, p, u, c);
 }
 
-Shares *shares_new(Arena *a, const SharesInput *in) {
-  Shares *s = ARENA_NEW(a, Shares);
+FanShares *fan_shares_new(Arena *a, const FanSharesInput *in) {
+  FanShares *s = ARENA_NEW(a, FanShares);
   int cells = in->nproducers * in->nlayouts;
-  *s = (Shares){.in = *in,
-                .certain = ARENA_ARRAY(a, double, in->nproducers),
-                .tables = ARENA_ARRAY(a, double *, in->nusers + 1),
-                .is_certain = ARENA_ARRAY(a, bool, cells + 1),
-                .weights = ARENA_ARRAY(a, double, cells * in->nusers + 1),
-                .wanted = ARENA_ARRAY(a, double, cells * in->nusers + 1),
-                .noted = ARENA_ARRAY(a, double, cells + 1),
-                .seen = ARENA_ARRAY(a, int, in->nlayouts + 1)};
+  *s = (FanShares){.in = *in,
+                   .certain = ARENA_ARRAY(a, double, in->nproducers),
+                   .tables = ARENA_ARRAY(a, double *, in->nusers + 1),
+                   .is_certain = ARENA_ARRAY(a, bool, cells + 1),
+                   .weights = ARENA_ARRAY(a, double, cells * in->nusers + 1),
+                   .wanted = ARENA_ARRAY(a, double, cells * in->nusers + 1),
+                   .noted = ARENA_ARRAY(a, double, cells + 1),
+                   .seen = ARENA_ARRAY(a, int, in->nlayouts + 1)};
   for (int u = 0; u < in->nusers; u++) s->tables[u] = ARENA_ARRAY(a, double, in->nproducers * in->classes[u]);
   find_certain(s);
   for (int l = 0; l < in->nlayouts; l++) {
     int n = 0;
     for (int u = 0; u < in->nusers; u++) n += may_want(in, u, l);
-    for (int u = 0; u < in->nusers; u++)
-      for (int p = 0; p < in->nproducers && may_want(in, u, l); p++)
-        s->weights[(p * in->nlayouts + l) * in->nusers + u] = 1. / n;
+    for (int u = 0; u < in->nusers; u++) {
+      double weight = may_want(in, u, l) ? 1. / n : 0;
+      for (int p = 0; p < in->nproducers; p++) s->weights[(p * in->nlayouts + l) * in->nusers + u] = weight;
+    }
   }
   fill_tables(s);
   return s;
 }
 
-double shares_rest(const void *of, const int *at) {
-  Shares *s = (Shares *)of;
-  const SharesInput *in = &s->in;
+double fan_shares_rest(const void *of, const int *at) {
+  FanShares *s = (FanShares *)of;
+  const FanSharesInput *in = &s->in;
   double sum = 0;
   int first = ++s->stamp;
   for (int u = 0; u < in->nusers; u++)
@@ -97,8 +98,8 @@ double shares_rest(const void *of, const int *at) {
   return sum;
 }
 
-void shares_note(Shares *s, const int *at) {
-  const SharesInput *in = &s->in;
+void fan_shares_note(FanShares *s, const int *at) {
+  const FanSharesInput *in = &s->in;
   int first = ++s->stamp;
   for (int u = 0; u < in->nusers; u++)
     for (int k = 0; k < in->width[u]; k++) {
@@ -112,8 +113,8 @@ void shares_note(Shares *s, const int *at) {
     }
 }
 
-void shares_move(Shares *s, double step) {
-  const SharesInput *in = &s->in;
+void fan_shares_move(FanShares *s, double step) {
+  const FanSharesInput *in = &s->in;
   for (int cell = 0; cell < in->nproducers * in->nlayouts; cell++) {
     if (s->noted[cell] == 0) continue;
     for (int u = 0; u < in->nusers; u++) {

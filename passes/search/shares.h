@@ -2,7 +2,7 @@
  *
  * Every layout that users ask for is converted, and paid, once.  Where one table over all users would be too large,
  * each user gets a table of its own with the producer, in which it pays its share of every layout that it asks for.
- * Shares of one layout sum up to one, so together users never pay more than it costs; what is missing, where some of
+ * FanShares of one layout sum up to one, so together users never pay more than it costs; what is missing, where some of
  * those do not ask that have a share, is the rest, a function of all of them.  What is asked for whatever the users
  * choose is certain, and paid by the producer alone.
  *
@@ -17,7 +17,7 @@
 
 #include "base/arena.h"
 
-typedef struct SharesInput {
+typedef struct FanSharesInput {
   int nproducers; /* classes of the producer */
   int nlayouts;
   const double *seconds; /* [producer][layout] */
@@ -28,10 +28,10 @@ typedef struct SharesInput {
   const int *classes;      /* by user */
   const int *width;        /* by user: operands */
   const int *const *lists; /* by user: [class][operand] layouts */
-} SharesInput;
+} FanSharesInput;
 
-typedef struct Shares {
-  SharesInput in;
+typedef struct FanShares {
+  FanSharesInput in;
   double *certain;  /* by producer */
   double **tables;  /* by user: [producer][class] */
   bool *is_certain; /* [producer][layout] */
@@ -39,15 +39,15 @@ typedef struct Shares {
   double *wanted;   /* the same, of the choices that were noted */
   double *noted;    /* [producer][layout] */
   int *seen, stamp;
-} Shares;
+} FanShares;
 
 /* Equal shares.  The lists live as long as the shares. */
-Shares *shares_new(Arena *a, const SharesInput *in);
+FanShares *fan_shares_new(Arena *a, const FanSharesInput *in);
 /* What is left out, `of` being shares; at: class of the producer, then of each user. */
-double shares_rest(const void *of, const int *at);
+double fan_shares_rest(const void *of, const int *at);
 /* A choice that was found; and the shares, after some of them, moved so far (0 to 1) to who asked.  Tables change where
  * they are. */
-void shares_note(Shares *s, const int *at);
-void shares_move(Shares *s, double step);
+void fan_shares_note(FanShares *s, const int *at);
+void fan_shares_move(FanShares *s, double step);
 
 #endif

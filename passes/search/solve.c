@@ -48,7 +48,7 @@ static void find_factors(Solver *s) {
 
 static void evaluate(const SolveProblem *p, Point *x) {
   x->whole = x->time = solve_evaluate(p, x->values, &x->memory);
-  for (size_t i = 0; i < p->nrests; i++) x->whole += factor_cost(&p->rests[i], x->values);
+  for (size_t i = 0; i < p->nrests; i++) x->whole += solve_factor_cost(&p->rests[i], x->values);
 }
 
 static double memory_of(const SolveProblem *p, int var, int value) {
@@ -59,7 +59,7 @@ static double memory_of(const SolveProblem *p, int var, int value) {
 static double around(const Solver *s, int var, const int *values) {
   double sum = s->p->time[var][values[var]];
   for (size_t i = 0; i < s->of_var[var].n; i++)
-    sum += factor_cost(factor_at(s->p, (size_t)s->of_var[var].items[i]), values);
+    sum += solve_factor_cost(factor_at(s->p, (size_t)s->of_var[var].items[i]), values);
   return sum;
 }
 
@@ -98,6 +98,9 @@ static double most_of_interest(const Solver *s, double lambda) {
   return most * (1 + 1e-9);
 }
 
+/* Of what is above `most` tables tell no more than that. */
+static double at_most(double bound, double most) { return fmin(bound, most * (1 + 1e-9)); }
+
 /* Above what is of interest the solution is not feasible, and the bound says that it is above. */
 static Point solve_weighted(Solver *s, double lambda) {
   const SolveProblem *p = s->p;
@@ -106,7 +109,7 @@ static Point solve_weighted(Solver *s, double lambda) {
   s->result->work += s->program->work;
   if (isnan(r.bound)) return (Point){.bound = -INFINITY};
   r.feasible = r.bound < INFINITY;
-  if (!r.feasible && most < INFINITY) r.bound = most * (1 + 1e-9);
+  r.bound = at_most(r.bound, most);
   if (!r.feasible) return r;
   elimination_assign(s->program, lambda, r.values);
   evaluate(s->p, &r);
@@ -254,8 +257,7 @@ static bool solve_exactly(Solver *s, const int *order) {
   if (s->program->split || !frontier_solve(s->p, order, &proof, s->arena)) return false;
   r->lower_bound = fmax(r->lower_bound, proof.time);
   if (same) choice = proof;
-  else frontier_solve(&aimed, order, &choice, s->arena);
-  keep_frontier(s, &choice);
+  if (same || frontier_solve(&aimed, order, &choice, s->arena)) keep_frontier(s, &choice);
   return same && is_reached(r);
 }
 
@@ -360,7 +362,9 @@ static void move_shares(Solver *s) {
   SolveResult *r = s->result;
   double weight = r->memory_weight;
   const int descents = 4; /* a descent takes about as long as a round */
+  const double most_work = 4e9;
   int rounds = s->program->split ? p->split_rounds : p->rounds;
+  if (rounds * s->program->work > most_work) rounds = (int)(most_work / s->program->work);
   const int *values = r->values;
   for (int i = 0; i < rounds && p->nrests && !is_over(s); i++) {
     p->share(p->share_of, values, 1. / (i + 2));
@@ -381,7 +385,7 @@ static SolveProblem with_rests(const SolveProblem *p, Arena *a) {
   for (size_t i = 0; i < p->nfactors + p->nrests; i++) all[i] = *factor_at(p, i);
   out.factors = all;
   out.nfactors += p->nrests;
-  out.table_cap = INFINITY;
+  out.table_cap = 0x1p120; /* entries have numbers */
   return out;
 }
 
@@ -396,7 +400,8 @@ static void solve_whole(Solver *s, const int *order) {
   SolveProblem p = with_rests(s->p, s->arena);
   StepProgram *whole = elimination_compile(&p, order, false, s->arena);
   Point x = {.feasible = true};
-  x.bound = best_first(whole, s->program, weight, most, r->time * near, &work, &x.values);
+  if (!whole) return;
+  x.bound = at_most(best_first(whole, s->program, weight, most, r->time * near, &work, &x.values), most);
   r->work += s->program->work + work;
   raise_bound(s, &x, weight);
   if (!x.values) return;

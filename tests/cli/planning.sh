@@ -45,6 +45,10 @@ for forced in "--dp 4 --micro-batches 2" "--tp 2 --dp 2 --micro-batches 2" "--pp
   expect_json "d['time_us'] >= $step_us * (1 - 1e-9)"
 done
 
+# What is forced to 1 stays so, where memory is short as well.
+expect 0 "" "$apc" plan "$gpt" --train cross_entropy --optimizer 'adamw(lr=3e-4)' --batch 64 --target cpux4 --dp 1 --json -q
+expect_json "d['chosen']['dp'] == 1 and d['time_us'] >= $step_us * (1 - 1e-9)"
+
 # Progress, on a terminal, of what takes longer than a moment; not with -q.
 long=("$apc" plan "$gpt" -D layers=96 --target cpux64)
 expect 0 "" script -qec "TERM=xterm ${long[*]}" log

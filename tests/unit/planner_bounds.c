@@ -92,6 +92,17 @@ static Candidate reordered(const Candidate *c, int loose, int o) {
   return x;
 }
 
+/* Whoever asks only up to some time is not told that anything takes longer. */
+static void check_pruned(Search *s, const Candidate *c, double seconds) {
+  for (double share = 0.5; share < 1.2 && isfinite(seconds); share += 0.25) {
+    double bound;
+    solve_mesh(s, c, share * seconds, &bound);
+    CHECKF(bound <= fmax(c->bound, share * seconds) * (1 + 1e-9) && bound <= seconds * (1 + 1e-9),
+           "%s, %d stages of %d x %d x %d: %g s, above %g the bound is %g", s->t->name, c->stages, c->sizes[0],
+           c->sizes[1], c->sizes[2], seconds, share * seconds, bound);
+  }
+}
+
 static void check_bound(Search *s, const Candidate *c, int loose, double bound, int *below) {
   double ignored;
   for (int o = 0; o < (loose == 3 ? 6 : loose == 2 ? 2 : 1); o++) {
@@ -103,6 +114,7 @@ static void check_bound(Search *s, const Candidate *c, int loose, double bound, 
              s->t->name, x.stages, x.sizes[0], x.sizes[1], x.sizes[2], x.micro, c->least, c->micro, seconds, loose,
              bound);
       *below += isfinite(seconds);
+      if (loose == 0) check_pruned(s, &x, seconds);
     }
   }
 }
