@@ -166,14 +166,19 @@ static void begin_entry(BestFirst *b, const Node *n, const int *at, Level *l) {
   b->work += (double)classes * (1 + n->naddends);
 }
 
+/* Where an operand is read, with a class of the variable: its classes are in `at` of the level. */
+static const Operand *read_operand(const Node *n, int operand, Level *l, int class) {
+  const Operand *o = &n->step->operands[operand];
+  l->values[n->step->n] = n->values[n->step->n][class];
+  for (int i = 0; i < o->n; i++) l->at[i] = o->maps[i][l->values[o->places[i]]];
+  return o;
+}
+
 static double rests_of(const Node *n, Level *l, int class) {
-  const Step *s = n->step;
   double sum = 0;
-  l->values[s->n] = n->values[s->n][class];
   for (int k = 0; k < n->nrests; k++) {
-    const Operand *o = &s->operands[n->rests[k]];
-    for (int i = 0; i < o->n; i++) l->at[i] = o->maps[i][l->values[o->places[i]]];
-    sum += o->rest->cost(o->rest->of, l->at);
+    const SolveFactor *rest = read_operand(n, n->rests[k], l, class)->rest;
+    sum += rest->cost(rest->of, l->at);
   }
   return sum;
 }
@@ -186,9 +191,7 @@ static double by_terms(const Node *n, const struct Child *child, const Level *l,
 
 /* Where a child is asked. */
 static Key child_entry(const BestFirst *b, const Node *n, const struct Child *child, Level *l, int class) {
-  const Operand *o = &n->step->operands[child->operand];
-  l->values[n->step->n] = n->values[n->step->n][class];
-  for (int i = 0; i < o->n; i++) l->at[i] = o->maps[i][l->values[o->places[i]]];
+  read_operand(n, child->operand, l, class);
   return key_of(b->nodes[child->node].step, l->at);
 }
 
@@ -262,12 +265,6 @@ static double evaluate(BestFirst *b, int node, const int *at, double limit, int 
 
 /* ---- the nodes */
 
-static int place_in(const int *list, int n, int v) {
-  for (int i = 0; i < n; i++)
-    if (list[i] == v) return i;
-  return -1;
-}
-
 /* A table whose places are these of the join. */
 static Addend addend_of(BestFirst *b, const Node *n, const double *table, int nplaces, const int *places,
                         const int *const *maps, const int *classes) {
@@ -309,7 +306,7 @@ static Pending pending_at(BestFirst *b, const Elimination *e, const Pending *bel
     for (int k = 0; e->makers[f] >= 0 && k < below[e->makers[f]].n; k++) {
       int table = below[e->makers[f]].items[k];
       const Elimination *x = &bounds->eliminations[table];
-      if (place_in(x->scope, bounds->steps[x->step]->n, e->var) < 0) out.items[out.n++] = table;
+      if (step_place_in(x->scope, bounds->steps[x->step]->n, e->var) < 0) out.items[out.n++] = table;
     }
   for (int i = bounds->first[e->var]; i < bounds->last[e->var]; i++) out.items[out.n++] = i;
   return out;
@@ -321,7 +318,7 @@ static void add_terms(BestFirst *b, Node *n, const Elimination *e, const Pending
     const Step *t = b->bounds->steps[x->step];
     int *places = ARENA_ARRAY(b->arena, int, t->n + 1);
     for (int i = 0; i < t->n; i++)
-      places[i] = x->scope[i] == e->var ? n->step->n : place_in(e->scope, n->step->n, x->scope[i]);
+      places[i] = x->scope[i] == e->var ? n->step->n : step_place_in(e->scope, n->step->n, x->scope[i]);
     n->addends[n->naddends++] = addend_of(b, n, t->table, t->n, places, (const int *const *)t->maps, t->classes);
   }
 }
@@ -393,7 +390,7 @@ static int value_of_class(const Step *s, int class, double lambda) {
   int best = -1;
   double least = INFINITY;
   for (int v = 0; v < s->domain; v++) {
-    double own = s->time[v] + (s->memory ? lambda * s->memory[v] : 0);
+    double own = step_own_cost(s, lambda, v);
     if (s->maps[s->n][v] == class && own < least) least = own, best = v;
   }
   return best;

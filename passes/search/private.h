@@ -50,6 +50,18 @@ typedef struct Step {
   const size_t *starts;
 } Step;
 
+/* What a value of its variable costs by itself, for one weight of memory. */
+static inline double step_own_cost(const Step *s, double lambda, int value) {
+  return s->time[value] + (s->memory ? lambda * s->memory[value] : 0);
+}
+
+/* Where a variable, or a place, is in a list; -1: nowhere. */
+static inline int step_place_in(const int *list, int n, int v) {
+  for (int i = 0; i < n; i++)
+    if (list[i] == v) return i;
+  return -1;
+}
+
 /* The parts of a join that was too large, of one variable.  What each costs at least, by value of the variable, is
  * shared out among them before they are minimised: each is at its cheapest near values that are cheap for all. */
 typedef struct Split {

@@ -51,12 +51,6 @@ typedef struct Join {
   int nscope, *scope;
 } Join;
 
-static int place_in(const int *list, int n, int v) {
-  for (int i = 0; i < n; i++)
-    if (list[i] == v) return i;
-  return -1;
-}
-
 /* Numbers the distinct combinations of the classes that several maps give to each of n values; returns how many. */
 static int join_maps(Arena *a, int n, int nmaps, const int *const *maps, int **joint, int **representative) {
   int *out = ARENA_ARRAY(a, int, n), *rep = ARENA_ARRAY(a, int, n), count = 0;
@@ -104,7 +98,7 @@ static void order_scope(const Compiler *c, Join *j) {
   }
   if (!largest) return;
   int inner = largest->vars[largest->n - 1] == j->var ? largest->vars[largest->n - 2] : largest->vars[largest->n - 1];
-  for (int i = place_in(j->scope, j->nscope, inner); i + 1 < j->nscope; i++) j->scope[i] = j->scope[i + 1];
+  for (int i = step_place_in(j->scope, j->nscope, inner); i + 1 < j->nscope; i++) j->scope[i] = j->scope[i + 1];
   j->scope[j->nscope - 1] = inner;
 }
 
@@ -117,12 +111,15 @@ static void find_scope(Compiler *c, Join *j) {
   for (int f = 0; f < j->n; f++) {
     const Live *t = &c->live.items[j->tables[f]];
     for (int i = 0; i < t->n; i++)
-      if (t->vars[i] != j->var && place_in(j->scope, j->nscope, t->vars[i]) < 0) j->scope[j->nscope++] = t->vars[i];
+      if (t->vars[i] != j->var && step_place_in(j->scope, j->nscope, t->vars[i]) < 0)
+        j->scope[j->nscope++] = t->vars[i];
   }
   order_scope(c, j);
 }
 
-static int place_of(const Join *j, int var) { return var == j->var ? j->nscope : place_in(j->scope, j->nscope, var); }
+static int place_of(const Join *j, int var) {
+  return var == j->var ? j->nscope : step_place_in(j->scope, j->nscope, var);
+}
 
 /* ---- equal joins */
 
@@ -178,7 +175,7 @@ static void fill_place(Compiler *c, Step *s, int place, int domain) {
   const int **maps = ARENA_ARRAY(c->arena, const int *, s->noperands + 1);
   int n = 0, *representative, *at = ARENA_ARRAY(c->arena, int, s->noperands + 1);
   for (int f = 0; f < s->noperands; f++) {
-    at[f] = place_in(s->operands[f].places, s->operands[f].n, place);
+    at[f] = step_place_in(s->operands[f].places, s->operands[f].n, place);
     if (at[f] >= 0) maps[n++] = s->operands[f].maps[at[f]];
   }
   s->classes[place] = join_maps(c->arena, domain, n, maps, &s->maps[place], &representative);
@@ -318,7 +315,7 @@ static bool stands_before(const Compiler *c, int var, int a, int b) {
   const Live *x = &c->live.items[a], *y = &c->live.items[b];
   if ((x->step < 0) != (y->step < 0)) return x->step < 0;
   if (x->number != y->number) return x->number < y->number;
-  return place_in(x->vars, x->n, var) < place_in(y->vars, y->n, var);
+  return step_place_in(x->vars, x->n, var) < step_place_in(y->vars, y->n, var);
 }
 
 /* In an order that does not depend on when the tables were made, so that equal joins are seen to be equal. */

@@ -60,7 +60,7 @@ void step_begin(Step *s, double lambda, Arena *a) {
   if (!s->least) s->least = ARENA_ARRAY(a, double, classes);
   for (int c = 0; c < classes; c++) s->least[c] = INFINITY;
   for (int v = 0; v < s->domain; v++) {
-    double own = s->time[v] + (s->memory ? lambda * s->memory[v] : 0);
+    double own = step_own_cost(s, lambda, v);
     int c = s->maps[s->n][v];
     if (own < s->least[c]) s->least[c] = own;
   }
@@ -340,7 +340,7 @@ double elimination_run(StepProgram *p, double lambda, double most) {
 /* What one of a variable's joins costs when its scope is decided. */
 static double join_cost(const StepProgram *p, const Elimination *e, const int *values, int v, double lambda) {
   const Step *s = p->steps[e->step];
-  double sum = s->time[v] + (s->memory ? lambda * s->memory[v] : 0);
+  double sum = step_own_cost(s, lambda, v);
   for (int f = 0; f < s->noperands; f++) {
     size_t at = s->offsets[s->n][f][s->maps[s->n][v]];
     for (int i = 0; i < s->n; i++) at += s->offsets[i][f][s->maps[i][values[e->scope[i]]]];
