@@ -10,6 +10,7 @@
 #include "driver/internal.h"
 #include "driver/ir_file.h"
 #include "driver/micro_batch.h"
+#include "ir/schedule.h"
 
 /* What holds for every search: its limits, and who looks on. */
 static PlanOptions unforced_options(const DriverOptions *o) {
@@ -37,6 +38,13 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
   if (again && strcmp(again, p->recompute) != 0)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--recompute %s was asked for, the plan has %s", again, p->recompute);
+  const Mesh *mesh = &p->mesh;
+  bool other = w->schedule && (w->schedule - 1 != (int)mesh->schedule || w->chunks != mesh->chunks);
+  if (other && p->pp > 1 && p->micro_batches > 1)
+    return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
+                      "--schedule %s was asked for, the plan has %s",
+                      schedule_text(o->model.arena, (PipelineSchedule)(w->schedule - 1), w->chunks),
+                      schedule_text(o->model.arena, mesh->schedule, mesh->chunks));
   if (w->zero && w->zero - 1 != p->zero)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--zero %d was asked for, the plan has %d", w->zero - 1, p->zero);
@@ -68,12 +76,15 @@ static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
                                 .micro_batches = searched->micro_batches,
                                 .zero = searched->zero,
                                 .seconds = searched->price.time.total,
-                                .bytes = searched->price.memory.total};
+                                .bytes = searched->price.memory.total,
+                                .schedule = plan_schedule_name(a, searched),
+                                .recompute = searched->recompute};
   PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, searched->nalternatives + 1);
   p->alternatives = list;
   add_alternative(p, list, &best);
   for (int i = 0; i < searched->nalternatives; i++) add_alternative(p, list, &searched->alternatives[i]);
   p->lower_bound = searched->lower_bound;
+  p->no_gaps_bound = fmin(searched->no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_seconds = searched->search_seconds;
   p->cut_short = searched->cut_short;

@@ -17,8 +17,9 @@ static const struct {
   const char *name;
   int chunks;
   bool weights_apart;
+  double idle;
 } schedules[] = {
-#define SCHEDULE(name, chunks, weights_apart, doc) {#name, chunks, weights_apart},
+#define SCHEDULE(name, chunks, weights_apart, idle, doc) {#name, chunks, weights_apart, idle},
 #include "ir/schedule.def"
 #undef SCHEDULE
 };
@@ -26,6 +27,10 @@ static const struct {
 enum { MOST_CHUNKS = 64 };
 
 bool schedule_weights_apart(PipelineSchedule s) { return schedules[s].weights_apart; }
+
+double schedule_idle(PipelineSchedule s, int places, int chunks) {
+  return (places - 1) * schedules[s].idle / (schedules[s].chunks ? 1 : chunks);
+}
 
 const char *schedule_text(Arena *a, PipelineSchedule s, int chunks) {
   return schedules[s].chunks ? schedules[s].name : arena_printf(a, "%s:%d", schedules[s].name, chunks);

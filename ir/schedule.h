@@ -21,6 +21,9 @@ const char *schedule_text(Arena *a, PipelineSchedule s, int chunks);
 /* What the n characters say; false: there is no such schedule. */
 bool schedule_parse(const char *text, size_t n, PipelineSchedule *s, int *chunks);
 bool schedule_weights_apart(PipelineSchedule s);
+/* The micro-batches that a place could do while it waits, if all phases took equal time and there were enough of them;
+ * of zbv at most. */
+double schedule_idle(PipelineSchedule s, int places, int chunks);
 
 /* Places, and which one a stage is on. */
 int mesh_places(const Mesh *mesh);

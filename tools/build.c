@@ -242,7 +242,8 @@ static PlanOptions plan_options(Tool *t) {
                    .recompute = recompute_option(o)};
   if (option_given(o, OPT_zero)) p.zero = 1 + option_text(o, OPT_zero)[0] - '0';
   const char *schedule = option_text(o, OPT_schedule);
-  if (schedule) schedule_parse(schedule, strlen(schedule), &p.schedule, &p.chunks);
+  PipelineSchedule given;
+  if (schedule && schedule_parse(schedule, strlen(schedule), &given, &p.chunks)) p.schedule = 1 + (int)given;
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);
   return p;
 }

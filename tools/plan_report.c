@@ -69,14 +69,18 @@ static void show_shares(const Tool *t, const Plan *p) {
 
 /* ---- the table of choices */
 
-/* "dp 4, zero 2" */
-static const char *with_zero(const Tool *t, const char *degrees, int zero) {
+/* "pp 2 x dp 4, 8 micro-batches, zbv, zero 2" */
+static const char *with_training(const Tool *t, const Plan *p, const char *degrees, int pp, int micro_batches,
+                                 const char *schedule, int zero) {
+  bool in_turns = p->mirrored && pp > 1 && micro_batches > 1;
+  if (in_turns) degrees = arena_printf(t->arena, "%s, %s", degrees, schedule);
   return zero ? arena_printf(t->arena, "%s, zero %d", degrees, zero) : degrees;
 }
 
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
   printf("  %-8s %-28s ", first ? "instead" : "",
-         with_zero(t, tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches), x->zero));
+         with_training(t, p, tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches), x->pp,
+                       x->micro_batches, x->schedule, x->zero));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -94,7 +98,8 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
 
 static void show_choices(const Tool *t, const Plan *p) {
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
-         with_zero(t, tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), p->zero),
+         with_training(t, p, tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), p->pp,
+                       p->micro_batches, plan_schedule_name(t->arena, p), p->zero),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
@@ -115,6 +120,15 @@ static void show_measured(const Tool *t, const PlanMemory *m) {
   putchar('\n');
 }
 
+/* What the bound is over, and what is known where schedules may fill the gaps of pipelines. */
+static const char *bounds_text(const Tool *t, const Plan *p) {
+  const char *bound = show_seconds(t->arena, p->lower_bound);
+  if (p->mirrored) bound = arena_printf(t->arena, "%s of mirrored plans", bound);
+  if (p->no_gaps_bound >= p->lower_bound) return bound;
+  return arena_printf(t->arena, "%s with 1f1b, %s were there no gaps in pipelines", bound,
+                      show_seconds(t->arena, p->no_gaps_bound));
+}
+
 void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
@@ -128,8 +142,7 @@ void tool_plan_show(Tool *t, const Build *b) {
            b->options.target->price_terms, b->options.target->price_date,
            b->options.target->usd_per_hour * p->price.time.total / 3600);
   if (b->measured) show_measured(t, &b->memory);
-  printf("%s  lower bound %s%s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
-         show_seconds(t->arena, p->lower_bound), p->mirrored ? " of mirrored plans" : "", p->gap * 100,
+  printf("%s  lower bound %s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n", bounds_text(t, p), p->gap * 100,
          show_seconds(t->arena, p->search_seconds),
          !p->cut_short                           ? ""
          : option_given(&t->options, OPT_effort) ? ", cut short by --effort"
@@ -151,17 +164,11 @@ static int64_t micro_batch_size(const Build *b) {
   return batch / parts + (batch % parts != 0);
 }
 
-/* Inference runs micro-batches one behind the other, as the forward of gpipe. */
-static const char *schedule_of(Arena *a, const Plan *p) {
-  if (p->mirrored && p->pp > 1) return schedule_text(a, p->mesh.schedule, p->mesh.chunks);
-  return p->pp > 1 || p->micro_batches > 1 ? "gpipe" : "none";
-}
-
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
                    p->ep, "cp", p->cp, "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
-                   p->micro_batches, "schedule", schedule_of(b->model.m->arena, p), "recompute", p->recompute);
+                   p->micro_batches, "schedule", plan_schedule_name(b->model.m->arena, p), "recompute", p->recompute);
 }
 
 /* By the names that people see. */
@@ -197,8 +204,9 @@ static json_t *alternatives_json(const Plan *p) {
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
     json_array_append_new(
-        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp,
-                         "ep", x->ep, "cp", x->cp, "zero", x->zero, "micro_batches", x->micro_batches, "time_us",
+        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp,
+                         "dp", x->dp, "ep", x->ep, "cp", x->cp, "zero", x->zero, "micro_batches", x->micro_batches,
+                         "schedule", x->schedule, "recompute", x->recompute, "time_us",
                          tool_json_real(x->seconds * 1e6), "bytes_per_device",
                          isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
   }
@@ -244,6 +252,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "params", json_integer(b->params));
   json_object_set_new(o, "lower_bound_us", tool_json_real(p->lower_bound * 1e6));
   json_object_set_new(o, "gap", tool_json_real(p->gap));
+  json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/hash.h"
+#include "ir/schedule.h"
 #include "passes/plan/labels.h"
 
 uint64_t plan_graph_hash(const Module *m, const Func *f) {
@@ -18,6 +19,16 @@ uint64_t plan_graph_hash(const Module *m, const Func *f) {
   uint64_t h = hash64(text_str(&t), t.n, 0);
   arena_free(a);
   return h;
+}
+
+const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s,
+                                  int chunks) {
+  if (trains && stages > 1) return schedule_text(a, s, chunks);
+  return stages > 1 || micro_batches > 1 ? "gpipe" : "none";
+}
+
+const char *plan_schedule_name(Arena *a, const Plan *p) {
+  return plan_name_of_schedule(a, p->mirrored, p->pp, p->micro_batches, p->mesh.schedule, p->mesh.chunks);
 }
 
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {

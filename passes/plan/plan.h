@@ -23,13 +23,13 @@ typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 typedef struct PlanKnown PlanKnown;
 
 typedef struct PlanOptions {
-  int tp, pp, dp, cp, ep;    /* forced degrees; 0: apc chooses */
-  int micro_batches;         /* 0: apc chooses */
-  PipelineSchedule schedule; /* of a training step in a pipeline, and Mesh.chunks */
-  int chunks;
-  Recompute recompute; /* of training */
-  int zero;            /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
-  double memory_limit; /* bytes per rank; 0: what the target has */
+  int tp, pp, dp, cp, ep; /* forced degrees; 0: apc chooses */
+  int micro_batches;      /* 0: apc chooses */
+  int schedule;           /* 1 + the PipelineSchedule of a training step; 0: apc chooses */
+  int chunks;             /* of the schedule that is given: Mesh.chunks */
+  Recompute recompute;    /* of training */
+  int zero;               /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
+  double memory_limit;    /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
   double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
@@ -76,6 +76,8 @@ typedef struct PlanAlternative {
   int tp, pp, dp, cp, ep, micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
   const char *why_not;   /* NULL when it is possible */
+  const char *schedule;  /* plan_schedule_name */
+  const char *recompute; /* recompute_name */
 } PlanAlternative;
 
 typedef struct Plan {
@@ -93,7 +95,9 @@ typedef struct Plan {
   double flops, params;      /* of the whole step on one rank; trainable elements */
   double one_device_seconds; /* the best on one rank of the target; INFINITY when it does not fit */
   bool mirrored;             /* the bound is over plans in which gradients follow the forward pass (D57) */
-  double lower_bound, gap;   /* seconds, over everything that was allowed; gap: plan_gap */
+  double lower_bound, gap;   /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
+                                plan_gap */
+  double no_gaps_bound;      /* seconds, over everything that was allowed, were there no gaps in pipelines */
   double search_seconds;
   double search_work; /* sums formed for tables: the effort of the search, whatever the machine */
   bool cut_short;     /* the search ended at its limit of time or work */
@@ -117,6 +121,11 @@ static inline double plan_memory_limit(const Target *t, double asked) { return a
 static inline double plan_gap(double seconds, double lower_bound) {
   return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0;
 }
+
+/* The schedule of a plan by name: "none" without stages and micro-batches; inference runs micro-batches one behind the
+ * other, as the forward of gpipe. */
+const char *plan_schedule_name(Arena *a, const Plan *p);
+const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s, int chunks);
 
 /* Identity of a function for plans: its text without locations. */
 uint64_t plan_graph_hash(const Module *m, const Func *f);

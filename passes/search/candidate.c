@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/schedule.h"
 #include "passes/plan/zero.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
@@ -25,7 +26,7 @@ static const char slower_than_plan[] = "slower than the plan",
 /* ---- the mesh */
 
 static bool same_sizes(const Mesh *a, const Mesh *b, bool but_micro) {
-  if (a->stages != b->stages || a->naxes != b->naxes) return false;
+  if (mesh_places(a) != mesh_places(b) || a->naxes != b->naxes) return false;
   for (int i = 0; i < a->naxes; i++) {
     const MeshAxis *x = &a->axes[i], *y = &b->axes[i];
     if (x->temporal != y->temporal || (x->size != y->size && !(but_micro && x->temporal))) return false;
@@ -57,8 +58,9 @@ static CostModel *model_of(Search *s, int loose) {
 
 /* With the micro-batches of a candidate that has some, or another number of them. */
 static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
-  Mesh mesh = {.stages = c->stages, .schedule = s->schedule};
-  if (c->stages > 1 && c->least > 1 && s->chunks > 1) mesh.chunks = s->chunks, mesh.stages *= s->chunks;
+  int chunks = c->stages > 1 && c->least > 1 ? c->schedule.chunks : 0;
+  Mesh mesh = {.stages = c->stages, .schedule = c->schedule.order};
+  if (chunks > 1) mesh.chunks = chunks, mesh.stages *= chunks;
   if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
@@ -113,7 +115,7 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
     in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
     in.rounds = in.split_rounds = 0, in.whole_work = 0;
   }
-  in.repeat = repeat_of(s, c);
+  in.repeat = repeat_of(c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
   in.zero = s->zero;
@@ -184,8 +186,7 @@ static void price_outcome(Search *s, Outcome *o) {
 /* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
 static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
   const double differ = 1.08;
-  double micro = o->c.micro,
-         seconds = may_have_no_gaps(s, &o->c) ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
+  double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
   return s->best && seconds + t->once > differ * s->best->price.time.total;
 }
 
@@ -263,6 +264,55 @@ static bool cut_and_price(Search *s, Outcome *o) {
   return cut_and_price_with(s, s->policies[selective ? 1 : last].again, o);
 }
 
+/* Could it be faster than what was found, by a schedule, if all stages took equal time? */
+static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
+  double idle = schedule_idle(by.order, o->c.stages, by.chunks),
+         best = fmin(o->feasible ? o->price.time.total : INFINITY, s->best ? s->best->price.time.total : INFINITY);
+  return o->solved * (1 + idle / o->c.micro) < best;
+}
+
+/* Those that fill gaps, the most promising first, where it is left to apc: more stages on a place seldom pay. */
+static const ScheduleKind filling[] = {{SCHEDULE_zbv, 2},
+                                       {SCHEDULE_zbh1, 0},
+                                       {SCHEDULE_interleaved, 4},
+                                       {SCHEDULE_interleaved, 3},
+                                       {SCHEDULE_interleaved, 2}};
+
+/* The fastest of the schedules that fill gaps; `slower`: none is faster than the best plan. */
+static bool choose_schedule(Search *s, Outcome *o) {
+  const Outcome given = *o;
+  const size_t n = s->f->ops.n;
+  for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
+    Outcome x = given;
+    int chunks = filling[i].chunks;
+    if ((chunks > 1 && chunks * x.c.stages > s->most_stages) || !may_be_faster(s, o, filling[i])) continue;
+    x.c.schedule = filling[i];
+    x.strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, n), given.strategies, sizeof *x.strategies * n);
+    x.stages = ARENA_ARRAY(s->arena, int, n);
+    search_set_mesh(s, &x.c, NULL);
+    cut_and_price(s, &x);
+    if (x.feasible ? !o->feasible || x.price.time.total < o->price.time.total : o->price.time.total == 0) *o = x;
+  }
+  search_set_mesh(s, &given.c, NULL);
+  o->slower |= o->stages == given.stages;
+  if (o->slower) o->why_not = slower_than_plan;
+  return o->feasible;
+}
+
+static bool schedule_and_price(Search *s, Outcome *o) {
+  return s->any_schedule && o->c.no_gaps ? choose_schedule(s, o) : cut_and_price(s, o);
+}
+
+Outcome *search_fill_gaps(Search *s, const Outcome *of) {
+  Outcome *o = ARENA_NEW(s->arena, Outcome);
+  *o = (Outcome){.c = of->c, .strategies = of->strategies, .stages = of->stages};
+  o->c.no_gaps = true;
+  o->solved = of->solved * repeat_of(&o->c) / repeat_of(&of->c);
+  search_set_mesh(s, &o->c, NULL);
+  if (judge_axes(s, o)) choose_schedule(s, o);
+  return o;
+}
+
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
 static void keep_outcome(Outcome *best, const Outcome *o) {
   if (!best->strategies || (!best->feasible && !o->feasible) ||
@@ -301,7 +351,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   } else {
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
-    bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
+    bool judged = judge_axes(s, &o), fits = judged && schedule_and_price(s, &o);
     double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
@@ -450,7 +500,7 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
   GraphInput in = graph_input(s, c);
   in.whole = s->whole;
   in.symmetry = symmetry;
-  in.share = search_share_of_micro_batch(s, c);
+  in.share = search_share_of_micro_batch(c);
   if (!in.symmetry || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
   double bound = bound_graph(s, in, prune_above);
   arena_free(a);

@@ -178,7 +178,7 @@ static void mark_useful(bool *useful, int most, int64_t n) {
  * faster and need no less memory.  Interleaved schedules want the number to be a multiple. */
 void find_useful_micro_batches(Search *s) {
   s->useful = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
-  for (int m = 0; m <= s->most_micro; m++) s->useful[m] = m < 2 || s->chunks > 1;
+  for (int m = 0; m <= s->most_micro; m++) s->useful[m] = m < 2 || s->schedule.chunks > 1;
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = s->shape->time_factor[i];
     if (k < 0 || !s->rules[i]->factors[k].size || op_is_source(s->f->ops.items[i].kind)) continue;
@@ -224,17 +224,13 @@ int most_micro_batches(Search *s) {
 }
 
 /* Where something fills the gaps of a pipeline, all that is known is that every stage does its part. */
-bool may_have_no_gaps(const Search *s, const Candidate *c) {
-  return c->stages > 1 && s->shape->mirrors.any && (s->chunks > 1 || schedule_weights_apart(s->schedule));
-}
-
-double repeat_of(const Search *s, const Candidate *c) {
-  if (may_have_no_gaps(s, c)) return (double)c->least / c->stages;
+double repeat_of(const Candidate *c) {
+  if (c->no_gaps) return (double)c->least / c->stages;
   return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages;
 }
 
-double search_share_of_micro_batch(const Search *s, const Candidate *c) {
-  return 1. / c->stages + (may_have_no_gaps(s, c) ? 0 : (1 - 1. / c->stages) / c->micro);
+double search_share_of_micro_batch(const Candidate *c) {
+  return 1. / c->stages + (c->no_gaps ? 0 : (1 - 1. / c->stages) / c->micro);
 }
 
 static bool may_split(const Candidate *c, int axis, unsigned degrees) {
@@ -251,9 +247,9 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
-static double work_seconds(const Search *s, const Candidate *c, const LeastList *least) {
-  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(s, c),
-         repeat = repeat_of(s, c);
+static double work_seconds(const Candidate *c, const LeastList *least) {
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
+         repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
     parts[k] = 1;
@@ -271,7 +267,7 @@ static double work_seconds(const Search *s, const Candidate *c, const LeastList 
 /* No communication but a message to every stage that something connects with the others. */
 double ideal_seconds(const Search *s, const Candidate *c) {
   double ranks = s->t->ranks / c->stages;
-  return work_seconds(s, c, &s->least) + ideal_transfers(s, c, ranks);
+  return work_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
 }
 
 /* By as many layers as free so many bytes; INFINITY: all of them do not. */
@@ -279,7 +275,7 @@ static double seconds_of_layers(const Search *s, const Candidate *c, double byte
   double freed = 0, seconds = 0;
   for (int k = 0; k < s->nlayers && freed < bytes; k++) {
     freed += s->layers[k].saved / c->micro / s->t->ranks;
-    seconds += work_seconds(s, c, &s->layers[k].least);
+    seconds += work_seconds(c, &s->layers[k].least);
   }
   return freed < bytes ? INFINITY : seconds;
 }
@@ -287,14 +283,14 @@ static double seconds_of_layers(const Search *s, const Candidate *c, double byte
 double seconds_again(const Search *s, const Candidate *c, bool *limited) {
   *limited = false;
   if (c->stages > 1 || !func_has_gradients(s->f)) return 0;
-  if (s->npolicies == 1) return work_seconds(s, c, &s->policies[0].least);
+  if (s->npolicies == 1) return work_seconds(c, &s->policies[0].least);
   double over = least_bytes(s, &s->policies[0], c->micro) - s->limit;
   if (over <= 0) return 0;
   *limited = true;
   bool selective = least_bytes(s, &s->policies[1], c->micro) <= s->limit;
-  double seconds = selective ? work_seconds(s, c, &s->policies[1].least) : INFINITY;
+  double seconds = selective ? work_seconds(c, &s->policies[1].least) : INFINITY;
   seconds = fmin(seconds, seconds_of_layers(s, c, over));
-  return isinf(seconds) ? work_seconds(s, c, &s->policies[s->npolicies - 1].least) : seconds;
+  return isinf(seconds) ? work_seconds(c, &s->policies[s->npolicies - 1].least) : seconds;
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {
@@ -310,12 +306,20 @@ static double known_bound(const Search *s, const Candidate *c) {
   for (size_t i = 0; i < s->known->open.n; i++) {
     const Bounded *x = &s->known->open.items[i];
     bool among = c->stages == 1 || (useful_up_to(s, c->least) <= x->c.micro && x->c.micro <= c->micro);
-    if (among && same_mesh(&x->c, c)) bound = fmin(bound, x->bound);
+    if (among && same_mesh(&x->c, c) && x->c.no_gaps == c->no_gaps) bound = fmin(bound, x->bound);
   }
   return bound;
 }
 
 /* ---- enumeration */
+
+Candidate candidate_of(const Search *s, int stages, int least, int micro) {
+  return (Candidate){.stages = stages,
+                     .least = least,
+                     .micro = micro,
+                     .no_gaps = s->no_gaps && stages > 1 && least > 1,
+                     .schedule = s->schedule};
+}
 
 static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
 
@@ -359,6 +363,10 @@ static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1})) return;
   if (one_tier(s)) sort_axes(&next);
+  next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
+  ARENA_PUSH(s->arena, &s->candidates, next);
+  if (!s->any_schedule || next.stages == 1 || next.least == 1) return;
+  next.no_gaps = true;
   next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
   ARENA_PUSH(s->arena, &s->candidates, next);
 }
@@ -438,7 +446,7 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
     left |= !s->forced[d] && s->has_degree[d];
   }
   if (spatial % used || (any && !left && spatial != used)) return; /* ranks would be idle */
-  Candidate c = {.stages = stages, .least = least, .micro = micro};
+  Candidate c = candidate_of(s, stages, least, micro);
   int room = MAX_SPATIAL - nforced;
   add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
   if (!any) add_four(s, &c, spatial);
@@ -475,13 +483,13 @@ static int by_axes(const Candidate *a, const Candidate *b) {
 }
 
 bool search_same_candidate(const Candidate *a, const Candidate *b) {
-  return same_mesh(a, b) && a->least == b->least && a->micro == b->micro && a->loose == b->loose &&
-         memcmp(a->degree, b->degree, sizeof *a->degree * (size_t)a->naxes) == 0;
+  return same_mesh(a, b) && a->no_gaps == b->no_gaps && a->least == b->least && a->micro == b->micro &&
+         a->loose == b->loose && memcmp(a->degree, b->degree, sizeof *a->degree * (size_t)a->naxes) == 0;
 }
 
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
   bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
-              a->loose == b->loose && by_axes(a, b) == 0;
+              a->loose == b->loose && a->no_gaps == b->no_gaps && by_axes(a, b) == 0;
   for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
   return same;
 }
@@ -502,6 +510,7 @@ static int by_bound(const void *x, const void *y) {
   if (a->naxes != b->naxes) return a->naxes - b->naxes;
   if (a->stages != b->stages) return a->stages - b->stages;
   if (a->micro != b->micro) return a->micro - b->micro;
+  if (a->no_gaps != b->no_gaps) return a->no_gaps - b->no_gaps;
   int order = by_axes(a, b);
   return order ? order : by_order(a, b);
 }

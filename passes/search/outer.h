@@ -12,6 +12,12 @@
 
 enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
 
+/* The order in which stages train their micro-batches, and the stages on each place (Mesh.chunks). */
+typedef struct ScheduleKind {
+  PipelineSchedule order;
+  int chunks;
+} ScheduleKind;
+
 typedef struct Candidate {
   double bound; /* seconds it cannot be faster than, as far as is known */
   int stages, naxes;
@@ -19,6 +25,8 @@ typedef struct Candidate {
   int sizes[MAX_AXES];
   int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
   bool loose;           /* axes with a degree need not cut all they can */
+  bool no_gaps;         /* its schedule may leave a stage no gaps, so that its bound counts none */
+  ScheduleKind schedule;
 } Candidate;
 
 typedef struct Outcome {
@@ -58,6 +66,8 @@ struct PlanKnown {
   double seconds; /* 0: it did not come to its end */
   /* Of many ranks only what may amount to these was looked at; 0: anything. */
   int degrees[DEGREE_COUNT], stages, micro;
+  ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others */
+  bool any_schedule;
 };
 
 /* Equal operations. */
@@ -110,9 +120,10 @@ typedef struct Search {
   int nmodels;
   CostModel *whole; /* of one micro-batch, while a range of them is bounded: it is not dropped */
   int forced[DEGREE_COUNT];
-  int within[DEGREE_COUNT];  /* free axes are looked at that can amount to these degrees; 0: to any */
-  PipelineSchedule schedule; /* of a training step, with the stages on each place */
-  int chunks;
+  int within[DEGREE_COUNT]; /* free axes are looked at that can amount to these degrees; 0: to any */
+  ScheduleKind schedule;    /* of pipelines of a training step */
+  bool no_gaps;             /* it may leave a stage none */
+  bool any_schedule;        /* others are candidates of their own (Candidate.no_gaps) */
   int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
   double limit;
   LeastList least;
@@ -142,6 +153,7 @@ typedef struct Search {
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
   double lower_bound;
+  double no_gaps_bound; /* with any_schedule, of candidates whose schedules may leave no gaps */
   /* Where the last candidate met the memory limit: */
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
@@ -178,6 +190,8 @@ int useful_from(const Search *s, int micro);
 int useful_up_to(const Search *s, int micro);
 /* What a candidate takes at least, without solving it. */
 double ideal_seconds(const Search *s, const Candidate *c);
+/* On no axes as yet, of these numbers of micro-batches. */
+Candidate candidate_of(const Search *s, int stages, int least, int micro);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
  * (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
@@ -187,12 +201,10 @@ bool search_same_candidate(const Candidate *a, const Candidate *b);
 /* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
  * list unless their bounds differ. */
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);
-/* Its schedule may leave a stage no gaps. */
-bool may_have_no_gaps(const Search *s, const Candidate *c);
 /* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
  * batch. */
-double repeat_of(const Search *s, const Candidate *c);
-double search_share_of_micro_batch(const Search *s, const Candidate *c);
+double repeat_of(const Candidate *c);
+double search_share_of_micro_batch(const Candidate *c);
 
 /* ---- candidate.c */
 
@@ -200,6 +212,8 @@ double search_share_of_micro_batch(const Search *s, const Candidate *c);
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
+/* What was found for a pipeline, with schedules that fill its gaps. */
+Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
  * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/schedule.h"
 #include "passes/search/outer.h"
 #include "passes/rewrite/sizes.h"
 #include "program/program.h"
@@ -35,6 +36,12 @@ static const double usual_work = 2.3e10;
 
 static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
 
+/* No plan among those of a candidate is faster. */
+static void add_bound(Search *s, const Candidate *c, double bound) {
+  double *least = s->any_schedule && c->no_gaps ? &s->no_gaps_bound : &s->lower_bound;
+  *least = fmin(*least, bound);
+}
+
 /* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
 static bool is_hopeless(const Search *s, double bound) {
   double best = best_time(s);
@@ -48,7 +55,8 @@ static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcom
 static void try_alone(Search *s, int degree) {
   double ignored;
   bool limited = true;
-  Candidate c = {.stages = 1, .least = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  Candidate c = candidate_of(s, 1, 1, 1);
+  c.naxes = 1, c.sizes[0] = s->t->ranks, c.degree[0] = degree;
   while (seconds_again(s, &c, &limited) > 0 && limited && 2 * c.micro <= s->most_micro) c.least = c.micro *= 2;
   if (limited) c.least = c.micro = 1;
   Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
@@ -58,7 +66,7 @@ static void try_alone(Search *s, int degree) {
 
 /* The time is over: nothing more is known of the candidate. */
 static bool is_over(Search *s, const Candidate *c) {
-  if (s->watch.expired) s->lower_bound = fmin(s->lower_bound, c->bound);
+  if (s->watch.expired) add_bound(s, c, c->bound);
   return s->watch.expired;
 }
 
@@ -132,8 +140,24 @@ static double try_one(Search *s, const Candidate *c) {
   if (pays && c->stages == 1 && !s->zero && is_free(c)) try_kinds(s, c);
   s->limited = limited;
   bound = fmax(bound, c->bound);
-  s->lower_bound = fmin(s->lower_bound, bound + again);
+  add_bound(s, c, bound + again);
   return keep_bound(s, c, bound, s->limited);
+}
+
+/* Few numbers of micro-batches are solved at once where a range of them is bounded by little more than all operations
+ * take. */
+static bool try_each(Search *s, const Candidate *c) {
+  enum { FEW = 4 };
+  int n = 0;
+  for (int m = c->least; m <= c->micro; m++) n += s->useful[m];
+  if (!c->no_gaps || n > FEW) return false;
+  for (int m = c->micro; m >= c->least; m--) {
+    Candidate one = *c;
+    one.least = one.micro = m;
+    one.bound = fmax(c->bound, ideal_seconds(s, &one));
+    if (s->useful[m] && !is_hopeless(s, one.bound)) try_one(s, &one);
+  }
+  return true;
 }
 
 /* Halves a range of micro-batches; the half that is not filled comes second. */
@@ -145,7 +169,7 @@ static void try_candidate(Search *s, const Candidate *given) {
     try_one(s, &c);
     return;
   }
-  if (is_over(s, &c)) return;
+  if (is_over(s, &c) || try_each(s, &c)) return;
   c.bound = fmax(c.bound, bound_mesh(s, &c, 0, best_time(s)));
   if (is_hopeless(s, c.bound)) return;
   Candidate few = c, many = c;
@@ -182,6 +206,11 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bound_rest(s, c, tried + 1, s->most_micro, bound);
 }
 
+/* Of many ranks gaps are filled of what was found only. */
+static bool filled_later(const Search *s, const Candidate *c) {
+  return s->any_schedule && c->no_gaps && s->t->ranks >= MANY_RANKS;
+}
+
 /* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
  * only, where `all` says so. */
 static void bound_orders(Search *s, size_t first, int loose, bool all) {
@@ -190,7 +219,7 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
   while (first + n < s->candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
   bool alike = (n == 1 || s->t->ntiers == 1) && !all;
-  if (alike || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  if (alike || filled_later(s, c) || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
   double bound = bound_mesh(s, c, loose, best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
 }
@@ -202,7 +231,7 @@ static void try_usual(Search *s) {
     int spatial = s->t->ranks / stages, inner = s->t->tiers[0].group < spatial ? s->t->tiers[0].group : spatial;
     if (s->t->ranks % stages || spatial % inner) continue;
     int outer = spatial / inner, micro = stages > 1 ? useful_up_to(s, s->most_micro / outer) : 1;
-    Candidate c = {.stages = stages, .least = micro > 1 ? micro : 1, .micro = micro > 1 ? micro : 1};
+    Candidate c = candidate_of(s, stages, micro > 1 ? micro : 1, micro > 1 ? micro : 1);
     if (outer > 1) c.sizes[c.naxes] = outer, c.degree[c.naxes++] = -1;
     if (inner > 1) c.sizes[c.naxes] = inner, c.degree[c.naxes++] = -1;
     if (!is_hopeless(s, ideal_seconds(s, &c))) try_one(s, &c);
@@ -225,6 +254,10 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
     for (int loose = s->candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->candidates.items[i];
+    if (filled_later(s, &c)) {
+      add_bound(s, &c, c.bound);
+      continue;
+    }
     s->watch.progress =
         (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
@@ -252,8 +285,8 @@ static void try_hastily(Search *s) {
       try_one(s, &c);
     }
   }
-  s->lower_bound = INFINITY;
-  for (size_t i = 0; i < s->candidates.n; i++) s->lower_bound = fmin(s->lower_bound, s->candidates.items[i].bound);
+  s->lower_bound = s->no_gaps_bound = INFINITY;
+  for (size_t i = 0; i < s->candidates.n; i++) add_bound(s, &s->candidates.items[i], s->candidates.items[i].bound);
   s->watch.expired = true;
 }
 
@@ -270,6 +303,15 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
   return same;
 }
 
+static void fill_gaps_of_found(Search *s) {
+  for (size_t i = 0, n = s->outcomes.n; i < n; i++) {
+    const Outcome *o = s->outcomes.items[i];
+    const PlanTime *t = &o->price.time;
+    bool pipeline = o->feasible && o->c.stages > 1 && o->c.micro > 1 && !o->c.no_gaps;
+    if (pipeline && !is_hopeless(s, t->total - t->idle)) add_if_known(s, search_fill_gaps(s, o), best_time(s));
+  }
+}
+
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
  * is s->best. */
 static void run(Search *s, const PlanOptions *o) {
@@ -281,6 +323,7 @@ static void run(Search *s, const PlanOptions *o) {
   make_candidates(s, o);
   try_all(s, o, free_choice);
   if (!s->best && s->watch.expired) try_hastily(s);
+  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s);
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -308,7 +351,7 @@ static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
   x.bounded = (BoundedList){0};
   memset(x.within, 0, sizeof x.within);
   x.best = x.alone = NULL;
-  x.lower_bound = INFINITY;
+  x.lower_bound = x.no_gaps_bound = INFINITY;
   x.memory_weight = x.activations = 0;
   x.hasty = false;
   return x;
@@ -333,13 +376,15 @@ static void keep_known(Search *s, const PlanOptions *o, const Search *x, const P
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
   k->stages = of->pp, k->micro = of->micro_batches;
+  k->schedule = x->schedule, k->any_schedule = x->any_schedule;
   s->known = k;
   if (o->known) *o->known = k;
 }
 
 static bool knows(const PlanKnown *k, const Search *x, const PlanOptions *o) {
   return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->stages == o->pp &&
-         k->micro == o->micro_batches;
+         k->micro == o->micro_batches && k->any_schedule == x->any_schedule && k->schedule.order == x->schedule.order &&
+         k->schedule.chunks == x->schedule.chunks;
 }
 
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
@@ -403,6 +448,14 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   return true;
 }
 
+static void take_schedule(Search *s, const PlanOptions *o) {
+  bool trains = func_has_gradients(s->f);
+  s->any_schedule = trains && !o->schedule;
+  if (!o->schedule) return;
+  s->schedule = (ScheduleKind){(PipelineSchedule)(o->schedule - 1), o->chunks};
+  s->no_gaps = trains && (s->schedule.chunks > 1 || schedule_weights_apart(s->schedule.order));
+}
+
 /* What may be made again for gradients: what is forced, or, where memory is short, more and more. */
 static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
@@ -442,7 +495,7 @@ static int by_seconds(const void *x, const void *y) {
 }
 
 /* Shown as the degrees it was asked for. */
-static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
+static PlanAlternative alternative_of(const Search *s, const Outcome *asked, const Outcome *o) {
   const int *found = asked->found;
   PlanAlternative a = {.tp = found[DEGREE_TP],
                        .dp = found[DEGREE_DP],
@@ -453,6 +506,9 @@ static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
                        .zero = o ? o->zero : asked->zero,
                        .seconds = INFINITY,
                        .why_not = "not possible"};
+  ScheduleKind kind = o ? o->c.schedule : s->schedule;
+  a.schedule = plan_name_of_schedule(s->arena, s->shape->mirrors.any, a.pp, a.micro_batches, kind.order, kind.chunks);
+  a.recompute = recompute_name(s->arena, s->f, o && o->strategies ? o->strategies : asked->strategies);
   if (!o) return a;
   a.seconds = seconds_of(o);
   a.bytes = o->price.memory.total;
@@ -496,7 +552,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
     if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
   if (s->limited_flat) prefer_forced(s, asked, forced, kept);
-  for (int i = 0; i < kept; i++) list[i] = alternative_of(asked[i], forced[i]);
+  for (int i = 0; i < kept; i++) list[i] = alternative_of(s, asked[i], forced[i]);
   if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
   p->alternatives = list;
   p->nalternatives = o->alternatives ? kept : 0;
@@ -540,6 +596,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
   p->params = cost_plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
+  p->no_gaps_bound = fmin(s->no_gaps_bound, p->lower_bound);
   p->mirrored = s->shape->mirrors.any;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
@@ -578,8 +635,8 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .t = t,
                 .arena = m->arena,
                 .lower_bound = INFINITY,
-                .schedule = o->schedule,
-                .chunks = o->chunks,
+                .no_gaps_bound = INFINITY,
+                .schedule = {.order = SCHEDULE_1f1b}, /* gpipe takes as long, and more memory */
                 .zero = o->zero,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY,
@@ -590,6 +647,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->too_large = o->too_large;
   s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
+  take_schedule(s, o);
   s->rules = rules_of(m, f);
   s->labels = labels_of(m, f, s->rules);
   module_set_mesh(m, &(Mesh){.stages = 1});

@@ -10,6 +10,7 @@
  */
 #include "passes/search/stage.h"
 
+#include "ir/schedule.h"
 #include "ir/states.h"
 #include "passes/cost/loops.h"
 #include "passes/lower/walk.h"
@@ -512,12 +513,18 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
 /* What is done once counts as its part of a micro-batch in the times of runs. */
 static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   StagesTime t = {0};
+  const Mesh *mesh = &k->m->mesh;
+  double *each = ARENA_ARRAY(k->arena, double, stages), *once = ARENA_ARRAY(k->arena, double, stages);
   for (int s = 0; s < stages; s++) {
     int run = places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1);
-    double each = k->time[run] - k->once_time[run];
-    t.sum += each;
-    t.slowest = fmax(t.slowest, each);
-    t.once = fmax(t.once, k->once_time[run] / part_of_once(k));
+    int place = mesh_place_of(mesh, s);
+    each[place] += k->time[run] - k->once_time[run];
+    once[place] += k->once_time[run] / part_of_once(k);
+  }
+  for (int p = 0; p < mesh_places(mesh); p++) {
+    t.sum += each[p];
+    t.slowest = fmax(t.slowest, each[p]);
+    t.once = fmax(t.once, once[p]);
   }
   return t;
 }

@@ -4,8 +4,8 @@
 
 #include "passes/cost/cost.h"
 
-/* Seconds of a micro-batch on all stages one after the other, and on the slowest, and of what is done once a step on
- * the stage that has the most of it, as cuts are chosen by. */
+/* Seconds of a micro-batch on all stages one after the other, and on the slowest place, and of what is done once a step
+ * on the place that has the most of it, as cuts are chosen by. */
 typedef struct StagesTime {
   double sum, slowest, once;
 } StagesTime;

@@ -97,6 +97,9 @@ check "the plan says zbh1" grep -qx "schedule zbh1" turns.plan
 # shellcheck disable=SC2086
 expect 0 "" "$apc" verify $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan turns.plan
 expect_out "proved   the parallel program"
+# shellcheck disable=SC2086
+expect 2 "--schedule zbv was asked for, the plan has zbh1" "$apc" plan $mlp -q --train cross_entropy \
+  --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan turns.plan --schedule zbv
 sed 's/schedule zbh1/schedule backwards/' turns.plan >bad.plan
 # shellcheck disable=SC2086
 expect 1 "there is no schedule 'backwards'" "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
@@ -113,6 +116,25 @@ expect 1 'is no operation of the forward pass' "$apc" plan $mlp -q --train cross
 expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
 # shellcheck disable=SC2086
 expect 2 "a place has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
+
+# The schedule is chosen where none is given, and told with a bound; what is forced to another one is no faster.
+wide="$source_dir/examples/mlp.apc -D layers=6 -D d=256"
+took() { # took options...: sets $seconds and $by
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan $wide -q --train mse --batch 64 --target cpux2 --pp 2 --micro-batches 4 --json "$@"
+  expect_json '0 < d["lower_bound_without_gaps_us"] <= d["lower_bound_us"] <= d["time_us"]'
+  read -r seconds by < <(python3 -c 'import json; d = json.load(open("out")); print(d["time_us"], d["chosen"]["schedule"])')
+}
+took
+free=$seconds
+for schedule in gpipe 1f1b zbh1 zbv interleaved:2; do
+  took --schedule $schedule
+  check "$schedule is what it was given" test "$by" = $schedule
+  check "$schedule takes $seconds us, and without it $free us" awk -v x="$seconds" -v y="$free" 'BEGIN { exit !(x >= y * (1 - 1e-9)) }'
+done
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $wide -q --train mse --batch 64 --target cpux4 --json
+expect_json 'd["alternatives"] and all(x["schedule"] and x["recompute"] for x in d["alternatives"])'
 
 # A weight that is not trained, and that the first and the last stage read: once on a place that has both.
 train_tokens

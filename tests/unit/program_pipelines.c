@@ -623,8 +623,10 @@ static void check_case(const Case *c) {
                      .producer = "test",
                      .plan = {.pp = c->pp, .tp = c->tp, .micro_batches = MICRO_BATCHES}};
   Build b;
+  PipelineSchedule schedule;
   bool ok = o.target && optimizer_parse(arena, "adamw", &train.optimizer, diags) &&
-            schedule_parse(c->schedule, strlen(c->schedule), &o.plan.schedule, &o.plan.chunks);
+            schedule_parse(c->schedule, strlen(c->schedule), &schedule, &o.plan.chunks);
+  o.plan.schedule = 1 + (int)schedule;
   driver_begin(&b, &o);
   for (int queue = 0; queue < 2 && ok; queue++) {
     DeviceTraits device = *target_device_traits(DEVICE_cpu);
