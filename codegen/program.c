@@ -401,7 +401,7 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
     at = emit_instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
   }
   program_at_instrs(b->e->b, at)->key = key;
-  if (b->e->legal->source.device->asynchronous) emit_event(b, at);
+  if (b->is_transfer || b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
 static void emit_comm(EmitBody *b, const Unit *u) {

@@ -372,7 +372,7 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
 /* A transfer that other bodies may wait for. */
 static bool is_beside(const Emitting *e, const EmitParts *x, int part) {
   const Part *p = &x->items[part];
-  return e->legal->source.device->asynchronous && x->in_turns && p->transfer >= 0 && !p->local && is_each(x, part);
+  return e->legal->source.device->sends_beside && x->in_turns && p->transfer >= 0 && !p->local && is_each(x, part);
 }
 
 /* A stage takes over what another one of its place has made. */

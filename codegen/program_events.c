@@ -26,19 +26,23 @@ static bool crosses(const EmitBody *b, uint32_t buffer) {
   return b->is_transfer && x->body == PROGRAM_NONE && x->entry == b->entry;
 }
 
+static void number(EmitBody *b, ProgramInstr *x, uint32_t event) {
+  x->event = event;
+  if (event >= b->e->out->events) b->e->out->events = event + 1;
+}
+
 void emit_event(EmitBody *b, uint32_t instr) {
   ProgramInstr *x = program_at_instrs(b->e->b, instr);
   uint32_t event = b->transfers ? b->transfers->events : 0;
   uint32_t buffer = buffer_of(b, *program_at_indices(b->e->b, x->tensors.first));
   if (crosses(b, buffer)) {
-    x->event = (uint32_t)b->transfers->n;
+    number(b, x, (uint32_t)b->transfers->n);
     ARENA_PUSH(b->e->m->arena, b->transfers, ((EmitTransfer){buffer, b->part, x->kind == PI_send, x->kind == PI_send}));
     return;
   }
   while (under_way(b, event)) event++;
-  x->event = event;
+  number(b, x, event);
   ARENA_PUSH(b->e->m->arena, &b->pending, instr);
-  if (event >= b->e->out->events) b->e->out->events = event + 1;
 }
 
 static uint32_t add_wait(EmitBody *b, uint32_t where, uint32_t event, uint32_t lag) {

@@ -50,8 +50,10 @@ typedef struct DeviceTraits {
   bool contiguous_collectives; /* its engine of communication moves contiguous memory only and reduces as NCCL does
                                   (ir/legal_comm.h); else it reads and writes parts of tensors where they are */
   bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
-                                  producer and waited for before its first reader; where progress is made in waits only,
-                                  that gains nothing and costs memory */
+                                  producer and waited for before its first reader; where progress is made between calls
+                                  only, that gains nothing and costs memory */
+  bool sends_beside;           /* but for what stages that take turns send each other: who sends does not wait for a
+                                  stage that has not come to it */
   bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
   bool grows;                  /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
   bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */

@@ -19,7 +19,7 @@
  * own block; a move may have its own block already in place (all_gather in place).  Otherwise bytes that
  * are sent must not be received into.
  *
- * Not thread-safe: one thread per communicator.  Progress is made inside wait and poll.  After open and
+ * Not thread-safe: one thread per communicator.  Progress is made inside wait, poll and check.  After open and
  * group nothing is allocated.
  */
 #ifndef APC_RUNTIME_COMM_COMM_H
@@ -57,7 +57,7 @@ static inline int comm_recv_blocks(CommKind kind, int members) { return comm_is_
 /* What a rank tells the outside about its communication; lives in shared memory of the session. */
 typedef struct CommProgress {
   _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */
-  _Atomic uint64_t key;     /* order key of the oldest incomplete position */
+  _Atomic uint64_t key;     /* order key of the position that was waited for last */
   _Atomic uint32_t kind;    /* CommKind of its first incomplete operation */
   _Atomic uint32_t waiting; /* 1 inside comm_wait */
 } CommProgress;
@@ -84,6 +84,7 @@ typedef bool CommInterrupted(void *context, RtError *error);
 /* What an engine implements; its own open function makes the Comm (runtime/comm/cpu.h). */
 typedef struct CommOps {
   const char *name;
+  bool moves_when_asked; /* bytes move in calls of the engine only: who computes meanwhile calls `check` between */
 
   /* Makes a group of distinct ranks; their order is the group-rank order.  All ranks call it, members or
    * not, in the same order.  The number goes to *group: 0, 1, 2... */
@@ -103,8 +104,8 @@ typedef struct CommOps {
    * what comes next.  After an error only abort and close are useful. */
   RtStatus (*wait)(Comm *comm, CommTicket ticket, RtError *error);
 
-  /* Progress without waiting for anything; fails as a wait would when a rank did.  Asked by who waits for something
-   * else. */
+  /* As much progress as there can be without waiting; fails as a wait would when a rank did.  Asked by who waits for
+   * something else, or computes. */
   RtStatus (*check)(Comm *comm, RtError *error);
 
   /* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit; they return

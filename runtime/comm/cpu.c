@@ -112,10 +112,10 @@ static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
-/* The oldest incomplete operation, which is what this rank waits for; NULL when there is none. */
-static const Operation *oldest(const CpuComm *c) {
-  if (c->first_position == c->next_position) return NULL;
-  const Position *p = &c->positions[c->first_position % (uint64_t)c->options.max_positions];
+/* What this rank waits for: the first incomplete operation of a ticket; NULL when there is none. */
+static const Operation *incomplete(const CpuComm *c, CommTicket ticket) {
+  if (is_done(c, ticket)) return NULL;
+  const Position *p = &c->positions[ticket % (uint64_t)c->options.max_positions];
   for (int i = 0; i < p->n; i++) {
     const Operation *op = &c->operations[(p->first + (uint64_t)i) % (uint64_t)c->options.max_operations];
     if (op->left) return op;
@@ -123,10 +123,10 @@ static const Operation *oldest(const CpuComm *c) {
   return NULL;
 }
 
-static void publish(CpuComm *c, bool waiting) {
+static void publish(CpuComm *c, CommTicket ticket, bool waiting) {
   CommProgress *progress = c->options.progress;
   if (!progress) return;
-  const Operation *op = oldest(c);
+  const Operation *op = incomplete(c, ticket);
   if (waiting && op) {
     atomic_store_explicit(&progress->key, op->tag >> TAG_SHIFT, memory_order_relaxed);
     atomic_store_explicit(&progress->kind, (uint32_t)op->kind, memory_order_relaxed);
@@ -142,9 +142,9 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Which members the oldest operation still misses something from, for the message of a time-out. */
-static RtStatus late(CpuComm *c) {
-  const Operation *op = oldest(c);
+/* Which members the operation still misses something from, for the message of a time-out. */
+static RtStatus late(CpuComm *c, CommTicket ticket) {
+  const Operation *op = incomplete(c, ticket);
   char ranks[128] = "";
   for (int i = 0, used = 0; op && i < c->world && used < (int)sizeof ranks - 16; i++) {
     const Item *head = c->queues[c->world + i].head;
@@ -165,7 +165,7 @@ static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
     RtStatus status = comm_step(c, &moved);
     if (status != RT_OK) return status;
     if (moved) {
-      if (waited >= NS_PER_MS) publish(c, true);
+      if (waited >= NS_PER_MS) publish(c, ticket, true);
       if (spins) c->waited_ns += (uint64_t)(now_ns() - idle);
       spins = 0;
       waited = 0;
@@ -176,7 +176,7 @@ static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
     c->transport->ops->sleep(c->transport, spins++, SLEEP_MS);
     int64_t slept = now_ns() - before;
     waited += slept < 2 * SLEEP_MS * NS_PER_MS ? slept : 2 * SLEEP_MS * NS_PER_MS;
-    if (c->options.timeout_ms && waited > c->options.timeout_ms * NS_PER_MS) return late(c);
+    if (c->options.timeout_ms && waited > c->options.timeout_ms * NS_PER_MS) return late(c, ticket);
   }
   return RT_OK;
 }
@@ -184,17 +184,17 @@ static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
 static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
   CpuComm *c = (CpuComm *)comm;
   if (c->failure.status == RT_OK && !is_done(c, ticket)) {
-    publish(c, true);
+    publish(c, ticket, true);
     wait_for(c, ticket);
-    publish(c, false);
+    publish(c, ticket, false);
   }
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
 static RtStatus check_all(Comm *comm, RtError *error) {
   CpuComm *c = (CpuComm *)comm;
-  bool moved;
-  if (c->failure.status == RT_OK) comm_step(c, &moved);
+  bool moved = true;
+  while (moved && c->failure.status == RT_OK) comm_step(c, &moved);
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
@@ -218,6 +218,7 @@ static uint64_t waited_ns(const Comm *comm) { return ((const CpuComm *)comm)->wa
 /* ---- opening ---- */
 
 static const CommOps cpu_ops = {.name = "cpu",
+                                .moves_when_asked = true,
                                 .group = add_group,
                                 .enqueue = comm_cpu_enqueue,
                                 .poll = poll_ticket,

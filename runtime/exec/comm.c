@@ -31,9 +31,13 @@ RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, 
   for (uint32_t i = 0; i < n; i++) {
     uint32_t event = e->p->instrs[c[i].instr].event;
     if (event == PROGRAM_NONE) wait = true;
-    else e->tickets[(size_t)event * e->p->micro_batches + e->micro_batch] = *ticket + 1;
+    else e->tickets[(size_t)event * e->p->micro_batches + e->micro_batch] = *ticket + 1, e->beside++;
   }
   return !status && wait ? comm_wait(e->comm, *ticket, error) : status;
+}
+
+RtStatus exec_progress(Executor *e, RtError *error) {
+  return e->beside && e->comm->ops->moves_when_asked ? comm_check(e->comm, error) : RT_OK;
 }
 
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error) {
@@ -42,7 +46,7 @@ RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error) {
   uint64_t *ticket = &e->tickets[(size_t)x->event * e->p->micro_batches + e->micro_batch - x->lag];
   if (*ticket == 0) return exec_error(e, c->instr, RT_INTERNAL, error, "nothing was sent or received for it");
   RtStatus status = comm_wait(e->comm, *ticket - 1, error);
-  *ticket = 0;
+  *ticket = 0, e->beside--;
   return status;
 }
 
@@ -52,6 +56,7 @@ RtStatus exec_wait_all(Executor *e, RtError *error) {
     RtStatus status = comm_wait(e->comm, e->window[i % PROGRAM_POSITIONS], error);
     if (status) return status;
   }
+  e->beside = 0;
   memset(e->tickets, 0, sizeof *e->tickets * e->p->header->n_events * e->p->micro_batches);
   return RT_OK;
 }

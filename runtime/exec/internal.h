@@ -132,6 +132,7 @@ struct Executor {
   CommTicket window[PROGRAM_POSITIONS]; /* the last positions enqueued */
   uint64_t positions;
   uint64_t *tickets; /* per event and micro-batch: ticket + 1; 0: nothing to wait for */
+  uint64_t beside;   /* tickets of these that are not waited for yet */
 
   struct {
     int64_t round, rounds;
@@ -201,6 +202,8 @@ RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *er
 /* comm.c: enqueues the position that begins with this record. */
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
+/* Between calls: moves what is under way beside them, where nobody else does. */
+RtStatus exec_progress(Executor *e, RtError *error);
 RtStatus exec_wait_all(Executor *e, RtError *error);
 
 /* share.c: maps what all ranks of the stage hold alike from their file, once the memory of weights is there. */

@@ -167,6 +167,7 @@ static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
     i++;
     if (c->skipped) continue;
     status = e->record ? run_recorded(e, b, c, &i, error) : run_call(e, b, c, &i, error);
+    if (!status) status = exec_progress(e, error);
   }
   return status;
 }

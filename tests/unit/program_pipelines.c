@@ -2,7 +2,7 @@
  * checker and in the words that the list `faults` names, at every place where it can be planted.
  *
  * In: a perceptron on 2 and 4 ranks, planned for 2 and 4 stages in 4 micro-batches, under 1f1b, zbh1 and zbv, for
- * devices whose ranks wait for what they send, and for devices with a queue for communication.  A fault is planted in a
+ * devices whose ranks wait for what they send, for CPU ranks and for devices with a queue.  A fault is planted in a
  * copy, whose lifetimes follow the calls that are moved, so that the fault is all that is wrong.
  */
 #include <stdlib.h>
@@ -395,7 +395,7 @@ typedef struct Fault {
     Checker by;
     const char *words;
   } found[2];  /* the checker that has to refuse it, and its words, or others */
-  bool queue;  /* only on devices with a queue for communication */
+  bool queue;  /* only on devices where sends are beside computation */
   bool listed; /* no fault where all ranks still follow one list of transfers */
   long planted, harmless;
 } Fault;
@@ -582,6 +582,7 @@ static void check_program(const Build *b, const DeviceTraits *device, const char
                         .device = device->name};
   size_t bytes = a.p.header->table_bytes;
   Edit e = edit_new(a.tables, bytes);
+  CHECKF((a.p.header->n_events > 0) == device->sends_beside, "%s: %u events", what, a.p.header->n_events);
   check_order(b, &e, what);
   ProgramBuilder *same = put_all(&e);
   Answers right = ask(same, &facts);
@@ -590,7 +591,7 @@ static void check_program(const Build *b, const DeviceTraits *device, const char
   program_builder_free(same);
   edit_free(&e);
   for (int i = 0; i < FAULTS; i++)
-    if (!faults[i].queue || device->asynchronous) check_fault(&faults[i], a.tables, bytes, &facts, what);
+    if (!faults[i].queue || device->sends_beside) check_fault(&faults[i], a.tables, bytes, &facts, what);
   codegen_program_close(&a);
 }
 
@@ -623,17 +624,18 @@ static void check_case(const Case *c) {
                      .producer = "test",
                      .plan = {.pp = c->pp, .tp = c->tp, .micro_batches = MICRO_BATCHES}};
   Build b;
-  PipelineSchedule schedule;
+  PipelineSchedule schedule = SCHEDULE_1f1b;
   bool ok = o.target && optimizer_parse(arena, "adamw", &train.optimizer, diags) &&
             schedule_parse(c->schedule, strlen(c->schedule), &schedule, &o.plan.chunks);
   o.plan.schedule = 1 + (int)schedule;
   driver_begin(&b, &o);
-  for (int queue = 0; queue < 2 && ok; queue++) {
+  for (int queue = 0; queue < 3 && ok; queue++) {
     DeviceTraits device = *target_device_traits(DEVICE_cpu);
-    device.asynchronous = queue;
+    device.asynchronous = queue == 2, device.sends_beside = queue > 0; /* as no rank, as CPU ranks, as GPUs */
     driver_make_for(&b, &device);
     ok = driver_run(&b, DRIVER_kernels);
-    const char *what = arena_printf(arena, "%s pp %d tp %d%s", c->schedule, c->pp, c->tp, queue ? " with a queue" : "");
+    static const char *const ways[] = {"", ", sends beside", ", all beside"};
+    const char *what = arena_printf(arena, "%s pp %d tp %d%s", c->schedule, c->pp, c->tp, ways[queue]);
     if (ok) check_program(&b, &device, what);
   }
   CHECK(ok);
