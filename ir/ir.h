@@ -339,6 +339,9 @@ bool op_is_splat(const Op *op);
 /* A source that can be made in any layout where it is needed, without communication: all constants but listed elements,
  * and random numbers. */
 bool op_is_anywhere(const Op *op);
+/* Of a broadcast of one type to another: along the last dimensions only, so that it may be computed in one kernel with
+ * what it is of, once per row; what is spread along others is read of memory, wherever it is used. */
+bool op_spreads_rows(const Op *op, const Type *of, const Type *to);
 bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }

@@ -202,6 +202,17 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .names = op->names};
 }
 
+bool op_spreads_rows(const Op *op, const Type *of, const Type *to) {
+  const Attr *dims = op_attr(op, AT_dims);
+  int next = 0;
+  for (int d = 0; d < of->rank; d++) {
+    if (ex_is_const(of->dims[d], 1)) continue;
+    while (next < to->rank && ex_is_const(to->dims[next], 1)) next++;
+    if (dims->u.ints[d] != next++) return false;
+  }
+  return true;
+}
+
 bool op_makes_gradients(const Op *op) { return phase_backward(op->phase) && op->nin && op->kind != OP_accumulate; }
 
 bool op_is_of_weight(Module *m, const Op *op) {

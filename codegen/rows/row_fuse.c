@@ -1,8 +1,8 @@
 /* codegen/rows/row_fuse.c - groups the operations of a stage into kernels.
  *
  * Virtual operations (constants, index numbers, and slices, transposes, broadcasts and widenings of values that are in
- * memory anyway) are computed wherever they are used.  Every other operation starts as a group of its own; in order,
- * each is merged with the groups of its operands when
+ * memory anyway, as what is spread along other than the last dimensions is) are computed wherever they are used.  Every
+ * other operation starts as a group of its own; in order, each is merged with the groups of its operands when
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
  *   - a transpose that brings another dimension to the end meets nothing that goes along rows, and little else;
@@ -52,7 +52,9 @@ static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
     default: return false;
   }
   int def = work_def(w, op->in[0]);
-  return def < 0 || !is_fusable(&w->ops.items[def]) || w->ops.items[def].virtual_;
+  bool in_memory = def < 0 || !is_fusable(&w->ops.items[def]) || w->ops.items[def].virtual_;
+  return in_memory ||
+         (op->kind == OP_broadcast && !op_spreads_rows(op, work_type(w, op->in[0]), work_type(w, op->out)));
 }
 
 static void find_virtual(Work *w) {
@@ -256,6 +258,27 @@ static bool has_detour(const Work *w, int from, int to) {
   return false;
 }
 
+typedef struct Within {
+  const Work *w;
+  int a, b;
+  bool any;
+} Within;
+
+static void find_within(void *context, Val v) {
+  Within *c = context;
+  int g = group_of(c->w, v);
+  c->any |= g >= 0 && (g == c->a || g == c->b);
+}
+
+/* Virtual operations read what is in memory, not what the kernel is about to store. */
+static bool reads_stored(const Work *w, int a, int b, Val v) {
+  int def = work_def(w, v);
+  Within c = {w, a, b, false};
+  if (def < 0 || !w->ops.items[def].virtual_) return true;
+  leaves(w, v, find_within, &c);
+  return !c.any;
+}
+
 /* Does every member read what it takes from the group where it computes it? */
 static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
   const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
@@ -264,6 +287,7 @@ static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
       const Op *op = w->ops.items[both[t]->ops[i]].op;
       for (int k = 0; k < op->nin; k++) {
         int g = group_of(w, op->in[k]);
+        if (!reads_stored(w, a, b, op->in[k])) return false;
         if (g < 0 || (g != a && g != b)) continue;
         if (!reads_in_place(w, op, k, s)) return false;
         /* A column reduction keeps its columns apart; going back over them is another kernel. */
@@ -327,7 +351,8 @@ static void find_stored(Work *w) {
     const WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;
     for (int k = 0; k < o->op->nin; k++) {
-      if (group_of(w, o->op->in[k]) == o->group) continue;
+      int def = work_def(w, o->op->in[k]);
+      if (def >= 0 && !w->ops.items[def].virtual_ && w->ops.items[def].group == o->group) continue;
       leaves(w, o->op->in[k], mark_stored, w);
     }
   }

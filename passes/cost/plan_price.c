@@ -13,6 +13,13 @@
 /* What a version is, for who adds up bytes by class. */
 typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
 
+/* Where a version is. */
+typedef enum Shown {
+  SHOWN_STORED,  /* in memory of its own */
+  SHOWN_VIEW,    /* in that of another one */
+  SHOWN_PICTURE, /* nowhere: who reads it computes it */
+} Shown;
+
 /* A version in memory. */
 typedef struct Held {
   Val value;
@@ -25,6 +32,9 @@ typedef struct Held {
   Phase phase;   /* when it is made */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
   bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
+  bool wanted;   /* something that is no kernel of ours reads it, or nobody */
+  Shown shown;
+  Val of; /* what it is a view or a picture of; 0: of nothing */
 } Held;
 
 /* What the walk gets for versions inside decompositions, and numbers behind it for further results: their memory is not
@@ -120,10 +130,53 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
 /* Made now. */
 static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
-  ARENA_PUSH(
-      p->arena, &p->held,
-      ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false, false, p->walk.phase, false, false}));
+  ARENA_PUSH(p->arena, &p->held,
+             ((Held){.value = value,
+                     .layout = layout,
+                     .stage = stage,
+                     .born = p->walk.now,
+                     .dies = p->walk.now,
+                     .converted = converted,
+                     .phase = p->walk.phase}));
   return (Val)p->held.n;
+}
+
+bool cost_in_kernel(OpKind k) { return (op_is_elementwise(k) && k != OP_copy) || op_is_along(k) || k == OP_broadcast; }
+
+static bool same_but_for_ones(const Type *x, const Type *y) {
+  int i = 0, k = 0;
+  for (;; i++, k++) {
+    while (i < x->rank && ex_is_const(x->dims[i], 1)) i++;
+    while (k < y->rank && ex_is_const(y->dims[k], 1)) k++;
+    if (i == x->rank || k == y->rank) return i == x->rank && k == y->rank;
+    if (x->dims[i] != y->dims[k]) return false;
+  }
+}
+
+/* Constants, what is spread of something in memory, and other dimensions of it take no memory of their own. */
+static void find_picture(Pricing *p, const Op *op, const Val *in, Val made) {
+  if (made == NOT_HELD) return;
+  Held *x = &p->held.items[made - 1];
+  const Held *from = op->nin && in[0] != NOT_HELD ? &p->held.items[in[0] - 1] : NULL;
+  const Type *type = type_of(p->f, op->out), *of = from ? type_of(p->f, op->in[0]) : NULL;
+  OpKind maker = from ? op_of(p->f, from->value)->kind : op->kind;
+  bool computed =
+      from && !from->converted && from->shown == SHOWN_STORED && (cost_in_kernel(maker) || maker == OP_reshape);
+  bool spread = from && op->kind == OP_broadcast && (!computed || !op_spreads_rows(op, of, type));
+  if (op_is_constant(op->kind) || spread) x->shown = SHOWN_PICTURE;
+  else if (from && op->kind == OP_reshape && !(computed && same_but_for_ones(of, type))) x->shown = SHOWN_VIEW;
+  if (x->shown != SHOWN_STORED && from) x->of = in[0];
+}
+
+/* It is read by something that wants it in memory. */
+static void want_stored(const Pricing *p, Val v) {
+  while (v && v < NOT_HELD && p->held.items[v - 1].shown == SHOWN_VIEW) v = p->held.items[v - 1].of;
+  if (v && v < NOT_HELD) p->held.items[v - 1].shown = SHOWN_STORED, p->held.items[v - 1].wanted = true;
+}
+
+/* It is read in the kernel that makes it alone. */
+static bool stays_inside(const Pricing *p, const Held *x) {
+  return !x->wanted && !x->kept && !x->converted && x->born == x->dies && cost_in_kernel(op_of(p->f, x->value)->kind);
 }
 
 /* Where communication beside computation is asked for, what it fills is live from there: behind what makes `from`
@@ -139,10 +192,11 @@ static void born_early(Pricing *p, const WalkScope *s, Val value, Val from, Val 
 static Phase body_phase(const Pricing *p, Phase phase) { return schedule_body(&p->walk.m->mesh, p->in_turns, phase); }
 
 static void live_until(Pricing *p, Val v, size_t op) {
-  if (v >= NOT_HELD) return;
-  Held *x = &p->held.items[v - 1];
-  if (op > x->dies) x->dies = op;
-  x->kept |= body_phase(p, x->phase) != body_phase(p, p->walk.phase);
+  for (; v && v < NOT_HELD; v = p->held.items[v - 1].of) {
+    Held *x = &p->held.items[v - 1];
+    if (op > x->dies) x->dies = op;
+    x->kept |= body_phase(p, x->phase) != body_phase(p, p->walk.phase);
+  }
 }
 
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
@@ -155,11 +209,36 @@ static size_t last_round(const Pricing *p, Val value, size_t op) {
 /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle).  What is
  * made once more, for another stage or for gradients, reads its operands now, and so does what accumulates a part of a
  * late sum (passes/lower/walk_sums.c). */
-static void use_operands(Pricing *p, size_t index, const Val *in) {
+static void use_operands(Pricing *p, size_t index, size_t kernel, const Val *in) {
   const Op *op = &p->f->ops.items[index];
   if (index < p->walk.now || op->kind == OP_accumulate) index = p->walk.now;
-  for (int i = op->kind == OP_leave; i < op->nin; i++)
+  if (kernel < index) index = kernel;
+  for (int i = op->kind == OP_leave; i < op->nin; i++) {
     live_until(p, in[i], last_round(p, op->in[i], op->kind == OP_carry ? index - 1 : index));
+    if (!cost_in_kernel(op->kind)) want_stored(p, in[i]);
+  }
+}
+
+/* Where an operation is done: what is elementwise is part of the kernel that makes the last of what it reads, if
+ * kernels make all of it and it is of the same size.  So what gradients need of the forward pass alone may be made
+ * there. */
+static size_t kernel_of(const Pricing *p, const Op *op, const Val *in) {
+  size_t last = 0;
+  bool any = false;
+  if (!op_is_elementwise(op->kind) || op->kind == OP_copy) return p->walk.now;
+  for (int i = 0; i < op->nin; i++) {
+    if (in[i] == NOT_HELD) return p->walk.now;
+    const Held *x = &p->held.items[in[i] - 1];
+    if (x->shown == SHOWN_PICTURE) continue;
+    bool kernel = x->shown == SHOWN_STORED && !x->converted && cost_in_kernel(op_of(p->f, x->value)->kind) &&
+                  type_of(p->f, x->value)->rank == type_of(p->f, op->out)->rank;
+    bool here =
+        body_phase(p, x->phase) == body_phase(p, p->walk.phase) &&
+        cost_loop_of_value(&p->loops->loops, p->f, x->value) == cost_loop_of_value(&p->loops->loops, p->f, op->out);
+    if (!kernel || !here) return p->walk.now;
+    last = x->born > last ? x->born : last, any = true;
+  }
+  return any ? last : p->walk.now;
 }
 
 /* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any
@@ -206,7 +285,10 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
     *kept += cost_bytes(p->c, type_of(s->f, value), layout);
   }
   p->states = w->states.n;
-  return declares ? NOT_HELD : hold(p, s, value, layout, stage, false);
+  if (declares) return NOT_HELD;
+  Val made = hold(p, s, value, layout, stage, false);
+  find_picture(p, op, NULL, made);
+  return made;
 }
 
 /* The operation of the function that wants something now. */
@@ -226,7 +308,7 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
   Conversion path;
   const Type *type = type_of(s->f, value);
   double seconds = cost_convert(p->c, type, from, to);
-  live_until(p, v, w->now);
+  live_until(p, v, w->now), want_stored(p, v);
   if (seconds == INFINITY) {
     if (p->possible) p->gap = (PlanGap){s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
     p->possible = false;
@@ -252,7 +334,7 @@ static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const L
   Pricing *p = (Pricing *)w;
   double bytes = cost_bytes(p->c, type_of(s->f, value), layout);
   (void)from;
-  live_until(p, v, w->now);
+  live_until(p, v, w->now), want_stored(p, v);
   spend(p, to, cost_transfer(p->c, bytes) * runs_here(p, s), &p->sums[to].transfers);
   count(p, s, COMM_send, bytes);
   Val made = hold(p, s, value, layout, to, true);
@@ -300,11 +382,16 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
   sum->flops += cost.flops * runs * repeats(p);
   if (s->from) return NOT_HELD;
-  use_operands(p, index, in);
+  size_t kernel = op->out ? kernel_of(p, op, in) : p->walk.now;
+  use_operands(p, index, kernel, in);
   if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->carried, ((Carried){in[0], in[1], index}));
   bool stays = stays_alone(p, s, op, in);
   Val first = op->out ? hold(p, s, op->out, walk_produced(w, s, index, 0), stage, false) : NOT_HELD;
   for (int i = 1; i < op->nout; i++) hold(p, s, op->out + (Val)i, walk_produced(w, s, index, i), stage, false);
+  if (first != NOT_HELD) {
+    p->held.items[first - 1].born = p->held.items[first - 1].dies = kernel;
+    find_picture(p, op, in, first);
+  }
   if (stays) p->held.items[first - 1].alone = true;
   if (op->kind == OP_accumulate && p->repeat == 1) ARENA_PUSH(p->arena, &p->accumulated, ((Accumulated){in[0], first}));
   return first;
@@ -312,7 +399,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
 
 static void price_output(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
   (void)s, (void)o, (void)layout;
-  live_until((Pricing *)w, v, w->now);
+  live_until((Pricing *)w, v, w->now), want_stored((Pricing *)w, v);
 }
 
 static Body *price_open(Walk *w, const WalkScope *s, const Op *composite) {
@@ -320,7 +407,7 @@ static Body *price_open(Walk *w, const WalkScope *s, const Op *composite) {
 }
 
 static void price_enter(Walk *w, WalkScope *body, const Val *in) {
-  if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), in);
+  if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), SIZE_MAX, in);
 }
 
 static void price_leave(Walk *w, WalkScope *body, Body *known, Val *results) {
@@ -367,8 +454,10 @@ static void find_training(Pricing *p, Module *m) {
 }
 
 static void settle_accumulated(Pricing *p, const Accumulated *x) {
-  if (x->part >= NOT_HELD) return;
-  Held *part = &p->held.items[x->part - 1], *sum = &p->held.items[x->sum - 1];
+  Val v = x->part;
+  while (v < NOT_HELD && p->held.items[v - 1].shown == SHOWN_VIEW) v = p->held.items[v - 1].of;
+  if (v >= NOT_HELD) return;
+  Held *part = &p->held.items[v - 1], *sum = &p->held.items[x->sum - 1];
   part->gradient = sum->in_place = true;
   if (sum->dies > part->dies) part->dies = sum->dies;
 }
@@ -400,7 +489,7 @@ static PlanMemory stage_memory(const Pricing *p, int stage, const ScheduleTable 
   for (size_t i = 0; i < p->held.n; i++) {
     const Held *x = &p->held.items[i];
     bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
-    if (x->stage != stage || x->in_place || resident) continue;
+    if (x->stage != stage || x->in_place || x->shown != SHOWN_STORED || stays_inside(p, x) || resident) continue;
     double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
     if (x->kept && p->in_turns && phase_each(x->phase) && op_of(p->f, x->value)->kind != OP_accumulate) bytes *= live;
     HeldClass k = class_of(p, x);

@@ -72,6 +72,10 @@ typedef struct PlanTraffic {
   double messages, bytes;
 } PlanTraffic;
 
+/* It is part of a kernel of ours, with others like it before and behind it (codegen/rows/row_fuse.c): such a kernel
+ * reads what is spread where it computes, and what its parts hand to each other takes no memory. */
+bool cost_in_kernel(OpKind k);
+
 PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     const int *stages);
 /* With the sums of every stage, and the traffic by CommKind; both may be NULL. */

@@ -93,8 +93,8 @@ static double bytes_made(const Search *s, const Op *op) {
   return sum;
 }
 
-/* By operation: where its results are read last.  What is made again is, where the first gradient reads it; then its
- * operands are read once more. */
+/* By operation: where its results are read last, as far as is certain: what kernels hand to each other may be done
+ * early.  What is made again is, where the first gradient reads it; then its operands are read once more. */
 static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const bool *again) {
   const Func *f = s->f;
   size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(a, size_t, f->ops.n + 1);
@@ -104,14 +104,16 @@ static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const 
     size_t at = phase_backward(op->phase) ? i : again[i] ? first[i] : SIZE_MAX;
     for (int k = 0; k < op->nin && !derived[i]; k++) {
       size_t made = (size_t)f->values.items[op->in[k]].op, read = again[made] || at == SIZE_MAX ? i : at;
-      if (read > last[made] && (!again[made] || op->phase == PH_fwd)) last[made] = read;
+      bool inside = cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind);
+      if (read > last[made] && !inside && (!again[made] || op->phase == PH_fwd)) last[made] = read;
       if (at < first[made]) first[made] = at;
     }
   }
   return last;
 }
 
-/* As a price counts it (passes/cost/plan_price.c): what is accumulated may lie where its parts do. */
+/* As a price counts it, at least (passes/cost/plan_price.c): what is accumulated may lie where its parts do, views and
+ * what is spread may take no memory of their own. */
 static void measure_live(const Search *s, Policy *p) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
@@ -120,7 +122,8 @@ static void measure_live(const Search *s, Policy *p) {
   p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op_is_source(op->kind) || derived[i] || op->kind == OP_accumulate) continue;
+    if (op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate) continue;
+    if (cost_in_kernel(op->kind) && last[i] == i) continue;
     double *live = phase_each(op->phase) ? p->each : p->once, bytes = bytes_made(s, op);
     live[i] += bytes, live[last[i] + 1] -= bytes;
   }

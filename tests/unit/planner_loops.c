@@ -300,10 +300,23 @@ static void memory_of_loops(void) {
                     "f32[1000, 100] %m = add %l, %z : f32[1000, 100] "
                     "%s = reduce %m {op=sum, axes=[0]} : f32[100] output \"s\" %s") == 3);
   /* What is read at the beginning of a body is still there at its end. */
-  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %x : f32[100] %s = "
-                    "reduce %z {op=sum, axes=[0]} : f32[100] "
-                    "%b = broadcast %s {dims=[1]} : f32[1000, 100] %g = reduce %b {op=max, axes=[0]} : f32[100] repeat "
+  CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %z = exp %r : f32[1000, 100] %t = loop %n : i64[] "
+                    "%y = carry %x : f32[100] %s = reduce %z {op=sum, axes=[0]} : f32[100] "
+                    "%b = broadcast %s {dims=[1]} : f32[1000, 100] %h = exp %b : f32[1000, 100] "
+                    "%g = reduce %h {op=max, axes=[0]} : f32[100] repeat "
                     "\"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 2);
+  /* What is spread, or looked at in other dimensions, takes no memory unless something else than a kernel reads it. */
+  CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %z = exp %r : f32[1000, 100] "
+                    "%v = reshape %z : f32[100000] %d = dot %v, %v {spec=\"k,k->\"} : f32[] output \"d\" %d") == 1);
+  CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %d = dot %r, %r {spec=\"mk,mk->\"} : f32[] "
+                    "output \"d\" %d") == 1);
+  /* Elementwise operations are one kernel: what one hands to another stays in it, if nobody else reads it. */
+  CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %a = exp %r : f32[1000, 100] "
+                    "%b = tanh %a : f32[1000, 100] %c = neg %b : f32[1000, 100] "
+                    "%d = dot %c, %c {spec=\"mk,mk->\"} : f32[] output \"d\" %d") == 1);
+  CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %a = exp %r : f32[1000, 100] "
+                    "%b = tanh %a : f32[1000, 100] %c = neg %b : f32[1000, 100] "
+                    "%d = dot %c, %b {spec=\"mk,mk->\"} : f32[] output \"d\" %d") == 2);
 }
 
 /* ---- labels */
