@@ -278,8 +278,9 @@ static const ScheduleKind filling[] = {{SCHEDULE_zbv, 2},
                                        {SCHEDULE_interleaved, 3},
                                        {SCHEDULE_interleaved, 2}};
 
-/* The fastest of the schedules that fill gaps; `slower`: none is faster than the best plan. */
-static bool choose_schedule(Search *s, Outcome *o) {
+/* The fastest of the schedules that fill gaps; `slower`: none is faster than the best plan.  `again`: what is made
+ * again; NULL: as much as it needs to fit. */
+static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   const Outcome given = *o;
   const size_t n = s->f->ops.n;
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
@@ -290,7 +291,8 @@ static bool choose_schedule(Search *s, Outcome *o) {
     x.strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, n), given.strategies, sizeof *x.strategies * n);
     x.stages = ARENA_ARRAY(s->arena, int, n);
     search_set_mesh(s, &x.c, NULL);
-    cut_and_price(s, &x);
+    if (again) cut_and_price_with(s, again, &x);
+    else cut_and_price(s, &x);
     if (x.feasible ? !o->feasible || x.price.time.total < o->price.time.total : o->price.time.total == 0) *o = x;
   }
   search_set_mesh(s, &given.c, NULL);
@@ -300,16 +302,20 @@ static bool choose_schedule(Search *s, Outcome *o) {
 }
 
 static bool schedule_and_price(Search *s, Outcome *o) {
-  return s->any_schedule && o->c.no_gaps ? choose_schedule(s, o) : cut_and_price(s, o);
+  return s->any_schedule && o->c.no_gaps ? choose_schedule(s, NULL, o) : cut_and_price(s, o);
 }
 
 Outcome *search_fill_gaps(Search *s, const Outcome *of) {
   Outcome *o = ARENA_NEW(s->arena, Outcome);
+  Arena *scratch = arena_new();
+  bool *again = ARENA_ARRAY(scratch, bool, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) again[i] = of->strategies[i].again;
   *o = (Outcome){.c = of->c, .strategies = of->strategies, .stages = of->stages};
   o->c.no_gaps = true;
   o->solved = of->solved * repeat_of(&o->c) / repeat_of(&of->c);
   search_set_mesh(s, &o->c, NULL);
-  if (judge_axes(s, o)) choose_schedule(s, o);
+  if (judge_axes(s, o)) choose_schedule(s, again, o);
+  arena_free(scratch);
   return o;
 }
 

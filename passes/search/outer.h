@@ -212,7 +212,7 @@ double search_share_of_micro_batch(const Candidate *c);
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
-/* What was found for a pipeline, with schedules that fill its gaps. */
+/* What was found for a pipeline, with schedules that fill its gaps, and the same made again for gradients. */
 Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
  * INFINITY or some number above `prune_above` when it is above that. */

@@ -32,6 +32,9 @@ enum { MANY_RANKS = 128 };
 /* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
 static const double usual_work = 2.3e10;
 
+/* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
+static const double worth_filling = 0.04;
+
 /* ---- which are tried */
 
 static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
@@ -303,13 +306,26 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
   return same;
 }
 
+/* What a pipeline that was found would take without its gaps; INFINITY: it is none, or has filled them. */
+static double without_gaps(const Outcome *o) {
+  bool pipeline = o->feasible && o->c.stages > 1 && o->c.micro > 1 && !o->c.no_gaps;
+  return pipeline ? o->price.time.total - o->price.time.idle : INFINITY;
+}
+
+static int by_without_gaps(const void *x, const void *y) {
+  const Outcome *a = *(const Outcome *const *)x, *b = *(const Outcome *const *)y;
+  double s = without_gaps(a), t = without_gaps(b);
+  if (s != t) return s < t ? -1 : 1;
+  return a->c.stages != b->c.stages ? a->c.stages - b->c.stages : a->c.micro - b->c.micro;
+}
+
 static void fill_gaps_of_found(Search *s) {
-  for (size_t i = 0, n = s->outcomes.n; i < n; i++) {
-    const Outcome *o = s->outcomes.items[i];
-    const PlanTime *t = &o->price.time;
-    bool pipeline = o->feasible && o->c.stages > 1 && o->c.micro > 1 && !o->c.no_gaps;
-    if (pipeline && !is_hopeless(s, t->total - t->idle)) add_if_known(s, search_fill_gaps(s, o), best_time(s));
-  }
+  size_t n = s->outcomes.n;
+  const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, n + 1);
+  for (size_t i = 0; i < n; i++) found[i] = s->outcomes.items[i];
+  if (n) qsort(found, n, sizeof *found, by_without_gaps);
+  for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++)
+    add_if_known(s, search_fill_gaps(s, found[i]), best_time(s));
 }
 
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
