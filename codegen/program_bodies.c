@@ -6,7 +6,7 @@
  * before the body of its phase, sent behind it.  The rows stand by the times of ir/schedule.h; a message counts at the
  * end of what makes it, on both its stages, before calls that begin then (D43).  So all stages follow one list, in
  * which everything stands behind what it needs, and messages that wait for each other cannot wait for ever.  Devices
- * with a queue for communication do not wait where it stands (program_events.c).
+ * that send beside computation do not wait where it stands (program_events.c).
  * Elsewhere what is done in each micro-batch is one body, and micro-batches run one after the other.
  *
  * What one body hands to another lies in a buffer of the entry, live from the first call that touches it to the last.

@@ -1,5 +1,6 @@
-/* codegen/program_events.c - communication beside computation, for devices that have a queue for it (DeviceTraits): it
- * is asked for where its unit stands, directly behind its producer (row_work.c), and waited for as late as can be.
+/* codegen/program_events.c - communication beside computation, for devices that have a queue for it, and for what
+ * stages that take turns send each other on all (DeviceTraits): it is asked for where its unit stands, directly behind
+ * its producer (row_work.c), and waited for as late as can be.
  *
  * Waits come before the first instruction that touches what the communication writes, or writes what it reads; before a
  * loop begins and a round ends, since an event is waited for in its own round; and at the end of the body.  Buffers

@@ -52,14 +52,14 @@ typedef struct DeviceTraits {
   bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
                                   producer and waited for before its first reader; where progress is made between calls
                                   only, that gains nothing and costs memory */
-  bool sends_beside;           /* but for what stages that take turns send each other: who sends does not wait for a
-                                  stage that has not come to it */
-  bool panels;                 /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
-  bool grows;                  /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
-  bool splits;                 /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
-  uint32_t row_bytes;          /* rows of large matrices of 16 bits are made as long as a multiple of that, at which its
-                                  library reads and writes several elements at once (codegen/rows/work_dot.c); 0: as
-                                  they are */
+  bool sends_beside;  /* what stages that take turns send each other is beside computation, whatever else is: who
+                         sends does not wait for a stage that has not come to it */
+  bool panels;        /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
+  bool grows;         /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
+  bool splits;        /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
+  uint32_t row_bytes; /* rows of large matrices of 16 bits are made as long as a multiple of that, at which its
+                         library reads and writes several elements at once (codegen/rows/work_dot.c); 0: as
+                         they are */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products
                        of the library use; the others, and those of other types, do it in f32 (f64 for f64) */
   uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what is done along with them */

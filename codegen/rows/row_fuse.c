@@ -351,8 +351,7 @@ static void find_stored(Work *w) {
     const WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;
     for (int k = 0; k < o->op->nin; k++) {
-      int def = work_def(w, o->op->in[k]);
-      if (def >= 0 && !w->ops.items[def].virtual_ && w->ops.items[def].group == o->group) continue;
+      if (group_of(w, o->op->in[k]) == o->group) continue; /* what is virtual is of none */
       leaves(w, o->op->in[k], mark_stored, w);
     }
   }

@@ -32,7 +32,7 @@ typedef struct Held {
   Phase phase;   /* when it is made */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
   bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
-  bool wanted;   /* something that is no kernel of ours reads it, or nobody */
+  bool wanted;   /* something that is no kernel of ours reads it */
   Shown shown;
   Val of; /* what it is a view or a picture of; 0: of nothing */
 } Held;
@@ -221,11 +221,11 @@ static void use_operands(Pricing *p, size_t index, size_t kernel, const Val *in)
 
 /* Where an operation is done: what is elementwise is part of the kernel that makes the last of what it reads, if
  * kernels make all of it and it is of the same size.  So what gradients need of the forward pass alone may be made
- * there. */
+ * there; what is made again for gradients is not. */
 static size_t kernel_of(const Pricing *p, const Op *op, const Val *in) {
   size_t last = 0;
   bool any = false;
-  if (!op_is_elementwise(op->kind) || op->kind == OP_copy) return p->walk.now;
+  if (p->walk.again || !op_is_elementwise(op->kind) || op->kind == OP_copy) return p->walk.now;
   for (int i = 0; i < op->nin; i++) {
     if (in[i] == NOT_HELD) return p->walk.now;
     const Held *x = &p->held.items[in[i] - 1];

@@ -200,6 +200,7 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
+    o->indivisible = how == STAGES_TOO_MANY;
     return false;
   }
   o->slower = is_slower(s, o, &time);
@@ -243,7 +244,7 @@ static int most_layers(const Search *s, const Outcome *kept, const Outcome *agai
 }
 
 /* No price: it could not be cut into stages within the memory limit. */
-static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
+static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
 
 /* What is made again takes time, so only as much as it needs to fit.  If the most that can be does not, nothing does.
  * Some layers may be less than everything that is cheap. */
@@ -278,11 +279,20 @@ static const ScheduleKind filling[] = {{SCHEDULE_zbv, 2},
                                        {SCHEDULE_interleaved, 3},
                                        {SCHEDULE_interleaved, 2}};
 
+/* What is worth more to know of a candidate: a plan, its price, that memory is too short to cut it, that it is slower.
+ */
+static int worth(const Outcome *o) {
+  return o->feasible ? 4 : o->price.time.total > 0 ? 3 : o->indivisible ? 0 : o->slower ? 1 : 2;
+}
+
 /* The fastest of the schedules that fill gaps; `slower`: none is faster than the best plan.  `again`: what is made
  * again; NULL: as much as it needs to fit. */
 static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
-  const Outcome given = *o;
   const size_t n = s->f->ops.n;
+  Outcome given = *o;
+  given.c.schedule = s->schedule;
+  *o = given;
+  o->slower = true, o->why_not = slower_than_plan;
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
     Outcome x = given;
     int chunks = filling[i].chunks;
@@ -293,11 +303,10 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
     search_set_mesh(s, &x.c, NULL);
     if (again) cut_and_price_with(s, again, &x);
     else cut_and_price(s, &x);
-    if (x.feasible ? !o->feasible || x.price.time.total < o->price.time.total : o->price.time.total == 0) *o = x;
+    bool faster = x.feasible && o->feasible && x.price.time.total < o->price.time.total;
+    if (worth(&x) > worth(o) || faster) *o = x;
   }
   search_set_mesh(s, &given.c, NULL);
-  o->slower |= o->stages == given.stages;
-  if (o->slower) o->why_not = slower_than_plan;
   return o->feasible;
 }
 

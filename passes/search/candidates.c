@@ -304,7 +304,7 @@ static bool same_mesh(const Candidate *a, const Candidate *b) {
 /* What a search without force says of the mesh, which has tried useful numbers of micro-batches only.  Without stages
  * they make nothing faster. */
 static double known_bound(const Search *s, const Candidate *c) {
-  if (!s->known || c->naxes > MAX_SPATIAL) return 0;
+  if (!s->known || c->naxes > MAX_SPATIAL || (s->any_schedule && c->no_gaps && !s->known->all_schedules)) return 0;
   double bound = s->known->seconds;
   for (size_t i = 0; i < s->known->open.n; i++) {
     const Bounded *x = &s->known->open.items[i];
@@ -366,12 +366,11 @@ static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1})) return;
   if (one_tier(s)) sort_axes(&next);
-  next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
-  ARENA_PUSH(s->arena, &s->candidates, next);
-  if (!s->any_schedule || next.stages == 1 || next.least == 1) return;
-  next.no_gaps = true;
-  next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
-  ARENA_PUSH(s->arena, &s->candidates, next);
+  for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
+    next.no_gaps |= fills > 0;
+    next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
+    ARENA_PUSH(s->arena, &s->candidates, next);
+  }
 }
 
 static int forced_behind(const Search *s, int degree) {

@@ -32,7 +32,8 @@ typedef struct Candidate {
 typedef struct Outcome {
   Candidate c;
   bool feasible;
-  bool slower; /* than the best plan, once it is cut into stages: it was not priced */
+  bool slower;      /* than the best plan, once it is cut into stages: it was not priced */
+  bool indivisible; /* it has too few places to cut it at */
   PlanPrice price;
   Strategy *strategies;
   int *stages;
@@ -66,8 +67,8 @@ struct PlanKnown {
   double seconds; /* 0: it did not come to its end */
   /* Of many ranks only what may amount to these was looked at; 0: anything. */
   int degrees[DEGREE_COUNT], stages, micro;
-  ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others */
-  bool any_schedule;
+  ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others, of which all were tried if `all_schedules` */
+  bool any_schedule, all_schedules;
 };
 
 /* Equal operations. */

@@ -8,6 +8,9 @@
  * equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and
  * the result is priced as it will be lowered.
  *
+ * Pipelines of a training step are candidates twice: with 1f1b, and with schedules that fill gaps, for which there is a
+ * bound of its own.
+ *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
  * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
  * nothing faster, but they need less memory.
@@ -319,13 +322,18 @@ static int by_without_gaps(const void *x, const void *y) {
   return a->c.stages != b->c.stages ? a->c.stages - b->c.stages : a->c.micro - b->c.micro;
 }
 
-static void fill_gaps_of_found(Search *s) {
-  size_t n = s->outcomes.n;
-  const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, n + 1);
-  for (size_t i = 0; i < n; i++) found[i] = s->outcomes.items[i];
+/* Of one at least, if it pays, where the search ended at its limit of work; of none where the time is over. */
+static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
+  size_t n = 0, nknown = s->known ? s->known->n : 0;
+  const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
+  for (size_t i = 0; i < s->outcomes.n; i++) found[n++] = s->outcomes.items[i];
+  for (size_t i = 0; i < nknown; i++)
+    if (amounts_to(s, o, s->known->items[i])) found[n++] = s->known->items[i];
   if (n) qsort(found, n, sizeof *found, by_without_gaps);
-  for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++)
+  for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++) {
+    if (s->watch.expired && (i > 0 || o->effort > 0)) break;
     add_if_known(s, search_fill_gaps(s, found[i]), best_time(s));
+  }
 }
 
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
@@ -339,7 +347,7 @@ static void run(Search *s, const PlanOptions *o) {
   make_candidates(s, o);
   try_all(s, o, free_choice);
   if (!s->best && s->watch.expired) try_hastily(s);
-  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s);
+  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s, o);
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -392,7 +400,7 @@ static void keep_known(Search *s, const PlanOptions *o, const Search *x, const P
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
   k->stages = of->pp, k->micro = of->micro_batches;
-  k->schedule = x->schedule, k->any_schedule = x->any_schedule;
+  k->schedule = x->schedule, k->any_schedule = x->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
   s->known = k;
   if (o->known) *o->known = k;
 }
