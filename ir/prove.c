@@ -189,14 +189,13 @@ static bool same_relation(Prover *p, const Relation *a, const Relation *b) {
 
 /* Does the state lie as at its first read or write: same boxes, same stage? */
 static bool state_agrees(Prover *p, const char *name, const Relation *r, int stage) {
-  for (int i = 0; i < p->nstates; i++)
-    if (strcmp(p->states[i].name, name) == 0)
-      return (p->states[i].stage == stage || prove_fail(p, "a state in two stages")) &&
-             (same_relation(p, &p->states[i].relation, r) || prove_fail(p, "two layouts of one state"));
-  if (p->nstates == MAX_STATES) return p->uncertain = true, prove_fail(p, "more than %d states", MAX_STATES);
-  p->states[p->nstates].name = name;
-  p->states[p->nstates].relation = *r;
-  p->states[p->nstates++].stage = stage;
+  for (size_t i = 0; i < p->states.n; i++) {
+    const StateFact *x = &p->states.items[i];
+    if (strcmp(x->name, name) == 0)
+      return (x->stage == stage || prove_fail(p, "a state in two stages")) &&
+             (same_relation(p, &x->relation, r) || prove_fail(p, "two layouts of one state"));
+  }
+  ARENA_PUSH(p->m->arena, &p->states, ((StateFact){name, *r, stage}));
   return true;
 }
 
@@ -381,8 +380,8 @@ static Proof verdict_of(Prover *p, bool ok) {
 
 static Proof try_proof(Prover *p, const Func *l2) {
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
-  p->nstates = p->nguesses = p->depth = 0;
-  p->written = p->real.n = 0;
+  p->nguesses = p->depth = 0;
+  p->states.n = p->written = p->real.n = 0;
   p->uncertain = p->guessed = p->exhausted = false;
   p->idle.op = NULL;
   Proof proof = verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));

@@ -6,7 +6,7 @@
 #include "ir/prove.h"
 #include "ir/prove_term.h"
 
-enum { MAX_STATES = 256, MAX_GUESSES = 16 };
+enum { MAX_GUESSES = 16 };
 
 /* The part [lo, hi) of a global dimension; free: any part of extent hi (the value does not vary along it). */
 typedef struct Span {
@@ -28,6 +28,13 @@ typedef struct Fact2 {
   Term term;
   Relation relation;
 } Fact2;
+
+/* How a state lies where it was read or written first. */
+typedef struct StateFact {
+  const char *name;
+  Relation relation;
+  int stage;
+} StateFact;
 
 /* What level 1 has not, but is a value of it with its dimensions in another order: the term stands for that alone, so
  * that nothing but a transpose back is known of it. */
@@ -55,11 +62,9 @@ typedef struct Prover {
   } extents;      /* of level 1, that some sizes would make negative; each once */
   size_t assumed; /* so many of them may be taken for not negative: none before all are known */
   struct {
-    const char *name;
-    Relation relation;
-    int stage;
-  } states[MAX_STATES];
-  int nstates;
+    StateFact *items;
+    size_t n, cap;
+  } states;
   size_t written;
   struct {
     const char **items;
