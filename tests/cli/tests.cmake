@@ -72,6 +72,9 @@ endforeach()
 # A rank of a training run is killed, 20 times.
 add_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 set_tests_properties(cli.train_kills PROPERTIES TIMEOUT 300 LABELS slow)
+add_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc
+  ${CMAKE_BINARY_DIR}/apc-opt)
+set_tests_properties(cli.train_faults PROPERTIES TIMEOUT 600 LABELS slow)
 
 # At least 40 plans of the same training, and random ones.
 add_test(NAME cli.train_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_plans.py ${CMAKE_BINARY_DIR}/apc
