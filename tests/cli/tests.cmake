@@ -72,6 +72,7 @@ endforeach()
 # A rank of a training run is killed, 20 times.
 add_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 set_tests_properties(cli.train_kills PROPERTIES TIMEOUT 300 LABELS slow)
+# Wrong training steps are caught without a run.
 add_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc
   ${CMAKE_BINARY_DIR}/apc-opt)
 set_tests_properties(cli.train_faults PROPERTIES TIMEOUT 600 LABELS slow)
