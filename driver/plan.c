@@ -68,17 +68,7 @@ static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternativ
 
 /* What a search says beside its plan: the bound, and what else there is. */
 static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
-  const PlanAlternative best = {.tp = searched->tp,
-                                .pp = searched->pp,
-                                .dp = searched->dp,
-                                .cp = searched->cp,
-                                .ep = searched->ep,
-                                .micro_batches = searched->micro_batches,
-                                .zero = searched->zero,
-                                .seconds = searched->price.time.total,
-                                .bytes = searched->price.memory.total,
-                                .schedule = plan_schedule_name(a, searched),
-                                .recompute = searched->recompute};
+  const PlanAlternative best = plan_as_alternative(a, searched);
   PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, searched->nalternatives + 1);
   p->alternatives = list;
   add_alternative(p, list, &best);

@@ -342,6 +342,8 @@ bool op_is_anywhere(const Op *op);
 /* Of a broadcast of one type to another: along the last dimensions only, so that it may be computed in one kernel with
  * what it is of, once per row; what is spread along others is read of memory, wherever it is used. */
 bool op_spreads_rows(const Op *op, const Type *of, const Type *to);
+/* They have the same dimensions in the same order, those of extent 1 left out. */
+bool type_same_but_for_ones(const Type *x, const Type *y);
 bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }

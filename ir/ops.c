@@ -213,6 +213,16 @@ bool op_spreads_rows(const Op *op, const Type *of, const Type *to) {
   return true;
 }
 
+bool type_same_but_for_ones(const Type *x, const Type *y) {
+  int i = 0, k = 0;
+  for (;; i++, k++) {
+    while (i < x->rank && ex_is_const(x->dims[i], 1)) i++;
+    while (k < y->rank && ex_is_const(y->dims[k], 1)) k++;
+    if (i == x->rank || k == y->rank) return i == x->rank && k == y->rank;
+    if (x->dims[i] != y->dims[k]) return false;
+  }
+}
+
 bool op_makes_gradients(const Op *op) { return phase_backward(op->phase) && op->nin && op->kind != OP_accumulate; }
 
 bool op_is_of_weight(Module *m, const Op *op) {

@@ -70,17 +70,14 @@ static void show_shares(const Tool *t, const Plan *p) {
 /* ---- the table of choices */
 
 /* "pp 2 x dp 4, 8 micro-batches, zbv, zero 2" */
-static const char *with_training(const Tool *t, const Plan *p, const char *degrees, int pp, int micro_batches,
-                                 const char *schedule, int zero) {
-  bool in_turns = p->mirrored && pp > 1 && micro_batches > 1;
-  if (in_turns) degrees = arena_printf(t->arena, "%s, %s", degrees, schedule);
-  return zero ? arena_printf(t->arena, "%s, zero %d", degrees, zero) : degrees;
+static const char *choice_text(const Tool *t, const Plan *p, const PlanAlternative *x) {
+  const char *text = tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches);
+  if (p->mirrored && x->pp > 1 && x->micro_batches > 1) text = arena_printf(t->arena, "%s, %s", text, x->schedule);
+  return x->zero ? arena_printf(t->arena, "%s, zero %d", text, x->zero) : text;
 }
 
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
-  printf("  %-8s %-28s ", first ? "instead" : "",
-         with_training(t, p, tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches), x->pp,
-                       x->micro_batches, x->schedule, x->zero));
+  printf("  %-8s %-28s ", first ? "instead" : "", choice_text(t, p, x));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -97,9 +94,8 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
 }
 
 static void show_choices(const Tool *t, const Plan *p) {
-  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
-         with_training(t, p, tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), p->pp,
-                       p->micro_batches, plan_schedule_name(t->arena, p), p->zero),
+  const PlanAlternative own = plan_as_alternative(t->arena, p);
+  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", choice_text(t, p, &own),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);

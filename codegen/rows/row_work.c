@@ -120,15 +120,6 @@ const Expr *row_start(const Work *w, const Op *op) {
 
 /* ---- views */
 
-static bool same_dense_dims(const Type *a, const Type *b) {
-  const Expr *x[MAX_RANK], *y[MAX_RANK];
-  int n = dense_dims(a, x, NULL);
-  if (n != dense_dims(b, y, NULL)) return false;
-  for (int i = 0; i < n; i++)
-    if (x[i] != y[i]) return false;
-  return true;
-}
-
 /* A contiguous part: dimensions before the first cut one have extent 1 in the result, steps are 1. */
 static bool slice_is_view(const Work *w, const Op *op, const Expr **offset) {
   Module *m = w->m;
@@ -162,7 +153,7 @@ bool work_is_view(const Work *w, const Op *op, const Expr **offset) {
     case OP_cast: return work_type(w, op->in[0])->dtype == work_type(w, op->out)->dtype;
     case OP_slice:
     case OP_shard_slice: return slice_is_view(w, op, offset);
-    case OP_broadcast: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out));
+    case OP_broadcast: return type_same_but_for_ones(work_type(w, op->in[0]), work_type(w, op->out));
     case OP_transpose: {
       const Attr *perm = op_attr(op, AT_perm);
       int64_t last = -1;
@@ -185,7 +176,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_param:
     case OP_read: return WC_SOURCE;
     case OP_write: return WC_WRITE;
-    case OP_reshape: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
+    case OP_reshape: return type_same_but_for_ones(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
     case OP_copy:
     case OP_accumulate: return WC_VIEW; /* without micro-batches */
 #define TEMPLATE(op, family) case OP_##op:

@@ -143,16 +143,6 @@ static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout,
 
 bool cost_in_kernel(OpKind k) { return (op_is_elementwise(k) && k != OP_copy) || op_is_along(k) || k == OP_broadcast; }
 
-static bool same_but_for_ones(const Type *x, const Type *y) {
-  int i = 0, k = 0;
-  for (;; i++, k++) {
-    while (i < x->rank && ex_is_const(x->dims[i], 1)) i++;
-    while (k < y->rank && ex_is_const(y->dims[k], 1)) k++;
-    if (i == x->rank || k == y->rank) return i == x->rank && k == y->rank;
-    if (x->dims[i] != y->dims[k]) return false;
-  }
-}
-
 /* Constants, what is spread of something in memory, and other dimensions of it take no memory of their own. */
 static void find_picture(Pricing *p, const Op *op, const Val *in, Val made) {
   if (made == NOT_HELD) return;
@@ -164,7 +154,7 @@ static void find_picture(Pricing *p, const Op *op, const Val *in, Val made) {
       from && !from->converted && from->shown == SHOWN_STORED && (cost_in_kernel(maker) || maker == OP_reshape);
   bool spread = from && op->kind == OP_broadcast && (!computed || !op_spreads_rows(op, of, type));
   if (op_is_constant(op->kind) || spread) x->shown = SHOWN_PICTURE;
-  else if (from && op->kind == OP_reshape && !(computed && same_but_for_ones(of, type))) x->shown = SHOWN_VIEW;
+  else if (from && op->kind == OP_reshape && !(computed && type_same_but_for_ones(of, type))) x->shown = SHOWN_VIEW;
   if (x->shown != SHOWN_STORED && from) x->of = in[0];
 }
 

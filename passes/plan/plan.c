@@ -31,6 +31,20 @@ const char *plan_schedule_name(Arena *a, const Plan *p) {
   return plan_name_of_schedule(a, p->mirrored, p->pp, p->micro_batches, p->mesh.schedule, p->mesh.chunks);
 }
 
+PlanAlternative plan_as_alternative(Arena *a, const Plan *p) {
+  return (PlanAlternative){.tp = p->tp,
+                           .pp = p->pp,
+                           .dp = p->dp,
+                           .cp = p->cp,
+                           .ep = p->ep,
+                           .micro_batches = p->micro_batches,
+                           .zero = p->zero,
+                           .seconds = p->price.time.total,
+                           .bytes = p->price.memory.total,
+                           .schedule = plan_schedule_name(a, p),
+                           .recompute = p->recompute};
+}
+
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
   Arena *a = arena_new();
   module_set_mesh(m, &(Mesh){.stages = 1});

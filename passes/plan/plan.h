@@ -127,6 +127,9 @@ static inline double plan_gap(double seconds, double lower_bound) {
 const char *plan_schedule_name(Arena *a, const Plan *p);
 const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s, int chunks);
 
+/* A plan as what else there is beside another one. */
+PlanAlternative plan_as_alternative(Arena *a, const Plan *p);
+
 /* Identity of a function for plans: its text without locations. */
 uint64_t plan_graph_hash(const Module *m, const Func *f);
 

@@ -311,7 +311,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
 }
 
 static bool schedule_and_price(Search *s, Outcome *o) {
-  return s->any_schedule && o->c.no_gaps ? choose_schedule(s, NULL, o) : cut_and_price(s, o);
+  return search_fills(s, &o->c) ? choose_schedule(s, NULL, o) : cut_and_price(s, o);
 }
 
 Outcome *search_fill_gaps(Search *s, const Outcome *of) {

@@ -304,7 +304,7 @@ static bool same_mesh(const Candidate *a, const Candidate *b) {
 /* What a search without force says of the mesh, which has tried useful numbers of micro-batches only.  Without stages
  * they make nothing faster. */
 static double known_bound(const Search *s, const Candidate *c) {
-  if (!s->known || c->naxes > MAX_SPATIAL || (s->any_schedule && c->no_gaps && !s->known->all_schedules)) return 0;
+  if (!s->known || c->naxes > MAX_SPATIAL || (search_fills(s, c) && !s->known->all_schedules)) return 0;
   double bound = s->known->seconds;
   for (size_t i = 0; i < s->known->open.n; i++) {
     const Bounded *x = &s->known->open.items[i];

@@ -191,6 +191,8 @@ int useful_from(const Search *s, int micro);
 int useful_up_to(const Search *s, int micro);
 /* What a candidate takes at least, without solving it. */
 double ideal_seconds(const Search *s, const Candidate *c);
+/* It stands for pipelines whose schedule is left to apc, of those that fill gaps. */
+static inline bool search_fills(const Search *s, const Candidate *c) { return s->any_schedule && c->no_gaps; }
 /* On no axes as yet, of these numbers of micro-batches. */
 Candidate candidate_of(const Search *s, int stages, int least, int micro);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory

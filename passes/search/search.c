@@ -44,7 +44,7 @@ static double best_time(const Search *s) { return s->best ? s->best->price.time.
 
 /* No plan among those of a candidate is faster. */
 static void add_bound(Search *s, const Candidate *c, double bound) {
-  double *least = s->any_schedule && c->no_gaps ? &s->no_gaps_bound : &s->lower_bound;
+  double *least = search_fills(s, c) ? &s->no_gaps_bound : &s->lower_bound;
   *least = fmin(*least, bound);
 }
 
@@ -214,7 +214,7 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
 
 /* Of many ranks gaps are filled of what was found only. */
 static bool filled_later(const Search *s, const Candidate *c) {
-  return s->any_schedule && c->no_gaps && s->t->ranks >= MANY_RANKS;
+  return search_fills(s, c) && s->t->ranks >= MANY_RANKS;
 }
 
 /* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
