@@ -304,6 +304,7 @@ typedef struct Search {
   AdmissionKey *key;
   Announcement told;
   int64_t deadline;
+  bool taken;  /* in this round somebody took the connection */
   int wrong;   /* EACCES, EPROTO: who answered was not rank 0 of this run */
   int foreign; /* EPERM: it belongs to another user; others: the system does not say to whom */
 } Search;
@@ -320,6 +321,7 @@ static int try_address(Search *s, const SocketAddress *a, bool known) {
   int64_t soon = sooner(sockets_now() + COMER_MS, s->deadline);
   int fd = socket_connect(a, -1, soon);
   if (fd < 0) return -1;
+  s->taken = true;
   bool ours = listen_beside(s->m, fd);
   if (ours) {
     AdmissionClaim claim = {.role = ADMISSION_CONTROL,
@@ -446,9 +448,12 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
   }
   for (;;) {
     RtError wrong = {0};
+    s->taken = false;
     *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s, &wrong) : try_host(s, &host, &wrong);
     if (*fd >= 0) return RT_OK;
     if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
+    /* Nobody is there any more: a rank 0 that died while it answered was no stranger. */
+    if (!s->taken && errno != ETIMEDOUT && s->wrong == EPROTO) s->wrong = 0;
     if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);
     nap();
   }

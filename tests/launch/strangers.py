@@ -479,6 +479,25 @@ class Test:
         ranks.ended("nobody came", r0=7, r1=1)
         check(f"it took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 1 + LATER)
 
+    def nonsense(self):
+        """Who answers nonsense is no rank 0; one that only began to answer may have been it, and is gone."""
+        for stays, want, says in (True, 1, "is not rank 0 of rank 1's run"), (False, 7, "did not find rank 0"):
+            with socket.create_server(("127.0.0.1", self.port())) as listener:
+                ranks = Ranks(self.folder / "tp2", 2, self.folder)
+                ranks.start(1, f"127.0.0.1:{listener.getsockname()[1]}", "--timeout", "1s")
+                listener.settimeout(0.1)
+                while ranks.jobs[1].poll() is None:
+                    try:
+                        s = listener.accept()[0]
+                    except TimeoutError:
+                        continue
+                    receive(s, GREETING)
+                    s.sendall(os.urandom(CHALLENGE) if stays else b"")
+                    s.close()
+                    if not stays: break
+            code, text = ranks.end(1)
+            check(f"who answered {'nonsense' if stays else 'nothing'}: {code}: {text}", code == want and says in text)
+
     def twice(self):
         """Without a secret anybody on the machine is a rank; one that is there already stays."""
         port = self.port()
@@ -573,7 +592,7 @@ def main():
     a = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         test = Test(os.path.abspath(a.apc), pathlib.Path(folder), a.connections, a.verbose)
-        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.twice, test.other_worlds, test.file_key, test.other_user):
+        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.nonsense, test.twice, test.other_worlds, test.file_key, test.other_user):
             begin = time.monotonic()
             part()
             test.say(f"{part.__name__}: {time.monotonic() - begin:.1f} s")
