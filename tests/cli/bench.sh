@@ -76,7 +76,7 @@ last="a rank of a program is killed"
 "$apc" bench slow --runs 1000000 -q >out 2>err </dev/null &
 pid=$!
 victims() { ls -l /proc/[0-9]*/exe 2>/dev/null | sed -nE "s#.*/proc/([0-9]+)/exe -> $work/slow\$#\\1#p"; }
-for _ in $(seq 300); do [ "$(victims | wc -l)" -ge 2 ] && break; sleep 0.1; done
+for _ in $(seq 900); do [ "$(victims | wc -l)" -ge 2 ] && break; sleep 0.1; done
 sleep 0.3
 kill -KILL "$(victims | tail -n 1)"
 wait $pid

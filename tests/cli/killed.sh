@@ -3,24 +3,25 @@
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc small="-D layers=2 -D d=16 -D hidden=32 --init random"
 
-# A compiler that takes its time, and tells that it has begun.
+# A compiler that takes its time, and tells that it has begun.  Another run of this test has another time.
+export NAP=30.$$
 cat >slow <<'SCRIPT'
 #!/bin/sh
 : >"$BEGUN"
-sleep 30.25 &
+sleep $NAP &
 trap 'kill $!; exit 1' TERM
 wait
 exec cc "$@"
 SCRIPT
 chmod +x slow
 nothing_left() {
-  for _ in $(seq 100); do
-    [ -z "$(ls -A "$TMPDIR")" ] && ! pgrep -f "sleep 30.25" >/dev/null && break
+  for _ in $(seq 600); do
+    [ -z "$(ls -A "$TMPDIR")" ] && ! pgrep -xf "sleep $NAP" >/dev/null && break
     sleep 0.1
   done
   check "left in TMPDIR: $(find "$TMPDIR")" test -z "$(ls -A "$TMPDIR")"
   check "left beside the program: $(ls)" test -z "$(ls -d prog* 2>/dev/null)"
-  check "a compiler is left" test -z "$(pgrep -f 'sleep 30.25')"
+  check "a compiler is left" test -z "$(pgrep -xf "sleep $NAP")"
 }
 
 # killed SIGNAL apc|group COMMAND...: while the compiler works.
@@ -31,7 +32,7 @@ killed() {
   rm -f begun
   BEGUN=$PWD/begun CC=$PWD/slow setsid "$@" >out 2>err </dev/null &
   pid=$!
-  for _ in $(seq 300); do [ -e begun ] && break; sleep 0.05; done
+  for _ in $(seq 1200); do [ -e begun ] && break; sleep 0.05; done
   check "the compiler has not begun" test -e begun
   check "no folder" test -n "$(ls -A "$TMPDIR")"
   if [ "$whom" = group ]; then kill "-$signal" "-$pid"; else kill "-$signal" "$pid"; fi
@@ -55,7 +56,7 @@ for signal in KILL TERM SEGV; do
   for _ in $(seq 600); do [ "$(ranks)" -eq 2 ] && break; sleep 0.1; done
   check "the ranks have not begun" test "$(ranks)" -eq 2
   { kill -$signal $pid; wait $pid; } 2>/dev/null
-  for _ in $(seq 100); do [ "$(ranks)" -eq 0 ] && break; sleep 0.1; done
+  for _ in $(seq 600); do [ "$(ranks)" -eq 0 ] && break; sleep 0.1; done
   check "ranks are left" test "$(ranks)" -eq 0
   nothing_left
 done

@@ -22,7 +22,7 @@ near() { /usr/bin/python3 -c '
 import sys
 a, b = ([float(x) for x in open(f)] for f in sys.argv[1:3])
 assert len(a) == len(b) and all(abs(x - y) < float(sys.argv[3]) * (1 + abs(y)) for x, y in zip(a, b)), (a, b)' "$@"; }
-begun() { timeout 60 sh -c 'until [ "$(wc -l <"$0")" -ge "$1" ]; do sleep .05; done' "$1" "$2"; }
+begun() { timeout 300 sh -c 'until [ "$(wc -l <"$0")" -ge "$1" ]; do sleep .05; done' "$1" "$2"; }
 train_rows() { /usr/bin/python3 -c '
 import numpy as np
 r = np.random.default_rng(0)

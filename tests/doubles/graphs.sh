@@ -105,9 +105,11 @@ steps() { # steps NAME RANKS OPTIONS...
 steps data_parallel 2 --target dgx-a100x2 --dp 2 --micro-batches 2
 steps training_pipeline 2 --target dgx-a100x2 --pp 2 --micro-batches 4
 
-# What is late, call by call and in a graph: the same at the same piece of work.
+# What is late, call by call and in a graph: the same at the same piece of work.  On a busy machine another one may be late
+# by a second: then once more, with more patience.
+patience=1s
 late() { # late SETTINGS...: where, according to the error
-  expect 7 "is late" "${program[@]}" "$@" "./$name" "${ask[@]}" --bench=2 --timeout 1s
+  expect 7 "is late" "${program[@]}" "$@" "./$name" "${ask[@]}" --bench=2 --timeout $patience
   sed -nE "s/.*error: rank ([0-9]+) is late.*( at step [0-9]+ .*)/\1\2/p" err
 }
 works() { # works REQUESTS: pieces of work that the first rank does
@@ -119,7 +121,11 @@ works() { # works REQUESTS: pieces of work that the first rank does
 compile alone gpt.apc $small -D layers=1 -D d=32 -D heads=4 --target dgx-a100x1
 one=$(works 1) two=$(works 2)
 for k in 2 5 12 30; do # of the third request
-  n=$((one + k)) eager=$(late APC_EAGER=1 DOUBLES_STALL=$n) graph=$(late DOUBLES_STALL=$n)
+  n=$((one + k))
+  for patience in 1s 30s; do
+    eager=$(late APC_EAGER=1 DOUBLES_STALL=$n) graph=$(late DOUBLES_STALL=$n)
+    [ -z "$graph" ] || [ "$graph" != "$eager" ] || break
+  done
   check "$name, work $n of $two: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
 done
 # A sum that one rank leaves out: the other waits in it.
@@ -127,21 +133,27 @@ done
 compile tensors llama.apc $small $llama --target dgx-a100x2 --tp 2
 calls 1 "./$name" "${ask[@]}"
 n=$((2 * $(awk '$1 == "ncclAllReduce" { print $2 }' calls.now)))
-eager=$(late APC_EAGER=1 DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n) graph=$(late DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n)
+for patience in 1s 30s; do
+  eager=$(late APC_EAGER=1 DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n) graph=$(late DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n)
+  [ -z "$graph" ] || [ "$graph" != "$eager" ] || break
+done
 check "$name: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
 check "$name: no collective is named: $graph" grep -q 'all_reduce.*waiting in all_reduce at order key' <<<"$graph"
 # The third request, a replay: around its second sum; the key is that of this request.
 one=$(works 1) two=$(works 2)
 at=$(grep -E '^(work|node) ' trace | awk -v one="$one" '$2 > one && /ncclAllReduce/ && ++n == 2 { print $2; exit }')
-: >eager.late >graph.late
-for k in -1 0 1 2; do
-  late APC_EAGER=1 DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>eager.late
-  late DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>graph.late
-done
 # The collective and its wait are two steps; which of them the other queue has reached by then is open.
 collectives() { sed -nE 's/ at step [0-9]+ \([a-z_]+ of ([^ )]+)[^)]*\), (waiting in .*)/ \1, \2/p' "$1" | sort -u; }
-collectives eager.late >eager.waits
-collectives graph.late >graph.waits
+for patience in 1s 30s; do
+  : >eager.late >graph.late
+  for k in -1 0 1 2; do
+    late APC_EAGER=1 DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>eager.late
+    late DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>graph.late
+  done
+  collectives eager.late >eager.waits
+  collectives graph.late >graph.waits
+  [ -s graph.waits ] && [ -z "$(grep -vFxf eager.waits graph.waits)" ] && break
+done
 check "$name: late are $(paste -sd';' graph.late)" test -s graph.waits
 check "$name: late are $(paste -sd';' graph.waits), call by call $(paste -sd';' eager.waits)" test -z "$(grep -vFxf eager.waits graph.waits)"
 rm -f report
