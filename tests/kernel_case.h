@@ -25,6 +25,7 @@ typedef struct Case {
   const Func *f;
   UnitList *units;
   int64_t *symbols;
+  bool here;       /* it is run: in this quarter (test.h) */
   UnitList *apart; /* NULL unless `units` are with what joins, for the CPU only: without that */
   struct Case *next;
 } Case;
@@ -38,7 +39,8 @@ typedef struct Runner {
 
 static Case *cases, **last_case = &cases;
 static int ncases;
-static KernelSet kernels; /* of all cases */
+static KernelSet kernels; /* of the cases that are run */
+static KernelSet others;  /* of the others: printed, and that is all */
 enum { GUARD = 64 };
 
 static const char *symbol_of(const Unit *u) { return kernels.kernels.items[u->kernel].symbol; }
@@ -261,6 +263,7 @@ static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
   *c = (Case){
       .name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
+  c->here = in_quarter(ncases++);
   c->p.options.symbols = c->symbols;
   fill_inputs(c, seed);
   if (!tool_program_run(&c->p, "r")) {
@@ -270,10 +273,10 @@ static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   }
   const DeviceTraits *cpu = target_device_traits(DEVICE_cpu), *device = target_device_traits(case_device);
   c->units = units_of(work_new(p.m, c->f, 0, device, joining || device != cpu));
-  if (device == cpu) kernel_target(cpu)->print(p.m, c->f, c->units, &kernels);
+  KernelSet *set = c->here ? &kernels : &others;
+  if (device == cpu) kernel_target(cpu)->print(p.m, c->f, c->units, set);
   if (joining) c->apart = units_of(work_new(p.m, c->f, 0, cpu, false));
-  if (joining) kernel_target(cpu)->print(p.m, c->f, c->apart, &kernels);
-  ncases++;
+  if (joining) kernel_target(cpu)->print(p.m, c->f, c->apart, set);
   *last_case = c;
   last_case = &c->next;
 }

@@ -57,7 +57,7 @@ static __attribute__((unused)) void *compile_c(void) {
 }
 
 static void make_cases(void) {
-  kernels.arena = arena_new();
+  kernels.arena = others.arena = arena_new();
   RUN(reductions);
   RUN(parts);
   RUN(rows);

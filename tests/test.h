@@ -7,7 +7,9 @@
 #ifndef APC_TESTS_TEST_H
 #define APC_TESTS_TEST_H
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The build looks for errors of memory, many times slower: what is counted in cases needs fewer of them there. */
@@ -29,6 +31,29 @@ enum { THREAD_SANITIZER = 1 };
 #else
 enum { THREAD_SANITIZER = 0 };
 #endif
+
+/* What is long has its cases in quarters: APC_QUARTER, 0 to 3, says which one runs, and without it all do (test.sh).
+ * What is counted, so that no kind of case is missing, is counted in all cases, or is a share: a quarter has at least a
+ * fifth. */
+static inline bool in_quarter(long number) {
+  const char *quarter = getenv("APC_QUARTER");
+  return !quarter || number % 4 == atoi(quarter);
+}
+/* Two of the four quarters have it. */
+static inline bool in_half(long number) {
+  const char *quarter = getenv("APC_QUARTER");
+  return !quarter || number % 2 == atoi(quarter) % 2;
+}
+/* Of seeds and the like [0, n) the quarter is a run: what is drawn in turn comes in turn. */
+typedef struct Quarter {
+  int from, to;
+} Quarter;
+static inline Quarter quarter_range(int n) {
+  const char *quarter = getenv("APC_QUARTER");
+  int q = quarter ? atoi(quarter) : 0;
+  return quarter ? (Quarter){n * q / 4, n * (q + 1) / 4} : (Quarter){0, n};
+}
+static inline long quarter_of(long n) { return getenv("APC_QUARTER") ? n / 5 : n; }
 
 static int test_failed, test_passed, test_failed_here, test_failed_outside;
 

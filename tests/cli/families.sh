@@ -2,10 +2,12 @@
 # The model files of examples/ at small sizes: four ranks, tensors cut or stages, equal one rank and the reference, and proved.
 . "$(dirname "$0")/lib.sh"
 
+number=0
 family() { # MODEL SETTINGS...
   local model=$source_dir/examples/$1.apc plan
   shift
   for plan in "--tp 4" "--pp 2 --tp 2"; do
+    in_quarter $((number++)) || continue
     expect 0 "" "$apc" verify "$model" "$@" --init random --target cpux4 $plan --json -q
     expect_json 'd["ok"] and d["proof"] == "proved" and d["ranks"] == 4'
   done
@@ -20,4 +22,4 @@ family t5 -D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50 --dim b
 family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 --dim batch=2 --dim seq=16
 family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=capacity -D capacity_factor=0.5 --dim batch=2 --dim seq=16
 family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16
-summary 36
+summary 36 8

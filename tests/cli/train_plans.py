@@ -16,6 +16,7 @@ import numpy as np
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/")
 STEPS = 6
+QUARTER = int(os.environ["APC_QUARTER"]) if "APC_QUARTER" in os.environ else None  # of the plans, one random one for each model
 AS_CLOSE = 1e-5
 
 GPT = ["-D", "layers=1", "-D", "d=16", "-D", "heads=4", "-D", "vocab=24", "-D", "ctx=8", "--dim", "seq=8"]
@@ -160,7 +161,9 @@ def main(apc, opt, times, seed):
         assert done.returncode == 0, done.stderr
         want = test.losses(name, "one", model[3])
         plans = []
-        for ranks, options in cuts(model[4]):
+        for number, (ranks, options) in enumerate(cuts(model[4])):
+            if QUARTER not in (None, number % 4):
+                continue
             done = test.make(model, ranks, options, "many")
             if done.returncode:
                 test.faults += 1
@@ -169,7 +172,7 @@ def main(apc, opt, times, seed):
             worst = max(worst, test.judge(name, f"on {ranks} ranks, {' '.join(options)}", "many", want))
             plans.append((ranks, options, open("many.plan").read()))
         drawn = refused = 0
-        while drawn < times and refused < 20 * times:
+        while plans and drawn < times and refused < 20 * times:
             ranks, options, text = rng.choice(plans)
             open("random.plan", "w").write(random_plan(rng, text))
             done = test.make(model, ranks, ["--plan", "random.plan"], "many")
@@ -181,14 +184,14 @@ def main(apc, opt, times, seed):
             what = f"random plan {drawn} like {ranks} ranks, {' '.join(options)}"
             worst = max(worst, test.judge(name, what, "many", want))
         print(f"{name}: {len(plans)} plans, {drawn} random ones, {refused} drawn again", flush=True)
-        test.faults += drawn < times
+        test.faults += plans != [] and drawn < times
     print(f"{test.plans} plans, {test.faults} faults; losses at most {worst:.1e} apart")
-    return test.faults > 0 or test.plans < 40
+    return test.faults > 0 or test.plans < (40 if QUARTER is None else 10)
 
 
 if __name__ == "__main__":
     programs = [os.path.abspath(p) for p in sys.argv[1:3]]
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        sys.exit(main(*programs, int(sys.argv[3]) if len(sys.argv) > 3 else 2,
+        sys.exit(main(*programs, int(sys.argv[3]) if len(sys.argv) > 3 else 2 if QUARTER is None else 1,
                       int(sys.argv[4]) if len(sys.argv) > 4 else int.from_bytes(os.urandom(4), "little")))

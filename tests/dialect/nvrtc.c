@@ -3,8 +3,8 @@
  * a block.  Where the text moves packets of sixteen bytes the machine code does so too, and where it multiplies by
  * tensor cores these do (sass.h; without a disassembler this is left out, and said).
  *
- *   dialect_nvrtc BUILD_DIRECTORY                   some models and half of the cases, for one architecture
- *   dialect_nvrtc BUILD_DIRECTORY each              models for two of five architectures in turn, cases for one
+ *   dialect_nvrtc BUILD_DIRECTORY                   models for two of five architectures in turn, cases for one; a
+ *                                                   quarter of both where test.sh says so
  *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures (25 minutes)
  *   dialect_nvrtc BUILD_DIRECTORY table             the models alone; what it prints is docs/kernels_gpu.md
  *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same of models in files
@@ -161,10 +161,9 @@ static bool calls_library(const char *text) {
   return false;
 }
 
-static bool brief, each;
+static bool every; /* model and case for every architecture */
 
-/* What is stated is what is declared; a compiler leaves out what it can do without.  The brief test takes every second
- * text. */
+/* What is stated is what is declared; a compiler leaves out what it can do without. */
 static void cases_compile(void) {
   Taken taken;
   KernelSet set = {.arena = arena};
@@ -175,6 +174,7 @@ static void cases_compile(void) {
     for (size_t i = 0; i < c->units->n; i++)
       if (c->units->items[i].kind == UNIT_KERNEL) stated.shared[k[i].kernel] = k[i].launch.shared;
   }
+  int ntexts = 0;
   for (size_t i = 0; i < set.kernels.n;) {
     Text t = {.arena = arena};
     size_t n = 0;
@@ -184,14 +184,15 @@ static void cases_compile(void) {
       text_add(&t, cuda_text(arena, &set.kernels.items[i]));
       n++;
     }
+    if (!in_quarter(ntexts++)) continue;
     for (int arch = 0; arch < ARCHS; arch++)
-      if (brief ? arch == 3 && i / TOGETHER % 2 : !each || arch == (int)(i / TOGETHER % ARCHS))
+      if (every || arch == ntexts % ARCHS)
         check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), arch, n, &taken);
   }
-  if (disassembler && !brief && !each)
+  if (disassembler && every)
     CHECKF(by_tensor >= 4 * ARCHS, "%d kernels with tensor cores, asynchronous copies and wide stores", by_tensor);
-  CHECKF(with_shared > 20 && with_less * 3 < with_shared, "%d of %d kernels take less shared memory than stated",
-         with_less, with_shared);
+  CHECKF(with_shared > quarter_of(20) && with_less * 3 < with_shared,
+         "%d of %d kernels take less shared memory than stated", with_less, with_shared);
 }
 
 /* ---- models, as apc writes them */
@@ -235,35 +236,32 @@ static Taken model(const char *path, const char *options, const char *which) {
   return all;
 }
 
-/* `brief`: the architectures of the default test. */
 static const struct {
-  const char *name, *options, *brief;
+  const char *name, *options;
 } models[] = {
-    {"gpt-tiny.onnx", "--tp 2 --pp 2", "4"},
-    {"gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D vocab=1000", ""},
-    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4", "3"},
-    {"llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4", ""},
-    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4", "0"},
-    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224", "1"},
-    {"unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2", ""},
-    {"vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10", ""},
-    {"bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512", "2"},
-    {"t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50", ""},
-    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50", ""},
-    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless", "3"},
-    {"lstm.apc", "-D layers=2 -D d=32 -D vocab=50", ""},
-    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4 --dtype bf16", "4"},
-    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4 --dtype bf16",
-     "3"},
-    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224 --dtype f16", ""},
+    {"gpt-tiny.onnx", "--tp 2 --pp 2"},
+    {"gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D vocab=1000"},
+    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4"},
+    {"llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4"},
+    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4"},
+    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224"},
+    {"unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2"},
+    {"vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10"},
+    {"bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512"},
+    {"t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50"},
+    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50"},
+    {"moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless"},
+    {"lstm.apc", "-D layers=2 -D d=32 -D vocab=50"},
+    {"gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4 --dtype bf16"},
+    {"llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4 --dtype bf16"},
+    {"resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224 --dtype f16"},
 };
 
 static void examples(void) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    model(arena_printf(arena, "examples/%s", models[i].name), models[i].options,
-          brief  ? models[i].brief
-          : each ? arena_printf(arena, "%zu%zu", i % ARCHS, (i + 2) % ARCHS)
-                 : "01234");
+    if (in_quarter((long)i))
+      model(arena_printf(arena, "examples/%s", models[i].name), models[i].options,
+            every ? "01234" : arena_printf(arena, "%zu%zu", i % ARCHS, (i + 2) % ARCHS));
 }
 
 static void table(int n, char **files) {
@@ -399,8 +397,7 @@ int main(int argc, char **argv) {
     table(argc - 3, argv + 3);
     return test_failed_here > 0;
   }
-  brief = argc == 2;
-  each = argc > 2 && strcmp(argv[2], "each") == 0;
+  every = argc > 2 && strcmp(argv[2], "all") == 0;
   make_cases();
   split_attentions();
   joined_convolutions();

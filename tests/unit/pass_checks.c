@@ -340,6 +340,8 @@ static void too_large(void) {
   arena_free(a);
 }
 
+static long planted;
+
 /* Faults in what a pass was given: what it leaves is another function then, and must not be proved to be that one. */
 static void plant_before(const char *file, const char *pass, int least) {
   Arena *a = arena_new();
@@ -355,7 +357,7 @@ static void plant_before(const char *file, const char *pass, int least) {
         for (int at = 0; at < 12; at++) {
           const char *why;
           changed.items[k] = faulty(m, f, i, which, at);
-          if (!changed.items[k] || !verify_func(m, changed.items[k], diags_new(a))) continue;
+          if (!changed.items[k] || !in_quarter(planted++) || !verify_func(m, changed.items[k], diags_new(a))) continue;
           bool equal = element_equal(m, &changed, &after, f->name, a, &why), differs = is_wrong(m, &changed, f->name);
           wrong += differs, harmless += !differs, proved += equal && !differs;
           CHECKF(!equal || !differs, "%s: %s with fault %d.%d at %s before it is proved", file, pass, which, at,
@@ -365,7 +367,7 @@ static void plant_before(const char *file, const char *pass, int least) {
   }
   printf("%-20s %-14s before it: %d wrong, none of them proved, %d harmless (%d proved so)\n", file, pass, wrong,
          harmless, proved);
-  CHECK(wrong >= least);
+  CHECK(wrong >= quarter_of(least));
   module_free(m);
   arena_free(a);
 }
@@ -387,7 +389,7 @@ static Planted plant_all(const char *file, const char *first, const char *pass, 
       for (int which = 0; which < FAULTS; which++)
         for (int at = 0; at < 12; at++) {
           Func *g = faulty(m, f, i, which, at);
-          if (!g) continue;
+          if (!g || !in_quarter(planted++)) continue;
           plant(m, w, &before, pass, keeps, f, g,
                 arena_printf(a, "%s: %s %%%s, fault %d.%d", file, pass, f->ops.items[i].name, which, at), &p);
         }
@@ -423,10 +425,13 @@ static void faults(void) {
       {"loop_views", "", "views", KEEPS_FIELD, 8},
       {"loop_channels_last", "", "channels_last", KEEPS_FIELD, 20},
   };
+  int caught = 0, least = 0; /* a quarter has few of some passes */
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Planted p = plant_all(cases[i].file, cases[i].first, cases[i].pass, cases[i].keeps);
-    CHECKF(p.caught >= cases[i].least, "%s: %d faults caught", cases[i].file, p.caught);
+    CHECKF(p.caught >= cases[i].least || getenv("APC_QUARTER"), "%s: %d faults caught", cases[i].file, p.caught);
+    caught += p.caught, least += cases[i].least;
   }
+  CHECKF(caught >= quarter_of(least), "%d faults caught", caught);
 }
 
 static void faults_before(void) {
