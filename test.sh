@@ -1,81 +1,129 @@
 #!/usr/bin/env bash
-# ./test.sh: installs what is missing, builds, runs the whole test suite; ctest's summary comes last.
+# ./test.sh: installs what is missing, builds, tests; says at the end what it cost, how many tests passed and failed.
 #
-#   ./test.sh --fast              builds and runs what takes seconds (label fast); installs nothing
-#   ./test.sh --all               also what has the label `long`, and more builds: debug, the thread sanitizer, clang with
-#                                 fuzzing
-#   APC_SANITIZERS=0 ./test.sh    without the build under the address and undefined-behaviour sanitizers
+#   ./test.sh           the build under the address and undefined-behaviour sanitizers, and the one that is used
+#   ./test.sh --fast    builds and runs what takes a minute; installs nothing
+#   ./test.sh --ci      also the thread sanitizer, clang's warnings and fuzzing; what CI runs
+#   ./test.sh --all     the same with all four quarters of what is long
 #
-# With sanitizers everything runs but what has the label `slow`; after that, as it is built to be used, everything but
-# what has the label `memory` or `long` (tests/CMakeLists.txt).  One test more than there are processors runs at a time: some wait
-# for most of their time.  What apc compiles for tests is compiled once in a run (tests/kept_cc).
+#   QUARTER=N           which quarter of what is long (the remainder of N by 4; otherwise HEAD's hash says)
+#   CI_BASE=COMMIT      tests of rooms that were not touched since then run in one quarter of four (with --ci)
+#   APC_SANITIZERS=0    everything in the build that is used, nothing under sanitizers
 #
-# A skipped test is a failure, unless it needs a device this machine does not have (its name begins with gpu.).
+# tests/suite/table.txt says where each test runs, tests/suite/budget what all may cost.  One test more than there are
+# processors runs at a time: some wait for most of their time.  What apc compiles for tests is compiled once in a run
+# (tests/kept_cc).  A skipped test is a failure, unless it needs a device this machine does not have (gpu.NAME).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 . tools/setup.sh
-failed=0 without=
+failed=0 chosen=() costs=$PWD/build/costs
 at_once=$(($(nproc) + 1))
 case ${1-} in
-  "" | --fast | --all) what=${1-} ;;
-  *) sed -n '2,7s/^# \?//p' "$0" >&2; exit 2 ;;
+  "" | --fast | --ci | --all) what=${1#--} ;;
+  *) sed -n '2,11s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
+sanitizers=${APC_SANITIZERS:-1}
+case ${QUARTER-0} in '' | *[!0-9]*) echo "QUARTER=$QUARTER: not a number" >&2; exit 2 ;; esac
 
-# tested FOLDER CTEST_OPTIONS...: runs tests; a failure is remembered.
-tested() {
-  local folder=$1
+# step NAME COMMAND...: runs it; build/costs/steps keeps its name, seconds of wall and of processor time.
+step() {
+  local name=$1 code TIMEFORMAT='%R %U %S'
   shift
-  ctest --test-dir "$folder" --output-on-failure -j $at_once "$@" || failed=1
+  { time "$@" >&3 2>&4 3>&- 4>&-; } 3>&1 4>&2 2>"$costs/time"
+  code=$?
+  awk -v name="$name" '{ print name, $1, $2 + $3 }' "$costs/time" >>"$costs/steps"
+  return $code
 }
 
-# also PRESET FOLDER CTEST_OPTIONS...: one more build, and tests of it.
-also() {
-  say "building: $1"
-  build_preset "$1" "$2" || { failed=1; return; }
+# building FOLDER PRESET [TARGETS...]
+building() {
+  say "building: $2"
+  step "$1 build" build_preset "$2" "$1" "${@:3}" || failed=1
+}
+
+# testing FOLDER RUNS [AT_ONCE]: tests of these runs of the table, or all of them.
+testing() {
+  local log=$costs/$1.log skipped
   say "testing: $1"
-  tested "${@:2}"
+  APC_COSTS=$costs/$1.tests step "$1 tests" ctest --test-dir "$1" --output-on-failure --no-label-summary \
+    -O "$log" -j "${3:-$at_once}" ${2:+-L "^($2)\$"} "${chosen[@]}" || failed=1
+  skipped=$(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\*\*\*\(Skipped\|Not Run\).*/\1/p' "$log" | grep -v '^gpu\.')
+  if [ -n "$skipped" ]; then
+    echo "skipped, which counts as a failure:" $skipped >&2
+    failed=1
+  fi
 }
 
-if [ "$what" = --fast ]; then
-  also release build -L fast
+compile_base() { printf '%s\n' base/*.c | xargs -P 2 -I FILE cc -std=gnu11 -O2 -g -I. -c FILE -o /dev/null; }
+
+# How fast this machine is, and so what a fast test may take: tests/suite/budget.
+measure_machine() {
+  step "compiling base/" compile_base || exit 1
+  APC_FAST=$(awk '$1 == "compiling" { took = $NF } $1 == "base" { usual = $2 } $1 == "fast_test" { most = $2 }
+                  END { printf "%.2f", most * took / usual }' "$costs/steps" tests/suite/budget)
+  export APC_FAST
+}
+
+# Which part of what is long, and of what nobody touched.
+choose() {
+  local head touched
+  if [ "$what" = all ]; then
+    unset APC_QUARTER
+    say "all four quarters"
+    return
+  fi
+  head=$(git rev-parse HEAD 2>/dev/null) || head=0
+  export APC_QUARTER=$((${QUARTER:-0x${head:0:7}} % 4))
+  say "quarter $APC_QUARTER of 0 to 3 (QUARTER=$APC_QUARTER ./test.sh ${what:+--$what} runs it again)"
+  if [ "$what" = ci ] && [ -n "${CI_BASE-}" ]; then
+    touched=$(tests/suite/suite.py touched "$CI_BASE" "$APC_QUARTER") || exit 2
+    [ "$touched" = everything ] || chosen=(-L "^($touched)\$")
+  fi
+}
+
+fuzz() {
+  local folder=build-fuzz/found
+  rm -rf "$folder"
+  (cd tests/fuzz && printf '%s\n' fuzz_*.c) | sed 's/fuzz_\(.*\)\.c/\1/' |
+    SLICE=5 xargs -P 2 -I NAME tests/fuzz/hours.sh build-fuzz "$folder" 5 NAME
+}
+
+rm -rf "$costs"
+mkdir -p "$costs"
+if [ "$what" = fast ]; then
+  measure_machine
+  unset APC_QUARTER
+  building build release tests-fast
+  [ $failed = 0 ] && testing build fast
   exit $failed
 fi
 
 install_missing $build_packages $test_packages || exit 5
-[ "$what" != --all ] || install_missing $all_packages || exit 5
+case $what in ci | all) install_missing $ci_packages || exit 5 ;; esac
+choose
+measure_machine
 rm -rf build/compiled
-say "building"
-build_preset release build || exit 1
-
-if [ "${APC_SANITIZERS:-1}" != 0 ]; then
-  say "building with sanitizers"
-  build_preset asan build-asan || exit 1
-  say "testing with sanitizers"
-  tested build-asan -LE slow
-  without=memory
+building build release
+[ $failed = 0 ] || exit 1
+if [ "$sanitizers" != 0 ]; then
+  building build-asan asan tests-sanitizers
+  [ $failed = 0 ] || exit 1
+  testing build-asan sanitizers
+  case $what in ci | all) testing build 'release|fast|ci' ;; *) testing build 'release|fast' ;; esac
+else
+  testing build ''
 fi
-
-if [ "$what" = --all ]; then
-  also debug build-debug -L fast
-  also tsan build-tsan -L threads
-  also fuzz build-fuzz -L fast -LE slow # neither under its sanitizers
-  say "calls that fail, more of them"
-  tests/faults/faults.py build build/tests/libfaults.so 100 || failed=1
-  say "fuzzing, some seconds each"
-  fuzzed=$(mktemp -d)
-  build_preset fuzz build-fuzz fuzzers && SLICE=5 tests/fuzz/hours.sh build-fuzz "$fuzzed" 5 $(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/') || failed=1
-  rm -rf "$fuzzed"
-fi
-
-[ "$what" = --all ] || without=${without:+$without|}long
-say "testing"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-ctest --test-dir build ${without:+-LE "$without"} --output-on-failure -j $at_once | tee "$log"
-[ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
-skipped=$(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\*\*\*\(Skipped\|Not Run\).*/\1/p' "$log" | grep -v '^gpu\.')
-if [ -n "$skipped" ]; then
-  echo "skipped, which counts as a failure:" $skipped >&2
-  failed=1
-fi
+case $what in
+  ci | all)
+    building build-tsan tsan tests-threads
+    testing build-tsan threads $((at_once + 2))
+    building build-fuzz fuzz fuzzers
+    say "clang's warnings"
+    step "clang's warnings" tests/suite/suite.py warnings build-fuzz || failed=1
+    say "fuzzing, some seconds each"
+    step "fuzzing" fuzz || failed=1
+    ;;
+esac
+say "what it cost"
+tests/suite/suite.py costs "$costs" "${what:-test}" || failed=1
 exit $failed

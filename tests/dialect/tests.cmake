@@ -2,7 +2,4 @@
 add_executable(dialect_nvrtc ${CMAKE_CURRENT_LIST_DIR}/nvrtc.c)
 target_link_libraries(dialect_nvrtc PRIVATE apc_warnings apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
 set_target_properties(dialect_nvrtc PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_test(NAME gpu.nvrtc COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(gpu.nvrtc PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS slow) # NVRTC itself is not instrumented
-add_test(NAME gpu.nvrtc_long COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR} each WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(gpu.nvrtc_long PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS slow)
+apc_test(NAME gpu.nvrtc COMMAND dialect_nvrtc ${CMAKE_BINARY_DIR})

@@ -2,13 +2,12 @@
 add_executable(dsl_load_main ${CMAKE_CURRENT_LIST_DIR}/dsl_load_main.c)
 target_link_libraries(dsl_load_main PRIVATE apc_warnings apc_frontend apc_ir apc_base)
 set_target_properties(dsl_load_main PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_test(NAME dsl.text COMMAND ${CMAKE_CURRENT_LIST_DIR}/run.sh $<TARGET_FILE:dsl_load_main>)
+apc_test(NAME dsl.text COMMAND ${CMAKE_CURRENT_LIST_DIR}/run.sh $<TARGET_FILE:dsl_load_main>)
 
 # The examples against implementations in numpy; skipped where there is no numpy.
 add_executable(dsl_run_main ${CMAKE_CURRENT_LIST_DIR}/dsl_run_main.c)
 target_link_libraries(dsl_run_main PRIVATE apc_warnings apc_frontend apc_ir apc_base)
 set_target_properties(dsl_run_main PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_test(NAME dsl.numbers
+apc_test(NAME dsl.numbers
   COMMAND sh -c "python=/usr/bin/python3; [ -x $python ] || python=$(command -v python3) || exit 77; exec $python \"$0\" \"$1\" \"$2\""
           ${CMAKE_CURRENT_LIST_DIR}/examples_agree.py $<TARGET_FILE:dsl_run_main> ${CMAKE_SOURCE_DIR}/examples)
-set_tests_properties(dsl.numbers PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)

@@ -1,5 +1,4 @@
 # What apc plan prints without force against what can be forced: a few of the random plans; by hand, all of them:
 #   tests/forced/plans.py build/apc
-add_test(NAME forced.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/plans.py ${CMAKE_BINARY_DIR}/apc --plans 8
+apc_test(NAME forced.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/plans.py ${CMAKE_BINARY_DIR}/apc --plans 8
          --models mlp,decoder.onnx --targets cpux4,pairs12.topo)
-set_tests_properties(forced.plans PROPERTIES TIMEOUT 300)

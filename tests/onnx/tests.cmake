@@ -4,26 +4,22 @@ foreach(name open_testdata node_tests)
   add_executable(onnx_${name} ${onnx_tests}/${name}.c)
   target_link_libraries(onnx_${name} PRIVATE apc_warnings apc_passes apc_frontend apc_ir apc_base)
   set_target_properties(onnx_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME onnx.${name} COMMAND onnx_${name})
-  set_tests_properties(onnx.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  apc_test(NAME onnx.${name} COMMAND onnx_${name})
 endforeach()
 
 # The same program over the package's other folders: models exported by PyTorch, and small hand-made ones.
 foreach(folder pytorch-converted pytorch-operator simple)
   set(data /usr/share/libonnx-testdata/data/${folder})
-  add_test(NAME onnx.${folder} COMMAND onnx_node_tests -d ${data})
-  set_tests_properties(onnx.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  apc_test(NAME onnx.${folder} COMMAND onnx_node_tests -d ${data})
 endforeach()
 
 # Behind the passes, each of which is checked against its input.
 foreach(folder node pytorch-converted pytorch-operator simple)
-  add_test(NAME onnx.passes.${folder} COMMAND onnx_node_tests -p -d /usr/share/libonnx-testdata/data/${folder})
-  set_tests_properties(onnx.passes.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  apc_test(NAME onnx.passes.${folder} COMMAND onnx_node_tests -p -d /usr/share/libonnx-testdata/data/${folder})
 endforeach()
 
 # Written back as ONNX and read again; the number is of models that may have no ONNX form.
-add_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 15)
-set_tests_properties(onnx.round_trip PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+apc_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 15)
 
 # Not a test: compares a model of any exporter with stored outputs, by hand.
 add_executable(onnx_compare ${onnx_tests}/compare.c)

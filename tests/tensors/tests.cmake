@@ -2,7 +2,6 @@
 add_executable(tensor_tool ${CMAKE_CURRENT_LIST_DIR}/tensor_tool.c)
 target_link_libraries(tensor_tool PRIVATE apc_warnings apc_base)
 set_target_properties(tensor_tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_test(NAME tensors.numpy_agrees
+apc_test(NAME tensors.numpy_agrees
   COMMAND sh -c "python=/usr/bin/python3; [ -x $python ] || python=$(command -v python3) || exit 77; exec $python \"$0\" \"$1\""
           ${CMAKE_CURRENT_LIST_DIR}/numpy_agrees.py $<TARGET_FILE:tensor_tool>)
-set_tests_properties(tensors.numpy_agrees PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
