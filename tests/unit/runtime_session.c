@@ -381,6 +381,7 @@ static HostChild start_host(int timeout_ms, int milliseconds) {
   if (h.pid == 0) {
     close(pipe_fd[0]);
     setpgid(0, 0);
+    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it */
     Session *s = start(4, timeout_ms);
     Payload p = {.job = JOB_FINITE, .milliseconds = milliseconds};
     RtError error = {0};
