@@ -116,7 +116,7 @@ fi
 case $what in
   ci | all)
     building build-tsan tsan tests-threads
-    testing build-tsan threads $((at_once + 2))
+    testing build-tsan threads $((at_once + 1))
     building build-fuzz fuzz fuzzers
     say "clang's warnings"
     step "clang's warnings" tests/suite/suite.py warnings build-fuzz || failed=1

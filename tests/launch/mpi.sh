@@ -30,8 +30,8 @@ expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 
 begin=$SECONDS
 expect 0 "" mpirun -np 2 --oversubscribe ./tp2 --bench=1
 whole=$((SECONDS - begin + 1))
-hit() { # hit SIGNAL: rank 1 while it computes; the exit code of mpirun goes to `code`
-  timeout -k 1 100 mpirun -np 2 --oversubscribe ./tp2 --bench=1000000 --timeout 3s >out 2>err </dev/null &
+hit() { # hit SIGNAL TIMEOUT: rank 1 while it computes; the exit code of mpirun goes to `code`
+  timeout -k 1 100 mpirun -np 2 --oversubscribe ./tp2 --bench=1000000 --timeout "$2" >out 2>err </dev/null &
   local limit=$! runner ranks=()
   last="rank 1 gets SIG$1"
   for _ in $(seq 100); do
@@ -45,11 +45,11 @@ hit() { # hit SIGNAL: rank 1 while it computes; the exit code of mpirun goes to 
   wait $limit
   code=$?
 }
-hit STOP
+hit STOP 12s # also what ranks may take until they have met
 check "exit $code, wanted 7" test $code -eq 7
 expect_err "error: rank 1 is late"
 expect_err " at step "
-hit KILL
+hit KILL 60s
 check "exit $code, wanted 137, mpirun's" test $code -eq 137
 sleep 1
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
