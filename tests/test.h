@@ -32,9 +32,8 @@ enum { THREAD_SANITIZER = 1 };
 enum { THREAD_SANITIZER = 0 };
 #endif
 
-/* What is long has its cases in quarters: APC_QUARTER, 0 to 3, says which one runs, and without it all do (test.sh).
- * What is counted, so that no kind of case is missing, is counted in all cases, or is a share: a quarter has at least a
- * fifth. */
+/* Long tests run a quarter of their cases: APC_QUARTER, 0 to 3, says which (test.sh).  Without it they run all.
+ * Checks that every kind of case occurs count all cases, or expect quarter_of(n), a fifth of what all cases give. */
 static inline bool in_quarter(long number) {
   const char *quarter = getenv("APC_QUARTER");
   return !quarter || number % 4 == atoi(quarter);

@@ -452,7 +452,7 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
     *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s, &wrong) : try_host(s, &host, &wrong);
     if (*fd >= 0) return RT_OK;
     if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
-    /* Nobody is there any more: a rank 0 that died while it answered was no stranger. */
+    /* Nobody listens any more: who broke off an answer may have been rank 0, which died. */
     if (!s->taken && errno != ETIMEDOUT && s->wrong == EPROTO) s->wrong = 0;
     if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);
     nap();
