@@ -21,24 +21,25 @@ typedef struct Longer {
   bool cuts;
 } Longer;
 
-static bool is_zeros_behind(const Op *op, int rank, int64_t *by) {
+/* Its extents are looked at here: those of level 2 are as written, and nobody sees them once the pad is taken out. */
+static bool is_zeros_behind(Module *m, const Func *f, const Op *op, int64_t *by) {
   double value = op->kind == OP_pad ? op_float(op, AT_value, 1) : 1;
   if (value != 0 || signbit(value)) return false;
-  for (int d = 0; d < rank; d++) {
-    int64_t high;
-    if (!ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_get_const(op_attr(op, AT_high)->u.exprs[d], &high) ||
-        high < 0)
+  const Type *x = type_of(f, op->in[0]), *longer = type_of(f, op->out);
+  for (int d = 0; d < x->rank; d++) {
+    const Expr *high = op_attr(op, AT_high)->u.exprs[d];
+    if (!ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_get_const(high, &by[d]) || by[d] < 0 ||
+        longer->dims[d] != ex_add(m, x->dims[d], high))
       return false;
-    by[d] = high;
   }
   return true;
 }
 
 /* What the value is without zeros that its reader's stage has put behind it; by[d]: how many it has. */
-static Val without_zeros(const Func *f, const Op *reader, Val v, int64_t *by) {
+static Val without_zeros(Module *m, const Func *f, const Op *reader, Val v, int64_t *by) {
   int64_t more[MAX_RANK];
   int rank = type_of(f, v)->rank;
-  for (; op_of(f, v)->stage == reader->stage && is_zeros_behind(op_of(f, v), rank, more); v = op_of(f, v)->in[0])
+  for (; op_of(f, v)->stage == reader->stage && is_zeros_behind(m, f, op_of(f, v), more); v = op_of(f, v)->in[0])
     for (int d = 0; d < rank; d++) by[d] += more[d];
   return v;
 }
@@ -49,11 +50,11 @@ static int64_t length_of(const Longer *x, const DotForm *form, int t, char lette
 }
 
 /* Do operands and result become longer by as much along each letter? */
-static bool is_longer(const Func *f, const Op *op, Longer *x) {
+static bool is_longer(Module *m, const Func *f, const Op *op, Longer *x) {
   DotForm form;
   bool any = false;
   *x = (Longer){.op = op};
-  for (int t = 0; t < 2; t++) x->in[t] = without_zeros(f, op, op->in[t], x->by[t]);
+  for (int t = 0; t < 2; t++) x->in[t] = without_zeros(m, f, op, op->in[t], x->by[t]);
   op_dot_form(&form, type_of(f, op->out)->dtype, op_str(op, AT_spec));
   for (int t = 0; t < 2; t++)
     for (const char *l = form.spec[t]; *l; l++) {
@@ -145,7 +146,7 @@ const Func *prove_shortened(Module *m, const Func *f) {
     const Op *op = &f->ops.items[i];
     Longer x;
     if (op->kind == OP_loop) return f;
-    if (op->kind != OP_dot || !is_longer(f, op, &x) || (x.cuts && !all_cut(m, f, &x))) continue;
+    if (op->kind != OP_dot || !is_longer(m, f, op, &x) || (x.cuts && !all_cut(m, f, &x))) continue;
     if (!out) out = copy_of(m, f);
     shorten(m, f, &x, out, may_go);
   }
