@@ -10,24 +10,26 @@
 enum { K = 1024, N = 2040, ODD = 3, MOST_KIB = 3 << 10 };
 
 /* The part of K x N that is taken; `columns`: the file holds it column by column; `again`: something else reads what is
- * loaded as well, so that it has to be; `apart`: how many columns behind those of the first rank the second's begin. */
+ * loaded as well, so that it has to be; `apart`: how many columns behind those of the first rank the second's begin;
+ * `own`: numbers in front of the panels in memory that each rank has for itself. */
 typedef struct Case {
   const char *name;
   int64_t first_row, rows, first_column, n;
   bool columns, again;
-  int64_t ranks, apart;
+  int64_t ranks, apart, own;
 } Case;
 
-static const Case cases[] = {{"rows", 0, K, 0, N, false, false, 1, 0},
-                             {"columns", 0, K, 0, N, true, false, 1, 0},
-                             {"some columns, by rows", 0, K, 601, 1000, false, false, 1, 0},
-                             {"some rows, by rows", 511, 300, 0, N, false, false, 1, 0},
-                             {"some rows, by columns", 511, 300, 0, N, true, false, 1, 0},
-                             {"some columns, by columns", 0, K, 7, 33, true, false, 1, 0},
-                             {"read twice", 0, K, 0, N, false, true, 1, 0},
-                             {"two ranks", 0, K, 0, N, false, false, 2, 0},
-                             {"two ranks, read twice", 0, K, 0, N, true, true, 2, 0},
-                             {"two ranks, columns of their own", 0, K, 0, N / 2, false, false, 2, N / 2}};
+static const Case cases[] = {{"rows", 0, K, 0, N, false, false, 1, 0, 0},
+                             {"columns", 0, K, 0, N, true, false, 1, 0, 0},
+                             {"some columns, by rows", 0, K, 601, 1000, false, false, 1, 0, 0},
+                             {"some rows, by rows", 511, 300, 0, N, false, false, 1, 0, 0},
+                             {"some rows, by columns", 511, 300, 0, N, true, false, 1, 0, 0},
+                             {"some columns, by columns", 0, K, 7, 33, true, false, 1, 0, 0},
+                             {"read twice", 0, K, 0, N, false, true, 1, 0, 0},
+                             {"two ranks", 0, K, 0, N, false, false, 2, 0, 0},
+                             {"two ranks, read twice", 0, K, 0, N, true, true, 2, 0, 0},
+                             {"two ranks, columns of their own", 0, K, 0, N / 2, false, false, 2, N / 2, 0},
+                             {"two ranks, behind what is their own", 0, K, 0, N, false, false, 2, 0, 3 << 18}};
 
 static float weight(int64_t k, int64_t j) { return (float)((k * 7 + j * 3) % 11 - 5); }
 
@@ -78,6 +80,20 @@ static void make_packing(Make *m, const Case *c, uint32_t rank, uint32_t panels)
   if (c->again) make_put(m, make_instr(m, PI_fill, "w", MAKE_LIST(m, whole)));
 }
 
+static void make_own(Make *m, const Case *c, uint32_t rank) {
+  uint32_t n = make_number(m, c->own), first = make_mul(m, n, rank);
+  uint32_t own = make_tensor(m, PC_param, DT_f32, 1, MAKE_LIST(m, n));
+  program_add_params(m->b, &(ProgramParam){.name = program_string(m->b, "own"),
+                                           .dtype = DT_f32,
+                                           .buffer = make_buffer_of(m, own),
+                                           .dims = MAKE_LIST(m, make_number(m, c->own * c->ranks)),
+                                           .interval = MAKE_LIST(m, first, make_add(m, first, n)),
+                                           .init = PINIT_normal,
+                                           .value = 1,
+                                           .blob = PROGRAM_NONE,
+                                           .source_dtype = DT_f32});
+}
+
 static Make make_program(const Case *c) {
   Make m = make_new(1);
   int64_t count = (c->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
@@ -90,6 +106,7 @@ static Make make_program(const Case *c) {
   make_port(&m, "y", DT_f32, MAKE_LIST(&m, all, n));
   make_entry(&m, "main", 1, 1);
   make_begin(&m, 0);
+  if (c->own) make_own(&m, c, rank);
   uint32_t panels = make_tensor(&m, PC_param, DT_f32, 1, MAKE_LIST(&m, panels_n, k, width));
   program_add_params(m.b, &(ProgramParam){.name = program_string(m.b, "panels"),
                                           .dtype = DT_f32,
