@@ -22,6 +22,7 @@ case ${1-} in
   "" | --fast | --ci | --all) what=${1#--} ;;
   *) sed -n '2,11s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
+case $what in ci | all) thorough=1 ;; *) thorough=0 ;; esac
 sanitizers=${APC_SANITIZERS:-1}
 case ${QUARTER-0} in '' | *[!0-9]*) echo "QUARTER=$QUARTER: not a number" >&2; exit 2 ;; esac
 
@@ -99,7 +100,7 @@ if [ "$what" = fast ]; then
 fi
 
 install_missing $build_packages $test_packages || exit 5
-case $what in ci | all) install_missing $ci_packages || exit 5 ;; esac
+[ $thorough = 0 ] || install_missing $ci_packages || exit 5
 choose
 measure_machine
 rm -rf build/compiled
@@ -109,21 +110,19 @@ if [ "$sanitizers" != 0 ]; then
   building build-asan asan tests-sanitizers
   [ $failed = 0 ] || exit 1
   testing build-asan sanitizers
-  case $what in ci | all) testing build 'release|fast|ci' ;; *) testing build 'release|fast' ;; esac
+  if [ $thorough = 1 ]; then testing build 'release|fast|ci'; else testing build 'release|fast'; fi
 else
   testing build ''
 fi
-case $what in
-  ci | all)
-    building build-tsan tsan tests-threads
-    testing build-tsan threads $((at_once + 1))
-    building build-fuzz fuzz fuzzers
-    say "clang's warnings"
-    step "clang's warnings" tests/suite/suite.py warnings build-fuzz || failed=1
-    say "fuzzing, some seconds each"
-    step "fuzzing" fuzz || failed=1
-    ;;
-esac
+if [ $thorough = 1 ]; then
+  building build-tsan tsan tests-threads
+  testing build-tsan threads $((at_once + 1))
+  building build-fuzz fuzz fuzzers
+  say "clang's warnings"
+  step "clang's warnings" tests/suite/suite.py warnings build-fuzz || failed=1
+  say "fuzzing, some seconds each"
+  step "fuzzing" fuzz || failed=1
+fi
 step "compiling base/" compile_base || failed=1 # again: machines change their speed
 say "what it cost"
 tests/suite/suite.py costs "$costs" "${what:-test}" || failed=1

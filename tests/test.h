@@ -34,25 +34,22 @@ enum { THREAD_SANITIZER = 0 };
 
 /* Long tests run a quarter of their cases: APC_QUARTER, 0 to 3, says which (test.sh).  Without it they run all.
  * Checks that every kind of case occurs count all cases, or expect quarter_of(n), a fifth of what all cases give. */
-static inline bool in_quarter(long number) {
+static inline int the_quarter(void) { /* -1: all of them */
   const char *quarter = getenv("APC_QUARTER");
-  return !quarter || number % 4 == atoi(quarter);
+  return quarter ? atoi(quarter) : -1;
 }
+static inline bool in_quarter(long number) { return the_quarter() < 0 || number % 4 == the_quarter(); }
 /* Two of the four quarters have it. */
-static inline bool in_half(long number) {
-  const char *quarter = getenv("APC_QUARTER");
-  return !quarter || number % 2 == atoi(quarter) % 2;
-}
+static inline bool in_half(long number) { return the_quarter() < 0 || number % 2 == the_quarter() % 2; }
 /* Of seeds and the like [0, n) the quarter is a run: what is drawn in turn comes in turn. */
 typedef struct Quarter {
   int from, to;
 } Quarter;
 static inline Quarter quarter_range(int n) {
-  const char *quarter = getenv("APC_QUARTER");
-  int q = quarter ? atoi(quarter) : 0;
-  return quarter ? (Quarter){n * q / 4, n * (q + 1) / 4} : (Quarter){0, n};
+  int q = the_quarter();
+  return q < 0 ? (Quarter){0, n} : (Quarter){n * q / 4, n * (q + 1) / 4};
 }
-static inline long quarter_of(long n) { return getenv("APC_QUARTER") ? n / 5 : n; }
+static inline long quarter_of(long n) { return the_quarter() < 0 ? n : n / 5; }
 
 static int test_failed, test_passed, test_failed_here, test_failed_outside;
 

@@ -163,7 +163,7 @@ static bool calls_library(const char *text) {
 
 static bool every; /* model and case for every architecture */
 
-/* What is stated is what is declared; a compiler leaves out what it can do without. */
+/* A compiled kernel declares the shared memory that is stated, or less: compilers leave out what nothing reads. */
 static void cases_compile(void) {
   Taken taken;
   KernelSet set = {.arena = arena};

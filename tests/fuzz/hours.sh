@@ -24,6 +24,16 @@ dictionary_of() { # NAME
   if [ -s "$folder/seeds/$1.dict" ]; then echo "-dict=$folder/seeds/$1.dict"; fi
 }
 
+# What the fuzzer said and, as far as it is short, the case itself: on another machine FOLDER may be gone.
+tell_case() { # NAME
+  local case
+  echo "$1: found a case, see $folder/$1.log"
+  grep -aE 'ERROR|SUMMARY|internal error|runtime error' "$folder/$1.log" | head -n 4
+  for case in "$folder/$1"-{crash,leak,timeout,oom}-*; do
+    [ -f "$case" ] && [ "$(stat -c %s "$case")" -le 6000 ] && echo "$1: base64 -d | gunzip:" && gzip -9c "$case" | base64
+  done
+}
+
 used() { cat "$folder/$1.seconds" 2>/dev/null || echo 0; }
 
 fuzz_slice() { # NAME: false when the fuzzer stopped at a finding
@@ -44,7 +54,7 @@ while [ -n "$names" ]; do
   rest=
   for name in $names; do
     [ "$(used "$name")" -ge "$seconds" ] && continue
-    if fuzz_slice "$name"; then rest="$rest $name"; else echo "$name: found a case, see $folder/$name.log" >&2; failed=1; fi
+    if fuzz_slice "$name"; then rest="$rest $name"; else tell_case "$name" >&2; failed=1; fi
   done
   names=$rest
 done
