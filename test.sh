@@ -18,8 +18,9 @@ cd "$(dirname "$0")" || exit 1
 . tools/setup.sh
 failed=0 chosen=() costs=$PWD/build/costs
 at_once=$(($(nproc) + 1))
-case ${1-} in
-  "" | --fast | --ci | --all) what=${1#--} ;;
+what=${1-}
+case $what in
+  "" | --fast | --ci | --all) what=${what#--} ;;
   *) sed -n '2,11s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 case $what in ci | all) thorough=1 ;; *) thorough=0 ;; esac
@@ -75,7 +76,7 @@ choose() {
   fi
   head=$(git rev-parse HEAD 2>/dev/null) || head=0
   export APC_QUARTER=$((${QUARTER:-0x${head:0:7}} % 4))
-  say "quarter $APC_QUARTER of 0 to 3 (QUARTER=$APC_QUARTER ./test.sh ${what:+--$what} runs it again)"
+  say "quarter $APC_QUARTER of 0 to 3 (QUARTER=$APC_QUARTER ./test.sh${what:+ --$what} runs it again)"
   if [ "$what" = ci ] && [ -n "${CI_BASE-}" ]; then
     touched=$(tests/suite/suite.py touched "$CI_BASE" "$APC_QUARTER") || exit 2
     [ "$touched" = everything ] || chosen=(-L "^($touched)\$")
