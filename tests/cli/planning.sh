@@ -56,4 +56,10 @@ expect_out "candidates done, "
 expect_out "gap at most"
 expect 0 "" script -qec "TERM=xterm ${long[*]} -q" log
 check "no progress with -q" [ "$(grep -c 'candidates done' out)" -eq 0 ]
-summary 28
+# The gradient of a table that the first and the last stage use is added over stages while its parts lie over dp: it is
+# made whole once.
+expect 0 "" "$apc" plan "$gpt" -D layers=2 -D d=24 -D heads=3 -D ffn=36 -D vocab=50 -D ctx=16 --train cross_entropy \
+  --batch 64 --target cpux4 --pp 2 --dp 2 --micro-batches 4 -q --emit=spmd=tied.ir
+check "one sum over dp" grep -q '%x.gather.grad.add.reduce_scatter = ' tied.ir
+check "only numbers are all-reduced" [ "$(grep '= all_reduce' tied.ir | grep -vc ': f32\[\]')" -eq 0 ]
+summary 31
