@@ -171,19 +171,23 @@ static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Ex
   return replaced_in(&(Replacement){m, atom, by}, e);
 }
 
-static int any_size(const Expr *e) {
-  if (e->kind == EX_SYM) return (int)e->value;
-  int found = -1;
-  for (int i = 0; i < e->n && found < 0; i++) found = any_size(e->args[i]);
-  return found;
+/* Does the symbol occur outside of that expression?  The text is walked: what is computed with something in its place
+ * may have lost symbols (0 div k is 0). */
+static bool occurs_beside(const Expr *e, const Expr *atom, int symbol) {
+  if (e == atom) return false;
+  if (e->kind == EX_SYM) return e->value == symbol;
+  for (int i = 0; i < e->n; i++)
+    if (occurs_beside(e->args[i], atom, symbol)) return true;
+  return false;
 }
 
 /* A minimum or maximum that occurs several times has one value, whatever it is.  It is taken for a size of its own,
- * under the name of one that does not occur elsewhere. */
+ * under the name of a symbol that does not occur elsewhere. */
 static bool not_negative_in(Prover *p, const Expr *e, const Expr *atom) {
   Module *m = p->m;
-  int symbol = any_size(atom);
-  if (symbol < 0 || ex_uses(replaced(m, e, atom, ex_const(m, 0)), symbol)) return false;
+  int symbol = 0, n = (int)m->symbols.n;
+  while (symbol < n && occurs_beside(e, atom, symbol)) symbol++;
+  if (symbol == n) return false;
   return not_negative(&(Bound){m, p->least, -1, 0}, atom) &&
          not_negative(&(Bound){m, p->least, symbol, 0}, replaced(m, e, atom, ex_sym(m, symbol)));
 }

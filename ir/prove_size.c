@@ -2,14 +2,14 @@
  *
  * A condition is asked of numbers: the values of a list of expressions.  Which symbols matter follows from that same
  * list, so that nothing that is evaluated can be forgotten.  Coordinates are all tried.  Dimensions that have few legal
- * sizes are all tried as well, and the answer is exact; otherwise sizes from their range (min, max, multiple) may
- * refute, and agreeing with all of them proves nothing.
+ * sizes are all tried as well, and the answer is exact; otherwise sizes from their range (min, max, multiple), in every
+ * order of up to four symbols, equal ones too, may refute, and agreeing with all of them proves nothing.
  *
  * Equality that this leaves open is decided by canonical form, or by bounds from both sides (prove_bound.c).
  */
 #include "ir/prove_relation.h"
 
-enum { MAX_CONDITION = 64, MAX_CASES = 20000 };
+enum { MAX_CONDITION = 64, MAX_CASES = 20000, MAX_ORDERED = 4 };
 
 /* Which of the legal sizes of a symbol are tried, counted from the smallest. */
 static const int64_t samples[] = {0, 1, 2, 3, 5, 7, 12, 31, 100, 1000};
@@ -97,11 +97,6 @@ static int64_t legal_size(const Prover *p, int symbol, int64_t number) {
   return beyond ? least : size;
 }
 
-static void sample_sizes(Prover *p, int sample) {
-  for (size_t i = 0, k = 0; i < p->m->symbols.n; i++) /* sizes differ from each other */
-    p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : legal_size(p, (int)i, samples[sample] + (int64_t)k++);
-}
-
 /* ---- which symbols the expressions use */
 
 typedef struct Uses {
@@ -142,6 +137,55 @@ static void set_sizes(Prover *p, const Uses *u, int64_t number) {
   }
 }
 
+/* ---- samples */
+
+/* In which order sizes come: place[i] of the i-th of them, equal ones share one. */
+typedef struct Order {
+  int n, place[MAX_ORDERED];
+} Order;
+
+static bool has_gap(const Order *o) {
+  uint32_t taken = 0;
+  for (int i = 0; i < o->n; i++) taken |= 1u << o->place[i];
+  return (taken & (taken + 1)) != 0;
+}
+
+/* All orders, from all sizes equal on; false behind the last one. */
+static bool next_order(Order *o) {
+  do {
+    int i = 0;
+    while (i < o->n && ++o->place[i] == o->n) o->place[i++] = 0;
+    if (i == o->n) return false;
+  } while (has_gap(o));
+  return true;
+}
+
+/* The least size that all symbols in use may have; -1: it is the least one of each. */
+static int64_t common_least(const Prover *p, const Uses *u) {
+  int64_t most = 0, least;
+  bool same = true;
+  for (int i = 0; i < u->n; i++) {
+    legal_sizes(p, u->dimensions[i], &least);
+    same &= i == 0 || least == most;
+    if (most < least) most = least;
+  }
+  return same ? -1 : most;
+}
+
+/* Sizes of the sample in that order: each counted from its own least one, or, if it is not negative, from `from`. Those
+ * that have no place in the order, and what is not in use, differ from each other. */
+static void sample_sizes(Prover *p, const Uses *u, const Order *o, int sample, int64_t from) {
+  for (size_t i = 0, k = 0; i < p->m->symbols.n; i++)
+    p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : legal_size(p, (int)i, samples[sample] + (int64_t)k++);
+  for (int i = 0; i < o->n; i++) {
+    int symbol = u->dimensions[i], multiple = (int)p->m->symbols.items[symbol].multiple;
+    int64_t least, more = 0;
+    legal_sizes(p, symbol, &least);
+    if (from >= 0) more = (from - least) / (multiple > 1 ? multiple : 1);
+    p->values[symbol] = legal_size(p, symbol, more + samples[sample] + o->place[i]);
+  }
+}
+
 /* ---- deciding */
 
 typedef struct Asked {
@@ -174,10 +218,15 @@ static Uses uses_of(Prover *p, const Asked *a) {
 
 static Decision sampled(Prover *p, const Asked *a, const Uses *u) {
   if (!u->n) return at_these_sizes(p, a, u->axes);
-  for (int k = 0; k < SAMPLES; k++) {
-    sample_sizes(p, k);
-    if (is_size_of_level_1(p, NULL) && at_these_sizes(p, a, u->axes) == FAILS) return FAILS;
-  }
+  const int64_t from[] = {-1, common_least(p, u)};
+  int ways = from[1] < 0 ? 1 : 2;
+  Order order = {.n = u->n < MAX_ORDERED ? u->n : MAX_ORDERED};
+  do
+    for (int k = 0; k < ways * SAMPLES; k++) {
+      sample_sizes(p, u, &order, k / ways, from[k % ways]);
+      if (is_size_of_level_1(p, NULL) && at_these_sizes(p, a, u->axes) == FAILS) return FAILS;
+    }
+  while (next_order(&order));
   return OPEN;
 }
 
