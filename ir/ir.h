@@ -314,6 +314,8 @@ bool layout_unit_divides(Module *m, const DimLayout *d, const Expr *extent);
 const Type *layout_local_type(Module *m, const Type *global, const Layout *l);
 /* Number of parts of a dimension. */
 int64_t layout_parts(const Mesh *mesh, const DimLayout *d);
+/* Is it of one micro-batch: cut or partial over their axis? */
+bool layout_over_time(const Mesh *mesh, const Layout *l);
 
 /* ---- attributes of operations: table facts (ir/ops.c; those of the operations themselves are in ir/ops.h) */
 /* 1 required, 0 optional, -1 not an attribute of this operation. */

@@ -73,6 +73,15 @@ int64_t layout_parts(const Mesh *mesh, const DimLayout *d) {
   return n;
 }
 
+bool layout_over_time(const Mesh *mesh, const Layout *l) {
+  for (int a = 0; a < mesh->naxes; a++)
+    if (mesh->axes[a].temporal && (l->partial_axes >> a & 1u)) return true;
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (mesh->axes[l->dims[d].axes[i]].temporal) return true;
+  return false;
+}
+
 void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi) {
   if (d->n == 0) {
     *lo = ex_const(m, 0);

@@ -143,6 +143,12 @@ static void check_symbol(Verify *v, const Op *op) {
   check_cover(v, op, l, global, name);
 }
 
+/* V25: what is there once for all micro-batches is not laid out as if each had its own. */
+static void check_once(Verify *v, const Op *op, Phase made, const Layout *l, const char *what, const char *name) {
+  if (phase_each(made) || !l || !layout_over_time(&v->m->mesh, l)) return;
+  broken(v, op, "V25", "%s \"%s\" of phase %s has a layout over the micro-batches", what, name, phase_name(made));
+}
+
 /* V17: with micro-batches a state that is written in each of them is cut over them: otherwise each would read what the
  * one before it wrote. */
 static void check_write(Verify *v, const Op *write, const Op *read) {
@@ -150,6 +156,7 @@ static void check_write(Verify *v, const Op *write, const Op *read) {
   const Layout *l = v->f->values.items[read->out].layout;
   if (read->stage != write->stage)
     broken(v, write, "V8", "\"%s\" is read in stage %d and written in stage %d", name, read->stage, write->stage);
+  check_once(v, write, write->phase, l, "state", name);
   for (int a = 0; a < v->m->mesh.naxes; a++) {
     bool cut = !v->m->mesh.axes[a].temporal || v->m->mesh.axes[a].size == 1 || !l || write->phase == PH_step;
     for (int d = 0; l && d < l->rank; d++)
@@ -238,6 +245,12 @@ static const bool *made_of_sources(Arena *a, const Func *f) {
   return of;
 }
 
+/* The phase in which a value is there: what is accumulated is there behind all micro-batches. */
+static Phase phase_made(const Verify *v, const Op *from) {
+  bool accumulated = from->kind == OP_accumulate && (v->f->level == 1 || micro_batch_symbol(&v->m->mesh) >= 0);
+  return accumulated ? PH_step : from->phase;
+}
+
 /* V25 of one operation; `sources`: by value, at level 1. */
 static void check_phase(Verify *v, const Op *op, const bool *sources) {
   int symbol = micro_batch_symbol(&v->m->mesh);
@@ -247,10 +260,11 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
   if (op->kind == OP_accumulate && !each) broken(v, op, "V25", "accumulate in phase %s", phase_name(op->phase));
   if (v->f->level == 2 && !each && (symbol < 0 || asks_micro_batch(v, op, symbol)))
     broken(v, op, "V25", "phase %s of what depends on the micro-batch, or without one", phase_name(op->phase));
+  if (op_is_declared(op->kind))
+    check_once(v, op, op->phase, v->f->values.items[op->out].layout, "source", op_str(op, AT_name));
   for (int i = 0; i < op->nin; i++) {
     const Op *from = op_of(v->f, op->in[i]);
-    bool accumulated = from->kind == OP_accumulate && (v->f->level == 1 || symbol >= 0);
-    Phase made = accumulated ? PH_step : from->phase;
+    Phase made = phase_made(v, from);
     if (v->f->level == 1 && (sources[op->in[i]] || op_is_call(from->kind))) continue;
     if (made > op->phase)
       broken(v, op, "V25", "operand %d is of phase %s, the operation of %s", i, phase_name(made),
@@ -259,12 +273,17 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
   }
 }
 
-/* V25: an operation needs nothing of a later phase.  What is done once for all micro-batches asks for none and needs
- * only what is done once, or is accumulated.  What is done before them is no loop or write. */
+/* V25: an operation needs nothing of a later phase.  What is done once for all micro-batches asks for none, is laid out
+ * over none and needs only what is done once, or is accumulated.  What is done before them is no loop or write. */
 static void check_phases(Verify *v) {
   Arena *scratch = arena_new();
   const bool *sources = v->f->level == 1 ? made_of_sources(scratch, v->f) : NULL;
   for (size_t i = 0; v->ok && i < v->f->ops.n; i++) check_phase(v, &v->f->ops.items[i], sources);
+  for (size_t i = 0; v->ok && i < v->f->outputs.n; i++) {
+    const Output *o = &v->f->outputs.items[i];
+    const Op *from = op_of(v->f, o->value);
+    check_once(v, from, phase_made(v, from), o->layout, "output", o->name);
+  }
   arena_free(scratch);
 }
 

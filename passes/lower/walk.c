@@ -27,12 +27,7 @@ const Layout *walk_output(Module *m, const Layout *produced) {
 }
 
 bool walk_layout_once(const Module *m, const Layout *layout) {
-  for (int a = 0; a < m->mesh.naxes; a++)
-    if (m->mesh.axes[a].temporal && (layout->partial_axes >> a & 1u)) return false;
-  for (int d = 0; d < layout->rank; d++)
-    for (int i = 0; i < layout->dims[d].n; i++)
-      if (m->mesh.axes[layout->dims[d].axes[i]].temporal) return false;
-  return mesh_micro_batches(&m->mesh) > 1;
+  return mesh_micro_batches(&m->mesh) > 1 && !layout_over_time(&m->mesh, layout);
 }
 
 static bool picked_before(const Strategy *s, int pick) {
