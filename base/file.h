@@ -78,6 +78,10 @@ bool file_writer_put(FileWriter *w, uint64_t offset, const void *bytes, size_t n
 
 bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n);
 
+/* For the beginning of a program: what passes the limit of a file's size (ulimit -f) is refused with EFBIG, as a full
+ * disk refuses, where the system would end the process.  Programs that it starts inherit that. */
+void file_limit_refuses(void);
+
 /* Could it be written now?  Nothing is changed; false after the diagnostic that writing would give. */
 bool file_write_check(Diags *d, const char *path);
 

@@ -97,6 +97,7 @@ int main(int argc, char **argv) {
         stderr);
     return 5;
   }
+  file_limit_refuses();
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--help") == 0) return usage(stdout, 0);
     if (take_option(argv[i], values)) continue;

@@ -77,6 +77,7 @@ static void end_lost(const char *path, void *context) {
 int main(int argc, char **argv) {
   standard_hold();
   standard_show();
+  file_limit_refuses();
   if (secure_execution()) {
     fputs("error: apc does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n",
           stderr);

@@ -602,6 +602,7 @@ static int launch(const Line *line) {
 int main(int argc, char **argv) {
   standard_hold();
   standard_show();
+  file_limit_refuses();
   json_must_have_memory();
   if (secure_execution())
     return stub_fail(

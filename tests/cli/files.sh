@@ -178,4 +178,19 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 192
+# a file that would pass the limit of its size is refused like one on a full disk, and what is there stays
+limited() { # limited BLOCKS CODE TEXT COMMAND...
+  local blocks=$1 code=$2 text=$3
+  shift 3
+  expect "$code" "$text" bash -c 'ulimit -f $1; shift; exec "$@"' limited "$blocks" "$@"
+}
+echo old >kept
+limited 4 1 "cannot write the file: File too large" "$apc" convert w.safetensors kept.npz -q
+limited 16 1 "cannot write the file: File too large" "$apc" plan "$gpt" -q --target cpux2 --emit=ir=kept
+limited 1000 1 "cannot write the file: File too large" "$apc" "$gpt" -q --target cpux2 -o kept
+limited 4 1 "standard output cannot be written" bash -c "'${apc%/*}/apc-opt' prepared.ir >>w.npz"
+truncate -s 2M long
+limited 1000 1 "standard output cannot be written" bash -c './prepared --input x=random --dim b=2 >>long'
+check "what was there is gone" grep -qx old kept
+
+summary 206

@@ -168,7 +168,7 @@ static void write_failing_keeps_the_old(void) {
   struct rlimit old, small;
   CHECK(file_write(diags, path, 0666, "old", 3));
   size_t before = files_in(temp_root());
-  signal(SIGXFSZ, SIG_IGN);
+  file_limit_refuses();
   getrlimit(RLIMIT_FSIZE, &old);
   small = (struct rlimit){1000, old.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
