@@ -10,6 +10,13 @@ if [ "${4:-}" != hidden ]; then
   dir=$(mktemp -d)
   trap 'rm -rf "$dir"' EXIT
   cmake --install "$build" --prefix "$dir/first" --strip >"$dir/log"
+  # after a build of some targets the rest is built first: all that is installed and not made when configuring
+  grep -qE '^ninja: |^\[' "$dir/log" || { echo "installing builds nothing"; exit 1; }
+  ninja -C "$build" -t query installed | tr -d ' |' >"$dir/built"
+  ! grep -qx apc-documents "$dir/built" || ninja -C "$build" -t query apc-documents | tr -d ' |' >>"$dir/built"
+  for f in $(grep -A 5 'file(INSTALL' "$build/cmake_install.cmake" | grep -o "\"$build/[^\"]*" | sed "s|^\"$build/||" | grep -vE '^apc(\.pc|Config.*)$' | sort -u); do
+    grep -qxF "$f" "$dir/built" || { echo "installing does not build $f"; exit 1; }
+  done
   mv "$dir/first" "$dir/prefix"
   cp "$0" "$dir/run.sh"
   if grep -rlF "$build" "$dir/prefix"; then echo "these files name the build folder"; exit 1; fi
