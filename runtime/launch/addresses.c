@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_PORT = 29500 }; /* torchrun's */
+
 static const struct sockaddr_in6 *as_six(const SocketAddress *a) {
   return (const struct sockaddr_in6 *)(const void *)&a->storage;
 }
@@ -20,19 +22,36 @@ static const struct sockaddr_in *as_four(const SocketAddress *a) {
 
 /* ---- texts */
 
-bool address_host_port_split(const char *text, HostPort *out) {
-  const char *colon = strrchr(text, ':');
-  if (!colon) return false;
-  size_t n = (size_t)(colon - text);
-  char *end;
-  long port = strtol(colon + 1, &end, 10);
+/* The n bytes, without brackets around them. */
+static bool take_host(const char *text, size_t n, HostPort *out) {
   bool brackets = n > 2 && text[0] == '[' && text[n - 1] == ']';
   if (brackets) text++, n -= 2;
-  if (n == 0 || n >= sizeof out->host || *end || end == colon + 1 || port < 1 || port > 65535) return false;
+  if (n == 0 || n >= sizeof out->host) return false;
   memcpy(out->host, text, n);
   out->host[n] = 0;
-  snprintf(out->port, sizeof out->port, "%ld", port);
   return true;
+}
+
+/* An IPv6 address and nothing else, with or without its link's name: its last colon begins no port. */
+static bool is_six(const char *text, HostPort *out) {
+  struct in6_addr bytes;
+  char plain[INET6_ADDRSTRLEN];
+  if (!take_host(text, strlen(text), out)) return false;
+  size_t n = strcspn(out->host, "%");
+  return snprintf(plain, sizeof plain, "%.*s", (int)n, out->host) == (int)n && n < sizeof plain &&
+         inet_pton(AF_INET6, plain, &bytes) == 1;
+}
+
+bool address_host_port_split(const char *text, HostPort *out) {
+  const char *colon = strrchr(text, ':');
+  char *end;
+  if (!colon) return false;
+  snprintf(out->port, sizeof out->port, "%d", DEFAULT_PORT);
+  if (is_six(text, out)) return true;
+  long port = strtol(colon + 1, &end, 10);
+  if (*end || end == colon + 1 || port < 1 || port > 65535) return false;
+  snprintf(out->port, sizeof out->port, "%ld", port);
+  return take_host(text, (size_t)(colon - text), out);
 }
 
 void address_text(const SocketAddress *a, char *text, size_t size) {

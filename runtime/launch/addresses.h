@@ -10,7 +10,8 @@ typedef struct HostPort {
   char host[256], port[8];
 } HostPort;
 
-/* "HOST:PORT" or "[IPv6 address]:PORT"; false when it is neither. */
+/* "HOST:PORT" or "[IPv6 address]:PORT"; the address without a port, with or without brackets, has torchrun's.  False
+ * when it is none of these. */
 bool address_host_port_split(const char *text, HostPort *out);
 
 /* What a host has. */

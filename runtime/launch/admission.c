@@ -103,8 +103,8 @@ typedef struct Comer {
 } Comer;
 
 struct Lobby {
-  const AdmissionKey *key;
-  AdmissionRole role;
+  const AdmissionKey *key, *also; /* NULL: no other */
+  AdmissionRole role, also_role;
   int rank, listeners[LISTENERS], n_listeners;
   LobbyCounts counts;
   int n;
@@ -121,6 +121,11 @@ Lobby *lobby_open(const AdmissionKey *key, AdmissionRole role, int rank, const i
   l->n_listeners = n < LISTENERS ? n : LISTENERS;
   memcpy(l->listeners, listeners, sizeof *listeners * (size_t)l->n_listeners);
   return l;
+}
+
+void lobby_take_also(Lobby *l, const AdmissionKey *key, AdmissionRole role) {
+  l->also = key;
+  l->also_role = role;
 }
 
 /* Forgets comer i. */
@@ -174,15 +179,19 @@ static bool challenge(Lobby *l, Comer *c) {
 }
 
 /* Has it shown that it knows the key?  Then it is shown that this rank does. */
-static bool admit(const Lobby *l, const Comer *c) {
+static bool admit_with(const Lobby *l, const AdmissionKey *key, AdmissionRole role, const Comer *c) {
   unsigned char mac[SECRET_BYTES];
-  Statement s = state(l->key, &c->in.claim.claim, l->rank);
+  Statement s = state(key, &c->in.claim.claim, l->rank);
   memcpy(s.comer, c->comer, sizeof s.comer);
   memcpy(s.listener, c->listener, sizeof s.listener);
-  sign(l->key, &s, FROM_COMER, mac);
-  if (!secret_equal(mac, c->in.claim.mac) || c->in.claim.claim.role != (uint32_t)l->role) return false;
-  sign(l->key, &s, FROM_LISTENER, mac);
+  sign(key, &s, FROM_COMER, mac);
+  if (!secret_equal(mac, c->in.claim.mac) || c->in.claim.claim.role != (uint32_t)role) return false;
+  sign(key, &s, FROM_LISTENER, mac);
   return say(c->fd, mac, sizeof mac);
+}
+
+static bool admit(const Lobby *l, const Comer *c) {
+  return admit_with(l, l->key, l->role, c) || (l->also && admit_with(l, l->also, l->also_role, c));
 }
 
 /* Reads what comer i says.  1: it is admitted; 0: it is not through yet; -1: it was turned away. */
@@ -259,6 +268,7 @@ int lobby_next(Lobby *l, int stop, int64_t deadline, AdmissionClaim *claim) {
 }
 
 LobbyCounts lobby_counts(const Lobby *l) { return l->counts; }
+int lobby_waiting(const Lobby *l) { return l->n; }
 
 void lobby_close(Lobby *l) {
   if (!l) return;

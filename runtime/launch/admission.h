@@ -58,11 +58,15 @@ typedef struct LobbyCounts {
 /* The key and the listeners stay the caller's.  NULL without memory. */
 Lobby *lobby_open(const AdmissionKey *key, AdmissionRole role, int rank, const int *listeners, int n);
 
+/* From here on who shows that it has this key, of the same run, is admitted for this role as well. */
+void lobby_take_also(Lobby *l, const AdmissionKey *key, AdmissionRole role);
+
 /* The next connection that was admitted, and its claim.  -1 with errno: ETIMEDOUT, ECANCELED when `stop` (-1: none)
  * became readable. */
 int lobby_next(Lobby *l, int stop, int64_t deadline, AdmissionClaim *claim);
 
 LobbyCounts lobby_counts(const Lobby *l);
-void lobby_close(Lobby *l); /* NULL is allowed */
+int lobby_waiting(const Lobby *l); /* who is not through yet */
+void lobby_close(Lobby *l);        /* NULL is allowed */
 
 #endif

@@ -146,7 +146,8 @@ static bool torch_address(char *address) {
              *taken = variable("TORCHELASTIC_USE_AGENT_STORE");
   int number;
   if (!host || !port || !whole(port, 1, 65534, &number)) return false;
-  snprintf(address, LAUNCH_ADDRESS, "%s:%d", host, number + (taken && strcmp(taken, "True") == 0));
+  bool six = strchr(host, ':') && *host != '['; /* the port has to be told from its end */
+  snprintf(address, LAUNCH_ADDRESS, six ? "[%s]:%d" : "%s:%d", host, number + (taken && strcmp(taken, "True") == 0));
   return true;
 }
 

@@ -26,7 +26,7 @@
 #define FILE_KEY "key "
 #define FILE_END "end\n" /* whoever reads it early sees less */
 
-enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, TOLD = 4096 };
+enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, LAST_MS = 200, TOLD = 4096 };
 
 /* Rank 0's answer, the same to all.  When all have come, Meeting.addresses follows. */
 typedef struct Welcome {
@@ -203,9 +203,14 @@ static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, 
                   r->timeout_ms / 1000.0, strangers, last);
 }
 
+/* Those that have heard why hang up. */
 static void close_refused(Meeting *m) {
+  int64_t until = sockets_now() + LAST_MS;
   for (int i = 0; i < MEETING_REFUSED; i++) {
-    if (m->refused[i] >= 0) close(m->refused[i]);
+    if (m->refused[i] < 0) continue;
+    char byte;
+    socket_receive(m->refused[i], &byte, 1, -1, until);
+    close(m->refused[i]);
     m->refused[i] = -1;
   }
 }
@@ -237,7 +242,7 @@ static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meetin
   if (c->world != r->world || c->rank < 1 || c->rank >= r->world)
     return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world,
                     r->address, r->world);
-  if (m->controls[c->rank] >= 0)
+  if (m->all_came || m->controls[c->rank] >= 0)
     return rt_error(
         why, RT_USAGE,
         "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID",
@@ -245,7 +250,7 @@ static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meetin
   return RT_OK;
 }
 
-/* Takes in who is admitted, or sends it away alone. */
+/* Takes in who is admitted, or sends it away alone: all that come when all have come. */
 static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, int *came) {
   RtError why = {0};
   bool own = !is_users(r) || peer_user_is_own(fd);
@@ -278,12 +283,12 @@ static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Mee
   return status;
 }
 
-static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w,
-                              RtError *error) {
-  Lobby *l = lobby_open(key, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
-  RtStatus status = l ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
-  if (!status) status = take_all_in(r, l, deadline, m, error);
-  lobby_close(l);
+static RtStatus meet_as_first(const Rendezvous *r, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+  m->lobby = lobby_open(&m->first, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
+  RtStatus status =
+      m->lobby ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
+  if (!status) status = take_all_in(r, m->lobby, deadline, m, error);
+  m->all_came = !status;
   w->magic = WELCOME_MAGIC;
   w->status = (uint32_t)status;
   if (status) snprintf(w->text, sizeof w->text, "%s", error->text);
@@ -541,18 +546,38 @@ static RtStatus connect_pair(const Rendezvous *r, Meeting *m, int peer, int stop
   }
 }
 
+/* Rank 0 serves on those that look for it. */
+static Lobby *lobby_of_pairs(const Rendezvous *r, Meeting *m) {
+  if (m->lobby) lobby_take_also(m->lobby, &m->pairs, ADMISSION_DATA);
+  else m->lobby = lobby_open(&m->pairs, ADMISSION_DATA, r->rank, m->listeners, m->n_listeners);
+  return m->lobby;
+}
+
+/* Nobody listens after this: who is here already hears that it is too many. */
+static void send_rest_away(const Rendezvous *r, Meeting *m, int stop) {
+  int64_t until = sockets_now() + LAST_MS, now;
+  do {
+    AdmissionClaim c;
+    now = sockets_now();
+    int fd = lobby_next(m->lobby, stop, sooner(now + LAST_MS / 10, until), &c);
+    if (fd >= 0 && c.role == ADMISSION_CONTROL) let_in(r, fd, &c, m, NULL);
+    else if (fd >= 0) close(fd);
+  } while (lobby_waiting(m->lobby) > 0 && now < until);
+}
+
 static RtStatus take_pairs_in(const Rendezvous *r, Meeting *m, int stop, int64_t deadline, RtError *error) {
-  Lobby *l = lobby_open(&m->pairs, ADMISSION_DATA, r->rank, m->listeners, m->n_listeners);
+  Lobby *l = lobby_of_pairs(r, m);
   if (!l) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = RT_OK;
   while (!status && next_missing(r, m) < r->world) {
     AdmissionClaim c;
     int fd = lobby_next(l, stop, deadline, &c);
     if (fd < 0) status = lost_pair(r, next_missing(r, m), error);
+    else if (c.role == ADMISSION_CONTROL) let_in(r, fd, &c, m, NULL);
     else if (c.world == r->world && c.rank > r->rank && c.rank < r->world && m->data[c.rank] < 0) m->data[c.rank] = fd;
     else close(fd);
   }
-  lobby_close(l);
+  if (!status && r->rank == 0) send_rest_away(r, m, stop);
   return status;
 }
 
@@ -574,18 +599,25 @@ static void close_connections(const Meeting *m, int *connections) {
   free(connections);
 }
 
+static void empty_meeting(Meeting *m) {
+  *m = (Meeting){.file = -1};
+  memset(m->refused, -1, sizeof m->refused);
+}
+
 void rendezvous_close(Meeting *m) {
+  close_refused(m);
+  lobby_close(m->lobby);
   close_connections(m, m->controls);
   close_connections(m, m->data);
   free(m->addresses);
   while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
-  *m = (Meeting){.file = -1};
+  empty_meeting(m);
 }
 
 static RtStatus open_meeting(Meeting *m, int world, RtError *error) {
   size_t n = (size_t)world;
-  *m = (Meeting){.world = world, .file = -1};
-  memset(m->refused, -1, sizeof m->refused);
+  empty_meeting(m);
+  m->world = world;
   m->controls = malloc(n * sizeof *m->controls);
   m->data = malloc(n * sizeof *m->data);
   m->addresses = calloc(n, sizeof *m->addresses);
@@ -598,19 +630,19 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   int64_t deadline = sockets_now() + r->timeout_ms;
   Welcome w = {0};
   Announcement told = {0};
-  AdmissionKey key = r->key;
   RtStatus status = open_meeting(m, r->world, error);
   if (status) return status;
-  if (r->rank == 0) status = open_place(r, m, &key, &told, error);
+  m->first = r->key;
+  if (r->rank == 0) status = open_place(r, m, &m->first, &told, error);
   if (!status)
     status =
-        r->rank == 0 ? meet_as_first(r, &key, deadline, m, &w, error) : meet_as_other(r, &key, deadline, m, &w, error);
+        r->rank == 0 ? meet_as_first(r, deadline, m, &w, error) : meet_as_other(r, &m->first, deadline, m, &w, error);
   close_refused(m);
   if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
   m->file = -1;
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
-  m->pairs = key;
+  m->pairs = m->first;
   memcpy(m->pairs.key, w.key, sizeof w.key);
   return status;
 }

@@ -37,7 +37,10 @@ typedef struct Meeting {
   int *controls, *data; /* [world] */
   int listeners[ADDRESS_LIST_MOST], n_listeners;
   SocketAddress *addresses;     /* [world]: where the other ranks listen */
+  AdmissionKey first;           /* by which all find rank 0 */
   AdmissionKey pairs;           /* for connections between them */
+  Lobby *lobby;                 /* rank 0's: who comes late hears that the rank is there already */
+  bool all_came;                /* rank 0: nobody is missing */
   RtError last;                 /* rank 0: the last that it sent away although it knew the key */
   int refused[MEETING_REFUSED]; /* such connections, which stay open for a while; -1 */
   unsigned n_refused;           /* how many there were */

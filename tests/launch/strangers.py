@@ -33,7 +33,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INPUTS = SOURCE / "examples/gpt-tiny.inputs.npz"
 MAGIC = 0x324b4e41524350a1
 CHALLENGE, CLAIM, GREETING = 56, 48, 40
-WELCOME = 8 + 8 + 1024 + 32 + 64 * 136
+WELCOME_HEAD = 8 + 8 + 1024 + 32
+WELCOME = WELCOME_HEAD + 64 * 136
 LATER = 3.0  # seconds that strangers may cost
 CONTROL, DATA = 0, 1
 
@@ -515,6 +516,22 @@ class Test:
         ranks.ended("a run with a second rank 1")
         self.same("a run with a second rank 1", "twice.npz")
 
+    def twice_late(self):
+        """All have come and are about to connect in pairs: a second rank 1 is told at once that there is one."""
+        ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "8s", "--bench=1")
+        slow = join(port, Handshake(bytes(32), rank=1, world=2))  # and says no more
+        heard = receive(slow, WELCOME_HEAD) if slow else b""
+        check(f"the first rank 1 hears {len(heard)} bytes", len(heard) == WELCOME_HEAD)
+        begin = time.monotonic()
+        second = Ranks(self.folder / "tp2", 2, self.folder)
+        second.start(1, ranks.place, "--timeout", "20s")
+        code, text = second.end(1)
+        check(f"a second rank 1 that is late: {code}: {text}", code == 2 and "two processes with rank 1" in text)
+        check(f"a second rank 1 waited {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 8)
+        if slow: slow.close()
+        code, text = ranks.end(0)
+        check(f"rank 0 with a second rank 1 that is late: {code}: {text}", code == 6 and "two processes" not in text)
+
     def own(self, what, ranks, name):
         """Rank 1 comes, and the run is what it should be."""
         ranks.start(1, ranks.place)
@@ -592,7 +609,7 @@ def main():
     a = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         test = Test(os.path.abspath(a.apc), pathlib.Path(folder), a.connections, a.verbose)
-        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.nonsense, test.twice, test.other_worlds, test.file_key, test.other_user):
+        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.nonsense, test.twice, test.twice_late, test.other_worlds, test.file_key, test.other_user):
             begin = time.monotonic()
             part()
             test.say(f"{part.__name__}: {time.monotonic() - begin:.1f} s")

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/launch/addresses.h"
 #include "runtime/launch/launch.h"
 #include "tests/test.h"
 
@@ -69,6 +70,8 @@ static void test_environments(void) {
   check("RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=host MASTER_PORT=29500", 1, 2, 1, LAUNCH_TCP, "host:29500");
   check("RANK=1 WORLD_SIZE=2 MASTER_ADDR=host MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE=True", 1, 2, 0, LAUNCH_TCP,
         "host:29501");
+  check("RANK=1 WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=2950", 1, 2, 0, LAUNCH_TCP, "[::1]:2950");
+  check("RANK=1 WORLD_SIZE=2 MASTER_ADDR=[::1] MASTER_PORT=2950", 1, 2, 0, LAUNCH_TCP, "[::1]:2950");
   check("RANK=0 WORLD_SIZE=1 MASTER_ADDR=host MASTER_PORT=29500", 0, 1, 0, LAUNCH_TCP, "");
   check("OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1", 5, 8, 1, LAUNCH_MPI, "");
   check("PMI_RANK=2 PMI_SIZE=3 MPI_LOCALRANKID=2", 2, 3, 2, LAUNCH_MPI, "");
@@ -115,6 +118,26 @@ static void test_first_host(void) {
   CHECK(!launch_first_host("averylongname", host, 5));
 }
 
+static void test_addresses(void) {
+  static const char *const cases[][3] = {{"host:1", "host", "1"},
+                                         {"[::1]:29501", "::1", "29501"},
+                                         {"::1:29501", "::1", "29501"},
+                                         {"::1", "::1", "29500"},
+                                         {"[::1]", "::1", "29500"},
+                                         {"fd00:213::7:1", "fd00:213::7:1", "29500"},
+                                         {"[fe80::1%eth0]:7", "fe80::1%eth0", "7"},
+                                         {"fe80::1%eth0", "fe80::1%eth0", "29500"}};
+  static const char *const none_of_these[] = {"",           ":",       "host", "host:", "host:0",
+                                              "host:65536", "host:1x", ":1",   "[]:1x", "::1:x"};
+  HostPort h;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    CHECKF(address_host_port_split(cases[i][0], &h) && strcmp(h.host, cases[i][1]) == 0 &&
+               strcmp(h.port, cases[i][2]) == 0,
+           "%s: %s %s", cases[i][0], h.host, h.port);
+  for (size_t i = 0; i < sizeof none_of_these / sizeof *none_of_these; i++)
+    CHECKF(!address_host_port_split(none_of_these[i], &h), "%s: %s %s", none_of_these[i], h.host, h.port);
+}
+
 static void test_refusals(void) {
   Launch l;
   CHECK(find("RANK=4 WORLD_SIZE=4 MASTER_ADDR=m MASTER_PORT=7", none, &l) == RT_USAGE);
@@ -131,6 +154,7 @@ int main(void) {
   RUN(test_order);
   RUN(test_slurm);
   RUN(test_first_host);
+  RUN(test_addresses);
   RUN(test_refusals);
   return test_summary();
 }
