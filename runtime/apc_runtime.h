@@ -79,7 +79,7 @@ typedef struct ApcModel ApcModel;
 typedef struct ApcLaunch ApcLaunch; /* below */
 
 typedef struct ApcOptions {
-  const char *weights; /* another file with the weights (the .safetensors, or the model file at its new place); NULL */
+  const char *weights; /* a .safetensors; or where the model, a file of its data, or their folder is now; NULL */
   int timeout_ms;      /* longest time without progress of a rank; 0: 60000 */
   ApcLaunch *launch;   /* for the generated program itself: the ranks of a launcher; else NULL */
 } ApcOptions;

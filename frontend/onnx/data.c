@@ -258,20 +258,35 @@ static bool external_blob(const Source *s, const char *path, uint32_t *blob) {
   return onnx_map_blob(s->f, s->d, path, blob);
 }
 
+static bool find_external(const Source *s, const External *e) {
+  const char *path = resolve(s, e->location);
+  if (!path || !external_blob(s, path, &s->out->blob)) return false;
+  uint64_t size = onnx_file_blob(s->f, s->out->blob).bytes;
+  if (e->offset <= size && s->out->bytes <= size - e->offset) return true;
+  return bad(s, DIAG_onnx_external,
+             "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64
+             " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
+             e->offset, e->offset, s->out->bytes, e->location, size);
+}
+
+static bool is_refused(const OnnxFile *f, const char *location) {
+  for (size_t i = 0; i < f->refused.n; i++)
+    if (strcmp(f->refused.items[i], location) == 0) return true;
+  return false;
+}
+
+/* What is wrong with a location is said once: all tensors that lie there have it in common. */
 static bool external_data(const Source *s) {
   External e = {0};
   if (!parse_external(s, &e)) return false;
   if (e.has_length && e.length != s->out->bytes)
     return bad(s, DIAG_onnx_external, "its shape and type ask for %" PRIu64 " bytes, its length is given as %" PRIu64,
                s->out->bytes, e.length);
-  const char *path = resolve(s, e.location);
-  if (!path || !external_blob(s, path, &s->out->blob)) return false;
-  uint64_t size = onnx_file_blob(s->f, s->out->blob).bytes;
-  if (e.offset > size || s->out->bytes > size - e.offset)
-    return bad(s, DIAG_onnx_external,
-               "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64
-               " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
-               e.offset, e.offset, s->out->bytes, e.location, size);
+  if (is_refused(s->f, e.location)) return false;
+  if (!find_external(s, &e)) {
+    ARENA_PUSH(s->f->arena, &s->f->refused, e.location);
+    return false;
+  }
   s->out->offset = e.offset;
   return check_bools(s);
 }

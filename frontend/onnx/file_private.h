@@ -22,6 +22,10 @@ struct OnnxFile {
     size_t n, cap;
   } blobs;
   OnnxRanges ranges; /* of raw_data in blob 0 */
+  struct {
+    const char **items; /* locations of external data that cannot be used, as was said of the first tensor there */
+    size_t n, cap;
+  } refused;
 };
 
 uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                          /* memory that outlives the file */

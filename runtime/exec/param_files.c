@@ -7,21 +7,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "program/image.h"
 #include "runtime/exec/load.h"
+#include "runtime/exec/param_paths.h"
 
 static bool is_safetensors(const char *path) {
   size_t n = strlen(path), k = strlen(".safetensors");
   return n >= k && strcmp(path + n - k, ".safetensors") == 0;
 }
 
-static bool refers_to_file(const Program *p) {
-  for (uint32_t i = 0; i < p->n_blobs; i++)
-    if (*program_text(p, p->blobs[i].path)) return true;
-  return false;
+static uint32_t refers_to_files(const Program *p) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->n_blobs; i++) n += *program_text(p, p->blobs[i].path) != 0;
+  return n;
+}
+
+/* A blob's file, with --weights as found there.  Where it is the only one, --weights may have been meant as it. */
+static ParamFile file_of_blob(const ParamFiles *f, uint32_t i) {
+  const Program *p = &f->artifact->program;
+  ParamFile w = {.fd = -1, .path = program_text(p, p->blobs[i].path)};
+  if (!*w.path || !f->other) return w;
+  struct stat st;
+  w.found = param_path_find(p, i, f->other);
+  bool meant = refers_to_files(p) == 1 && (stat(f->other, &st) != 0 || !S_ISDIR(st.st_mode));
+  w.missing = !w.found && !meant;
+  if (w.found || meant) w.path = w.found ? w.found : f->other;
+  return w;
 }
 
 static RtStatus new_files(const Artifact *a, const char *other, ParamFiles **out, RtError *error) {
@@ -34,11 +49,9 @@ static RtStatus new_files(const Artifact *a, const char *other, ParamFiles **out
   f->items = calloc(f->n + 1u, sizeof *f->items);
   if (other) f->other = strdup(other);
   if (!f->items || (other && !f->other)) return rt_error(error, RT_FAILED, "out of memory");
-  for (uint32_t i = 0; i < f->n; i++) {
-    const char *path = f->replaces ? "" : program_text(&a->program, a->program.blobs[i].path);
-    f->items[i] = (ParamFile){.fd = -1, .path = f->replaces || (*path && other) ? f->other : path};
-  }
-  if (!other || f->replaces || refers_to_file(&a->program)) return RT_OK;
+  for (uint32_t i = 0; i < f->n; i++)
+    f->items[i] = f->replaces ? (ParamFile){.fd = -1, .path = f->other} : file_of_blob(f, i);
+  if (!other || f->replaces || refers_to_files(&a->program)) return RT_OK;
   return rt_error(error, RT_BAD_INPUT,
                   "%s: this program carries its weights; others are taken from a .safetensors file", other);
 }
@@ -53,8 +66,17 @@ static int open_above_standard(const char *path) {
   return fd;
 }
 
-static RtStatus open_one(ParamFile *w, RtError *error) {
+/* The file of blob i. */
+static RtStatus open_one(const ParamFiles *f, uint32_t i, RtError *error) {
+  ParamFile *w = &f->items[i];
   struct stat st;
+  if (w->missing && stat(f->other, &st) != 0)
+    return rt_error_errno(error, RT_BAD_INPUT, "the weights in %s cannot be read (see --weights)", f->other);
+  if (w->missing)
+    return rt_error(error, RT_BAD_INPUT,
+                    "there is no %s of %" PRIu64 " bytes at %s (--weights); the program was compiled with %s",
+                    strrchr(w->path, '/') ? strrchr(w->path, '/') + 1 : w->path, f->artifact->program.blobs[i].bytes,
+                    f->other, w->path);
   w->fd = open_above_standard(w->path);
   if (w->fd < 0 || fstat(w->fd, &st) != 0)
     return rt_error_errno(error, RT_BAD_INPUT, "the weights in %s cannot be read (see --weights)", w->path);
@@ -106,7 +128,7 @@ RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t
   ParamFiles *f = NULL;
   RtStatus status = new_files(a, other, &f, error);
   for (uint32_t i = 0; !status && i < f->n; i++)
-    if (*f->items[i].path) status = open_one(&f->items[i], error);
+    if (*f->items[i].path) status = open_one(f, i, error);
   if (!status) status = weights_check(f, error); /* the header, before all of it is read */
   if (!status) status = check_all(f, beats, error);
   if (status) param_files_close(f);
@@ -116,8 +138,10 @@ RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t
 
 void param_files_close(ParamFiles *f) {
   if (!f) return;
-  for (uint32_t i = 0; f->items && i < f->n; i++)
+  for (uint32_t i = 0; f->items && i < f->n; i++) {
     if (f->items[i].fd >= 0) close(f->items[i].fd);
+    free(f->items[i].found);
+  }
   free(f->items);
   free(f->other);
   free(f);

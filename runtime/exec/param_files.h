@@ -14,7 +14,9 @@
 
 typedef struct ParamFile {
   int fd;           /* -1: the bytes are in the program */
-  const char *path; /* of the program's tables, or `other` */
+  const char *path; /* of the program's tables, or `other`, or */
+  char *found;      /* what is there of it; NULL */
+  bool missing;     /* `other` was given and has it not */
   FileStamp stamp;  /* when it was opened */
 } ParamFile;
 
@@ -29,8 +31,8 @@ typedef struct ParamFiles {
 } ParamFiles;
 
 /* Opens them and checks headers, sizes and hashes, and the program's own weights and kernels too.  `other`: NULL; a
- * .safetensors file whose tensors replace the weights of the same name; or another place of the one file the program
- * refers to.  `beats` grows while files are read, which takes long where they are large; may be NULL. */
+ * .safetensors file whose tensors replace the weights of the same name; or where the files that the program refers to
+ * lie now (param_paths.h).  `beats` grows while files are read, which takes long where they are large; may be NULL. */
 RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t *beats, ParamFiles **out,
                           RtError *error);
 void param_files_close(ParamFiles *f); /* NULL is allowed */

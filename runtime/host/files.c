@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "runtime/exec/param_paths.h"
 #include "runtime/host/host.h"
 
 HostFiles host_files_begin(void) {
@@ -127,7 +128,9 @@ static ApcStatus check_output(ApcModel *m, const char *path) {
   bool ours = file_same(path, m->path) || (m->weights && file_same(path, m->weights));
   for (uint32_t i = 0; !ours && i < p->n_blobs; i++) {
     const char *blob = program_text(p, p->blobs[i].path);
-    ours = *blob && file_same(path, blob);
+    char *found = *blob && m->weights ? param_path_find(p, i, m->weights) : NULL;
+    ours = *blob && (file_same(path, blob) || (found && file_same(path, found)));
+    free(found);
   }
   return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights: outputs need another file", path)
               : APC_OK;

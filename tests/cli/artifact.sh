@@ -64,4 +64,41 @@ printf 'xxxx' | dd of=model.onnx bs=1 seek=300000 conv=notrunc 2>dd.err
 expect 1 "its content has changed" ./reference --inputs "$inputs"
 rm model.onnx
 expect 1 "cannot be read (see --weights)" ./reference --inputs "$inputs"
-summary $checks
+
+# a model whose data lie in two files, with some of it in itself: moved, it is found by any of them, or their folder
+cat >split.py <<'PY'
+import onnx, onnx.numpy_helper, os, sys
+from onnx.external_data_helper import set_external_data
+m = onnx.load(sys.argv[1])
+os.makedirs("split/deep")
+places = {name: open("split/" + name, "wb") for name in ("m.data", "deep/m.data")}
+for i, t in enumerate(t for t in m.graph.initializer if len(t.raw_data) > 1000):
+    name = ["m.data", "deep/m.data", ""][i % 3]
+    if name:
+        set_external_data(t, name, places[name].tell(), len(t.raw_data))
+        places[name].write(t.raw_data)
+        t.ClearField("raw_data")
+onnx.save(m, "split/m.onnx")
+PY
+expect 0 "" /usr/bin/python3 split.py "$source_dir/examples/gpt-tiny.onnx"
+expect 0 "" "$apc" split/m.onnx -q --target cpux2 --tp 2 --weights ref -o split_program
+expect 0 "" ./split_program --inputs "$inputs" --outputs a.npz
+mv split moved; mkdir alone; cp moved/m.onnx alone
+for place in moved moved/ ./moved/m.onnx "$PWD/moved/m.data" moved/deep/../m.onnx; do
+  expect 0 "" ./split_program --inputs "$inputs" --outputs b.npz --weights "$place"
+  check "other weights at $place" cmp -s a.npz b.npz
+done
+(cd moved && ../split_program --inputs "$inputs" --outputs ../b.npz --weights m.onnx)
+check "other weights beside m.onnx" cmp -s a.npz b.npz
+for name in moved/m.onnx moved/deep/m.data; do
+  expect 2 "is the program or holds its weights" ./split_program --inputs "$inputs" --outputs $name --weights moved
+done
+expect 1 "cannot be read (see --weights)" ./split_program --inputs "$inputs"
+expect 1 "the weights in nowhere cannot be read" ./split_program --inputs "$inputs" --weights nowhere
+expect 1 "there is no m.data of" ./split_program --inputs "$inputs" --weights alone/m.onnx
+mv moved/m.data swapped; mv moved/deep/m.data moved/m.data; mv swapped moved/deep/m.data
+expect 1 "m.data" ./split_program --inputs "$inputs" --weights moved
+# what is missing is one error
+expect 1 "cannot open its data alone/" "$apc" plan alone/m.onnx -q
+check "it is said again and again" test "$(grep -c '^error' err)" -eq 2
+summary $((checks + 20))
