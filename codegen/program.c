@@ -553,19 +553,22 @@ static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r
     const Type *t = type_of(spec->l1, op->out);
     const Expr *bound = dtype_is_float(t->dtype) ? NULL : index_bound(e->m, spec->l1, op->out);
     IndexRange range = index_range(e->m, spec->l1, op->out);
-    program_add_ports(e->b, &(ProgramPort){.name = emit_text(e, op_str(op, AT_name)),
-                                           .dtype = t->dtype,
-                                           .dims = emit_exprs(e, t->rank, t->dims),
-                                           .random_below = bound ? emit_expr(e, bound) : PROGRAM_NONE,
-                                           .index_below = range.below ? emit_expr(e, range.below) : PROGRAM_NONE,
-                                           .index_negative = range.below && range.negative});
+    program_add_ports(e->b,
+                      &(ProgramPort){.name = emit_text(e, op_str(op, AT_name)),
+                                     .dtype = t->dtype,
+                                     .dims = emit_exprs(e, t->rank, t->dims),
+                                     .random_below = bound ? emit_expr(e, bound) : PROGRAM_NONE,
+                                     .index_below = range.below ? emit_expr(e, range.below) : PROGRAM_NONE,
+                                     .index_negative = range.below && range.negative,
+                                     .index_ignored = range.ignored ? emit_expr(e, range.ignored) : PROGRAM_NONE});
     r->n_inputs++;
   }
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype,
-                                           emit_exprs(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
+    program_add_ports(
+        e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype, emit_exprs(e, t->rank, t->dims),
+                             PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
     r->n_outputs++;
   }
 }

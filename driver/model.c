@@ -188,13 +188,37 @@ static int batch_symbol(const Module *m) {
   return symbol;
 }
 
-static bool bind_batch(const ModelOptions *o, Module *m) {
-  if (!o->batch) return true;
-  int symbol = batch_symbol(m);
-  if (symbol < 0)
+/* The first input that is no scalar; NULL: there is none. */
+static const Op *first_batched(const Module *m, const Type **type) {
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    const Func *f = m->funcs.items[k];
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      if (op->kind == OP_input && (*type = type_of(f, op->out))->rank) return op;
+    }
+  }
+  return NULL;
+}
+
+/* A file of a fixed batch: its own is the only one that there is. */
+static bool is_own_batch(const ModelOptions *o, const Module *m) {
+  const Type *t;
+  const Op *op = first_batched(m, &t);
+  int64_t own;
+  if (!op || !ex_get_const(t->dims[0], &own))
     return diag_error(o->diags, DIAG_dimension, (Loc){0},
                       "--batch %" PRId64 ": the model has no dimension 'batch', and no input begins with a dimension",
                       o->batch);
+  return own == o->batch || diag_error(o->diags, DIAG_dimension, op->loc,
+                                       "--batch %" PRId64 ": the model's file says %" PRId64
+                                       ", the first dimension of its input '%s', and no other batch can be chosen",
+                                       o->batch, own, op_str(op, AT_name));
+}
+
+static bool bind_batch(const ModelOptions *o, Module *m) {
+  if (!o->batch) return true;
+  int symbol = batch_symbol(m);
+  if (symbol < 0) return is_own_batch(o, m);
   return bind_dimension(m, symbol, o->batch, o->diags);
 }
 

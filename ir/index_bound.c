@@ -49,6 +49,7 @@ typedef struct Ranging {
   const Func *f;
   bool *same;           /* by value: its elements are elements of the input */
   const Expr **wrapped; /* by value: its elements are those of the input, negative ones plus this */
+  const Expr **ignored; /* by value of either kind: elements that are this have become another number */
 } Ranging;
 
 const Expr *uniform_integer(Module *m, const Func *f, Val v) {
@@ -70,6 +71,18 @@ static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
   return NULL;
 }
 
+/* select(x != n, x, other) or select(x == n, other, x): the n, and which operand x is; NULL for anything else. */
+static const Expr *ignored_by(Module *m, const Ranging *r, const Op *op, int *operand) {
+  if (op->kind != OP_select) return NULL;
+  const Op *test = op_of(r->f, op->in[0]);
+  *operand = test->kind == OP_ne ? 1 : 2;
+  Val x = op->in[*operand];
+  if ((test->kind != OP_ne && test->kind != OP_eq) || !r->same[x] || r->ignored[x]) return NULL;
+  for (int i = 0; i < 2; i++)
+    if (test->in[i] == x) return uniform_integer(m, r->f, test->in[1 - i]);
+  return NULL;
+}
+
 /* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
 static bool keeps_elements(const Func *f, const Op *op) {
   if (op->kind == OP_cast)
@@ -78,19 +91,37 @@ static bool keeps_elements(const Func *f, const Op *op) {
   return op_arranges(op->kind) || op->kind == OP_concat;
 }
 
+static bool comes_from_input(const Ranging *r, Val v) { return r->same[v] || r->wrapped[v]; }
+
+static void follow_select(Module *m, Ranging *r, const Op *op) {
+  int operand;
+  const Expr *n = wrapped_by(m, r, op), *ignored = ignored_by(m, r, op, &operand);
+  if (n) {
+    r->wrapped[op->out] = n;
+    r->ignored[op->out] = r->ignored[op->in[2]];
+  } else if (ignored) {
+    r->same[op->out] = true;
+    r->ignored[op->out] = ignored;
+  }
+}
+
 static void follow(Module *m, Ranging *r, const Op *op) {
-  const Expr *n = op->out ? wrapped_by(m, r, op) : NULL;
-  if (n) r->wrapped[op->out] = n;
-  if (!op->out || !keeps_elements(r->f, op)) return;
+  if (!op->out) return;
+  if (op->kind == OP_select) follow_select(m, r, op);
+  if (!keeps_elements(r->f, op)) return;
   for (int i = 0; i < op->nin; i++) {
-    if (r->same[op->in[i]]) r->same[op->out] = true;
-    if (r->wrapped[op->in[i]]) r->wrapped[op->out] = r->wrapped[op->in[i]];
+    Val x = op->in[i];
+    if (!comes_from_input(r, x)) continue;
+    r->ignored[op->out] = comes_from_input(r, op->out) && r->ignored[op->out] != r->ignored[x] ? NULL : r->ignored[x];
+    if (r->same[x]) r->same[op->out] = true;
+    if (r->wrapped[x]) r->wrapped[op->out] = r->wrapped[x];
   }
 }
 
 IndexRange index_range(Module *m, const Func *f, Val v) {
-  Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
-  IndexRange range = {NULL, true};
+  Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n),
+               ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
+  IndexRange range = {NULL, true, NULL};
   Loops loops = loops_of(m->arena, f);
   r.same[v] = is_integer(type_of(f, v));
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -98,11 +129,12 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
     follow(m, &r, op);
     if (loops.of[i] >= 0) continue; /* maybe there is no round */
     int index;
-    bool may_be_outside = op->kind == OP_cross_entropy || op_is_grouped(op->kind);
-    const Expr *extent = may_be_outside ? NULL : indexed_extent(m, f, op, &index);
+    const Expr *extent = op_is_grouped(op->kind) ? NULL : indexed_extent(m, f, op, &index); /* -1: no group */
     if (!extent) continue;
-    bool wrapped = r.wrapped[op->in[index]] == extent;
-    if (!r.same[op->in[index]] && !wrapped) continue;
+    Val x = op->in[index];
+    bool wrapped = r.wrapped[x] == extent;
+    if (!r.same[x] && !wrapped) continue;
+    range.ignored = !range.below || range.ignored == r.ignored[x] ? r.ignored[x] : NULL;
     range.below = range.below ? ex_min(m, range.below, extent) : extent;
     range.negative = range.negative && wrapped;
   }
@@ -182,6 +214,10 @@ static Span span_of(Module *m, const Func *f, const Span *spans, const Op *op) {
   return op->kind != OP_concat && keeps_elements(f, op) ? spans[op->in[0]] : (Span){0};
 }
 
+/* What nobody counts on to stay inside: a label of -1 gives the log-sum-exp and its derivative (passes/train/loss.c), a
+ * place of -1 leaves an element out. */
+static bool may_be_outside(OpKind k) { return k == OP_cross_entropy || k == OP_take || k == OP_scatter || k == OP_put; }
+
 IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
   Span *spans = ARENA_ARRAY(m->arena, Span, f->values.n);
   IndexSpan *out = ARENA_ARRAY(m->arena, IndexSpan, f->ops.n + 1);
@@ -191,7 +227,7 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
     const Op *op = &f->ops.items[i];
     int index;
     if (loops.of[i] >= 0 || !op->out) continue;
-    const Expr *below = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
+    const Expr *below = may_be_outside(op->kind) ? NULL : indexed_extent(m, f, op, &index);
     const Span *at = below ? &spans[op->in[index]] : NULL;
     if (at && at->first)
       out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};

@@ -4,10 +4,10 @@
 
 #include "ir/ir.h"
 
-/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are
- * updated, cross-entropy classes, groups), at level 1; NULL when it indexes nothing.  Follows operations on integers
- * only, through loops, and no arithmetic: an index that is shifted or scaled before its use counts as if it were
- * not. */
+/* The smallest extent that values computed from the integer input `v` index (tables, what a scatter writes, places of
+ * states that are updated, cross-entropy classes, groups), at level 1; NULL when it indexes nothing.  Follows
+ * operations on integers only, through loops, and no arithmetic: an index that is shifted or scaled before its use
+ * counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
 /* Is the expression at least `bound` for all sizes?  False: not found; only what grows with every size is looked at. */
@@ -16,15 +16,17 @@ bool size_never_below(const Module *m, const Expr *e, int64_t bound);
 /* The integer every element of the value has, seen through broadcasts; NULL when they differ or it is not known. */
 const Expr *uniform_integer(Module *m, const Func *f, Val v);
 
-/* What the elements of an input must be, because each of them indexes a gather or the update of a state as it is. */
+/* What the elements of an input must be, because each of them indexes as it is: a gather or a take, a scatter or a put,
+ * the update of a state, the classes of a cross-entropy. */
 typedef struct IndexRange {
-  const Expr *below; /* NULL: nothing is known */
-  bool negative;     /* -below ... -1 are meant to count from the end */
+  const Expr *below;   /* NULL: nothing is known */
+  bool negative;       /* -below ... -1 are meant to count from the end */
+  const Expr *ignored; /* a number that may be anywhere: another one takes its place; NULL: none */
 } IndexRange;
 
-/* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idiom index < 0 ? index +
- * extent : index; whatever else is done to an index on the way leaves it to the model what it may be, and so does a
- * loop, whose body may not run. */
+/* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idioms index < 0 ? index +
+ * extent : index and index != number ? index : other; whatever else is done to an index on the way leaves it to the
+ * model what it may be, and so does a loop, whose body may not run. */
 IndexRange index_range(Module *m, const Func *f, Val v);
 
 /* A gather or the update of a state whose indices follow from the sizes alone: all of first ... last occur, and 0 ...

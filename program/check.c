@@ -397,6 +397,8 @@ static bool check_ports(Check *c) {
     NEED(dims_ok(c, t->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "ports", i, "the shape");
     NEED(bound_ok(c, t->random_below) && bound_ok(c, t->index_below) && t->index_negative <= 1, "ports", i,
          "the bound");
+    NEED(bound_ok(c, t->index_ignored) && (t->index_ignored == PROGRAM_NONE || t->index_below != PROGRAM_NONE), "ports",
+         i, "the bound");
     NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I ||
              dtype_class((DType)t->dtype) == DTC_U,
          "ports", i, "the bound");

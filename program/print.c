@@ -246,6 +246,7 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
       text_printf(t, " indexes %s", p->ports[i].index_negative ? "either way " : "");
       print_expr(p, t, p->ports[i].index_below);
     }
+    if (p->ports[i].index_ignored != PROGRAM_NONE) text_add(t, " or "), print_expr(p, t, p->ports[i].index_ignored);
     text_add(t, "\n");
   }
 }

@@ -69,7 +69,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 11,
+  PROGRAM_VERSION = 12,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -264,7 +264,7 @@ typedef struct ProgramPort {
   uint32_t random_below;   /* expression: integer inputs filled at random are in [0, this); NONE: 0 or 1 */
   uint32_t index_below;    /* expression: every element is an index and must be below it; NONE: none is */
   uint32_t index_negative; /* 1: elements from -index_below on count from the end */
-  uint32_t zero;
+  uint32_t index_ignored;  /* expression: an element that may be outside; NONE: no such number */
 } ProgramPort;
 
 typedef struct ProgramEntry {

@@ -72,6 +72,8 @@ typedef struct ApcTensorInfo {
   int64_t dims[APC_MAX_RANK];
   const char *dim_text[APC_MAX_RANK];
   int64_t index_below; /* elements are indices, and must be below it; -1: they are none, or it depends on the inputs */
+  int64_t index_from;  /* and the least that they may be */
+  int64_t index_ignored; /* but for this, which may be anywhere; without such a number index_from again */
 } ApcTensorInfo;
 
 typedef struct ApcModel ApcModel;

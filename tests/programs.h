@@ -64,7 +64,8 @@ static inline ProgramList make_list(Make *m, uint32_t n, const uint32_t *items) 
   make_list(m, (uint32_t)(sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)), (uint32_t[]){__VA_ARGS__})
 
 static inline uint32_t make_port(Make *m, const char *name, DType t, ProgramList dims) {
-  return program_add_ports(m->b, &(ProgramPort){program_string(m->b, name), t, dims, PROGRAM_NONE, PROGRAM_NONE, 0, 0});
+  return program_add_ports(
+      m->b, &(ProgramPort){program_string(m->b, name), t, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
 }
 static inline void make_entry(Make *m, const char *name, uint32_t inputs, uint32_t outputs) {
   uint32_t ports = program_count_ports(m->b);

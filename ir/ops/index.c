@@ -158,6 +158,11 @@ static const Expr *places_gather(Module *m, const Func *f, const Op *op) {
   return type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)];
 }
 
+static const Expr *places_scatter(Module *m, const Func *f, const Op *op) {
+  (void)m;
+  return type_of(f, op->out)->dims[op_int(op, AT_axis, 0)];
+}
+
 static bool is_state(const Func *f, Val v) {
   OpKind k;
   while ((k = op_of(f, v)->kind) == OP_update || k == OP_carry || k == OP_leave) v = op_of(f, v)->in[0];
@@ -297,6 +302,8 @@ const OpRecord record_take = {.infer = infer_take,
                               .rule = rule_take,
                               .local = local_start_of_operand,
                               .eval = eval_take,
+                              .index = 1,
+                              .places = places_gather,
                               .gradient = gradient_take};
 const OpRecord record_update = {.infer = infer_update,
                                 .rule = rule_update,
@@ -310,9 +317,13 @@ const OpRecord record_scatter = {.infer = infer_scatter,
                                  .rule = rule_scatter,
                                  .local = local_start_of_result,
                                  .eval = eval_scatter,
+                                 .index = 1,
+                                 .places = places_scatter,
                                  .gradient = gradient_scatter};
 const OpRecord record_put = {.infer = infer_scatter,
                              .rule = rule_put,
                              .local = local_start_of_result,
                              .eval = eval_put,
+                             .index = 1,
+                             .places = places_scatter,
                              .gradient = gradient_put};

@@ -1,16 +1,20 @@
 /* passes/train/loss.c - what a model is trained to make small.
  *
- *   cross_entropy  the first output is logits [..., classes], `labels` i64 [...]; mean over all labels but those of
- * -100 mse, bce       the first output against `labels` of its type: squared difference, and binary cross-entropy of
- * logits with labels in [0, 1]; mean over all elements NAME           an output of the model, a float scalar
+ *   cross_entropy  the first output is logits [..., classes], `labels` i64 [...]; mean over all labels but those that
+ *                  are to be ignored (-100); others must be classes (ir/index_bound.h)
+ *   mse, bce       the first output against `labels` of its type: squared difference, and binary cross-entropy of
+ *                  logits with labels in [0, 1]; mean over all elements
+ *   NAME           an output of the model, a float scalar
+ *
+ * With label smoothing s the target is 1 - s of the label and s / classes of every class, the label among them, so that
+ * the loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits); a cross-entropy whose label is no class is
+ * the log-sum-exp.
  *
  * Everything is f32 at least.  No label is left: 0 / 0, which is NaN.
  */
 #include <string.h>
 
 #include "passes/train/train.h"
-
-enum { IGNORED = -100 };
 
 static Val all_sum(Builder *b, Val x) {
   int axes[MAX_RANK], rank = x ? type_of(b->f, x)->rank : 0;
@@ -41,33 +45,52 @@ static Loss mean(Builder *b, Val x) {
 }
 
 /* How many labels count, known before all micro-batches. */
-static Val count_kept(Builder *b, Val labels, DType t) {
+static Val count_kept(Builder *b, Val labels, double ignored, DType t) {
   b->phase = PH_pre;
-  Val kept = build_binary(b, OP_ne, labels, number(b, labels, IGNORED));
+  Val kept = build_binary(b, OP_ne, labels, number(b, labels, ignored));
   Val count = all_sum(b, build_cast(b, kept, t));
   b->phase = PH_fwd;
   return count;
 }
 
-static Loss cross_entropy(Builder *b, Val logits) {
+static Val entropy_of(Builder *b, Val x, Val label) {
+  return build_op(b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, label}});
+}
+
+/* What a target that is all classes alike costs: log-sum-exp - mean. */
+static Val evenly(Builder *b, Val x, Val labels) {
+  const Type *t = type_of(b->f, x);
+  Val all = entropy_of(b, x, number(b, labels, -1)), sum = build_reduce(b, RED_SUM, x, 1, (int[]){t->rank - 1});
+  Val classes = sum ? build_size(b, type_of(b->f, sum), t->dims[t->rank - 1]) : 0;
+  return build_binary(b, OP_sub, all, build_binary(b, OP_div, sum, classes));
+}
+
+static Val weighted(Builder *b, Val x, double by) { return build_binary(b, OP_mul, x, number(b, x, by)); }
+
+static Loss cross_entropy(Builder *b, Val logits, const LossOptions *o) {
   const Type *t = type_of(b->f, logits);
   const Type *rows = type_get(b->m, DT_i64, t->rank - 1, t->dims);
   Val x = wide(b, logits), labels = build_input(b, "labels", rows);
-  Val kept = build_binary(b, OP_ne, labels, number(b, labels, IGNORED));
+  Val kept = build_binary(b, OP_ne, labels, number(b, labels, o->ignore));
   Val label = select(b, kept, labels, number(b, labels, 0));
-  Val each = build_op(b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, label}});
+  Val each = entropy_of(b, x, label);
+  if (o->label_smoothing > 0)
+    each = build_binary(b, OP_add, weighted(b, each, 1 - o->label_smoothing),
+                        weighted(b, evenly(b, x, labels), o->label_smoothing));
   Val counted = select(b, kept, each, number(b, each, 0));
-  return total_over(b, counted, count_kept(b, labels, type_of(b->f, x)->dtype));
+  return total_over(b, counted, count_kept(b, labels, o->ignore, type_of(b->f, x)->dtype));
 }
 
-static Loss squares(Builder *b, Val y) {
+static Loss squares(Builder *b, Val y, const LossOptions *o) {
+  (void)o;
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val difference = build_binary(b, OP_sub, x, labels);
   return mean(b, build_binary(b, OP_mul, difference, difference));
 }
 
 /* max(x, 0) - x z + log(1 + exp(-|x|)): nothing overflows. */
-static Loss binary(Builder *b, Val y) {
+static Loss binary(Builder *b, Val y, const LossOptions *o) {
+  (void)o;
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val rest = build_unary(b, OP_log1p, build_unary(b, OP_exp, build_unary(b, OP_neg, build_unary(b, OP_abs, x))));
   Val positive = build_unary(b, OP_relu, x), product = build_binary(b, OP_mul, x, labels);
@@ -100,25 +123,18 @@ static bool has_input(const Func *f, const char *name) {
 }
 
 bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out) {
-  static const struct {
-    const char *name;
-    Loss (*build)(Builder *b, Val y);
-    int least_rank;
-  } losses[] = {{"cross_entropy", cross_entropy, 1}, {"mse", squares, 0}, {"bce", binary, 0}};
-  for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
-    if (strcmp(losses[i].name, loss) != 0) continue;
-    const Type *t = type_of(b->f, outputs[0].value);
-    if (!dtype_is_float(t->dtype) || t->rank < losses[i].least_rank) {
-      diag_error(b->diags, DIAG_usage_value, (Loc){0}, "--train %s needs floats; the first output, '%s', is of type %s",
-                 loss, outputs[0].name, dtype_name(t->dtype));
-      return false;
-    }
-    if (has_input(b->f, "labels"))
-      return diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds",
-                        loss);
-    *out = losses[i].build(b, outputs[0].value);
-    return out->value != 0;
-  }
-  *out = own(b, loss, n, outputs);
-  return out->value != 0;
+  static Loss (*const build[LOSS_own])(Builder * b, Val y, const LossOptions *o) = {
+      [LOSS_cross_entropy] = cross_entropy, [LOSS_mse] = squares, [LOSS_bce] = binary};
+  LossOptions o;
+  if (!train_loss_parse(b->m->arena, loss, &o, b->diags)) return false;
+  if (o.kind == LOSS_own) return *out = own(b, loss, n, outputs), out->value != 0;
+  const Type *t = type_of(b->f, outputs[0].value);
+  if (!dtype_is_float(t->dtype) || t->rank < o.least_rank)
+    return diag_error(b->diags, DIAG_usage_value, (Loc){0},
+                      "--train %s needs floats; the first output, '%s', is of type %s", o.name, outputs[0].name,
+                      dtype_name(t->dtype));
+  if (has_input(b->f, "labels"))
+    return diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds",
+                      o.name);
+  return *out = build[o.kind](b, outputs[0].value, &o), out->value != 0;
 }

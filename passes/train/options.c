@@ -1,4 +1,5 @@
-/* passes/train/options.c - the text of --optimizer: NAME(KEY=VALUE,...), by the tables of optimizers.def. */
+/* passes/train/options.c - the texts of --optimizer and --train: NAME(KEY=VALUE,...), by the tables of optimizers.def
+ * and losses.def. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,39 @@ static bool listed(const char *list, const char *word, size_t n) {
   return false;
 }
 
-static bool fail(Diags *d, const char *text, const char *why, size_t n, const char *what) {
-  return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s '%.*s'", text, why, (int)n, what);
+static bool fail_of(Diags *d, const char *option, const char *text, const char *why, size_t n, const char *what) {
+  return diag_error(d, DIAG_usage_value, (Loc){0}, "%s %s: %s '%.*s'", option, text, why, (int)n, what);
 }
+
+static bool fail(Diags *d, const char *text, const char *why, size_t n, const char *what) {
+  return fail_of(d, "--optimizer", text, why, n, what);
+}
+
+/* ---- NAME(KEY=VALUE,...) */
+
+/* Takes one setting; false after a diagnostic. */
+typedef bool Set(Arena *a, const char *text, void *to, const char *key, size_t nkey, const char *value, size_t n,
+                 Diags *d);
+
+/* All of the settings in `at`, which begins with '(' or is empty. */
+static bool each_setting(Arena *a, const char *option, const char *text, const char *at, Set *set, void *to, Diags *d) {
+  if (!*at) return true;
+  size_t length = strlen(at);
+  if (length < 2 || at[length - 1] != ')') return fail_of(d, option, text, "a ')' is wanted behind", length, at);
+  for (at++; at[0] != ')' || at[1];) {
+    size_t nkey = strcspn(at, "=,)"), nvalue;
+    if (at[nkey] != '=') return fail_of(d, option, text, "KEY=VALUE is wanted, not", strcspn(at, ",)"), at);
+    const char *value = at + nkey + 1;
+    nvalue = strcspn(value, ",)");
+    if (!set(a, text, to, at, nkey, value, nvalue, d)) return false;
+    at = value + nvalue;
+    if (*at == ',') at++;
+    else if (at[1]) return fail_of(d, option, text, "',' is wanted before", strlen(at + 1), at + 1);
+  }
+  return true;
+}
+
+/* ---- optimizers */
 
 static void defaults(Arena *a, Optimizer *o) {
   for (int i = 0; i < NUMBERS; i++) *number_at(o, i) = numbers[i].value;
@@ -76,8 +107,9 @@ static bool set_number(const char *text, Optimizer *o, int i, const char *value,
   return *number_at(o, i) = x, true;
 }
 
-static bool set(Arena *a, const char *text, Optimizer *o, const char *key, size_t nkey, const char *value, size_t n,
+static bool set(Arena *a, const char *text, void *optimizer, const char *key, size_t nkey, const char *value, size_t n,
                 Diags *d) {
+  Optimizer *o = optimizer;
   for (int i = 0; i < NUMBERS; i++)
     if (strlen(numbers[i].name) == nkey && strncmp(numbers[i].name, key, nkey) == 0)
       return set_number(text, o, i, value, n, d);
@@ -124,19 +156,61 @@ bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
   size_t n = strcspn(at, "(");
   if (!find_kind(text, n, o, d)) return false;
   defaults(a, o);
-  at += n;
-  if (!*at) return true;
-  size_t length = strlen(at);
-  if (length < 2 || at[length - 1] != ')') return fail(d, text, "a ')' is wanted behind", length, at);
-  for (at++; at[0] != ')' || at[1];) {
-    size_t nkey = strcspn(at, "=,)"), nvalue;
-    if (at[nkey] != '=') return fail(d, text, "KEY=VALUE is wanted, not", strcspn(at, ",)"), at);
-    const char *value = at + nkey + 1;
-    nvalue = strcspn(value, ",)");
-    if (!set(a, text, o, at, nkey, value, nvalue, d)) return false;
-    at = value + nvalue;
-    if (*at == ',') at++;
-    else if (at[1]) return fail(d, text, "',' is wanted before", strlen(at + 1), at + 1);
+  return each_setting(a, "--optimizer", text, at + n, set, o, d) && check_together(text, o, d);
+}
+
+/* ---- losses */
+
+static const struct {
+  const char *name;
+  int least_rank;
+} losses[] = {
+#define LOSS(name, least_rank, meaning) {#name, least_rank},
+#include "passes/train/losses.def"
+};
+
+static const struct Setting {
+  const char *name;
+  size_t at;
+  double value, least, most;
+  bool whole;
+  const char *of;
+} settings[] = {
+#define SETTING(name, value, least, most, whole, of, meaning) \
+  {#name, offsetof(LossOptions, name), value, least, most, whole, of},
+#include "passes/train/losses.def"
+};
+
+enum { SETTINGS = (int)(sizeof settings / sizeof *settings) };
+
+static bool set_of_loss(Arena *a, const char *text, void *loss, const char *key, size_t nkey, const char *value,
+                        size_t n, Diags *d) {
+  const LossOptions *o = loss;
+  const char *name = losses[o->kind].name, *given = arena_strndup(a, key, nkey);
+  for (int i = 0; i < SETTINGS; i++) {
+    const struct Setting *s = &settings[i];
+    if (strcmp(s->name, given) != 0) continue;
+    if (!listed(s->of, name, strlen(name))) return fail_of(d, "--train", text, "this loss has no", nkey, key);
+    char *end;
+    double x = strtod(value, &end);
+    if (!n || end != value + n || !(x >= s->least && x <= s->most) || (s->whole && x != rint(x)))
+      return diag_error(d, DIAG_usage_value, (Loc){0}, "--train %s: %s must be a %snumber, %g to %g", text, s->name,
+                        s->whole ? "whole " : "", s->least, s->most);
+    return *(double *)((char *)loss + s->at) = x, true;
   }
-  return check_together(text, o, d);
+  fail_of(d, "--train", text, "there is nothing called", nkey, key);
+  Nearest near = nearest_to(given);
+  for (int i = 0; i < SETTINGS; i++) nearest_try(&near, settings[i].name);
+  if (near.best) diag_help(d, "the nearest is '%s'", near.best);
+  return false;
+}
+
+bool train_loss_parse(Arena *a, const char *text, LossOptions *o, Diags *d) {
+  size_t n = strcspn(text, "(");
+  *o = (LossOptions){.kind = LOSS_own};
+  for (int i = 0; i < SETTINGS; i++) *(double *)((char *)o + settings[i].at) = settings[i].value;
+  for (int i = 0; i < LOSS_own; i++)
+    if (strlen(losses[i].name) == n && strncmp(losses[i].name, text, n) == 0)
+      o->kind = (LossKind)i, o->name = losses[i].name, o->least_rank = losses[i].least_rank;
+  return o->kind == LOSS_own || each_setting(a, "--train", text, text + n, set_of_loss, o, d);
 }

@@ -22,8 +22,22 @@ typedef struct Optimizer {
 #include "passes/train/optimizers.def"
 } Optimizer;
 
+typedef enum LossKind {
+#define LOSS(name, ...) LOSS_##name,
+#include "passes/train/losses.def"
+  LOSS_own /* an output of the model */
+} LossKind;
+
+typedef struct LossOptions {
+  LossKind kind;
+  const char *name; /* NULL: an output's */
+  int least_rank;
+#define SETTING(name, ...) double name;
+#include "passes/train/losses.def"
+} LossOptions;
+
 typedef struct TrainOptions {
-  const char *loss; /* cross_entropy, mse, bce, or an output of the model: a float scalar */
+  const char *loss; /* one of losses.def, with what is set of it, or an output of the model: a float scalar */
   Optimizer optimizer;
 } TrainOptions;
 
@@ -31,6 +45,9 @@ typedef struct TrainOptions {
 bool optimizer_parse(Arena *a, const char *text, Optimizer *out, Diags *diags);
 
 /* ---- between the files of this folder */
+
+/* options.c: "cross_entropy(ignore=-1)"; what is none of losses.def is an output's name.  False after a diagnostic. */
+bool train_loss_parse(Arena *a, const char *text, LossOptions *out, Diags *diags);
 
 /* A trained weight: its state as read, and the gradient of the loss. */
 typedef struct Trained {

@@ -10,7 +10,8 @@
 /* ---- indices */
 
 typedef struct Range {
-  int64_t low, high; /* allowed are low ... high - 1 */
+  int64_t low, high;        /* allowed are low ... high - 1 */
+  const int64_t *elsewhere; /* and this; NULL: nothing */
 } Range;
 
 /* The first element outside the range; -1 when there is none.  `value` gets it as text. */
@@ -22,6 +23,7 @@ static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size)
     int64_t v = dtype_load_i(t->dtype, element);
     bool huge = t->dtype == DT_u64 && v < 0;
     if (!huge && v >= r.low && v < r.high) continue;
+    if (!huge && r.elsewhere && v == *r.elsewhere) continue;
     if (huge) snprintf(value, size, "%" PRIu64, (uint64_t)v);
     else snprintf(value, size, "%" PRId64, v);
     return i;
@@ -46,12 +48,16 @@ static void position_text(const Tensor *t, int64_t element, char *text, size_t s
 static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   const Program *p = &m->artifact.program;
   const ProgramPort *r = &p->ports[port];
-  int64_t rows;
-  char value[32], position[200];
+  bool ignores = r->index_ignored != PROGRAM_NONE;
+  int64_t rows, ignored = 0;
+  char value[32], position[200], or [64] = "";
   RtStatus status = program_value(p, r->index_below, m->symbols, &rows, &m->error);
+  if (!status && ignores) status = program_value(p, r->index_ignored, m->symbols, &ignored, &m->error);
   if (status) return status;
-  int64_t low = r->index_negative ? -rows : 0, at = first_outside(t, (Range){low, rows}, value, sizeof value);
+  int64_t low = r->index_negative ? -rows : 0,
+          at = first_outside(t, (Range){low, rows, ignores ? &ignored : NULL}, value, sizeof value);
   if (at < 0) return RT_OK;
+  if (ignores) snprintf(or, sizeof or, ", or %" PRId64 ", which is ignored", ignored);
   position_text(t, at, position, sizeof position);
   if (rows < 1)
     return rt_error(&m->error, RT_BAD_INPUT,
@@ -59,8 +65,8 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
                     "cannot hold what is written to it",
                     program_text(p, r->name));
   return rt_error(&m->error, RT_BAD_INPUT,
-                  "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64,
-                  program_text(p, r->name), position, value, low, rows - 1);
+                  "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64 "%s",
+                  program_text(p, r->name), position, value, low, rows - 1, or);
 }
 
 RtStatus host_check_indices(ApcModel *m, uint32_t entry) {

@@ -188,6 +188,8 @@ static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, A
   info->type = (ApcType)t->dtype;
   info->rank = (int)t->dims.n;
   info->index_below = t->index_below == PROGRAM_NONE ? -1 : constant_value(p, t->index_below);
+  info->index_from = t->index_negative && info->index_below > 0 ? -info->index_below : 0;
+  info->index_ignored = t->index_ignored == PROGRAM_NONE ? info->index_from : constant_value(p, t->index_ignored);
   for (uint32_t d = 0; d < t->dims.n; d++) {
     uint32_t e = program_list(p, t->dims)[d];
     info->dims[d] = constant_value(p, e);

@@ -6,6 +6,9 @@
  */
 #include "runtime/stub/dataset.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +18,15 @@
 
 typedef struct Source {
   char name[512];
-  Tensor rows;     /* the whole file; of windows only type and shape */
-  Tokens *tokens;  /* windows of tokens; NULL: rows of an array */
-  int64_t *window; /* room for one; with tokens */
-  int next;        /* the source that gets what comes next, the labels; -1: none */
-  bool follows;    /* it is one that another source fills */
-  char *batch;     /* rows of a step */
-  size_t row_bytes;
+  const char *file;
+  DType type;       /* of the input */
+  Tensor rows;      /* the whole file; of windows only type and shape */
+  Tokens *tokens;   /* windows of tokens; NULL: rows of an array */
+  int64_t *window;  /* room for one; with tokens */
+  int next;         /* the source that gets what comes next, the labels; -1: none */
+  bool follows;     /* it is one that another source fills */
+  char *batch;      /* rows of a step */
+  size_t row_bytes; /* of the input's type */
 } Source;
 
 struct Dataset {
@@ -91,20 +96,86 @@ static int refuse(const Dataset *d, const char *file) {
                    x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
 }
 
-/* The rows must be of the input's type, and its other dimensions those of the file. */
-static int check_rows(const Source *s, const ApcTensorInfo *info, const char *file) {
-  const Tensor *t = &s->rows;
-  if ((ApcType)t->dtype != info->type)
-    return stub_fail(APC_BAD_INPUT, "%s is %s, but input '%s' has another type", file, dtype_name(t->dtype), s->name);
-  bool fits = t->rank == info->rank;
-  for (int d = 1; fits && d < t->rank; d++) fits = info->dims[d] < 0 || info->dims[d] == t->dims[d];
-  return fits ? 0 : stub_fail(APC_BAD_INPUT, "%s: its rows do not have the shape of input '%s'", file, s->name);
-}
-
 static int64_t elements_of_row(const Tensor *t) {
   int64_t n = 1;
   for (int d = 1; d < t->rank; d++) n *= t->dims[d];
   return n;
+}
+
+/* ", element [3, 0]," of a row; "" where a row is one number. */
+static void place_in_row(const Tensor *t, int64_t element, char *text, size_t size) {
+  int64_t index[TENSOR_MAX_RANK];
+  size_t n = 0;
+  text[0] = 0;
+  for (int d = t->rank - 1; d >= 1; d--) {
+    index[d] = element % t->dims[d];
+    element /= t->dims[d];
+  }
+  for (int d = 1; d < t->rank && n < size; d++)
+    n += (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d > 1 ? ", " : ", element [", index[d],
+                          d + 1 == t->rank ? "]," : "");
+}
+
+/* The element as a number of the input's type; false where it is none. */
+static bool whole_number(const Source *s, int64_t element, int64_t *out) {
+  const char *at = (const char *)s->rows.data + (size_t)element * dtype_bytes(s->rows.dtype);
+  char stored[8];
+  if (dtype_is_float(s->rows.dtype)) {
+    double x = dtype_load_f(s->rows.dtype, at);
+    if (!(fabs(x) < 0x1p63) || x != rint(x)) return false;
+    *out = (int64_t)x;
+  } else {
+    *out = dtype_load_i(s->rows.dtype, at);
+    if (s->rows.dtype == DT_u64 && *out < 0) return false;
+  }
+  dtype_store_i(s->type, stored, *out);
+  return dtype_load_i(s->type, stored) == *out;
+}
+
+static int refuse_number(const Source *s, int64_t element, const char *what) {
+  const int64_t per_row = elements_of_row(&s->rows);
+  const char *at = (const char *)s->rows.data + (size_t)element * dtype_bytes(s->rows.dtype);
+  char place[200], value[32];
+  place_in_row(&s->rows, element % per_row, place, sizeof place);
+  if (dtype_is_float(s->rows.dtype)) snprintf(value, sizeof value, "%.9g", dtype_load_f(s->rows.dtype, at));
+  else if (s->rows.dtype == DT_u64) snprintf(value, sizeof value, "%" PRIu64, (uint64_t)dtype_load_i(DT_u64, at));
+  else snprintf(value, sizeof value, "%" PRId64, dtype_load_i(s->rows.dtype, at));
+  return stub_fail(APC_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
+}
+
+/* Of an input of integers: every number can be one of its type, and those that are indices name something. */
+static int check_numbers(const Source *s, const ApcTensorInfo *info) {
+  const bool index = info->index_below >= 0;
+  char what[800];
+  if (!index && s->rows.dtype == s->type) return 0;
+  for (int64_t i = 0, n = tensor_elements(&s->rows), v = 0; i < n; i++) {
+    if (!whole_number(s, i, &v)) {
+      snprintf(what, sizeof what, "input '%s' takes whole numbers of type %s", s->name, dtype_name(s->type));
+      return refuse_number(s, i, what);
+    }
+    if (!index || (v >= info->index_from && v < info->index_below) || v == info->index_ignored) continue;
+    int end = snprintf(what, sizeof what, "as an index, input '%s', it must be %" PRId64 " to %" PRId64, s->name,
+                       info->index_from, info->index_below - 1);
+    if (info->index_ignored != info->index_from)
+      snprintf(what + end, sizeof what - (size_t)end, ", or %" PRId64 ", which is ignored", info->index_ignored);
+    return refuse_number(s, i, what);
+  }
+  return 0;
+}
+
+/* The rows must be of the input's type, or numbers of another one that are exactly integers of it, and its other
+ * dimensions those of the file. */
+static int check_rows(const Source *s, const ApcTensorInfo *info) {
+  const Tensor *t = &s->rows;
+  const char *file = s->file;
+  bool integers = dtype_class(s->type) == DTC_I || dtype_class(s->type) == DTC_U;
+  if (t->dtype != s->type && (!integers || t->dtype == DT_bool))
+    return stub_fail(APC_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
+                     s->name, dtype_name(s->type));
+  bool fits = t->rank == info->rank;
+  for (int d = 1; fits && d < t->rank; d++) fits = info->dims[d] < 0 || info->dims[d] == t->dims[d];
+  if (!fits) return stub_fail(APC_BAD_INPUT, "%s: its rows do not have the shape of input '%s'", file, s->name);
+  return integers ? check_numbers(s, info) : 0;
 }
 
 /* Takes in a source whose rows are known. */
@@ -116,16 +187,16 @@ static int add_source(Dataset *d, Source *s, const ApcTensorInfo *info, const ch
   if (rows < batch)
     return stub_fail(APC_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)rows, (long long)batch);
   d->rows = rows, d->batch = batch;
-  s->row_bytes = (size_t)elements * dtype_bytes(s->rows.dtype);
+  s->row_bytes = (size_t)elements * dtype_bytes(s->type);
   s->batch = malloc((size_t)batch * s->row_bytes + 1);
-  bool tokens = strcmp(s->name, "labels") == 0 && s->rows.dtype == DT_i64;
+  bool tokens = strcmp(s->name, "labels") == 0 && s->type == DT_i64;
   if (tokens || !d->tokens) d->tokens = batch * (tokens || s->tokens ? elements : 1);
   return s->batch ? 0 : stub_fail(APC_FAILED, "out of memory");
 }
 
 static int open_rows(Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
   if (!npy_read(d->diags, file, &s->rows)) return refuse(d, file);
-  int code = check_rows(s, info, file);
+  int code = check_rows(s, info);
   return code ? code : add_source(d, s, info, file);
 }
 
@@ -152,8 +223,7 @@ static int open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s,
     return stub_fail(APC_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option, s->name);
   s->next = d->n;
   Source *next = &d->items[d->n++];
-  *next = (Source){.name = "labels", .rows = s->rows, .next = -1, .follows = true};
-  next->rows.dtype = (DType)info.type;
+  *next = (Source){.name = "labels", .type = (DType)info.type, .rows = s->rows, .next = -1, .follows = true};
   return add_source(d, next, &info, file);
 }
 
@@ -165,12 +235,12 @@ static int open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *
     return stub_fail(APC_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
                      s->name, info->dim_text[1], info->dim_text[1]);
   int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
-  TokenFormat format = {d->token_bits ? d->token_bits : info->index_below > 1 << 16 ? 32 : 16, info->dims[1], below};
+  TokenFormat format = {d->token_bits, info->dims[1], below};
   s->tokens = tokens_open(d->diags, file, &format);
   s->window = calloc((size_t)format.length + 1, sizeof *s->window);
   if (!s->tokens) return refuse(d, file);
   if (!s->window) return stub_fail(APC_FAILED, "out of memory");
-  s->rows = (Tensor){.dtype = (DType)info->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
+  s->rows = (Tensor){.dtype = s->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
   int code = add_source(d, s, info, file);
   return code ? code : open_next(m, d, files, s, info, file);
 }
@@ -190,6 +260,7 @@ static int open_source(ApcModel *m, Dataset *d, const DataFiles *files, const ch
   if (info.dims[0] < 1)
     return stub_fail(APC_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
                      info.dim_text[0]);
+  s->type = (DType)info.type, s->file = file;
   d->n++; /* from here on it has to be freed */
   return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(d, s, &info, file);
 }
@@ -220,18 +291,28 @@ void dataset_close(Dataset *d) {
   free(d);
 }
 
+/* A row of an array; numbers of another type have been looked at (check_numbers). */
+static void take_numbers(const Source *s, char *to, int64_t row) {
+  const int64_t n = elements_of_row(&s->rows);
+  if (s->rows.dtype == s->type) {
+    memcpy(to, (const char *)s->rows.data + (size_t)row * s->row_bytes, s->row_bytes);
+    return;
+  }
+  for (int64_t i = 0, v; i < n; i++)
+    if (whole_number(s, row * n + i, &v)) dtype_store_i(s->type, to + (size_t)i * dtype_bytes(s->type), v);
+}
+
 /* Row `k` of a step is row `row` of the file. */
 static bool take_row(Dataset *d, Source *s, int64_t k, int64_t row) {
   char *to = s->batch + (size_t)k * s->row_bytes;
-  if (!s->tokens) return memcpy(to, (const char *)s->rows.data + (size_t)row * s->row_bytes, s->row_bytes), true;
+  if (!s->tokens) return take_numbers(s, to, row), true;
   Source *next = s->next < 0 ? NULL : &d->items[s->next];
-  size_t element = dtype_bytes(s->rows.dtype);
+  size_t element = dtype_bytes(s->type);
   if (!tokens_read(s->tokens, row, s->window)) return false;
   for (int64_t i = 0; i < s->rows.dims[1]; i++) {
-    dtype_store_i(s->rows.dtype, to + (size_t)i * element, s->window[i]);
+    dtype_store_i(s->type, to + (size_t)i * element, s->window[i]);
     if (next)
-      dtype_store_i(next->rows.dtype,
-                    next->batch + (size_t)k * next->row_bytes + (size_t)i * dtype_bytes(next->rows.dtype),
+      dtype_store_i(next->type, next->batch + (size_t)k * next->row_bytes + (size_t)i * dtype_bytes(next->type),
                     s->window[i + 1]);
   }
   return true;
@@ -247,7 +328,7 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
     int64_t dims[TENSOR_MAX_RANK];
     memcpy(dims, s->rows.dims, sizeof dims);
     dims[0] = d->batch;
-    status = apc_bind_input(m, s->name, (ApcType)s->rows.dtype, s->rows.rank, dims, s->batch);
+    status = apc_bind_input(m, s->name, (ApcType)s->type, s->rows.rank, dims, s->batch);
   }
   return status ? stub_fail_model(m, status) : 0;
 }

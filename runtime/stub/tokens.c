@@ -13,7 +13,10 @@
 typedef struct Shard {
   const char *path;
   FileMap map;
-  int64_t first; /* its first row among all */
+  const uint8_t *tokens; /* behind a header, if there is one */
+  size_t bytes;          /* of all of them */
+  int bits;              /* of each */
+  int64_t first;         /* its first row among all */
 } Shard;
 
 struct Tokens {
@@ -44,26 +47,90 @@ static bool refuse(const Tokens *t, const char *path, const char *what) {
 
 /* ---- opening */
 
+static uint32_t read_u32(const uint8_t *p) {
+  return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Files of llm.c: which width a version of which magic number means. */
+static const struct {
+  uint32_t magic, version;
+  int bits;
+} headers[] = {{20240520, 1, 16}, {20240801, 7, 32}}; /* of GPT-2, of LLaMA 3 */
+
+enum { HEADER_BYTES = 256 * 4, HEADERS = (int)(sizeof headers / sizeof *headers) };
+
+/* 256 numbers, zeros but for the first three, of which the last counts what follows: no text is like that. */
+static bool looks_headed(const Shard *s) {
+  if (s->map.size <= HEADER_BYTES) return false;
+  for (size_t i = 12; i < HEADER_BYTES; i++)
+    if (s->map.data[i]) return false;
+  const uint64_t count = read_u32(s->map.data + 8), rest = s->map.size - HEADER_BYTES;
+  return read_u32(s->map.data) && (count * 2 == rest || count * 4 == rest);
+}
+
+/* The width that the header of a file says; 0 without a header, -1 after a diagnostic. */
+static int header_bits(const Tokens *t, Shard *s) {
+  Arena *a = t->diags->arena;
+  const uint32_t magic = s->map.size < 4 ? 0 : read_u32(s->map.data);
+  int h = 0;
+  while (h < HEADERS && magic != headers[h].magic) h++;
+  if (h == HEADERS && !looks_headed(s)) return 0;
+  if (h == HEADERS)
+    return refuse(t, s->path,
+                  arena_printf(
+                      a, "it begins with a header as llm.c writes them, but its magic number %" PRIu32 " is not known",
+                      magic)),
+           -1;
+  if (s->map.size < HEADER_BYTES)
+    return refuse(t, s->path, "it begins as a token file of llm.c, and is shorter than its header"), -1;
+  const uint32_t version = read_u32(s->map.data + 4), count = read_u32(s->map.data + 8);
+  if (version != headers[h].version)
+    return refuse(
+               t, s->path,
+               arena_printf(a, "it is a token file of llm.c (%" PRIu32 ") of version %" PRIu32 "; %" PRIu32 " is read",
+                            headers[h].magic, version, headers[h].version)),
+           -1;
+  s->tokens += HEADER_BYTES, s->bytes -= HEADER_BYTES;
+  if ((uint64_t)count * (uint64_t)headers[h].bits / 8 != s->bytes)
+    return refuse(t, s->path,
+                  arena_printf(a, "its header (llm.c) counts %" PRIu32 " tokens of %d bits, and %zu bytes follow",
+                               count, headers[h].bits, s->bytes)),
+           -1;
+  return headers[h].bits;
+}
+
 /* 32-bit tokens that are read as 16 bits: each second one is 0.  Text has no such run. */
 static bool looks_wide(const Shard *s) {
-  const size_t pairs = s->map.size / 4, enough = 64;
+  const size_t pairs = s->bytes / 4, enough = 64;
   for (size_t i = 0; i < pairs && i < 4096; i++)
-    if (s->map.data[4 * i + 2] || s->map.data[4 * i + 3]) return false;
-  return pairs >= enough && s->map.size % 4 == 0;
+    if (s->tokens[4 * i + 2] || s->tokens[4 * i + 3]) return false;
+  return pairs >= enough && s->bytes % 4 == 0;
+}
+
+/* How wide tokens are: what a header says counts, unless --bits says something else. */
+static bool find_bits(const Tokens *t, Shard *s) {
+  const int said = header_bits(t, s), wanted = t->format.bits;
+  if (said < 0) return false;
+  s->bits = wanted ? wanted : said ? said : t->format.below > 1 << 16 ? 32 : 16;
+  return !said || said == s->bits ||
+         refuse(t, s->path,
+                arena_printf(t->diags->arena, "its header (llm.c) says %d-bit tokens, --bits %d", said, wanted));
 }
 
 static bool add_shard(Tokens *t, const char *path) {
   Shard s = {.path = path, .first = t->rows};
-  const size_t bytes = (size_t)t->format.bits / 8;
   if (!file_map(t->diags, path, &s.map)) return false;
+  s.tokens = s.map.data, s.bytes = s.map.size;
+  bool known = find_bits(t, &s);
   ARENA_PUSH(t->diags->arena, &t->shards, s);
-  if (s.map.size % bytes)
+  if (!known) return false;
+  const size_t bytes = (size_t)s.bits / 8;
+  if (s.bytes % bytes)
     return refuse(t, path,
-                  arena_printf(t->diags->arena, "its %zu bytes are no whole number of %d-bit tokens", s.map.size,
-                               t->format.bits));
-  if (bytes == 2 && looks_wide(&s))
+                  arena_printf(t->diags->arena, "its %zu bytes are no whole number of %d-bit tokens", s.bytes, s.bits));
+  if (bytes == 2 && s.tokens == s.map.data && looks_wide(&s))
     return refuse(t, path, "every second token of 16 bits is 0: are these 32-bit tokens (--bits 32)?");
-  int64_t count = (int64_t)(s.map.size / bytes);
+  int64_t count = (int64_t)(s.bytes / bytes);
   if (count > t->format.length) t->rows += (count - 1) / t->format.length;
   return true;
 }
@@ -116,8 +183,8 @@ static const Shard *shard_of(const Tokens *t, int64_t row) {
 bool tokens_read(Tokens *t, int64_t row, int64_t *out) {
   const Shard *s = shard_of(t, row);
   const int64_t first = (row - s->first) * t->format.length;
-  const size_t bytes = (size_t)t->format.bits / 8;
-  const uint8_t *from = s->map.data + (size_t)first * bytes;
+  const size_t bytes = (size_t)s->bits / 8;
+  const uint8_t *from = s->tokens + (size_t)first * bytes;
   for (int64_t i = 0; i <= t->format.length; i++, from += bytes) {
     uint32_t token = from[0] | (uint32_t)from[1] << 8;
     if (bytes == 4) token |= (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;

@@ -58,6 +58,41 @@ expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --d
 expect 1 "with these sizes the last index of 'y.gather' leaves its table: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
 expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
 
+# elements of tensors, of results and of logits, as ONNX writes them; what is to be ignored may be anywhere
+/usr/bin/python3 - <<'PY'
+import numpy as np, onnx
+from onnx import TensorProto as T, helper
+def model(name, op, inputs, shape, **attributes):
+    info = [helper.make_tensor_value_info(n, t, s) for n, t, s in inputs]
+    node = helper.make_node(op, [i.name for i in info], ["y"], **attributes)
+    m = helper.make_model(helper.make_graph([node], name, info, [helper.make_tensor_value_info("y", T.FLOAT, shape)]),
+                          opset_imports=[helper.make_opsetid("", 16)])
+    m.ir_version = 8
+    onnx.save(m, name + ".onnx")
+five, places, two = ("x", T.FLOAT, [5]), ("i", T.INT64, [2]), ("u", T.FLOAT, [2])
+logits = ("x", T.FLOAT, [2, 5])
+model("take", "GatherElements", [five, places], [2])
+model("put", "ScatterElements", [five, places, two], [5], reduction="add")
+model("put_nd", "ScatterND", [five, ("i", T.INT64, [2, 1]), two], [5])
+model("loss", "SoftmaxCrossEntropyLoss", [logits, places], [], ignore_index=-1)
+model("weighed", "NegativeLogLikelihoodLoss", [logits, places, ("w", T.FLOAT, [5])], [])
+for name, at in ("ends", [-5, 4]), ("out", [0, 5]), ("under", [0, -6]), ("ignored", [-1, 4]), ("nobody", [-2, 4]):
+    np.savez(f"at_{name}.npz", i=np.array(at)), np.savez(f"nd_{name}.npz", i=np.array(at)[:, None])
+PY
+for target in cpu cpux2; do
+  for m in take put put_nd loss weighed; do "$apc" compile $m.onnx -q --target $target -o $m; done
+  for m in take put put_nd; do
+    at=at; [ $m = put_nd ] && at=nd
+    expect 0 "" ./$m --bench=1 --inputs ${at}_ends.npz
+    expect 1 "is 5; as an index it must be -5 to 4" ./$m --bench=1 --inputs ${at}_out.npz
+    expect 1 "is -6; as an index it must be -5 to 4" ./$m --bench=1 --inputs ${at}_under.npz
+  done
+  expect 0 "" ./loss --bench=1 --inputs at_ignored.npz
+  expect 1 "element [0] is -2; as an index it must be 0 to 4, or -1, which is ignored" ./loss --bench=1 --inputs at_nobody.npz
+  expect 1 "element [1] is 5; as an index" ./loss --bench=1 --inputs at_out.npz
+  expect 1 "element [0] is -1; as an index it must be 0 to 4" ./weighed --bench=1 --inputs at_ignored.npz
+done
+
 # Slices that leave what they read with these sizes: refused before anything runs; in a branch, when it is taken.
 cat >last.apc <<'APC'
 dim n, m
@@ -135,4 +170,4 @@ expect 3 "needs" "$apc" run "$gpt" -q --dim batch=1000000 --memory 1MB --input z
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000 --micro-batches 1
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "above 2^40" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 72
+summary 98

@@ -8,6 +8,7 @@ train_rows
 reference() { /usr/bin/python3 - "$@" <<'P'
 import sys, json, struct, numpy as np
 steps, labels, start = int(sys.argv[1]), np.load(sys.argv[2]), sys.argv[3]
+ignored, smooth = (int(sys.argv[4]), float(sys.argv[5])) if len(sys.argv) > 4 else (-100, 0)
 raw = open(start, "rb").read()
 n = struct.unpack("<Q", raw[:8])[0]
 head = json.loads(raw[8:8 + n])
@@ -24,13 +25,14 @@ for s in range(steps):
         saved.append((a, z))
         a = np.maximum(z, 0) if i < 3 else z
     l = labels[rows]
-    kept = l != -100
+    kept = l != ignored
     p = np.exp(a - a.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     at = np.where(kept, l, 0)
-    print(-np.log(p[np.arange(8), at])[kept].mean())
-    p[np.arange(8), at] -= 1
-    d, g = p * kept[:, None] / kept.sum(), {}
+    target = np.full(p.shape, smooth / p.shape[1])
+    target[np.arange(8), at] += 1 - smooth
+    print(-(target * np.log(p)).sum(1)[kept].mean())
+    d, g = (p - target) * kept[:, None] / kept.sum(), {}
     for i in reversed(range(4)):
         a, z = saved[i]
         if i < 3: d = d * (z > 0)
@@ -60,6 +62,25 @@ for labels in class ignored; do
     losses out >got.txt
     check "$labels $cut" near got.txt want.txt 1e-5
   done
+done
+
+# Another label that is ignored, and smoothed labels; with classes that are cut as well.
+reference 6 class.npy start.safetensors 3 .25 >want.txt
+for cut in "cpu" "cpux4 --dp 2 --tp 2"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile $mlp -q --train 'cross_entropy(ignore=3,label_smoothing=.25)' --optimizer 'adamw(lr=1e-3)' --batch 8 \
+    --target $cut -o trainer
+  expect 0 "" ./trainer --steps 6 --data x=@x.npy --data labels=@class.npy --shuffle none --json
+  losses out >got.txt
+  check "smoothed labels, $cut" near got.txt want.txt 1e-5
+done
+# shellcheck disable=SC2086
+expect 0 "proved   the parallel program" "$apc" verify $mlp -q --train 'cross_entropy(label_smoothing=.1)' --batch 8 --target cpux2 --tp 2
+for wrong in "cross_entropy(ignor=1): there is nothing called 'ignor'" "mse(ignore=1): this loss has no 'ignore'" \
+  "cross_entropy(label_smoothing=2): label_smoothing must be a number, 0 to 1" "cross_entropy(ignore=.5): ignore must be a whole number" \
+  "cross_entropy(ignore=1: a ')' is wanted"; do
+  # shellcheck disable=SC2086
+  expect 2 "$wrong" "$apc" plan $mlp -q --batch 8 --train "${wrong%%: *}"
 done
 
 # Several steps of every optimizer are proved, and equal to one rank and to the interpreter in all states.
@@ -175,4 +196,4 @@ expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 's
 expect 5 "training in it needs a scaled loss" "$apc" plan $mlp --train mse --dtype f16
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 121 95
+summary 133 107

@@ -7,7 +7,9 @@ train_tokens
 /usr/bin/python3 -c '
 import numpy as np
 x = np.load("x.npy")
-np.save("short.npy", x[:5]), np.save("narrow.npy", x[:, :3]), np.save("double.npy", x.astype("f8"))'
+c = np.load("ignored.npy")
+for value in -1, 12, 2**40: c[13] = value; np.save(f"label{value}.npy", c)
+np.save("short.npy", x[:5]), np.save("first12.npy", np.array([-100, 12] + 6 * [0])), np.save("narrow.npy", x[:, :3]), np.save("double.npy", x.astype("f8"))'
 data="--data x=@x.npy --data labels=@y.npy"
 
 # shellcheck disable=SC2086
@@ -27,6 +29,21 @@ check "with any seed" [ "$(sum --shuffle 7)" = "$(sum --shuffle none)" ]
 ./still --steps 2 --data x=@x.npy --data labels=@y.npy --json --shuffle 1 | losses /dev/stdin >c
 check "seed 0 is the default" cmp -s a b
 check "another seed" eval '! cmp -s a c'
+
+# A label that is no class, and is not to be ignored: the row of the file and the label, before the first step; also
+# where the ranks have a part of the classes each.
+for how in "cpu" "cpux2 --tp 2"; do
+  # shellcheck disable=SC2086
+  "$apc" compile $mlp -q --train cross_entropy --batch 8 --target $how -o classes
+  for label in -1 12 1099511627776; do
+    expect 1 "label$label.npy: row 13 is $label; as an index, input 'labels', it must be 0 to 11, or -100, which is ignored" \
+      ./classes --steps 5 --data x=@x.npy --data labels=@label$label.npy; no_out
+  done
+  expect 1 "row 13 is 12; as an index" ./classes --steps 5 --data x=@x.npy --data labels=@class.npy --eval x=@x.npy \
+    --eval labels=@label12.npy; no_out
+  expect 1 "input 'labels': element [1] is 12; as an index it must be 0 to 11, or -100, which is ignored" ./classes --entry eval \
+    --input x=random --input labels=@first12.npy; no_out
+done
 
 # Random numbers of the model are others in every step, and the same in the next run.
 printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
@@ -51,16 +68,33 @@ for name, r in ("t", rows(t)), ("s", sum((rows(t[a:b]) for a, b in cut), [])):
     np.save(name + "_x.npy", np.array(r)[:, :-1]), np.save(name + "_y.npy", np.array(r)[:, 1:])
 t[150] = 24
 t.astype("<u2").tofile("outside.bin")
-open("odd.bin", "wb").write(b"abc")'
+open("odd.bin", "wb").write(b"abc")
+t = np.load("tokens.npy")
+x = np.load("t_x.npy")
+np.save("x_i4.npy", x.astype("i4")), np.save("x_u2.npy", x.astype("u2")), np.save("x_f4.npy", x.astype("f4"))
+for name, value in ("half", 2.5), ("none", np.nan), ("far", 24):
+    y = x.astype("f4"); y[5, 1] = value; np.save(f"x_{name}.npy", y)
+y = x.astype("u8"); y[5, 1] = 2**64 - 3; np.save("x_huge.npy", y)
+def with_header(name, magic, version, count, tokens):
+    open(name, "wb").write(np.array([magic, version, count] + 253 * [0], "<u4").tobytes() + tokens.tobytes())
+with_header("gpt2.bin", 20240520, 1, 200, t.astype("<u2")), with_header("llama3.bin", 20240801, 7, 200, t.astype("<u4"))
+with_header("version.bin", 20240520, 2, 200, t.astype("<u2")), with_header("magic.bin", 20250211, 1, 200, t.astype("<u2"))
+with_header("count.bin", 20240520, 1, 201, t.astype("<u2"))
+open("begun.bin", "wb").write(open("gpt2.bin", "rb").read()[:500])'
 gpt_trainer --target cpux2 -o words
 losses_of() { ./words --steps 9 --json "$@" | losses /dev/stdin; }
 losses_of --data tokens=@t_x.npy --data labels=@t_y.npy >want.txt
-for file in "t16.bin" "t32.bin --bits 32"; do
+for file in "t16.bin" "t32.bin --bits 32" gpt2.bin llama3.bin; do
   # shellcheck disable=SC2086
   losses_of --data tokens=@$file >got.txt
   check "the losses of $file" cmp got.txt want.txt
 done
 check "losses" [ "$(wc -l <want.txt)" -eq 9 ]
+# Whole numbers of any type are the same tokens.
+for type in i4 u2 f4; do
+  losses_of --data tokens=@x_$type.npy --data labels=@t_y.npy >got.txt
+  check "the losses of tokens of $type" cmp got.txt want.txt
+done
 losses_of --data tokens=@s_x.npy --data labels=@s_y.npy >want.txt
 losses_of --data tokens=@shards >got.txt
 check "the losses of shards" cmp got.txt want.txt
@@ -73,6 +107,15 @@ check "tokens go on" cmp whole.safetensors rest.safetensors
 expect 1 "t32.bin: every second token of 16 bits is 0" ./words --steps 1 --data tokens=@t32.bin
 expect 1 "odd.bin: its 3 bytes are no whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
 expect 1 "outside.bin: token 150 is 24; the model's vocabulary has 24" ./words --steps 9 --data tokens=@outside.bin
+expect 1 "x_half.npy: row 5, element [1], is 2.5; input 'tokens' takes whole numbers" ./words --steps 1 --data tokens=@x_half.npy
+expect 1 "x_none.npy: row 5, element [1], is nan" ./words --steps 1 --data tokens=@x_none.npy
+expect 1 "x_huge.npy: row 5, element [1], is 18446744073709551613" ./words --steps 1 --data tokens=@x_huge.npy
+expect 1 "x_far.npy: row 5, element [1], is 24; as an index" ./words --steps 1 --data tokens=@x_far.npy
+expect 1 "token file of llm.c (20240520) of version 2; 1 is read" ./words --steps 1 --data tokens=@version.bin
+expect 1 "its magic number 20250211 is not known" ./words --steps 1 --data tokens=@magic.bin
+expect 1 "counts 201 tokens of 16 bits, and 400 bytes follow" ./words --steps 1 --data tokens=@count.bin
+expect 1 "begun.bin: it begins as a token file of llm.c, and is shorter" ./words --steps 1 --data tokens=@begun.bin
+expect 1 "says 16-bit tokens, --bits 32" ./words --steps 1 --data tokens=@gpt2.bin --bits 32
 expect 1 "no file in the folder" ./words --steps 1 --data tokens=@nothing_here
 expect 1 "none.bin: cannot read" ./words --steps 1 --data tokens=@none.bin
 expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@shards
@@ -132,7 +175,14 @@ expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
 expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
 expect 2 "--resume is of training" ./trainer --resume x
 }
+# A model whose file fixes the batch has that one.
+printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 12] = normal 1 seed 1' 'func @main level 1 {' '  %x = input {name="x"} : f32[8, 12]' \
+  '  %w = param {name="w"} : f32[12, 12]' '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 12]' '  output "y" %h' '}' >fixed.ir
+expect 0 "" "$apc" compile fixed.ir -q --train mse --batch 8 -o fixed
+expect 0 "step 1 " ./fixed --steps 1 --data x=@x.npy --data labels=@y.npy
+expect 1 "--batch 4: the model's file says 8, the first dimension of its input 'x'" "$apc" compile fixed.ir -q --train mse --batch 4
+
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
 expect 2 "no training program" ./model --steps 2 --data x=@x.npy
-summary 53
+summary 83

@@ -7,8 +7,8 @@
 
 static Arena *arena;
 
-/* The range of input %i of a function with this body; -1 when nothing is known. */
-static int64_t below_of(const char *body, bool *negative) {
+/* The range of input %i of a function with this body; -1 when nothing is known.  *ignored: 0 without such a number. */
+static int64_t below_but(const char *body, bool *negative, int64_t *ignored) {
   Diags *d = diags_new(arena);
   Module *m = ir_parse("t.ir",
                        arena_printf(arena,
@@ -26,7 +26,16 @@ static int64_t below_of(const char *body, bool *negative) {
   int64_t below = -1;
   if (r.below) ex_get_const(r.below, &below);
   *negative = r.negative;
+  *ignored = 0;
+  if (r.ignored) ex_get_const(r.ignored, ignored);
   module_free(m);
+  return below;
+}
+
+/* The same where nothing is ignored. */
+static int64_t below_of(const char *body, bool *negative) {
+  int64_t ignored, below = below_but(body, negative, &ignored);
+  CHECK(ignored == 0);
   return below;
 }
 
@@ -76,6 +85,38 @@ static void places_of_states(void) {
   CHECK(r.below && !r.negative && ex_eval(r.below, sizes, &below) && below == 6);
   CHECK(index_bound(m, f, func_find(f, "i")) == r.below);
   module_free(m);
+}
+
+/* What is not written as a gather: elements of a tensor, of a result, of logits. */
+#define LABEL(x) "  %l = input {name=\"l\"} : f32[4, 3]\n  %e = cross_entropy %l, " x " : f32[4]\n  output \"e\" %e\n"
+
+static void other_operations(void) {
+  bool negative;
+  CHECK(below_of("  %y = take %s, %i {axis=0, start=0} : f32[4]\n  output \"y\" %y\n", &negative) == 7 && !negative);
+  CHECK(below_of("  %u = input {name=\"u\"} : f32[4, 2]\n  %y = scatter %u, %i {op=sum, axis=0, start=0} : f32[6, 2]\n"
+                 "  output \"y\" %y\n",
+                 &negative) == 6);
+  CHECK(below_of("  %u = input {name=\"u\"} : f32[4]\n  %y = put %u, %i {op=max, axis=0, start=0} : f32[5]\n"
+                 "  output \"y\" %y\n",
+                 &negative) == 5);
+  CHECK(below_of(LABEL("%i"), &negative) == 3 && !negative);
+  CHECK(below_of(WRAP("7") "  %y = take %s, %w {axis=0, start=0} : f32[4]\n  output \"y\" %y\n", &negative) == 7 &&
+        negative);
+}
+
+#define IGNORE(test, x, y) \
+  "  %g = const {value=-100} : i64[4]\n  %o = const {value=0} : i64[4]\n  %k = " test \
+  " %i, %g : bool[4]\n  %m = select %k, " x ", " y " : i64[4]\n"
+
+static void ignored_labels(void) {
+  bool negative;
+  int64_t ignored;
+  CHECK(below_but(IGNORE("ne", "%i", "%o") LABEL("%m"), &negative, &ignored) == 3 && ignored == -100 && !negative);
+  CHECK(below_but(IGNORE("eq", "%o", "%i") LABEL("%m"), &negative, &ignored) == 3 && ignored == -100);
+  CHECK(below_but(IGNORE("eq", "%i", "%o") LABEL("%m"), &negative, &ignored) == -1); /* all others are replaced */
+  CHECK(below_but(IGNORE("ge", "%i", "%o") LABEL("%m"), &negative, &ignored) == -1);
+  CHECK(below_but(IGNORE("ne", "%i", "%o") LABEL("%m") GATHER("%i"), &negative, &ignored) == 3 && ignored == 0);
+  CHECK(below_but(IGNORE("ne", "%i", "%o") GATHER("%i") LABEL("%m"), &negative, &ignored) == 3 && ignored == 0);
 }
 
 static void computed_on_the_way(void) {
@@ -207,6 +248,8 @@ int main(void) {
   RUN(used_as_it_is);
   RUN(counted_from_the_end);
   RUN(places_of_states);
+  RUN(other_operations);
+  RUN(ignored_labels);
   RUN(computed_on_the_way);
   RUN(computed_from_sizes);
   RUN(slices_that_depend_on_sizes);
