@@ -18,12 +18,16 @@ void standard_hold(void) {
 }
 
 static bool lost; /* by standard_write */
+static int why;   /* errno of the last write that failed */
 
 static bool write_all(const char *bytes, size_t n) {
   while (n) {
     ssize_t done = write(STDOUT_FILENO, bytes, n);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return false;
+    if (done < 0) {
+      why = errno;
+      return false;
+    }
     bytes += done;
     n -= (size_t)done;
   }
@@ -104,3 +108,13 @@ void standard_write(const void *bytes, size_t n) {
 }
 
 bool standard_output_written(void) { return flush_all() && !ferror(stdout) && !lost; }
+
+bool standard_unread(void) {
+  if (standard_output_written() || why != EPIPE) return false;
+  int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) return false;
+  close(nowhere);
+  shown.n = 0, lost = false;
+  clearerr(stdout);
+  return standard_output_written();
+}

@@ -27,6 +27,7 @@
 #ifndef APC_RUNTIME_H
 #define APC_RUNTIME_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -122,6 +123,8 @@ ApcStatus apc_bind_dim(ApcModel *model, const char *symbol, int64_t size);
 ApcStatus apc_run(ApcModel *model, const char *entry);
 /* Runs it again with the inputs where the last apc_run put them (to measure). */
 ApcStatus apc_run_again(ApcModel *model);
+/* Has a rank that a launcher started set its ApcLaunchOptions.asked, as far as the last request told? */
+int apc_asked(const ApcModel *model);
 /* States (KV caches) go back to their first value. */
 ApcStatus apc_reset(ApcModel *model);
 
@@ -190,7 +193,8 @@ typedef struct ApcLaunchOptions {
   const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
   const char *weights;    /* as in ApcOptions, like the next */
   int timeout_ms;
-  int insecure; /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
+  const volatile sig_atomic_t *asked; /* for apc_asked: a signal handler of this process sets it; NULL: nobody */
+  int insecure;                       /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
   /* Called in a thread of its own when another rank failed and this process did not end within a second; does not
    * return. */
   void (*stuck)(int code, const char *error);

@@ -480,6 +480,8 @@ ApcStatus apc_run_again(ApcModel *m) {
   return host_status(m, status);
 }
 
+int apc_asked(const ApcModel *m) { return usable(m) && m->launched && launched_asked(m->launched); }
+
 ApcStatus apc_reset(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
   return m->session || m->launched ? host_status(m, host_request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;

@@ -38,8 +38,11 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   ApcLaunch *l = *launch = calloc(1, sizeof *l);
   if (!l) return APC_FAILED;
   LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
-  LaunchedOptions options = {
-      .weights = o->weights, .timeout_ms = o->timeout_ms, .insecure = o->insecure != 0, .stuck = o->stuck};
+  LaunchedOptions options = {.weights = o->weights,
+                             .timeout_ms = o->timeout_ms,
+                             .asked = o->asked,
+                             .insecure = o->insecure != 0,
+                             .stuck = o->stuck};
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   l->stuck = o->stuck;
   l->owner = getpid();

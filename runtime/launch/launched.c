@@ -36,6 +36,7 @@ typedef struct Command {
 typedef struct Answer {
   RankReport report;
   uint64_t parts, bytes;
+  uint64_t asked; /* 1: this rank was asked to end */
 } Answer;
 
 struct Launched {
@@ -466,7 +467,9 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   if (status) return status;
   l->key = exec_key_after(l->requests);
   Answer *mine = &l->answers[l->place.rank];
-  *mine = (Answer){.parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items};
+  const volatile sig_atomic_t *asked = l->options.asked;
+  *mine =
+      (Answer){.parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items, .asked = asked && *asked != 0};
   exec_report(l->executor, &mine->report);
   mine->report.sent[COMM_broadcast] = mine->report.operations[COMM_broadcast] = 0;
   for (size_t i = 0; i < l->written.n; i++) mine->bytes += part_bytes(&l->artifact->program, e, &l->written.items[i]);
@@ -496,6 +499,12 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
   RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
   atomic_store(&l->slot->command, l->commands);
   return note(l, status, error);
+}
+
+bool launched_asked(const Launched *l) {
+  bool asked = false;
+  for (int i = 0; i < l->place.world; i++) asked = asked || l->answers[i].asked;
+  return asked;
 }
 
 RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,

@@ -17,6 +17,8 @@
 #ifndef APC_RUNTIME_LAUNCH_LAUNCHED_H
 #define APC_RUNTIME_LAUNCH_LAUNCHED_H
 
+#include <signal.h>
+
 #include "program/artifact.h"
 #include "runtime/launch/launch.h"
 #include "runtime/request.h"
@@ -25,10 +27,11 @@
 typedef struct Launched Launched;
 
 typedef struct LaunchedOptions {
-  const char *weights; /* another file with the weights, or NULL */
-  int timeout_ms;      /* 0: 60000 */
-  bool insecure;       /* ranks without a secret may meet over a network */
-  RtError unable;      /* not RT_OK: why this rank cannot take part, which the others are to learn */
+  const char *weights;                /* another file with the weights, or NULL */
+  int timeout_ms;                     /* 0: 60000 */
+  const volatile sig_atomic_t *asked; /* not 0 when this process was asked to end; NULL: nobody looks */
+  bool insecure;                      /* ranks without a secret may meet over a network */
+  RtError unable;                     /* not RT_OK: why this rank cannot take part, which the others are to learn */
   WatchStuck stuck; /* ends the process when it does not end by itself after a failure; without it MPI's own waits have
                        no limit */
 } LaunchedOptions;
@@ -55,6 +58,9 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
 /* Rank 0: runs a request whose inputs or outputs are in a file. */
 RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
                            RtError *error);
+
+/* Rank 0: was one of the ranks asked to end, as far as the last request told? */
+bool launched_asked(const Launched *l);
 
 /* Rank 0: what all ranks recorded (runtime/record.h) into all[world * bytes]. */
 RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,6 +72,25 @@ static RtStatus attach(SessionRank *r, RtError *error) {
   return RT_OK;
 }
 
+/* ---- signals */
+
+static pid_t host; /* for hand_on */
+
+static void hand_on(int signal) { kill(host, signal); }
+
+/* What asks a run to end is for the host, which may have been left out: a signal that this rank was started to ignore
+ * goes on to it.  Who ends the host ends the ranks. */
+static void hand_on_signals(const SessionControl *c) {
+  static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+  host = c->host_pid;
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    struct sigaction action;
+    if (sigaction(signals[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) continue;
+    action = (struct sigaction){.sa_handler = hand_on, .sa_flags = SA_RESTART};
+    sigaction(signals[i], &action, NULL);
+  }
+}
+
 RtStatus session_rank_open(int rank, int world, SessionRank **out, RtError *error) {
   int fd = inherited_fd();
   if (fd < 0) return rt_error(error, RT_USAGE, SESSION_FD_VARIABLE " is not set to a descriptor");
@@ -82,6 +102,7 @@ RtStatus session_rank_open(int rank, int world, SessionRank **out, RtError *erro
     free(r);
     return status;
   }
+  hand_on_signals(r->control);
   atomic_fetch_add(&r->slot->place.beats, 1);
   *out = r;
   return RT_OK;

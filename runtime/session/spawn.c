@@ -17,13 +17,15 @@
 #include "runtime/session/shared.h"
 
 /* The host's handlers must not run in a child that shares its memory; ignored signals stay ignored.
- * An interrupt from the terminal is the host's business: its death ends the ranks. */
+ * An interrupt from the terminal is the host's business: its death ends the ranks.  So is what asks it to end where it
+ * handles that: ranks ignore it until they can hand it on (session_rank_open). */
 static void reset_signals(void) {
   for (int i = 1; i < NSIG; i++) {
     struct sigaction action;
     if (sigaction(i, NULL, &action) != 0) continue;
     if (i != SIGINT && (action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)) continue;
-    action = (struct sigaction){.sa_handler = i == SIGINT ? SIG_IGN : SIG_DFL};
+    bool hosts = i == SIGINT || i == SIGTERM || i == SIGUSR1;
+    action = (struct sigaction){.sa_handler = hosts ? SIG_IGN : SIG_DFL};
     sigaction(i, &action, NULL);
   }
 }

@@ -568,6 +568,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
     return stub_fail(APC_USAGE, "--world %s: a number is wanted", world->value);
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+  if (last(line, OPT_steps)) o->asked = stub_listen();
   o->rank = (int)r;
   o->stuck = end_stuck;
   o->world = (int)w;

@@ -2,6 +2,7 @@
 #ifndef APC_RUNTIME_STUB_STUB_H
 #define APC_RUNTIME_STUB_STUB_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,6 +32,10 @@ typedef struct Training {
   const char *checkpoint, *resume;
   long every; /* steps between checkpoints; 0: at the end */
 } Training;
+
+/* From here on SIGINT, SIGTERM and SIGUSR1 end a training run behind the step that is being made, as does a standard
+ * output that nobody reads.  What they set, for the ranks of a launcher. */
+const volatile sig_atomic_t *stub_listen(void);
 
 /* Makes the steps; the exit code.  Inputs that do not come from data are bound. */
 int stub_train(ApcModel *m, const Training *t);

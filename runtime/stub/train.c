@@ -1,8 +1,9 @@
 /* runtime/stub/train.c - the loop of a training program: a request per step.
  *
  * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
- * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT and
- * SIGTERM end the loop behind the step that is being made; then weights and a checkpoint are written as at any end.
+ * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT,
+ * SIGTERM and SIGUSR1, at whichever rank, end the loop behind the step that is being made; then weights and a
+ * checkpoint are written as at any end.  So does a reader of the lines that is gone.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -22,10 +23,23 @@ static void stop(int signal) {
   asked_to_stop = 1;
 }
 
-static void listen_to_signals(void) {
-  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+const volatile sig_atomic_t *stub_listen(void) {
+  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART}, none = {.sa_handler = SIG_IGN};
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  sigaction(SIGPIPE, &none, NULL);
+  return &asked_to_stop;
+}
+
+/* Asked to end, here or at another rank. */
+static bool is_asked(const ApcModel *m) { return asked_to_stop || apc_asked(m); }
+
+/* What was printed is out; where nobody reads it, the run ends. */
+static void print_out(void) {
+  if (standard_output_written()) return;
+  if (standard_unread()) fprintf(stderr, "note: nobody reads the lines of the steps any more\n");
+  asked_to_stop = 1;
 }
 
 static double now_us(void) {
@@ -64,7 +78,7 @@ static void report(const Training *t, int64_t step, const double *values, double
     for (int i = 0; i < RESULTS; i++) printf("  %s %.6g", results[i], values[i]);
     printf("  %.1f ms\n", us * 1e-3);
   }
-  fflush(stdout);
+  print_out();
 }
 
 static int one_step(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
@@ -120,7 +134,7 @@ static int evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
     printf("eval behind step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", step, mean,
            batches * dataset_batch(d), us * 1e-3);
   }
-  fflush(stdout);
+  print_out();
   return 0;
 }
 
@@ -160,8 +174,8 @@ static int can_write(ApcModel *m, const Training *t) {
 /* Steps from `made` on; how many were made by then.  `eval`: NULL without --eval. */
 static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t *made) {
   int code = 0;
-  int64_t written = *made, evaluated = -1;
-  while (*made < t->steps && !code && !asked_to_stop) {
+  int64_t written = t->resume ? *made : -1, evaluated = -1;
+  while (*made < t->steps && !code && !is_asked(m)) {
     code = one_step(m, t, d, *made);
     if (code) break;
     ++*made;
@@ -171,7 +185,9 @@ static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval,
     written = *made;
   }
   if (!code && t->checkpoint && written != *made) code = checkpoint_write(m, t->checkpoint, *made);
-  return code || !eval || evaluated == *made || asked_to_stop ? code : evaluate(m, t, eval, *made);
+  bool asked = *made < t->steps && is_asked(m);
+  if (!code && asked) fprintf(stderr, "note: asked to end behind step %" PRId64 " of %ld\n", *made, t->steps);
+  return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
 }
 
 int stub_train(ApcModel *m, const Training *t) {
@@ -182,7 +198,6 @@ int stub_train(ApcModel *m, const Training *t) {
   if (!code && t->data.n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
-  if (!code) listen_to_signals();
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
   standard_json(t->json);
   if (!code) code = make_steps(m, t, d, eval, &made);

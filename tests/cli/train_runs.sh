@@ -20,6 +20,52 @@ kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
 
+# What asks a run to end comes to all its processes or to any one of them: it ends behind its step, with a checkpoint.
+asked() { # asked SIGNAL WHO PROCESS...: signals are for those of WHO; the first process is the one that is waited for
+  local signal=$1 who=$2
+  shift 2
+  case $who in all) kill "-$signal" "$@" ;; first) kill "-$signal" "$1" ;; last) kill "-$signal" "${!#}" ;; esac
+}
+for how in "TERM all" "TERM all" "TERM last" "USR1 all" "USR1 first" "INT last"; do
+  rm -rf asked
+  : >steps
+  ./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --checkpoint asked >steps 2>said &
+  trainer=$!
+  check "it trains" begun steps 4
+  # shellcheck disable=SC2046,SC2086
+  asked $how $trainer $(pgrep -P $trainer)
+  check "SIG$how: 0" wait $trainer
+  check "SIG$how: a checkpoint" test -s asked/checkpoint.safetensors
+  check "SIG$how: it says so" grep -q "^note: asked to end behind step [0-9]* of 100000000" said
+done
+# The same of ranks that were started one by one.
+free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+for how in "TERM all" "USR1 last"; do
+  rm -rf asked
+  : >steps
+  at=127.0.0.1:$(free_port)
+  for rank in 1 0; do
+    ./trainer --rank $rank --world 2 --rendezvous "$at" --steps 100000000 --data x=@x.npy --data labels=@y.npy --checkpoint asked \
+      >steps 2>said.$rank &
+    ranks[rank]=$!
+  done
+  check "it trains" begun steps 4
+  # shellcheck disable=SC2086
+  asked $how "${ranks[@]}"
+  check "SIG$how: 0 of rank 0" wait "${ranks[0]}"
+  check "SIG$how: 0 of rank 1" wait "${ranks[1]}"
+  check "SIG$how: their checkpoint" test -s asked/checkpoint.safetensors
+done
+# Nobody reads the lines any more; and where they cannot be written, that is told as well.
+rm -rf asked
+./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --checkpoint asked 2>said | head -1 >out
+check "a reader that is gone: 0" [ "${PIPESTATUS[0]}" -eq 0 ]
+check "its checkpoint" test -s asked/checkpoint.safetensors
+rm -rf asked
+./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --checkpoint asked >/dev/full 2>said
+check "a full disk: 1" [ $? -eq 1 ]
+check "and a checkpoint" test -s asked/checkpoint.safetensors
+
 cp trained.safetensors whole_mlp.safetensors
 # Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
 # shellcheck disable=SC2086
@@ -44,7 +90,6 @@ expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --ev
 expect 0 "" ./train2 --steps 9 $data --resume half; no_out
 }
 # Ranks that are started elsewhere need no data: rank 0 reads it.  Checkpoints they find by rank 0's name of the folder.
-free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
   local at
   at=127.0.0.1:$(free_port)
@@ -140,4 +185,4 @@ expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
 expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
 expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
 }
-summary 50
+summary 86
