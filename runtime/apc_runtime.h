@@ -128,6 +128,13 @@ int apc_asked(const ApcModel *model);
 /* States (KV caches) go back to their first value. */
 ApcStatus apc_reset(ApcModel *model);
 
+/* Trained weights and states as they are now are kept, in as much memory again; back: they become that again.  What was
+ * kept stays until it is kept anew. */
+ApcStatus apc_keep(ApcModel *model);
+ApcStatus apc_back(ApcModel *model);
+/* After apc_run: the name of the first trained weight that has a number that is not finite, or NULL. */
+ApcStatus apc_not_finite(ApcModel *model, const char **name);
+
 /* Runs an entry without inputs, whose outputs become the tensors of a safetensors file; `meta`: n_meta keys with their
  * values, in turn.  Every rank writes its own parts, so all machines need that folder; no process holds the whole.  The
  * file replaces the one that is there when all of it is on the disk; until then it is PATH.part.  What the last apc_run

@@ -15,7 +15,10 @@
 
 typedef enum RequestKind {
   REQUEST_RUN,
-  REQUEST_RESET,    /* states go back to their first value; no symbols follow */
+  REQUEST_RESET,    /* states go back to their first value; no symbols follow, as with the next three */
+  REQUEST_KEEP,     /* trained weights and states are kept as they are */
+  REQUEST_BACK,     /* and become again what was kept */
+  REQUEST_LOOK,     /* RankReport.not_finite is told of trained weights */
   REQUEST_RECORD,   /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
   REQUEST_RECORDED, /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
   REQUEST_WRITE,    /* runs an entry without inputs, whose outputs go into a file */
@@ -23,6 +26,10 @@ typedef enum RequestKind {
 } RequestKind;
 
 static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
+
+static inline bool request_is_of_states(uint32_t kind) {
+  return kind == REQUEST_KEEP || kind == REQUEST_BACK || kind == REQUEST_LOOK;
+}
 
 enum { REQUEST_PATH = 4096 };
 
@@ -50,6 +57,8 @@ typedef struct RankReport {
   uint64_t prepared; /* how often weights were computed from weights: once, at loading */
   uint64_t load_ns;  /* time to load the weights, and to compute some from others */
   uint64_t run_ns;   /* time of the last request */
+  uint64_t
+      not_finite; /* REQUEST_LOOK: 1 + the first weight, in the program's order, with a number that is not; 0: none */
 } RankReport;
 
 typedef struct RequestLayout {

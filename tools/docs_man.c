@@ -254,7 +254,7 @@ typedef enum Mode { NO, NEEDS, MAY } Mode;
 static void model_option(const char *name, const char *argument, Mode mode, const char *help) {
   puts(".TP");
   fputs("\\fB\\-\\-", stdout);
-  say(name);
+  for (; *name; name++) fputs(*name == '_' ? "\\-" : (char[]){*name, 0}, stdout); /* as on the command line */
   fputs("\\fR", stdout);
   if (*argument) {
     fputs(mode == MAY ? "[=" : " ", stdout);

@@ -223,8 +223,7 @@ RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, co
   return status;
 }
 
-/* Trained weights as they were at first. */
-RtStatus exec_load_trained(Executor *e, RtError *error) {
+RtStatus exec_each_trained(Executor *e, TrainedVisit *visit, void *context, RtError *error) {
   const Program *p = e->p;
   int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
   RtStatus status =
@@ -234,11 +233,19 @@ RtStatus exec_load_trained(Executor *e, RtError *error) {
     int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
     if (t->stage != e->stage || t->trainable != PARAM_TRAINED) continue;
     part_of(p, t, values, lo, extent);
-    status = exec_load_part(e, i, lo, extent, (char *)(uintptr_t)e->mapped[t->buffer], error);
+    TrainedPart part = {i, lo, extent, (char *)(uintptr_t)e->mapped[t->buffer], part_bytes(t, extent)};
+    status = visit(e, &part, context, error);
   }
   free(values);
   return status;
 }
+
+static RtStatus load_trained(Executor *e, const TrainedPart *part, void *context, RtError *error) {
+  (void)context;
+  return exec_load_part(e, part->param, part->lo, part->extent, part->at, error);
+}
+
+RtStatus exec_load_trained(Executor *e, RtError *error) { return exec_each_trained(e, load_trained, NULL, error); }
 
 static RtStatus load_weights(Executor *e, const int64_t *values, const MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
@@ -416,6 +423,7 @@ void exec_close(Executor *e) {
   free(e->mapped);
   free(e->capacity);
   free(e->state_values);
+  free(e->kept.data);
   free(e->tickets);
   free(e->need);
   free(e->record);
@@ -425,7 +433,11 @@ void exec_close(Executor *e) {
 }
 
 void exec_report(const Executor *e, RankReport *out) {
-  *out = (RankReport){.mapped = e->mapped_bytes, .prepared = e->prepared, .load_ns = e->load_ns, .run_ns = e->run_ns};
+  *out = (RankReport){.mapped = e->mapped_bytes,
+                      .prepared = e->prepared,
+                      .load_ns = e->load_ns,
+                      .run_ns = e->run_ns,
+                      .not_finite = e->not_finite};
   for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
   for (int k = 0; e->comm && k < COMM_KIND_COUNT; k++) {

@@ -122,6 +122,12 @@ struct Executor {
   const char **mapped; /* per buffer: a weight used in place */
   uint64_t *capacity;  /* per persistent buffer: bytes behind its address */
   bool has_states;
+  struct {
+    char *data; /* NULL: nothing was kept */
+    uint64_t bytes;
+    bool has_states;
+  } kept;                /* by exec_keep */
+  uint64_t not_finite;   /* by exec_look: 1 + the first trained weight that has a number that is not; 0: none */
   uint64_t prepared;     /* how often the entry `prepare` ran */
   int64_t *state_values; /* per state, at first use: its offset, its extents */
 
@@ -221,7 +227,21 @@ bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c
                       RtError *error);
 
 /* The part of a weight, from its source into the device's memory. */
-RtStatus exec_load_trained(Executor *e, RtError *error); /* all weights that bodies write: as they were at first */
+/* This rank's part of a weight that bodies write. */
+typedef struct TrainedPart {
+  uint32_t param;
+  const int64_t *lo, *extent;
+  char *at;
+  uint64_t bytes;
+} TrainedPart;
+typedef RtStatus TrainedVisit(Executor *e, const TrainedPart *part, void *context, RtError *error);
+RtStatus exec_each_trained(Executor *e, TrainedVisit *visit, void *context, RtError *error);
+RtStatus exec_load_trained(Executor *e, RtError *error); /* all of them: as they were at first */
+
+/* keep.c: REQUEST_KEEP, REQUEST_BACK, REQUEST_LOOK */
+RtStatus exec_keep(Executor *e, RtError *error);
+RtStatus exec_back(Executor *e, RtError *error);
+RtStatus exec_look(Executor *e, RtError *error);
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                         RtError *error);
 

@@ -214,6 +214,9 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
     e->has_states = false;
     return exec_load_trained(e, error);
   }
+  if (head->kind == REQUEST_KEEP) return exec_keep(e, error);
+  if (head->kind == REQUEST_BACK) return exec_back(e, error);
+  if (head->kind == REQUEST_LOOK) return exec_look(e, error);
   if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)

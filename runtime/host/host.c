@@ -487,6 +487,30 @@ ApcStatus apc_reset(ApcModel *m) {
   return m->session || m->launched ? host_status(m, host_request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
 }
 
+static ApcStatus ask_of_states(ApcModel *m, RequestKind kind) {
+  if (!host_begin(m)) return not_loaded(m);
+  RtStatus status = start(m);
+  return host_status(m, status ? status : host_request(m, kind, 0, NULL, 0));
+}
+
+ApcStatus apc_keep(ApcModel *m) { return ask_of_states(m, REQUEST_KEEP); }
+ApcStatus apc_back(ApcModel *m) { return ask_of_states(m, REQUEST_BACK); }
+
+ApcStatus apc_not_finite(ApcModel *m, const char **name) {
+  if (!host_begin(m)) return not_loaded(m);
+  *name = NULL;
+  if (has_run(m)) return host_status(m, m->error.status);
+  ApcStatus status = ask_of_states(m, REQUEST_LOOK);
+  const Program *p = &m->artifact.program;
+  uint64_t first = UINT64_MAX;
+  for (uint32_t r = 0; r < p->ranks && !status; r++) {
+    uint64_t of_rank = request_report(m->io, r)->not_finite;
+    if (of_rank && of_rank < first) first = of_rank;
+  }
+  if (!status && first <= p->n_params) *name = program_text(p, p->params[first - 1].name);
+  return status;
+}
+
 /* ---- outputs */
 
 int host_output(ApcModel *m, const char *name) {

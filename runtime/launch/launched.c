@@ -487,7 +487,8 @@ static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64
   if (!status && request_has_file(head->kind)) status = spread(l, &l->file, sizeof l->file, false, error);
   if (!status && send_inputs) status = spread_inputs(l, head->entry, layout, error);
   if (!status) status = run(l, head, c.symbols, layout, error);
-  for (int i = 0; i < l->place.world && layout && !status; i++)
+  bool told = layout || (head->kind == REQUEST_LOOK && l->io_bytes >= sizeof(RankReport) * (size_t)l->place.world);
+  for (int i = 0; i < l->place.world && told && !status; i++)
     *request_report(l->io, (uint32_t)i) = l->answers[i].report;
   request_through(l);
   return status;
@@ -526,7 +527,7 @@ static bool command_fits(const Program *p, const Command *c, bool started) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
   if (c->kind == COMMAND_START) return !started;
   if (c->kind != COMMAND_RUN || c->send_inputs > 1 || !started) return false;
-  if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED)
+  if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED || request_is_of_states(c->head.kind))
     return c->head.entry == 0 && c->head.n_symbols == 0;
   if (c->head.kind == REQUEST_RECORD) return c->head.entry <= RECORD_EVENTS_MOST && c->head.n_symbols == 0;
   if ((c->head.kind != REQUEST_RUN && !request_has_file(c->head.kind)) || c->head.entry >= p->n_entries ||

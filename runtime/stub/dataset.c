@@ -333,6 +333,27 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
   return status ? stub_fail_model(m, status) : 0;
 }
 
+static bool batch_not_finite(const Dataset *d, const Source *s, int64_t step, char *text, size_t size) {
+  const int64_t n = elements_of_row(&s->rows);
+  for (int64_t k = 0; k < d->batch; k++)
+    for (int64_t i = 0; i < n; i++) {
+      char place[200];
+      double x = dtype_load_f(s->type, s->batch + (size_t)k * s->row_bytes + (size_t)i * dtype_bytes(s->type));
+      if (isfinite(x)) continue;
+      place_in_row(&s->rows, i, place, sizeof place);
+      snprintf(text, size, "input '%s' (%s: row %" PRId64 "%.*s)", s->name, s->file, row_of(d, step * d->batch + k),
+               place[0] ? (int)strlen(place) - 1 : 0, place);
+      return true;
+    }
+  return false;
+}
+
+bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size) {
+  for (int i = 0; i < d->n; i++)
+    if (dtype_is_float(d->items[i].type) && batch_not_finite(d, &d->items[i], step, text, size)) return true;
+  return false;
+}
+
 int64_t dataset_tokens(const Dataset *d) { return d->tokens; }
 
 int64_t dataset_rows(const Dataset *d) { return d->rows; }

@@ -20,6 +20,10 @@ void dataset_close(Dataset *d);
 /* Binds the rows of a step, counted from 0; an exit code after an error, else 0. */
 int dataset_bind(ApcModel *m, Dataset *d, int64_t step);
 
+/* The first number of floats that a step takes and that is not finite: "input 'x' (x.npy: row 5, element [2])"; false:
+ * there is none. */
+bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size);
+
 /* What one step works on: elements of `labels` that are integers (tokens), else rows. */
 int64_t dataset_tokens(const Dataset *d);
 

@@ -30,8 +30,9 @@ typedef enum OptionId {
   OPT_COUNT
 } OptionId;
 
-static const struct {
-  const char *name, *argument;
+static struct {
+  char name[24];
+  const char *argument;
   Mode mode;
   const char *help;
 } options[] = {
@@ -39,6 +40,13 @@ static const struct {
 #include "runtime/stub/options.def"
 #undef OPTION
 };
+
+/* What is an identifier in the table is a word of the command line. */
+static void name_options(void) {
+  for (int i = 0; i < OPT_COUNT; i++)
+    for (char *c = options[i].name; *c; c++)
+      if (*c == '_') *c = '-';
+}
 
 /* One option as it was given; those that may come more than once stay in order. */
 typedef struct Given {
@@ -76,7 +84,7 @@ static void print_help(FILE *out) {
   for (int i = 0; i < OPT_COUNT; i++) {
     char left[64];
     const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
-    snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument,
+    snprintf(left, sizeof left, "--%.23s%s%.20s%s", options[i].name, open, options[i].argument,
              options[i].mode == MAY ? "]" : "");
     fprintf(out, "  %-30s %s\n", left, options[i].help);
   }
@@ -403,7 +411,7 @@ static const char *text_of(const Line *line, OptionId id) {
 static int read_training(const Line *line, Training *t) {
   const char *bits = text_of(line, OPT_bits), *evals = text_of(line, OPT_evals);
   const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
-             *every = text_of(line, OPT_every);
+             *every = text_of(line, OPT_every), *skip = text_of(line, OPT_skip_nonfinite);
   long seed = 0;
   *t = (Training){.json = last(line, OPT_json) != NULL,
                   .data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
@@ -418,6 +426,8 @@ static int read_training(const Line *line, Training *t) {
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
+  if (skip && !whole_number(skip, 0, LONG_MAX, &t->skip))
+    return stub_fail(APC_USAGE, "--skip-nonfinite %s: a number is wanted", skip);
   if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
     return stub_fail(APC_USAGE, "--bits %s: 16 or 32 is wanted", bits);
   if (evals && !whole_number(evals, 1, LONG_MAX, &t->evals))
@@ -446,8 +456,8 @@ static int train(ApcModel *m, const Line *line) {
 
 /* What means nothing without --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data, OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
-                                         OPT_save, OPT_json, OPT_checkpoint, OPT_every, OPT_resume};
+  static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,       OPT_save,
+                                         OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i]))
       return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);
@@ -601,6 +611,7 @@ static int launch(const Line *line) {
 }
 
 int main(int argc, char **argv) {
+  name_options();
   standard_hold();
   standard_show();
   file_limit_refuses();

@@ -31,6 +31,7 @@ typedef struct Training {
   const char *save;     /* --save, and so on; NULL: not given */
   const char *checkpoint, *resume;
   long every; /* steps between checkpoints; 0: at the end */
+  long skip;  /* so many steps in a row may be taken back because they are not finite */
 } Training;
 
 /* From here on SIGINT, SIGTERM and SIGUSR1 end a training run behind the step that is being made, as does a standard

@@ -4,8 +4,12 @@
  * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT,
  * SIGTERM and SIGUSR1, at whichever rank, end the loop behind the step that is being made; then weights and a
  * checkpoint are written as at any end.  So does a reader of the lines that is gone.
+ *
+ * A step whose loss or norm of gradients is not finite ends the run before anything is written.  With --skip-nonfinite
+ * the ranks keep what a step changes before they make it, and it is taken back.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +52,8 @@ static double now_us(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static const char *const results[] = {"loss", "grad_norm", "lr"};
-enum { RESULTS = (int)(sizeof results / sizeof *results) };
+enum { LOSS, GRAD_NORM, LR, RESULTS };
+static const char *const results[RESULTS] = {"loss", "grad_norm", "lr"};
 
 static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
   int rank;
@@ -62,11 +66,10 @@ static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
   return status;
 }
 
-/* JSON has no NaN. */
-static void print_json(const char *name, double value) {
-  if (value - value == 0) printf("\"%s\":%.9g,", name, value);
-  else printf("\"%s\":null,", name);
-}
+/* A NaN without its sign. */
+static double plain(double x) { return isnan(x) ? (double)NAN : x; }
+
+static void print_json(const char *name, double value) { printf("\"%s\":%.9g,", name, value); }
 
 static void report(const Training *t, int64_t step, const double *values, double us, int64_t tokens) {
   if (t->json) {
@@ -81,16 +84,67 @@ static void report(const Training *t, int64_t step, const double *values, double
   print_out();
 }
 
-static int one_step(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
+/* ---- steps that are not finite */
+
+/* How the loop stands. */
+typedef struct Steps {
+  int64_t made;
+  long skipped; /* in a row, up to the last one */
+  bool kept;    /* the ranks have kept what there is now */
+} Steps;
+
+/* The first of inputs, weights, and what is computed from them.  Weights are those that the step has changed: they tell
+ * something when only gradients were not finite, which have made them so. */
+static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const double *values, char *text,
+                            size_t size) {
+  const char *weight = NULL;
+  if (dataset_not_finite(d, step, text, size)) return APC_OK;
+  ApcStatus status = isfinite(values[LOSS]) ? apc_not_finite(m, &weight) : APC_OK;
+  if (weight) snprintf(text, size, "the gradient of '%s'", weight);
+  else snprintf(text, size, "'%s'", results[isfinite(values[LOSS]) ? GRAD_NORM : LOSS]);
+  return status;
+}
+
+/* Takes the step back if it may, or ends the run. */
+static int not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
+  char first[1000], weight_before[700] = "";
+  const char *weight = NULL;
+  ApcStatus status = name_first(m, d, s->made, values, first, sizeof first);
+  if (!status && t->skip) status = apc_back(m);
+  if (!status && t->skip) status = apc_not_finite(m, &weight);
+  if (status) return stub_fail_model(m, status);
+  if (weight) snprintf(weight_before, sizeof weight_before, "; weight '%s' was not before it", weight);
+  bool skips = s->skipped < t->skip;
+  if (!skips)
+    return stub_fail(APC_FAILED,
+                     "step %" PRId64
+                     ": loss %g, grad_norm %g; the first tensor that is not finite is %s%s; nothing is "
+                     "written behind step %" PRId64,
+                     s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before, s->made);
+  fprintf(stderr,
+          "warning: step %" PRId64
+          " is taken back: loss %g, grad_norm %g; the first tensor that is not finite is "
+          "%s%s\n",
+          s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before);
+  s->skipped++;
+  s->made++;
+  return 0;
+}
+
+static int one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
-  int code = dataset_bind(m, d, step);
+  int code = dataset_bind(m, d, s->made);
   if (code) return code;
-  ApcStatus status = apc_bind_input(m, "step", APC_I64, 0, NULL, &step);
+  ApcStatus status = t->skip && !s->kept ? apc_keep(m) : APC_OK;
+  if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &s->made);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
   if (status) return stub_fail_model(m, status);
-  report(t, step + 1, values, us, dataset_tokens(d));
+  s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
+  if (s->kept) return not_finite(m, t, d, s, values);
+  s->skipped = 0;
+  report(t, ++s->made, values, us, dataset_tokens(d));
   return 0;
 }
 
@@ -126,6 +180,8 @@ static int evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
   if (!status) status = apc_select(m, before);
   if (status) return stub_fail_model(m, status);
   double us = now_us() - begin, mean = sum / count;
+  if (count == 0) return stub_fail(APC_BAD_INPUT, "--eval: all labels are ignored");
+  if (!isfinite(mean)) return stub_fail(APC_FAILED, "eval behind step %" PRId64 ": the loss is %g", step, plain(mean));
   if (t->json) {
     printf("{\"step\":%" PRId64 ",", step);
     print_json("eval_loss", mean);
@@ -171,14 +227,15 @@ static int can_write(ApcModel *m, const Training *t) {
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
-/* Steps from `made` on; how many were made by then.  `eval`: NULL without --eval. */
-static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t *made) {
+/* Steps behind `before`.  `eval`: NULL without --eval. */
+static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
+  Steps s = {.made = before};
+  const int64_t *made = &s.made;
   int code = 0;
   int64_t written = t->resume ? *made : -1, evaluated = -1;
   while (*made < t->steps && !code && !is_asked(m)) {
-    code = one_step(m, t, d, *made);
+    code = one_step(m, t, d, &s);
     if (code) break;
-    ++*made;
     if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
     if (code || !t->checkpoint || !t->every || *made % t->every) continue;
     code = checkpoint_write(m, t->checkpoint, *made);
@@ -200,7 +257,7 @@ int stub_train(ApcModel *m, const Training *t) {
   if (!code) code = can_write(m, t);
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
   standard_json(t->json);
-  if (!code) code = make_steps(m, t, d, eval, &made);
+  if (!code) code = make_steps(m, t, d, eval, made);
   standard_json(false);
   if (!code && t->save) code = checkpoint_save(m, t->save);
   dataset_close(d);

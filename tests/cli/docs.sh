@@ -21,7 +21,7 @@ if command -v man >/dev/null; then
   done
   for code in 0 1 2 3 4 5 6 7 70; do check "exit code $code" grep -qE "^ +$code +[a-z]" out; done
   last="man apc-model.1"; text apc-model.1
-  for f in $(sed -n 's/^OPTION(\([a-z_]*\),.*/\1/p' "$source_dir/runtime/stub/options.def"); do expect_out "--$f"; done
+  for f in $(sed -n 's/^OPTION(\([a-z_]*\),.*/\1/p' "$source_dir/runtime/stub/options.def" | tr _ -); do expect_out "--$f"; done
   last="man apc-opt.1"; text apc-opt.1
   for f in $(sed -n 's/^OPTION([a-z_]*, "\([a-z-]*\)",.*/\1/p' "$source_dir/tools/opt_options.def"); do expect_out "$f="; done
   expect_out "outline"

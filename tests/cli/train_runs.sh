@@ -66,6 +66,40 @@ rm -rf asked
 check "a full disk: 1" [ $? -eq 1 ]
 check "and a checkpoint" test -s asked/checkpoint.safetensors
 
+# A step that is not finite ends the run, and the checkpoint before it stays; or it is taken back, as if it had not been.
+/usr/bin/python3 -c '
+import numpy as np
+x, y = np.load("x.npy"), np.load("y.npy")
+np.save("x4.npy", np.delete(x, range(16, 24), 0)), np.save("y4.npy", np.delete(y, range(16, 24), 0))
+y[20, 1] = 1e38; np.save("y_far.npy", y)
+x[19, 3] = np.nan; np.save("x_nan.npy", x)'
+# shellcheck disable=SC2086
+for how in "cpu" "cpux2 --dp 2 --zero 1" "cpux2 --pp 2 --micro-batches 2"; do
+  "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05,momentum=.9)' --batch 8 --target $how -o finite
+  expect 0 "" ./finite --steps 4 --shuffle none --data x=@x4.npy --data labels=@y4.npy --save want.safetensors
+  rows="--steps 5 --shuffle none --data x=@x_nan.npy --data labels=@y.npy"
+  rm -rf good
+  expect 6 "error: step 3: loss nan, grad_norm nan; the first tensor that is not finite is input 'x' (x_nan.npy: row 19, element [3])" \
+    ./finite $rows --checkpoint good --every 1 --save none.safetensors --json
+  check "two steps" [ "$(wc -l <out)" -eq 2 ]
+  check "the checkpoint of step 2" grep -q '"steps":"2"' good/checkpoint.safetensors
+  check "no weights" test ! -e none.safetensors
+  expect 0 "warning: step 3 is taken back: loss nan" ./finite $rows --skip-nonfinite 1 --save got.safetensors
+  check "four steps" [ "$(wc -l <out)" -eq 4 ]
+  check "$how: a step that was taken back has changed nothing" cmp got.safetensors want.safetensors
+  expect 6 "is 'loss'" ./finite --steps 5 --shuffle none --data x=@x.npy --data labels=@y_far.npy
+done
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=1e20)' --batch 8 --target cpux2 -o wild
+expect 6 "error: step 4: " ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite 2
+check "two in a row" [ "$(grep -c 'is taken back' err)" -eq 2 ]
+expect 2 "--skip-nonfinite often: a number is wanted" ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite often
+# Where only gradients are not finite (the root of 0), the weight is named that they would have broken.
+printf '%s\n' 'import nn' 'dim batch' 'entry main(x: f32[batch, 12]) {' '  y = linear(x, 3, std=0.3) as "up"' \
+  '  z = linear(x, 2, std=0) as "rest"' '  output own = mean(y * y) + mean(sqrt(z * z))' '}' >root.apc
+"$apc" compile root.apc -q --train own --batch 8 --target cpux2 -o root
+expect 6 "error: step 1: loss " ./root --steps 2 --data x=@x.npy
+expect_err "the first tensor that is not finite is the gradient of 'rest."
+
 cp trained.safetensors whole_mlp.safetensors
 # Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
 # shellcheck disable=SC2086
@@ -185,4 +219,4 @@ expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
 expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
 expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
 }
-summary 86
+summary 119
