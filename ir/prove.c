@@ -22,6 +22,19 @@ static const Term NO_TERM = UINT32_MAX; /* of a value that level 1 has not */
 static const char *const verdict_names[] = {"proved", "refuted", "unknown"};
 const char *verdict_name(Verdict v) { return verdict_names[v]; }
 
+static bool is_over_reals(const Proof *p) { return p->verdict == PROVED && p->over_reals; }
+
+const char *proof_word(const Proof *p) { return is_over_reals(p) ? "proved-reals" : verdict_name(p->verdict); }
+
+const char *proof_line(Arena *a, const Proof *p) {
+  Text line = {.arena = a};
+  if (is_over_reals(p)) return arena_printf(a, "proved over the reals: %s", p->over_reals);
+  text_add(&line, verdict_name(p->verdict));
+  if (p->verdict != PROVED) text_printf(&line, ": %s", p->reason ? p->reason : "no reason is known");
+  if (p->verdict != PROVED && p->op) text_add(&line, ", at "), text_quoted(&line, p->op);
+  return text_str(&line);
+}
+
 bool prove_fail(Prover *p, const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -374,7 +387,7 @@ static Proof verdict_of(Prover *p, bool ok) {
   const char *fault = p->m->expr_fault;
   p->m->expr_fault = NULL;
   if (fault) return (Proof){.verdict = UNKNOWN, .op = p->op, .reason = fault};
-  if (ok) return (Proof){.verdict = PROVED, .over_reals = real_operations(p)};
+  if (ok) return (Proof){.verdict = PROVED, .over_reals = real_reason(p)};
   return (Proof){.verdict = p->uncertain || p->guessed ? UNKNOWN : REFUTED, .op = p->op, .reason = p->reason};
 }
 
@@ -406,7 +419,7 @@ Proof prove(Module *m, const Func *l1, const Func *l2) {
   Proof first = try_proof(&p, l2);
   if (first.verdict == PROVED || !p.guessed) return first;
   for (int tries = 0; tries < MAX_TRIES && next_guesses(&p); tries++)
-    if (try_proof(&p, l2).verdict == PROVED) return (Proof){.verdict = PROVED, .over_reals = real_operations(&p)};
+    if (try_proof(&p, l2).verdict == PROVED) return (Proof){.verdict = PROVED, .over_reals = real_reason(&p)};
   return first;
 }
 

@@ -12,11 +12,14 @@ const char *verdict_name(Verdict v);
 
 typedef struct Proof {
   Verdict verdict;
-  const char *op;     /* the level-2 operation or output at fault; NULL when proved */
-  const char *reason; /* one line, in the module's arena; NULL when proved */
-  const char
-      *over_reals; /* when proved: NULL, or the operations at which infinities, NaN or the sign of a zero may differ */
+  const char *op;         /* the level-2 operation or output at fault; NULL when proved */
+  const char *reason;     /* one line, in the module's arena; NULL when proved */
+  const char *over_reals; /* when proved: NULL, or what may differ in floats, and where */
 } Proof;
+
+/* The verdict as one word (proved, proved-reals, refuted, unknown), and as one line with its reason. */
+const char *proof_word(const Proof *p);
+const char *proof_line(Arena *a, const Proof *p);
 
 /* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name.  A prepared weight is a
  * weight here; that it is what @prepare defines is the other proof. */

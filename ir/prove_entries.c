@@ -11,7 +11,7 @@ Proof proof_join(Module *m, Proof a, Proof b) {
   static const int rank[] = {[PROVED] = 0, [UNKNOWN] = 1, [REFUTED] = 2};
   if (rank[a.verdict] != rank[b.verdict]) return rank[a.verdict] > rank[b.verdict] ? a : b;
   if (a.verdict == PROVED && a.over_reals && b.over_reals)
-    a.over_reals = arena_printf(m->arena, "%s, %s", a.over_reals, b.over_reals);
+    a.over_reals = arena_printf(m->arena, "%s; %s", a.over_reals, b.over_reals);
   else if (!a.over_reals) a.over_reals = b.over_reals;
   return a;
 }

@@ -149,10 +149,13 @@ void note_softmax(Terms *t, Term result) { facts_of(t, result)->numbers |= FINIT
 
 /* ---- where parts of sums are not treated as the sum is */
 
-static void name_operation(Prover *p) {
+/* What floats may do otherwise. */
+static const char by_zero[] = "a division by 0", infinite[] = "infinities and NaN", zero_sign[] = "the sign of a zero";
+
+static void note_real_at(Prover *p, const char *what) {
   for (size_t i = 0; i < p->real.n; i++)
-    if (strcmp(p->real.items[i], p->op) == 0) return;
-  ARENA_PUSH(p->m->arena, &p->real, p->op);
+    if (p->real.items[i].what == what && strcmp(p->real.items[i].op, p->op) == 0) return;
+  ARENA_PUSH(p->m->arena, &p->real, ((RealAt){what, p->op}));
 }
 
 static bool is_summed(const Relation *r) { return r->axes && (r->partial == RED_SUM || r->partial == RED_ONE); }
@@ -209,7 +212,7 @@ void note_real(Prover *p, const Func *f, const Op *op, int result, const Fact2 *
   for (int i = 0; i < op->nin; i++) summed |= is_summed(&in[i].relation);
   if (!dtype_is_float(type_of(f, op->out + (Val)result)->dtype) || !is_summed(out)) return;
   out->loses_sign = out->partial == RED_SUM && loses_sign(op, in, out);
-  if (summed && !treats_parts_alike(p, op, in)) name_operation(p);
+  if (summed && !treats_parts_alike(p, op, in)) note_real_at(p, op->kind == OP_div ? by_zero : infinite);
 }
 
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
@@ -218,12 +221,24 @@ void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, 
   bool sums = op->kind == OP_accumulate ? in->axes != out->axes : r && r->u.reduction == RED_SUM;
   if (op->kind == OP_mask_partial)
     out->loses_sign = r->u.reduction == RED_SUM && (!in->axes || in->loses_sign || in->partial == RED_ONE);
-  else if (sums && (in->loses_sign || in->partial == RED_ONE)) name_operation(p);
+  else if (sums && (in->loses_sign || in->partial == RED_ONE)) note_real_at(p, zero_sign);
   if (!out->axes) out->loses_sign = false;
 }
 
-const char *real_operations(const Prover *p) {
+/* Each kind with the first operations that it may happen in. */
+const char *real_reason(const Prover *p) {
+  enum { SHOWN = 3 };
+  static const char *const all[] = {by_zero, infinite, zero_sign};
   Text t = {.arena = p->m->arena};
-  for (size_t i = 0; i < p->real.n; i++) text_printf(&t, "%s%s", i ? ", " : "", p->real.items[i]);
+  for (size_t w = 0; w < sizeof all / sizeof *all; w++) {
+    int n = 0;
+    for (size_t i = 0; i < p->real.n; i++) {
+      if (p->real.items[i].what != all[w] || n++ >= SHOWN) continue;
+      if (n > 1) text_add(&t, ", ");
+      else text_printf(&t, "%s%s at ", t.n ? "; " : "", all[w]);
+      text_quoted(&t, p->real.items[i].op);
+    }
+    if (n > SHOWN) text_printf(&t, " and %d more", n - SHOWN);
+  }
   return p->real.n ? text_str(&t) : NULL;
 }

@@ -44,6 +44,11 @@ typedef struct Permuted {
   int64_t perm[MAX_RANK]; /* its dimension -> that of the value */
 } Permuted;
 
+/* Why a proof is one over the real numbers: what floats may do otherwise, in which operation. */
+typedef struct RealAt {
+  const char *what, *op;
+} RealAt;
+
 typedef struct Prover {
   Module *m;
   const Func *l1;
@@ -67,9 +72,9 @@ typedef struct Prover {
   } states;
   size_t written;
   struct {
-    const char **items;
+    struct RealAt *items;
     size_t n, cap;
-  } real; /* operations that make the proof one over the real numbers */
+  } real; /* what makes the proof one over the real numbers */
   struct {
     struct Place *items;
     size_t n, cap;
@@ -180,7 +185,7 @@ bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, c
  * zero. */
 void note_real(Prover *p, const Func *f, const Op *op, int result, const Fact2 *in, Relation *out);
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
-const char *real_operations(const Prover *p);
+const char *real_reason(const Prover *p); /* NULL: it holds in floats as well */
 
 /* prove_window.c: `g` is the level-1 witness of the local operation; fills the result's spans. */
 typedef struct WindowCase {

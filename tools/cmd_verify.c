@@ -203,30 +203,13 @@ static PassHow weakest(const PassChecks *p) {
   return how;
 }
 
-/* The first of some names, and how many follow. */
-static const char *first_names(Arena *a, const char *names) {
-  enum { SHOWN = 3 };
-  int n = 1, more = 0;
-  const char *end = NULL;
-  for (const char *s = names; (s = strstr(s, ", ")) != NULL; s += 2) {
-    if (n++ < SHOWN) continue;
-    if (!end) end = s;
-    more++;
-  }
-  return end ? arena_printf(a, "%.*s and %d more", (int)(end - names), names, more) : names;
-}
-
 /* Where outputs differ, the proof cannot be one for all inputs: it is about real numbers, and they have been
  * rounded. */
-static const char *proved_for(const Tool *t, const Verify *v, bool outputs_ok, bool real_model) {
-  const char *at = v->proof.over_reals, *over = real_model ? "" : ", over the real numbers";
+static const char *proved_for(const Verify *v, bool outputs_ok) {
   if (!outputs_ok)
-    return arena_printf(
-        t->arena,
-        "for all sizes%s; what differs above comes from rounding, infinities or NaN, or from behind the proof", over);
-  if (!at) return "for all inputs and sizes";
-  return arena_printf(t->arena, "for all sizes%s (infinities, NaN and the sign of a zero may differ at %s)", over,
-                      first_names(t->arena, at));
+    return "for all sizes, over the real numbers; what differs above comes from rounding, infinities or NaN, or from "
+           "behind the proof";
+  return v->proof.over_reals ? "for all sizes" : "for all inputs and sizes";
 }
 
 static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
@@ -234,10 +217,10 @@ static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
                                       "the model as the passes leave it"};
   const Proof *p = &v->proof;
   PassHow how = weakest(&v->passes) < PASS_COMPARED ? weakest(&v->passes) : PASS_COMPARED;
-  if (p->verdict != PROVED) fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->reason ? p->reason : "");
-  else
-    fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how],
-            proved_for(t, v, outputs_ok, how == PASS_PROVED_REALS));
+  fprintf(t->results, "%-8s%s", proof_line(t->arena, p), p->over_reals ? ";" : "");
+  if (p->verdict == PROVED)
+    fprintf(t->results, " the parallel program computes %s, %s", model[how], proved_for(v, outputs_ok));
+  fputc('\n', t->results);
 }
 
 /* The passes that have a check of this kind, with the same note in one line. */
@@ -316,15 +299,16 @@ static int report(Tool *t, const Verify *v) {
   bool outputs_ok = check_outputs(t, v, outputs, states), ok = verdict(v, outputs_ok), as_expected = true;
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
   ok = ok && as_expected;
-  const char *numbers = v->proof.verdict != PROVED ? NULL : v->proof.over_reals || !outputs_ok ? "real" : "all";
+  const Proof *proof = &v->proof;
+  const char *numbers = proof->verdict != PROVED ? NULL : proof->over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
                            "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
                            json_text(v->parallel.options.target->name), "outputs", outputs, "states", states,
-                           "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
-                           json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "proof_numbers",
-                           json_text(numbers), "proof_real_at", json_text(v->proof.over_reals), "passes",
-                           passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
+                           "expected", expected, "proof", proof_word(proof), "proof_op", json_text(proof->op),
+                           "proof_reason", json_text(proof->over_reals ? proof->over_reals : proof->reason),
+                           "proof_numbers", json_text(numbers), "passes", passes_json(&v->passes), "ran", v->ran,
+                           "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(states);

@@ -151,26 +151,12 @@ static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
   return proof_join(m, all, prove_shared_states(m, n, pairs));
 }
 
-/* One line, whatever the names are. */
-static void print_proof(Arena *a, const Proof *p) {
-  Text line = {.arena = a};
-  text_add(&line, verdict_name(p->verdict));
-  if (p->verdict != PROVED) {
-    text_printf(&line, ": %s", p->reason);
-    if (p->op) text_add(&line, ", at "), text_quoted(&line, p->op);
-  }
-  puts(text_str(&line));
-}
-
 int opt_prove(Module *m, const char *list, Diags *diags) {
   int n = words_of(list) / 2;
   Pair *pairs = ARENA_ARRAY(m->arena, Pair, n);
   if (!pairs_read(m, list, n, pairs, diags)) return EXIT_NOTHING_TO_PROVE;
   warn_of_prepared(m, n, pairs, diags);
   Proof p = prove_pairs(m, n, pairs);
-  print_proof(m->arena, &p);
-  if (p.over_reals)
-    diag_note(diags, (Loc){0}, "over the real numbers: infinities, NaN and the sign of a zero may differ at %s",
-              p.over_reals);
+  puts(proof_line(m->arena, &p));
   return p.verdict == PROVED ? EXIT_PROVED : p.verdict == REFUTED ? EXIT_REFUTED : EXIT_UNKNOWN;
 }

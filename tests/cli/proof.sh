@@ -30,22 +30,22 @@ END
 
 # Parts of the sum are multiplied, then added: right over the real numbers.
 plan '{L0:tp}'
-verify 0 "over the real numbers (infinities, NaN and the sign of a zero may differ at y)" -q
+verify 0 'proved over the reals: infinities and NaN at "y"; the parallel program computes the model, for all sizes' -q
 verify 0 "" --json
-expect_json 'd["ok"] and d["proof"] == "proved" and d["proof_numbers"] == "real" and d["proof_real_at"] == "y"'
+expect_json 'd["ok"] and d["proof"] == "proved-reals" and d["proof_numbers"] == "real" and d["proof_reason"] == "infinities and NaN at \"y\""'
 verify 4 "DIFFERS" -q --inputs infinite.npz
 expect_out "NOT OK"
-expect_out "proved   the parallel program computes the model, for all sizes, over the real numbers; what differs above"
+expect_out "; the parallel program computes the model, for all sizes, over the real numbers; what differs above"
 check "a proof for all inputs beside outputs that differ" bash -c '! grep -q "for all inputs" out'
 verify 4 "" --json --inputs infinite.npz
-expect_json 'not d["ok"] and d["proof"] == "proved" and d["proof_numbers"] == "real"'
+expect_json 'not d["ok"] and d["proof"] == "proved-reals" and d["proof_numbers"] == "real"'
 
 # The sum is made whole first: right for every input.
 plan '{}'
 verify 0 "proved   the parallel program computes the model, for all inputs and sizes" -q --inputs infinite.npz
 expect_out "equal    y"
 verify 0 "" --json
-expect_json 'd["ok"] and d["proof_numbers"] == "all" and d["proof_real_at"] is None'
+expect_json 'd["ok"] and d["proof"] == "proved" and d["proof_numbers"] == "all" and d["proof_reason"] is None'
 
 # What is left in the states is compared as well: a sum that is cut, written and in no output.
 cat >state.ir <<'END'

@@ -113,9 +113,7 @@ static void run_line(const Trial *t, const char *line) {
 
 static void expect_line(const Trial *t, const char *line) {
   const Proof *p = &t->proof;
-  const char *said = arena_printf(t->arena, "%s%s%s%s", verdict_name(p->verdict), p->verdict == PROVED ? "" : ": ",
-                                  p->reason ? p->reason : "",
-                                  p->over_reals ? arena_printf(t->arena, " over the reals: %s", p->over_reals) : "");
+  const char *said = proof_line(t->arena, p);
   size_t n = strcspn(line, ":");
   bool fits =
       strncmp(line, said, n) == 0 && (line[n] ? strstr(said, line + n + 2) != NULL : !said[n] || said[n] == ':');
