@@ -66,6 +66,7 @@ typedef struct Prover {
     size_t n, cap;
   } extents;      /* of level 1, that some sizes would make negative; each once */
   size_t assumed; /* so many of them may be taken for not negative: none before all are known */
+  int64_t (*seen_coordinates)[MAX_AXES], (*seen_values)[2]; /* scratch of prove_span.c */
   struct {
     StateFact *items;
     size_t n, cap;
@@ -105,6 +106,8 @@ typedef enum Decision { HOLDS, FAILS, OPEN } Decision;
 Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *values, const void *context),
                 const void *context);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
+/* Sets p->values to sizes at which level 1 has extents, and coordinates to 0; false when none was found. */
+bool sizes_choose(Prover *p);
 /* Never negative. */
 bool extent_is_legal(Prover *p, const Expr *e);
 

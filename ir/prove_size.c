@@ -186,6 +186,16 @@ static void sample_sizes(Prover *p, const Uses *u, const Order *o, int sample, i
   }
 }
 
+/* Large sizes first: they tell one cut from another. */
+bool sizes_choose(Prover *p) {
+  const Uses none = {0};
+  for (int k = SAMPLES; k-- > 0;) {
+    sample_sizes(p, &none, &(Order){0}, k, -1);
+    if (is_size_of_level_1(p, NULL)) return true;
+  }
+  return false;
+}
+
 /* ---- deciding */
 
 typedef struct Asked {

@@ -105,17 +105,88 @@ bool span_within(Prover *p, const Span *s, const Expr *whole) {
   return true;
 }
 
-/* Tries the ordered subsets of the axes as a canonical cut of the extent. */
-static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes,
-                    bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+/* ---- guesses, which numbers rule out */
+
+enum { MAX_SEEN = 512 };
+
+/* What a search sees of one legal size: the values of two expressions at the first coordinates. */
+typedef struct Seen {
+  int n; /* 0: no such size is known */
+  uint32_t axes;
+  int64_t (*coordinates)[MAX_AXES], (*values)[2], extent;
+} Seen;
+
+static Seen see(Prover *p, uint32_t axes, const Expr *extent, const Expr *a, const Expr *b) {
+  Module *m = p->m;
+  Seen seen = {.axes = axes | expr_axes(m, a) | expr_axes(m, b)};
+  if (!sizes_choose(p) || !ex_eval(extent, p->values, &seen.extent)) return seen;
+  if (!p->seen_values) {
+    p->seen_coordinates = arena_alloc(m->arena, MAX_SEEN * sizeof *seen.coordinates);
+    p->seen_values = arena_alloc(m->arena, MAX_SEEN * sizeof *seen.values);
+  }
+  seen.coordinates = p->seen_coordinates, seen.values = p->seen_values;
+  do {
+    for (int x = 0; x < m->mesh.naxes; x++) seen.coordinates[seen.n][x] = p->values[m->mesh.axes[x].symbol];
+    if (!ex_eval(a, p->values, &seen.values[seen.n][0]) || !ex_eval(b, p->values, &seen.values[seen.n][1]))
+      return seen.n = 0, seen;
+  } while (++seen.n < MAX_SEEN && next_coordinates(m, seen.axes, p->values));
+  return seen;
+}
+
+/* The number of a rank when they are counted by these axes, major to minor. */
+static int64_t seen_number(const Prover *p, const Seen *seen, int rank, int n, const uint8_t *axes) {
+  int64_t number = 0;
+  for (int i = 0; i < n; i++) number = number * p->m->mesh.axes[axes[i]].size + seen->coordinates[rank][axes[i]];
+  return number;
+}
+
+/* May parts of that cut have the extents that were seen?  Its numbers are those of layout_interval. */
+static bool seen_extents(const Prover *p, const Seen *seen, const DimLayout *d, int64_t unit) {
+  int64_t parts = layout_parts(&p->m->mesh, d), units = unit > 0 ? seen->extent / unit : 0;
+  if (unit <= 0 || units > INT32_MAX || units < 0) return true;
+  for (int i = 0; i < seen->n; i++) {
+    int64_t r = seen_number(p, seen, i, d->n, d->axes);
+    if (unit * ((r + 1) * units / parts - r * units / parts) != seen->values[i][0]) return false;
+  }
+  return true;
+}
+
+/* May the parts [lo, hi) that were seen follow each other in that order? */
+static bool seen_in_order(const Prover *p, const Seen *seen, int n, const uint8_t *order) {
+  int64_t at[MAX_SEEN + 1];
+  bool known[MAX_SEEN + 1] = {false};
+  for (int i = 0; i < seen->n; i++) {
+    int64_t r = seen_number(p, seen, i, n, order);
+    if (r >= MAX_SEEN) continue;
+    for (int end = 0; end < 2; end++) {
+      if (known[r + end] && at[r + end] != seen->values[i][end]) return false;
+      known[r + end] = true, at[r + end] = seen->values[i][end];
+    }
+  }
+  return true;
+}
+
+/* A search for a canonical cut of the extent. */
+typedef struct Search {
+  const Expr *extent;
+  const Seen *seen; /* of the part that is looked for */
+  bool (*fits)(Prover *, const Span *, const void *);
+  const void *context;
+  int64_t unit; /* at the size that is seen; 0: not known */
+} Search;
+
+/* Tries the ordered subsets of the axes. */
+static bool try_cut(Prover *p, const Search *s, DimLayout *d, uint32_t axes, Span *out) {
   const Expr *lo, *hi;
-  layout_interval(p->m, d, extent, &lo, &hi);
-  *out = span_at(lo, hi);
-  if (fits(p, out, context)) return true;
+  if (seen_extents(p, s->seen, d, s->unit)) {
+    layout_interval(p->m, d, s->extent, &lo, &hi);
+    *out = span_at(lo, hi);
+    if (s->fits(p, out, s->context)) return true;
+  }
   for (int a = 0; a < p->m->mesh.naxes; a++) {
     if (!((axes >> a) & 1u)) continue;
     d->axes[d->n++] = (uint8_t)a;
-    if (try_cut(p, extent, d, axes & ~(1u << a), fits, context, out)) return true;
+    if (try_cut(p, s, d, axes & ~(1u << a), out)) return true;
     d->n--;
   }
   return false;
@@ -133,24 +204,25 @@ static const Expr *unit_of_term(Module *m, const Expr *term) {
   return divides ? unit : NULL;
 }
 
-static bool try_unit(Prover *p, const Expr *extent, const Expr *unit, uint32_t axes,
-                     bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+static bool try_unit(Prover *p, Search *s, const Expr *unit, uint32_t axes, Span *out) {
   DimLayout d = {.unit = unit};
   bool before = p->uncertain;
-  return try_cut(p, extent, &d, axes, fits, context, out) && (p->uncertain = before, true);
+  if (!ex_get_const(unit, &s->unit)) s->unit = 0;
+  return try_cut(p, s, &d, axes, out) && (p->uncertain = before, true);
 }
 
 bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
                  bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   int64_t size;
   bool constant = ex_get_const(extent, &size);
+  const Seen seen = see(p, axes, extent, part, part);
+  Search s = {extent, &seen, fits, context, 0};
   for (int64_t unit = 1; unit <= (constant && size < 4096 ? size : 1); unit++)
-    if ((unit == 1 || size % unit == 0) && try_unit(p, extent, ex_const(p->m, unit), axes, fits, context, out))
-      return true;
+    if ((unit == 1 || size % unit == 0) && try_unit(p, &s, ex_const(p->m, unit), axes, out)) return true;
   if (constant) return false;
   for (int i = 0; i < part->n && part->kind == EX_ADD; i++) {
     const Expr *unit = unit_of_term(p->m, part->args[i]);
-    if (unit && ex_exact_div(p->m, extent, unit) && try_unit(p, extent, unit, axes, fits, context, out)) return true;
+    if (unit && ex_exact_div(p->m, extent, unit) && try_unit(p, &s, unit, axes, out)) return true;
   }
   p->uncertain = true; /* another unit might have fitted */
   return false;
@@ -214,8 +286,9 @@ bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
   int n = 0;
   for (int a = 0; a < p->m->mesh.naxes; a++)
     if ((axes >> a) & 1u) order[n++] = (uint8_t)a;
-  for (int tries = 0; tries < MAX_ORDERS; tries++) {
-    if (follow_each_other(p, s, extent, n, order)) return true;
+  const Seen seen = see(p, axes, extent, s->lo, s->hi);
+  for (int tries = 0; tries < MAX_ORDERS;) {
+    if (seen_in_order(p, &seen, n, order) && ++tries && follow_each_other(p, s, extent, n, order)) return true;
     int i = n - 2; /* the next permutation of the axes */
     while (i >= 0 && order[i] > order[i + 1]) i--;
     if (i < 0) return false;
