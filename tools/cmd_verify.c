@@ -1,10 +1,12 @@
 /* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
  *
- * Four checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes
+ * Checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes
  * of the model as it was imported, before any pass, when it is small, in all outputs and in what is left in the states;
  * every pass is checked against its input (passes/check.h); and the prover shows that the level-2 program computes the
  * level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the outputs of the
- * first entry (that which `apc run` runs) have to be those of the file as well.  docs/trust.md says what each shows.
+ * first entry (that which `apc run` runs) have to be those of the file as well; with --train the gradients have to be
+ * derivatives of the loss, and the update the optimizer's (tools/verify_gradient.h).  docs/trust.md says what each
+ * shows.
  */
 #include <math.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 #include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/reference.h"
+#include "tools/verify_gradient.h"
 #include "tools/verify_states.h"
 #include "tools/verify_training.h"
 #include "driver/weights.h"
@@ -39,7 +42,8 @@ typedef struct Verify {
   int64_t *sizes;    /* of all dimensions, by symbol */
   int models;        /* entries that the model has: all but that one */
   bool ran, referred;
-  Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
+  StepCheck step; /* with --train */
+  Proof proof;    /* of the first entry that is not proved, or of the weights that are prepared */
 } Verify;
 
 /* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and
@@ -262,6 +266,33 @@ static const char *not_run(Tool *t, const Verify *v) {
                       MAX_RANKS_HERE);
 }
 
+static bool step_right(const StepCheck *s) { return s->why || (s->gradient_ok && s->update_ok); }
+
+static json_t *step_json(const Tool *t, const StepCheck *s) {
+  if (!option_given(&t->options, OPT_train)) return json_null();
+  json_t *o = json_pack("{s:b, s:o, s:i, s:b}", "checked", !s->why, "why", json_text(s->why), "directions",
+                        s->directions, "ok", !s->why && step_right(s));
+  json_object_set_new(o, "gradient_error", s->why ? json_null() : tool_json_real(s->gradient));
+  json_object_set_new(o, "gradient_of", json_text(s->gradient_of));
+  json_object_set_new(o, "update_error", s->why ? json_null() : tool_json_real(s->update));
+  json_object_set_new(o, "update_of", json_text(s->update_of));
+  return o;
+}
+
+static const char *at_state(Arena *a, const char *name) { return name ? arena_printf(a, ", at %s", name) : ""; }
+
+static void show_step(const Tool *t, const StepCheck *s) {
+  FILE *f = t->results;
+  if (s->why) {
+    fprintf(f, "%-8s the gradients and the update: %s\n", "not run", s->why);
+    return;
+  }
+  fprintf(f, "%-8s gradients and differences of the loss along %d random directions: relative error %.3g%s\n",
+          s->gradient_ok ? "equal" : "DIFFERS", s->directions, s->gradient, at_state(t->arena, s->gradient_of));
+  fprintf(f, "%-8s update and the optimizer's formula: relative error %.3g%s\n", s->update_ok ? "equal" : "DIFFERS",
+          s->update, at_state(t->arena, s->update_of));
+}
+
 /* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
 static bool verdict(const Verify *v, bool outputs_ok) {
   if (v->proof.verdict == REFUTED || !passes_right(&v->passes)) return false;
@@ -290,7 +321,10 @@ static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, bool ok) {
   show_passes(t, &v->passes);
   if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
   else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large\n", "");
-  fprintf(t->results, "%s\n", ok ? "ok" : "NOT OK");
+  bool train = option_given(&t->options, OPT_train);
+  if (train) show_step(t, &v->step);
+  const char *right = train && v->step.why ? "ok, but gradients and update were not checked" : "ok";
+  fprintf(t->results, "%s\n", ok ? right : "NOT OK");
 }
 
 static int report(Tool *t, const Verify *v) {
@@ -298,17 +332,17 @@ static int report(Tool *t, const Verify *v) {
   tool_stages_end(t);
   bool outputs_ok = check_outputs(t, v, outputs, states), ok = verdict(v, outputs_ok), as_expected = true;
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
-  ok = ok && as_expected;
+  ok = ok && as_expected && (!option_given(&t->options, OPT_train) || step_right(&v->step));
   const Proof *proof = &v->proof;
   const char *numbers = proof->verdict != PROVED ? NULL : proof->over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
                            "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
                            json_text(v->parallel.options.target->name), "outputs", outputs, "states", states,
                            "expected", expected, "proof", proof_word(proof), "proof_op", json_text(proof->op),
                            "proof_reason", json_text(proof->over_reals ? proof->over_reals : proof->reason),
-                           "proof_numbers", json_text(numbers), "passes", passes_json(&v->passes), "ran", v->ran,
-                           "reference", v->referred, "ok", ok));
+                           "proof_numbers", json_text(numbers), "passes", passes_json(&v->passes), "step",
+                           step_json(t, &v->step), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(states);
@@ -349,7 +383,9 @@ static int verify(Tool *t, Verify *v) {
     return tool_failed(t->diags);
   prove_entries(t, v);
   int code = v->parallel.options.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
-  return code != EXIT_OK ? code : report(t, v);
+  if (code != EXIT_OK) return code;
+  if (option_given(&t->options, OPT_train) && !tool_check_step(t, path, &v->step)) return tool_failed(t->diags);
+  return report(t, v);
 }
 
 int cmd_verify(Tool *t) {

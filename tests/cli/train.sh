@@ -91,6 +91,8 @@ for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(cl
   expect 0 "" "$apc" verify $mlp -q --train "$loss" --optimizer "$optimizer" --batch 8 --target cpux4 --dp 2 --tp 2
   expect_out "proved   the parallel program"
   expect_out "state layers.0.up.w "
+  expect_out "equal    gradients and differences of the loss along 8 random directions"
+  expect_out "equal    update and the optimizer's formula"
   expect_out "eval/loss "
 done
 

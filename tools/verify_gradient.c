@@ -1,0 +1,329 @@
+/* tools/verify_gradient.c - see verify_gradient.h.
+ *
+ * The loss is taken at w + h d and w - h d, where d is a random direction in some of the weights: each weight has one
+ * of its own where the work allows it.  Weights are moved off their first values, since zeros of biases lie where relu
+ * has no derivative, and small numbers hide what gradients are like.  A direction that disagrees is tried again at
+ * other numbers: a kink between both points is nowhere twice, a wrong derivative is everywhere.
+ */
+#include "tools/verify_gradient.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/random.h"
+#include "ir/index_bound.h"
+#include "ir/trial.h"
+#include "tools/reference.h"
+
+enum { TRIES = 3, LEAST_DIRECTIONS = 4 };
+static const double most_work = 6e8, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5;
+
+/* One step: plain descent with rate 1 or 2, or that of the line. */
+typedef struct Step {
+  Model model;
+  const Func *f;
+  WeightFiles *files;
+} Step;
+
+typedef struct Check {
+  Tool *t;
+  Step steps[3]; /* rates 1 and 2; the step itself */
+  Arena *arena;  /* of one try */
+  Diags *diags;
+  int64_t *symbols;
+  int ninputs, nweights;
+  InterpNamed *inputs, *weights; /* at this try's point */
+  InterpNamed *gradients;        /* by weight */
+  double loss;
+  StepCheck *out;
+} Check;
+
+/* ---- numbers */
+
+static double normal_at(uint64_t seed, const char *name, int64_t element) {
+  return random_normal(seed, hash64(name, strlen(name), 0), (uint64_t)element);
+}
+
+static double mean_size(const InterpTensor *x) {
+  double sum = 0;
+  int64_t n = interp_elements(x);
+  for (int64_t k = 0; k < n; k++) sum += x->cells[k].f * x->cells[k].f;
+  return n ? sqrt(sum / (double)n) : 0;
+}
+
+static bool cannot(Check *c, const char *why) { return c->out->why = why, false; }
+
+static const Func *step_function(const Module *m) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    for (size_t i = 0; i < m->funcs.items[k]->outputs.n; i++)
+      if (strcmp(m->funcs.items[k]->outputs.items[i].name, "grad_norm") == 0) return m->funcs.items[k];
+  return NULL;
+}
+
+static bool draw_inputs(Check *c, uint64_t seed) {
+  Module *m = c->steps[2].model.m;
+  const Func *f = c->steps[2].f;
+  c->inputs = ARENA_ARRAY(c->arena, InterpNamed, f->ops.n);
+  c->ninputs = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->kind != OP_input) continue;
+    const Type *type = type_of(f, op->out);
+    int64_t dims[MAX_RANK], below = 2;
+    if (!interp_dims(type, c->symbols, dims)) return cannot(c, "an input has no shape at small sizes");
+    InterpNamed *x = &c->inputs[c->ninputs++];
+    *x = (InterpNamed){op_str(op, AT_name), interp_tensor(c->arena, type->dtype, type->rank, dims)};
+    const Expr *bound = index_bound(m, f, op->out);
+    if (bound && (!ex_eval(bound, c->symbols, &below) || below < 1)) below = 1;
+    if (strcmp(x->name, "step") == 0) below = 5;
+    bool floats = dtype_is_float(type->dtype);
+    interp_fill(&x->tensor, DOMAIN_FLOAT, seed + i, floats ? -1 : 0, floats ? 1 : (double)below);
+  }
+  return true;
+}
+
+/* Trained weights and other states that start as one, off their first values. */
+static bool draw_weights(Check *c, uint64_t seed) {
+  Module *m = c->steps[2].model.m;
+  InterpOptions o = {.blob = tool_weights_read, .context = c->steps[2].files};
+  c->weights = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + 1);
+  c->gradients = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + 1);
+  c->nweights = 0;
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    const Param *p = s->param ? module_param(m, s->param) : NULL;
+    if (!p || !dtype_is_float(p->type->dtype)) continue;
+    InterpNamed *w = &c->weights[c->nweights++];
+    w->name = s->name;
+    if (!interp_param(m, p, &o, c->arena, &w->tensor, c->diags)) return false;
+    double by = 0.03 + 0.5 * mean_size(&w->tensor);
+    for (int64_t k = 0; k < interp_elements(&w->tensor); k++) w->tensor.cells[k].f += by * normal_at(seed, s->name, k);
+  }
+  return true;
+}
+
+/* Moments as they may be: second ones are not negative. */
+static int draw_moments(Check *c, uint64_t seed, InterpNamed *states) {
+  const Module *m = c->steps[2].model.m;
+  int n = 0;
+  for (int i = 0; i < c->nweights; i++) states[n++] = c->weights[i];
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    const char *of = strrchr(s->name, ':');
+    int64_t dims[MAX_RANK];
+    if (s->param || !of || !interp_dims(s->type, c->symbols, dims)) continue;
+    InterpNamed *x = &states[n++];
+    *x = (InterpNamed){s->name, interp_tensor(c->arena, s->type->dtype, s->type->rank, dims)};
+    for (int64_t k = 0; k < interp_elements(&x->tensor); k++) {
+      double r = 0.01 * normal_at(seed, s->name, k);
+      x->tensor.cells[k].f = strcmp(of, ":v") == 0 ? r * r : r;
+    }
+  }
+  return n;
+}
+
+static bool run_step(Check *c, const Step *s, const Func *f, int n, const InterpNamed *states, Arena *arena,
+                     InterpResult *out) {
+  InterpOptions o = {.symbols = c->symbols,
+                     .states = states,
+                     .nstates = n,
+                     .blob = tool_weights_read,
+                     .context = s->files,
+                     .max_cells = (int64_t)1 << 29};
+  return interp_run(s->model.m, f, &o, c->ninputs, c->inputs, arena, out, c->diags);
+}
+
+static double scalar(const InterpNamed *items, int n, const char *name) {
+  const InterpTensor *x = interp_find(items, n, name);
+  return x ? x->cells[0].f : NAN;
+}
+
+/* ---- gradients */
+
+/* The gradient at this point, as both rates show it. */
+static bool find_gradients(Check *c) {
+  InterpResult one, two;
+  if (!run_step(c, &c->steps[0], c->steps[0].f, c->nweights, c->weights, c->arena, &one) ||
+      !run_step(c, &c->steps[1], c->steps[1].f, c->nweights, c->weights, c->arena, &two))
+    return false;
+  c->loss = scalar(one.outputs, one.noutputs, "loss");
+  if (!isfinite(c->loss)) return cannot(c, "the loss of random numbers is not finite");
+  for (int i = 0; i < c->nweights; i++) {
+    const InterpNamed *w = &c->weights[i];
+    const InterpTensor *a = interp_find(one.states, one.nstates, w->name),
+                       *b = interp_find(two.states, two.nstates, w->name);
+    c->gradients[i] = (InterpNamed){w->name, interp_tensor(c->arena, w->tensor.dtype, w->tensor.rank, w->tensor.dims)};
+    for (int64_t k = 0; a && b && k < interp_elements(a); k++)
+      c->gradients[i].tensor.cells[k].f = a->cells[k].f - b->cells[k].f;
+  }
+  return true;
+}
+
+/* The part of the step that the loss needs. */
+static Func forward_pass(Arena *a, const Func *f) {
+  Func forward = *f;
+  Output *loss = ARENA_NEW(a, Output);
+  for (size_t i = 0; i < f->outputs.n; i++)
+    if (strcmp(f->outputs.items[i].name, "loss") == 0) *loss = f->outputs.items[i];
+  forward.outputs.items = loss;
+  forward.outputs.n = 1;
+  forward.ops.n = (size_t)(op_of(f, loss->value) - f->ops.items) + 1;
+  return forward;
+}
+
+/* The loss where the weights number d, d + n ... are moved by h of their direction. */
+static bool loss_at(Check *c, uint64_t seed, int d, int n, double h, double *loss) {
+  Arena *a = arena_new();
+  InterpNamed *moved = ARENA_ARRAY(a, InterpNamed, c->nweights);
+  memcpy(moved, c->weights, (size_t)c->nweights * sizeof *moved);
+  for (int i = d; i < c->nweights; i += n) {
+    const InterpTensor *w = &c->weights[i].tensor;
+    moved[i].tensor = interp_tensor(a, w->dtype, w->rank, w->dims);
+    for (int64_t k = 0; k < interp_elements(w); k++)
+      moved[i].tensor.cells[k].f = w->cells[k].f + h * normal_at(seed, c->weights[i].name, k);
+  }
+  const Step *s = &c->steps[2];
+  const Func forward = forward_pass(a, s->f);
+  InterpResult result;
+  bool ok = run_step(c, s, &forward, c->nweights, moved, a, &result);
+  if (ok) *loss = scalar(result.outputs, result.noutputs, "loss");
+  arena_free(a);
+  return ok;
+}
+
+/* How far the derivative along the direction is from what the gradient makes of it, relatively. */
+static bool direction_error(Check *c, uint64_t seed, int d, int n, double *error) {
+  double above, below, slope = 0, most = 0;
+  if (!loss_at(c, seed, d, n, step_size, &above) || !loss_at(c, seed, d, n, -step_size, &below)) return false;
+  for (int i = d; i < c->nweights; i += n)
+    for (int64_t k = 0; k < interp_elements(&c->gradients[i].tensor); k++) {
+      double part = c->gradients[i].tensor.cells[k].f * normal_at(seed, c->weights[i].name, k);
+      slope += part, most += part * part;
+    }
+  double difference = (above - below) / (2 * step_size), noise = 1e-14 * (1 + fabs(c->loss)) / step_size;
+  *error = fmax(0, fabs(difference - slope) - noise) / fmax(fmax(fabs(difference), sqrt(most)), 1e-300);
+  return isfinite(difference) || cannot(c, "the loss of random numbers is not finite");
+}
+
+/* Another point: other inputs, other weights. */
+static bool move_to(Check *c, uint64_t seed) {
+  if (c->arena) arena_free(c->arena);
+  c->arena = arena_new();
+  return draw_inputs(c, seed) && draw_weights(c, seed + 1000) && find_gradients(c);
+}
+
+static bool check_gradients(Check *c, int n) {
+  double *least = ARENA_ARRAY(c->t->arena, double, n);
+  bool again = true;
+  for (int k = 0; k < n; k++) least[k] = INFINITY;
+  for (uint64_t try = 0; try < TRIES && again; try++) {
+    uint64_t seed = 1 + 7919 * try;
+    if (!move_to(c, seed)) return false;
+    again = false;
+    for (int d = 0; d < n; d++) {
+      double error;
+      if (least[d] <= gradient_error) continue;
+      if (!direction_error(c, seed + 2000, d, n, &error)) return false;
+      least[d] = fmin(least[d], error);
+      again |= least[d] > gradient_error;
+    }
+  }
+  for (int d = 0; d < n; d++)
+    if (least[d] > c->out->gradient) c->out->gradient = least[d], c->out->gradient_of = c->weights[d].name;
+  c->out->directions = n;
+  c->out->gradient_ok = !again;
+  return true;
+}
+
+/* ---- the update */
+
+static void note_update(Check *c, const char *name, double got, double want, double size) {
+  double error = fabs(got - want) / fmax(size, 1e-30);
+  if (isfinite(error) && error <= c->out->update) return;
+  c->out->update = isfinite(error) ? error : INFINITY;
+  c->out->update_of = arena_strdup(c->t->arena, name);
+}
+
+/* The weight and its moments, element by element.  What the step does not write is not of training. */
+static void check_weight(Check *c, const Optimizer *o, int i, double t, double scale, int nstates,
+                         const InterpNamed *states, const InterpResult *got) {
+  const char *name = c->weights[i].name, *first = o->kind == OPTIMIZER_sgd ? "momentum" : "m";
+  const char *named[] = {name, arena_printf(c->arena, "%s:%s", name, first), arena_printf(c->arena, "%s:v", name)};
+  const InterpTensor *before[3], *after[3];
+  for (int k = 0; k < 3; k++) {
+    before[k] = interp_find(states, nstates, named[k]);
+    after[k] = interp_find(got->states, got->nstates, named[k]);
+  }
+  for (int64_t e = 0; after[0] && e < interp_elements(after[0]); e++) {
+    UpdateAt x = {before[0]->cells[e].f, c->gradients[i].tensor.cells[e].f, before[1] ? before[1]->cells[e].f : 0,
+                  before[2] ? before[2]->cells[e].f : 0};
+    UpdateAt y = update_weight(o, name, t, scale, x);
+    double moved = fabs(y.w - x.w);
+    note_update(c, named[0], after[0]->cells[e].f, y.w, fmax(moved, 1e-7 * fabs(x.w)) + 1e-12);
+    if (after[1]) note_update(c, named[1], after[1]->cells[e].f, y.m, fabs(y.m) + 1e-9);
+    if (after[2]) note_update(c, named[2], after[2]->cells[e].f, y.v, fabs(y.v) + 1e-12);
+  }
+}
+
+/* At the point of the last try. */
+static bool check_update(Check *c, const Optimizer *o) {
+  const Module *m = c->steps[2].model.m;
+  InterpNamed *states = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + (size_t)c->nweights);
+  int n = draw_moments(c, 77, states);
+  InterpResult got;
+  if (!run_step(c, &c->steps[2], c->steps[2].f, n, states, c->arena, &got)) return false;
+  double t = 1 + (double)interp_find(c->inputs, c->ninputs, "step")->cells[0].i, square = 0;
+  for (int i = 0; i < c->nweights; i++)
+    for (int64_t k = 0; k < interp_elements(&c->gradients[i].tensor); k++)
+      square += c->gradients[i].tensor.cells[k].f * c->gradients[i].tensor.cells[k].f;
+  double norm = sqrt(square), rate = update_rate(o, t);
+  note_update(c, "grad_norm", scalar(got.outputs, got.noutputs, "grad_norm"), norm, norm + 1e-9);
+  note_update(c, "lr", scalar(got.outputs, got.noutputs, "lr"), rate, rate + 1e-12);
+  for (int i = 0; i < c->nweights; i++) check_weight(c, o, i, t, update_scale(o, norm), n, states, &got);
+  c->out->update_ok = c->out->update <= update_error;
+  return true;
+}
+
+/* ---- all of it */
+
+static bool load_steps(Check *c, const char *path, const Optimizer **optimizer) {
+  for (int i = 0; i < 3; i++) {
+    Step *s = &c->steps[i];
+    if (!tool_model_step(c->t, path, i == 2 ? 0 : i + 1, &s->model, optimizer)) return false;
+    s->f = step_function(s->model.m);
+    s->files = tool_weights_open(s->model.m->arena, s->model.m);
+  }
+  return true;
+}
+
+/* How many directions the work allows; 0: none. */
+static int directions(Check *c) {
+  Module *m = c->steps[2].model.m;
+  c->symbols = ARENA_ARRAY(c->t->arena, int64_t, m->symbols.n + 1);
+  trial_sizes(m, 1, c->symbols);
+  const Func forward = forward_pass(c->t->arena, c->steps[2].f);
+  double whole = trial_work(m, c->steps[2].f, c->symbols), part = trial_work(m, &forward, c->symbols);
+  int weights = 0;
+  for (size_t i = 0; i < m->states.n; i++) weights += m->states.items[i].param != NULL;
+  double n = (most_work - 3 * whole) / (2 * part);
+  int least = weights < LEAST_DIRECTIONS ? weights : LEAST_DIRECTIONS;
+  return n < least ? 0 : n < weights ? (int)n : weights;
+}
+
+bool tool_check_step(Tool *t, const char *path, StepCheck *out) {
+  Check c = {.t = t, .diags = t->diags, .out = out};
+  const Optimizer *optimizer = NULL;
+  *out = (StepCheck){0};
+  tool_stage(t, "Deriving", "%s at small sizes", path);
+  bool ok = load_steps(&c, path, &optimizer);
+  int n = ok ? directions(&c) : 0;
+  if (ok && !n) out->why = "too large, even at small sizes";
+  if (n) ok = (check_gradients(&c, n) && check_update(&c, optimizer)) || out->why;
+  if (c.arena) arena_free(c.arena);
+  for (int i = 0; i < 3; i++) {
+    tool_weights_close(c.steps[i].files);
+    model_free(&c.steps[i].model);
+  }
+  return ok;
+}
