@@ -32,7 +32,7 @@ static struct {
 } initializers;
 static int64_t opset;
 
-enum { F32 = 1, I64 = 7, STRING = 8, BOOL = 9 };
+enum { F32 = 1, I32 = 6, I64 = 7, STRING = 8, BOOL = 9, F16 = 10, F64 = 11 };
 #define INT ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT
 #define INTS ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS
 #define FLOAT ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT

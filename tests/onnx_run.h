@@ -26,9 +26,11 @@ static inline void given(const char *name, int32_t type, const char *dims, const
   char **d = list_of(dims, &rank), **v = list_of(numbers, &n);
   for (size_t i = 0; i < rank; i++) extents[i] = atoll(d[i]);
   item->name = name;
-  item->tensor = interp_tensor(arena, type == F32 ? DT_f32 : type == I64 ? DT_i64 : DT_bool, (int)rank, extents);
+  DType dtype;
+  CHECK(onnx_dtype(type, &dtype));
+  item->tensor = interp_tensor(arena, dtype, (int)rank, extents);
   for (size_t i = 0; i < n; i++) {
-    if (type == F32) item->tensor.cells[i].f = atof(v[i]);
+    if (dtype_is_float(dtype)) item->tensor.cells[i].f = atof(v[i]);
     else item->tensor.cells[i].i = atoll(v[i]);
   }
   in(name, type, dims);

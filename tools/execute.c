@@ -57,6 +57,10 @@ static Tensor *slot(const Inputs *in, const char *name) {
   for (size_t i = 0; i < in->list->n; i++)
     if (strcmp(in->list->items[i].name, name) == 0) return &in->list->items[i].tensor;
   diag_error(in->t->diags, DIAG_input, (Loc){0}, "the model has no input '%s'", name);
+  if (module_param(in->b->model.m, name)) {
+    diag_help(in->t->diags, "'%s' is a weight: the file has its value, which a program reads when it starts", name);
+    return NULL;
+  }
   Nearest near = nearest_to(name);
   for (size_t i = 0; i < in->list->n; i++) nearest_try(&near, in->list->items[i].name);
   if (near.best) diag_help(in->t->diags, "the nearest name is '%s'", near.best);

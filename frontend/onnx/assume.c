@@ -328,3 +328,13 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
   m->expr_fault = NULL; /* of what was only tried */
   return ok;
 }
+
+void assume_or_one(const Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node) {
+  const Expr *both[] = {x, y};
+  for (size_t i = 0; a && i < 2 * a->n; i++) {
+    OnnxAssumption *e = &a->items[i / 2];
+    const Expr *side = both[i % 2];
+    bool is_it = side->kind == EX_SYM && strcmp(m->symbols.items[side->value].name, e->name) == 0;
+    if (is_it && e->is && e->node && strcmp(e->node, node) == 0) e->or_one = true;
+  }
+}

@@ -19,6 +19,7 @@ typedef struct OnnxAssumption {
   int64_t min, max; /* max 0: none */
   const char *is;   /* a sum as in dims.c that stands for the dimension; NULL: none */
   const char *node; /* that needs it; NULL: not worth a word */
+  bool or_one;      /* a size of 1 would do as well, as it is stretched */
 } OnnxAssumption;
 
 typedef struct OnnxAssumptions {
@@ -36,6 +37,9 @@ bool assume_learn(const Module *m, OnnxAssumptions *a);
 
 /* Assumes what makes the two equal; false when nothing does.  `node` needs it. */
 bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
+
+/* The node that the two are assumed to be equal for would also stretch one of 1. */
+void assume_or_one(const Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
 
 /* Assumes that a dimension is a multiple by which e / by has no rest: the one declared last. */
 bool assume_divisible(Module *m, OnnxAssumptions *a, const Expr *e, const Expr *by, const char *node);

@@ -9,7 +9,7 @@ Val splat_like(ImportNode *n, Val like, double value) {
 bool extents_broadcast(ImportNode *n, const Expr *p, const Expr *q) {
   if (p == q || ex_is_const(p, 1) || ex_is_const(q, 1)) return true;
   if (assume_one(n->m, p) || assume_one(n->m, q)) return false; /* not in this attempt */
-  return equal_extents(n, p, q);
+  return equal_or_one(n, p, q);
 }
 
 bool broadcast_extents(ImportNode *n, const Type *x, const Type *y, int *rank, const Expr **dims) {
@@ -58,6 +58,20 @@ Val select3(ImportNode *n, Val condition, Val x, Val y) {
   }
   Val in[] = {broadcast(n, condition, rank, dims), broadcast(n, x, rank, dims), broadcast(n, y, rank, dims)};
   return build_op(n->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
+}
+
+/* The gradient of a clipped number is 0, of one at a bound too, while max and min share it between equal operands. */
+static Val bounded(ImportNode *n, Val x, Val bound, bool low) {
+  if (!x || !bound) return x;
+  if (!import_trains(n->im) || !dtype_is_float(type_of(n->b->f, x)->dtype))
+    return binary(n, low ? OP_max : OP_min, x, bound);
+  return select3(n, binary(n, low ? OP_le : OP_ge, x, bound), bound, x);
+}
+
+Val clamp(ImportNode *n, Val x, Val low, Val high) { return bounded(n, bounded(n, x, low, true), high, false); }
+
+Val clamp_numbers(ImportNode *n, Val x, double low, double high) {
+  return x ? clamp(n, x, splat_like(n, x, low), splat_like(n, x, high)) : 0;
 }
 
 Val insert_dims(ImportNode *n, Val x, unsigned at, int rank) {

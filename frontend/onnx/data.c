@@ -212,8 +212,24 @@ static bool has_dotdot(const char *path) {
   return false;
 }
 
-/* The real path of `location`, which must lie inside the real folder of the model; in the file's arena.
- * NULL after a diagnostic. */
+/* Does that real path lie in the real folder? */
+static bool lies_in(const char *real, const char *folder) {
+  size_t n = strlen(folder);
+  if (n == 1) n = 0; /* the root folder: every path is inside */
+  return strncmp(real, folder, n) == 0 && real[n] == '/';
+}
+
+/* The real folder of the model's file, which is another than where it is opened when it is a link there; NULL: none.
+ * The caller frees it. */
+static char *folder_of_file(const OnnxFile *f) {
+  char *real = realpath(f->path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+  if (slash) slash[slash == real] = '\0';
+  return real;
+}
+
+/* The real path of `location`, which must lie inside the real folder of the model; in the file's arena.  A cache of a
+ * hub has links to the model and its data, side by side, and both files in a folder elsewhere: that is the model's as
+ * well.  NULL after a diagnostic. */
 static const char *resolve(const Source *s, const char *location) {
   if (location[0] == '/') {
     bad(s, DIAG_onnx_external, "its location %s is an absolute path", location);
@@ -227,16 +243,16 @@ static const char *resolve(const Source *s, const char *location) {
   const char *folder = slash ? arena_strndup(s->f->arena, s->f->path, (size_t)(slash - s->f->path) + 1) : "./";
   const char *joined = arena_printf(s->f->arena, "%s%s", folder, location);
   char *real_folder = realpath(folder, NULL), *real = realpath(joined, NULL);
-  const char *result = NULL;
-  size_t n = real_folder ? strlen(real_folder) : 0;
-  if (n == 1) n = 0; /* the root folder: every path is inside */
+  const char *result = NULL, *why = strerror(errno);
+  char *linked = folder_of_file(s->f);
   if (!real_folder || !real) {
-    bad(s, DIAG_onnx_external, "cannot open its data %s: %s", joined, strerror(errno));
-  } else if (strncmp(real, real_folder, n) != 0 || real[n] != '/') {
+    bad(s, DIAG_onnx_external, "cannot open its data %s: %s", joined, why);
+  } else if (!lies_in(real, real_folder) && !(linked && lies_in(real, linked))) {
     bad(s, DIAG_onnx_external, "its location %s is a link to %s, outside the model's folder", location, real);
   } else {
     result = arena_strdup(s->f->arena, real);
   }
+  free(linked);
   free(real_folder);
   free(real);
   return result;

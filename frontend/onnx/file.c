@@ -135,6 +135,12 @@ OnnxOverlay__NodeProto *onnx_node_overlay(const Onnx__NodeProto *node) {
   return (OnnxOverlay__NodeProto *)reread(&node->base, &onnx_overlay__node_proto__descriptor);
 }
 
+OnnxOverlay__FunctionProto *onnx_function_overlay(const Onnx__FunctionProto *function) {
+  Onnx__FunctionProto shallow = *function; /* its nodes have nothing for the overlay */
+  shallow.n_node = 0;
+  return (OnnxOverlay__FunctionProto *)reread(&shallow.base, &onnx_overlay__function_proto__descriptor);
+}
+
 OnnxOverlay__ValueInfoProto *onnx_value_overlay(const Onnx__ValueInfoProto *value) {
   return (OnnxOverlay__ValueInfoProto *)reread(&value->base, &onnx_overlay__value_info_proto__descriptor);
 }

@@ -65,9 +65,10 @@ const uint8_t *onnx_file_bytes(const OnnxFile *f, const OnnxData *data);
 bool onnx_dtype(int32_t onnx_type, DType *out);
 const char *onnx_dtype_name(int32_t onnx_type);
 
-/* The younger fields of a node, value or model (see onnx_overlay.proto); free with the generated
+/* The younger fields of a node, function, value or model (see onnx_overlay.proto); free with the generated
  * onnx_overlay__..._free_unpacked.  NULL only when memory is short. */
 OnnxOverlay__NodeProto *onnx_node_overlay(const Onnx__NodeProto *node);
+OnnxOverlay__FunctionProto *onnx_function_overlay(const Onnx__FunctionProto *function);
 OnnxOverlay__ValueInfoProto *onnx_value_overlay(const Onnx__ValueInfoProto *value);
 OnnxOverlay__ModelProto *onnx_model_overlay(const Onnx__ModelProto *model);
 

@@ -3,16 +3,24 @@
 
 #include <string.h>
 
+#include "frontend/onnx/file.h"
 #include "frontend/onnx/names.h"
 
 enum { MAX_DEPTH = 64, MAX_NODES = 1000000 };
+
+typedef struct Function {
+  const Onnx__FunctionProto *proto;
+  Onnx__AttributeProto **defaults; /* of its attributes */
+  size_t ndefaults;
+} Function;
 
 typedef struct Expand {
   Arena *arena;
   const Onnx__ModelProto *model;
   const char *file;
   Diags *d;
-  NameMap functions; /* "domain:name" -> FunctionProto */
+  NameMap functions; /* "domain:name:overload" -> Function */
+  NameMap named;     /* "domain:name" -> there is one, of whatever overload */
   NameMap opsets;    /* domain -> OperatorSetIdProto of the model */
   size_t nodes;      /* made so far, and calls; what a call or a graph declares counts too */
 } Expand;
@@ -20,29 +28,13 @@ typedef struct Expand {
 /* A call being expanded: how its body's names and attributes translate. */
 typedef struct Call {
   const Onnx__NodeProto *node;
-  const Onnx__FunctionProto *function;
+  const Function *function;
   const char *name;
   NameMap values; /* body name -> caller's name */
   int depth;
 } Call;
 
 static const char *text(const char *s) { return s ? s : ""; }
-
-static const char *function_key(Expand *e, const char *domain, const char *name) {
-  return arena_printf(e->arena, "%s:%s", text(domain), text(name));
-}
-
-/* The first of a name is the one that counts. */
-static void name_functions(Expand *e) {
-  for (size_t i = e->model->n_functions; i-- > 0;) {
-    Onnx__FunctionProto *f = e->model->functions[i];
-    name_put(e->arena, &e->functions, function_key(e, f->domain, f->name), f);
-  }
-}
-
-static const Onnx__FunctionProto *function_of(Expand *e, const Onnx__NodeProto *node) {
-  return e->functions.n ? name_find(&e->functions, function_key(e, node->domain, node->op_type)) : NULL;
-}
 
 static bool fail(Expand *e, const char *name, const char *what, const char *detail) {
   Loc loc = {.file = e->file, .node = arena_strdup(e->d->arena, name)};
@@ -53,6 +45,57 @@ static bool fail(Expand *e, const char *name, const char *what, const char *deta
 static bool count_nodes(Expand *e, const char *name, size_t n) {
   e->nodes += n;
   return e->nodes <= MAX_NODES || fail(e, name, "more than a million nodes", "");
+}
+
+static const char *function_name(Expand *e, const char *domain, const char *name) {
+  return arena_printf(e->arena, "%s:%s", text(domain), text(name));
+}
+
+static void *allocate(void *arena, size_t n) { return arena_alloc(arena, n); }
+static void keep(void *arena, void *p) { (void)arena, (void)p; }
+
+static bool read_defaults(Expand *e, const OnnxOverlay__FunctionProto *o, Function *f) {
+  ProtobufCAllocator in_arena = {allocate, keep, e->arena};
+  f->defaults = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, o->n_attribute_proto);
+  for (size_t i = 0; i < o->n_attribute_proto; i++) {
+    ProtobufCBinaryData bytes = o->attribute_proto[i];
+    Onnx__AttributeProto *a = onnx__attribute_proto__unpack(&in_arena, bytes.len, bytes.data);
+    if (!a) return fail(e, text(f->proto->name), "a default of the function's attributes cannot be decoded", "");
+    f->defaults[f->ndefaults++] = a;
+  }
+  return true;
+}
+
+/* The first of a name and overload is the one that counts. */
+static bool name_functions(Expand *e) {
+  for (size_t i = e->model->n_functions; i-- > 0;) {
+    Function *f = ARENA_NEW(e->arena, Function);
+    f->proto = e->model->functions[i];
+    const char *name = function_name(e, f->proto->domain, f->proto->name);
+    OnnxOverlay__FunctionProto *o = onnx_function_overlay(f->proto);
+    bool ok = o ? read_defaults(e, o, f) : fail(e, text(f->proto->name), "the function cannot be decoded", "");
+    name_put(e->arena, &e->named, name, f);
+    name_put(e->arena, &e->functions, arena_printf(e->arena, "%s:%s", name, o ? text(o->overload) : ""), f);
+    if (o) onnx_overlay__function_proto__free_unpacked(o, NULL);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+/* *f is the function that the node calls, NULL where it calls none; false after an error. */
+static bool function_of(Expand *e, const Onnx__NodeProto *node, const Function **f) {
+  *f = NULL;
+  const char *name = e->named.n ? function_name(e, node->domain, node->op_type) : NULL;
+  if (!name || !name_find(&e->named, name)) return true;
+  Onnx__NodeProto shallow = *node; /* what else it has may be large, and it may be called often */
+  shallow.n_input = shallow.n_output = shallow.n_attribute = 0, shallow.doc_string = NULL;
+  if (!count_nodes(e, text(node->name), onnx__node_proto__get_packed_size(&shallow) / 1000)) return false;
+  OnnxOverlay__NodeProto *o = onnx_node_overlay(&shallow);
+  const char *overload = o ? arena_strdup(e->arena, text(o->overload)) : "";
+  if (o) onnx_overlay__node_proto__free_unpacked(o, NULL);
+  *f = name_find(&e->functions, arena_printf(e->arena, "%s:%s", name, overload));
+  return *f || fail(e, text(node->name), "the function it calls has no such overload",
+                    arena_printf(e->d->arena, "%s of %s", *overload ? overload : "none", text(node->op_type)));
 }
 
 static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const char *name) {
@@ -76,13 +119,23 @@ static char **translate_all(Expand *e, Call *call, char *const *names, size_t n)
   return out;
 }
 
-/* The body node's attributes; one that refers to an attribute the call does not give is left out. */
+static const Onnx__AttributeProto *default_of(const Function *f, const char *name) {
+  for (size_t i = 0; i < f->ndefaults; i++)
+    if (strcmp(text(f->defaults[i]->name), name) == 0) return f->defaults[i];
+  return NULL;
+}
+
+/* The body node's attributes; one that refers to an attribute that the call does not give and that has no default is
+ * left out. */
 static void translate_attributes(Expand *e, const Call *call, Onnx__NodeProto *node) {
   Onnx__AttributeProto **out = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, node->n_attribute);
   size_t n = 0;
   for (size_t i = 0; i < node->n_attribute; i++) {
     const Onnx__AttributeProto *a = node->attribute[i], *given = a;
-    if (*text(a->ref_attr_name) && !(given = attr_of(call->node, a->ref_attr_name))) continue;
+    if (*text(a->ref_attr_name)) {
+      given = attr_of(call->node, a->ref_attr_name);
+      if (!given && !(given = default_of(call->function, a->ref_attr_name))) continue;
+    }
     out[n] = ARENA_NEW(e->arena, Onnx__AttributeProto);
     *out[n] = *given;
     out[n++]->name = a->name;
@@ -101,10 +154,10 @@ static bool same_opsets(Expand *e, const Onnx__FunctionProto *f) {
   return true;
 }
 
-static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth,
-                        OnnxNodes *out) {
+static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Function *function, int depth, OnnxNodes *out) {
+  const Onnx__FunctionProto *f = function->proto;
   const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
-  Call call = {node, f, base, {0}, depth + 1};
+  Call call = {node, function, base, {0}, depth + 1};
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
   if (!count_nodes(e, base, 1 + f->n_input + f->n_opset_import)) return false;
   if (node->n_input > f->n_input || node->n_output > f->n_output)
@@ -192,7 +245,8 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
     translate_attributes(e, inside, copy);
     node = copy;
   }
-  const Onnx__FunctionProto *f = function_of(e, node);
+  const Function *f;
+  if (!function_of(e, node, &f)) return false;
   if (f) return expand_call(e, node, f, inside ? inside->depth : 0, out);
   if (!count_nodes(e, text(node->name), 1)) return false;
   if (!expand_graphs(e, &node, inside)) return false;
@@ -202,7 +256,7 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
 
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
   Expand e = {.arena = arena, .model = model, .file = file, .d = d};
-  name_functions(&e);
+  if (!name_functions(&e)) return false;
   for (size_t i = 0; i < model->n_opset_import; i++)
     name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);
   for (size_t i = 0; i < model->graph->n_node; i++)

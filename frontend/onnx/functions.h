@@ -1,8 +1,9 @@
 /* frontend/onnx/functions.h - replaces calls of a model's own functions by their bodies.
  *
- * Values inside a body are renamed CALL/NAME, attributes that refer to the function's (ref_attr_name) take the call's,
- * and the nodes are named CALL/NAME too; the same in graphs of control flow (Loop, Scan, If), inside functions and
- * outside.  What comes out are shallow copies of messages in the arena that share everything else with the model.
+ * Values inside a body are renamed CALL/NAME, attributes that refer to the function's (ref_attr_name) take the call's
+ * or else the function's default (attribute_proto), the function is the one of the call's overload, and the nodes are
+ * named CALL/NAME too; the same in graphs of control flow (Loop, Scan, If), inside functions and outside.  What comes
+ * out are shallow copies of messages in the arena that share everything else with the model.
  */
 #ifndef APC_FRONTEND_ONNX_FUNCTIONS_H
 #define APC_FRONTEND_ONNX_FUNCTIONS_H

@@ -15,6 +15,7 @@
 enum { OPSET_MIN = 1, OPSET_MAX = 28 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
+bool import_trains(const Import *im) { return im->dims.options && im->dims.options->training; }
 Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
 
 static const OnnxOp onnx_ops[] = {
@@ -332,6 +333,12 @@ bool equal_extents(ImportNode *n, const Expr *p, const Expr *q) {
   return false; /* not in this attempt */
 }
 
+bool equal_or_one(ImportNode *n, const Expr *p, const Expr *q) {
+  bool equal = equal_extents(n, p, q);
+  assume_or_one(n->m, n->im->assumptions, p, q, n->name);
+  return equal;
+}
+
 const Expr *exact_extent(ImportNode *n, const Expr *e, const Expr *by) {
   const Expr *quotient = ex_exact_div(n->m, e, by);
   if (!quotient) assume_divisible(n->m, n->im->assumptions, e, by, n->name);
@@ -492,8 +499,9 @@ static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diag
   for (size_t i = 0; i < a->n; i++)
     if (a->items[i].is)
       diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)},
-                   "the dimension \"%s\" is taken to be %s, since other sizes do not fit here", a->items[i].name,
-                   a->items[i].is);
+                   "the dimension \"%s\" is taken to be %s, since other sizes do not fit here%s", a->items[i].name,
+                   a->items[i].is,
+                   a->items[i].or_one ? arena_printf(diags->arena, ", but for 1: --dim %s=1", a->items[i].name) : "");
 }
 
 /* What has been learned of the dimensions changes sizes that are in the function already, so it is made anew. */

@@ -58,7 +58,7 @@ bool import_shrink(ImportNode *n) {
 
 static Val hard_sigmoid(ImportNode *n, Val x, double alpha, double beta) {
   Val line = binary_number(n, OP_add, binary_number(n, OP_mul, x, alpha), beta);
-  return binary_number(n, OP_max, binary_number(n, OP_min, line, 1), 0);
+  return clamp_numbers(n, line, 0, 1);
 }
 
 bool import_hard_sigmoid(ImportNode *n) {

@@ -100,11 +100,16 @@ static Val fused(ImportNode *n, const Heads *h, double scale, bool causal) {
   return build_op(n->b, &(OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = a});
 }
 
-/* The mask as [batch or 1, groups or 1, per group or 1, queries or 1, keys]; what it lacks at the end hides keys. */
+/* Numbers, integers too, are added to the scores in the type of the queries.  The mask as [batch or 1, groups or 1, per
+ * group or 1, queries or 1, keys]; what it lacks at the end hides keys. */
 static Val wide_mask(ImportNode *n, const Heads *h) {
   const Type *t = input_type(n, 3);
   Val mask = input(n, 3);
   if (!mask) return 0;
+  if (t->dtype != DT_bool) {
+    mask = build_cast(n->b, mask, input_type(n, 0)->dtype);
+    t = type_of(n->b->f, mask);
+  }
   if (t->rank < 1 || t->rank > 4) {
     node_error(n, "the mask is %s", import_type_string(n->m, t));
     return 0;

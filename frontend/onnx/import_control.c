@@ -107,7 +107,10 @@ bool import_if(ImportNode *n) {
   double known;
   if (!yes || !no) return false;
   size_t count = n->proto->n_output;
-  if (yes->n_input || no->n_input || yes->n_output != count || no->n_output != count)
+  if (yes->n_input || no->n_input)
+    return node_error(n, "its %s has inputs; a branch has none, and reads the values around it by their names",
+                      yes->n_input ? "then_branch" : "else_branch");
+  if (yes->n_output != count || no->n_output != count)
     return node_error(n, "its branches have %zu and %zu outputs, not %zu", yes->n_output, no->n_output, count);
   bool *wanted = wanted_outputs(n, count);
   if (input_number(n, 0, &known)) return take_branch(n, known != 0 ? yes : no, wanted);
@@ -152,7 +155,7 @@ static bool read_rounds(ImportNode *n, OnnxLoop *l) {
     l->rounds = scalar(n, input(n, 0), DT_i64, "the number of rounds");
   }
   l->most = l->length;
-  if (!l->rounds || !has_input(n, 1)) return l->rounds != 0;
+  if (!l->rounds || !has_input(n, 1) || (l->length && known_bounds(n->m, l->length).high <= 0)) return l->rounds != 0;
   if (!input_number(n, 1, &holds)) {
     Val condition = scalar(n, input(n, 1), DT_bool, "the condition"), zero = import_scalar_i64(n, ex_const(n->m, 0));
     l->length = NULL;
@@ -241,7 +244,8 @@ static bool loop_body(ImportNode *n, const OnnxLoop *l, LoopBuild *build, Import
   for (size_t i = 0; i < l->ncarried; i++) wanted[1 + i] = !l->passed_on[i];
   for (size_t i = 0; i < l->ncollected; i++) wanted[1 + l->ncarried + i] = wants(n, l->ncarried + i);
   if (!import_subgraph(n, l->body, in, wanted, out) || !again(n, out[0], more)) return false;
-  if (collects(n, l) && (!l->length || *more))
+  bool once = l->length && known_bounds(n->m, l->length).high <= 1; /* whether another follows is no question */
+  if (collects(n, l) && (!l->length || (*more && !once)))
     return shape_error(n, "it collects values of its rounds, and their number depends on data");
   size_t k = 0;
   for (size_t i = 0; i < l->ncarried; i++)

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_index.c - ONNX operators about the places of single elements.
  *
  * The place of an extreme element is found by two reductions: the extreme value, then the smallest (or
- * largest) index of the elements that equal it; so that it can be sharded like any reduction.  GatherND is one
- * gather from the flattened tensor at computed places.
+ * largest) index of the elements that equal it; so that it can be sharded like any reduction.  NaN is larger and
+ * smaller than all numbers, as in NumPy.  GatherND is one gather from the flattened tensor at computed places.
  */
 #include "frontend/onnx/import_private.h"
 
@@ -11,6 +11,8 @@ static Val extreme_index(ImportNode *n, Val x, int axis, Reduction how, bool las
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   Val is_best = binary(n, OP_eq, x, import_reduce_axes(n, how, x, 1u << axis, true));
+  if (dtype_is_float(t->dtype)) /* beside a NaN the extreme is NaN, and nothing equals it */
+    is_best = binary(n, OP_or, is_best, build_unary(n->b, OP_isnan, x));
   Val place = iota_i64(n, t->rank, t->dims, axis);
   Val none = last ? splat_like(n, place, -1) : build_size(n->b, type_with_dtype(n->m, t, DT_i64), t->dims[axis]);
   return import_reduce_axes(n, last ? RED_MAX : RED_MIN, select3(n, is_best, place, none), 1u << axis, true);

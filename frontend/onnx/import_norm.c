@@ -1,7 +1,8 @@
 /* frontend/onnx/import_norm.c - ONNX normalisations.
  *
  * Those over the last dimensions are the IR's norm (over one dimension; several are reshaped into one)
- * followed by scale and bias.  Batch normalisation has its inference meaning.
+ * followed by scale and bias.  Batch normalisation has its inference meaning.  Types may be mixed where the
+ * standard lets them: what is computed of two types has the wider one.
  */
 #include "frontend/onnx/import_private.h"
 
@@ -31,26 +32,39 @@ static Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias) {
   return bias ? binary(n, OP_add, x, bias) : x;
 }
 
-/* The mean and 1 / sqrt(variance + eps) that LayerNormalization also gives; only when asked for. */
+/* The smallest type that holds the numbers of both. */
+static DType wider(DType a, DType b) { return a == b ? a : a == DT_f64 || b == DT_f64 ? DT_f64 : DT_f32; }
+
+/* The mean and 1 / sqrt(variance + eps) that LayerNormalization also gives; only when asked for.  Their type is
+ * stash_type, and they are computed in at least f32. */
 static bool layer_statistics(ImportNode *n, Val x, int axis, double eps) {
+  DType stash = DT_f32;
+  if (has_attr(n, "stash_type") && !node_dtype(n, "stash_type", &stash)) return false;
+  if (!dtype_is_float(stash)) return node_error(n, "stash_type is %s", dtype_name(stash));
   if (!wants(n, 1) && !wants(n, 2)) return true;
   unsigned axes = ((1u << type_of(n->b->f, x)->rank) - 1) & ~((1u << axis) - 1);
-  Val mean = mean_axes(n, x, axes, true);
-  if (!import_set_output(n, 1, mean)) return false;
-  if (!wants(n, 2)) return true;
-  Val centred = binary(n, OP_sub, x, mean);
-  Val variance = mean_axes(n, build_binary(n->b, OP_mul, centred, centred), axes, true);
-  return import_set_output(n, 2, build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, eps)));
+  x = build_cast(n->b, x, wider(input_type(n, 0)->dtype, DT_f32));
+  Val mean = mean_axes(n, x, axes, true), centred = binary(n, OP_sub, x, mean);
+  Val variance = centred ? mean_axes(n, build_binary(n->b, OP_mul, centred, centred), axes, true) : 0;
+  if (!variance) return false;
+  Val inverse = build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, eps));
+  return import_set_output(n, 1, build_cast(n->b, mean, stash)) &&
+         import_set_output(n, 2, build_cast(n->b, inverse, stash));
 }
 
+/* The result has the type of the scale, which for LayerNormalization is that of the input. */
 static bool last_dims_norm(ImportNode *n, const char *kind) {
   Val x = input(n, 0), scale = input(n, 1), bias = input(n, 2);
   int axis = 0;
   double eps = node_float(n, "epsilon", 1e-5f);
   if (!x || !scale || (has_input(n, 2) && !bias)) return false;
   if (!node_axis(n, node_int(n, "axis", -1), input_type(n, 0)->rank, &axis)) return false;
-  Val y = scale_and_shift(n, norm_from(n, x, axis, kind, eps), scale, bias);
-  if (!y || type_of(n->b->f, y) != input_type(n, 0))
+  DType type = input_type(n, 1)->dtype;
+  if ((n->op->arg == 0 && type != input_type(n, 0)->dtype) || (bias && type != input_type(n, 2)->dtype))
+    return node_error(n, "input, scale and bias are of different types");
+  Val y = norm_from(n, x, axis, kind, eps);
+  y = y ? scale_and_shift(n, build_cast(n->b, y, type), scale, bias) : 0;
+  if (!y || type_of(n->b->f, y) != type_with_dtype(n->m, input_type(n, 0), type))
     return y && node_error(n, "scale or bias is larger than the normalised dimensions");
   return import_set_output(n, 0, y) && layer_statistics(n, x, axis, eps);
 }
@@ -74,19 +88,29 @@ static void is_buffer(const ImportNode *n, Val v) {
   if (op && op->kind == OP_param) module_param(n->m, op_str(op, AT_name))->trainable = false;
 }
 
+/* An input of a batch normalisation in the type in which it is computed. */
+static Val batch_operand(ImportNode *n, size_t i, DType type) {
+  Val v = input(n, i);
+  return v ? build_cast(n->b, v, type) : 0;
+}
+
 bool import_batch_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   if (node_int(n, "training_mode", 0) != 0) return node_error(n, "training_mode is 1: export the model for inference");
   for (size_t i = 1; i < n->proto->n_output; i++)
     if (wants(n, i)) return node_error(n, "output %zu only exists in training", i);
   int rank = input_type(n, 0)->rank;
-  Val x = input(n, 0), mean = input(n, 3), variance = input(n, 4);
-  if (!x || !mean || !variance) return false;
-  is_buffer(n, mean), is_buffer(n, variance);
-  Val factor = binary(n, OP_mul, input(n, 1),
+  DType to = input_type(n, 0)->dtype, type = to;
+  for (size_t i = 1; i < 5; i++) type = wider(type, input_type(n, i)->dtype);
+  is_buffer(n, input(n, 3)), is_buffer(n, input(n, 4));
+  Val x = batch_operand(n, 0, type), scale = batch_operand(n, 1, type), bias = batch_operand(n, 2, type),
+      mean = batch_operand(n, 3, type), variance = batch_operand(n, 4, type);
+  if (!x || !scale || !bias || !mean || !variance) return false;
+  Val factor = binary(n, OP_mul, scale,
                       build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
-  Val shift = binary(n, OP_sub, input(n, 2), binary(n, OP_mul, mean, factor));
-  return import_set_output(n, 0, scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank)));
+  Val shift = binary(n, OP_sub, bias, binary(n, OP_mul, mean, factor));
+  Val y = scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank));
+  return y && import_set_output(n, 0, build_cast(n->b, y, to));
 }
 
 bool import_instance_norm(ImportNode *n) {

@@ -130,9 +130,7 @@ bool import_clip(ImportNode *n) {
     if (has_input(n, 1) && !(low = input(n, 1))) return false;
     if (has_input(n, 2) && !(high = input(n, 2))) return false;
   }
-  if (low) x = binary(n, OP_max, x, low);
-  if (high) x = binary(n, OP_min, x, high);
-  return import_set_output(n, 0, x);
+  return import_set_output(n, 0, clamp(n, x, low, high));
 }
 
 bool import_is_inf(ImportNode *n) {

@@ -68,6 +68,7 @@ bool import_opaque(ImportNode *n); /* of an operator that is not in the table */
 
 __attribute__((format(printf, 2, 3))) bool node_error(ImportNode *n, const char *format, ...);
 OnnxFile *import_file(const Import *im);
+bool import_trains(const Import *im); /* gradients will be asked for */
 Evaluation *import_evaluation(Import *im);
 const Onnx__ValueInfoProto *import_value_info(const Import *im,
                                               const char *value); /* what the graph declares of it; NULL */
@@ -137,6 +138,8 @@ bool item_number(ImportNode *n, ImportItem *item, double *out); /* as input_numb
 
 /* Whether the two are one expression.  If not, the import may begin again with an assumption that makes them so. */
 bool equal_extents(ImportNode *n, const Expr *p, const Expr *q);
+/* As equal_extents, of two that are broadcast. */
+bool equal_or_one(ImportNode *n, const Expr *p, const Expr *q);
 /* e / by, which is whole; NULL when it may not be, and then the import may begin again with an assumption that makes it
  * so. */
 const Expr *exact_extent(ImportNode *n, const Expr *e, const Expr *by);
@@ -153,6 +156,8 @@ Val splat_like(ImportNode *n, Val like, double value);       /* a constant of th
 Val binary(ImportNode *n, OpKind k, Val x, Val y);           /* NumPy broadcasting */
 Val binary_number(ImportNode *n, OpKind k, Val x, double y); /* y splat over x's type */
 Val broadcast(ImportNode *n, Val x, int rank, const Expr *const *dims);
+Val clamp(ImportNode *n, Val x, Val low, Val high); /* as Clip; low and high may be 0: no bound */
+Val clamp_numbers(ImportNode *n, Val x, double low, double high);
 Val select3(ImportNode *n, Val condition, Val x, Val y);      /* NumPy broadcasting of all three */
 Val insert_dims(ImportNode *n, Val x, unsigned at, int rank); /* reshape to `rank` with extents 1 at these places */
 Val drop_dims(ImportNode *n, Val x, unsigned at);             /* reshape without these dimensions (of extent 1) */

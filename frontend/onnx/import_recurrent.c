@@ -39,8 +39,7 @@ static Val activate(ImportNode *n, const Activation *a, Val x) {
   if (strcmp(a->name, "Tanh") == 0) return build_unary(n->b, OP_tanh, x);
   if (strcmp(a->name, "Relu") == 0) return build_unary(n->b, OP_relu, x);
   if (strcmp(a->name, "Affine") == 0) return scaled(n, x, a->alpha, a->beta);
-  if (strcmp(a->name, "HardSigmoid") == 0)
-    return binary_number(n, OP_max, binary_number(n, OP_min, scaled(n, x, a->alpha, a->beta), 1), 0);
+  if (strcmp(a->name, "HardSigmoid") == 0) return clamp_numbers(n, scaled(n, x, a->alpha, a->beta), 0, 1);
   if (strcmp(a->name, "ScaledTanh") == 0)
     return binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_mul, x, a->beta)), a->alpha);
   if (strcmp(a->name, "Softsign") == 0)
@@ -104,7 +103,7 @@ static Val part(ImportNode *n, Val x, int64_t at) {
 }
 
 static Val clipped(ImportNode *n, const Recurrent *r, Val x) {
-  return r->clip > 0 ? binary_number(n, OP_max, binary_number(n, OP_min, x, r->clip), -r->clip) : x;
+  return r->clip > 0 ? clamp_numbers(n, x, -r->clip, r->clip) : x;
 }
 
 static Val gate(ImportNode *n, const Recurrent *r, const Activation *f, Val x) {

@@ -99,16 +99,47 @@ bool import_flatten(ImportNode *n) {
   return reshaped(n, 2, dims);
 }
 
+/* How many dimensions the graph declares of the output; -1: it does not. */
+static int declared_rank(ImportNode *n) {
+  const Onnx__ValueInfoProto *v = n->proto->n_output ? import_value_info(n->im, n->proto->output[0]) : NULL;
+  const Onnx__TypeProto *t = v ? v->type : NULL;
+  bool tensor = t && t->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && t->tensor_type && t->tensor_type->shape;
+  return tensor ? (int)t->tensor_type->shape->n_dim : -1;
+}
+
+/* Without axes every dimension of 1 goes, and one of another size stays.  A dimension without a size is 1 if the
+ * declared rank of the result says so, else at least 2: with 1 the result would have another rank. */
+static bool ones_without_axes(ImportNode *n, const Type *t, unsigned *axes) {
+  int open = 0, ones = 0, rank = declared_rank(n);
+  for (int d = 0; d < t->rank; d++) {
+    Bounds b = known_bounds(n->m, t->dims[d]);
+    ones += ex_is_const(t->dims[d], 1), open += b.low <= 1 && b.high >= 1;
+  }
+  bool all = ones < open && t->rank - rank == open;
+  if (!all && rank >= 0 && t->rank - rank > ones)
+    return node_error(n, "%s becomes %d dimensions: give it axes", import_type_string(n->m, t), rank);
+  for (int d = 0; d < t->rank; d++) {
+    Bounds b = known_bounds(n->m, t->dims[d]);
+    if (b.low > 1 || b.high < 1) continue;
+    if (all || ex_is_const(t->dims[d], 1)) *axes |= 1u << d;
+    else assume_extent(n->m, ex_addi(n->m, t->dims[d], -2));
+    if (!(*axes >> d & 1) && known_bounds(n->m, t->dims[d]).low < 2)
+      return node_error(n, "cannot tell whether dimension %d of %s is 1", d, import_type_string(n->m, t));
+  }
+  return true;
+}
+
 bool import_squeeze(ImportNode *n) {
   const Type *t = input_type(n, 0);
   unsigned axes;
   bool given;
   const Expr *dims[MAX_RANK];
   int rank = 0;
-  if (!node_axes(n, 13, t->rank, &axes, &given)) return false;
+  if (!node_axes(n, 13, t->rank, &axes, &given) || (!given && !ones_without_axes(n, t, &axes))) return false;
   for (int d = 0; d < t->rank; d++) {
-    bool one = ex_is_const(t->dims[d], 1), drop = given ? axes >> d & 1 : one;
-    if (drop && !one) return node_error(n, "dimension %d of %s is not 1", d, import_type_string(n->m, t));
+    bool drop = axes >> d & 1;
+    if (drop && !equal_extents(n, t->dims[d], ex_const(n->m, 1)))
+      return node_error(n, "dimension %d of %s is not 1", d, import_type_string(n->m, t));
     if (!drop) dims[rank++] = t->dims[d];
   }
   return reshaped(n, rank, dims);

@@ -300,17 +300,35 @@ static bool pad_amounts(ImportNode *n, int rank, const Expr **low, const Expr **
   return true;
 }
 
+/* A pad that cuts off more than there is cuts the rest from the pad at the other end: of three elements, -4 before and
+ * 3 behind leave 2 of padding. */
+static void cut_rest(ImportNode *n, const Expr *extent, const Expr **cut, const Expr **other) {
+  const Expr *rest = ex_add(n->m, extent, *cut);
+  if (known_bounds(n->m, rest).high >= 0) return;
+  *cut = ex_muli(n->m, extent, -1);
+  *other = ex_add(n->m, *other, rest);
+}
+
 /* The parts of one dimension an amount below 0 cuts off. */
 static Val crop(ImportNode *n, Val x, int axis, const Expr **low, const Expr **high) {
   const Expr *zero = ex_const(n->m, 0), *cut_low = zero, *cut_high = zero;
+  if (!x) return 0;
+  cut_rest(n, type_of(n->b->f, x)->dims[axis], low, high);
+  cut_rest(n, type_of(n->b->f, x)->dims[axis], high, low);
   if (known_bounds(n->m, *low).high < 0) cut_low = ex_sub(n->m, zero, *low), *low = zero;
   if (known_bounds(n->m, *high).high < 0) cut_high = ex_sub(n->m, zero, *high), *high = zero;
-  if (!x || (cut_low == zero && cut_high == zero)) return x;
+  if (cut_low == zero && cut_high == zero) return x;
   const Expr *extent = type_of(n->b->f, x)->dims[axis];
   return build_slice(n->b, x, axis, cut_low, ex_sub(n->m, extent, ex_add(n->m, cut_low, cut_high)), 1);
 }
 
-/* Modes that repeat elements: element i of the result is element f(i - low) of the input. */
+/* at mod period in [0, period): mod itself takes the sign of `at`. */
+static Val in_period(ImportNode *n, Val at, Val period) {
+  return binary(n, OP_mod, binary(n, OP_add, binary(n, OP_mod, at, period), period), period);
+}
+
+/* Modes that repeat elements: element i of the result is element f(i - low) of the input.  Pads may be any number of
+ * turns long, as in NumPy; the one element of a dimension of extent 1 is its own reflection. */
 static Val repeat_pad(ImportNode *n, Val x, int axis, const Expr *low, const Expr *high, const char *mode) {
   if (!x) return 0;
   const Expr *extent = type_of(n->b->f, x)->dims[axis];
@@ -320,11 +338,13 @@ static Val repeat_pad(ImportNode *n, Val x, int axis, const Expr *low, const Exp
   Val size = build_size(n->b, scalar, extent), last = build_size(n->b, scalar, ex_addi(n->m, extent, -1));
   if (strcmp(mode, "edge") == 0) {
     at = binary(n, OP_min, binary_number(n, OP_max, at, 0), last);
-  } else if (strcmp(mode, "reflect") == 0) { /* one reflection at each end, as in the specification */
-    at = build_unary(n->b, OP_abs, at);
+  } else if (strcmp(mode, "reflect") == 0) {
+    const Expr *end = ex_addi(n->m, extent, -1), *period = ex_max(n->m, ex_muli(n->m, end, 2), ex_const(n->m, 1));
+    bool one_turn = known_ge(n->m, end, low) && known_ge(n->m, end, high);
+    at = one_turn ? build_unary(n->b, OP_abs, at) : in_period(n, at, build_size(n->b, scalar, period));
     at = binary(n, OP_sub, last, build_unary(n->b, OP_abs, binary(n, OP_sub, last, at)));
-  } else { /* wrap; the first sum keeps the dividend of mod positive for pads up to the extent */
-    at = binary(n, OP_mod, binary(n, OP_add, at, size), size);
+  } else {
+    at = in_period(n, at, size);
   }
   return at ? build_gather(n->b, x, at, axis) : 0;
 }
@@ -347,7 +367,12 @@ bool import_pad(ImportNode *n) {
     if (known_bounds(n->m, low[d]).low < 0 || known_bounds(n->m, high[d]).low < 0)
       return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: cannot tell whether a pad is negative");
     bool none = ex_is_const(low[d], 0) && ex_is_const(high[d], 0);
-    if (!constant && !none) x = repeat_pad(n, x, d, low[d], high[d], mode);
+    if (constant || none || !x) continue;
+    const Expr *extent = type_of(n->b->f, x)->dims[d];
+    assume_extent(n->m, ex_addi(n->m, extent, -1));
+    if (known_bounds(n->m, extent).high < 1)
+      return node_error(n, "mode %s repeats elements, and dimension %d has none", mode, d);
+    x = repeat_pad(n, x, d, low[d], high[d], mode);
   }
   if (!constant || !x) return import_set_output(n, 0, x);
   Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high),

@@ -397,6 +397,14 @@ static Val window_place(ImportNode *n, const OnnxWindow *w, const int64_t *k, bo
   return at;
 }
 
+/* Where x is above the best so far: NaN is above all numbers, and the first NaN stays the best. */
+static Val is_above(ImportNode *n, Val x, Val best) {
+  Val above = binary(n, OP_gt, x, best);
+  if (!above || !dtype_is_float(type_of(n->b->f, x)->dtype)) return above;
+  Val other = build_unary(n->b, OP_not, build_unary(n->b, OP_isnan, best));
+  return binary(n, OP_or, above, binary(n, OP_and, build_unary(n->b, OP_isnan, x), other));
+}
+
 /* The place of each window's first largest element in the whole tensor as stored: the windows' elements are gone
  * through one by one. */
 static Val largest_places(ImportNode *n, Val x, const OnnxWindow *w) {
@@ -419,9 +427,9 @@ static Val largest_places(ImportNode *n, Val x, const OnnxWindow *w) {
   for (int64_t i = 0; i < w->taps; i++) {
     Val inside, at = window_place(n, w, k, column_major, &inside), part = window_element(n, w, padded, k);
     if (!at || !part) return 0;
-    Val better = i == 0 ? inside
-                        : binary(n, OP_and, inside,
-                                 binary(n, OP_or, build_unary(n->b, OP_not, have), binary(n, OP_gt, part, best)));
+    Val better =
+        i == 0 ? inside
+               : binary(n, OP_and, inside, binary(n, OP_or, build_unary(n->b, OP_not, have), is_above(n, part, best)));
     place = i == 0 ? at : select3(n, better, at, place);
     best = i == 0 ? part : select3(n, better, part, best);
     have = i == 0 ? inside : binary(n, OP_or, have, inside);

@@ -186,6 +186,19 @@ static bool walk_child(const Walk *w, const ProtobufCFieldDescriptor *field, con
   return true;
 }
 
+/* FunctionProto.attribute_proto, where the installed schema has not got it. */
+static const ProtobufCFieldDescriptor function_defaults = {.name = "attribute_proto",
+                                                           .id = 11,
+                                                           .label = PROTOBUF_C_LABEL_REPEATED,
+                                                           .type = PROTOBUF_C_TYPE_MESSAGE,
+                                                           .descriptor = &onnx__attribute_proto__descriptor};
+
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message, uint32_t number) {
+  const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(message, number);
+  bool younger = message == &onnx__function_proto__descriptor && number == function_defaults.id;
+  return !field && younger ? &function_defaults : field;
+}
+
 static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint64_t at, uint64_t end,
                  const Frame *frame) {
   uint32_t seen[64] = {0}; /* occurrences per field, for the path */
@@ -195,7 +208,7 @@ static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint6
   while (at < end) {
     Field f = {0};
     if (!read_field(w, frame, at, end, &f)) return false;
-    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(message, f.number);
+    const ProtobufCFieldDescriptor *field = field_of(message, f.number);
     if (field && !wire_type_fits(field, f.wire)) {
       Frame here = {frame, field, 0, frame->depth + 1};
       return bad(w, &here, f.start, "stored with the wrong wire type");
@@ -206,8 +219,7 @@ static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint6
     if (!raw && !(field && field->type == PROTOBUF_C_TYPE_MESSAGE)) continue;
     if (!emit(w, frame, w->bytes + copied, f.start - copied, f.start)) return false;
     copied = f.end;
-    size_t slot = raw ? 0 : (size_t)(field - message->fields) % 64;
-    if (!(raw ? cut_data(w, frame, &f) : walk_child(w, field, &f, seen[slot]++, frame))) return false;
+    if (!(raw ? cut_data(w, frame, &f) : walk_child(w, field, &f, seen[f.number % 64]++, frame))) return false;
   }
   return emit(w, frame, w->bytes + copied, end - copied, copied);
 }

@@ -4,7 +4,8 @@
  * TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an entry of a table of
  * ranges of the file.  Packed float_data and double_data lie in the file just as raw data would and are treated alike;
  * the entry says which field it was.  The walk is guided by the descriptors that protoc-c generated, so new places for
- * tensors need no code here, and fields unknown to them are copied.
+ * tensors need no code here, and fields unknown to them are copied; but for a function's defaults of attributes, which
+ * are younger than some installed schemas and have tensors in them.
  *
  * The wire format is checked on the way, with the place named: lengths, wire types, field numbers,
  * nesting.  What protobuf-c sees after this is well-formed and not nested deeper than ONNX_MAX_DEPTH

@@ -60,7 +60,7 @@ static void a_constant_fixes_a_dimension(void) {
   IMPORTS();
   HAS("%x = input {name=\"x\"} : f32[3, 5]");
   warns("the dimension \"batch\" is taken to be 3");
-  warns("the dimension \"seq\" is taken to be 5");
+  warns("the dimension \"seq\" is taken to be 5, since other sizes do not fit here, but for 1: --dim seq=1");
   begin();
   in("x", F32, "4"), in("y", F32, "3"), out("z");
   node("Add", "x,y", "z");

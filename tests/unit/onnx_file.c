@@ -11,6 +11,7 @@
 static Arena *arena;
 static Diags *diags;
 static char folder[] = "/tmp/apc-onnx-XXXXXX";
+static const char *in_folder = ""; /* where in it the model lies */
 
 /* --- Building models --- */
 
@@ -215,7 +216,7 @@ static bool external(const char *location, const char *offset, const char *lengt
   t.n_external_data = length ? 4 : 3;
   t.has_data_location = 1;
   t.data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-  OnnxFile *f = open_one(&t, arena_printf(arena, "%s/m.onnx", folder));
+  OnnxFile *f = open_one(&t, arena_printf(arena, "%s/%sm.onnx", folder, in_folder));
   CHECK(f != NULL);
   bool ok = onnx_file_data(f, diags, onnx_file_model(f)->graph->initializer[0], data);
   if (file) *file = f;
@@ -251,6 +252,17 @@ static void external_data_is_confined(void) {
   CHECK(!external("link.bin", "0", "8", &data, NULL));
   expect(DIAG_onnx_external, "outside the model's folder");
   CHECK(mkdir(arena_printf(arena, "%s/sub", folder), 0777) == 0);
+  CHECK(symlink("../w.bin", arena_printf(arena, "%s/sub/w.bin", folder)) == 0);
+  CHECK(symlink("/etc/passwd", arena_printf(arena, "%s/sub/far.bin", folder)) == 0);
+  in_folder = "sub/";
+  CHECK(!external("w.bin", "1", "8", &data, NULL)); /* the model is no link */
+  expect(DIAG_onnx_external, "outside the model's folder");
+  write_file("stored", "", 1);
+  CHECK(symlink("../stored", arena_printf(arena, "%s/sub/m.onnx", folder)) == 0);
+  CHECK(external("w.bin", "1", "8", &data, NULL)); /* a link to where the data lies, too */
+  CHECK(!external("far.bin", "1", "8", &data, NULL));
+  expect(DIAG_onnx_external, "outside the model's folder");
+  in_folder = "";
   CHECK(!external("sub", "0", "8", &data, NULL));
   expect(DIAG_onnx_external, "is a folder"); /* "tensor w" stands before it */
   CHECK(!external("w.bin", "2", "8", &data, NULL));
@@ -516,7 +528,8 @@ static void truncations_and_flips_never_crash(void) {
 }
 
 static void remove_folder(void) {
-  static const char *const names[] = {"w.bin", "link.bin", "fifo", "big.onnx", "empty.onnx"};
+  static const char *const names[] = {"w.bin",  "link.bin",  "fifo",        "big.onnx",  "empty.onnx",
+                                      "stored", "sub/w.bin", "sub/far.bin", "sub/m.onnx"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(arena_printf(arena, "%s/%s", folder, names[i]));
   rmdir(arena_printf(arena, "%s/sub", folder));
   rmdir(folder);

@@ -451,7 +451,6 @@ static void numbers_of_layers(void) {
 
 /* What has no bytes of its own in the file, as f16 in a list of i32, cannot be trained, and this is said. */
 static void numbers_one_by_one(void) {
-  enum { F16 = 10 };
   begin();
   in("x", F16, "4,2"), out("y");
   weight("w", 2, 1);
