@@ -11,6 +11,7 @@ bool pass_fold(Module *m, Diags *diags);   /* fold.c: batch norms become part of
 bool pass_channels_last(
     Module *m, const DeviceTraits *device,
     Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
+bool pass_rows(Module *m, Diags *diags); /* rows.c: products of joined rows keep the dimensions that were joined */
 bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(

@@ -1,7 +1,7 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> train -> dce -> narrow -> widen -> strided
- *   -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> train -> dce -> narrow -> widen
+ *   -> strided -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
@@ -44,6 +44,7 @@ static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
     {"channels_last", NULL, by_convolutions, false, KEEPS_FIELD, run_channels_last},
+    {"rows", pass_rows, NULL, false, KEEPS_FIELD, NULL},
     {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},

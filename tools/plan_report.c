@@ -106,6 +106,7 @@ static void show_choices(const Tool *t, const Plan *p) {
     printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
                                  : "more devices do not help here");
   putchar('\n');
+  if (p->one_batch) printf("  one micro-batch, as %s\n", p->one_batch);
 }
 
 static void show_measured(const Tool *t, const PlanMemory *m) {

@@ -99,8 +99,9 @@ typedef struct Plan {
                                 plan_gap */
   double no_gaps_bound;      /* seconds, over everything that was allowed, were there no gaps in pipelines */
   double search_seconds;
-  double search_work; /* sums formed for tables: the effort of the search, whatever the machine */
-  bool cut_short;     /* the search ended at its limit of time or work */
+  double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
+  bool cut_short;        /* the search ended at its limit of time or work */
+  const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
   SearchReport report;
   int nalternatives;
   const PlanAlternative *alternatives; /* best first, without the plan itself */

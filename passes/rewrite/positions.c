@@ -193,6 +193,11 @@ static Val moved_from(Positions *p, const Op *op, const IndexSum *at, IndexSum *
   }
 }
 
+Val position_moved(Positions *p, Val v, const IndexSum *at, IndexSum *in) {
+  Val from = enter(p) ? moved_from(p, op_of(p->f, v), at, in) : 0;
+  return from && leave(p, true) ? from : 0;
+}
+
 /* ---- integers */
 
 /* The index that x is, but for what is added to it; -1: it is none. */

@@ -56,5 +56,7 @@ bool conditions_negate(const Positions *p, Conditions *c);
 bool position_of(Positions *p, Val v, const IndexSum *at, IndexSum *out);
 bool conditions_of(Positions *p, Val v, const IndexSum *at, Conditions *out);
 bool choice_of(Positions *p, Val v, const IndexSum *at, Choice *out);
+/* The operand, and the indices there, whose element the one of `v` at these indices is; 0: it is none's. */
+Val position_moved(Positions *p, Val v, const IndexSum *at, IndexSum *in);
 
 #endif

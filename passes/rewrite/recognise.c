@@ -113,6 +113,8 @@ static Val recognised(Recognise *w, const Op *op) {
     case OP_div:
     case OP_mul: return recognise_norm(w, op);
     case OP_dot: return recognise_attention(w, op);
+    case OP_gather:
+    case OP_take: return recognise_moved(w, op);
     default: return 0;
   }
 }

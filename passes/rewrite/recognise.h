@@ -19,6 +19,7 @@ typedef struct Recognise {
 
 Val recognise_norm(Recognise *w, const Op *op);
 Val recognise_attention(Recognise *w, const Op *op);
+Val recognise_moved(Recognise *w, const Op *op); /* may be a value that is there already */
 
 /* Do both operations of the old function stand in the same body of a loop, or outside of all? */
 bool recognise_together(const Recognise *w, const Op *x, const Op *y);

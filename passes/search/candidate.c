@@ -134,8 +134,24 @@ int64_t largest_factor(const Search *s, Label label) {
   return most;
 }
 
+/* "; most of the rest is in dot "h"": the operation with the most arithmetic that the axis does not split so. */
+static const char *most_of_the_rest(const Search *s, const Outcome *o, int axis, Label l) {
+  const Op *most = NULL;
+  double flops = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    bool split = false;
+    for (int k = 0; k < o->strategies[i].n; k++)
+      split |= o->strategies[i].picks[k].axis == axis && s->labels[i].factors[o->strategies[i].picks[k].factor] == l;
+    double x = split ? 0 : cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops;
+    if (x > flops) most = op, flops = x;
+  }
+  return most ? arena_printf(s->arena, "; most of the rest is in %s \"%s\"", op_name(most->kind), most->name) : "";
+}
+
 /* Why a forced axis of that size splits too little of the arithmetic it is there for. */
-static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
+static const char *splits_little(const Search *s, const Outcome *o, int axis, Degree d, double share, bool any_expert) {
+  int size = o->c.sizes[axis - (o->c.micro > 1)];
   int64_t most = largest_factor(s, degree_labels[d]);
   const char *kind = label_name(degree_labels[d]),
              *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d],
@@ -146,8 +162,8 @@ static const char *splits_little(const Search *s, Degree d, int size, double sha
   if (most < size)
     return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind,
                         (long long)most, most == 1 ? "" : "s");
-  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
-                      begin, size, 100 * share, kind);
+  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)%s",
+                      begin, size, 100 * share, kind, most_of_the_rest(s, o, axis, degree_labels[d]));
 }
 
 /* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split
@@ -163,7 +179,7 @@ static bool judge_axes(Search *s, Outcome *o) {
     if (d == DEGREE_DP) o->data_axes |= 1u << (first + i);
     double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
     if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
-    o->why_not = splits_little(s, (Degree)wanted, o->c.sizes[i], share, x.of_experts > 0);
+    o->why_not = splits_little(s, o, first + i, (Degree)wanted, share, x.of_experts > 0);
     return false;
   }
   return true;
@@ -180,7 +196,8 @@ static void price_outcome(Search *s, Outcome *o) {
     s->limited = true;
   }
   o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
-  if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
+  if (!o->price.possible) search_no_choice(s, o);
+  else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
 }
 
 /* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
@@ -361,7 +378,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   if (r.lower_bound > p->stop_above) {
     o.why_not = slower_than_plan;
   } else if (!r.feasible) {
-    o.why_not = search_no_choice(s, &o.c);
+    search_no_choice(s, &o);
     if (guessed) p->memory_aim = 0, again = true;
   } else {
     graph_strategies(g, r.values, o.strategies);

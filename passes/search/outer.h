@@ -34,6 +34,7 @@ typedef struct Outcome {
   bool feasible;
   bool slower;      /* than the best plan, once it is cut into stages: it was not priced */
   bool indivisible; /* it has too few places to cut it at */
+  bool joined;      /* something needs all micro-batches at once */
   PlanPrice price;
   Strategy *strategies;
   int *stages;
@@ -232,9 +233,11 @@ const char *bytes_text(Arena *a, double bytes);
 double resident_bytes(const CostModel *c, Module *m, const Func *f);
 /* Why it does not fit: by how much a rank's memory is too small. */
 const char *too_much(const Search *s, const PlanMemory *m);
-/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the
+/* Says why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the
  * memory limit. */
-const char *search_no_choice(const Search *s, const Candidate *c);
+void search_no_choice(const Search *s, Outcome *o);
+/* Why there can be no micro-batches; NULL: there can.  Sets the mesh. */
+const char *search_one_batch(Search *s);
 /* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
 const Outcome *search_nearest_outcome(const Search *s);
 /* Say why there is no plan; NULL. */

@@ -602,6 +602,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   if (options->alternatives || s->limited_flat) list_alternatives(s, options, p);
   p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
+  if (o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches) p->one_batch = search_one_batch(s);
   search_set_mesh(s, &o->c, NULL);
   name_axes(s, o);
   p->target = arena_strdup(s->arena, s->t->name);

@@ -51,9 +51,41 @@ const char *too_much(const Search *s, const PlanMemory *m) {
                       bytes_text(s->arena, m->total - s->limit), allowed_text(s));
 }
 
-const char *search_no_choice(const Search *s, const Candidate *c) {
-  if (s->resident > s->limit) return too_large(s);
-  return arena_printf(s->arena, "what %d micro-batches compute would have to be joined again", c->micro);
+/* ---- micro-batches */
+
+static const char *op_text(const Search *s, const Op *op) {
+  return arena_printf(s->arena, "%s \"%s\"", op_name(op->kind), op->name);
+}
+
+/* What needs all micro-batches at once, when every operation is cut by time where it can be and by nothing else; NULL:
+ * nothing does.  The mesh has an axis of time. */
+static const char *needs_whole(const Search *s) {
+  Strategy *timed = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n + 1);
+  int *stages = ARENA_ARRAY(s->arena, int, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    int factor = s->shape->time_factor[i];
+    if (factor == TIME_IMPOSSIBLE)
+      return arena_printf(s->arena, "%s adds up rows of different micro-batches", op_text(s, op));
+    if (factor >= 0 && !op_is_source(op->kind)) timed[i] = (Strategy){.n = 1, .picks = {{0, (uint8_t)factor}}};
+  }
+  PlanPrice p = cost_plan(s->cost, s->m, s->f, s->rules, timed, stages);
+  if (p.possible || !p.gap.value) return NULL;
+  const char *user = p.gap.user < s->f->ops.n ? op_text(s, &s->f->ops.items[p.gap.user]) : "an output";
+  return arena_printf(s->arena, "%s needs all of %s at once", user, op_text(s, op_of(s->f, p.gap.value)));
+}
+
+const char *search_one_batch(Search *s) {
+  search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
+  return needs_whole(s);
+}
+
+void search_no_choice(const Search *s, Outcome *o) {
+  const char *what = o->c.micro > 1 ? needs_whole(s) : NULL;
+  o->joined = s->resident <= s->limit;
+  o->why_not = o->joined ? arena_printf(s->arena, "what %d micro-batches compute would have to be joined again%s%s",
+                                        o->c.micro, what ? ": " : "", what ? what : "")
+                         : too_large(s);
 }
 
 /* ---- the message */
@@ -125,6 +157,10 @@ Plan *refuse(const Search *s, Diags *d) {
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);
+  if (nearest && nearest->joined)
+    diag_help(d,
+              "--micro-batches 1 needs nothing joined; sizes that are bound (--dim, --shape) may show that rows of "
+              "several inputs belong together");
   if (large) note_parts(s, &nearest->price.memory, d);
   if (large || weights) note_largest(s, d);
   if ((large || weights) && s->too_large) *s->too_large = s->resident;

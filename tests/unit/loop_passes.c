@@ -75,6 +75,7 @@ static void programs(void) {
   keeps_numbers("channels_last", 1e-9);
   keeps_numbers("prepare", 1e-9);
   keeps_numbers("recognise", 1e-9);
+  keeps_numbers("rows", 1e-9);
   keeps_numbers("outline", 1e-9);
 }
 

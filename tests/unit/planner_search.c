@@ -6,6 +6,7 @@
 #include "passes/plan/labels.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/plan.h"
+#include "passes/pipeline.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"
@@ -292,6 +293,38 @@ static void refused(void) {
   arena_free(a);
 }
 
+/* Two linear layers over [batch*seq, 256], as exporters write them. */
+static const char rows_text[] =
+    "apc.ir 1\nsymbol batch hint 8\nsymbol seq hint 64\nparam \"w\" : f32[256, 256] = normal 1 seed 3\n"
+    "func @main level 1 {\n  %x = input {name=\"x\"} : f32[batch, seq, 256]\n  %w = param {name=\"w\"} : f32[256, "
+    "256]\n"
+    "  %r = reshape %x : f32[batch*seq, 256]\n  %d = dot %r, %w {spec=\"mk,kn->mn\"} : f32[batch*seq, 256]\n"
+    "  %t = tanh %d : f32[batch*seq, 256]\n  %e = dot %t, %w {spec=\"mk,kn->mn\"} : f32[batch*seq, 256]\n"
+    "  %y = reshape %e : f32[batch, seq, 256]\n  output \"y\" %y\n}\n";
+
+/* Who stands in the way of micro-batches and degrees is said, with what helps; pass rows takes it out of the way. */
+static void joined_rows(void) {
+  const PlanOptions forced[] = {{.pp = 2, .micro_batches = 2}, {.cp = 2}};
+  static const char *const says[] = {"dot \"d\" needs all of reshape \"r\" at once",
+                                     "most of the rest is in dot \"d\""};
+  for (int i = 0; i < 2; i++) {
+    Case c = plan_of(rows_text, "cpux2", forced[i]);
+    CHECKF(!c.p && c.d->n && strstr(c.d->items[0].message, says[i]), "%s", c.d->n ? c.d->items[0].message : "a plan");
+    CHECK(i || (c.d->n > 1 && strstr(c.d->items[1].message, "--micro-batches 1")));
+    CHECK(pipeline_run(c.m, "rows,dce", &(PassOptions){0}, diags_new(c.a)));
+    c.p = plan_search(c.m, module_func(c.m, "main"), c.t, &forced[i], diags_new(c.a));
+    CHECKF(c.p && (i == 0 || c.p->price.time.total < 0.8 * c.p->one_device_seconds), "%s: no plan, or a slow one",
+           says[i]);
+    done(&c);
+  }
+  Case c = plan_of(rows_text, "cpux2", (PlanOptions){.pp = 2});
+  CHECK(c.p && c.p->micro_batches == 1 && c.p->one_batch && strstr(c.p->one_batch, says[0]));
+  done(&c);
+  Case one = plan_of(rows_text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+  CHECK(one.p && !one.p->one_batch); /* it was asked for */
+  done(&one);
+}
+
 /* Equal layers cost nothing: what is computed hardly depends on how many there are. */
 static void depth(void) {
   static const struct {
@@ -567,6 +600,7 @@ int main(void) {
   RUN(memory_limit);
   RUN(pipeline_memory);
   RUN(refused);
+  RUN(joined_rows);
   RUN(depth);
   RUN(shared_by_layers);
   RUN(large_fan_outs);
