@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* Start with nearest_to, offer every candidate, read `best`: NULL when none is near enough (a third of the
- * letters and one more may differ).  The first of equally near ones wins. */
+/* Start with nearest_to, offer every candidate, read `best`: NULL when none is near enough (a third of the letters may
+ * differ, or one, and some letter has to be right).  Two letters that changed places are one difference.  The first of
+ * equally near ones wins. */
 typedef struct Nearest {
   const char *name, *best;
   size_t distance; /* of `best`, or one more than what is still near */

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/nearest.h"
 #include "base/secure.h"
 #include "base/standard.h"
 #include "base/statistics.h"
@@ -92,19 +93,14 @@ static void print_help(FILE *out) {
 
 /* ---- the command line */
 
-static size_t common_prefix(const char *a, const char *b) {
-  size_t n = 0;
-  while (a[n] && a[n] == b[n]) n++;
-  return n;
-}
-
 static int unknown_option(const char *arg) {
-  int best = 0;
-  for (int i = 1; i < OPT_COUNT; i++)
-    if (common_prefix(arg + 2, options[i].name) > common_prefix(arg + 2, options[best].name)) best = i;
   if (strncmp(arg, "--", 2) != 0) return stub_fail(APC_USAGE, "there is nothing to do with '%s'", arg);
-  if (common_prefix(arg + 2, options[best].name) < 2) return stub_fail(APC_USAGE, "there is no option %s", arg);
-  return stub_fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + 2, "="), arg + 2);
+  Nearest near = nearest_to(name);
+  for (int i = 0; i < OPT_COUNT; i++) nearest_try(&near, options[i].name);
+  if (!near.best) return stub_fail(APC_USAGE, "there is no option %s", arg);
+  return stub_fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, near.best);
 }
 
 /* Takes argv[*i] and perhaps the next one. */

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/diag.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "tests/test.h"
 
@@ -152,6 +153,26 @@ static void diag_codes_are_unique(void) {
   CHECK(diag_code_find("APC9999") == DIAG_NONE);
 }
 
+static const char *nearest_of(const char *name) {
+  static const char *const known[] = {"--input", "--inputs", "Floor", "Softmax", "x", "w1", "w2", "batch"};
+  Nearest n = nearest_to(name);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) nearest_try(&n, known[i]);
+  return n.best ? n.best : "";
+}
+
+static void nearest_names_are_near(void) {
+  CHECK_STR(nearest_of("--inptus"), "--inputs"); /* two letters have changed places: nearer than --input */
+  CHECK_STR(nearest_of("--inptu"), "--input");
+  CHECK_STR(nearest_of("bacth"), "batch");
+  CHECK_STR(nearest_of("BATCH"), "batch");
+  CHECK_STR(nearest_of("softmaks"), "Softmax");
+  CHECK_STR(nearest_of("w3"), "w1"); /* the first of several */
+  CHECK_STR(nearest_of("xx"), "x");
+  CHECK_STR(nearest_of("FooBar"), ""); /* Floor has three other letters of five */
+  CHECK_STR(nearest_of("y"), "");      /* nothing of x is right */
+  CHECK_STR(nearest_of(""), "");
+}
+
 int main(void) {
   RUN(arena_gives_zeroed_aligned_memory);
   RUN(arena_copies_strings);
@@ -159,6 +180,7 @@ int main(void) {
   RUN(text_doubles_read_back);
   RUN(text_builds);
   RUN(utf8_is_checked);
+  RUN(nearest_names_are_near);
   RUN(diag_prints);
   RUN(diag_codes_are_unique);
   return test_summary();

@@ -133,9 +133,11 @@ static void errors_have_codes(void) {
   RUNS("", 2, "no inputs were given");
   CHECK(strstr(output, "input  x : f32[batch]"));
   RUNS("--inptu x=zeros", 2, "there is no option --inptu; did you mean --input?");
+  RUNS("--inptus=x.npz", 2, "there is no option --inptus=x.npz; did you mean --inputs?");
+  RUNS("--inexact", 2, "there is no option --inexact\n");
   RUNS("x.npy", 2, "there is nothing to do with 'x.npy'");
   RUNS("--input", 2, "--input needs a value");
-  RUNS("--input z=zeros", 2, "there is no input 'z'; did you mean 'x'?");
+  RUNS("--input z=zeros", 2, "there is no input 'z'; there are: x");
   RUNS("--input x=zeroes", 2, "neither @FILE.npy nor random[:SEED] nor zeros");
   RUNS("--input x=zeros --output q=@/tmp/q.npy", 2, "there is no output 'q'");
   RUNS("--input x=zeros --output y=q.npy", 2, "NAME=@FILE.npy is wanted");
