@@ -138,7 +138,7 @@ ApcStatus apc_not_finite(ApcModel *model, const char **name);
 /* Runs an entry without inputs, whose outputs become the tensors of a safetensors file; `meta`: n_meta keys with their
  * values, in turn.  Every rank writes its own parts, so all machines need that folder; no process holds the whole.  The
  * file replaces the one that is there when all of it is on the disk; until then it is PATH.part.  What the last apc_run
- * gave stays. */
+ * gave stays.  The value of a key "checksums" becomes those of the header and of all tensors. */
 ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, const char *const *meta, int n_meta);
 /* Runs an entry whose inputs are the tensors of a safetensors file, of which every rank reads its own parts; what is
  * bound does not count, and outputs are dropped. */

@@ -22,10 +22,14 @@ typedef enum RequestKind {
   REQUEST_RECORD,   /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
   REQUEST_RECORDED, /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
   REQUEST_WRITE,    /* runs an entry without inputs, whose outputs go into a file */
+  REQUEST_SUMS,     /* the sums of what each rank wrote come to the I/O area as a record does: one per output */
   REQUEST_READ      /* runs an entry whose inputs come from a file; its outputs are dropped */
 } RequestKind;
 
 static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
+
+/* Blocks of the ranks come back, not outputs. */
+static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }
 
 static inline bool request_is_of_states(uint32_t kind) {
   return kind == REQUEST_KEEP || kind == REQUEST_BACK || kind == REQUEST_LOOK;

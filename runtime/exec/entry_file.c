@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/read_at.h"
 #include "base/safetensors.h"
 
@@ -65,6 +66,11 @@ RtStatus entry_file_open(Executor *e, const RequestFile *file, bool writes, RtEr
   *f = (EntryFile){.arena = arena_new(), .path = file->path, .fd = -1, .writes = writes};
   RtStatus status = open_header(e, f, file->mark, error);
   if (status) return status;
+  const ProgramEntry *entry = &e->p->entries[e->binding->entry];
+  free(e->sums.of);
+  e->sums.n = writes ? entry->n_outputs : 0u;
+  e->sums.of = calloc(e->sums.n + 1u, sizeof *e->sums.of);
+  if (!e->sums.of) return rt_error(error, RT_FAILED, "out of memory");
   f->fd = open(f->path, (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
   return f->fd >= 0 ? RT_OK : failed(e, f->path, writes, strerror(errno), error);
 }
@@ -104,7 +110,7 @@ static RtStatus move_run(const Executor *e, EntryFile *f, uint64_t at, char *dat
 /* Between a part, from `start` on, which lies in a row at `data`, and its places in the file: as many elements at a
  * time as follow each other in both. */
 static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntry *t, const int64_t *start,
-                          const int64_t *extents, char *data, RtError *error) {
+                          const int64_t *extents, char *data, uint64_t *sum, RtError *error) {
   int64_t at[TENSOR_MAX_RANK] = {0};
   size_t run = dtype_bytes(t->dtype), size = run;
   int outer = t->rank;
@@ -119,6 +125,7 @@ static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntr
     uint64_t place = 0;
     for (int d = 0; d < t->rank; d++) place = place * (uint64_t)t->dims[d] + (uint64_t)(start[d] + at[d]);
     RtStatus status = move_run(e, f, t->offset + place * size, data, run, error);
+    if (sum) *sum += checksum_part(place, data, run / size, size);
     int d = outer;
     while (d > 0 && ++at[d - 1] == extents[d - 1]) at[--d] = 0;
     if (status || d == 0) return status;
@@ -156,7 +163,8 @@ RtStatus entry_file_fetch(const Executor *e, const DeviceCall *c, RtError *error
   if (!e->file->writes) return RT_OK;
   RtStatus status = room_for(e, c, &part, error);
   if (!status && !e->host_memory) status = e->ops->fetch(e->device, &x, part, t->extents, error);
-  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, error);
+  if (!status)
+    status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, &e->sums.of[c->object], error);
   if (!e->host_memory) free(part);
   return status;
 }
@@ -166,7 +174,7 @@ RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error)
   const DeviceCall x = alone(c);
   char *part;
   RtStatus status = room_for(e, c, &part, error);
-  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, error);
+  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, NULL, error);
   if (!status && !e->host_memory) status = e->ops->feed(e->device, &x, part, t->extents, error);
   if (!e->host_memory) free(part);
   return status;

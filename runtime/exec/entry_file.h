@@ -3,8 +3,9 @@
  *
  * In: a file with a whole header and room for all tensors, made by the host (base/file.h, file_writer_open_shared), or
  * one to be read.  The header has to be that of the entry: its ports, by name, with types and shapes.  A part that
- * several ranks have is written by one of them (the mask of `fetch`), so every byte is written once.  Nothing is held
- * of the file but one part at a time, and on devices whose memory the host reaches not even that.
+ * several ranks have is written by one of them (the mask of `fetch`), so every byte is written once, and the ranks'
+ * sums of what they wrote (base/checksum.h) add up to those of the tensors.  Nothing is held of the file but one part
+ * at a time, and on devices whose memory the host reaches not even that.
  *
  * Who writes does not read through the same descriptor, and data begins at a multiple of 4096: so clients of a network
  * file system hold no page that others write to.

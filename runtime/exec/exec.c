@@ -424,6 +424,7 @@ void exec_close(Executor *e) {
   free(e->capacity);
   free(e->state_values);
   free(e->kept.data);
+  free(e->sums.of);
   free(e->tickets);
   free(e->need);
   free(e->record);

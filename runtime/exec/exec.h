@@ -68,8 +68,8 @@ RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symb
 
 void exec_report(const Executor *e, RankReport *out);
 
-/* After REQUEST_RECORDED: one block, runtime/record.h. */
-const void *exec_recorded(const Executor *e, size_t *bytes);
+/* After a request that gives something (request_gives): one block, as long on every rank. */
+const void *exec_given(const Executor *e, uint32_t kind, size_t *bytes);
 void exec_close(Executor *e); /* NULL is allowed */
 
 /* Order keys: the request, the turn, the position in the body.  Turns are what runs once before, the micro-batches,

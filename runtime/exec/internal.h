@@ -150,6 +150,10 @@ struct Executor {
   uint32_t request, micro_batch;
   char *io;               /* NULL: inputs or outputs are in a file */
   struct EntryFile *file; /* that one; NULL */
+  struct {
+    uint64_t *of; /* per output of the entry: what this rank wrote of it into the last file */
+    uint32_t n;
+  } sums;
   uint64_t load_ns, run_ns;
   bool failed;
   RecordHead *record; /* NULL: nobody asked */

@@ -212,8 +212,3 @@ RtStatus exec_record_end(Executor *e, RtError *error) {
   e->record->threads = (uint32_t)peak.threads;
   return RT_OK;
 }
-
-const void *exec_recorded(const Executor *e, size_t *bytes) {
-  *bytes = e->record ? record_bytes(e->p, e->record->capacity) : 0;
-  return e->record;
-}

@@ -219,6 +219,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind == REQUEST_LOOK) return exec_look(e, error);
   if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
+  if (head->kind == REQUEST_SUMS) return RT_OK;
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
   e->io = io;
@@ -233,6 +234,12 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   e->failed = e->failed || status;
   if (e->record && !status) exec_record_request(e, begin);
   return status;
+}
+
+const void *exec_given(const Executor *e, uint32_t kind, size_t *bytes) {
+  if (kind == REQUEST_SUMS) return *bytes = e->sums.n * sizeof *e->sums.of, e->sums.of;
+  *bytes = e->record ? record_bytes(e->p, e->record->capacity) : 0;
+  return e->record;
 }
 
 /* What is told of the last request is of the last one that computed. */

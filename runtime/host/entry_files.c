@@ -1,9 +1,11 @@
 /* runtime/host/entry_files.c - entries whose inputs or outputs are tensors of a safetensors file.
  *
  * The host makes the header, which it knows from the program alone, allocates the file beside the final one, and asks
- * the ranks, which write their parts (runtime/exec/entry_file.h) and are done when these are on the disk.  Then the
- * first 8 bytes are put right and the file gets its name.  So whatever fails, the file that was there is whole, and
- * what is left under the temporary name cannot be taken for one.
+ * the ranks, which write their parts (runtime/exec/entry_file.h) and are done when these are on the disk.  Checksums,
+ * of tensors and header, are asked for in the metadata: then the ranks' sums are added up and take the place of the
+ * zeros that stand there (base/safetensors_sums.h).  Then the first 8 bytes are put right and the file gets its name.
+ * So whatever fails, the file that was there is whole, and what is left under the temporary name cannot be taken for
+ * one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/safetensors.h"
+#include "base/safetensors_sums.h"
 #include "runtime/host/host.h"
 
 /* A number that no other run has. */
@@ -43,8 +46,44 @@ static bool header_of(const ApcModel *m, uint32_t entry, const RequestLayout *l,
     list[i] =
         (NamedTensor){program_text(p, port->name), tensor_view((DType)port->dtype, shape->rank, shape->dims, NULL)};
   }
-  for (int i = 0; i < n_meta; i++) about[i] = (SafetensorsMeta){meta[2 * i], meta[2 * i + 1]};
+  for (int i = 0; i < n_meta; i++) {
+    bool sums = strcmp(meta[2 * i], SAFETENSORS_SUMS) == 0;
+    about[i] = (SafetensorsMeta){meta[2 * i], sums ? safetensors_sums_room(f->arena, e->n_outputs) : meta[2 * i + 1]};
+  }
   return safetensors_header(f->diags, path, list, e->n_outputs, about, (size_t)n_meta, out);
+}
+
+/* Of all outputs, in the order of the entry. */
+static RtStatus add_up_sums(ApcModel *m, uint32_t entry, uint64_t *sums) {
+  const uint32_t ranks = m->artifact.program.ranks, n = m->artifact.program.entries[entry].n_outputs;
+  uint64_t *of_ranks = calloc((size_t)ranks * n + 1, sizeof *of_ranks);
+  if (!of_ranks) return rt_error(&m->error, RT_FAILED, "out of memory");
+  RtStatus status = host_fetch(m, REQUEST_SUMS, of_ranks, n * sizeof *of_ranks);
+  for (size_t i = 0; i < (size_t)ranks * n && !status; i++) sums[i % n] += of_ranks[i];
+  free(of_ranks);
+  return status;
+}
+
+/* Into the header, where it has room for them. */
+static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader *h, FileWriter *w) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  size_t at = safetensors_sums_place(h->bytes, h->n);
+  if (!at) return RT_OK;
+  SafetensorsSum *list = calloc(e->n_outputs + 1u, sizeof *list);
+  uint64_t *sums = calloc(e->n_outputs + 1u, sizeof *sums);
+  char *text = list && sums ? malloc(safetensors_sums_length(e->n_outputs) + 1) : NULL;
+  RtStatus status = text ? add_up_sums(m, entry, sums) : rt_error(&m->error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < e->n_outputs && !status; i++)
+    list[i] = (SafetensorsSum){program_text(p, p->ports[e->outputs + i].name), sums[i]};
+  if (!status) {
+    safetensors_sums_text(h->bytes, h->n, list, e->n_outputs, text);
+    file_writer_put(w, at, text, safetensors_sums_length(e->n_outputs));
+  }
+  free(list);
+  free(sums);
+  free(text);
+  return status;
 }
 
 /* From the header to the end; the ranks in between. */
@@ -60,6 +99,7 @@ static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, 
   file_writer_add(w, h->bytes + sizeof length, h->n - sizeof length);
   if (!file_writer_flush(w)) return RT_OK; /* the writer has said why */
   status = host_request_file(m, REQUEST_WRITE, entry, symbols, &file);
+  if (!status) status = write_sums(m, entry, h, w);
   if (!status) file_writer_put(w, 0, &length, sizeof length);
   return status;
 }

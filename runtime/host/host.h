@@ -125,6 +125,8 @@ void host_inputs_take_back(ApcModel *m);
 RtStatus host_record_begin(ApcModel *m);
 /* What was fetched is no longer all. */
 void host_record_stale(ApcModel *m);
+/* What all ranks give (request_gives), `bytes` each, in turn. */
+RtStatus host_fetch(ApcModel *m, RequestKind kind, void *to, size_t bytes);
 /* Fetches what all ranks recorded, unless it is there; then that of a rank. */
 RtStatus host_record_fetch(ApcModel *m);
 RecordHead *host_record_of(const ApcModel *m, uint32_t rank);

@@ -33,14 +33,21 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
   return (RecordHead *)(void *)(m->profile.records + bytes_of(m) * rank);
 }
 
-/* The I/O area grows by the records; what is in it stays. */
-static RtStatus fetch_shared(ApcModel *m, char *to, size_t bytes) {
+/* The I/O area grows by the blocks; what is in it stays. */
+static RtStatus fetch_shared(ApcModel *m, RequestKind kind, char *to, size_t bytes) {
   int64_t offset = (int64_t)m->layout.bytes;
   RtStatus status = host_io(m, m->layout.bytes + bytes);
   if (status) return status;
-  status = host_request(m, REQUEST_RECORDED, 0, &offset, 1);
+  status = host_request(m, kind, 0, &offset, 1);
   if (!status) memcpy(to, m->io + offset, bytes);
   return status;
+}
+
+RtStatus host_fetch(ApcModel *m, RequestKind kind, void *to, size_t bytes) {
+  RequestHead head = {.kind = (uint32_t)kind, .number = m->requests};
+  if (!m->launched) return fetch_shared(m, kind, to, bytes * m->artifact.program.ranks);
+  m->requests++;
+  return launched_given(m->launched, &head, to, bytes, &m->error);
 }
 
 /* Ranks of other machines are not to be trusted with places in memory. */
@@ -64,14 +71,7 @@ RtStatus host_record_fetch(ApcModel *m) {
   if (m->profile.records) return RT_OK;
   char *to = calloc(1, all);
   if (!to) return rt_error(&m->error, RT_FAILED, "out of memory: %zu bytes for the profile", all);
-  RequestHead head = {.kind = REQUEST_RECORDED, .number = m->requests};
-  RtStatus status;
-  if (m->launched) {
-    m->requests++;
-    status = launched_recorded(m->launched, &head, to, bytes, &m->error);
-  } else {
-    status = fetch_shared(m, to, all);
-  }
+  RtStatus status = host_fetch(m, REQUEST_RECORDED, to, bytes);
   m->profile.records = to;
   if (!status) status = check(m);
   if (status) host_record_stale(m);

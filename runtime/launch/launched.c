@@ -61,12 +61,12 @@ struct Launched {
   Executor *executor;
   char *io;
   size_t io_bytes;
-  RequestFile file;    /* of the request, if it has one */
-  void *records;       /* rank 0: where those of all ranks go, */
-  size_t record_bytes; /* of each */
-  bool broken;         /* after an error the ranks have nothing in common any more */
-  bool over;           /* all ranks know that they end */
-  RtError failure;     /* what broke it */
+  RequestFile file;   /* of the request, if it has one */
+  void *blocks;       /* rank 0: where those that all ranks give go, */
+  size_t block_bytes; /* of each */
+  bool broken;        /* after an error the ranks have nothing in common any more */
+  bool over;          /* all ranks know that they end */
+  RtError failure;    /* what broke it */
   bool failed_alone;
   bool exposed; /* rank 0: anybody who reaches its port can take part */
 };
@@ -447,14 +447,14 @@ static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout 
 
 static void request_through(Launched *l) { l->key = exec_key_before(++l->requests); }
 
-/* The records, each of the same size, to rank 0. */
-static RtStatus give_record(Launched *l, RtError *error) {
+/* What the ranks give, blocks of the same size, to rank 0. */
+static RtStatus give(Launched *l, uint32_t kind, RtError *error) {
   size_t bytes;
-  const void *record = exec_recorded(l->executor, &bytes);
-  if (l->place.rank == 0 && bytes != l->record_bytes)
-    return rt_error(error, RT_INTERNAL, "the profile has another size");
-  if (l->place.rank == 0) memcpy(l->records, record, bytes);
-  return gather(l, record, l->records, bytes, error);
+  const void *block = exec_given(l->executor, kind, &bytes);
+  if (l->place.rank == 0 && bytes != l->block_bytes)
+    return rt_error(error, RT_INTERNAL, "what ranks give has another size");
+  if (l->place.rank == 0 && bytes) memcpy(l->blocks, block, bytes);
+  return gather(l, block, l->blocks, bytes, error);
 }
 
 /* Runs this rank's share; then its answer, and the outputs.  layout: NULL for what is no run. */
@@ -474,7 +474,7 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   mine->report.sent[COMM_broadcast] = mine->report.operations[COMM_broadcast] = 0;
   for (size_t i = 0; i < l->written.n; i++) mine->bytes += part_bytes(&l->artifact->program, e, &l->written.items[i]);
   status = gather(l, mine, l->answers, sizeof *mine, error);
-  if (!status && head->kind == REQUEST_RECORDED) status = give_record(l, error);
+  if (!status && request_gives(head->kind)) status = give(l, head->kind, error);
   if (status || !layout) return status;
   return l->place.rank ? deliver(l, e, layout, mine->bytes, error) : collect(l, e, layout, error);
 }
@@ -514,9 +514,9 @@ RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *
   return launched_run(l, head, symbols, NULL, false, error);
 }
 
-RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error) {
-  l->records = all;
-  l->record_bytes = bytes;
+RtStatus launched_given(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error) {
+  l->blocks = all;
+  l->block_bytes = bytes;
   return launched_run(l, head, NULL, NULL, false, error);
 }
 
@@ -527,7 +527,7 @@ static bool command_fits(const Program *p, const Command *c, bool started) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
   if (c->kind == COMMAND_START) return !started;
   if (c->kind != COMMAND_RUN || c->send_inputs > 1 || !started) return false;
-  if (c->head.kind == REQUEST_RESET || c->head.kind == REQUEST_RECORDED || request_is_of_states(c->head.kind))
+  if (c->head.kind == REQUEST_RESET || request_gives(c->head.kind) || request_is_of_states(c->head.kind))
     return c->head.entry == 0 && c->head.n_symbols == 0;
   if (c->head.kind == REQUEST_RECORD) return c->head.entry <= RECORD_EVENTS_MOST && c->head.n_symbols == 0;
   if ((c->head.kind != REQUEST_RUN && !request_has_file(c->head.kind)) || c->head.entry >= p->n_entries ||

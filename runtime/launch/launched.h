@@ -62,8 +62,8 @@ RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *
 /* Rank 0: was one of the ranks asked to end, as far as the last request told? */
 bool launched_asked(const Launched *l);
 
-/* Rank 0: what all ranks recorded (runtime/record.h) into all[world * bytes]. */
-RtStatus launched_recorded(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);
+/* Rank 0: what all ranks give (request_gives) into all[world * bytes]. */
+RtStatus launched_given(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);
 
 /* The other ranks: serves until rank 0 leaves; *code is what it left with. */
 RtStatus launched_serve(Launched *l, int *code, RtError *error);

@@ -47,13 +47,13 @@ static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, R
 }
 
 /* To this rank's part of the I/O area behind what the last request has there. */
-static RtStatus give_record(const Executor *e, const SessionCommand *c, uint64_t offset, uint32_t rank,
-                            RtError *error) {
+static RtStatus give(const Executor *e, const SessionCommand *c, uint32_t kind, uint64_t offset, uint32_t rank,
+                     RtError *error) {
   size_t bytes;
-  const void *record = exec_recorded(e, &bytes);
-  if (offset > c->io_bytes || (c->io_bytes - offset) / bytes <= rank)
-    return rt_error(error, RT_INTERNAL, "the I/O area is too small for the profile");
-  memcpy((char *)c->io + offset + bytes * rank, record, bytes);
+  const void *block = exec_given(e, kind, &bytes);
+  if (bytes && (offset > c->io_bytes || (c->io_bytes - offset) / bytes <= rank))
+    return rt_error(error, RT_INTERNAL, "the I/O area is too small for what the ranks give");
+  if (bytes) memcpy((char *)c->io + offset + bytes * rank, block, bytes);
   return RT_OK;
 }
 
@@ -71,8 +71,8 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
   if (has_file) memcpy(&file, (const char *)c->payload + sizeof head + values, sizeof file);
   RtStatus status = has_file ? exec_run_file(e, &head, symbols, &file, error)
                              : exec_run(e, &head, symbols, c->io, c->io_bytes, error);
-  if (!status && head.kind == REQUEST_RECORDED)
-    status = head.n_symbols ? give_record(e, c, (uint64_t)symbols[0], rank, error)
+  if (!status && request_gives(head.kind))
+    status = head.n_symbols ? give(e, c, head.kind, (uint64_t)symbols[0], rank, error)
                             : rt_error(error, RT_INTERNAL, "a request has the wrong length");
   if (status) return status;
   if (c->io_bytes >= (rank + 1) * sizeof(RankReport)) exec_report(e, request_report(c->io, rank));

@@ -5,12 +5,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/safetensors.h"
+#include "base/safetensors_sums.h"
+
+static const char format[] = "2"; /* from 2 on a checkpoint has checksums */
 
 static const char *first_of(const Diags *d) { return d->n ? d->items[0].message : "it cannot be used"; }
 
@@ -39,12 +42,21 @@ int checkpoint_can_write(ApcModel *m, const char *dir) {
   return code;
 }
 
-int checkpoint_write(ApcModel *m, const char *dir, int64_t steps) {
+/* "data x": the source of input x. */
+static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
+
+int checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
   Arena *a = arena_new();
-  const char *const made[] = {"steps", arena_printf(a, "%" PRId64, steps)};
-  ApcStatus status = apc_write_entry(m, "states", path_in(a, dir), made, 1);
+  const DataSource *sources;
+  int n = 0, of = 0, code = dataset_sources(data, &sources, &n);
+  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 3));
+  meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, steps);
+  meta[of++] = "checkpoint", meta[of++] = format;
+  meta[of++] = SAFETENSORS_SUMS, meta[of++] = "";
+  for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
+  ApcStatus status = code ? APC_OK : apc_write_entry(m, "states", path_in(a, dir), meta, of / 2);
   arena_free(a);
-  return status ? stub_fail_model(m, status) : 0;
+  return status ? stub_fail_model(m, status) : code;
 }
 
 int checkpoint_save(ApcModel *m, const char *file) {
@@ -53,6 +65,48 @@ int checkpoint_save(ApcModel *m, const char *file) {
 }
 
 /* ---- reading */
+
+/* Is the file what was written?  Those of before had no checksums. */
+static int check_sums(const Safetensors *s) {
+  const char *wrong = NULL;
+  SafetensorsChecked found = safetensors_sums_check(s, &wrong);
+  if (found == SUMS_NONE && !safetensors_meta(s, "checkpoint")) {
+    fprintf(stderr, "warning: %s has no checksums; nothing of it was checked\n", s->path);
+    return 0;
+  }
+  if (found == SUMS_NONE) found = SUMS_WRONG, wrong = "the header";
+  if (found == SUMS_UNREADABLE) return stub_fail(APC_BAD_INPUT, "%s: %s", s->path, wrong);
+  if (found == SUMS_WRONG)
+    return stub_fail(APC_BAD_INPUT, "%s is damaged: %s%s%s is not what its checksum says; nothing was read from it",
+                     s->path, strcmp(wrong, "the header") == 0 ? "" : "'", wrong,
+                     strcmp(wrong, "the header") == 0 ? "" : "'");
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < s->n; i++) bytes += s->items[i].bytes;
+  fprintf(stderr, "note: %s: the header and all %zu tensors, %" PRIu64 " bytes, are what their checksums say\n",
+          s->path, s->n, bytes);
+  return 0;
+}
+
+/* A file may have another name now. */
+static bool same_content(const char *x, const char *y) {
+  const char *a = strrchr(x, ','), *b = strrchr(y, ',');
+  while (a && a > x && *--a != ',') continue;
+  while (b && b > y && *--b != ',') continue;
+  return a && b && strcmp(a, b) == 0;
+}
+
+/* Other data go on as well, but not as if there had been no end. */
+static int check_data(Arena *a, const Safetensors *s, Dataset *data) {
+  const DataSource *sources;
+  int n = 0, code = dataset_sources(data, &sources, &n);
+  for (int i = 0; i < n && !code; i++) {
+    const char *before = safetensors_meta(s, key_of(a, &sources[i]));
+    if (before && !same_content(before, sources[i].text))
+      fprintf(stderr, "warning: --data %s: this is %s; the checkpoint was made with %s\n", sources[i].input,
+              sources[i].text, before);
+  }
+  return code;
+}
 
 static int read_steps(const Safetensors *s, int64_t *steps) {
   const char *made = safetensors_meta(s, "steps");
@@ -63,12 +117,14 @@ static int read_steps(const Safetensors *s, int64_t *steps) {
   return stub_fail(APC_BAD_INPUT, "%s is no checkpoint: it does not say how many steps were made", s->path);
 }
 
-int checkpoint_read(ApcModel *m, const char *dir, int64_t *steps) {
+int checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data) {
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   const char *file = path_in(a, dir);
   Safetensors *s = safetensors_open_header(diags, file, 0, NULL);
   int code = s ? read_steps(s, steps) : stub_fail(APC_BAD_INPUT, "%s: %s", file, first_of(diags));
+  if (!code) code = check_sums(s);
+  if (!code) code = check_data(a, s, data);
   ApcStatus status = code ? APC_OK : apc_read_entry(m, "restore", file);
   if (status) code = stub_fail_model(m, status);
   if (s) safetensors_close(s);

@@ -6,6 +6,7 @@
  */
 #include "runtime/stub/dataset.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +36,9 @@ struct Dataset {
   Source *items; /* two for each --data: tokens make labels as well */
   int n;
   int64_t rows, batch, tokens;
-  int token_bits;     /* 0: as the vocabulary needs */
+  int token_bits;      /* 0: as the vocabulary needs */
+  DataSource *sources; /* NULL: nobody has asked */
+  int n_sources;
   const char *option; /* by which the files are given */
   bool shuffled;
   uint64_t seed;
@@ -352,6 +355,34 @@ bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size)
   for (int i = 0; i < d->n; i++)
     if (dtype_is_float(d->items[i].type) && batch_not_finite(d, &d->items[i], step, text, size)) return true;
   return false;
+}
+
+static const char *last_part(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Once: files may be large. */
+static int find_sources(Dataset *d) {
+  d->sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
+  for (int i = 0; i < d->n; i++) {
+    const Source *s = &d->items[i];
+    DataIdentity identity;
+    char text[80];
+    if (s->follows) continue;
+    data_identity_begin(&identity);
+    if (!(s->tokens ? tokens_identity(s->tokens, &identity) : data_identity_add(&identity, s->file)))
+      return stub_fail(APC_BAD_INPUT, "%s: %s", s->file, strerror(errno));
+    data_identity_text(&identity, text, sizeof text);
+    d->sources[d->n_sources++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
+  }
+  return 0;
+}
+
+int dataset_sources(Dataset *d, const DataSource **list, int *n) {
+  int code = d->sources ? 0 : find_sources(d);
+  *list = d->sources, *n = d->n_sources;
+  return code;
 }
 
 int64_t dataset_tokens(const Dataset *d) { return d->tokens; }

@@ -24,6 +24,13 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step);
  * there is none. */
 bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size);
 
+/* Which files these are: a text for each input that has one, "x.npy, 1968 bytes, hash 0011223344556677".  An exit code
+ * after an error, else 0; the texts stay until dataset_close. */
+typedef struct DataSource {
+  const char *input, *text;
+} DataSource;
+int dataset_sources(Dataset *d, const DataSource **list, int *n);
+
 /* What one step works on: elements of `labels` that are integers (tokens), else rows. */
 int64_t dataset_tokens(const Dataset *d);
 

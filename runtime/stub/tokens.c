@@ -167,6 +167,12 @@ void tokens_close(Tokens *t) {
 
 int64_t tokens_rows(const Tokens *t) { return t->rows; }
 
+bool tokens_identity(const Tokens *t, DataIdentity *out) {
+  bool ok = true;
+  for (size_t i = 0; i < t->shards.n && ok; i++) ok = data_identity_add(out, t->shards.items[i].path);
+  return ok;
+}
+
 /* ---- reading */
 
 /* The last shard whose first row is not behind this one: those before it without rows have the same first row. */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/diag.h"
+#include "runtime/stub/data_identity.h"
 
 typedef struct Tokens Tokens;
 
@@ -30,6 +31,9 @@ Tokens *tokens_open(Diags *diags, const char *path, const TokenFormat *format);
 void tokens_close(Tokens *t);
 
 int64_t tokens_rows(const Tokens *t);
+
+/* Adds all files; false with errno. */
+bool tokens_identity(const Tokens *t, DataIdentity *out);
 
 /* Reads the length + 1 tokens of a row; false after a diagnostic that names the place of a token that is none. */
 bool tokens_read(Tokens *t, int64_t row, int64_t *out);

@@ -238,10 +238,10 @@ static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval,
     if (code) break;
     if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
     if (code || !t->checkpoint || !t->every || *made % t->every) continue;
-    code = checkpoint_write(m, t->checkpoint, *made);
+    code = checkpoint_write(m, t->checkpoint, *made, d);
     written = *made;
   }
-  if (!code && t->checkpoint && written != *made) code = checkpoint_write(m, t->checkpoint, *made);
+  if (!code && t->checkpoint && written != *made) code = checkpoint_write(m, t->checkpoint, *made, d);
   bool asked = *made < t->steps && is_asked(m);
   if (!code && asked) fprintf(stderr, "note: asked to end behind step %" PRId64 " of %ld\n", *made, t->steps);
   return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
@@ -255,7 +255,7 @@ int stub_train(ApcModel *m, const Training *t) {
   if (!code && t->data.n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
-  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made);
+  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d);
   standard_json(t->json);
   if (!code) code = make_steps(m, t, d, eval, made);
   standard_json(false);

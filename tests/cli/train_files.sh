@@ -90,6 +90,43 @@ expect 1 "does not say how many steps" ./zero --steps 4 $data --resume bad; no_o
 expect 0 "" ./other --steps 1 $data --checkpoint other.at
 expect 1 "there is no '" ./zero --steps 4 $data --resume other.at; no_out
 
+# A byte that is another one is found, in a tensor as in the header, before anything is read; what was looked at is said.
+# Files of before have no checksums.
+expect 0 "note: whole.at/checkpoint.safetensors: the header and all 24 tensors, 29088 bytes, are what their checksums say" \
+  ./zero --steps 4 $data --resume whole.at --save resumed.safetensors
+/usr/bin/python3 - <<'P'
+import json, os, random, struct
+raw = open("whole.at/checkpoint.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + n])
+def write(name, data):
+    os.makedirs(name, exist_ok=True)
+    open(name + "/checkpoint.safetensors", "wb").write(data)
+def flipped(at): return raw[:at] + bytes([raw[at] ^ 4]) + raw[at + 1:]
+write("flip_w", flipped(8 + n + head["layers.1.up.w:m"]["data_offsets"][0] + 5))
+write("flip_last", flipped(len(raw) - 1))
+write("flip_steps", flipped(raw.index(b'"steps":"3"') + 9))
+write("flip_key", flipped(raw.index(b'"checksums"') + 3))
+for key in "checksums", "checkpoint": head["__metadata__"].pop(key)
+text = json.dumps(head).encode().ljust(n)
+write("old", struct.pack("<Q", len(text)) + text + raw[8 + n:])
+P
+expect 1 "flip_w/checkpoint.safetensors is damaged: 'layers.1.up.w:m' is not what its checksum says" ./zero --steps 4 $data --resume flip_w; no_out
+expect 1 "is damaged: '" ./whole --steps 4 $data --resume flip_last; no_out
+expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_steps; no_out
+expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_key; no_out
+expect 0 "warning: old/checkpoint.safetensors has no checksums; nothing of it was checked" ./zero --steps 4 $data --resume old \
+  --save old.safetensors
+check "it is the same run" cmp resumed.safetensors old.safetensors
+# Other data than before, by what is in them.
+/usr/bin/python3 -c '
+import numpy as np
+x = np.load("x.npy"); np.save("moved.npy", x); x[39, 11] += 1; np.save("changed.npy", x)'
+expect 0 "" ./zero --steps 4 --data x=@moved.npy --data labels=@y.npy --resume whole.at
+check "a file that was moved is the same data" [ "$(grep -c warning err)" -eq 0 ]
+expect 0 "warning: --data x: this is changed.npy, 2048 bytes, hash" ./zero --steps 4 --data x=@changed.npy --data labels=@y.npy --resume whole.at
+expect_err "; the checkpoint was made with x.npy, 2048 bytes, hash"
+
 # A rank that does not see rank 0's folder says so, and nothing is written.
 if unshare -rm true 2>/dev/null; then
   apart() { # apart OPTIONS...: what rank 1 sees in the folder `kept` is another one
@@ -107,4 +144,4 @@ if unshare -rm true 2>/dev/null; then
   apart --steps 4 $data --resume kept
 fi
 }
-summary 70
+summary 86

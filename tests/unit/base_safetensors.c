@@ -1,7 +1,8 @@
 /* safetensors files: good ones in their variants, round trips, malformed ones. */
 #include <stdint.h>
 
-#include "base/safetensors.h"
+#include "base/checksum.h"
+#include "base/safetensors_sums.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 
@@ -214,6 +215,51 @@ static void wrong_names_are_refused(void) {
   safetensors_close(s);
 }
 
+/* A file with room for checksums gets them, and any byte that is flipped afterwards is found. */
+static void checksums_find_every_byte(void) {
+  const char *path = temp_path("sums.safetensors");
+  uint8_t a[24], b[7];
+  for (size_t i = 0; i < sizeof a; i++) a[i] = (uint8_t)(i * 37 % 5); /* equal elements at several places */
+  memset(b, 3, sizeof b);
+  const NamedTensor tensors[] = {{"z", tensor_view(DT_f32, 2, (int64_t[]){2, 3}, a)},
+                                 {"a", tensor_view(DT_u8, 1, (int64_t[]){7}, b)}};
+  const SafetensorsMeta meta[] = {{"steps", "12"}, {SAFETENSORS_SUMS, safetensors_sums_room(arena, 2)}};
+  SafetensorsHeader h;
+  CHECK(safetensors_header(diags, path, tensors, 2, meta, 2, &h));
+  /* in two parts, the second one first */
+  uint64_t of_z = checksum_part(4, a + 16, 2, 4) + checksum_part(0, a, 4, 4);
+  CHECK(of_z == checksum_part(0, a, 6, 4));
+  SafetensorsSum sums[] = {{"z", of_z}, {"a", checksum_part(0, b, 7, 1)}};
+  size_t at = safetensors_sums_place(h.bytes, h.n);
+  char *text = ARENA_ARRAY(arena, char, safetensors_sums_length(2) + 1);
+  safetensors_sums_text(h.bytes, h.n, sums, 2, text);
+  CHECK(strlen(text) == safetensors_sums_length(2) && strcmp(sums[0].name, "a") == 0);
+  memcpy(h.bytes + at, text, strlen(text));
+  char *file = ARENA_ARRAY(arena, char, h.file_bytes);
+  memcpy(file, h.bytes, h.n);
+  memcpy(file + h.n, a, sizeof a); /* the largest elements come first */
+  memcpy(file + h.n + sizeof a, b, sizeof b);
+  free(h.bytes);
+  int unseen = 0;
+  for (size_t flipped = 0; flipped <= h.file_bytes; flipped++) { /* the last one: none is */
+    bool padding = flipped > 8 && flipped < h.n && file[flipped] == ' ' && file[flipped - 1] == ' ';
+    if (padding && flipped % 512) continue;
+    if (flipped < h.file_bytes) file[flipped] ^= 16;
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(file, 1, h.file_bytes, f) == h.file_bytes && fclose(f) == 0);
+    Safetensors *s = safetensors_open_header(diags, path, 0, NULL);
+    const char *wrong = "";
+    SafetensorsChecked found = s ? safetensors_sums_check(s, &wrong) : SUMS_UNREADABLE;
+    if (flipped == h.file_bytes) CHECK(found == SUMS_RIGHT);
+    else unseen += found == SUMS_RIGHT;
+    if (flipped >= h.n && flipped < h.n + sizeof a) CHECK(found == SUMS_WRONG && strcmp(wrong, "z") == 0);
+    if (s) safetensors_close(s);
+    if (flipped < h.file_bytes) file[flipped] ^= 16;
+    if (diags->n) diags = diags_new(arena);
+  }
+  CHECK(unseen == 0);
+}
+
 int main(void) {
   arena = arena_new();
   diags = diags_new(arena);
@@ -224,6 +270,7 @@ int main(void) {
   RUN(files_go_round);
   RUN(order_does_not_matter);
   RUN(wrong_names_are_refused);
+  RUN(checksums_find_every_byte);
   arena_free(arena);
   return test_summary();
 }
