@@ -1,4 +1,4 @@
-/* tools/cmd_explain.c - apc explain CODE: the long text of a diagnostic. */
+/* tools/cmd_explain.c - apc explain CODE: the long text of a diagnostic; --list: all codes. */
 #include <ctype.h>
 #include <string.h>
 
@@ -30,7 +30,21 @@ static void print_wrapped(const char *text) {
   putchar('\n');
 }
 
+static int list_codes(Tool *t) {
+  if (!tool_args(t, 0, 0)) return EXIT_USAGE;
+  json_t *codes = json_array();
+  for (int c = 1; c < DIAG_COUNT; c++) {
+    const char *code = diag_code_name((DiagCode)c), *brief = diag_brief((DiagCode)c);
+    if (t->json) json_array_append_new(codes, json_pack("{s:s, s:s}", "code", code, "brief", brief));
+    else printf("%s  %s\n", code, brief);
+  }
+  if (t->json) tool_json(t, json_pack("{s:s, s:O}", "schema", "apc.codes/1", "codes", codes));
+  json_decref(codes);
+  return EXIT_OK;
+}
+
 int cmd_explain(Tool *t) {
+  if (option_given(&t->options, OPT_list)) return list_codes(t);
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *name = code_name(t->arena, t->options.args.items[0]);
   DiagCode code = diag_code_find(name);

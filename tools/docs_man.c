@@ -249,12 +249,16 @@ void docs_apc_opt_1(void) {
 
 /* ---- apc-model.1 */
 
-typedef enum Mode { NO, NEEDS, MAY } Mode;
+typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
 
 static void model_option(const char *name, const char *argument, Mode mode, const char *help) {
+  char flag[32];
+  size_t n = 0;
+  for (; name[n] && n + 1 < sizeof flag; n++) flag[n] = name[n] == '_' ? '-' : name[n];
+  flag[n] = 0;
   puts(".TP");
   fputs("\\fB\\-\\-", stdout);
-  for (; *name; name++) fputs(*name == '_' ? "\\-" : (char[]){*name, 0}, stdout); /* as on the command line */
+  say(flag);
   fputs("\\fR", stdout);
   if (*argument) {
     fputs(mode == MAY ? "[=" : " ", stdout);
@@ -263,7 +267,7 @@ static void model_option(const char *name, const char *argument, Mode mode, cons
   }
   putchar('\n');
   say(help);
-  puts(".");
+  puts(mode == LATER ? ". Not built yet." : ".");
 }
 
 void docs_apc_model_1(void) {

@@ -10,8 +10,12 @@ void tool_help_print(void) {
       "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
       "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
   for (int c = 1; c < CMD_COUNT; c++)
-    printf("  %-9s %-22s %s%s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief,
-           command_rows[c].later ? " (not yet)" : "");
+    if (!command_rows[c].later)
+      printf("  %-9s %-22s %s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief);
+  fputs("  not yet:", stdout);
+  for (int c = 1; c < CMD_COUNT; c++)
+    if (command_rows[c].later) printf(" %s", command_rows[c].name);
+  putchar('\n');
   puts(
       "\nExamples:\n"
       "  apc plan model.onnx --target cpux4             see the plan and its price\n"

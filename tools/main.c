@@ -18,12 +18,32 @@
 #define COMMAND_none(name) cmd_##name
 #define COMMAND_later_size(name) NULL
 #define COMMAND_later_calibrate(name) NULL
+#define COMMAND_later_cache(name) NULL
+#define COMMAND_later_import_hf(name) NULL
 
 static int (*const commands[CMD_COUNT])(Tool *) = {
-#define COMMAND(name, arguments, later, brief) [CMD_##name] = COMMAND_##later(name),
+#define COMMAND(name, word, arguments, later, brief) [CMD_##name] = COMMAND_##later(name),
 #include "tools/options.def"
 #undef COMMAND
 };
+
+int cmd_version(Tool *t) {
+  if (!tool_args(t, 0, 0)) return EXIT_USAGE;
+  if (t->json) tool_json(t, json_pack("{s:s, s:s}", "schema", "apc.version/1", "version", APC_VERSION));
+  else puts("apc " APC_VERSION);
+  return EXIT_OK;
+}
+
+int cmd_help(Tool *t) {
+  if (!tool_args(t, 0, 1)) return EXIT_USAGE;
+  const char *word = t->options.args.n ? t->options.args.items[0] : NULL;
+  Command c = word ? command_find(word) : CMD_none;
+  if (c) return tool_help_command(c), EXIT_OK;
+  if (!word) return tool_help_print(), EXIT_OK;
+  diag_error(t->diags, DIAG_usage_command, (Loc){0}, "there is no command '%s'", word);
+  command_suggest(t->diags, word);
+  return EXIT_USAGE;
+}
 
 static int version(Tool *t, int argc, char **argv) {
   if (argc == 2) return puts("apc " APC_VERSION), EXIT_OK;

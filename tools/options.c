@@ -15,7 +15,7 @@
 const char *const option_group_names[OG_COUNT] = {"Common", "Model", "Training", "Plan", "Data", "Output", "Messages"};
 
 const CommandRow command_rows[CMD_COUNT] = {
-#define COMMAND(name, arguments, later, brief) [CMD_##name] = {#name, arguments, DIAG_##later, brief},
+#define COMMAND(name, word, arguments, later, brief) [CMD_##name] = {word, arguments, DIAG_##later, brief},
 #include "tools/options.def"
 #undef COMMAND
 };
@@ -48,10 +48,17 @@ typedef struct Reader {
   int argc, i;
 } Reader;
 
-static Command find_command(const char *word) {
+Command command_find(const char *word) {
   for (int c = 1; c < CMD_COUNT; c++)
     if (strcmp(command_rows[c].name, word) == 0) return (Command)c;
   return CMD_none;
+}
+
+void command_suggest(Diags *d, const char *word) {
+  Nearest near = nearest_to(word);
+  for (int c = 1; c < CMD_COUNT; c++) nearest_try(&near, command_rows[c].name);
+  if (near.best) diag_help(d, "the nearest command is '%s'", near.best);
+  else diag_help(d, "`apc --help` lists the commands");
 }
 
 /* ---- finding an option */
@@ -129,7 +136,7 @@ static bool read_option(Reader *r) {
 /* The command is the first word that is no option, when it is one of the table; else the word is a model. */
 static void take_argument(Reader *r, const char *word) {
   if (!r->o->command) {
-    r->o->command = find_command(word);
+    r->o->command = command_find(word);
     r->o->named = r->o->command != CMD_none;
     if (r->o->named) return;
     r->o->command = CMD_compile;
@@ -183,16 +190,8 @@ static bool check_command_typo(const Options *o, Diags *d) {
   if (o->command != CMD_compile || o->args.n == 0) return true;
   const char *word = o->args.items[0];
   if (strpbrk(word, "./")) return true;
-  Nearest near = nearest_to(word);
-  for (int c = 1; c < CMD_COUNT; c++) nearest_try(&near, command_rows[c].name);
-  if (strcmp(word, "help") == 0 || strcmp(word, "version") == 0) {
-    diag_error(d, DIAG_usage_command, (Loc){0}, "'%s' is no command but an option: apc --%s", word, word);
-    if (*word == 'h') diag_help(d, "`apc COMMAND --help` lists the options of a command");
-    return false;
-  }
   diag_error(d, DIAG_usage_command, (Loc){0}, "'%s' is neither a command nor a model (.onnx, .apc, .ir)", word);
-  if (near.best) diag_help(d, "the nearest command is '%s'", near.best);
-  else diag_help(d, "`apc --help` lists the commands");
+  command_suggest(d, word);
   return false;
 }
 

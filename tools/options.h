@@ -73,6 +73,9 @@ typedef struct ChoiceRow {
   DiagCode later;
 } ChoiceRow;
 
+Command command_find(const char *word);           /* CMD_none: there is none of that name */
+void command_suggest(Diags *d, const char *word); /* which one was meant */
+
 extern const char *const option_group_names[OG_COUNT];
 extern const CommandRow command_rows[CMD_COUNT];
 extern const OptionRow option_rows[OPT_COUNT];

@@ -15,9 +15,15 @@ static bool ends_with(const char *s, const char *end) {
 
 /* ---- which target */
 
+/* Targets of the command line that are not built yet. */
 static bool readable(Tool *t, const char *name) {
-  if (!ends_with(name, ".xml")) return true;
-  return diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name}, "NCCL topology files cannot be read yet");
+  static const char smi[] = "nvidia-smi:";
+  if (ends_with(name, ".xml"))
+    return diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name},
+                      "topology files of NCCL and hwloc cannot be read yet");
+  if (strncmp(name, smi, sizeof smi - 1) == 0 || strcmp(name, "local") == 0)
+    return diag_error(t->diags, DIAG_later_target_xml, (Loc){0}, "the target '%s' is not built yet", name);
+  return true;
 }
 
 const Target *tool_target_of(Tool *t, const char *name) {

@@ -53,6 +53,8 @@ int cmd_targets(Tool *t);
 int cmd_doctor(Tool *t);
 int cmd_convert(Tool *t);
 int cmd_explain(Tool *t);
+int cmd_help(Tool *t);
+int cmd_version(Tool *t);
 
 /* ---- messages (tools/report.c) */
 

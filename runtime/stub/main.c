@@ -20,9 +20,10 @@
 #include "base/standard.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "program/artifact.h"
 #include "runtime/stub/stub.h"
 
-typedef enum Mode { NO, NEEDS, MAY } Mode;
+typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
 
 typedef enum OptionId {
 #define OPTION(name, argument, mode, help) OPT_##name,
@@ -32,7 +33,7 @@ typedef enum OptionId {
 } OptionId;
 
 static struct {
-  char name[24];
+  char name[24]; /* "-" for "_" once name_options was called */
   const char *argument;
   Mode mode;
   const char *help;
@@ -42,7 +43,6 @@ static struct {
 #undef OPTION
 };
 
-/* What is an identifier in the table is a word of the command line. */
 static void name_options(void) {
   for (int i = 0; i < OPT_COUNT; i++)
     for (char *c = options[i].name; *c; c++)
@@ -83,11 +83,9 @@ int stub_fail_model(const ApcModel *m, ApcStatus status) { return stub_fail((int
 static void print_help(FILE *out) {
   fprintf(out, "usage: %s [options]\n", program_name);
   for (int i = 0; i < OPT_COUNT; i++) {
-    char left[64];
     const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
-    snprintf(left, sizeof left, "--%.23s%s%.20s%s", options[i].name, open, options[i].argument,
-             options[i].mode == MAY ? "]" : "");
-    fprintf(out, "  %-30s %s\n", left, options[i].help);
+    int n = fprintf(out, "  --%s%s%s%s", options[i].name, open, options[i].argument, options[i].mode == MAY ? "]" : "");
+    fprintf(out, "%*s %s%s\n", n < 32 ? 32 - n : 0, "", options[i].mode == LATER ? "(not yet) " : "", options[i].help);
   }
 }
 
@@ -110,6 +108,8 @@ static int take(int argc, char **argv, int *i, Line *line) {
   for (int k = 0; k < OPT_COUNT; k++) {
     if (n != strlen(options[k].name) + 2 || strncmp(arg, "--", 2) != 0 || strncmp(arg + 2, options[k].name, n - 2) != 0)
       continue;
+    if (options[k].mode == LATER)
+      return stub_fail(APC_UNSUPPORTED, "--%s is not built yet (%s)", options[k].name, options[k].help);
     Given g = {(OptionId)k, equals ? equals + 1 : NULL};
     if (options[k].mode == NO && equals) return stub_fail(APC_USAGE, "--%s takes no value", options[k].name);
     if (options[k].mode == NEEDS && !equals) {
@@ -419,6 +419,9 @@ static int read_training(const Line *line, Training *t) {
     return stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
   if (shuffle && t->data.shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
     return stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle);
+  int span;
+  if (every && strpbrk(every, "sm") && milliseconds(every, &span))
+    return stub_fail(APC_UNSUPPORTED, "--every %s: times are not built yet, give a number of steps", every);
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
@@ -563,7 +566,8 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
   const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport),
               *weights = last(line, OPT_weights);
-  long r = -1, w = -1;
+  const Given *threads = last(line, OPT_thread_count);
+  long r = -1, w = -1, n;
   *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL,
                           .transport = transport ? transport->value : NULL,
                           .weights = weights ? weights->value : NULL,
@@ -572,6 +576,9 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
     return stub_fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
   if (world && !whole_number(world->value, 1, 1 << 20, &w))
     return stub_fail(APC_USAGE, "--world %s: a number is wanted", world->value);
+  if (threads && !whole_number(threads->value, 1, 1 << 16, &n))
+    return stub_fail(APC_USAGE, "--thread-count %s: a number of threads is wanted", threads->value);
+  if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* all ranks that are started here inherit it */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
   if (last(line, OPT_steps)) o->asked = stub_listen();
@@ -606,8 +613,19 @@ static int launch(const Line *line) {
   return code;
 }
 
+static int print_version(void) {
+  Artifact a;
+  RtError error = {0};
+  if (artifact_open_tables("/proc/self/exe", program_name, &a, &error))
+    return stub_fail(rt_exit_code(error.status), "%s", error.text);
+  const Program *p = &a.program;
+  printf("%s for %s, by %s\n", program_text(p, p->header->name), program_text(p, p->header->target),
+         program_text(p, p->header->producer));
+  artifact_close(&a);
+  return 0;
+}
+
 int main(int argc, char **argv) {
-  name_options();
   standard_hold();
   standard_show();
   file_limit_refuses();
@@ -620,9 +638,12 @@ int main(int argc, char **argv) {
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];
+  name_options();
   int code = parse(argc, argv, &line);
   if (!code && last(&line, OPT_help)) {
     print_help(stdout);
+  } else if (!code && last(&line, OPT_version)) {
+    code = print_version();
   } else if (!code) {
     code = launch(&line);
   }
