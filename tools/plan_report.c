@@ -10,6 +10,7 @@
 #include "ir/schedule.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
+#define NO_FASTER 1.005 /* times as fast, or less */
 
 const char *one_device_text(Arena *a, const Plan *p) {
   return isfinite(p->one_device_seconds) ? show_seconds(a, p->one_device_seconds) : "does not fit";
@@ -93,6 +94,13 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
              : "one device";
 }
 
+/* A plan that was given may be a bad one. */
+static bool others_help(const Plan *p) {
+  for (int i = 0; i < p->nalternatives; i++)
+    if (p->one_device_seconds / p->alternatives[i].seconds > NO_FASTER) return true;
+  return false;
+}
+
 static void show_choices(const Tool *t, const Plan *p) {
   const PlanAlternative own = plan_as_alternative(t->arena, p);
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", choice_text(t, p, &own),
@@ -103,8 +111,9 @@ static void show_choices(const Tool *t, const Plan *p) {
   printf("  %-8s %-28s %10s", "", one_device_name(t, p), one_device_text(t->arena, p));
   double ratio = p->one_device_seconds / p->price.time.total;
   if (p->ranks > 1 && isfinite(ratio))
-    printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
-                                 : "more devices do not help here");
+    printf("  %s", ratio > NO_FASTER ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
+                   : others_help(p)  ? "this plan is no faster, others are"
+                                     : "more devices do not help here");
   putchar('\n');
   if (p->one_batch) printf("  one micro-batch, as %s\n", p->one_batch);
 }

@@ -227,8 +227,6 @@ int64_t largest_factor(const Search *s, Label label);
 
 /* ---- unfit.c */
 
-/* "16 GB", "8.58 KB": in powers of 1000, as memory limits are given. */
-const char *bytes_text(Arena *a, double bytes);
 /* Of all weights and state, each kept once, as the compute type keeps them. */
 double resident_bytes(const CostModel *c, Module *m, const Func *f);
 /* Why it does not fit: by how much a rank's memory is too small. */

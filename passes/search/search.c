@@ -443,14 +443,35 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
 
 /* ---- the answer */
 
+enum { FORCED = 5 };
+static const char *const forced_names[FORCED] = {"pp", "dp", "cp", "ep", "tp"};
+
+/* The degrees multiply to more ranks than there are, or to a number of which the ranks are no multiple. */
+static bool does_not_divide(const Search *s, const int *degrees, double product, Diags *d) {
+  int rest = product > s->t->ranks ? 0 : s->t->ranks % (int)product;
+  const char *forced = "";
+  for (int i = 0; i < FORCED; i++)
+    if (degrees[i] > 1)
+      forced = arena_printf(s->arena, "%s%s%s %d", forced, *forced ? " x " : "", forced_names[i], degrees[i]);
+  if (!*forced) forced = "the forced degrees";
+  if (product > s->t->ranks)
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would take %.0f ranks, and %s has %d", forced, product,
+               s->t->name, s->t->ranks);
+  else
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would leave %d of the %d ranks of %s idle", forced,
+               rest ? rest : s->t->ranks - (int)product, s->t->ranks, s->t->name);
+  diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
+  return false;
+}
+
 static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
-  static const char *const names[] = {"pp", "dp", "cp", "ep", "tp"};
-  int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp}, product = 1;
+  int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp};
+  double product = 1; /* of five numbers up to 999,999 */
   bool all = true;
-  for (size_t i = 0; i < 5; i++) {
+  for (int i = 0; i < FORCED; i++) {
     if (degrees[i] < 0 || degrees[i] > s->t->ranks)
       return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0},
-                        "%s %d is not possible on %s, which has %d rank%s", names[i], degrees[i], s->t->name,
+                        "%s %d is not possible on %s, which has %d rank%s", forced_names[i], degrees[i], s->t->name,
                         s->t->ranks, s->t->ranks == 1 ? "" : "s");
     product *= degrees[i] ? degrees[i] : 1;
     all &= degrees[i] > 0;
@@ -462,13 +483,8 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
                       PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
-  if (s->t->ranks % product || (all && product != s->t->ranks)) {
-    diag_error(d, DIAG_plan_infeasible, (Loc){0},
-               "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name,
-               s->t->ranks);
-    diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
-    return false;
-  }
+  if (product > s->t->ranks || s->t->ranks % (int)product || (all && product < s->t->ranks))
+    return does_not_divide(s, degrees, product, d);
   return true;
 }
 

@@ -1,13 +1,7 @@
 /* passes/search/unfit.c - why there is no plan; see outer.h. */
+#include "base/amount.h"
 #include "passes/rewrite/same_weight.h"
 #include "passes/search/outer.h"
-
-const char *bytes_text(Arena *a, double bytes) {
-  static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
-  int u = 0;
-  while (u < 4 && bytes >= 999.5) bytes /= 1000, u++;
-  return arena_printf(a, "%.3g %s", bytes, units[u]);
-}
 
 double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   double sum = 0;
@@ -26,10 +20,10 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f) {
 static const char *allowed_text(const Search *s) {
   const Target *t = s->t;
   const char *why = s->limit == target_usable(t) && t->reserve_bytes > 0
-                        ? arena_printf(s->arena, " (%s less %s reserved)", bytes_text(s->arena, t->memory_bytes),
-                                       bytes_text(s->arena, t->reserve_bytes))
+                        ? arena_printf(s->arena, " (%s less %s reserved)", show_bytes(s->arena, t->memory_bytes),
+                                       show_bytes(s->arena, t->reserve_bytes))
                         : "";
-  return arena_printf(s->arena, "%s are allowed on a rank%s", bytes_text(s->arena, s->limit), why);
+  return arena_printf(s->arena, "%s are allowed on a rank%s", show_bytes(s->arena, s->limit), why);
 }
 
 /* Whole weights and state do not fit, whatever is cut. */
@@ -38,17 +32,17 @@ static const char *too_large(const Search *s) {
   const char *among = s->t->ranks == 1 || s->resident <= all
                           ? ""
                           : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank",
-                                         s->t->ranks, bytes_text(s->arena, s->resident - all),
-                                         bytes_text(s->arena, (s->resident - all) / s->t->ranks));
+                                         s->t->ranks, show_bytes(s->arena, s->resident - all),
+                                         show_bytes(s->arena, (s->resident - all) / s->t->ranks));
   const char *alone =
-      s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", bytes_text(s->arena, s->resident - s->limit));
-  return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), bytes_text(s->arena, s->resident),
+      s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", show_bytes(s->arena, s->resident - s->limit));
+  return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), show_bytes(s->arena, s->resident),
                       alone, among);
 }
 
 const char *too_much(const Search *s, const PlanMemory *m) {
-  return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", bytes_text(s->arena, m->total),
-                      bytes_text(s->arena, m->total - s->limit), allowed_text(s));
+  return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", show_bytes(s->arena, m->total),
+                      show_bytes(s->arena, m->total - s->limit), allowed_text(s));
 }
 
 /* ---- micro-batches */
@@ -127,7 +121,7 @@ static void note_largest(const Search *s, Diags *d) {
     const char *kind = op->kind == OP_param ? "weight" : op->kind == OP_read ? "state" : op_name(op->kind);
     text_printf(&t, "%s%s \"%s\" ", i ? ", " : "", kind, op->name);
     type_print(s->m, &t, type_of(s->f, largest[i].value));
-    text_printf(&t, " %s", bytes_text(s->arena, largest[i].bytes));
+    text_printf(&t, " %s", show_bytes(s->arena, largest[i].bytes));
   }
   if (n) diag_note(d, (Loc){0}, "the largest tensors: %s", text_str(&t));
 }
@@ -137,7 +131,7 @@ static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
   Text t = {.arena = s->arena};
   int n = cost_memory_shares(m, shares);
   for (int i = 0; i < n; i++)
-    text_printf(&t, "%s%s %s", i ? ", " : "", shares[i].name, bytes_text(s->arena, shares[i].bytes));
+    text_printf(&t, "%s%s %s", i ? ", " : "", shares[i].name, show_bytes(s->arena, shares[i].bytes));
   diag_note(d, (Loc){0}, "on that rank: %s", text_str(&t));
 }
 

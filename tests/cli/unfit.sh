@@ -18,28 +18,28 @@ plan() { # CODE TEXT OPTION...
 }
 
 # The deficit, in all and a rank, is what is missing; the largest tensors in their order; as JSON, too.
-plan 3 "error[APC0405]: no feasible plan for box.topo: 60 MB are allowed on a rank (100 MB less 40 MB reserved)" -D layers=8 --target box.topo
+plan 3 "error[APC0405]: no feasible plan for box.topo: 57.2 MiB are allowed on a rank (95.4 MiB less 38.1 MiB reserved)" -D layers=8 --target box.topo
 no_out
-expect_err "weights and state are 134 MB; even cut among 2 ranks they are 14.3 MB too much in all, 7.16 MB a rank"
-expect_err 'note: the largest tensors: weight "layers.0.up.w" f32[1024, 2048] 8.39 MB, weight "layers.0.down.w" f32[2048, 1024] 8.39 MB, dot '
+expect_err "weights and state are 128.1 MiB; even cut among 2 ranks they are 13.7 MiB too much in all, 6.8 MiB a rank"
+expect_err 'note: the largest tensors: weight "layers.0.up.w" f32[1024, 2048] 8.0 MiB, weight "layers.0.down.w" f32[2048, 1024] 8.0 MiB, dot '
 expect_err "help: the fewest devices on which a plan was found are 4: --target box.topox4"
 plan 3 "" -D layers=8 --target box.topo --json
 expect_json 'd["exit_code"] == 3 and [x["severity"] for x in d["diagnostics"][0]["notes"]] == ["note", "help"]'
-expect_json 'd["diagnostics"][0]["message"].endswith("7.16 MB a rank") and "are 4: --target box.topox4" in d["diagnostics"][0]["notes"][1]["message"]'
-plan 3 "weights and state are 67.2 MB: 7.16 MB too much" -D layers=4 --target box.topox1
+expect_json 'd["diagnostics"][0]["message"].endswith("6.8 MiB a rank") and "are 4: --target box.topox4" in d["diagnostics"][0]["notes"][1]["message"]'
+plan 3 "weights and state are 64.0 MiB: 6.8 MiB too much" -D layers=4 --target box.topox1
 expect_err "are 2: --target box.topox2"
 
 # Weights fit, what is computed does not: the parts of that rank, and by how much.
 plan 3 "on a rank, " -D layers=1 --target box.topox1 --memory 20MB --dim-hint batch=2000 --micro-batches 1
-expect_err "too much; 20 MB are allowed on a rank"
+expect_err "too much; 19.1 MiB are allowed on a rank"
 check "no reserve where --memory counts" bash -c '! grep -q reserved err'
-expect_err "note: on that rank: weights 16.8 MB, state 0 B, activations "
+expect_err "note: on that rank: weights 16.0 MiB, state 0 B, activations "
 check "the parts are not the sum, or the deficit is another" /usr/bin/python3 - <<'END'
 import re
-scale = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+scale = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 read = lambda m: float(m[1]) * scale[m[2]]
 text = open("err").read()
-one = lambda pattern: read(re.search(pattern + r" ([0-9.e+]+) ([KMG]?B)", text))
+one = lambda pattern: read(re.search(pattern + r" ([0-9.e+]+) ([KMG]?i?B)", text))
 needs, parts = one("needs"), sum(one(p) for p in ("on that rank: weights", "state", "activations", "communication"))
 assert abs(needs - parts) < 0.01 * needs and abs(needs - 20e6 - one("on a rank,")) < 0.01 * needs, text
 END
@@ -62,10 +62,10 @@ plan 0 "" -D layers=6 --target box.topox1 --dtype bf16
 plan 3 "the fewest devices on which a plan was found are 2" -D layers=8 --target box.topox1 --dtype bf16
 
 # The reserve: between 60 and 100 MB it decides; --memory says otherwise; it is shown.
-plan 3 "(100 MB less 40 MB reserved)" -D layers=5 --target box.topox1
+plan 3 "(95.4 MiB less 38.1 MiB reserved)" -D layers=5 --target box.topox1
 plan 0 "" -D layers=5 --target box.topox1 --memory 100MB
 plan 0 "" -D layers=5 --target whole.topox1
-plan 3 "97 MB are allowed on a rank" -D layers=6 --target box.topox1 --memory 97MB
+plan 3 "92.5 MiB are allowed on a rank" -D layers=6 --target box.topox1 --memory 97MB
 check "no reserve where --memory counts" bash -c '! grep -q reserved err'
 plan 0 "each 1.0 TFLOPS f32, 100 MB at 1.0 TB/s, 40 MB reserved" -D layers=3 --target box.topox1
 plan 0 "" -D layers=3 --target box.topox1 --json

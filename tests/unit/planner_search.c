@@ -274,8 +274,10 @@ static void refused(void) {
     PlanOptions o;
     const char *says;
   } cases[] = {
-      {"cpux4", {.tp = 3}, "idle"},
-      {"cpux4", {.tp = 2, .dp = 1, .pp = 1, .cp = 1, .ep = 1}, "idle"},
+      {"cpux4", {.tp = 3}, "tp 3 would leave 1 of the 4 ranks of cpux4 idle"},
+      {"cpux4", {.tp = 2, .dp = 1, .pp = 1, .cp = 1, .ep = 1}, "tp 2 would leave 2 of the 4 ranks of cpux4 idle"},
+      {"cpux4", {.tp = 2, .dp = 3}, "dp 3 x tp 2 would take 6 ranks, and cpux4 has 4"},
+      {"cpux64", {.tp = 64, .dp = 64, .pp = 64, .cp = 64, .ep = 64}, "would take 1073741824 ranks"},
       {"cpux4", {.cp = 4}, "kind sequence"}, /* an MLP has none */
       {"cpux4", {.ep = 4}, "replicate"},
       {"cpux4", {.tp = 8}, "tp 8 is not possible on cpux4, which has 4 ranks"},
