@@ -1,6 +1,7 @@
 /* base/json_text.c - see json_text.h. */
 #include "base/json_text.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/die.h"
@@ -12,6 +13,11 @@ json_t *json_text(const char *text) {
   json_t *s = json_string_nocheck(text_utf8(a, text));
   arena_free(a);
   return s;
+}
+
+json_t *json_number(double v) {
+  const double exact = 9007199254740992; /* 2^53 */
+  return v == floor(v) && fabs(v) <= exact ? json_integer((json_int_t)v) : json_real(v);
 }
 
 json_t *json_set_text(json_t *object, const char *key, json_t *value) {

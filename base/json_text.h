@@ -1,5 +1,5 @@
-/* base/json_text.h - text of the user's in a JSON document: a file's name, or a name in a model, may be any bytes, JSON
- * is UTF-8. */
+/* base/json_text.h - numbers, and text of the user's, in a JSON document: a file's name, or a name in a model, may be
+ * any bytes, JSON is UTF-8. */
 #ifndef APC_BASE_JSON_TEXT_H
 #define APC_BASE_JSON_TEXT_H
 
@@ -7,6 +7,9 @@
 
 /* A string with U+FFFD for each byte that is not UTF-8; null for NULL. */
 json_t *json_text(const char *text);
+
+/* An integer where it is one, as of bytes; a finite number. */
+json_t *json_number(double v);
 
 /* object[key] = value, for a key like that; takes both.  The object, NULL when either is NULL or there is no memory. */
 json_t *json_set_text(json_t *object, const char *key, json_t *value);

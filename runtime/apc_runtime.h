@@ -144,6 +144,10 @@ ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, 
  * bound does not count, and outputs are dropped. */
 ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
 
+/* How many requests the last apc_run served at once: the leading extent that its first input that is no scalar has in
+ * common with its first output, else 1. */
+int64_t apc_batch(const ApcModel *model);
+
 /* ---- outputs of the last apc_run, until the next */
 ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
 ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);

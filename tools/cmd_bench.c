@@ -3,6 +3,8 @@
  * A model is compiled into a temporary folder first (tools/running.h).  A compiled program, known by its last bytes,
  * starts its own ranks, as it would by itself (runtime/apc_runtime.h), and its failures have its exit codes.
  */
+#include <inttypes.h>
+
 #include "base/json_text.h"
 #include "base/statistics.h"
 #include "program/artifact.h"
@@ -24,14 +26,16 @@ static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 static void print_statistics(Tool *t, const Subject *b, const Statistics *s, int runs) {
   Arena *a = t->arena;
+  int64_t batch = apc_batch(b->program);
   if (b->model) fprintf(t->results, "%s, %s for %s", b->path, b->model, b->target);
   else fprintf(t->results, "%s on %s", b->path, b->target);
   fprintf(t->results, ", %s, %d run%s\n", b->how, runs, plural(runs));
   fprintf(t->results, "  mean        %s +- %s\n  median      %s\n  p90         %s\n  p99         %s\n",
           show_seconds(a, s->mean), show_seconds(a, s->deviation), show_seconds(a, s->median), show_seconds(a, s->p90),
           show_seconds(a, s->p99));
-  fprintf(t->results, "  range       %s ... %s\n  throughput  %.1f requests/s\n", show_seconds(a, s->least),
-          show_seconds(a, s->most), 1 / s->mean);
+  fprintf(t->results, "  range       %s ... %s\n  throughput  %.1f requests/s%s\n", show_seconds(a, s->least),
+          show_seconds(a, s->most), (double)batch / s->mean,
+          batch > 1 ? arena_printf(a, ", %" PRId64 " in a run", batch) : "");
   if (b->predicted_s > 0)
     fprintf(t->results, "  predicted   %s (for the fixed figures of target %s)\n", show_seconds(a, b->predicted_s),
             b->target);
@@ -39,13 +43,14 @@ static void print_statistics(Tool *t, const Subject *b, const Statistics *s, int
 
 static void print_json(Tool *t, const Subject *b, const Statistics *s, int runs, json_t *expected, bool ok) {
   json_t *predicted = b->predicted_s > 0 ? json_real(b->predicted_s * 1e6) : json_null();
-  tool_json(t, json_pack("{s:s, s:o, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:O, s:b}",
-                         "schema", "apc.bench/1", "model", json_text(b->model ? b->model : b->path), "program",
-                         json_text(b->model ? b->path : NULL), "target", json_text(b->target), "ranks",
-                         apc_ranks(b->program), "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6,
-                         "min_us", s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "p99_us",
-                         s->p99 * 1e6, "max_us", s->most * 1e6, "requests_per_s", 1 / s->mean, "predicted_us",
-                         predicted, "expected", expected, "ok", ok));
+  tool_json(
+      t, json_pack("{s:s, s:o, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:o, s:O, s:b}",
+                   "schema", "apc.bench/1", "model", json_text(b->model ? b->model : b->path), "program",
+                   json_text(b->model ? b->path : NULL), "target", json_text(b->target), "ranks", apc_ranks(b->program),
+                   "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us", s->least * 1e6,
+                   "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "p99_us", s->p99 * 1e6, "max_us",
+                   s->most * 1e6, "batch", (json_int_t)apc_batch(b->program), "requests_per_s",
+                   (double)apc_batch(b->program) / s->mean, "predicted_us", predicted, "expected", expected, "ok", ok));
 }
 
 /* ---- measuring */

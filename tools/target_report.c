@@ -123,7 +123,7 @@ void tool_target_table_row(Arena *a, const char *name, const Target *g) {
 
 /* ---- JSON */
 
-static json_t *number(double v) { return v > 0 ? json_real(v) : json_null(); }
+static json_t *number(double v) { return v > 0 ? json_number(v) : json_null(); }
 
 static json_t *tiers_json(const Target *g) {
   json_t *tiers = json_array();
@@ -134,9 +134,10 @@ static json_t *tiers_json(const Target *g) {
       const Protocol *p = &x->protocols[k];
       static const char *const words[] = {"ring", "tree", "switched", "direct"};
       json_array_append_new(
-          ways, json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol",
-                          json_text(p->name), "base_us", p->base * 1e6, "step_us", p->step * 1e6, "share", p->share,
-                          "most_bytes_per_s", isfinite(p->most) ? json_real(p->most) : json_null()));
+          ways,
+          json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "algorithm", words[p->algorithm], "protocol", json_text(p->name),
+                    "base_us", json_number(p->base * 1e6), "step_us", json_number(p->step * 1e6), "share",
+                    json_number(p->share), "most_bytes_per_s", isfinite(p->most) ? json_number(p->most) : json_null()));
     }
     json_array_append_new(tiers, json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "name", json_text(x->name), "ranks",
                                            x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
@@ -148,19 +149,20 @@ static json_t *tiers_json(const Target *g) {
 static json_t *kernels_json(const KernelCosts *k) {
   json_t *sustained = json_object(), *tiles = json_array();
   for (int i = 0; i < CT_COUNT; i++)
-    if (k->sustained[i] > 0) json_object_set_new(sustained, compute_name((ComputeType)i), json_real(k->sustained[i]));
+    if (k->sustained[i] > 0) json_object_set_new(sustained, compute_name((ComputeType)i), json_number(k->sustained[i]));
   for (int i = 0; i < k->ntiles; i++)
-    json_array_append_new(tiles, json_pack("{s:f, s:f, s:f}", "rows", k->tiles[i].rows, "columns", k->tiles[i].columns,
-                                           "share", k->tiles[i].share));
-  return json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "sustained", sustained, "tiles", tiles, "prologue",
-                   k->prologue, "smoothing", k->smoothing, "attention", k->attention, "bandwidth", k->bandwidth,
-                   "ramp_bytes", k->ramp);
+    json_array_append_new(tiles, json_pack("{s:o, s:o, s:o}", "rows", json_number(k->tiles[i].rows), "columns",
+                                           json_number(k->tiles[i].columns), "share", json_number(k->tiles[i].share)));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sustained", sustained, "tiles", tiles, "prologue",
+                   json_number(k->prologue), "smoothing", json_number(k->smoothing), "attention",
+                   json_number(k->attention), "bandwidth", json_number(k->bandwidth), "ramp_bytes",
+                   json_number(k->ramp));
 }
 
 json_t *tool_target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
-    if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));
+    if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_number(g->flops[i]));
   json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine",
                         json_text(g->machine), "title", json_text(g->title), "device", g->device->name, "part",
                         json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes,

@@ -554,6 +554,16 @@ ApcStatus apc_read_output(ApcModel *m, const char *name, void *data, size_t byte
   return APC_OK;
 }
 
+int64_t apc_batch(const ApcModel *m) {
+  if (!m || !m->layout.bytes) return 1;
+  const ProgramEntry *e = &m->artifact.program.entries[m->ran_entry];
+  const ProgramShape *shapes = m->layout.shapes;
+  uint32_t input = 0;
+  while (input < e->n_inputs && shapes[input].rank == 0) input++;
+  if (input == e->n_inputs || e->n_outputs == 0 || shapes[e->n_inputs].rank == 0) return 1;
+  return shapes[input].dims[0] == shapes[e->n_inputs].dims[0] && shapes[input].dims[0] > 0 ? shapes[input].dims[0] : 1;
+}
+
 /* ---- costs */
 
 ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {

@@ -79,7 +79,8 @@ typedef struct Line {
   RecordRow row;
 } Line;
 
-/* How it compares with the peak; bound: "arithmetic", "memory", or NULL when that is not known, as for what no core
+/* How it compares with the peak, which may be passed: by what is in caches, and where the machine was busy when the
+ * peak was measured.  bound: "arithmetic", "memory", or NULL when that is not known, as for what no core
  * and no memory of this machine decides. */
 typedef struct Speed {
   double flops, bytes, of_peak;
@@ -187,7 +188,8 @@ static void print_speed(const Report *r, const RecordHead *h, const RecordRow *r
   Speed s = speed_of(h, row, sort);
   print_rate(r, " %*.1f", 8, s.flops * 1e-9);
   print_rate(r, " %*.1f", 7, s.bytes * 1e-9);
-  if (s.bound) text_printf(r->t, "  %4.0f %% %c", s.of_peak * 100, *s.bound);
+  if (s.bound && s.of_peak > 1) text_printf(r->t, "  >100 %% %c", *s.bound);
+  else if (s.bound) text_printf(r->t, "  %4.0f %% %c", s.of_peak * 100, *s.bound);
   else text_add(r->t, "       - ");
 }
 
@@ -287,7 +289,7 @@ static json_t *operations_json(Arena *a, const Program *p, RecordHead *h) {
     Speed s = speed_of(h, r, sort_of(x->kind));
     uint32_t kernel = kernel_of(x);
     bool work = x->kind == PI_gemm || x->kind == PI_conv;
-    json_t *of_peak = s.bound ? json_real(s.of_peak) : json_null();
+    json_t *of_peak = s.bound ? json_real(s.of_peak < 1 ? s.of_peak : 1) : json_null();
     const char *size = work ? size_text(a, x->kind, r->size) : NULL;
     list =
         add(list,

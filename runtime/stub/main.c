@@ -282,21 +282,35 @@ static int check_outputs(ApcModel *m, const Line *line) {
   return code;
 }
 
-static int write_outputs(ApcModel *m, const Line *line) {
-  for (int i = 0; i < line->n; i++) {
-    const Given *g = &line->given[i];
-    char name[512];
-    const char *file;
-    ApcTensorInfo only;
-    ApcStatus status = APC_OK;
-    if (g->id == OPT_outputs) status = apc_write_outputs(m, g->value);
-    if (g->id == OPT_output && split_output(g->value, name, sizeof name, &file)) {
-      if (!*name) status = apc_output_info(m, 0, &only);
-      if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
-    }
-    if (status) return stub_fail_model(m, status);
-  }
+static void say_written(const char *path) {
+  char shown[4096];
+  text_show(path, shown, sizeof shown);
+  fprintf(stderr, "wrote %s\n", shown);
+}
+
+static int write_one(ApcModel *m, const char *text) {
+  char name[512];
+  const char *file;
+  ApcTensorInfo only;
+  if (!split_output(text, name, sizeof name, &file)) return 0; /* check_name */
+  ApcStatus status = *name ? APC_OK : apc_output_info(m, 0, &only);
+  if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
+  if (status) return stub_fail_model(m, status);
+  if (strcmp(file, "@-") != 0) say_written(file + 1);
   return 0;
+}
+
+static int write_outputs(ApcModel *m, const Line *line) {
+  int code = 0;
+  for (int i = 0; i < line->n && !code; i++) {
+    const Given *g = &line->given[i];
+    if (g->id == OPT_output) code = write_one(m, g->value);
+    if (g->id != OPT_outputs) continue;
+    ApcStatus status = apc_write_outputs(m, g->value);
+    if (status) return stub_fail_model(m, status);
+    say_written(g->value);
+  }
+  return code;
 }
 
 /* Without --output: the shape of each output and its first numbers. */
@@ -369,8 +383,11 @@ static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) 
     Statistics s = statistics_of(ms, (size_t)runs);
     fprintf(out,
             "%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms, p90 %.3f ms, p99 %.3f ms, %.1f "
-            "requests/s\n",
-            runs, runs == 1 ? "" : "s", s.median, s.mean, s.least, s.most, s.p90, s.p99, 1e3 / s.mean);
+            "requests/s",
+            runs, runs == 1 ? "" : "s", s.median, s.mean, s.least, s.most, s.p90, s.p99,
+            1e3 / s.mean * (double)apc_batch(m));
+    if (apc_batch(m) > 1) fprintf(out, ", %" PRId64 " in a run", apc_batch(m));
+    fputc('\n', out);
   }
   free(ms);
   return status ? stub_fail_model(m, status) : 0;

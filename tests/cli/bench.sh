@@ -13,18 +13,19 @@ assert d["schema"] == "apc.bench/1" and d["runs"] == int(sys.argv[1]) and d["ran
 order = [d[k + "_us"] for k in ("min", "median", "p90", "p99", "max")]
 assert order == sorted(order) and order[0] > 0 and d["min_us"] <= d["mean_us"] <= d["max_us"], d
 assert d["p99_us"] == d["max_us"], "of fewer than 100 runs nine tenths and nine are the longest"
-assert abs(d["requests_per_s"] * d["mean_us"] / 1e6 - 1) < 1e-9, d
+batch = int(sys.argv[3])
+assert d["batch"] == batch and abs(d["requests_per_s"] * d["mean_us"] / 1e6 / batch - 1) < 1e-9, d
 order = [seconds(k) for k in ("median", "p90", "p99")]
 assert order == sorted(order), order
-rate = float(re.search(r"^  throughput +([\d.]+) requests/s$", open("text").read(), re.M)[1])
-assert abs(rate * seconds("mean") / 1e6 - 1) < 0.02, (rate, seconds("mean"))
+rate, together = re.search(r"^  throughput +([\d.]+) requests/s(?:, (\d+) in a run)?$", open("text").read(), re.M).groups()
+assert int(together or 1) == batch and abs(float(rate) * seconds("mean") / 1e6 / batch - 1) < 0.02, (rate, seconds("mean"))
 EOP
 measured() { # measured RANKS COMMAND...
   local ranks=$1
   shift
   expect 0 "" "$@" --runs 7 --warmup 1 -q; cp out text
   expect 0 "" "$@" --runs 7 --warmup 1 -q --json
-  check "the figures" /usr/bin/python3 figures.py 7 "$ranks"
+  check "the figures" /usr/bin/python3 figures.py 7 "$ranks" 2
 }
 
 measured 1 "$apc" bench "$gpt" --dim batch=2 --dim seq=8

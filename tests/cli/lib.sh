@@ -2,7 +2,7 @@
 #
 #   expect CODE TEXT COMMAND...   exit code, and a fixed string that standard output or standard error must contain ("" for none)
 #   expect_out TEXT               the last command's standard output contains the text, and:
-#   expect_err TEXT / no_out / no_err
+#   expect_err TEXT / no_out / no_err / only_wrote: nothing but which files a program wrote
 #   in_quarter NUMBER             is this case in the quarter that runs (test.sh)?  Where none is said, all are.  in_half: two of
 #                                 four quarters have it
 #   summary ALL [QUARTER]         prints the counts; at least so many have passed
@@ -49,6 +49,7 @@ expect_out() { check "standard output lacks '$1'" grep -qF -- "$1" out; }
 expect_err() { check "standard error lacks '$1'" grep -qF -- "$1" err; }
 no_out() { check "standard output is not empty" test ! -s out; }
 no_err() { check "standard error is not empty" test ! -s err; }
+only_wrote() { check "standard error has more than which files were written" bash -c '! grep -v "^wrote " err'; }
 # The JSON document on standard output satisfies a Python expression in d.
 expect_json() {
   check "JSON: not $1" /usr/bin/python3 -c 'import json,re,sys; d=json.load(open("out")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"

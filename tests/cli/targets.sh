@@ -24,7 +24,7 @@ while read -r name; do
   check "show differs after being read back" diff <(grep -v '^#' out) "$name.topo"
 done <names
 expect 0 "source \"" "$apc" targets show dgx-a100x32; expect_out "devices 32"; expect_out "32 gpu ranks of 4 nodes"
-expect 0 "" "$apc" targets show dgx-a100x4 --json; expect_json 'd["target"]["ranks"] == 4 and d["target"]["part"] == "A100-SXM4-80GB"'
+expect 0 "" "$apc" targets show dgx-a100x4 --json; expect_json 'd["target"]["ranks"] == 4 and d["target"]["part"] == "A100-SXM4-80GB"'; expect_out '"memory_bytes": 80000000000,'; check "whole numbers have a point" bash -c '! grep -E "_bytes.*\.0,?$" out'
 
 # names
 expect 1 "the nearest name is 'dgx-a100'" "$apc" targets show dgx-a10x8

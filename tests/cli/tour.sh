@@ -13,7 +13,7 @@ finish() {
   commands=$((commands + 1))
   eval "$last" >out 2>err </dev/null
   check "docs/tour.md shows something else" diff <(mask <said) <(mask <out)
-  no_err
+  only_wrote
   last=
 }
 while IFS= read -r line; do
