@@ -27,6 +27,14 @@ const char *show_scaled(Arena *a, double n, const char *unit) {
   return arena_printf(a, "%.*f %s%s", n < 10 && i ? 1 : 0, n, prefix[i], unit);
 }
 
+const char *show_rounded(Arena *a, int64_t n) {
+  static const char *const prefix[] = {"", " k", " M", " G", " T", " P"};
+  double x = (double)n;
+  int i = 0;
+  for (; x >= 999.5 && i < 5; i++) x /= 1000;
+  return arena_printf(a, "%.*f%s", i == 0 || x >= 99.95 ? 0 : 1, x, prefix[i]);
+}
+
 const char *show_count(Arena *a, int64_t n) {
   char digits[32], out[48];
   int length = snprintf(digits, sizeof digits, "%" PRId64, n), k = 0;

@@ -9,6 +9,7 @@
 const char *show_seconds(Arena *a, double seconds);
 const char *show_bytes(Arena *a, double bytes);
 const char *show_count(Arena *a, int64_t n);
+const char *show_rounded(Arena *a, int64_t n); /* three digits: "11.7 M" */
 const char *show_scaled(Arena *a, double n, const char *unit);
 
 #endif

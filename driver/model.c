@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/amount.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/safetensors.h"
@@ -241,7 +242,9 @@ static bool load_onnx(const ModelOptions *o, Model *model) {
                                .unknown_as_opaque = !o->computes,
                                .training = o->train != NULL,
                                .weights = weights,
-                               .trained = o->train ? o->train->optimizer.train : NULL};
+                               .trained = o->train ? o->train->optimizer.train : NULL,
+                               .rules = o->train ? o->train->rules : NULL,
+                               .facts = &model->facts};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   onnx_file_close(file);
   safetensors_close(weights);
@@ -281,6 +284,10 @@ static bool load_file(const ModelOptions *o, Model *model) {
     return diag_error(o->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none",
                       model->path);
   if (model->kind == MODEL_ONNX) return load_onnx(o, model);
+  if (o->train && o->train->rules && o->train->rules->untied.n)
+    return diag_error(o->diags, DIAG_usage_option, (Loc){0},
+                      "--untie is of .onnx models, whose exporters write equal tensors once; %s has a weight for each",
+                      model->path);
   return load_text(o, model) && bind_dims(o, model->m);
 }
 
@@ -336,16 +343,47 @@ void model_free(Model *model) {
 }
 
 bool model_train(const ModelOptions *o, Model *model) {
-  PassOptions options = {.train = o->train, .verify = true};
   if (!o->train) return true;
+  TrainOptions train = *o->train;
+  train.facts = &model->facts;
+  PassOptions options = {.train = &train, .verify = true};
   model->nentries = 0;
   return pipeline_run(model->m, "inline,train", &options, o->diags) && find_entries(o, model);
 }
 
+/* Names of weights that could be trained and are not, by why. */
+static void say_left(const ModelOptions *o, const TrainReport *r) {
+  enum { SHOWN = 4 };
+  for (size_t i = 0; i < r->left.n; i++) {
+    const char *why = r->left.items[i].why;
+    Text names = {.arena = o->arena};
+    size_t n = 0;
+    bool first = true;
+    for (size_t k = 0; k < i; k++) first &= strcmp(r->left.items[k].why, why) != 0;
+    for (size_t k = i; first && k < r->left.n; k++)
+      if (strcmp(r->left.items[k].why, why) == 0 && n++ < SHOWN)
+        text_printf(&names, "%s\"%s\"", n > 1 ? ", " : "", r->left.items[k].name);
+    if (n > SHOWN) text_printf(&names, " and %zu more", n - SHOWN);
+    if (first) driver_watch_say(&o->watch, o->arena, "Training", "not trained: %s; %s", text_str(&names), why);
+  }
+}
+
+static void say_trained(const ModelOptions *o, const Model *model, const TrainReport *r) {
+  for (size_t i = 0; i < model->facts.said.n; i++)
+    driver_watch_say(&o->watch, o->arena, "Training", "%s", model->facts.said.items[i]);
+  say_left(o, r);
+  driver_watch_say(&o->watch, o->arena, "Training", "trains %" PRId64 " of %" PRId64 " weights, %s of %s", r->weights,
+                   r->all, show_rounded(o->arena, r->elements), show_rounded(o->arena, r->all_elements));
+}
+
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
   driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
+  TrainReport report = {0};
+  TrainOptions train = {0};
+  if (o->train) train = *o->train;
+  train.facts = &model->facts, train.report = &report;
   PassOptions options = {.device = device,
-                         .train = o->train,
+                         .train = o->train ? &train : NULL,
                          .floats = o->floats,
                          .print_after = o->print_after,
                          .verify = true,
@@ -353,7 +391,9 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
                          .dump = stderr,
                          .checks = o->checks};
   model->nentries = 0; /* training adds one */
-  return pipeline_run(model->m, NULL, &options, o->diags) && find_entries(o, model);
+  bool ok = pipeline_run(model->m, NULL, &options, o->diags) && find_entries(o, model);
+  if (ok && o->train) say_trained(o, model, &report);
+  return ok;
 }
 
 static bool input_mentions(const Module *m, int symbol) {

@@ -67,6 +67,7 @@ typedef struct Model {
   const char *name; /* the base name without its ending: what outputs are called after */
   ModelKind kind;
   Module *m;
+  TrainingFacts facts; /* of its weights, as its file has them */
   int nentries;
   const char **entries; /* functions that can be asked for, in order */
 } Model;

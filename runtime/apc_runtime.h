@@ -192,6 +192,9 @@ ApcStatus apc_write_trace(ApcModel *model, const char *path, uint64_t *dropped);
  * is not the memory for it; apc_error says so. */
 const char *apc_describe(ApcModel *model, int json);
 
+/* What steps of training change, "trains 62 of 62 weights, 11.7 M of 11.7 M"; as apc_describe. */
+const char *apc_trained(ApcModel *model);
+
 /* ---- for the generated program itself */
 /* Is this process a rank that a host started?  Then its whole life is `return apc_rank_main(argc, argv);`. */
 int apc_is_rank(int argc, char **argv);

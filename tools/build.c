@@ -121,10 +121,44 @@ static void show_stage(void *tool, const char *verb, const char *text) { tool_st
 static void show_said(void *tool, const char *verb, const char *text) { tool_say(tool, verb, "%s", text); }
 static bool accept_weights(void *tool, const Module *m) { return outputs_check_weights(tool, m); }
 
+static bool add_pad(Tool *t, TrainingRules *r, const char *value) {
+  TrainingPad pad;
+  const char *row;
+  split_size(t->arena, value, strlen(value), &pad.table, &row);
+  bool negative = *row == '-';
+  if (!tool_parse_whole(row + negative, &pad.row))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--pad %s: TABLE=ID is wanted, with a whole number", value);
+  if (negative) pad.row = -pad.row;
+  ARENA_PUSH(t->arena, &r->pads, pad);
+  return true;
+}
+
+/* What is said of weights, in the order in which it is. */
+static bool training_rules(Tool *t, TrainingRules *r) {
+  bool ok = true;
+  for (size_t i = 0; i < t->options.uses.n; i++) {
+    const OptionUse *u = &t->options.uses.items[i];
+    TrainingTie tie;
+    switch (u->option) {
+      case OPT_trainable: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, true})); break;
+      case OPT_freeze: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, false})); break;
+      case OPT_untie: ARENA_PUSH(t->arena, &r->untied, u->value); break;
+      case OPT_pad: ok = add_pad(t, r, u->value) && ok; break;
+      case OPT_tie:
+        split_binding(t->arena, u->value, strlen(u->value), &tie.kept, &tie.tied);
+        ARENA_PUSH(t->arena, &r->ties, tie);
+        break;
+      default: break;
+    }
+  }
+  return ok;
+}
+
 /* --train with --optimizer; alone those mean nothing. */
 static bool train_options(Tool *t, ModelOptions *o) {
   const char *loss = option_text(&t->options, OPT_train);
-  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero};
+  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero,  OPT_trainable,
+                                  OPT_freeze,    OPT_tie,   OPT_untie, OPT_pad};
   bool sharded = option_given(&t->options, OPT_zero) && strcmp(option_text(&t->options, OPT_zero), "0") != 0;
   for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
     if (of_training[i] == OPT_zero ? sharded : option_given(&t->options, of_training[i]))
@@ -148,7 +182,10 @@ static bool train_options(Tool *t, ModelOptions *o) {
     return diag_error(t->diags, DIAG_train, (Loc){0},
                       "--dtype f16: training in it needs a scaled loss, which is not built yet; bf16 does without");
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
+  TrainingRules *rules = ARENA_NEW(t->arena, TrainingRules);
   train->loss = loss;
+  train->rules = rules;
+  if (!training_rules(t, rules)) return false;
   o->train = train;
   return optimizer_parse(t->arena, option_text(&t->options, OPT_optimizer), &train->optimizer, t->diags);
 }

@@ -88,18 +88,6 @@ static ImportNode outer_node(Import *im) {
   return (ImportNode){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
 }
 
-/* A file that has the numbers of a tensor one by one has no bytes that a weight could start as. */
-static void warn_of_constant(const Import *im, const ImportItem *item) {
-  const OnnxImportOptions *o = im->dims.options;
-  bool may_be_weight =
-      item->is_trained || (item->data.elements > 1 && !item->is_fixed && dtype_is_float(item->data.dtype));
-  if (!o || !o->training || !item->type || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;
-  diag_warning(im->d, DIAG_onnx_tensor, im->loc,
-               "tensor \"%s\" is stored number by number, so it is a constant and is not trained; save the model again "
-               "with its tensors as raw data",
-               item->name);
-}
-
 bool import_initializers(Import *im) {
   ImportNode n = outer_node(im);
   bool ok = true;
@@ -110,9 +98,6 @@ bool import_initializers(Import *im) {
     if (item) {
       *item = item_of_tensor(&n, t, item->name, &read);
       item->is_weight = true;
-      item->is_trained = read && dtype_is_float(item->data.dtype) && import_is_trained(im, item->name);
-      item->is_fixed = read && dtype_is_float(item->data.dtype) && import_is_fixed(im, item->name);
-      warn_of_constant(im, item);
     }
     ok = ok && read;
   }
@@ -402,7 +387,7 @@ static bool import_node(Import *im, size_t i) {
   n.in = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_input);
   n.out = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_output);
   for (size_t k = 0; k < proto->n_input; k++) {
-    n.in[k] = *proto->input[k] ? import_find(im, proto->input[k]) : NULL;
+    n.in[k] = *proto->input[k] ? import_item_at(im, import_find(im, proto->input[k]), i, k) : NULL;
     if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
   }
   for (size_t k = 0; k < proto->n_output; k++) {
@@ -415,7 +400,8 @@ static bool import_node(Import *im, size_t i) {
          errors = im->d->errors;
   Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
   for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
-  bool ok = (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed;
+  bool ok =
+      (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed && import_left_out(&n, i);
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
@@ -471,12 +457,14 @@ static bool read_opset(Import *im) {
 static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
                     Diags *diags) {
   ImportGraph g = {.proto = onnx_file_model(file)->graph};
-  Import im = {.m = m, .file = file, .d = diags, .g = &g};
+  TrainingFacts nobody, *facts = options && options->facts ? options->facts : &nobody;
+  Import im = {.m = m, .file = file, .d = diags, .g = &g, .facts = facts};
+  *facts = (TrainingFacts){0};
   im.loc.file = module_string(m, onnx_file_path(file));
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
   im.assumptions = assumptions;
   im.unknown_as_opaque = options && options->unknown_as_opaque;
-  if (options && options->training && g.proto) im.kinds = import_kinds(m->arena, g.proto);
+  if (options && (options->training || options->weights) && g.proto) im.kinds = import_kinds(m->arena, g.proto);
   import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
@@ -488,9 +476,10 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   ok = check_dim_options(&im) && ok;
   import_name_nodes(&im, NULL);
   if (!import_node_outputs(&im) || !ok) return false;
-  import_warn_of_ties(&im);
   im.b.loc = im.loc;
-  return import_graph_order(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+  if (!import_graph_order(&im)) return false;
+  import_trained(&im);
+  return import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
 }
 
 enum { MAX_ATTEMPTS = 16 };

@@ -19,7 +19,7 @@
 #define APC_FRONTEND_ONNX_IMPORT_H
 
 #include "frontend/onnx/file.h"
-#include "ir/ir.h"
+#include "ir/training.h"
 
 /* Replaces a symbolic dimension (a dim_param, or INPUT_dimK for an unnamed one) by a number. */
 typedef struct OnnxDim {
@@ -34,9 +34,11 @@ const char *onnx_dim_name(Arena *a, const char *name);
 typedef struct OnnxImportOptions {
   const OnnxDim *dims;
   size_t ndims;
-  bool unknown_as_opaque; /* operators that are missing become opaque operations instead of errors */
-  bool training;          /* initializers of one element that are parameters of layers are weights, not constants */
-  const char *trained;    /* a glob: those of these names instead; NULL */
+  bool unknown_as_opaque;     /* operators that are missing become opaque operations instead of errors */
+  bool training;              /* initializers of one element that are parameters of layers are weights, not constants */
+  const char *trained;        /* a glob: those of these names instead; NULL */
+  const TrainingRules *rules; /* what somebody says of weights; NULL */
+  TrainingFacts *facts;       /* what is found out of them, in the module's arena; NULL: nobody asks */
   const struct Safetensors *weights; /* the numbers of initializers come from there: what it has is a weight; NULL */
 } OnnxImportOptions;
 

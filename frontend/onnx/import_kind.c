@@ -6,7 +6,10 @@
  * `%p_layers_0_weight` is the parameter layers.0.weight, and buffers begin with `%b_`.  A name with dots is one of the
  * two, other names are of values that were computed.
  *
- * Other exporters say nothing, and all initializers of floats are taken for parameters (import_trained.c).
+ * What it says nothing of, and what was computed from more than these, its use decides (import_trained.c).  The same
+ * notes say which parameter a node reads where several of equal numbers were written once.
+ *
+ * Other exporters say nothing.
  */
 #include <ctype.h>
 #include <string.h>
@@ -14,13 +17,17 @@
 #include "frontend/onnx/import_graph.h"
 
 struct OnnxKinds {
-  NameMap said;   /* name of an initializer: its kind */
-  NameMap folded; /* name of an initializer: what it was computed from, as the file writes it: ['a', 'b'] */
-  NameMap quoted; /* p_NAME, b_NAME: names of the program that nodes quote */
+  NameMap said;    /* name of an initializer: its kind */
+  NameMap folded;  /* name of an initializer: what it was computed from, as the file writes it: ['a', 'b'] */
+  NameMap called;  /* name of an initializer: what the program calls it, as p_NAME */
+  NameMap quoted;  /* p_NAME, b_NAME: names of the program that nodes quote */
+  OnnxReads order; /* those of parameters, as they come */
 };
 
 static const char kind_key[] = "pkg.torch.export.graph_signature.InputSpec.kind",
-                  folded_key[] = "pkg.onnxscript.optimizer.folded_from", node_key[] = "pkg.torch.onnx.fx_node";
+                  folded_key[] = "pkg.onnxscript.optimizer.folded_from", node_key[] = "pkg.torch.onnx.fx_node",
+                  called_key[] = "pkg.torch.onnx.original_node_name", scopes_key[] = "pkg.torch.onnx.name_scopes",
+                  rule_key[] = "pkg.onnxscript.rewriter.rule_name";
 
 static const char *value_of(OnnxOverlay__StringStringEntryProto *const *entries, size_t n, const char *key) {
   for (size_t i = 0; i < n; i++)
@@ -42,6 +49,7 @@ static void read_values(Arena *a, const Onnx__GraphProto *g, OnnxKinds *k) {
     if (!v) continue;
     note(a, &k->said, name, value_of(v->metadata_props, v->n_metadata_props, kind_key));
     note(a, &k->folded, name, value_of(v->metadata_props, v->n_metadata_props, folded_key));
+    note(a, &k->called, name, value_of(v->metadata_props, v->n_metadata_props, called_key));
     onnx_overlay__value_info_proto__free_unpacked(v, NULL);
   }
 }
@@ -52,13 +60,23 @@ static size_t identifier(const char *text) {
   return n;
 }
 
+/* The next name of a parameter or buffer behind a '%', or NULL; *at moves behind it. */
+static const char *next_quoted(Arena *a, const char **at) {
+  for (const char *p = *at ? strchr(*at, '%') : NULL; p; p = strchr(p + 1, '%')) {
+    size_t n = identifier(p + 1);
+    *at = p + 1 + n;
+    if (n > 2 && p[2] == '_') return arena_strndup(a, p + 1, n);
+  }
+  return NULL;
+}
+
 static void read_nodes(Arena *a, const Onnx__GraphProto *g, OnnxKinds *k) {
   for (size_t i = 0; i < g->n_node; i++) {
     OnnxOverlay__NodeProto *n = onnx_node_overlay(g->node[i]);
     const char *text = n ? value_of(n->metadata_props, n->n_metadata_props, node_key) : NULL;
-    for (const char *p = text ? strchr(text, '%') : NULL; p; p = strchr(p + 1, '%')) {
-      const char *name = arena_printf(a, "%.*s", (int)identifier(p + 1), p + 1);
-      if (name[0] && name[1] == '_') name_put(a, &k->quoted, name, k);
+    for (const char *name; (name = next_quoted(a, &text));) {
+      if (name[0] == 'p' && !name_find(&k->quoted, name)) ARENA_PUSH(a, &k->order, name);
+      name_put(a, &k->quoted, name, k);
     }
     if (n) onnx_overlay__node_proto__free_unpacked(n, NULL);
   }
@@ -68,32 +86,81 @@ OnnxKinds *import_kinds(Arena *a, const Onnx__GraphProto *g) {
   OnnxKinds *k = ARENA_NEW(a, OnnxKinds);
   read_values(a, g, k);
   if (!k->said.n) return NULL;
-  if (k->folded.n) read_nodes(a, g, k);
+  read_nodes(a, g, k);
   return k;
 }
 
-/* Is it quoted as the parameter, or buffer, of that name? */
-static bool is_quoted(Arena *a, const OnnxKinds *k, char kind, const char *name) {
-  char *quoted = arena_printf(a, "%c_%s", kind, name);
-  for (char *p = quoted; *p; p++)
-    if (!isalnum((unsigned char)*p)) *p = '_';
-  return name_find(&k->quoted, quoted) != NULL;
+/* What the program calls the parameter, or buffer, of that name. */
+static const char *program_name(Arena *a, char kind, const char *name) {
+  char *called = arena_printf(a, "%c_%s", kind, name);
+  for (char *p = called; *p; p++) *p = isalnum((unsigned char)*p) ? (char)tolower((unsigned char)*p) : '_';
+  return called;
 }
 
-OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer) {
-  if (!k) return ONNX_UNKNOWN;
-  const char *said = name_find(&k->said, initializer), *from = name_find(&k->folded, initializer);
-  if (said) return strcmp(said, "PARAMETER") == 0 ? ONNX_PARAMETER : ONNX_OTHER;
-  bool some = false, only = true;
+static bool is_quoted(Arena *a, const OnnxKinds *k, char kind, const char *name) {
+  return name_find(&k->quoted, program_name(a, kind, name)) != NULL;
+}
+
+const char *import_kind_called(Arena *a, const OnnxKinds *k, const char *initializer) {
+  const char *called = name_find(&k->called, initializer);
+  return called ? called : program_name(a, 'p', initializer);
+}
+
+OnnxReads import_kind_sources(Arena *a, const OnnxKinds *k, const char *initializer) {
+  OnnxReads list = {0};
+  const char *from = k ? name_find(&k->folded, initializer) : NULL;
   for (const char *p = from ? strchr(from, '\'') : NULL; p;) {
     const char *end = strchr(p + 1, '\'');
     if (!end) break;
-    const char *name = arena_printf(a, "%.*s", (int)(end - p - 1), p + 1);
-    if (is_quoted(a, k, 'p', name)) return ONNX_PARAMETER;
-    bool dotted = strchr(name, '.') && !is_quoted(a, k, 'b', name);
-    some |= dotted;
-    only &= dotted || strncmp(name, "val_", 4) == 0; /* shapes and the like, which the exporter makes */
+    ARENA_PUSH(a, &list, arena_strndup(a, p + 1, (size_t)(end - p - 1)));
     p = strchr(end + 1, '\'');
   }
-  return !some ? ONNX_OTHER : only ? ONNX_PARAMETER : ONNX_UNKNOWN;
+  return list;
+}
+
+/* "a.b.weight" for p_a_b_weight, of a node in the module a.b: the longest of its modules that begins the name. */
+static const char *full_name(Arena *a, const char *called, const char *scopes) {
+  const char *best = "", *rest = called + 2;
+  for (const char *p = scopes ? strchr(scopes, '\'') : NULL; p;) {
+    const char *end = strchr(p + 1, '\'');
+    if (!end) break;
+    const char *module = arena_strndup(a, p + 1, (size_t)(end - p - 1)), *begins = program_name(a, 'p', module);
+    size_t n = strlen(begins);
+    if (*module && strlen(module) > strlen(best) && strncmp(called, begins, n) == 0 && called[n] == '_')
+      best = module, rest = called + n + 1;
+    p = strchr(end + 1, '\'');
+  }
+  return *best ? arena_printf(a, "%s.%s", best, rest) : rest;
+}
+
+OnnxQuoted import_kind_quoted(Arena *a, const Onnx__NodeProto *node) {
+  OnnxQuoted list = {0};
+  OnnxOverlay__NodeProto *n = onnx_node_overlay(node);
+  const char *text = n ? value_of(n->metadata_props, n->n_metadata_props, node_key) : NULL,
+             *scopes = n ? value_of(n->metadata_props, n->n_metadata_props, scopes_key) : NULL,
+             *rules = n ? value_of(n->metadata_props, n->n_metadata_props, rule_key) : NULL;
+  list.lacks_bias = rules && strstr(rules, "RemoveOptionalBias") && !strstr(rules, "Fuse");
+  for (const char *called; (called = next_quoted(a, &text));)
+    if (called[0] == 'p') ARENA_PUSH(a, &list, ((OnnxQuotedName){called, full_name(a, called, scopes)}));
+  if (n) onnx_overlay__node_proto__free_unpacked(n, NULL);
+  return list;
+}
+
+const OnnxReads *import_kind_parameters(const OnnxKinds *k) { return &k->order; }
+
+OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer) {
+  if (!k) return ONNX_UNKNOWN;
+  const char *said = name_find(&k->said, initializer);
+  if (said) return strcmp(said, "PARAMETER") == 0 ? ONNX_PARAMETER : ONNX_OTHER;
+  OnnxReads from = import_kind_sources(a, k, initializer);
+  if (!from.n) return ONNX_UNKNOWN; /* a rewriting of the exporter made it, as of a convolution and its norm */
+  bool some = false, only = true;
+  for (size_t i = 0; i < from.n; i++) {
+    const char *name = from.items[i], *kind = name_find(&k->said, name);
+    if (is_quoted(a, k, 'p', name) || (kind && strcmp(kind, "PARAMETER") == 0)) return ONNX_PARAMETER;
+    bool dotted = strchr(name, '.') && !is_quoted(a, k, 'b', name) && !kind;
+    some |= dotted;
+    only &= dotted || strncmp(name, "val_", 4) == 0; /* shapes and the like, which the exporter makes */
+  }
+  return !some ? ONNX_CONSTANT : only ? ONNX_PARAMETER : ONNX_UNKNOWN;
 }

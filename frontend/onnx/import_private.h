@@ -29,7 +29,10 @@ typedef struct ImportItem {
   const ImportFact *fact;         /* of the tensor, once somebody asked */
   bool is_weight;                 /* an initializer, as opposed to a Constant */
   bool is_trained;                /* also when it has one element (import_trained.c) */
-  bool is_fixed;                  /* training does not change it: the file says that it is no parameter */
+  bool is_fixed;                  /* training does not change it (import_trained.c) */
+  struct ImportApart *apart;      /* nodes for which it is another weight (import_ties.c); NULL: none */
+  struct ImportItem *tied;        /* where a file of weights has it alone: it is that one, or its transposed; NULL */
+  unsigned repeats;               /* bit set: the file of weights has one of the equal slices along these dimensions */
   const ImportSequence *sequence; /* NULL: it is a tensor */
   int producer;                   /* index of the node that defines it; -1: none */
   bool used;

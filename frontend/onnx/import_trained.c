@@ -1,11 +1,16 @@
 /* frontend/onnx/import_trained.c - which initializers are weights: what training changes.
  *
- * Where the file says what they are (import_kind.c), parameters are.  Where it does not, those of several elements are;
- * most numbers of one element are constants: an epsilon, a scale, a bound.  But the bias of a layer with one result and
- * the slope of a PRelu are parameters, and neither the file nor the name tells them from a buffer.  So use decides:
- * what is an operand of a layer where that layer keeps a parameter.  Others are trained where somebody names them
- * (OnnxImportOptions.trained), and have other values where a file gives them (OnnxImportOptions.weights).
+ * What somebody says decides (OnnxImportOptions.rules, .trained), then what the file says (import_kind.c).  Where it
+ * says nothing of an initializer but speaks of others, use decides: what reaches a product, a convolution, a norm, a
+ * gather, a concatenation or an addition of data is a weight, and this guess is said.  Where it says nothing at all,
+ * those of several elements are weights.  Most numbers of one element are constants: an epsilon, a scale, a bound.  But
+ * the bias of a layer with one result and the slope of a PRelu are parameters; there use decides, where a layer keeps a
+ * parameter.  PyTorch's older exporter writes constants as nodes, so what it calls as a module does is a parameter.
+ *
+ * Others have other values where a file gives them (OnnxImportOptions.weights).  Statistics of norms are never trained
+ * (import_norm.c).
  */
+#include <ctype.h>
 #include <fnmatch.h>
 #include <string.h>
 
@@ -24,6 +29,7 @@ static unsigned parameters_of(const char *type) {
   static const Layer layers[] = {
       {"Conv", 1 << 1 | 1 << 2},
       {"ConvTranspose", 1 << 1 | 1 << 2},
+      {"Gather", 1 << 0},
       {"Gemm", 1 << 0 | 1 << 1 | 1 << 2},
       {"MatMul", 1 << 0 | 1 << 1},
       {"PRelu", 1 << 1},
@@ -47,90 +53,148 @@ static bool hands_on(const char *type) {
   return false;
 }
 
-static bool is_product(const OnnxNodes *nodes, const char *value) {
-  for (size_t i = 0; i < nodes->n; i++) {
-    const Onnx__NodeProto *n = nodes->items[i];
-    if (n->n_output && strcmp(n->output[0], value) == 0) return strcmp(onnx_text(n->op_type), "MatMul") == 0;
-  }
+static bool is_product(const Import *im, const char *value) {
+  const ImportItem *item = import_find(im, value);
+  bool here = item && item->producer >= 0 && name_find(&im->g->items, value) == item;
+  return here && strcmp(onnx_text(im->g->nodes.items[item->producer]->op_type), "MatMul") == 0;
+}
+
+/* Does the node read data as another operand? */
+static bool beside_data(const Import *im, ImportUse use) {
+  const Onnx__NodeProto *n = im->g->nodes.items[use.node];
+  for (size_t k = 0; k < n->n_input; k++)
+    if (k != use.operand && *n->input[k] && import_is_data(im, n->input[k])) return true;
   return false;
 }
 
-static bool is_parameter(const OnnxNodes *nodes, const char *name, int steps);
+static bool is_parameter(const Import *im, const char *name, bool single, int steps);
 
-static bool is_parameter_of(const OnnxNodes *nodes, const Onnx__NodeProto *n, size_t operand, int steps) {
+static bool is_parameter_of(const Import *im, ImportUse use, bool single, int steps) {
+  const Onnx__NodeProto *n = im->g->nodes.items[use.node];
   const char *type = onnx_text(n->op_type);
-  if (operand < 3 && parameters_of(type) >> operand & 1u) return true;
-  if (strcmp(type, "Add") == 0 && n->n_input == 2) return is_product(nodes, n->input[1 - operand]);
-  return operand == 0 && steps < MOST_STEPS && n->n_output && hands_on(type) &&
-         is_parameter(nodes, n->output[0], steps + 1);
+  bool gathered = strcmp(type, "Gather") == 0;
+  if (use.operand < 3 && parameters_of(type) >> use.operand & 1u) return !gathered || !single;
+  bool added = strcmp(type, "Add") == 0 || (!single && strcmp(type, "Sub") == 0);
+  if (added && n->n_input == 2) return single ? is_product(im, n->input[1 - use.operand]) : beside_data(im, use);
+  if (!single && strcmp(type, "Concat") == 0) return beside_data(im, use);
+  return use.operand == 0 && steps < MOST_STEPS && n->n_output && hands_on(type) &&
+         is_parameter(im, n->output[0], single, steps + 1);
 }
 
-static bool is_parameter(const OnnxNodes *nodes, const char *name, int steps) {
-  for (size_t i = 0; i < nodes->n; i++)
-    for (size_t k = 0; k < nodes->items[i]->n_input; k++)
-      if (strcmp(nodes->items[i]->input[k], name) == 0 && is_parameter_of(nodes, nodes->items[i], k, steps))
-        return true;
+static bool is_parameter(const Import *im, const char *name, bool single, int steps) {
+  ImportUses uses = import_uses_of(im, name);
+  for (size_t i = 0; i < uses.n; i++)
+    if (is_parameter_of(im, uses.items[i], single, steps)) return true;
   return false;
 }
 
-/* What the file says, or what use does where the file says too little. */
-static OnnxKind kind_of(const Import *im, const char *name) {
-  OnnxKind kind = import_kind(im->m->arena, im->kinds, name);
-  if (kind != ONNX_UNKNOWN) return kind;
-  return is_parameter(&im->g->nodes, name, 0) ? ONNX_PARAMETER : ONNX_OTHER;
+bool import_use_trains(const Import *im, ImportUse use, bool single) { return is_parameter_of(im, use, single, 0); }
+
+bool import_is_traced(const Import *im) {
+  const char *producer = onnx_text(onnx_file_model(im->file)->producer_name);
+  return !im->kinds && strcmp(producer, "pytorch") == 0;
 }
 
-bool import_is_trained(const Import *im, const char *name) {
+/* As a module calls what it has, and no step of the exporter what it made ("onnx::MatMul_12", "12"). */
+static bool is_named_by_module(const char *name) {
+  return (isalpha((unsigned char)*name) || *name == '_') && strncmp(name, "onnx::", 6) != 0;
+}
+
+/* ---- what was found */
+
+typedef struct Found {
+  OnnxReads guessed, buffers, constants, unused;
+} Found;
+
+static const char *names_text(Arena *a, const OnnxReads *names) {
+  enum { SHOWN = 4 };
+  Text t = {.arena = a};
+  for (size_t i = 0; i < names->n && i < SHOWN; i++) text_printf(&t, "%s\"%s\"", i ? ", " : "", names->items[i]);
+  if (names->n > SHOWN) text_printf(&t, " and %zu more", names->n - SHOWN);
+  return text_str(&t);
+}
+
+const char *import_names_text(const Import *im, const OnnxReads *names) { return names_text(im->m->arena, names); }
+
+static void fix(const Import *im, ImportItem *item, OnnxReads *list) {
+  item->is_fixed = true;
+  if (item->data.elements > 1) ARENA_PUSH(im->m->arena, list, item->name);
+}
+
+/* What the file says too little of, where it speaks of others. */
+static void guess(const Import *im, ImportItem *item, Found *found) {
+  if (!is_parameter(im, item->name, item->data.elements == 1, 0)) return fix(im, item, &found->unused);
+  item->is_trained = true;
+  ARENA_PUSH(im->m->arena, &found->guessed, item->name);
+}
+
+static void decide(const Import *im, ImportItem *item, Found *found) {
   const OnnxImportOptions *o = im->dims.options;
-  if (o && o->weights && safetensors_find(o->weights, name)) return true;
-  if (!o || !o->training) return false;
-  return o->trained ? fnmatch(o->trained, name, 0) == 0 : kind_of(im, name) == ONNX_PARAMETER;
-}
-
-bool import_is_fixed(const Import *im, const char *name) {
-  const OnnxImportOptions *o = im->dims.options;
-  return o && o->training && !o->trained && im->kinds && kind_of(im, name) != ONNX_PARAMETER;
-}
-
-/* ---- ties */
-
-static bool all_equal(const Import *im, const OnnxData *d) {
-  const uint8_t *bytes = onnx_file_bytes(im->file, d);
-  size_t each = dtype_bytes(d->dtype);
-  bool equal = bytes && d->elements > 1;
-  for (uint64_t i = 1; equal && i < d->elements; i++) equal = memcmp(bytes, bytes + i * each, each) == 0;
-  return equal;
-}
-
-static int count_users(const Import *im, const char *name) {
-  int n = 0;
-  for (size_t i = 0; i < im->g->nodes.n; i++) {
-    const Onnx__NodeProto *node = im->g->nodes.items[i];
-    size_t k = 0;
-    while (k < node->n_input && strcmp(node->input[k], name) != 0) k++;
-    n += k < node->n_input;
+  bool single = item->data.elements == 1;
+  if (o->weights && safetensors_find(o->weights, item->name)) item->is_trained = true;
+  if (!o->training) return;
+  if (training_wish(o->rules, item->name) == TRAINING_TRAINED) {
+    item->is_trained = true;
+    return;
   }
-  return n;
+  if (o->trained) {
+    item->is_trained |= fnmatch(o->trained, item->name, 0) == 0;
+    return;
+  }
+  switch (import_kind(im->m->arena, im->kinds, item->name)) {
+    case ONNX_PARAMETER: item->is_trained = true; return;
+    case ONNX_OTHER: return fix(im, item, &found->buffers);
+    case ONNX_CONSTANT: return fix(im, item, &found->constants);
+    case ONNX_UNKNOWN: break;
+  }
+  if (im->kinds) return guess(im, item, found);
+  if (single && import_is_traced(im) && is_named_by_module(item->name)) {
+    item->is_trained = true;
+    ARENA_PUSH(im->m->arena, &found->guessed, item->name);
+    return;
+  }
+  item->is_trained |= is_parameter(im, item->name, single, 0);
 }
 
-/* A table of a vocabulary that is tied has different elements; rows of zeros or ones are biases and gains that were
- * equal when the file was written. */
-void import_warn_of_ties(const Import *im) {
-  const OnnxImportOptions *o = im->dims.options;
-  const char *first = NULL;
-  int n = 0, users = 0;
-  for (size_t i = 0; o && o->training && i < im->g->proto->n_initializer; i++) {
-    const char *name = onnx_text(im->g->proto->initializer[i]->name);
-    const ImportItem *item = import_find(im, name);
-    if (!item->type || !dtype_is_float(item->data.dtype) || item->is_fixed || !all_equal(im, &item->data)) continue;
-    int these = count_users(im, name);
-    if (these < 2) continue;
-    if (n++ == 0) first = name, users = these;
-  }
-  if (!n) return;
-  const char *others = n == 1 ? "" : arena_printf(im->d->arena, ", and %d like it", n - 1);
+static void say_fixed(const Import *im, const OnnxReads *names, const char *why) {
+  if (names->n)
+    ARENA_PUSH(im->m->arena, &im->facts->said,
+               arena_printf(im->m->arena, "not trained: %s; %s (--trainable NAME trains one)",
+                            names_text(im->m->arena, names), why));
+}
+
+static void say(const Import *im, const Found *found) {
+  if (im->g->outer) return;
+  if (found->guessed.n)
+    diag_warning(im->d, DIAG_onnx_tensor, im->loc,
+                 "the file does not say whether these are parameters; by what they are used for they are, and are "
+                 "trained: %s (--freeze NAME keeps one as it is)",
+                 names_text(im->m->arena, &found->guessed));
+  say_fixed(im, &found->buffers, "the file says that they are no parameters");
+  say_fixed(im, &found->constants, "the exporter computed them from constants");
+  say_fixed(im, &found->unused, "they reach no product, convolution, norm, gather or addition of data");
+}
+
+/* A file that has the numbers of a tensor one by one has no bytes that a weight could start as. */
+static void warn_of_constant(const Import *im, const ImportItem *item) {
+  bool may_be_weight = item->is_trained || (item->data.elements > 1 && !item->is_fixed);
+  if (!im->dims.options->training || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;
   diag_warning(im->d, DIAG_onnx_tensor, im->loc,
-               "tensor \"%s\" has equal elements and is used by %d nodes%s: exporters write equal tensors once; it is "
-               "trained as one weight",
-               first, users, others);
+               "tensor \"%s\" is stored number by number, so it is a constant and is not trained; save the model again "
+               "with its tensors as raw data",
+               item->name);
+}
+
+void import_trained(Import *im) {
+  const OnnxImportOptions *o = im->dims.options;
+  Found found = {0};
+  if (!o || (!o->training && !o->weights)) return;
+  import_uses(im);
+  for (size_t i = 0; i < im->g->proto->n_initializer; i++) {
+    ImportItem *item = name_find(&im->g->items, onnx_text(im->g->proto->initializer[i]->name));
+    if (!item->type || !dtype_is_float(item->data.dtype)) continue;
+    decide(im, item, &found);
+    warn_of_constant(im, item);
+  }
+  say(im, &found);
 }

@@ -80,7 +80,9 @@ static Val param_of_item(ImportNode *n, const ImportItem *item) {
   OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
   const char *name = item->name;
   for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", item->name, i);
-  Param *p = module_param_add(m, name, item->type);
+  const Expr *dims[MAX_RANK];
+  for (int d = 0; d < item->type->rank; d++) dims[d] = item->repeats >> d & 1u ? ex_const(m, 1) : item->type->dims[d];
+  Param *p = module_param_add(m, name, type_get(m, item->type->dtype, item->type->rank, dims));
   p->init = INIT_BLOB;
   p->blob = module_blob(m, blob.path, blob.bytes);
   p->offset = item->data.offset;
@@ -117,7 +119,14 @@ static FactTensor tensor_of_item(const ImportNode *n, const ImportItem *item) {
   return (FactTensor){onnx_file_bytes(import_file(n->im), &item->data), item->type, item->data.elements};
 }
 
-static Val value_of_tensor(ImportNode *n, const ImportItem *item) {
+static Val value_of_tied(ImportNode *n, ImportItem *item) {
+  const int perm[] = {1, 0};
+  Val v = item_value(n, item->tied);
+  return v && item->type != item->tied->type ? build_transpose(n->b, v, perm) : v;
+}
+
+static Val value_of_tensor(ImportNode *n, ImportItem *item) {
+  if (item->tied) return value_of_tied(n, item);
   OnnxFile *file = import_file(n->im);
   const uint8_t *bytes = onnx_file_bytes(file, &item->data);
   bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
@@ -125,6 +134,7 @@ static Val value_of_tensor(ImportNode *n, const ImportItem *item) {
       (item->data.elements <= 1 && !item->is_trained) || (!item->is_weight && item->data.elements <= CONST_FLOATS);
   if (!in_file || small) return const_of_item(n, item, bytes);
   Val v = param_of_item(n, item);
+  if (item->repeats) return broadcast(n, v, item->type->rank, item->type->dims);
   evaluate_tensor(import_evaluation(n->im), v, tensor_of_item(n, item));
   return v;
 }

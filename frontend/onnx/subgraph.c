@@ -7,8 +7,9 @@ static bool import_contents(Import *im, const char *prefix, const bool *wanted) 
   import_value_infos(im);
   if (!import_initializers(im)) return false;
   import_name_nodes(im, prefix);
-  return import_node_outputs(im) && import_graph_order(im) && import_graph_mark_live(im, wanted) &&
-         import_live_nodes(im);
+  if (!import_node_outputs(im) || !import_graph_order(im)) return false;
+  import_trained(im);
+  return import_graph_mark_live(im, wanted) && import_live_nodes(im);
 }
 
 static bool find_outputs(Import *im, const bool *wanted, ImportItem **out) {

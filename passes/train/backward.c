@@ -23,9 +23,10 @@
 typedef struct Backward {
   Builder *b;
   size_t nops;
-  bool *leads;    /* by value of the forward pass: a trained weight leads to it */
-  bool *data;     /* by the same: an input leads to it */
-  Val *gradients; /* by the same; 0: none so far */
+  bool *leads;                /* by value of the forward pass: a trained weight leads to it */
+  bool *data;                 /* by the same: an input leads to it */
+  Val *gradients;             /* by the same; 0: none so far */
+  const TrainingRules *rules; /* for padding; NULL */
   struct {
     const char **items;
     size_t n, cap;
@@ -124,6 +125,38 @@ static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_op
   }
 }
 
+/* ---- padding */
+
+/* The row of the table that the operation takes rows of, which gets nothing; false: none. */
+static bool padding_of(const Backward *w, const Op *op, int64_t *row) {
+  const TrainingRules *r = w->rules;
+  const Func *f = w->b->f;
+  int64_t rows;
+  if (op->kind != OP_gather || op_int(op, AT_axis, 0) != 0 || op_of(f, op->in[0])->kind != OP_read) return false;
+  const char *table = op_str(op_of(f, op->in[0]), AT_name);
+  if (!ex_get_const(type_of(f, op->in[0])->dims[0], &rows)) return false;
+  for (size_t i = 0; r && i < r->pads.n; i++) {
+    if (strcmp(r->pads.items[i].table, table) != 0) continue;
+    *row = r->pads.items[i].row + (r->pads.items[i].row < 0 ? rows : 0);
+    return true;
+  }
+  return false;
+}
+
+/* The gradient of the rows that were taken, 0 for those that are padding. */
+static Val without_padding(Backward *w, const Op *op, int64_t row, Val gradient) {
+  Builder *b = w->b;
+  const Type *index = type_of(b->f, op->in[1]), *type = type_of(b->f, gradient);
+  int64_t dims[MAX_RANK];
+  for (int d = 0; d < index->rank; d++) dims[d] = d;
+  Attr a = attr_ints(b->m, AT_dims, index->rank, dims);
+  Val is = build_binary(b, OP_eq, op->in[1], build_splat(b, index, (double)row));
+  const Type *flags = type_get(b->m, DT_bool, type->rank, type->dims);
+  is = build_op(b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &is, .type = flags, .nattrs = 1, .attrs = &a});
+  Val in[] = {is, build_splat(b, type, 0), gradient};
+  return build_op(b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
+}
+
 /* Gives to the operands of one operation; false when building failed. */
 static bool visit(Backward *w, const Op *op) {
   bool wanted[MAX_OPERANDS], any = false, asked = false;
@@ -136,6 +169,8 @@ static bool visit(Backward *w, const Op *op) {
   w->b->prefix = arena_printf(w->b->m->arena, "%s.grad.", op->name);
   w->b->phase = PH_bwd;
   size_t first = w->b->f->ops.n;
+  int64_t row;
+  if (padding_of(w, op, &row)) of_results[0] = without_padding(w, op, row, of_results[0]);
   if (!gradient_build(&g)) return false;
   set_phases(w, op, first, of_operands);
   if (g.refused) return refuse(w, op, g.refused), true;
@@ -161,10 +196,10 @@ static size_t *first_uses(Arena *a, const Func *f) {
   return first;
 }
 
-bool train_backward(Builder *b, Val loss, TrainedList *list) {
+bool train_backward(Builder *b, const TrainingRules *rules, Val loss, TrainedList *list) {
   Arena *a = b->m->arena;
   size_t nvalues = b->f->values.n;
-  Backward w = {.b = b, .nops = b->f->ops.n, .ok = true};
+  Backward w = {.b = b, .nops = b->f->ops.n, .rules = rules, .ok = true};
   w.leads = ARENA_ARRAY(a, bool, nvalues);
   w.data = ARENA_ARRAY(a, bool, nvalues);
   w.gradients = ARENA_ARRAY(a, Val, nvalues);

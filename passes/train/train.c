@@ -10,7 +10,6 @@
  */
 #include "passes/train/train.h"
 
-#include <fnmatch.h>
 #include <string.h>
 
 #include "passes/passes.h"
@@ -26,64 +25,6 @@ typedef struct WrittenList {
   Written *items;
   size_t n, cap;
 } WrittenList;
-
-static bool is_trained(const Param *p, const Optimizer *o) {
-  return p->trainable && dtype_is_float(p->type->dtype) && (!o->train || fnmatch(o->train, p->name, 0) == 0) &&
-         (!o->freeze || fnmatch(o->freeze, p->name, 0) != 0);
-}
-
-/* The weights' bytes overlap in the file. */
-static bool share_bytes(const Param *x, const Param *y) {
-  if (x->init != INIT_BLOB || y->init != INIT_BLOB || x->blob != y->blob) return false;
-  uint64_t end[2] = {x->offset, y->offset};
-  for (int i = 0; i < 2; i++) {
-    const Param *p = i ? y : x;
-    int64_t dims[MAX_RANK], last = 0;
-    if (!type_constant_dims(p->type, dims)) return true;
-    for (int d = 0; d < p->type->rank; d++) last += dims[d] ? (dims[d] - 1) * p->strides[d] : 0;
-    end[i] += (uint64_t)(last + 1) * (uint64_t)dtype_bytes(p->type->dtype);
-  }
-  return x->offset < end[1] && y->offset < end[0];
-}
-
-/* The state of a weight that `op` read; of experts, when the weight is. */
-static Val read_state(Rewrite *r, const Op *op, const Param *p) {
-  Attr attrs[] = {attr_s(r->m, AT_name, p->name), attr_i(AT_experts, op_int(op, AT_experts, -1))};
-  OpSpec spec = {.kind = OP_read, .name = p->name, .type = p->type, .nattrs = 2, .attrs = attrs};
-  r->b.loc = p->loc;
-  Val v = op_attr(op, AT_experts) ? build_op(&r->b, &spec) : build_read(&r->b, p->name);
-  r->b.loc = (Loc){0};
-  return v;
-}
-
-/* The value of a trained weight: its state, read. */
-static Val read_weight(Rewrite *r, TrainedList *list, const Op *op, const Param *p) {
-  Module *m = r->m;
-  for (size_t i = 0; i < list->n; i++) {
-    const Param *have = module_param(m, list->items[i].name);
-    if (have == p) return list->items[i].read;
-    if (!share_bytes(have, p)) continue;
-    diag_error(r->b.diags, DIAG_train, p->loc,
-               "weights '%s' and '%s' share memory in the model's file, and would be "
-               "trained apart",
-               have->name, p->name);
-    return 0;
-  }
-  if (p->type->dtype != DT_f32 && p->type->dtype != DT_f64) {
-    diag_error(r->b.diags, DIAG_train, p->loc, "weight '%s' is %s; f32 weights are trained", p->name,
-               dtype_name(p->type->dtype));
-    return 0;
-  }
-  const State *have_state = module_state(m, p->name);
-  if (have_state && !have_state->param) {
-    diag_error(r->b.diags, DIAG_train, p->loc, "the model has a state '%s', as a weight is called", p->name);
-    return 0;
-  }
-  if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
-  Val v = read_state(r, op, p);
-  ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
-  return v;
-}
 
 /* The attributes of an operation, and one more. */
 static void add_attribute(Arena *a, OpSpec *spec, Attr more) {
@@ -135,28 +76,43 @@ static Val copy_op(Rewrite *r, const Op *op, Val steps) {
 }
 
 /* The forward pass, with states for weights.  `steps` 0: as it is, for nobody makes gradients of it. */
-static bool copy_forward(Rewrite *r, const Optimizer *o, Val steps, TrainedList *list, WrittenList *written) {
+static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedList *list, WrittenList *written) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
-    const Param *p = op->kind == OP_param ? module_param(r->m, op_str(op, AT_name)) : NULL;
+    const char *weight = op->kind == OP_param ? op_str(op, AT_name) : NULL;
     bool statistic = op_is_of_weight(r->m, op);
     if ((op_is_state(op->kind) && !statistic) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    Val v = p && is_trained(p, o)  ? read_weight(r, list, op, p)
+    bool changed = weight && (train_kept(w, weight) || train_is_trained(w, module_param(r->m, weight)));
+    Val v = changed                ? train_value(w, &r->b, list, op, weight)
             : op->kind == OP_write ? copy_write(r, op, written)
                                    : copy_op(r, op, steps);
     if (!v) return false;
-    if (p) r->map[op->out] = v;
+    if (weight) r->map[op->out] = v;
   }
   return true;
 }
 
-/* Weights that the loss does not depend on stay what they are. */
-static void drop_idle(TrainedList *list) {
+static void remove_state(Module *m, const char *name) {
   size_t n = 0;
-  for (size_t i = 0; i < list->n; i++)
-    if (list->items[i].gradient) list->items[n++] = list->items[i];
+  for (size_t i = 0; i < m->states.n; i++)
+    if (strcmp(m->states.items[i].name, name) != 0) m->states.items[n++] = m->states.items[i];
+  m->states.n = n;
+}
+
+/* Weights that the loss does not depend on stay what they are: weights that are read. */
+static void drop_idle(Rewrite *r, TrainedList *list) {
+  size_t n = 0;
+  for (size_t i = 0; i < list->n; i++) {
+    const Trained *t = &list->items[i];
+    if (t->gradient) {
+      list->items[n++] = *t;
+      continue;
+    }
+    r->b.f->ops.items[r->b.f->values.items[t->read].op].kind = OP_param;
+    remove_state(r->m, t->name);
+  }
   list->n = n;
 }
 
@@ -191,14 +147,17 @@ static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
 
 /* ---- entries beside the step */
 
-/* `weights` gives all weights, those that are not trained as well: what a model of the same file needs. */
-static void add_weights_entry(Module *m, Diags *diags) {
-  Builder b = builder_new(m, module_func_add(m, "weights", 1), diags);
+/* `weights` gives all weights, those that are not trained as well: what a model of the same file needs.  What is
+ * another weight transposed is not among them, and what repeats a part is that part (frontend/onnx/import_ties.c reads
+ * both). */
+static void add_weights_entry(const TrainWeights *w) {
+  Module *m = w->m;
+  Builder b = builder_new(m, module_func_add(m, "weights", 1), w->diags);
   b.phase = PH_pre; /* whatever the micro-batches */
   for (size_t i = 0; i < m->params.n; i++) {
-    const char *name = m->params.items[i].name;
-    const State *s = module_state(m, name);
-    build_output(&b, name, s && s->param ? build_read(&b, name) : build_param(&b, name), NULL);
+    const char *name = m->params.items[i].name, *from = train_stored(w, name);
+    const State *s = from ? module_state(m, from) : NULL;
+    if (from) build_output(&b, name, s && s->param ? build_read(&b, from) : build_param(&b, from), NULL);
   }
 }
 
@@ -240,12 +199,14 @@ static bool add_loss(Rewrite *r, const TrainOptions *o, Loss *loss) {
 }
 
 /* `eval` computes the loss, with the weights as they are by then, and how many rows or labels it is a mean of. */
-static bool add_eval_entry(Module *m, const Func *f, const TrainOptions *o, Diags *diags) {
+static bool add_eval_entry(const TrainWeights *w, const Func *f) {
+  Module *m = w->m;
+  Diags *diags = w->diags;
   Rewrite r = rewrite_start(m, f, diags);
   TrainedList list = {0};
   Loss loss;
   WrittenList written = {0};
-  if (!copy_forward(&r, &o->optimizer, 0, &list, &written) || !add_loss(&r, o, &loss)) return false;
+  if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, &loss)) return false;
   if (written.n)
     return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; what is evaluated changes nothing",
                       written.items[0].name);
@@ -261,11 +222,11 @@ static bool add_eval_entry(Module *m, const Func *f, const TrainOptions *o, Diag
   return true;
 }
 
-static bool add_entries(Module *m, const Func *f, const TrainOptions *o, Diags *diags) {
-  if (!add_eval_entry(m, f, o, diags)) return false;
-  add_weights_entry(m, diags);
-  add_states_entry(m, diags);
-  add_restore_entry(m, diags);
+static bool add_entries(const TrainWeights *w, const Func *f) {
+  if (!add_eval_entry(w, f)) return false;
+  add_weights_entry(w);
+  add_states_entry(w->m, w->diags);
+  add_restore_entry(w->m, w->diags);
   return true;
 }
 
@@ -275,20 +236,23 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
   Loss loss;
   const Func *eval = NULL, *f = o ? find_entry(m, &eval, diags) : NULL;
   if (!f) return !o;
+  const TrainWeights w = {m, o, diags};
+  if (!train_check_rules(&w)) return false;
   Rewrite r = rewrite_start(m, f, diags);
   for (size_t i = 0; i < f->ops.n; i++)
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
-  if (!copy_forward(&r, &o->optimizer, steps, &list, &written) || !add_loss(&r, o, &loss) ||
-      !train_backward(&r.b, loss.value, &list))
+  if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, &loss) ||
+      !train_backward(&r.b, o->rules, loss.value, &list))
     return false;
-  drop_idle(&list);
+  drop_idle(&r, &list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
   build_output(&r.b, "loss", loss.value, NULL);
   if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
   write_statistics(&r, &written);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
-  return add_entries(m, eval ? eval : f, o, diags);
+  train_report(&w);
+  return add_entries(&w, eval ? eval : f);
 }

@@ -7,7 +7,7 @@
 #ifndef APC_PASSES_TRAIN_TRAIN_H
 #define APC_PASSES_TRAIN_TRAIN_H
 
-#include "ir/ir.h"
+#include "ir/training.h"
 
 typedef enum OptimizerKind {
 #define OPTIMIZER(name, ...) OPTIMIZER_##name,
@@ -36,9 +36,18 @@ typedef struct LossOptions {
 #include "passes/train/losses.def"
 } LossOptions;
 
+/* What is trained: weights and their elements, of all that could be. */
+typedef struct TrainReport {
+  int64_t weights, all, elements, all_elements;
+  TrainingReasons left; /* those that could be and are not, and why */
+} TrainReport;
+
 typedef struct TrainOptions {
   const char *loss; /* one of losses.def, with what is set of it, or an output of the model: a float scalar */
   Optimizer optimizer;
+  const TrainingRules *rules; /* what somebody says of the weights; NULL */
+  const TrainingFacts *facts; /* what the reader of the model found out of them; NULL */
+  TrainReport *report;        /* filled; NULL: nobody asks */
 } TrainOptions;
 
 /* "adamw(lr=3e-4,clip=1)"; NULL: adamw as it is.  False after a diagnostic. */
@@ -70,9 +79,29 @@ typedef struct Loss {
  * of the forward pass.  False after a diagnostic. */
 bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out);
 
+/* weights.c: how the weights of a model are trained: apart, as one with another, in part, or not at all. */
+typedef struct TrainWeights {
+  Module *m;
+  const TrainOptions *o;
+  Diags *diags;
+} TrainWeights;
+
+/* Whether all names that somebody gave are weights; false after a diagnostic. */
+bool train_check_rules(const TrainWeights *w);
+bool train_is_trained(const TrainWeights *w, const Param *p);
+/* The weight that `name` is tied to; NULL: it is one of its own. */
+const char *train_kept(const TrainWeights *w, const char *name);
+/* The weight of that name as it is computed with: its state if it is trained, that of the weight it is tied to ...
+ * `op`: the operation that read it, NULL.  0 after a diagnostic. */
+Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name);
+/* The weight whose numbers are saved under that name; NULL: none, since they follow from another's. */
+const char *train_stored(const TrainWeights *w, const char *name);
+void train_report(const TrainWeights *w);
+
 /* backward.c: the gradients of `loss` for every value in `list`, accumulated, built behind it; a gradient stays 0 when
- * the loss does not depend on the value.  False after diagnostics: every operation that has no derivative is named. */
-bool train_backward(Builder *b, Val loss, TrainedList *list);
+ * the loss does not depend on the value.  Rows of tables that are padding get none where they are taken.  False after
+ * diagnostics: every operation that has no derivative is named. */
+bool train_backward(Builder *b, const TrainingRules *rules, Val loss, TrainedList *list);
 
 /* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: how many were made
  * before, an i64. */

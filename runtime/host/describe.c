@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/amount.h"
 #include "base/json_text.h"
 #include "program/image.h"
 #include "runtime/host/host.h"
@@ -99,17 +100,36 @@ static json_t *describe_symbols(const Program *p) {
   return list;
 }
 
+/* Is the record the first of its weight, which is not computed from others? */
+static bool is_weight(const Program *p, uint32_t i) {
+  bool again = p->params[i].init == PINIT_prepared;
+  for (uint32_t k = 0; k < i && !again; k++) again = p->params[k].name == p->params[i].name;
+  return !again;
+}
+
+static json_int_t elements(const Program *p, uint32_t i) {
+  json_int_t n = 1;
+  for (uint32_t d = 0; d < p->params[i].dims.n; d++) n *= p->exprs[program_list(p, p->params[i].dims)[d]].value;
+  return n;
+}
+
 /* The model's weights once, also those several stages use; not what is computed from them. */
 static json_int_t weight_elements(const Program *p) {
   json_int_t sum = 0;
-  for (uint32_t i = 0; i < p->n_params; i++) {
-    bool again = p->params[i].init == PINIT_prepared;
-    for (uint32_t k = 0; k < i && !again; k++) again = p->params[k].name == p->params[i].name;
-    json_int_t n = 1;
-    for (uint32_t d = 0; d < p->params[i].dims.n; d++) n *= p->exprs[program_list(p, p->params[i].dims)[d]].value;
-    if (!again) sum += n;
-  }
+  for (uint32_t i = 0; i < p->n_params; i++)
+    if (is_weight(p, i)) sum += elements(p, i);
   return sum;
+}
+
+/* Weights and their elements that steps change, of all that could be changed. */
+static void trained_text(const Program *p, Text *t) {
+  json_int_t weights[2] = {0}, sums[2] = {0};
+  for (uint32_t i = 0; i < p->n_params; i++) {
+    if (p->params[i].trainable == PARAM_FIXED || !is_weight(p, i)) continue;
+    for (int k = p->params[i].trainable == PARAM_TRAINED ? 0 : 1; k < 2; k++) weights[k]++, sums[k] += elements(p, i);
+  }
+  text_printf(t, "trains %lld of %lld weights, %s of %s", (long long)weights[0], (long long)weights[1],
+              show_rounded(t->arena, sums[0]), show_rounded(t->arena, sums[1]));
 }
 
 static json_t *describe_images(const Program *p) {
@@ -206,6 +226,23 @@ char *host_json_text(const json_t *d) {
   return text;
 }
 
+static const char *lacks_memory(ApcModel *m) {
+  m->error = (RtError){0};
+  rt_error(&m->error, RT_FAILED, "out of memory");
+  return "";
+}
+
+const char *apc_trained(ApcModel *m) {
+  if (!host_begin(m)) return "";
+  Arena *a = arena_new();
+  Text t = {.arena = a};
+  trained_text(&m->artifact.program, &t);
+  free(m->description);
+  m->description = strdup(text_str(&t));
+  arena_free(a);
+  return m->description ? m->description : lacks_memory(m);
+}
+
 const char *apc_describe(ApcModel *m, int json) {
   if (!host_begin(m)) return "";
   bool lacking = false;
@@ -223,7 +260,5 @@ const char *apc_describe(ApcModel *m, int json) {
     arena_free(a);
   }
   if (m->description && *m->description && !lacking) return m->description;
-  m->error = (RtError){0};
-  rt_error(&m->error, RT_FAILED, "out of memory");
-  return "";
+  return lacks_memory(m);
 }

@@ -256,6 +256,7 @@ int stub_train(ApcModel *m, const Training *t) {
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d);
+  if (!code) fprintf(stderr, "%s\n", apc_trained(m));
   standard_json(t->json);
   if (!code) code = make_steps(m, t, d, eval, made);
   standard_json(false);

@@ -27,6 +27,7 @@ foreach(name
     train_models
     train_kinds
     train_numbers
+    train_ties
     train_runs
     empty
     files

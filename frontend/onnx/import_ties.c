@@ -1,0 +1,451 @@
+/* frontend/onnx/import_ties.c - weights that a file has once and are several, and weights that it has twice and are
+ * one.
+ *
+ * Exporters write equal tensors once, so biases of zeros and gains of ones of a fresh model are one tensor that many
+ * nodes read.  They are trained apart, by use: PyTorch's older exporter writes an Identity for each, with its name; the
+ * newer one notes in nodes which parameters they read (import_kind.c); in files of others every node has its own, where
+ * the elements are equal.  A tensor that several nodes read and whose elements differ is one weight, as a table of
+ * tokens is that is the last layer as well.
+ *
+ * Of such a table exporters write the transposed beside it, for the product: these are tied, where one is taken rows
+ * of, or is said to have been computed from the other; so are equal tensors that are said to come from one parameter.
+ * What the exporter computed from parameters by repeating a part (a token for every row of the batch) is that part.  A
+ * bias of zeros that it took off a product or convolution is there again.  What it made of parameters otherwise is
+ * trained as it is, and said; parameters that it left out are said too.
+ *
+ * Somebody may say otherwise: --untie here, --tie in passes/train.  Where numbers come from a file of weights, its
+ * names decide.
+ */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/safetensors.h"
+#include "frontend/onnx/import_graph.h"
+
+typedef struct ImportApart {
+  const ImportGraph *graph;
+  ImportUse use;
+  ImportItem *item;
+  struct ImportApart *next;
+} ImportApart;
+
+ImportItem *import_item_at(const Import *im, ImportItem *item, size_t node, size_t operand) {
+  for (const ImportApart *p = item ? item->apart : NULL; p; p = p->next)
+    if (p->graph == im->g && p->use.node == node && p->use.operand == operand) return p->item;
+  return item;
+}
+
+typedef struct Ties {
+  Import *im;
+  NameMap known;  /* what the program calls parameters that the file has: p_NAME */
+  NameMap apart;  /* the same of those that were untied -> their ImportItem */
+  NameMap scopes; /* the older exporter's: tensor and module that reads it -> its ImportItem */
+  OnnxReads untied, repeated, changed, lost, added;
+  OnnxReads wished; /* tensors that --untie has changed something of */
+} Ties;
+
+static void say(const Ties *t, const char *text) { ARENA_PUSH(t->im->m->arena, &t->im->facts->said, text); }
+
+static bool is_weight(const ImportItem *item) {
+  return item->is_weight && item->type && dtype_is_float(item->data.dtype) && !item->is_fixed &&
+         (item->is_trained || item->data.elements > 1);
+}
+
+static bool all_equal(const Import *im, const OnnxData *d) {
+  const uint8_t *bytes = onnx_file_bytes(im->file, d);
+  size_t each = dtype_bytes(d->dtype);
+  bool equal = bytes && d->elements > 0;
+  for (uint64_t i = 1; equal && i < d->elements; i++) equal = memcmp(bytes, bytes + i * each, each) == 0;
+  return equal;
+}
+
+static const Onnx__NodeProto *node_of(const Ties *t, ImportUse use) { return t->im->g->nodes.items[use.node]; }
+
+static bool is_op(const Onnx__NodeProto *n, const char *type) { return strcmp(onnx_text(n->op_type), type) == 0; }
+
+/* Does somebody want the tensor to be what it is in the file? */
+static bool unties(Ties *t, const char *name) {
+  bool wish = training_unties(t->im->dims.options->rules, name);
+  if (wish) ARENA_PUSH(t->im->m->arena, &t->wished, name);
+  return wish;
+}
+
+/* ---- one tensor, several weights */
+
+static const char *free_name(const Ties *t, const char *name) {
+  const char *free = name;
+  for (int i = 1; name_find(&t->im->g->items, free); i++) free = arena_printf(t->im->m->arena, "%s.%d", name, i);
+  return free;
+}
+
+/* The weight of that name for a use of the item; no weight where a file of weights has none of that name. */
+static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  if (weights && !safetensors_find(weights, name)) return NULL;
+  ImportItem *copy = ARENA_NEW(t->im->m->arena, ImportItem);
+  *copy = *item;
+  copy->name = module_string(t->im->m, name);
+  copy->is_trained = true;
+  copy->apart = NULL;
+  ARENA_PUSH(t->im->m->arena, &t->untied, copy->name);
+  ARENA_PUSH(t->im->m->arena, &t->im->facts->apart, copy->name);
+  return copy;
+}
+
+static void read_apart(Ties *t, ImportItem *item, ImportUse use, ImportItem *weight) {
+  if (!weight || weight == item) return;
+  ImportApart *p = ARENA_NEW(t->im->m->arena, ImportApart);
+  *p = (ImportApart){t->im->g, use, weight, item->apart};
+  item->apart = p;
+}
+
+/* Does the file have it once for several nodes, with elements that do not tell whether these have their own? */
+static bool is_shared(const Ties *t, const ImportItem *item) {
+  return is_weight(item) && import_uses_of(t->im, item->name).n > 1 && all_equal(t->im, &item->data);
+}
+
+/* How many operands of the node are such tensors, and which of them this one is. */
+static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
+  const Onnx__NodeProto *node = node_of(t, use);
+  size_t place = *n = 0;
+  for (size_t k = 0; k < node->n_input; k++) {
+    const ImportItem *item = import_find(t->im, node->input[k]);
+    if (!item || !is_shared(t, item)) continue;
+    if (k == use.operand) place = *n;
+    ++*n;
+  }
+  return place;
+}
+
+/* The parameter that the node reads there, of those that it quotes and no other tensor is; false: unknown. */
+static bool quoted_at(const Ties *t, ImportUse use, OnnxQuotedName *out) {
+  Arena *a = t->im->m->arena;
+  OnnxQuoted quoted = import_kind_quoted(a, node_of(t, use)), left = {0};
+  for (size_t i = 0; i < quoted.n; i++)
+    if (!name_find(&t->known, quoted.items[i].called)) ARENA_PUSH(a, &left, quoted.items[i]);
+  size_t n, place = place_among(t, use, &n);
+  if (left.n != n) return false;
+  return *out = left.items[place], true;
+}
+
+static void untie_quoted(Ties *t, ImportItem *item, const ImportUses *uses) {
+  const char *own = import_kind_called(t->im->m->arena, t->im->kinds, item->name);
+  for (size_t i = 0; i < uses->n; i++) {
+    OnnxQuotedName q;
+    ImportItem *weight = NULL;
+    if (!quoted_at(t, uses->items[i], &q)) {
+      if (i == 0 || !import_use_trains(t->im, uses->items[i], item->data.elements == 1)) continue;
+      weight = new_weight(t, item, free_name(t, arena_printf(t->im->m->arena, "%s.%zu", item->name, i)));
+    } else if (strcmp(q.called, own) != 0 && !(weight = name_find(&t->apart, q.called))) {
+      weight = new_weight(t, item, free_name(t, q.name));
+      name_put(t->im->m->arena, &t->apart, q.called, weight);
+    }
+    read_apart(t, item, uses->items[i], weight);
+  }
+  name_put(t->im->m->arena, &t->apart, own, item);
+}
+
+/* The module whose node reads the value first, as the older exporter names it: "/layer.0/query" of
+ * "/layer.0/query_1/MatMul", which is its second call; NULL. */
+static const char *module_of(const Ties *t, const char *value) {
+  ImportUses uses = import_uses_of(t->im, value);
+  for (size_t i = 0; i < uses.n; i++) {
+    const Onnx__NodeProto *node = node_of(t, uses.items[i]);
+    const char *name = onnx_text(node->name), *end = strrchr(name, '/');
+    if (is_op(node, "Identity") || !end) continue;
+    const char *last = end;
+    while (last > name && last[-1] >= '0' && last[-1] <= '9') last--;
+    if (last > name && last < end && last[-1] == '_') end = last - 1;
+    return arena_strndup(t->im->m->arena, name, (size_t)(end - name));
+  }
+  return NULL;
+}
+
+/* The item that the module reads of the tensor already, or that it reads from now on. */
+static ImportItem *of_module(Ties *t, const char *tensor, const char *value, ImportItem *otherwise) {
+  const char *module = module_of(t, value);
+  if (!module) return otherwise;
+  const char *key = arena_printf(t->im->m->arena, "%s %s", tensor, module);
+  ImportItem *have = name_find(&t->scopes, key);
+  if (!have && otherwise) name_put(t->im->m->arena, &t->scopes, key, otherwise);
+  return have ? have : otherwise;
+}
+
+/* An Identity of the older exporter: a weight of that name.  Tensors that the exporter named itself are one where one
+ * module reads them in several calls. */
+static void untie_identity(Ties *t, ImportItem *item, ImportUse use) {
+  const char *name = node_of(t, use)->output[0];
+  ImportItem *weight = NULL;
+  bool unnamed = strncmp(name, "onnx::", 6) == 0;
+  if (unnamed) of_module(t, item->name, item->name, item);
+  if (unnamed) weight = of_module(t, item->name, name, NULL);
+  if (!weight) weight = new_weight(t, item, name);
+  if (unnamed && weight) of_module(t, item->name, name, weight);
+  read_apart(t, item, use, weight);
+}
+
+static bool is_identity(const Ties *t, ImportUse use) {
+  const Onnx__NodeProto *node = node_of(t, use);
+  return is_op(node, "Identity") && node->n_output;
+}
+
+/* Every use is a weight of its own, but the first. */
+static void untie_uses(Ties *t, ImportItem *item, const ImportUses *uses) {
+  bool first = true;
+  for (size_t i = 0; i < uses->n; i++) {
+    bool named = is_identity(t, uses->items[i]);
+    if (!named && item->data.elements == 1 && !import_use_trains(t->im, uses->items[i], true)) continue;
+    if (!named && first) {
+      first = false;
+      continue;
+    }
+    const char *name = named ? node_of(t, uses->items[i])->output[0]
+                             : free_name(t, arena_printf(t->im->m->arena, "%s.%zu", item->name, i));
+    read_apart(t, item, uses->items[i], new_weight(t, item, name));
+  }
+}
+
+static void untie_traced(Ties *t, ImportItem *item, const ImportUses *uses) {
+  for (size_t i = 0; i < uses->n; i++)
+    if (is_identity(t, uses->items[i])) untie_identity(t, item, uses->items[i]);
+}
+
+static void untie(Ties *t, ImportItem *item) {
+  ImportUses uses = import_uses_of(t->im, item->name);
+  if (uses.n < 2) return;
+  if (unties(t, item->name)) return untie_uses(t, item, &uses);
+  if (import_is_traced(t->im)) return untie_traced(t, item, &uses);
+  if (!all_equal(t->im, &item->data)) return;
+  if (t->im->kinds) untie_quoted(t, item, &uses);
+  else untie_uses(t, item, &uses);
+}
+
+/* ---- two tensors, one weight */
+
+static const uint8_t *matrix_bytes(const Ties *t, const ImportItem *item) {
+  return item->data.rank == 2 ? onnx_file_bytes(t->im->file, &item->data) : NULL;
+}
+
+static bool is_transposed(const Ties *t, const ImportItem *x, const ImportItem *y) {
+  const OnnxData *d = &x->data, *e = &y->data;
+  const uint8_t *p = matrix_bytes(t, x), *q = matrix_bytes(t, y);
+  if (!p || !q || d->dtype != e->dtype || d->dims[0] != e->dims[1] || d->dims[1] != e->dims[0]) return false;
+  size_t each = dtype_bytes(d->dtype), rows = (size_t)d->dims[0], columns = (size_t)d->dims[1];
+  for (size_t i = 0; i < rows; i++)
+    for (size_t k = 0; k < columns; k++)
+      if (memcmp(p + (i * columns + k) * each, q + (k * rows + i) * each, each) != 0) return false;
+  return true;
+}
+
+static bool is_table(const Ties *t, const ImportItem *item) {
+  ImportUses uses = import_uses_of(t->im, item->name);
+  for (size_t i = 0; i < uses.n; i++)
+    if (uses.items[i].operand == 0 && is_op(node_of(t, uses.items[i]), "Gather")) return true;
+  return false;
+}
+
+static ImportItem *initializer(const Ties *t, size_t i) {
+  return name_find(&t->im->g->items, onnx_text(t->im->g->proto->initializer[i]->name));
+}
+
+/* Was the one computed from the other alone? */
+static bool is_from(const Ties *t, const ImportItem *made, const ImportItem *from) {
+  OnnxReads sources = import_kind_sources(t->im->m->arena, t->im->kinds, made->name);
+  return sources.n == 1 && strcmp(sources.items[0], from->name) == 0;
+}
+
+static void tie(Ties *t, ImportItem *kept, ImportItem *tied, const char *how) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  if (weights && !safetensors_find(weights, tied->name) && safetensors_find(weights, kept->name)) tied->tied = kept;
+  if (weights) return;
+  Arena *a = t->im->m->arena;
+  if (unties(t, tied->name) || unties(t, kept->name)) return;
+  ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
+  say(t, arena_printf(a, "tied: \"%s\" is \"%s\"%s, and trained as one with it (--untie %s trains it apart)",
+                      tied->name, kept->name, how, tied->name));
+}
+
+/* Were both computed from one parameter, alike? */
+static void tie_alike(Ties *t, NameMap *first, ImportItem *item) {
+  OnnxReads from = import_kind_sources(t->im->m->arena, t->im->kinds, item->name);
+  if (from.n != 1 || !is_weight(item)) return;
+  ImportItem *kept = name_find(first, from.items[0]);
+  const uint8_t *p = onnx_file_bytes(t->im->file, &item->data);
+  if (!kept) name_put(t->im->m->arena, first, from.items[0], item);
+  else if (kept->type == item->type && p && memcmp(p, onnx_file_bytes(t->im->file, &kept->data), item->data.bytes) == 0)
+    tie(t, kept, item, " again");
+}
+
+static void tie_transposed(Ties *t, ImportItem *kept) {
+  if (!is_weight(kept) || kept->data.rank != 2 || all_equal(t->im, &kept->data)) return;
+  bool table = is_table(t, kept);
+  for (size_t i = 0; i < t->im->g->proto->n_initializer; i++) {
+    ImportItem *tied = initializer(t, i);
+    if (tied == kept || !is_weight(tied) || !(table || is_from(t, tied, kept)) || !is_transposed(t, kept, tied))
+      continue;
+    tie(t, kept, tied, " transposed");
+  }
+}
+
+/* ---- parts that were repeated */
+
+/* The dimensions along which all slices are equal. */
+static unsigned repeated_dims(const Ties *t, const OnnxData *d) {
+  const uint8_t *bytes = onnx_file_bytes(t->im->file, d);
+  size_t each = dtype_bytes(d->dtype), inside = each;
+  unsigned dims = 0;
+  for (size_t k = d->rank; bytes && k-- > 0;) {
+    size_t n = (size_t)d->dims[k], all = (size_t)d->elements * each;
+    bool equal = n > 1;
+    for (size_t at = 0; equal && at < all; at += inside)
+      if (at / inside % n) equal = memcmp(bytes + at, bytes + at - inside, inside) == 0;
+    if (equal) dims |= 1u << k;
+    inside *= n;
+  }
+  return dims;
+}
+
+/* Has the file of weights one of these slices? */
+static bool has_part(const SafetensorsEntry *e, const OnnxData *d, unsigned dims) {
+  bool is = e && (size_t)e->rank == d->rank;
+  for (size_t k = 0; is && k < d->rank; k++) is = e->dims[k] == (dims >> k & 1u ? 1 : d->dims[k]);
+  return is;
+}
+
+static void find_repeated(Ties *t, ImportItem *item) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  OnnxReads from = import_kind_sources(t->im->m->arena, t->im->kinds, item->name);
+  if (!from.n || !is_weight(item) || !item->is_trained) return;
+  unsigned dims = all_equal(t->im, &item->data) ? 0 : repeated_dims(t, &item->data);
+  bool copied =
+      strncmp(item->name, "embedding", 9) == 0 || strncmp(item->name, "expand", 6) == 0; /* rows as they are */
+  if (weights) {
+    item->repeats = dims && has_part(safetensors_find(weights, item->name), &item->data, dims) ? dims : 0;
+    return;
+  }
+  if (dims && !unties(t, item->name)) {
+    ARENA_PUSH(t->im->m->arena, &t->im->facts->repeats, ((TrainingRepeat){item->name, dims}));
+    ARENA_PUSH(t->im->m->arena, &t->repeated, item->name);
+  }
+  if (!copied && strncmp(item->name, "val_", 4) != 0) ARENA_PUSH(t->im->m->arena, &t->changed, item->name);
+}
+
+/* ---- biases that were left out */
+
+/* The parameter of which a node quotes more than it reads, where it was said to have had a bias. */
+static void find_bias(Ties *t, size_t node) {
+  const Onnx__NodeProto *proto = t->im->g->nodes.items[node];
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  if (proto->n_input != 2 || !(is_op(proto, "Gemm") || is_op(proto, "Conv"))) return;
+  OnnxQuoted quoted = import_kind_quoted(t->im->m->arena, proto);
+  const OnnxQuotedName *left = NULL;
+  size_t n = 0;
+  for (size_t i = 0; i < quoted.n; i++)
+    if (!name_find(&t->known, quoted.items[i].called) && !name_find(&t->apart, quoted.items[i].called))
+      left = &quoted.items[i], n++;
+  if (!quoted.lacks_bias || n != 1 || (weights && !safetensors_find(weights, left->name))) return;
+  t->im->biases[node] = module_string(t->im->m, free_name(t, left->name));
+  name_put(t->im->m->arena, &t->apart, left->called, t);
+  ARENA_PUSH(t->im->m->arena, &t->added, t->im->biases[node]);
+}
+
+bool import_left_out(ImportNode *n, size_t node) {
+  const Import *im = n->im;
+  const char *name = im->biases && !im->g->outer ? im->biases[node] : NULL;
+  if (!name || !n->out[0] || !n->out[0]->val) return true;
+  Val y = n->out[0]->val;
+  const Type *type = type_of(n->b->f, y);
+  if (type->rank < 2 || type->dims[1]->kind != EX_CONST) return true;
+  Param *p = module_param_add(n->m, name, type_get(n->m, type->dtype, 1, &type->dims[1]));
+  p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  Attr a = attr_ints(n->m, AT_dims, 1, (int64_t[]){1});
+  Val bias = build_param(n->b, name);
+  bias = build_op(n->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &bias, .type = type, .nattrs = 1, .attrs = &a});
+  return import_set_output(n, 0, build_binary(n->b, OP_add, y, bias));
+}
+
+/* ---- what the exporter changed */
+
+/* Convolutions of PyTorch's older exporter have weights of its own making where it joined them with norms. */
+static bool is_joined(const Ties *t, const ImportItem *item) {
+  return import_is_traced(t->im) && item->data.rank > 2 && strncmp(item->name, "onnx::Conv", 10) == 0;
+}
+
+static bool has_initializer_called(const Ties *t, const char *called) {
+  return name_find(&t->known, called) || name_find(&t->apart, called);
+}
+
+static void find_lost(Ties *t) {
+  const OnnxReads *all = import_kind_parameters(t->im->kinds);
+  for (size_t i = 0; i < all->n; i++)
+    if (!has_initializer_called(t, all->items[i])) ARENA_PUSH(t->im->m->arena, &t->lost, all->items[i]);
+}
+
+static void warn(const Ties *t, const OnnxReads *names, const char *format) {
+  if (!names->n) return;
+  diag_warning(t->im->d, DIAG_onnx_tensor, t->im->loc, "%s: %s", format, import_names_text(t->im, names));
+  diag_help(t->im->d, "export the model with optimize=False, or in training mode, to train its own parameters");
+}
+
+static void say_all(const Ties *t) {
+  Arena *a = t->im->m->arena;
+  if (t->untied.n)
+    say(t, arena_printf(a, "trained apart, though the file has them once: %s (--tie A=B trains B as A)",
+                        import_names_text(t->im, &t->untied)));
+  if (t->added.n)
+    say(t, arena_printf(a, "biases of zeros that the exporter left out are trained: %s",
+                        import_names_text(t->im, &t->added)));
+  if (t->repeated.n)
+    say(t, arena_printf(a, "trained as the part that they repeat: %s (--untie NAME trains all parts apart)",
+                        import_names_text(t->im, &t->repeated)));
+  warn(t, &t->changed, "the exporter computed these from parameters; what it made is trained, in place of them");
+  warn(t, &t->lost, "the exporter left out parameters or joined them with others, so they are not trained");
+}
+
+/* The parameters that the file has: by their own names, or in what was computed from them. */
+static void name_known(Ties *t) {
+  Arena *a = t->im->m->arena;
+  for (size_t i = 0; i < t->im->g->proto->n_initializer; i++) {
+    const ImportItem *item = initializer(t, i);
+    if (!is_shared(t, item)) name_put(a, &t->known, import_kind_called(a, t->im->kinds, item->name), t);
+    OnnxReads from = import_kind_sources(a, t->im->kinds, item->name);
+    for (size_t k = 0; k < from.n; k++) name_put(a, &t->known, import_kind_called(a, t->im->kinds, from.items[k]), t);
+  }
+}
+
+static bool check_wishes(const Ties *t) {
+  const TrainingRules *r = t->im->dims.options->rules;
+  bool ok = true;
+  for (size_t i = 0; r && i < r->untied.n; i++) {
+    bool fits = false;
+    for (size_t k = 0; k < t->wished.n; k++) fits |= fnmatch(r->untied.items[i], t->wished.items[k], 0) == 0;
+    if (!fits)
+      ok = diag_error(t->im->d, DIAG_usage_value, t->im->loc,
+                      "--untie %s: no tensor of that name is read by several nodes, tied, or a part that is repeated",
+                      r->untied.items[i]);
+  }
+  return ok;
+}
+
+bool import_ties(Import *im) {
+  const OnnxImportOptions *o = im->dims.options;
+  if (!o || (!o->training && !o->weights)) return true;
+  Ties t = {.im = im};
+  NameMap first = {0}; /* parameter -> the first weight that was computed from it */
+  size_t n = im->g->proto->n_initializer;
+  if (im->kinds) name_known(&t);
+  for (size_t i = 0; i < n; i++)
+    if (is_weight(initializer(&t, i))) untie(&t, initializer(&t, i));
+  for (size_t i = 0; i < n; i++) {
+    ImportItem *item = initializer(&t, i);
+    tie_transposed(&t, item);
+    tie_alike(&t, &first, item);
+    if (im->kinds) find_repeated(&t, item);
+    if (is_weight(item) && is_joined(&t, item)) ARENA_PUSH(im->m->arena, &t.changed, item->name);
+  }
+  if (im->kinds) im->biases = ARENA_ARRAY(im->m->arena, const char *, im->g->nodes.n);
+  for (size_t i = 0; i < im->g->nodes.n && im->kinds; i++) find_bias(&t, i);
+  if (im->kinds && o->training) find_lost(&t);
+  if (o->training) say_all(&t);
+  return check_wishes(&t);
+}

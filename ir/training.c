@@ -1,0 +1,17 @@
+/* ir/training.c - see training.h. */
+#include "ir/training.h"
+
+#include <fnmatch.h>
+
+TrainingWish training_wish(const TrainingRules *r, const char *name) {
+  for (size_t i = r ? r->globs.n : 0; i-- > 0;)
+    if (fnmatch(r->globs.items[i].glob, name, 0) == 0)
+      return r->globs.items[i].trained ? TRAINING_TRAINED : TRAINING_FROZEN;
+  return TRAINING_UNSAID;
+}
+
+bool training_unties(const TrainingRules *r, const char *name) {
+  for (size_t i = 0; r && i < r->untied.n; i++)
+    if (fnmatch(r->untied.items[i], name, 0) == 0) return true;
+  return false;
+}

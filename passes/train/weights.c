@@ -1,0 +1,250 @@
+/* passes/train/weights.c - how the weights of a model are trained (train.h).
+ *
+ * A weight is a state of its own (D39), or it is tied to another and is that one's state, maybe transposed; or it
+ * repeats a part, which is a weight that is added here, and is that one's state broadcast.  What somebody asks for
+ * (TrainingRules) comes before what the reader of the model found out (TrainingFacts).
+ */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "passes/train/train.h"
+
+/* ---- what was asked for */
+
+static bool no_weight(const TrainWeights *w, const char *option, const char *name) {
+  diag_error(w->diags, DIAG_usage_value, (Loc){0}, "%s %s: the model has no such weight", option, name);
+  Nearest near = nearest_to(name);
+  for (size_t i = 0; i < w->m->params.n; i++) nearest_try(&near, w->m->params.items[i].name);
+  if (near.best) diag_help(w->diags, "the nearest name is '%s'", near.best);
+  return false;
+}
+
+static bool fits_some(const Module *m, const char *glob) {
+  for (size_t i = 0; i < m->params.n; i++)
+    if (fnmatch(glob, m->params.items[i].name, 0) == 0) return true;
+  return false;
+}
+
+static bool same_dims(const Type *x, const Type *y, bool transposed) {
+  if (x->dtype != y->dtype || x->rank != y->rank || (transposed && x->rank != 2)) return false;
+  for (int d = 0; d < x->rank; d++)
+    if (x->dims[d] != y->dims[transposed ? 1 - d : d]) return false;
+  return true;
+}
+
+static bool check_tie(const TrainWeights *w, const TrainingTie *tie) {
+  const Param *kept = module_param(w->m, tie->kept), *tied = module_param(w->m, tie->tied);
+  if (!kept || !tied) return no_weight(w, "--tie", kept ? tie->tied : tie->kept);
+  if (kept == tied || train_kept(w, tie->kept))
+    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--tie %s=%s: '%s' is tied itself", tie->kept, tie->tied,
+                      tie->kept);
+  if (same_dims(kept->type, tied->type, false) || same_dims(kept->type, tied->type, true)) return true;
+  return diag_error(w->diags, DIAG_usage_value, (Loc){0},
+                    "--tie %s=%s: neither is of the other's type, or of it transposed", tie->kept, tie->tied);
+}
+
+static bool check_pad(const TrainWeights *w, const TrainingPad *pad) {
+  const Param *p = module_param(w->m, pad->table);
+  int64_t dims[MAX_RANK], at;
+  if (!p) return no_weight(w, "--pad", pad->table);
+  if (!p->type->rank || !type_constant_dims(p->type, dims))
+    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--pad %s: it is no table", pad->table);
+  at = pad->row < 0 ? pad->row + dims[0] : pad->row;
+  if (at >= 0 && at < dims[0]) return true;
+  return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--pad %s=%lld: the table has %lld rows", pad->table,
+                    (long long)pad->row, (long long)dims[0]);
+}
+
+bool train_check_rules(const TrainWeights *w) {
+  const TrainingRules *r = w->o->rules;
+  bool ok = true;
+  for (size_t i = 0; r && i < r->globs.n; i++)
+    if (!fits_some(w->m, r->globs.items[i].glob))
+      ok = no_weight(w, r->globs.items[i].trained ? "--trainable" : "--freeze", r->globs.items[i].glob);
+  for (size_t i = 0; r && i < r->ties.n; i++) ok = check_tie(w, &r->ties.items[i]) && ok;
+  for (size_t i = 0; r && i < r->pads.n; i++) ok = check_pad(w, &r->pads.items[i]) && ok;
+  return ok;
+}
+
+bool train_is_trained(const TrainWeights *w, const Param *p) {
+  const Optimizer *o = &w->o->optimizer;
+  if (!p->trainable || !dtype_is_float(p->type->dtype)) return false;
+  TrainingWish wish = training_wish(w->o->rules, p->name);
+  if (wish != TRAINING_UNSAID) return wish == TRAINING_TRAINED;
+  return (!o->train || fnmatch(o->train, p->name, 0) == 0) && (!o->freeze || fnmatch(o->freeze, p->name, 0) != 0);
+}
+
+/* ---- ties and parts */
+
+static const char *kept_in(const TrainingTie *items, size_t n, const char *name) {
+  for (size_t i = n; i-- > 0;)
+    if (strcmp(items[i].tied, name) == 0) return items[i].kept;
+  return NULL;
+}
+
+const char *train_kept(const TrainWeights *w, const char *name) {
+  const TrainingRules *r = w->o->rules;
+  const TrainingFacts *f = w->o->facts;
+  const char *kept = r ? kept_in(r->ties.items, r->ties.n, name) : NULL;
+  return kept || !f ? kept : kept_in(f->ties.items, f->ties.n, name);
+}
+
+static const TrainingRepeat *repeat_of(const TrainWeights *w, const char *name) {
+  const TrainingFacts *f = w->o->facts;
+  for (size_t i = 0; f && i < f->repeats.n; i++)
+    if (strcmp(f->repeats.items[i].name, name) == 0) return &f->repeats.items[i];
+  return NULL;
+}
+
+static const char *part_name(const TrainWeights *w, const char *whole) {
+  return arena_printf(w->m->arena, "%s:part", whole);
+}
+
+static bool is_part(const TrainWeights *w, const char *name) {
+  const TrainingFacts *f = w->o->facts;
+  for (size_t i = 0; f && i < f->repeats.n; i++)
+    if (strcmp(part_name(w, f->repeats.items[i].name), name) == 0) return true;
+  return false;
+}
+
+/* The part that the weight repeats, as a view of its bytes; NULL when it lies in no file. */
+static const Param *add_part(const TrainWeights *w, const TrainingRepeat *repeat) {
+  Module *m = w->m;
+  const Param *whole = module_param(m, repeat->name), *have = module_param(m, part_name(w, repeat->name));
+  if (have || whole->init != INIT_BLOB || whole->origin.name) return have;
+  const Param from = *whole; /* the list grows */
+  const Expr *dims[MAX_RANK];
+  for (int d = 0; d < from.type->rank; d++) dims[d] = repeat->dims >> d & 1u ? ex_const(m, 1) : from.type->dims[d];
+  Param *p = module_param_add(m, module_string(m, part_name(w, repeat->name)),
+                              type_get(m, from.type->dtype, from.type->rank, dims));
+  const char *name = p->name;
+  const Type *type = p->type;
+  *p = from;
+  p->name = name, p->type = type;
+  p->origin = (ParamOrigin){from.name, from.type, 0};
+  return p;
+}
+
+const char *train_stored(const TrainWeights *w, const char *name) {
+  if (is_part(w, name)) return NULL;
+  const char *kept = train_kept(w, name);
+  if (kept)
+    return same_dims(module_param(w->m, kept)->type, module_param(w->m, name)->type, false) ? train_stored(w, kept)
+                                                                                            : NULL;
+  const char *part = part_name(w, name);
+  return repeat_of(w, name) && module_param(w->m, part) ? part : name;
+}
+
+/* ---- states */
+
+static bool is_apart(const TrainWeights *w, const char *name) {
+  const TrainingFacts *f = w->o->facts;
+  for (size_t i = 0; f && i < f->apart.n; i++)
+    if (strcmp(f->apart.items[i], name) == 0) return true;
+  return false;
+}
+
+/* The weights' bytes overlap in the file. */
+static bool share_bytes(const Param *x, const Param *y) {
+  if (x->init != INIT_BLOB || y->init != INIT_BLOB || x->blob != y->blob) return false;
+  uint64_t end[2] = {x->offset, y->offset};
+  for (int i = 0; i < 2; i++) {
+    const Param *p = i ? y : x;
+    int64_t dims[MAX_RANK], last = 0;
+    if (!type_constant_dims(p->type, dims)) return true;
+    for (int d = 0; d < p->type->rank; d++) last += dims[d] ? (dims[d] - 1) * p->strides[d] : 0;
+    end[i] += (uint64_t)(last + 1) * (uint64_t)dtype_bytes(p->type->dtype);
+  }
+  return x->offset < end[1] && y->offset < end[0];
+}
+
+/* The state of a weight that `op` read; of experts, when the weight is. */
+static Val read_state(Builder *b, const Op *op, const Param *p) {
+  const Loc saved = b->loc;
+  b->loc = p->loc;
+  Attr attrs[] = {attr_s(b->m, AT_name, p->name), attr_i(AT_experts, op ? op_int(op, AT_experts, -1) : -1)};
+  OpSpec spec = {.kind = OP_read, .name = p->name, .type = p->type, .nattrs = 2, .attrs = attrs};
+  Val v = op && op_attr(op, AT_experts) ? build_op(b, &spec) : build_read(b, p->name);
+  b->loc = saved;
+  return v;
+}
+
+/* The value of a trained weight: its state, read. */
+static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const Param *p) {
+  Module *m = w->m;
+  for (size_t i = 0; i < list->n; i++) {
+    const Param *have = module_param(m, list->items[i].name);
+    if (have == p) return list->items[i].read;
+    if (is_apart(w, p->name) || is_apart(w, have->name) || !share_bytes(have, p)) continue;
+    diag_error(w->diags, DIAG_train, p->loc,
+               "weights '%s' and '%s' share memory in the model's file, and would be "
+               "trained apart",
+               have->name, p->name);
+    return 0;
+  }
+  if (p->type->dtype != DT_f32 && p->type->dtype != DT_f64) {
+    diag_error(w->diags, DIAG_train, p->loc, "weight '%s' is %s; f32 weights are trained", p->name,
+               dtype_name(p->type->dtype));
+    return 0;
+  }
+  const State *have_state = module_state(m, p->name);
+  if (have_state && !have_state->param) {
+    diag_error(w->diags, DIAG_train, p->loc, "the model has a state '%s', as a weight is called", p->name);
+    return 0;
+  }
+  if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
+  Val v = read_state(b, op, p);
+  ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
+  return v;
+}
+
+Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name) {
+  const char *kept = train_kept(w, name);
+  const Param *p = module_param(w->m, name);
+  if (kept) {
+    const Type *type = p->type;
+    Val v = train_value(w, b, list, op, kept);
+    const int perm[] = {1, 0};
+    return v && !same_dims(type_of(b->f, v), type, false) ? build_transpose(b, v, perm) : v;
+  }
+  if (!train_is_trained(w, p)) return build_param(b, name);
+  const TrainingRepeat *repeat = repeat_of(w, name);
+  const Type *type = p->type;
+  const Param *part = repeat ? add_part(w, repeat) : NULL;
+  if (!part) return read_weight(w, b, list, op, module_param(w->m, name));
+  Val v = read_weight(w, b, list, op, part);
+  return v ? build_bcast_to(b, v, type->rank, type->dims) : 0;
+}
+
+/* ---- what was done */
+
+static int64_t elements_of(const Param *p) {
+  int64_t dims[MAX_RANK], n = 1;
+  if (!type_constant_dims(p->type, dims)) return 0;
+  for (int d = 0; d < p->type->rank; d++) n *= dims[d];
+  return n;
+}
+
+static const char *why_not(const TrainWeights *w, const Param *p) {
+  if (train_is_trained(w, p)) return "the loss does not depend on it";
+  return training_wish(w->o->rules, p->name) == TRAINING_FROZEN ? "--freeze names it"
+                                                                : "train= or freeze= of --optimizer leave it out";
+}
+
+void train_report(const TrainWeights *w) {
+  Module *m = w->m;
+  TrainReport *r = w->o->report;
+  if (!r) return;
+  *r = (TrainReport){0};
+  for (size_t i = 0; i < m->params.n; i++) {
+    const Param *p = &m->params.items[i];
+    if (!p->trainable || !dtype_is_float(p->type->dtype) || train_kept(w, p->name) || is_part(w, p->name)) continue;
+    const Param *part = repeat_of(w, p->name) ? module_param(m, part_name(w, p->name)) : NULL;
+    const Param *counted = part ? part : p;
+    const State *s = module_state(m, counted->name);
+    r->all++, r->all_elements += elements_of(counted);
+    if (s && s->param) r->weights++, r->elements += elements_of(counted);
+    else ARENA_PUSH(m->arena, &r->left, ((TrainingReason){p->name, why_not(w, p)}));
+  }
+}

@@ -1,0 +1,160 @@
+#!/bin/bash
+# One model in four files: with every weight by itself, and as exporters write it, equal tensors once, a tied table
+# twice, a token for every row of the batch, a bias of zeros left out.  All make the same steps; --tie, --untie, --pad,
+# --trainable and --freeze change what is trained; what was trained is what the file computes with afterwards.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+cat >model.py <<'P'
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+rng = np.random.default_rng(7)
+draw = lambda *shape: (.5 * rng.normal(size=shape)).astype(np.float32)
+D, V = 6, 12
+zeros, ones = np.zeros(D, np.float32), np.ones(D, np.float32)
+own = {"table": draw(V, D), "token": draw(1, 1, D), "a.w": draw(D, D), "b.w": draw(D, D), "c.w": draw(D, D), "places": draw(1, 5, D),
+       "a.bias": zeros, "b.bias": zeros, "c.bias": zeros, "a.gain": ones, "b.gain": ones}
+node = helper.make_node
+
+def block(name, x, w, bias, gain, y):
+    return [node("MatMul", [x, w], [name + ".dot"], f"/{name}/MatMul"), node("Add", [bias, name + ".dot"], [name + ".sum"], f"/{name}/Add"),
+            node("Mul", [name + ".sum", gain], [name + ".scaled"], f"/{name}/Mul"), node("Relu", [name + ".scaled"], [y], f"/{name}/Relu")]
+
+def nodes(token="token", a=("a.bias", "a.gain"), b=("b.bias", "b.gain"), bias=["c.bias"], head=None):
+    expand = [] if token == "expanded" else [node("Expand", [token, "rows"], ["expanded"])]
+    return [node("Gather", ["table", "ids"], ["embedded"], "/Gather")] + expand + [
+        node("Concat", ["expanded", "embedded"], ["joined"], axis=1), node("Add", ["joined", "places"], ["x"]),
+        *block("a", "x", "a.w", *a, "h"), *block("b", "h", "b.w", *b, "k"), node("Reshape", ["k", "flat"], ["k2"]),
+        node("Gemm", ["k2", "c.w"] + bias, ["l2"], "c.Gemm"), node("Reshape", ["l2", "back"], ["l"]),
+        *([] if head else [node("Transpose", ["table"], ["head"], perm=[1, 0])]), node("MatMul", ["l", head or "head"], ["y"], "/head/MatMul")]
+
+def add_note(message, number, key, text): # a map entry in a field that is younger than the library
+    size = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7])
+    entry = b"".join(bytes([tag]) + size(len(t)) + t for tag, t in ((10, key.encode()), (18, text.encode())))
+    message.MergeFromString(bytes([number << 3 | 2]) + size(len(entry)) + entry)
+
+def save(name, nodes, weights, producer="", kinds={}, folded={}, quotes={}):
+    info = helper.make_tensor_value_info
+    values = [info(n, TensorProto.FLOAT, v.shape) for n, v in weights.items()] if kinds else []
+    for v in values:
+        if v.name in kinds: add_note(v, 4, "pkg.torch.export.graph_signature.InputSpec.kind", kinds[v.name])
+        if v.name in kinds: add_note(v, 4, "pkg.torch.onnx.original_node_name", "p_" + v.name.replace(".", "_"))
+        if v.name in folded: add_note(v, 4, "pkg.onnxscript.optimizer.folded_from", folded[v.name])
+    for n in nodes:
+        if n.name in quotes:
+            add_note(n, 9, "pkg.torch.onnx.fx_node", quotes[n.name])
+            add_note(n, 9, "pkg.torch.onnx.name_scopes", f"['', '{n.name.strip('/')[0]}', 'linear']")
+            if n.op_type == "Gemm": add_note(n, 9, "pkg.onnxscript.rewriter.rule_name", "RemoveOptionalBiasFromGemm")
+    shapes = {"rows": [2, 1, D], "flat": [10, D], "back": [2, 5, D]}
+    every = [numpy_helper.from_array(v, n) for n, v in weights.items()] + [numpy_helper.from_array(np.array(v), n) for n, v in shapes.items()]
+    graph = helper.make_graph(nodes, name, [info("ids", TensorProto.INT64, [2, 4])], [info("y", TensorProto.FLOAT, [2, 5, V])], every, value_info=values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], producer_name=producer)
+    model.ir_version = 8
+    onnx.save(model, name + ".onnx")
+
+some = lambda *names: {n: own[n] for n in names}
+save("own", nodes(), own)
+matrices = some("table", "a.w", "b.w", "c.w", "places")
+turned = np.ascontiguousarray(own["table"].T)
+# The older exporter: an Identity for each that is equal, and a table that it turned.
+same = [node("Identity", ["a.bias"], ["b.bias"]), node("Identity", ["a.bias"], ["c.bias"]), node("Identity", ["a.gain"], ["b.gain"])]
+save("traced", same + nodes(head="onnx::MatMul_7"), {**matrices, **some("token", "a.bias", "a.gain"), "onnx::MatMul_7": turned}, "pytorch")
+# The newer one: nodes quote what they read.
+call = "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = ({}), kwargs = {{}})"
+quotes = {"c.Gemm": call.format("%p_c_bias, %x, %p_c_w")}
+for m in "ab":
+    quotes |= {f"/{m}/MatMul": call.format(f"%x, %p_{m}_w, %p_{m}_bias"), f"/{m}/Add": call.format(f"%x, %p_{m}_w, %p_{m}_bias"),
+               f"/{m}/Mul": call.format(f"%linear, %p_{m}_gain")}
+kinds = {n: "PARAMETER" for n in ("table", "a.w", "b.w", "c.w", "a.bias", "a.gain")}
+folded = {"expanded": "['inner.token', 'val_1']", "val_9": "['table']", "places": "['arange', 'inner.places', 'add']"}
+save("noted", nodes("expanded", b=("a.bias", "a.gain"), bias=[], head="val_9"),
+     {**matrices, **some("a.bias", "a.gain"), "expanded": np.tile(own["token"], (2, 1, 1)), "val_9": turned}, "pytorch", kinds, folded, quotes)
+# Another one: nothing is said, equal tensors are read by several nodes.
+save("plain", nodes(b=("a.bias", "a.gain"), bias=["a.bias"]), {**matrices, **some("token", "a.bias", "a.gain")})
+ids = rng.integers(0, V, (20, 4))
+ids[::2, 1] = 3
+np.save("ids.npy", ids), np.save("labels.npy", rng.integers(0, V, (20, 5)))
+np.savez("first.npz", **own)
+P
+/usr/bin/python3 model.py
+
+data="--shuffle none --data ids=@ids.npy --data labels=@labels.npy"
+train() { # train NAME OPTIONS...: NAME.onnx; leaves NAME.txt, NAME.safetensors and what apc says in said
+  local name=$1
+  shift
+  expect 0 "" "$apc" "$name.onnx" --train cross_entropy --optimizer "adamw(lr=.02)" --target cpux2 -o "$name" "$@"
+  mv err said
+  # shellcheck disable=SC2086
+  expect 0 "" "./$name" --steps 6 $data --json --save "$name.safetensors"
+  losses out >"$name.txt"
+  tail -n 1 err >trains
+}
+says() { check "apc does not say '$1'" grep -qF -- "$1" said; }
+weights() { /usr/bin/python3 - "$@" <<'P'
+import json, struct, sys
+import numpy as np
+raw, first = open(sys.argv[1] + ".safetensors", "rb").read(), np.load("first.npz")
+n = struct.unpack("<Q", raw[:8])[0]
+w = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], np.float32).reshape(v["shape"])
+     for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+sys.exit(not eval(sys.argv[2]))
+P
+}
+
+train own --dp 2
+says 'trains 11 of 11 weights, 246 of 246'
+check "the program: $(cat trains)" [ "$(cat trains)" = "trains 11 of 11 weights, 246 of 246" ]
+check "all steps were made" [ "$(wc -l <own.txt)" -eq 6 ]
+train traced --tp 2
+says 'trained apart, though the file has them once: "b.bias", "c.bias", "b.gain" (--tie A=B trains B as A)'
+says 'tied: "onnx::MatMul_7" is "table" transposed, and trained as one with it'
+says 'trains 11 of 11 weights, 246 of 246'
+check "the same steps" near traced.txt own.txt 2e-6
+train noted --pp 2
+says 'trained apart, though the file has them once: "b.bias", "b.gain"'
+says 'biases of zeros that the exporter left out are trained: "c.bias"'
+says 'trained as the part that they repeat: "expanded"'
+says 'tied: "val_9" is "table" transposed'
+says 'by what they are used for they are, and are trained: "places" (--freeze NAME'
+says 'trains 11 of 11 weights, 246 of 246'
+check "the same steps" near noted.txt own.txt 2e-6
+train plain
+says 'trains 11 of 11 weights, 246 of 246'
+check "the same steps" near plain.txt own.txt 2e-6
+
+# What was trained is what each file computes with, by its own names.
+expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --outputs own.npz
+for name in traced noted plain; do
+  expect 0 "" "$apc" run $name.onnx -q --weights $name.safetensors --input ids=random --expect own.npz --rtol 1e-4
+done
+check "the names of its modules" weights noted '{"b.bias", "b.gain", "c.bias"} < set(w)'
+
+# What somebody says comes first.
+train traced --tie a.bias=b.bias --tie a.gain=b.gain
+says 'trains 9 of 9 weights, 234 of 234'
+check "tied: one weight" weights traced 'np.array_equal(w["a.bias"], w["b.bias"]) and not np.array_equal(w["a.bias"], w["c.bias"])'
+train traced --untie 'onnx::*'
+says 'trains 12 of 12 weights, 318 of 318'
+check "untied: two tables" weights traced 'not np.array_equal(w["table"], w["onnx::MatMul_7"].T)'
+train own --untie table --freeze '*' --trainable 'table*' --trainable a.w --pad table=3
+says ' and 5 more; --freeze names it'
+says 'trains 3 of 12 weights, 180 of 318'
+check "the last glob counts" weights own 'np.array_equal(w["b.w"], first["b.w"]) and not np.array_equal(w["a.w"], first["a.w"])'
+check "row 3 has only decayed" weights own 'np.allclose(w["table"][3], first["table"][3] * (1 - .02 * .01) ** 6, rtol=1e-6, atol=0)'
+check "others have not" weights own '(abs(w["table"] - first["table"]).max(1) > 1e-3).sum() > 8'
+train own --pad table=-9
+check "a tied table gets the head's" weights own 'abs(w["table"][3] - first["table"][3]).max() > 1e-3'
+train noted --trainable val_9 --freeze places
+says 'trains 10 of 11 weights, 216 of 246'
+
+# Names that no weight has, and what does not fit.
+refuse() { expect 2 "$1" "$apc" own.onnx -q --train cross_entropy "${@:2}"; }
+refuse "--freeze a.giin: the model has no such weight" --freeze a.giin
+expect_err "the nearest name is 'a."
+refuse "--tie a.w=table: neither is of the other's type" --tie a.w=table
+refuse "--pad table=12: the table has 12 rows" --pad table=12
+refuse "--pad tabel: the model has no such weight" --pad tabel=0
+refuse "--untie b.*: no tensor of that name is read by several nodes" --untie 'b.*'
+expect 2 "--pad table=x: TABLE=ID is wanted" "$apc" own.onnx -q --train cross_entropy --pad table=x
+expect 2 "--untie is of training" "$apc" own.onnx -q --untie table
+summary 58
