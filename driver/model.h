@@ -51,6 +51,7 @@ typedef struct ModelOptions {
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;
   const char *weights; /* FILE.safetensors that replaces the model's; NULL */
+  bool weights_named;  /* only its names count: which weights the model has, not their numbers */
   bool seeded;         /* --seed */
   int64_t seed;
   const struct TrainOptions *train; /* --train: a step of training in place of the model; NULL */

@@ -53,6 +53,17 @@ typedef struct TrainingReason {
   const char *name, *why;
 } TrainingReason;
 
+/* A weight that the model's file does not have by itself: node `node` of its graph reads it as that operand. */
+typedef struct TrainingRead {
+  const char *name;
+  size_t node, operand;
+} TrainingRead;
+
+typedef struct TrainingReads {
+  TrainingRead *items;
+  size_t n, cap;
+} TrainingReads;
+
 typedef struct TrainingReasons {
   TrainingReason *items;
   size_t n, cap;
@@ -71,6 +82,7 @@ typedef struct TrainingFacts {
     const char **items;
     size_t n, cap;
   } apart; /* weights that share bytes with others, and are trained apart from them */
+  TrainingReads reads;
   struct {
     const char **items;
     size_t n, cap;

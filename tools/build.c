@@ -221,7 +221,7 @@ bool tool_model_with_own_weights(Tool *t, const char *path, Model *out) {
   ModelOptions o;
   *out = (Model){0};
   if (!model_options(t, path, &o)) return false;
-  o.weights = NULL;
+  o.weights_named = true;
   return model_load(&o, out);
 }
 

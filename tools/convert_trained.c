@@ -15,32 +15,86 @@
 
 typedef struct TrainedFile {
   Safetensors *file;
-  Tensor *tensors; /* by entry of the file */
-  bool *placed;    /* by the same: an initializer has it now */
+  const TrainingFacts *facts;
+  struct {
+    Tensor *items;
+    size_t n, cap;
+  } made;       /* values of initializers */
+  bool *placed; /* by entry of the file: an initializer has it now */
   Diags *diags;
 } TrainedFile;
 
-static bool same_shape(const SafetensorsEntry *e, const OnnxData *d) {
-  if (e->dtype != d->dtype || (size_t)e->rank != d->rank) return false;
+static Loc place(const TrainedFile *w) { return (Loc){.file = w->file->path}; }
+
+/* The extents of the initializer are those of the tensor, transposed; or those that it repeats its one slice along. */
+static bool fits(const SafetensorsEntry *e, const OnnxData *d, bool transposed) {
+  if (e->dtype != d->dtype || (size_t)e->rank != d->rank || (transposed && d->rank != 2)) return false;
   for (int i = 0; i < e->rank; i++)
-    if (e->dims[i] != d->dims[i]) return false;
+    if (e->dims[i] != d->dims[transposed ? 1 - i : i] && (transposed || e->dims[i] != 1)) return false;
   return true;
 }
 
-static Loc place(const TrainedFile *w) { return (Loc){.file = w->file->path}; }
+/* The initializer's elements from those of the tensor, wherever an extent of it is 1 the same. */
+static void spread(const Tensor *x, bool transposed, Tensor *out) {
+  size_t size = dtype_bytes(out->dtype);
+  for (int64_t i = 0, n = tensor_elements(out); i < n; i++) {
+    int64_t rest = i, at = 0, stride[MAX_RANK], all = 1;
+    for (int d = x->rank - 1; d >= 0; d--) stride[d] = x->dims[d] == 1 ? 0 : all, all *= x->dims[d];
+    for (int d = out->rank - 1; d >= 0; d--) {
+      at += rest % out->dims[d] * stride[transposed ? 1 - d : d];
+      rest /= out->dims[d];
+    }
+    memcpy((char *)out->data + (size_t)i * size, (const char *)x->data + (size_t)at * size, size);
+  }
+}
+
+static bool keep(TrainedFile *w, Tensor x, Tensor *out) {
+  ARENA_PUSH(w->diags->arena, &w->made, x);
+  *out = x;
+  return true;
+}
+
+static bool read_entry(TrainedFile *w, const SafetensorsEntry *e, Tensor *out) {
+  Tensor x;
+  w->placed[e - w->file->items] = true;
+  return safetensors_read(w->file, e, &x) && keep(w, x, out);
+}
+
+/* The tensor of the initializer's values: its own, the part that it repeats, or the one that it is transposed. */
+static const SafetensorsEntry *entry_of(const TrainedFile *w, const char *name, bool *transposed) {
+  const SafetensorsEntry *e = safetensors_find(w->file, name);
+  *transposed = false;
+  if (!e) e = safetensors_find(w->file, arena_printf(w->diags->arena, "%s:part", name));
+  for (size_t i = 0; i < w->facts->ties.n && !e; i++)
+    if (strcmp(w->facts->ties.items[i].tied, name) == 0) {
+      e = entry_of(w, w->facts->ties.items[i].kept, transposed);
+      *transposed = true;
+    }
+  return e;
+}
 
 static bool new_values(void *context, const char *name, const OnnxData *old, Tensor *out) {
   TrainedFile *w = context;
-  const SafetensorsEntry *e = safetensors_find(w->file, name);
+  bool transposed;
+  const SafetensorsEntry *e = entry_of(w, name, &transposed);
+  Tensor x, whole;
   if (!e) return true;
-  size_t at = (size_t)(e - w->file->items);
-  w->placed[at] = true;
-  if (!same_shape(e, old))
+  if (transposed && fits(e, old, false)) transposed = false; /* computed alike */
+  if (!fits(e, old, transposed))
     return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' has not the type and shape of the initializer",
                       name);
-  if (!safetensors_read(w->file, e, &w->tensors[at])) return false;
-  *out = w->tensors[at];
-  return true;
+  if (!read_entry(w, e, &x)) return false;
+  if ((uint64_t)tensor_elements(&x) == old->elements && !transposed) return *out = x, true;
+  if (!tensor_alloc(&whole, old->dtype, (int)old->rank, old->dims))
+    return diag_error(w->diags, DIAG_no_memory, place(w), "out of memory for weight '%s'", name);
+  spread(&x, transposed, &whole);
+  return keep(w, whole, out);
+}
+
+static bool added_values(void *context, const char *name, Tensor *out) {
+  TrainedFile *w = context;
+  const SafetensorsEntry *e = safetensors_find(w->file, name);
+  return e ? read_entry(w, e, out) : diag_error(w->diags, DIAG_weights, place(w), "the file has no tensor '%s'", name);
 }
 
 /* "NAME:m", where there is a NAME. */
@@ -68,17 +122,17 @@ static bool all_placed(const TrainedFile *w, Module *m) {
 
 static bool convert(Tool *t, TrainedFile *w, Module *m, const char *in, const char *out) {
   size_t bytes = 0;
-  w->tensors = ARENA_ARRAY(t->arena, Tensor, w->file->n + 1);
   w->placed = ARENA_ARRAY(t->arena, bool, w->file->n + 1);
-  uint8_t *packed = onnx_replace(in, new_values, w, &bytes, t->diags);
+  OnnxReplacing how = {new_values, added_values, &w->facts->reads, w};
+  uint8_t *packed = onnx_replace(in, &how, &bytes, t->diags);
   bool ok = packed && all_placed(w, m) && file_write(t->diags, out, 0666, packed, bytes);
-  for (size_t i = 0; i < w->file->n; i++) tensor_free(&w->tensors[i]);
+  for (size_t i = 0; i < w->made.n; i++) tensor_free(&w->made.items[i]);
   return ok;
 }
 
 bool tool_convert_trained(Tool *t, const char *in, const char *weights, const char *out) {
   Model model;
-  TrainedFile w = {.diags = t->diags};
+  TrainedFile w = {.facts = &model.facts, .diags = t->diags};
   bool ok = tool_model_with_own_weights(t, in, &model) && (w.file = safetensors_open(t->diags, weights)) != NULL &&
             convert(t, &w, model.m, in, out);
   if (w.file) safetensors_close(w.file);

@@ -97,6 +97,7 @@ static void read_apart(Ties *t, ImportItem *item, ImportUse use, ImportItem *wei
   ImportApart *p = ARENA_NEW(t->im->m->arena, ImportApart);
   *p = (ImportApart){t->im->g, use, weight, item->apart};
   item->apart = p;
+  ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){weight->name, use.node, use.operand}));
 }
 
 /* Does the file have it once for several nodes, with elements that do not tell whether these have their own? */
@@ -256,9 +257,12 @@ static bool is_from(const Ties *t, const ImportItem *made, const ImportItem *fro
 
 static void tie(Ties *t, ImportItem *kept, ImportItem *tied, const char *how) {
   const struct Safetensors *weights = t->im->dims.options->weights;
-  if (weights && !safetensors_find(weights, tied->name) && safetensors_find(weights, kept->name)) tied->tied = kept;
-  if (weights) return;
   Arena *a = t->im->m->arena;
+  if (weights && !safetensors_find(weights, tied->name) && safetensors_find(weights, kept->name)) {
+    tied->tied = kept;
+    ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
+  }
+  if (weights) return;
   if (unties(t, tied->name) || unties(t, kept->name)) return;
   ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
   say(t, arena_printf(a, "tied: \"%s\" is \"%s\"%s, and trained as one with it (--untie %s trains it apart)",
@@ -346,6 +350,7 @@ static void find_bias(Ties *t, size_t node) {
   if (!quoted.lacks_bias || n != 1 || (weights && !safetensors_find(weights, left->name))) return;
   t->im->biases[node] = module_string(t->im->m, free_name(t, left->name));
   name_put(t->im->m->arena, &t->apart, left->called, t);
+  ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){t->im->biases[node], node, 2}));
   ARENA_PUSH(t->im->m->arena, &t->added, t->im->biases[node]);
 }
 

@@ -8,13 +8,13 @@
 #include "frontend/onnx/replace.h"
 
 #include <limits.h>
+#include <string.h>
 
 #include "base/file.h"
 
 typedef struct Replacing {
   OnnxFile *file;
-  OnnxReplacement *replacement;
-  void *context;
+  const OnnxReplacing *how;
   Diags *diags;
 } Replacing;
 
@@ -41,7 +41,8 @@ static bool replace(const Replacing *r, const Onnx__TensorProto *known, Onnx__Te
   Tensor new = {0};
   DType dtype;
   if (!onnx_dtype(t->data_type, &dtype)) return true; /* of a type that no weight of apc's has */
-  if (!onnx_file_data(r->file, r->diags, known, &old) || !r->replacement(r->context, t->name, &old, &new)) return false;
+  if (!onnx_file_data(r->file, r->diags, known, &old) || !r->how->replacement(r->how->context, t->name, &old, &new))
+    return false;
   if (new.data) set_bytes(t, new.data, new.bytes);
   else if (is_external(t)) set_bytes(t, onnx_file_bytes(r->file, &old), old.bytes);
   return true;
@@ -68,12 +69,73 @@ static bool attribute_inside(const Replacing *r, const char *node, const Onnx__A
   return !a->g || nodes_inside(r, a->g);
 }
 
+/* ---- weights that the file has not by itself */
+
+static bool has_initializer(const Onnx__GraphProto *g, const char *name) {
+  for (size_t i = 0; i < g->n_initializer; i++)
+    if (strcmp(g->initializer[i]->name, name) == 0) return true;
+  return false;
+}
+
+static bool add_initializer(const Replacing *r, Onnx__GraphProto *g, const char *name) {
+  Arena *a = r->diags->arena;
+  Onnx__TensorProto **list = ARENA_ARRAY(a, Onnx__TensorProto *, g->n_initializer + 1),
+                    *t = ARENA_NEW(a, Onnx__TensorProto);
+  Tensor x = {0};
+  if (!r->how->addition(r->how->context, name, &x)) return false;
+  onnx__tensor_proto__init(t);
+  t->name = arena_strdup(a, name);
+  t->has_data_type = true, t->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+  t->dims = ARENA_ARRAY(a, int64_t, (size_t)x.rank + 1), t->n_dims = (size_t)x.rank;
+  for (int d = 0; d < x.rank; d++) t->dims[d] = x.dims[d];
+  set_bytes(t, x.data, x.bytes);
+  memcpy(list, g->initializer, g->n_initializer * sizeof *list);
+  list[g->n_initializer++] = t;
+  g->initializer = list;
+  return true;
+}
+
+static void set_input(Arena *a, Onnx__NodeProto *node, size_t operand, const char *name) {
+  size_t n = operand < node->n_input ? node->n_input : operand + 1;
+  char **input = ARENA_ARRAY(a, char *, n);
+  for (size_t k = 0; k < n; k++) input[k] = k < node->n_input ? node->input[k] : arena_strdup(a, "");
+  input[operand] = arena_strdup(a, name);
+  node->input = input, node->n_input = n;
+}
+
+/* Nodes whose result is an initializer by now. */
+static void drop_named(Onnx__GraphProto *g) {
+  size_t n = 0;
+  for (size_t i = 0; i < g->n_node; i++) {
+    const Onnx__NodeProto *node = g->node[i];
+    bool goes = strcmp(node->op_type, "Identity") == 0 && node->n_output && has_initializer(g, node->output[0]);
+    if (!goes) g->node[n++] = g->node[i];
+  }
+  g->n_node = n;
+}
+
+static bool add_all(const Replacing *r, Onnx__ModelProto *model) {
+  const TrainingReads *reads = r->how->reads;
+  Onnx__GraphProto *g = model->graph;
+  if (reads->n && model->n_functions) /* nodes are numbered as they are with functions expanded */
+    return diag_error(r->diags, DIAG_onnx_export, place(r, NULL),
+                      "the file of weights has weights that the model's file has only once for several nodes, which is "
+                      "not built yet for models with functions");
+  for (size_t i = 0; i < reads->n; i++) {
+    const TrainingRead *read = &reads->items[i];
+    if (!has_initializer(g, read->name) && !add_initializer(r, g, read->name)) return false;
+    set_input(r->diags->arena, g->node[read->node], read->operand, read->name);
+  }
+  if (reads->n) drop_named(g);
+  return true;
+}
+
 static bool replace_all(const Replacing *r, Onnx__ModelProto *model) {
   const Onnx__GraphProto *known = onnx_file_model(r->file)->graph;
   Onnx__GraphProto *g = model->graph;
   bool ok = nodes_inside(r, g);
   for (size_t i = 0; i < g->n_initializer; i++) ok = replace(r, known->initializer[i], g->initializer[i]) && ok;
-  return ok;
+  return ok && add_all(r, model);
 }
 
 static uint8_t *pack(const Replacing *r, const Onnx__ModelProto *model, size_t *bytes) {
@@ -98,10 +160,10 @@ static uint8_t *replace_in(const Replacing *r, const FileMap *map, size_t *bytes
   return replace_all(r, model) ? pack(r, model, bytes) : NULL;
 }
 
-uint8_t *onnx_replace(const char *path, OnnxReplacement *replacement, void *context, size_t *bytes, Diags *diags) {
+uint8_t *onnx_replace(const char *path, const OnnxReplacing *how, size_t *bytes, Diags *diags) {
   FileMap map = {0};
   uint8_t *packed = NULL;
-  Replacing r = {onnx_file_open(diags, path), replacement, context, diags};
+  Replacing r = {onnx_file_open(diags, path), how, diags};
   if (r.file && file_map(diags, path, &map)) {
     packed = replace_in(&r, &map, bytes);
     file_unmap(&map);

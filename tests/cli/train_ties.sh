@@ -126,6 +126,8 @@ check "the same steps" near plain.txt own.txt 2e-6
 expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --outputs own.npz
 for name in traced noted plain; do
   expect 0 "" "$apc" run $name.onnx -q --weights $name.safetensors --input ids=random --expect own.npz --rtol 1e-4
+  expect 0 "" "$apc" convert $name.onnx new.onnx -q --weights $name.safetensors
+  expect 0 "" "$apc" run new.onnx -q --input ids=random --expect own.npz --rtol 1e-4
 done
 check "the names of its modules" weights noted '{"b.bias", "b.gain", "c.bias"} < set(w)'
 
@@ -157,4 +159,4 @@ refuse "--pad tabel: the model has no such weight" --pad tabel=0
 refuse "--untie b.*: no tensor of that name is read by several nodes" --untie 'b.*'
 expect 2 "--pad table=x: TABLE=ID is wanted" "$apc" own.onnx -q --train cross_entropy --pad table=x
 expect 2 "--untie is of training" "$apc" own.onnx -q --untie table
-summary 58
+summary 64
