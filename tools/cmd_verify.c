@@ -18,6 +18,7 @@
 #include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/reference.h"
+#include "tools/verify_borders.h"
 #include "tools/verify_gradient.h"
 #include "tools/verify_states.h"
 #include "tools/verify_training.h"
@@ -43,7 +44,8 @@ typedef struct Verify {
   int models;        /* entries that the model has: all but that one */
   bool ran, referred;
   StepCheck step; /* with --train */
-  Proof proof;    /* of the first entry that is not proved, or of the weights that are prepared */
+  BorderCheck borders;
+  Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
 } Verify;
 
 /* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and
@@ -131,7 +133,7 @@ static int run_both(Tool *t, Verify *v) {
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
   v->ran = true;
-  return refer(t, v) ? EXIT_OK : tool_failed(t->diags);
+  return refer(t, v) ? borders_check(t, &v->parallel, v->scratch.path, &v->borders) : tool_failed(t->diags);
 }
 
 static void prove_entries(Tool *t, Verify *v) {
@@ -261,6 +263,12 @@ static bool passes_right(const PassChecks *p) {
   return true;
 }
 
+static json_t *borders_json(const Verify *v) {
+  if (!v->ran) return json_null();
+  return json_pack("{s:b, s:i, s:o, s:o}", "ok", v->borders.ok, "values", v->borders.values, "worst",
+                   json_text(v->borders.worst), "reference_rel_l2", tool_json_real(v->borders.difference.rel_l2));
+}
+
 static const char *not_run(Tool *t, const Verify *v) {
   return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.options.target->ranks,
                       MAX_RANKS_HERE);
@@ -277,6 +285,13 @@ static json_t *step_json(const Tool *t, const StepCheck *s) {
   json_object_set_new(o, "update_error", s->why ? json_null() : tool_json_real(s->update));
   json_object_set_new(o, "update_of", json_text(s->update_of));
   return o;
+}
+
+/* Where it is right, which result is furthest off is chance. */
+static void show_borders(const Tool *t, const BorderCheck *b) {
+  fprintf(t->results, "%-8s kernels behind their first blocks: %d results, reference: %.3g%s\n",
+          b->ok ? "equal" : "DIFFERS", b->values, b->difference.rel_l2,
+          b->ok ? "" : arena_printf(t->arena, ", at %s", b->worst));
 }
 
 static const char *at_state(Arena *a, const char *name) { return name ? arena_printf(a, ", at %s", name) : ""; }
@@ -296,7 +311,7 @@ static void show_step(const Tool *t, const StepCheck *s) {
 /* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
 static bool verdict(const Verify *v, bool outputs_ok) {
   if (v->proof.verdict == REFUTED || !passes_right(&v->passes)) return false;
-  return v->ran ? outputs_ok : v->proof.verdict == PROVED;
+  return v->ran ? outputs_ok && v->borders.ok : v->proof.verdict == PROVED;
 }
 
 static bool check_outputs(Tool *t, const Verify *v, json_t *outputs, json_t *states) {
@@ -321,6 +336,7 @@ static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, bool ok) {
   show_passes(t, &v->passes);
   if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
   else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large\n", "");
+  if (v->ran) show_borders(t, &v->borders);
   bool train = option_given(&t->options, OPT_train);
   if (train) show_step(t, &v->step);
   const char *right = train && v->step.why ? "ok, but gradients and update were not checked" : "ok";
@@ -336,13 +352,14 @@ static int report(Tool *t, const Verify *v) {
   const Proof *proof = &v->proof;
   const char *numbers = proof->verdict != PROVED ? NULL : proof->over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
-                           "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                           json_text(v->parallel.options.target->name), "outputs", outputs, "states", states,
-                           "expected", expected, "proof", proof_word(proof), "proof_op", json_text(proof->op),
-                           "proof_reason", json_text(proof->over_reals ? proof->over_reals : proof->reason),
-                           "proof_numbers", json_text(numbers), "passes", passes_json(&v->passes), "step",
-                           step_json(t, &v->step), "ran", v->ran, "reference", v->referred, "ok", ok));
+    tool_json(
+        t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
+                     "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                     json_text(v->parallel.options.target->name), "outputs", outputs, "states", states, "expected",
+                     expected, "proof", proof_word(proof), "proof_op", json_text(proof->op), "proof_reason",
+                     json_text(proof->over_reals ? proof->over_reals : proof->reason), "proof_numbers",
+                     json_text(numbers), "passes", passes_json(&v->passes), "step", step_json(t, &v->step), "borders",
+                     borders_json(v), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(states);

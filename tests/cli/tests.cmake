@@ -78,6 +78,9 @@ apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}
 apc_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc
   ${CMAKE_BINARY_DIR}/apc-opt)
 
+# apc verify finds faults of apc and its runtime, which are linked with them.
+apc_test(NAME cli.verify_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/verify_faults.py ${CMAKE_BINARY_DIR})
+
 # At least 40 plans of the same training, and random ones.
 apc_test(NAME cli.train_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_plans.py ${CMAKE_BINARY_DIR}/apc
   $<TARGET_FILE:apc-opt>)
