@@ -17,7 +17,7 @@
 #include "tools/reference.h"
 
 enum { TRIES = 3, LEAST_DIRECTIONS = 4 };
-static const double most_work = 6e8, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5;
+static const double most_work = 3e9, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5;
 
 /* One step: plain descent with rate 1 or 2, or that of the line. */
 typedef struct Step {
@@ -35,6 +35,7 @@ typedef struct Check {
   int ninputs, nweights;
   InterpNamed *inputs, *weights; /* at this try's point */
   InterpNamed *gradients;        /* by weight */
+  bool *apart;                   /* by weight: no learning rate changes what is written, as of a batch norm's mean */
   double loss;
   StepCheck *out;
 } Check;
@@ -89,6 +90,7 @@ static bool draw_weights(Check *c, uint64_t seed) {
   InterpOptions o = {.blob = tool_weights_read, .context = c->steps[2].files};
   c->weights = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + 1);
   c->gradients = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + 1);
+  c->apart = ARENA_ARRAY(c->arena, bool, m->states.n + 1);
   c->nweights = 0;
   for (size_t i = 0; i < m->states.n; i++) {
     const State *s = &m->states.items[i];
@@ -154,8 +156,13 @@ static bool find_gradients(Check *c) {
     const InterpTensor *a = interp_find(one.states, one.nstates, w->name),
                        *b = interp_find(two.states, two.nstates, w->name);
     c->gradients[i] = (InterpNamed){w->name, interp_tensor(c->arena, w->tensor.dtype, w->tensor.rank, w->tensor.dims)};
-    for (int64_t k = 0; a && b && k < interp_elements(a); k++)
-      c->gradients[i].tensor.cells[k].f = a->cells[k].f - b->cells[k].f;
+    bool moves = false, differs = false;
+    for (int64_t k = 0; a && b && k < interp_elements(a); k++) {
+      double slope = a->cells[k].f - b->cells[k].f;
+      c->gradients[i].tensor.cells[k].f = slope;
+      moves |= a->cells[k].f != w->tensor.cells[k].f, differs |= slope != 0;
+    }
+    c->apart[i] = moves && !differs;
   }
   return true;
 }
@@ -280,7 +287,8 @@ static bool check_update(Check *c, const Optimizer *o) {
   double norm = sqrt(square), rate = update_rate(o, t);
   note_update(c, "grad_norm", scalar(got.outputs, got.noutputs, "grad_norm"), norm, norm + 1e-9);
   note_update(c, "lr", scalar(got.outputs, got.noutputs, "lr"), rate, rate + 1e-12);
-  for (int i = 0; i < c->nweights; i++) check_weight(c, o, i, t, update_scale(o, norm), n, states, &got);
+  for (int i = 0; i < c->nweights; i++)
+    if (!c->apart[i]) check_weight(c, o, i, t, update_scale(o, norm), n, states, &got);
   c->out->update_ok = c->out->update <= update_error;
   return true;
 }
