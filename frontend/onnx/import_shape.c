@@ -108,15 +108,16 @@ static int declared_rank(ImportNode *n) {
 }
 
 /* Without axes every dimension of 1 goes, and one of another size stays.  A dimension without a size is 1 if the
- * declared rank of the result says so, else at least 2: with 1 the result would have another rank. */
+ * declared rank of the result says so, else at least 2: with 1 the result would have another rank.  A rank that cannot
+ * be, as some files declare, says nothing. */
 static bool ones_without_axes(ImportNode *n, const Type *t, unsigned *axes) {
-  int open = 0, ones = 0, rank = declared_rank(n);
+  int open = 0, ones = 0, rank = declared_rank(n), gone = rank < 0 ? 0 : t->rank - rank;
   for (int d = 0; d < t->rank; d++) {
     Bounds b = known_bounds(n->m, t->dims[d]);
     ones += ex_is_const(t->dims[d], 1), open += b.low <= 1 && b.high >= 1;
   }
-  bool all = ones < open && t->rank - rank == open;
-  if (!all && rank >= 0 && t->rank - rank > ones)
+  bool all = gone == open;
+  if (ones < gone && gone < open)
     return node_error(n, "%s becomes %d dimensions: give it axes", import_type_string(n->m, t), rank);
   for (int d = 0; d < t->rank; d++) {
     Bounds b = known_bounds(n->m, t->dims[d]);

@@ -147,6 +147,11 @@ static void squeezing_without_axes(void) {
   node("Squeeze", "x", "y");
   expect(DIAG_onnx_node, "f32[n, m, 1] becomes 1 dimensions: give it axes", "/y");
   start(13);
+  in("x", F32, "3,1"), out_of(""); /* a rank that cannot be */
+  node("Squeeze", "x", "y");
+  IMPORTS();
+  HAS(": f32[3]");
+  start(13);
   in("x", F32, "n,m"), out("y");
   ints("axes", "0");
   node("Squeeze", "x,axes", "y");
