@@ -1,20 +1,25 @@
-/* frontend/onnx/import_ties.c - weights that a file has once and are several, and weights that it has twice and are
- * one.
+/* frontend/onnx/import_ties.c - weights that a file has once and are several,
+ * and weights that it has twice and are one.
  *
- * Exporters write equal tensors once, so biases of zeros and gains of ones of a fresh model are one tensor that many
- * nodes read.  They are trained apart, by use: PyTorch's older exporter writes an Identity for each, with its name; the
- * newer one notes in nodes which parameters they read (import_kind.c); in files of others every node has its own, where
- * the elements are equal.  A tensor that several nodes read and whose elements differ is one weight, as a table of
- * tokens is that is the last layer as well.
+ * Exporters write equal tensors once, so biases of zeros and gains of ones of a
+ * fresh model are one tensor that many nodes read.  They are trained apart, by
+ * use: PyTorch's older exporter writes an Identity for each, with its name; the
+ * newer one notes in nodes which parameters they read (import_kind.c); in files
+ * of others every node has its own, where the elements are equal.  A tensor
+ * that several nodes read and whose elements differ is one weight, as a table
+ * of tokens is that is the last layer as well.
  *
- * Of such a table exporters write the transposed beside it, for the product: these are tied, where one is taken rows
- * of, or is said to have been computed from the other; so are equal tensors that are said to come from one parameter.
- * What the exporter computed from parameters by repeating a part (a token for every row of the batch) is that part.  A
- * bias of zeros that it took off a product or convolution is there again.  What it made of parameters otherwise is
- * trained as it is, and said; parameters that it left out are said too.
+ * Of such a table exporters write the transposed beside it, for the product:
+ * these are tied, where one is taken rows of, or is said to have been computed
+ * from the other; so are equal tensors that are said to come from one
+ * parameter. What the exporter computed from parameters by repeating a part (a
+ * token for every row of the batch) is that part.  A bias of zeros that it took
+ * off a product or convolution is there again.  What it made of parameters
+ * otherwise is trained as it is, and said; parameters that it left out are said
+ * too.
  *
- * Somebody may say otherwise: --untie here, --tie in passes/train.  Where numbers come from a file of weights, its
- * names decide.
+ * Somebody may say otherwise: --untie here, --tie in passes/train.  Where
+ * numbers come from a file of weights, its names decide.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -39,7 +44,10 @@ typedef struct Ties {
   Import *im;
   NameMap known;  /* what the program calls parameters that the file has: p_NAME */
   NameMap apart;  /* the same of those that were untied -> their ImportItem */
-  NameMap scopes; /* the older exporter's: tensor and module that reads it -> its ImportItem */
+  NameMap single; /* name of an initializer -> the one name that it was computed
+                     from */
+  NameMap scopes; /* the older exporter's: tensor and module that reads it ->
+                     its ImportItem */
   OnnxReads untied, repeated, changed, lost, added;
   OnnxReads wished; /* tensors that --untie has changed something of */
 } Ties;
@@ -78,7 +86,8 @@ static const char *free_name(const Ties *t, const char *name) {
   return free;
 }
 
-/* The weight of that name for a use of the item; no weight where a file of weights has none of that name. */
+/* The weight of that name for a use of the item; no weight where a file of
+ * weights has none of that name. */
 static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
   const struct Safetensors *weights = t->im->dims.options->weights;
   if (weights && !safetensors_find(weights, name)) return NULL;
@@ -100,12 +109,14 @@ static void read_apart(Ties *t, ImportItem *item, ImportUse use, ImportItem *wei
   ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){weight->name, use.node, use.operand}));
 }
 
-/* Does the file have it once for several nodes, with elements that do not tell whether these have their own? */
+/* Does the file have it once for several nodes, with elements that do not tell
+ * whether these have their own? */
 static bool is_shared(const Ties *t, const ImportItem *item) {
   return is_weight(item) && import_uses_of(t->im, item->name).n > 1 && all_equal(t->im, &item->data);
 }
 
-/* How many operands of the node are such tensors, and which of them this one is. */
+/* How many operands of the node are such tensors, and which of them this one
+ * is. */
 static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   const Onnx__NodeProto *node = node_of(t, use);
   size_t place = *n = 0;
@@ -118,7 +129,8 @@ static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   return place;
 }
 
-/* The parameter that the node reads there, of those that it quotes and no other tensor is; false: unknown. */
+/* The parameter that the node reads there, of those that it quotes and no other
+ * tensor is; false: unknown. */
 static bool quoted_at(const Ties *t, ImportUse use, OnnxQuotedName *out) {
   Arena *a = t->im->m->arena;
   OnnxQuoted quoted = import_kind_quoted(a, node_of(t, use)), left = {0};
@@ -146,7 +158,8 @@ static void untie_quoted(Ties *t, ImportItem *item, const ImportUses *uses) {
   name_put(t->im->m->arena, &t->apart, own, item);
 }
 
-/* The module whose node reads the value first, as the older exporter names it: "/layer.0/query" of
+/* The module whose node reads the value first, as the older exporter names it:
+ * "/layer.0/query" of
  * "/layer.0/query_1/MatMul", which is its second call; NULL. */
 static const char *module_of(const Ties *t, const char *value) {
   ImportUses uses = import_uses_of(t->im, value);
@@ -162,7 +175,8 @@ static const char *module_of(const Ties *t, const char *value) {
   return NULL;
 }
 
-/* The item that the module reads of the tensor already, or that it reads from now on. */
+/* The item that the module reads of the tensor already, or that it reads from
+ * now on. */
 static ImportItem *of_module(Ties *t, const char *tensor, const char *value, ImportItem *otherwise) {
   const char *module = module_of(t, value);
   if (!module) return otherwise;
@@ -172,8 +186,9 @@ static ImportItem *of_module(Ties *t, const char *tensor, const char *value, Imp
   return have ? have : otherwise;
 }
 
-/* An Identity of the older exporter: a weight of that name.  Tensors that the exporter named itself are one where one
- * module reads them in several calls. */
+/* An Identity of the older exporter: a weight of that name.  Tensors that the
+ * exporter named itself are one where one module reads them in several calls.
+ */
 static void untie_identity(Ties *t, ImportItem *item, ImportUse use) {
   const char *name = node_of(t, use)->output[0];
   ImportItem *weight = NULL;
@@ -251,8 +266,8 @@ static ImportItem *initializer(const Ties *t, size_t i) {
 
 /* Was the one computed from the other alone? */
 static bool is_from(const Ties *t, const ImportItem *made, const ImportItem *from) {
-  OnnxReads sources = import_kind_sources(t->im->m->arena, t->im->kinds, made->name);
-  return sources.n == 1 && strcmp(sources.items[0], from->name) == 0;
+  const char *source = name_find(&t->single, made->name);
+  return source && strcmp(source, from->name) == 0;
 }
 
 static void tie(Ties *t, ImportItem *kept, ImportItem *tied, const char *how) {
@@ -265,17 +280,19 @@ static void tie(Ties *t, ImportItem *kept, ImportItem *tied, const char *how) {
   if (weights) return;
   if (unties(t, tied->name) || unties(t, kept->name)) return;
   ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
-  say(t, arena_printf(a, "tied: \"%s\" is \"%s\"%s, and trained as one with it (--untie %s trains it apart)",
+  say(t, arena_printf(a,
+                      "tied: \"%s\" is \"%s\"%s, and trained as one with it "
+                      "(--untie %s trains it apart)",
                       tied->name, kept->name, how, tied->name));
 }
 
 /* Were both computed from one parameter, alike? */
 static void tie_alike(Ties *t, NameMap *first, ImportItem *item) {
-  OnnxReads from = import_kind_sources(t->im->m->arena, t->im->kinds, item->name);
-  if (from.n != 1 || !is_weight(item)) return;
-  ImportItem *kept = name_find(first, from.items[0]);
+  const char *source = name_find(&t->single, item->name);
+  if (!source || !is_weight(item)) return;
+  ImportItem *kept = name_find(first, source);
   const uint8_t *p = onnx_file_bytes(t->im->file, &item->data);
-  if (!kept) name_put(t->im->m->arena, first, from.items[0], item);
+  if (!kept) name_put(t->im->m->arena, first, source, item);
   else if (kept->type == item->type && p && memcmp(p, onnx_file_bytes(t->im->file, &kept->data), item->data.bytes) == 0)
     tie(t, kept, item, " again");
 }
@@ -336,7 +353,8 @@ static void find_repeated(Ties *t, ImportItem *item) {
 
 /* ---- biases that were left out */
 
-/* The parameter of which a node quotes more than it reads, where it was said to have had a bias. */
+/* The parameter of which a node quotes more than it reads, where it was said to
+ * have had a bias. */
 static void find_bias(Ties *t, size_t node) {
   const Onnx__NodeProto *proto = t->im->g->nodes.items[node];
   const struct Safetensors *weights = t->im->dims.options->weights;
@@ -371,7 +389,8 @@ bool import_left_out(ImportNode *n, size_t node) {
 
 /* ---- what the exporter changed */
 
-/* Convolutions of PyTorch's older exporter have weights of its own making where it joined them with norms. */
+/* Convolutions of PyTorch's older exporter have weights of its own making where
+ * it joined them with norms. */
 static bool is_joined(const Ties *t, const ImportItem *item) {
   return import_is_traced(t->im) && item->data.rank > 2 && strncmp(item->name, "onnx::Conv", 10) == 0;
 }
@@ -389,31 +408,43 @@ static void find_lost(Ties *t) {
 static void warn(const Ties *t, const OnnxReads *names, const char *format) {
   if (!names->n) return;
   diag_warning(t->im->d, DIAG_onnx_tensor, t->im->loc, "%s: %s", format, import_names_text(t->im, names));
-  diag_help(t->im->d, "export the model with optimize=False, or in training mode, to train its own parameters");
+  diag_help(t->im->d,
+            "export the model with optimize=False, or in training "
+            "mode, to train its own parameters");
 }
 
 static void say_all(const Ties *t) {
   Arena *a = t->im->m->arena;
   if (t->untied.n)
-    say(t, arena_printf(a, "trained apart, though the file has them once: %s (--tie A=B trains B as A)",
+    say(t, arena_printf(a,
+                        "trained apart, though the file has them once: %s "
+                        "(--tie A=B trains B as A)",
                         import_names_text(t->im, &t->untied)));
   if (t->added.n)
     say(t, arena_printf(a, "biases of zeros that the exporter left out are trained: %s",
                         import_names_text(t->im, &t->added)));
   if (t->repeated.n)
-    say(t, arena_printf(a, "trained as the part that they repeat: %s (--untie NAME trains all parts apart)",
+    say(t, arena_printf(a,
+                        "trained as the part that they repeat: %s (--untie "
+                        "NAME trains all parts apart)",
                         import_names_text(t->im, &t->repeated)));
-  warn(t, &t->changed, "the exporter computed these from parameters; what it made is trained, in place of them");
-  warn(t, &t->lost, "the exporter left out parameters or joined them with others, so they are not trained");
+  warn(t, &t->changed,
+       "the exporter computed these from parameters; what it made is trained, "
+       "in place of them");
+  warn(t, &t->lost,
+       "the exporter left out parameters or joined them with others, so they "
+       "are not trained");
 }
 
-/* The parameters that the file has: by their own names, or in what was computed from them. */
+/* The parameters that the file has: by their own names, or in what was computed
+ * from them. */
 static void name_known(Ties *t) {
   Arena *a = t->im->m->arena;
   for (size_t i = 0; i < t->im->g->proto->n_initializer; i++) {
     const ImportItem *item = initializer(t, i);
     if (!is_shared(t, item)) name_put(a, &t->known, import_kind_called(a, t->im->kinds, item->name), t);
     OnnxReads from = import_kind_sources(a, t->im->kinds, item->name);
+    if (from.n == 1) name_put(a, &t->single, item->name, (void *)(uintptr_t)from.items[0]);
     for (size_t k = 0; k < from.n; k++) name_put(a, &t->known, import_kind_called(a, t->im->kinds, from.items[k]), t);
   }
 }
@@ -426,7 +457,8 @@ static bool check_wishes(const Ties *t) {
     for (size_t k = 0; k < t->wished.n; k++) fits |= fnmatch(r->untied.items[i], t->wished.items[k], 0) == 0;
     if (!fits)
       ok = diag_error(t->im->d, DIAG_usage_value, t->im->loc,
-                      "--untie %s: no tensor of that name is read by several nodes, tied, or a part that is repeated",
+                      "--untie %s: no tensor of that name is read by several "
+                      "nodes, tied, or a part that is repeated",
                       r->untied.items[i]);
   }
   return ok;
