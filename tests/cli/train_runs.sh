@@ -224,4 +224,4 @@ expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
 expect 0 "" "$apc" run $mlp -q --weights whole_mlp.safetensors --dim batch=8 --input x=@eight.npy --outputs m1.npz
 expect 0 "" "$apc" run mlp.onnx -q --dim batch=8 --input x=@eight.npy --expect m1.npz
 }
-summary 123
+summary 122
