@@ -14,8 +14,7 @@ static void free_program(Build *b) {
   b->program = (ProgramResult){0};
 }
 
-/* That stage and those behind it have not run. */
-static void go_back(Build *b, DriverStage to) {
+void driver_go_back(Build *b, DriverStage to) {
   if (to <= DRIVER_program) free_program(b);
   if (b->next > to) b->next = to;
 }
@@ -130,7 +129,7 @@ bool driver_lower_also(Build *b, Func *l1) {
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
   l1s[n] = l1, l2s[n] = lower_other(b, cost, l1);
   b->l1s = l1s, b->l2s = l2s;
-  go_back(b, DRIVER_legalise);
+  driver_go_back(b, DRIVER_legalise);
   cost_model_free(cost);
   return l2s[n] != NULL;
 }
@@ -223,7 +222,7 @@ bool driver_run(Build *b, DriverStage last) {
 }
 
 void driver_make_for(Build *b, const DeviceTraits *device) {
-  if (b->device != device) go_back(b, DRIVER_legalise);
+  if (b->device != device) driver_go_back(b, DRIVER_legalise);
   b->device = device;
 }
 
@@ -232,7 +231,7 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out) {
   const ModelOptions *o = &b->options.model;
   b->options.out = out;
   driver_make_for(b, device);
-  go_back(b, DRIVER_program); /* a Program is closed when it is written */
+  driver_go_back(b, DRIVER_program); /* a Program is closed when it is written */
   if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
   driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
   return codegen_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);

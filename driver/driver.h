@@ -74,10 +74,13 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);
 
-/* Finds out what the largest rank of a plan will take, at the sizes that it was planned for: at most what the search
- * counted, but for the alignment of buffers.  Not known are unknown operations and sizes beyond 2^63.
- * False after diagnostics. */
+/* Finds out what the largest rank of a plan will take, at the sizes that it was planned for, and saves the plan
+ * (--save-plan).  Where that is above the limit another plan takes its place, or it is an error.  Not known are unknown
+ * operations and sizes beyond 2^63.  False after diagnostics. */
 bool driver_measure(Build *b);
+
+/* What the largest rank takes: of the Program where that is measured, else as the search counts. */
+const PlanMemory *driver_memory(const Build *b);
 
 /* What codegen_write and codegen_program_open need, of a build that has kernels. */
 ArtifactSpec driver_artifact_spec(const Build *b);

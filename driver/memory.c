@@ -2,9 +2,11 @@
  * that its ranks will use (program/memory.h) says where every buffer lies.
  *
  * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
- * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves, so it counts too many rather
- * than too few.  What plans are compared by, and limits are held against, stays that; where it counts too few after all
- * (docs/plan.md) and the Program is above the limit, a warning says so.
+ * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves.  What plans are compared by
+ * stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
+ * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
+ * is given whose program takes more than is allowed.  Not done: plans that the search counts above the limit and whose
+ * programs are not.
  */
 #include "driver/driver.h"
 
@@ -12,6 +14,7 @@
 #include <string.h>
 
 #include "base/amount.h"
+#include "driver/internal.h"
 #include "ir/opaque.h"
 #include "program/memory.h"
 
@@ -67,19 +70,11 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   return ok;
 }
 
-static void check_limit(const Build *b) {
-  double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit), takes = b->memory.total;
-  Arena *a = b->options.model.arena;
-  if (!b->measured || takes <= limit || b->plan->price.memory.total > limit) return;
-  diag_warning(b->options.model.diags, DIAG_plan_infeasible, (Loc){.file = b->model.path},
-               "the program of this plan takes %s on a rank, %s are allowed: the search has counted %s",
-               show_bytes(a, takes), show_bytes(a, limit), show_bytes(a, b->plan->price.memory.total));
-  diag_help(b->options.model.diags, "--memory %.0fKB leaves room for what it does not count",
-            floor(limit * limit / takes / 1000));
-}
+const PlanMemory *driver_memory(const Build *b) { return b->measured ? &b->memory : &b->plan->price.memory; }
 
-bool driver_measure(Build *b) {
+static bool measure(Build *b) {
   const DeviceTraits *device = b->device;
+  b->measured = false;
   if (opaque_any(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
   if (!driver_run(b, DRIVER_kernels)) return false;
@@ -87,6 +82,45 @@ bool driver_measure(Build *b) {
   b->measured = program_memory(b, &b->memory);
   b->legal->source.unread = false;
   driver_make_for(b, device);
-  check_limit(b);
   return true;
+}
+
+/* Plans that the search counts less and less for, until a program is within the limit; *least gets what the smallest
+ * program takes. */
+static bool find_smaller(Build *b, double limit, double *least) {
+  enum { MOST_TRIES = 6 };
+  const double close = 0.01;
+  double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
+  for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
+    if (!driver_plan_within(b, next)) {
+      none = next, next = (none + counted) / 2;
+      continue;
+    }
+    if (!measure(b)) return false;
+    double takes = driver_memory(b)->total;
+    counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
+    *least = fmin(*least, takes);
+  }
+  return true;
+}
+
+static bool refuse_size(const Build *b, double limit, double least) {
+  Diags *d = b->options.model.diags;
+  Arena *a = b->options.model.arena;
+  if (b->options.plan_file)
+    return diag_error(d, DIAG_plan_infeasible, (Loc){.file = b->options.plan_file},
+                      "the plan needs %s on a rank, %s are allowed", show_bytes(a, least), show_bytes(a, limit));
+  diag_error(d, DIAG_plan_infeasible, (Loc){0},
+             "no feasible plan for %s: the smallest program that was made takes %s on a rank, %s are allowed",
+             b->options.target->name, show_bytes(a, least), show_bytes(a, limit));
+  diag_help(d, "--memory %.0fKB has a plan", ceil(least / 1000));
+  return false;
+}
+
+bool driver_measure(Build *b) {
+  double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
+  if (!measure(b)) return false;
+  double least = driver_memory(b)->total;
+  if (least > limit && !b->options.plan_file && !find_smaller(b, limit, &least)) return false;
+  return least <= limit ? driver_save_plan(b) : refuse_size(b, limit, least);
 }

@@ -52,7 +52,7 @@ static int degrees(const Build *b, int64_t batch) {
   return n;
 }
 
-Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
+Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Diags *d) {
   int64_t batch;
   int best = 0;
   double seconds = 0;
@@ -62,7 +62,7 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
   options = &with;
   if (!batch_to_cut(b, &batch)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
-  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), b->options.model.diags);
+  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), d);
   PlanOptions each = *options;
   each.effort /= degrees(b, batch) + 1;
   each.alternatives = false;
@@ -74,5 +74,5 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
   if (!best) best = 1; /* which says why not */
   each.alternatives = options->alternatives;
   return search(b, &each, best, pieces(batch, best, size),
-                b->options.model.diags); /* again: the mesh in the module is that of the last search */
+                d); /* again: the mesh in the module is that of the last search */
 }

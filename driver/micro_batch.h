@@ -10,6 +10,6 @@ int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound);
 
 /* The fastest plan in which every data-parallel rank takes `size` sequences at a time (the last time what is left).
  * NULL after diagnostics. */
-Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size);
+Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Diags *d);
 
 #endif

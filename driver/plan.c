@@ -51,14 +51,6 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
   return true;
 }
 
-static bool fits(const DriverOptions *o, const Plan *p) {
-  double limit = plan_memory_limit(o->target, o->plan.memory_limit);
-  Arena *a = o->model.arena;
-  return p->price.memory.total <= limit || diag_error(o->model.diags, DIAG_plan_infeasible, (Loc){.file = o->plan_file},
-                                                      "the plan needs %s on a rank, %s are allowed",
-                                                      show_bytes(a, p->price.memory.total), show_bytes(a, limit));
-}
-
 /* The plan is no alternative to itself; one of its degrees that takes another time is. */
 static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
   bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep &&
@@ -94,7 +86,7 @@ static Plan *read_plan(Build *b, const PlanOptions *options) {
   if (!text) return NULL;
   diag_source(d, o->plan_file, text);
   Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
-  if (!p || !agrees(o, p) || !fits(o, p)) return NULL;
+  if (!p || !agrees(o, p)) return NULL;
   const Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
   double one_device = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
   p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
@@ -125,7 +117,7 @@ bool save_texts(const Build *b) {
          file_write(o->model.diags, arena_printf(a, "%s/%s.plan", dir, name), 0666, plan, n);
 }
 
-static bool save_plan(const Build *b) {
+bool driver_save_plan(const Build *b) {
   size_t n;
   const char *file = b->options.save_plan, *text = file ? plan_text(b, &n) : NULL;
   return !file || file_write(b->options.model.diags, file, 0666, text, n);
@@ -133,16 +125,37 @@ static bool save_plan(const Build *b) {
 
 /* ---- the stage */
 
+static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
+  if (!b->options.micro_batch) return plan_search(b->model.m, b->l1, b->options.target, options, d);
+  return driver_micro_batch(b, options, b->options.micro_batch, d);
+}
+
+bool driver_plan_within(Build *b, double limit) {
+  PlanOptions options = b->options.plan;
+  const Plan *was = b->plan;
+  const Mesh mesh = b->model.m->mesh;
+  options.memory_limit = limit;
+  Plan *p = searched(b, &options, diags_new(b->options.model.arena));
+  if (!p) return module_set_mesh(b->model.m, &mesh), false;
+  /* What is known of all plans that the search may count within the limit that was asked for. */
+  p->lower_bound = fmin(p->lower_bound, was->lower_bound);
+  p->no_gaps_bound = fmin(p->no_gaps_bound, was->no_gaps_bound);
+  p->gap = plan_gap(p->price.time.total, p->lower_bound);
+  p->one_device_seconds = was->one_device_seconds;
+  p->search_seconds += was->search_seconds;
+  p->cut_short |= was->cut_short;
+  b->plan = p;
+  driver_go_back(b, DRIVER_lower);
+  return true;
+}
+
 bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
-  Diags *d = o->model.diags;
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
   PlanOptions options = o->plan, unforced = unforced_options(o);
   double resident = 0;
   options.too_large = &resident;
-  b->plan = o->plan_file     ? read_plan(b, &unforced)
-            : o->micro_batch ? driver_micro_batch(b, &options, o->micro_batch)
-                             : plan_search(b->model.m, b->l1, o->target, &options, d);
+  b->plan = o->plan_file ? read_plan(b, &unforced) : searched(b, &options, o->model.diags);
   if (!b->plan && resident > 0 && !o->plan_file) driver_help_fewest(b, &options, resident);
-  return b->plan && save_texts(b) && save_plan(b);
+  return b->plan && save_texts(b);
 }

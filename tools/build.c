@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -284,10 +285,16 @@ static Recompute recompute_option(const Options *o) {
   return r;
 }
 
-static PlanOptions plan_options(Tool *t) {
+/* A part is of the memory that the target has, what is reserved of it included. */
+static double memory_option(const Options *o, const Target *target) {
+  double asked = option_real(o, OPT_memory, 0);
+  return asked < 0 ? -asked * target->memory_bytes : asked;
+}
+
+static PlanOptions plan_options(Tool *t, const Target *target) {
   const double least_effort = 1e-9; /* 0 seconds are a limit as well */
   const Options *o = &t->options;
-  PlanOptions p = {.memory_limit = option_real(o, OPT_memory, 0),
+  PlanOptions p = {.memory_limit = memory_option(o, target),
                    .show = t->quiet ? NULL : tool_times_show,
                    .show_context = t,
                    .tp = degree_option(o, OPT_tp),
@@ -331,7 +338,7 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   if (!begin(t, path, target, b)) return false;
   DriverOptions *o = &b->options;
   o->target_text = arena_printf(t->arena, "%s: %s", target->name, tool_target_line(t->arena, target));
-  o->plan = plan_options(t);
+  o->plan = plan_options(t, target);
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
@@ -349,7 +356,26 @@ static bool find_plan(Tool *t, Build *b, bool alternatives) {
 }
 
 bool tool_plan(Tool *t, Build *b) { return find_plan(t, b, false); }
-bool tool_plan_shown(Tool *t, Build *b) { return find_plan(t, b, true); }
+
+/* The first signal that would end apc ends the search, the second apc. */
+static volatile sig_atomic_t asked_to_stop;
+
+static void stop_search(int signal) { asked_to_stop = signal; }
+
+bool tool_plan_shown(Tool *t, Build *b) {
+  static const int signals[] = {SIGINT, SIGTERM};
+  enum { SIGNALS = sizeof signals / sizeof *signals };
+  struct sigaction was[SIGNALS], stop = {.sa_handler = stop_search, .sa_flags = (int)SA_RESETHAND};
+  b->options.plan.stop = &asked_to_stop;
+  for (int i = 0; i < SIGNALS; i++) {
+    sigaction(signals[i], NULL, &was[i]);
+    if (was[i].sa_handler != SIG_IGN) sigaction(signals[i], &stop, NULL);
+  }
+  bool ok = find_plan(t, b, true);
+  for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &was[i], NULL);
+  t->stopped = asked_to_stop != 0;
+  return ok;
+}
 
 bool tool_plan_one_rank(Tool *t, const char *path, Build *b) {
   const Target *cpu = tool_target_of(t, "cpu");

@@ -24,7 +24,7 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
            (tool_now_ms() - t->start_ms) / 1e3,
            tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
            show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
-           show_bytes(t->arena, b->measured ? b->memory.total : p->price.memory.total));
+           show_bytes(t->arena, driver_memory(b)->total));
 }
 
 /* Of forms that need no plan. */

@@ -28,6 +28,7 @@ bool tool_parse_real(const char *text, double *out) {
   return !*end && isfinite(*out);
 }
 
+/* A part is told by a negative number: "90%" is -0.9. */
 bool tool_parse_size(const char *text, double *bytes) {
   static const struct {
     const char *unit;
@@ -38,6 +39,10 @@ bool tool_parse_size(const char *text, double *bytes) {
   char *end;
   double v = strtod(text, &end);
   while (*end == ' ') end++;
+  if (strcmp(end, "%") == 0) {
+    *bytes = -v / 100;
+    return v > 0 && v <= 100;
+  }
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
     if (strcmp(end, units[i].unit) == 0) {
       *bytes = v * units[i].factor;
@@ -208,7 +213,7 @@ static const char *form_text(OptionKind kind) {
     case OK_COUNT: return ", a whole number from 1";
     case OK_COUNT_AUTO: return ", a whole number from 1 or the word auto";
     case OK_REAL: return ", a number from 0";
-    case OK_SIZE: return ", as in 72GiB, 16GB or 512MiB";
+    case OK_SIZE: return ", as in 72GiB, 16GB, 512MiB or 90%";
     case OK_TIME: return "a time like 60s, 500ms or 2m";
     default: return "";
   }

@@ -109,7 +109,7 @@ bool options_read(Options *o, int argc, char **argv, Diags *d);
 bool option_given(const Options *o, OptionId id);
 const char *option_text(const Options *o, OptionId id);               /* of its last use; NULL */
 int64_t option_int(const Options *o, OptionId id, int64_t otherwise); /* WHOLE, COUNT; "auto" is `otherwise` */
-double option_real(const Options *o, OptionId id, double otherwise);  /* REAL, SIZE (bytes) */
+double option_real(const Options *o, OptionId id, double otherwise);  /* REAL; SIZE: bytes, below 0 a part */
 /* The next use at or after *at, which moves behind it; NULL at the end. */
 const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
 

@@ -53,17 +53,16 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
   return arena_printf(t->arena, "%-13s %10s %s %3.0f %%", s->name, value, bar(t, fraction), fraction * 100);
 }
 
-static void show_shares(const Tool *t, const Plan *p) {
+static void show_shares(const Tool *t, const Plan *p, const PlanMemory *m) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
   tool_time_shares(&p->price.time, time);
-  int nmemory = tool_memory_shares(&p->price.memory, memory);
+  int nmemory = tool_memory_shares(m, memory);
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
   for (int i = 0; i < TIME_SHARES || i < nmemory; i++) {
     if (i < TIME_SHARES)
       printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
     else printf("  %41s", "");
-    if (i < nmemory)
-      printf("    %s", share_line(t, &memory[i], p->price.memory.total, show_bytes(t->arena, memory[i].value)));
+    if (i < nmemory) printf("    %s", share_line(t, &memory[i], m->total, show_bytes(t->arena, memory[i].value)));
     putchar('\n');
   }
 }
@@ -101,10 +100,10 @@ static bool others_help(const Plan *p) {
   return false;
 }
 
-static void show_choices(const Tool *t, const Plan *p) {
+static void show_choices(const Tool *t, const Plan *p, const PlanMemory *m) {
   const PlanAlternative own = plan_as_alternative(t->arena, p);
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", choice_text(t, p, &own),
-         show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
+         show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, m->total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
   if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
@@ -116,14 +115,6 @@ static void show_choices(const Tool *t, const Plan *p) {
                                      : "more devices do not help here");
   putchar('\n');
   if (p->one_batch) printf("  one micro-batch, as %s\n", p->one_batch);
-}
-
-static void show_measured(const Tool *t, const PlanMemory *m) {
-  MemoryShare shares[MEMORY_SHARES];
-  printf("\n  the program takes %s per rank", show_bytes(t->arena, m->total));
-  for (int i = 0, n = cost_memory_shares(m, shares); i < n; i++)
-    printf("%s %s %s", i ? "," : ":", shares[i].name, show_bytes(t->arena, shares[i].bytes));
-  putchar('\n');
 }
 
 /* What the bound is over, and what is known where schedules may fill the gaps of pipelines. */
@@ -141,16 +132,16 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s on %s: %s\n", b->model.path, b->options.target->name, tool_target_line(t->arena, b->options.target));
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
-  show_choices(t, p);
-  show_shares(t, p);
+  show_choices(t, p, driver_memory(b));
+  show_shares(t, p, driver_memory(b));
   if (!isnan(b->options.target->usd_per_hour))
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
            b->options.target->price_terms, b->options.target->price_date,
            b->options.target->usd_per_hour * p->price.time.total / 3600);
-  if (b->measured) show_measured(t, &b->memory);
-  printf("%s  lower bound %s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n", bounds_text(t, p), p->gap * 100,
+  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", bounds_text(t, p), p->gap * 100,
          show_seconds(t->arena, p->search_seconds),
          !p->cut_short                           ? ""
+         : t->stopped                            ? ", cut short by a signal"
          : option_given(&t->options, OPT_effort) ? ", cut short by --effort"
                                                  : ", cut short: --effort SECONDS looks on");
 }
@@ -239,7 +230,7 @@ static json_t *cost_json(const Target *g, double seconds) {
 json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
-  const PlanMemory *y = &p->price.memory;
+  const PlanMemory *y = driver_memory(b);
   json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
                                 x->memory_bound * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
                                 x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
@@ -254,6 +245,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
   json_object_set_new(o, "allocated_bytes", allocated_json(b));
+  json_object_set_new(o, "counted_bytes", integer_of(p->price.memory.total));
   json_object_set_new(o, "flops", integer_of(p->flops));
   json_object_set_new(o, "params", json_integer(b->params));
   json_object_set_new(o, "lower_bound_us", tool_json_real(p->lower_bound * 1e6));

@@ -2,15 +2,21 @@
 #include "tools/plan_times.h"
 
 #include <math.h>
+#include <string.h>
 
+/* Only what has changed is said; how much time is left always has, and is no reason to say it where lines stay. */
 void tool_times_show(void *tool, const PlanProgress *p) {
   Tool *t = tool;
   if (!tool_progress_due(t)) return;
-  const char *best = "no plan yet";
+  const char *best = "no plan yet", *left = "";
   if (isfinite(p->best))
     best = arena_printf(t->arena, "best %s, gap at most %.1f %%", show_seconds(t->arena, p->best),
                         100 * plan_gap(p->best, p->bound));
-  tool_progress(t, "Planning", "%d of %d candidates done, %s", p->done, p->candidates, best);
+  const char *said = arena_printf(t->arena, "%d of %d candidates done, %s", p->done, p->candidates, best);
+  if (t->said && strcmp(t->said, said) == 0 && !t->terminal) return;
+  t->said = said;
+  if (isfinite(p->left)) left = arena_printf(t->arena, ", about %.0f s left", ceil(p->left));
+  tool_progress(t, "Planning", "%s%s", said, left);
 }
 
 static void show_join(Tool *t, const SearchJoin *j, bool first) {

@@ -61,6 +61,7 @@ static ExitCode exit_of(DiagCode code) {
   if (code == DIAG_no_memory) return EXIT_RUN;
   if (code == DIAG_plan_infeasible) return EXIT_INFEASIBLE;
   if (code == DIAG_plan_options) return EXIT_USAGE;
+  if (code == DIAG_plan_stopped) return EXIT_LATE;
   if (code == DIAG_tool_missing || code == DIAG_tool_failed) return EXIT_MISSING;
   const char *name = diag_code_name(code); /* "APC06nn": 10 to 19 are usage, from 20 on what is not built yet */
   if (strncmp(name, "APC061", 6) == 0) return EXIT_USAGE;

@@ -40,6 +40,8 @@ typedef struct Tool {
   bool line_open; /* a progress line stands on the terminal */
   double start_ms, stage_ms;
   double progress_ms; /* when progress was shown last, or the stage began */
+  const char *said;   /* of the search, last; NULL */
+  bool stopped;       /* a signal ended the search */
 } Tool;
 
 /* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */

@@ -6,6 +6,8 @@
 #ifndef APC_PASSES_PLAN_PLAN_H
 #define APC_PASSES_PLAN_PLAN_H
 
+#include <signal.h>
+
 #include "ir/target.h"
 #include "passes/cost/plan_price.h"
 #include "passes/plan/recompute.h"
@@ -15,6 +17,7 @@ typedef struct PlanProgress {
   int done, candidates;
   double best;  /* seconds of the best plan so far; INFINITY: none */
   double bound; /* seconds that no plan is faster than, as far as is known */
+  double left;  /* seconds until the search ends, by its limit or as candidates went so far; INFINITY: not known */
 } PlanProgress;
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
@@ -34,8 +37,9 @@ typedef struct PlanOptions {
   double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
                               NULL: found each time */
-  bool any;                /* the first plan that fits will do */
-  bool alternatives;       /* list what else there is, each as whoever forces it gets it */
+  const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
+  bool any;                          /* the first plan that fits will do */
+  bool alternatives;                 /* list what else there is, each as whoever forces it gets it */
   double
       *too_large; /* when there is no plan for lack of memory, gets the bytes of all weights and state; may be NULL */
   PlanProgressFunc show; /* called many times while the search runs; NULL: not */

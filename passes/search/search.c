@@ -264,8 +264,8 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
       add_bound(s, &c, c.bound);
       continue;
     }
-    s->watch.progress =
-        (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
+    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
+                                       fmin(best_time(s), fmin(s->lower_bound, c.bound)), INFINITY};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
@@ -331,7 +331,7 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
     if (amounts_to(s, o, s->known->items[i])) found[n++] = s->known->items[i];
   if (n) qsort(found, n, sizeof *found, by_without_gaps);
   for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++) {
-    if (s->watch.expired && (i > 0 || o->effort > 0)) break;
+    if (s->watch.expired && (i > 0 || o->effort > 0 || search_watch_stopped(&s->watch))) break;
     add_if_known(s, search_fill_gaps(s, found[i]), best_time(s));
   }
 }
@@ -339,14 +339,14 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
  * is s->best. */
 static void run(Search *s, const PlanOptions *o) {
-  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = false;
+  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = search_watch_stopped(&s->watch);
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   for (size_t i = 0; s->known && i < s->known->n; i++)
     if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
       s->best = s->known->items[i];
   make_candidates(s, o);
   try_all(s, o, free_choice);
-  if (!s->best && s->watch.expired) try_hastily(s);
+  if (!s->best && s->watch.expired && !search_watch_stopped(&s->watch)) try_hastily(s);
   if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s, o);
 }
 
@@ -437,7 +437,7 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   bool over = s->watch.expired;
   run(&x, &o);
   take_effort(s, &x);
-  if (isinf(s->watch.deadline)) s->watch.expired = over;
+  if (isinf(s->watch.deadline)) s->watch.expired = over || search_watch_stopped(&s->watch);
   return x.best ? x.best : search_nearest_outcome(&x);
 }
 
@@ -664,6 +664,10 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   if (anything_forced(s, o) && !o->any) find_known(s, o);
   run(s, o);
+  if (!s->best && search_watch_stopped(&s->watch)) {
+    diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
+    return NULL;
+  }
   if (!s->best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, s, o);
   if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
@@ -683,8 +687,13 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY,
          work = t->ranks >= MANY_RANKS ? usual_work : 0;
   if (o->effort > 0 || o->work > 0) work = o->work;
-  s->watch = (SearchWatch){
-      .deadline = deadline, .most = work, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  s->watch = (SearchWatch){.deadline = deadline,
+                           .most = work,
+                           .stop = o->stop,
+                           .began = search_watch_now(),
+                           .show = o->show,
+                           .context = o->show_context,
+                           .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
   s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;

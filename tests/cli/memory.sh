@@ -16,8 +16,9 @@ def sums(r):
     return {"params": b["params"] + b["mapped"], "state": b["state"], "activations": b["activations"], "comm": b["comm"]}
 largest = max((sums(r) for r in program["memory"]), key=lambda b: sum(b.values()))
 told = plan["allocated_bytes"]
-print(told, largest, plan["bytes_per_device"])
-raise SystemExit(told != largest | {"total": sum(largest.values())} or told["total"] > plan["bytes_per_device"] * 1.001)
+print(told, largest, plan["bytes_per_device"], plan["counted_bytes"])
+raise SystemExit(told != largest | {"total": sum(largest.values())} or told["total"] > plan["counted_bytes"] * 1.001 or
+                 plan["bytes_per_device"] != told["total"])
 END
   check "$*: $(cat differences)" test $? -eq 0
 }

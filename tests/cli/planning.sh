@@ -54,6 +54,7 @@ long=("$apc" plan "$gpt" -D layers=96 --target cpux64)
 expect 0 "" script -qec "TERM=xterm ${long[*]}" log
 expect_out "candidates done, "
 expect_out "gap at most"
+expect_out "s left"
 expect 0 "" script -qec "TERM=xterm ${long[*]} -q" log
 check "no progress with -q" [ "$(grep -c 'candidates done' out)" -eq 0 ]
 # The gradient of a table that the first and the last stage use is added over stages while its parts lie over dp: it is
@@ -62,4 +63,26 @@ expect 0 "" "$apc" plan "$gpt" -D layers=2 -D d=24 -D heads=3 -D ffn=36 -D vocab
   --batch 64 --target cpux4 --pp 2 --dp 2 --micro-batches 4 -q --emit=spmd=tied.ir
 check "one sum over dp" grep -q '%x.gather.grad.add.reduce_scatter = ' tied.ir
 check "only numbers are all-reduced" [ "$(grep '= all_reduce' tied.ir | grep -vc ': f32\[\]')" -eq 0 ]
-summary 31
+
+# A signal while it is planned: the best plan so far, shown and saved; what it says is not said twice.
+/usr/bin/python3 - "${long[@]}" --save-plan stopped.plan >signalled 2>&1 <<'P'
+import signal, subprocess, sys
+for sig in signal.SIGINT, signal.SIGTERM:
+    p = subprocess.Popen(["script", "-qec", "TERM=xterm exec " + " ".join(sys.argv[1:]), "log"], stdout=subprocess.PIPE,
+                         start_new_session=True)
+    seen = b""
+    while b"gap at most" not in seen:
+        more = p.stdout.read1()
+        assert more, seen
+        seen += more
+    children = open(f"/proc/{p.pid}/task/{p.pid}/children").read().split()
+    import os
+    os.kill(int(children[0]), sig)
+    seen += p.stdout.read()
+    assert p.wait() == 0 and b"cut short by a signal" in seen and b"lower bound" in seen, (p.returncode, seen)
+    open("stopped.plan").close()
+    os.remove("stopped.plan")
+P
+code=$?
+check "a signal: $(cat signalled)" [ $code -eq 0 ]
+summary 33

@@ -87,15 +87,20 @@ check "no line of an update" eval '! grep -q "^update" saved.plan'
 expect 0 "stored, gathered at use" "$apc" inspect saved.plan
 expect 0 "" "$apc" inspect saved.plan --json
 expect_json "any(o['line'] == 'store' and o['gather_at_use'] for o in d['ops'])"
-# A program above the limit that the search has kept by its count (it counts no alignment, and too little of updates).
-few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8 --target cpux4 --dp 4 --zero 3 --micro-batches 1"
+# The search counts too little of updates; a program above the limit is no plan all the same.
+few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8 --target cpux4 --dp 4"
 # shellcheck disable=SC2086
 {
-expect 0 "" "$apc" plan $few -q --memory 340KB --json
-expect_json "d['bytes_per_device'] < 340e3 < d['allocated_bytes']['total']"
-expect_err "warning[APC0405]: the program of this plan takes "
-expect 0 "" "$apc" plan $few -q --memory 360KB
+expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --json
+expect_json "d['counted_bytes'] < 340e3 < d['bytes_per_device'] == d['allocated_bytes']['total']"
+expect 3 "the smallest program that was made takes " "$apc" plan $few -q --micro-batches 1 --zero 3 --memory 340KB --save-plan large.plan
+enough=$(sed -n 's/.*help: --memory \([0-9]*KB\) has a plan/\1/p' err)
+check "nothing is saved" test ! -e large.plan
+expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --memory "$enough"
+expect 0 "" "$apc" plan $few -q --memory 0.01% --json # of 4 GB
+expect_json "d['bytes_per_device'] <= 400e3 and d['gap'] > 0"
 no_err
+expect 2 "as in 72GiB, 16GB, 512MiB or 90%, not '101%'" "$apc" plan $few -q --memory 101%
 }
 # Bytes by class: what the compiler foretells is what ranks allocate, each, and every stage takes less than the one before.
 /usr/bin/python3 -c '
