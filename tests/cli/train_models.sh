@@ -12,7 +12,7 @@ for how in "--zero 1" "--zero 3 --schedule zbh1" "--zero 2 --schedule zbv --reco
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $gpt -D layers=2 -q --train cross_entropy --optimizer 'adamw(clip=1.0)' --batch 8 --target cpux4 --pp 2 \
     --dp 2 --micro-batches 2 $how
-  expect_out "proved   the parallel program"
+  check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 
 # Attention with rotations, tied tables, convolutions and pools are trained through as well.
@@ -23,7 +23,7 @@ for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D 
   next || continue
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --target cpux2
-  expect_out "proved   the parallel program"
+  check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 
 # A weight that several stages read: each accumulates its own gradient, and hands one sum on, behind all micro-batches.
@@ -33,7 +33,7 @@ for how in "--pp 4 --schedule zbh1" "--pp 2 --dp 2 --zero 2" "--pp 2 --tp 2 --sc
   next || continue
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify same.apc -q --train mse --optimizer 'adamw(clip=1)' --batch 12 --target cpux4 --micro-batches 2 $how
-  expect_out "proved   the parallel program"
+  check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 expect 0 "" "$apc" compile same.apc -q -D d=96 --train mse --batch 512 --target cpux4 --pp 4 --micro-batches 2 --emit=spmd=-
 grep ' = transfer .*: f32\[96, 96\]' out | sort -u >moved
@@ -44,7 +44,7 @@ for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --dp 2 --micro-batches 2"; do
   next || continue
   # shellcheck disable=SC2086
   expect 0 "" "$apc" verify $model -q --train cross_entropy --batch 4 --dtype bf16 --target cpux2
-  expect_out "proved   the parallel program"
+  check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 gpt_trainer --dtype bf16 --target cpu --emit=ir=- >step.ir
 check "states of f32" eval 'grep -q "^state \"wte\" : f32" step.ir && ! grep -q "^state .* : bf16" step.ir'

@@ -30,7 +30,7 @@ each() { # each DATA CUT MODEL...
     in_quarter $((cuts + zero)) || continue
     # shellcheck disable=SC2086
     {
-    expect 0 "proved   the parallel program" "$apc" verify "$@" -q --target $cut --zero $zero
+    expect 0 "the parallel program computes the model" "$apc" verify "$@" -q --target $cut --zero $zero
     expect 0 "" "$apc" compile "$@" -q --target $cut --zero $zero -o trainer
     ./trainer --steps 12 $data --json | losses >got.txt
     }
@@ -47,7 +47,7 @@ expect 0 "" "$apc" compile $gpt -q -o one
 ./one --steps 12 $tokens --json | losses >want.txt
 each "$tokens" "cpux4 --dp 4" $gpt
 each "$tokens" "cpux2 --dp 2 --micro-batches 2" $gpt
-expect 0 "proved   the parallel program" "$apc" verify $gpt -q --target cpux2 --dp 2 --dtype bf16 --zero 3 --micro-batches 2
+expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --target cpux2 --dp 2 --dtype bf16 --zero 3 --micro-batches 2
 }
 
 # Where weights are stored changes no bit: the plan of stage 0, with the lines of stage 1 that say it.
