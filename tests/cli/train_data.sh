@@ -173,6 +173,7 @@ expect 2 "is the program" ./trainer --steps 1 $data --save trainer
 expect 1 "nothing/checkpoint.safetensors" ./trainer --steps 1 --resume nothing $data
 expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
 expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
+expect 5 "--every 10m: times are not built yet" ./trainer --steps 1 --every 10m --checkpoint at $data; check "it has run" test ! -e at
 expect 2 "--resume is of training" ./trainer --resume x
 }
 # A model whose file fixes the batch has that one.
