@@ -92,6 +92,10 @@ static bool find_smaller(Build *b, double limit, double *least) {
   const double close = 0.01;
   double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
+    if (b->options.plan.stop && *b->options.plan.stop)
+      return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
+                        "planning for %s was stopped before there was a plan within the limit",
+                        b->options.target->name);
     if (!driver_plan_within(b, next)) {
       none = next, next = (none + counted) / 2;
       continue;
@@ -113,7 +117,7 @@ static bool refuse_size(const Build *b, double limit, double least) {
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
              "no feasible plan for %s: the smallest program that was made takes %s on a rank, %s are allowed",
              b->options.target->name, show_bytes(a, least), show_bytes(a, limit));
-  diag_help(d, "--memory %.0fKB has a plan", ceil(least / 1000));
+  diag_help(d, "--memory %.0fKB may have a plan", ceil(least / 1000));
   return false;
 }
 

@@ -55,7 +55,8 @@ static int degrees(const Build *b, int64_t batch) {
 Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Diags *d) {
   int64_t batch;
   int best = 0;
-  double seconds = 0;
+  Plan *found = NULL;
+  Mesh mesh;
   const PlanKnown *known = NULL;
   PlanOptions with = *options;
   with.known = &known;
@@ -68,9 +69,10 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   each.alternatives = false;
   for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) {
     if (b->options.target->ranks % dp) continue;
-    const Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(b->options.model.arena));
-    if (p && (!best || p->price.time.total < seconds)) best = dp, seconds = p->price.time.total;
+    Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(b->options.model.arena));
+    if (p && (!found || p->price.time.total < found->price.time.total)) best = dp, found = p, mesh = b->model.m->mesh;
   }
+  if (found && options->stop && *options->stop) return module_set_mesh(b->model.m, &mesh), found;
   if (!best) best = 1; /* which says why not */
   each.alternatives = options->alternatives;
   return search(b, &each, best, pieces(batch, best, size),

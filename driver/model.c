@@ -220,7 +220,10 @@ static bool bind_batch(const ModelOptions *o, Module *m) {
   if (!o->batch) return true;
   int symbol = batch_symbol(m);
   if (symbol < 0) return is_own_batch(o, m);
-  return bind_dimension(m, symbol, o->batch, o->diags);
+  const Symbol *s = &m->symbols.items[symbol];
+  const int64_t most = o->batch_most;
+  bool smaller = most && most < o->batch && most >= s->min && (s->multiple <= 1 || most % s->multiple == 0);
+  return bind_dimension(m, symbol, smaller ? most : o->batch, o->diags);
 }
 
 /* ---- front ends */

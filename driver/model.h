@@ -56,6 +56,7 @@ typedef struct ModelOptions {
   int64_t seed;
   const struct TrainOptions *train; /* --train: a step of training in place of the model; NULL */
   int64_t batch;                    /* --batch; 0: not given */
+  int64_t batch_most;               /* where the batch is a dimension that may have it, a larger one becomes this; 0 */
   DType floats;                     /* f16, bf16: what f32 is computed in (passes/rewrite/narrow.c); 0: f32 */
   const char *print_after;          /* a pass, or "all"; to standard error */
   bool times;                       /* of passes, on standard error */

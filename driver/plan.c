@@ -135,6 +135,7 @@ bool driver_plan_within(Build *b, double limit) {
   const Plan *was = b->plan;
   const Mesh mesh = b->model.m->mesh;
   options.memory_limit = limit;
+  if (options.effort > 0) options.effort = fmax(options.effort - was->search_seconds, 1e-3);
   Plan *p = searched(b, &options, diags_new(b->options.model.arena));
   if (!p) return module_set_mesh(b->model.m, &mesh), false;
   /* What is known of all plans that the search may count within the limit that was asked for. */

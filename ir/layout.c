@@ -73,12 +73,16 @@ int64_t layout_parts(const Mesh *mesh, const DimLayout *d) {
   return n;
 }
 
+static bool is_cut_in_time(const Mesh *mesh, int axis) {
+  return mesh->axes[axis].temporal && mesh->axes[axis].size > 1;
+}
+
 bool layout_over_time(const Mesh *mesh, const Layout *l) {
   for (int a = 0; a < mesh->naxes; a++)
-    if (mesh->axes[a].temporal && (l->partial_axes >> a & 1u)) return true;
+    if (is_cut_in_time(mesh, a) && (l->partial_axes >> a & 1u)) return true;
   for (int d = 0; d < l->rank; d++)
     for (int i = 0; i < l->dims[d].n; i++)
-      if (mesh->axes[l->dims[d].axes[i]].temporal) return true;
+      if (is_cut_in_time(mesh, l->dims[d].axes[i])) return true;
   return false;
 }
 

@@ -178,11 +178,12 @@ static void sample_sizes(Prover *p, const Uses *u, const Order *o, int sample, i
   for (size_t i = 0, k = 0; i < p->m->symbols.n; i++)
     p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : legal_size(p, (int)i, samples[sample] + (int64_t)k++);
   for (int i = 0; i < o->n; i++) {
-    int symbol = u->dimensions[i], multiple = (int)p->m->symbols.items[symbol].multiple;
-    int64_t least, more = 0;
+    int symbol = u->dimensions[i];
+    int64_t multiple = p->m->symbols.items[symbol].multiple, least, more = 0, number = samples[sample] + o->place[i];
     legal_sizes(p, symbol, &least);
     if (from >= 0) more = (from - least) / (multiple > 1 ? multiple : 1);
-    p->values[symbol] = legal_size(p, symbol, more + samples[sample] + o->place[i]);
+    if (__builtin_add_overflow(number, more, &number)) number = more; /* beyond what there is */
+    p->values[symbol] = legal_size(p, symbol, number);
   }
 }
 

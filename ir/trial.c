@@ -37,9 +37,11 @@ void trial_sizes(const Module *m, int number, int64_t *symbols) {
     const Symbol *s = &m->symbols.items[i];
     symbols[i] = 0;
     if (s->axis >= 0) continue;
-    int64_t v = s->min > 1 ? s->min : 1;
-    v = (v + s->multiple - 1) / s->multiple * s->multiple;
-    if (number > 0) v += s->multiple * (primes[(dimension + number - 1) % PRIMES] - 1);
+    int64_t v = s->min > 1 ? s->min : 1, over = v % s->multiple, larger;
+    if (over) v = v <= INT64_MAX - s->multiple ? v - over + s->multiple : v - over;
+    bool more =
+        number > 0 && !__builtin_mul_overflow(s->multiple, primes[(dimension + number - 1) % PRIMES] - 1, &larger);
+    if (more && !__builtin_add_overflow(v, larger, &larger)) v = larger;
     if (s->max && v > s->max) v = s->max / s->multiple * s->multiple;
     symbols[i] = v;
     dimension++;

@@ -85,6 +85,8 @@ typedef struct ApcOptions {
   const char *weights; /* a .safetensors; or where the model, a file of its data, or their folder is now; NULL */
   int timeout_ms;      /* longest time without progress of a rank; 0: 60000 */
   ApcLaunch *launch;   /* for the generated program itself: the ranks of a launcher; else NULL */
+  int hands_on;        /* 1: SIGINT, SIGTERM and SIGUSR1 that a rank gets are handed on to this process, which has
+                          handlers for them when it first runs something; 0: a rank dies of the last two */
 } ApcOptions;
 
 /* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for

@@ -247,7 +247,7 @@ bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const Opti
     train->optimizer.train = kept, train->optimizer.freeze = frozen;
   }
   o.train = train;
-  if (o.batch > few) o.batch = few;
+  o.batch_most = few;
   o.watch = (DriverWatch){0};
   return model_load(&o, out) && model_train(&o, out);
 }

@@ -7,6 +7,7 @@
  */
 #include "tools/verify_borders.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -213,14 +214,14 @@ static void compare_all(const Borders *x, BorderCheck *out) {
   for (size_t i = 0; i < x->want.n; i++) {
     const Tensor *got = tensors_find(&x->got, x->want.items[i].name);
     if (!got) {
-      out->ok = false;
+      out->ok = false, out->worst = x->want.items[i].name;
       continue;
     }
     Difference d = compare(x->t, got, &x->want.items[i].tensor);
     d.ok = d.rel_l2 <= most; /* whatever --rtol asks of the model */
     out->ok = out->ok && d.ok;
-    if (!out->values++ || !(d.rel_l2 <= out->difference.rel_l2))
-      out->worst = x->want.items[i].name, out->difference = d;
+    bool worse = !(d.rel_l2 <= out->difference.rel_l2) && !isnan(out->difference.rel_l2);
+    if (!out->values++ || worse) out->worst = x->want.items[i].name, out->difference = d;
   }
 }
 

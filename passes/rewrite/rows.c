@@ -202,6 +202,7 @@ static bool try_along(Rows *w, const Op *op) {
   Val x = w->apart[op->in[0]];
   Attr attrs[8];
   if (!x || op->nin != 1 || old_type(w, op->out)->rank < 1) return false;
+  if (op->kind == OP_norm && old_type(w, op->out)->rank < 2) return false; /* along the last dimension, the rows */
   for (int i = 0; i < op->nattrs; i++) {
     const Attr *a = &op->attrs[i];
     int64_t axes[MAX_RANK];

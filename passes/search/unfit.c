@@ -76,10 +76,11 @@ const char *search_one_batch(Search *s) {
 
 void search_no_choice(const Search *s, Outcome *o) {
   const char *what = o->c.micro > 1 ? needs_whole(s) : NULL;
-  o->joined = s->resident <= s->limit;
-  o->why_not = o->joined ? arena_printf(s->arena, "what %d micro-batches compute would have to be joined again%s%s",
-                                        o->c.micro, what ? ": " : "", what ? what : "")
-                         : too_large(s);
+  bool fits = s->resident <= s->limit;
+  o->joined = fits && o->c.micro > 1;
+  o->why_not = fits ? arena_printf(s->arena, "what %d micro-batches compute would have to be joined again%s%s",
+                                   o->c.micro, what ? ": " : "", what ? what : "")
+                    : too_large(s);
 }
 
 /* ---- the message */

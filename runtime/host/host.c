@@ -95,6 +95,7 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   m->path = strdup(path ? path : "/proc/self/exe");
   if (options && options->weights) m->weights = strdup(options->weights);
   m->timeout_ms = options ? options->timeout_ms : 0;
+  m->hands_on = options && options->hands_on;
   m->launched = options && options->launch ? options->launch->launched : NULL;
   RtStatus status = m->path && (m->weights || !options || !options->weights)
                         ? open_model(m, path)
@@ -372,6 +373,7 @@ static RtStatus start(ApcModel *m) {
                             .program = m->artifact.fd,
                             .world = apc_ranks(m),
                             .timeout_ms = m->timeout_ms,
+                            .hands_on = m->hands_on,
                             .step_text = step_text,
                             .step_context = &m->artifact.program};
   char *text = param_files_text(m->files);

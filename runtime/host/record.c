@@ -33,10 +33,12 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
   return (RecordHead *)(void *)(m->profile.records + bytes_of(m) * rank);
 }
 
-/* The I/O area grows by the blocks; what is in it stays. */
+/* The I/O area grows by the blocks; what is in it stays: the reports of the ranks at least, which come with every
+ * answer, and what the last run has left. */
 static RtStatus fetch_shared(ApcModel *m, RequestKind kind, char *to, size_t bytes) {
-  int64_t offset = (int64_t)m->layout.bytes;
-  RtStatus status = host_io(m, m->layout.bytes + bytes);
+  size_t reports = m->artifact.program.ranks * sizeof(RankReport);
+  int64_t offset = (int64_t)(m->layout.bytes > reports ? m->layout.bytes : reports);
+  RtStatus status = host_io(m, (size_t)offset + bytes);
   if (status) return status;
   status = host_request(m, kind, 0, &offset, 1);
   if (!status) memcpy(to, m->io + offset, bytes);

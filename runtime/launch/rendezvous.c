@@ -562,6 +562,7 @@ static void send_rest_away(const Rendezvous *r, Meeting *m, int stop) {
     int fd = lobby_next(m->lobby, stop, sooner(now + LAST_MS / 10, until), &c);
     if (fd >= 0 && c.role == ADMISSION_CONTROL) let_in(r, fd, &c, m, NULL);
     else if (fd >= 0) close(fd);
+    else if (errno != ETIMEDOUT) break; /* a rank has failed */
   } while (lobby_waiting(m->lobby) > 0 && now < until);
 }
 

@@ -51,6 +51,7 @@ static RtStatus create_memory(Session *s, const SessionOptions *o, int cores, Rt
   c->world = o->world;
   c->host_pid = getpid();
   c->crowded = o->world > cores;
+  c->hands_on = o->hands_on;
   s->control = c;
   return RT_OK;
 }

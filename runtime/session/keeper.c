@@ -38,6 +38,7 @@ static RtStatus start_ranks(Session *s, RtError *error) {
                       .kept = s->kept,
                       .n_kept = s->n_kept,
                       .host_pid = s->control->host_pid,
+                      .hands_on = s->options.hands_on,
                       .signals = s->signals,
                       .cpus = s->pinned ? &p->cpus : NULL,
                       .cpu_bytes = sizeof p->cpus};

@@ -1,5 +1,6 @@
 /* runtime/session/rank.c - the rank's side of a session; see session.h. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -76,11 +77,16 @@ static RtStatus attach(SessionRank *r, RtError *error) {
 
 static pid_t host; /* for hand_on */
 
-static void hand_on(int signal) { kill(host, signal); }
+static void hand_on(int signal) {
+  int before = errno;
+  kill(host, signal);
+  errno = before;
+}
 
 /* What asks a run to end is for the host, which may have been left out: a signal that this rank was started to ignore
- * goes on to it.  Who ends the host ends the ranks. */
+ * goes on to it, if it wants that.  Who ends the host ends the ranks. */
 static void hand_on_signals(const SessionControl *c) {
+  if (!c->hands_on) return;
   static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
   host = c->host_pid;
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {

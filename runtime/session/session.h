@@ -51,6 +51,7 @@ typedef struct SessionOptions {
   int n_kept;
   int world;                 /* 1..SESSION_MAX_RANKS */
   int timeout_ms;            /* 0: 60000 */
+  bool hands_on;             /* ranks hand on to the host what asks to end */
   bool no_pinning;           /* leave the ranks' CPU sets alone */
   SessionStepText step_text; /* called from the watchdog's thread; may be NULL */
   void *step_context;

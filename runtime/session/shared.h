@@ -24,7 +24,7 @@ typedef struct SessionSlot {
 typedef struct SessionControl {
   uint64_t magic, transport_offset, io_offset;
   int32_t world, host_pid;
-  uint32_t crowded;
+  uint32_t crowded, hands_on;
 
   _Alignas(64) _Atomic uint32_t command; /* futex: number of the current command, from 1 */
   uint32_t kind, payload_bytes;          /* of that command */
@@ -53,6 +53,7 @@ typedef struct SpawnPlan {
   const int *kept; /* stay open in the child, unlike every other one above 2 */
   int n_kept;
   int host_pid;
+  bool hands_on;
   sigset_t signals; /* mask of the child */
   const void *cpus; /* affinity mask of cpu_bytes, or NULL */
   size_t cpu_bytes;

@@ -17,14 +17,14 @@
 #include "runtime/session/shared.h"
 
 /* The host's handlers must not run in a child that shares its memory; ignored signals stay ignored.
- * An interrupt from the terminal is the host's business: its death ends the ranks.  So is what asks it to end where it
- * handles that: ranks ignore it until they can hand it on (session_rank_open). */
-static void reset_signals(void) {
+ * An interrupt from the terminal is the host's business: its death ends the ranks.  So is what asks it to end where
+ * ranks hand that on: they ignore it until they can (session_rank_open). */
+static void reset_signals(bool hands_on) {
   for (int i = 1; i < NSIG; i++) {
     struct sigaction action;
     if (sigaction(i, NULL, &action) != 0) continue;
     if (i != SIGINT && (action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)) continue;
-    bool hosts = i == SIGINT || i == SIGTERM || i == SIGUSR1;
+    bool hosts = i == SIGINT || (hands_on && (i == SIGTERM || i == SIGUSR1));
     action = (struct sigaction){.sa_handler = hosts ? SIG_IGN : SIG_DFL};
     sigaction(i, &action, NULL);
   }
@@ -39,7 +39,7 @@ static void close_on_exec_except(const int *kept, int n) {
 }
 
 static _Noreturn void child(const SpawnPlan *plan, volatile int *failure) {
-  reset_signals();
+  reset_signals(plan->hands_on);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->host_pid) _exit(rt_exit_code(RT_FAILED));
   if (plan->cpus) sched_setaffinity(0, plan->cpu_bytes, plan->cpus); /* only speed depends on it */
   close_on_exec_except(plan->kept, plan->n_kept);

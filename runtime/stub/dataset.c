@@ -364,7 +364,8 @@ static const char *last_part(const char *path) {
 
 /* Once: files may be large. */
 static int find_sources(Dataset *d) {
-  d->sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
+  DataSource *sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
+  int n = 0;
   for (int i = 0; i < d->n; i++) {
     const Source *s = &d->items[i];
     DataIdentity identity;
@@ -374,8 +375,9 @@ static int find_sources(Dataset *d) {
     if (!(s->tokens ? tokens_identity(s->tokens, &identity) : data_identity_add(&identity, s->file)))
       return stub_fail(APC_BAD_INPUT, "%s: %s", s->file, strerror(errno));
     data_identity_text(&identity, text, sizeof text);
-    d->sources[d->n_sources++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
+    sources[n++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
   }
+  d->sources = sources, d->n_sources = n;
   return 0;
 }
 

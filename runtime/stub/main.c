@@ -566,7 +566,7 @@ static int use(ApcModel *m, const Line *line) {
 
 static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   const Given *weights = last(line, OPT_weights);
-  ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch};
+  ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch, last(line, OPT_steps) != NULL};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
   int code = status ? stub_fail_model(m, status) : use(m, line);
@@ -598,7 +598,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* all ranks that are started here inherit it */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
-  if (last(line, OPT_steps)) o->asked = stub_listen();
+  if (last(line, OPT_steps)) o->asked = stub_asked();
   o->rank = (int)r;
   o->stuck = end_stuck;
   o->world = (int)w;
@@ -619,7 +619,9 @@ static int launch(const Line *line) {
   if (code) return code;
   ApcStatus status = apc_launch(&o, &ranks);
   if (*apc_launch_warning(ranks)) fprintf(stderr, "warning: %s\n", apc_launch_warning(ranks));
-  if (!status && ranks && apc_launch_rank(ranks) > 0) status = apc_launch_serve(ranks, &code);
+  bool serves = !status && ranks && apc_launch_rank(ranks) > 0;
+  if (serves && o.asked) stub_listen();
+  if (serves) status = apc_launch_serve(ranks, &code);
   else if (!status) code = open_and_use(line, ranks, o.timeout_ms);
   if (status) {
     code = (int)status;

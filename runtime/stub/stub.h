@@ -35,8 +35,10 @@ typedef struct Training {
 } Training;
 
 /* From here on SIGINT, SIGTERM and SIGUSR1 end a training run behind the step that is being made, as does a standard
- * output that nobody reads.  What they set, for the ranks of a launcher. */
-const volatile sig_atomic_t *stub_listen(void);
+ * output that nobody reads.  Before, while ranks meet and weights are loaded, they end the process. */
+void stub_listen(void);
+/* What these signals set, for the ranks of a launcher. */
+const volatile sig_atomic_t *stub_asked(void);
 
 /* Makes the steps; the exit code.  Inputs that do not come from data are bound. */
 int stub_train(ApcModel *m, const Training *t);

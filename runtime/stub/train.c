@@ -27,13 +27,14 @@ static void stop(int signal) {
   asked_to_stop = 1;
 }
 
-const volatile sig_atomic_t *stub_listen(void) {
+const volatile sig_atomic_t *stub_asked(void) { return &asked_to_stop; }
+
+void stub_listen(void) {
   struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART}, none = {.sa_handler = SIG_IGN};
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
   sigaction(SIGUSR1, &action, NULL);
   sigaction(SIGPIPE, &none, NULL);
-  return &asked_to_stop;
 }
 
 /* Asked to end, here or at another rank. */
@@ -241,20 +242,23 @@ static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval,
     code = checkpoint_write(m, t->checkpoint, *made, d);
     written = *made;
   }
-  if (!code && t->checkpoint && written != *made) code = checkpoint_write(m, t->checkpoint, *made, d);
-  bool asked = *made < t->steps && is_asked(m);
+  bool asked = *made < t->steps && is_asked(m), nothing = asked && *made == before;
+  if (!code && t->checkpoint && written != *made && !nothing) code = checkpoint_write(m, t->checkpoint, *made, d);
   if (!code && asked) fprintf(stderr, "note: asked to end behind step %" PRId64 " of %ld\n", *made, t->steps);
   return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
 }
 
 int stub_train(ApcModel *m, const Training *t) {
   Dataset *d = NULL, *eval = NULL;
+  const DataSource *sources;
   int64_t made = 0;
-  int code = check_entry(m);
+  int n_sources, code = check_entry(m);
+  stub_listen();
   if (!code) code = dataset_open(m, &t->data, &d);
   if (!code && t->data.n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
+  if (!code && t->checkpoint) code = dataset_sources(d, &sources, &n_sources); /* as they are now */
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d);
   if (!code) fprintf(stderr, "%s\n", apc_trained(m));
   standard_json(t->json);
