@@ -5,8 +5,8 @@
  * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves.  What plans are compared by
  * stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
  * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
- * is given whose program takes more than is allowed.  Not done: plans that the search counts above the limit and whose
- * programs are not.
+ * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Not done: plans that the search counts
+ * above the limit and whose programs are not.
  */
 #include "driver/driver.h"
 
@@ -85,6 +85,17 @@ static bool measure(Build *b) {
   return true;
 }
 
+/* With all that dp can cut: where the search has found the same count with less of it. */
+static bool find_cut(Build *b, double limit, double *least) {
+  PlanOptions *o = &b->options.plan;
+  if (!b->options.model.train || o->zero) return true;
+  o->zero = 1 + 3;
+  bool found = driver_plan_within(b, limit), ok = !found || measure(b);
+  o->zero = 0;
+  if (found && ok) *least = fmin(*least, driver_memory(b)->total);
+  return ok;
+}
+
 /* Plans that the search counts less and less for, until a program is within the limit; *least gets what the smallest
  * program takes. */
 static bool find_smaller(Build *b, double limit, double *least) {
@@ -105,7 +116,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
     counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
     *least = fmin(*least, takes);
   }
-  return true;
+  return *least <= limit || find_cut(b, limit, least);
 }
 
 static bool refuse_size(const Build *b, double limit, double least) {
