@@ -283,6 +283,7 @@ Param *module_param(Module *m, const char *name);                       /* NULL 
 Param *module_param_add(Module *m, const char *name, const Type *type); /* dies when the name exists */
 State *module_state(Module *m, const char *name);
 State *module_state_add(Module *m, const char *name, const Type *type, double value);
+void module_state_remove(Module *m, const char *name); /* nothing reads or writes it */
 Func *module_func(const Module *m, const char *name);
 Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
 

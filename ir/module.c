@@ -152,6 +152,17 @@ State *module_state_add(Module *m, const char *name, const Type *type, double va
   return &m->states.items[m->states.n - 1];
 }
 
+void module_state_remove(Module *m, const char *name) {
+  size_t n = 0;
+  m->interned->states = (InternSet){0};
+  for (size_t i = 0; i < m->states.n; i++) {
+    if (strcmp(m->states.items[i].name, name) == 0) continue;
+    add_slot(m, &m->interned->states, m->states.items[i].name, n);
+    m->states.items[n++] = m->states.items[i];
+  }
+  m->states.n = n;
+}
+
 Func *module_func(const Module *m, const char *name) {
   for (size_t i = 0; i < m->funcs.n; i++)
     if (strcmp(m->funcs.items[i]->name, name) == 0) return m->funcs.items[i];

@@ -75,6 +75,13 @@ static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
 }
 
+/* Is it changed by the step? */
+static bool has_state(const TrainWeights *w, const char *weight) {
+  const char *kept, *root = weight;
+  while ((kept = train_kept(w, root))) root = kept;
+  return module_state(w->m, train_stored(w, root)) != NULL;
+}
+
 /* The forward pass, with states for weights.  `steps` 0: as it is, for nobody makes gradients of it. */
 static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedList *list, WrittenList *written) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
@@ -84,7 +91,8 @@ static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedLi
     if ((op_is_state(op->kind) && !statistic) || op_is_loop_part(op->kind))
       return diag_error(r->b.diags, DIAG_train, op->loc, "models with %s cannot be trained yet (operation '%s')",
                         op_is_state(op->kind) ? "states" : "loops", op->name);
-    bool changed = weight && (train_kept(w, weight) || train_is_trained(w, module_param(r->m, weight)));
+    bool changed = weight && (train_kept(w, weight) || train_is_trained(w, module_param(r->m, weight))) &&
+                   (steps || has_state(w, weight));
     Val v = changed                ? train_value(w, &r->b, list, op, weight)
             : op->kind == OP_write ? copy_write(r, op, written)
                                    : copy_op(r, op, steps);
@@ -92,13 +100,6 @@ static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedLi
     if (weight) r->map[op->out] = v;
   }
   return true;
-}
-
-static void remove_state(Module *m, const char *name) {
-  size_t n = 0;
-  for (size_t i = 0; i < m->states.n; i++)
-    if (strcmp(m->states.items[i].name, name) != 0) m->states.items[n++] = m->states.items[i];
-  m->states.n = n;
 }
 
 /* Weights that the loss does not depend on stay what they are: weights that are read. */
@@ -111,7 +112,7 @@ static void drop_idle(Rewrite *r, TrainedList *list) {
       continue;
     }
     r->b.f->ops.items[r->b.f->values.items[t->read].op].kind = OP_param;
-    remove_state(r->m, t->name);
+    module_state_remove(r->m, t->name);
   }
   list->n = n;
 }
