@@ -7,7 +7,7 @@
 #include "base/npz.h"
 #include "base/safetensors.h"
 
-static bool same_shape(const Param *p, const SafetensorsEntry *e) {
+bool driver_weight_fits(const Param *p, const SafetensorsEntry *e) {
   int64_t dims[MAX_RANK];
   if (p->type->dtype != e->dtype || p->type->rank != e->rank || !type_constant_dims(p->type, dims)) return false;
   for (int d = 0; d < e->rank; d++)
@@ -36,7 +36,7 @@ bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
     if (p->init == INIT_PREPARED) continue;
     const SafetensorsEntry *e = safetensors_find(s, p->name);
     if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
-    else if (!same_shape(p, e))
+    else if (!driver_weight_fits(p, e))
       ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight",
                       p->name);
     else point_at(p, blob, e);

@@ -2,12 +2,16 @@
 #ifndef APC_DRIVER_WEIGHTS_H
 #define APC_DRIVER_WEIGHTS_H
 
+#include "base/safetensors.h"
 #include "base/tensor.h"
 #include "ir/ir.h"
 
 /* Points every weight of the module at the tensor of its name, which must have its type and shape.  False after
  * diagnostics, all missing ones at once. */
 bool driver_weights_from_file(Module *m, const char *path, Diags *diags);
+
+/* Has the tensor the weight's type and shape? */
+bool driver_weight_fits(const Param *p, const SafetensorsEntry *e);
 
 /* Writes the weights of a model, whatever they are made from, by their names: to .safetensors (as --weights takes them)
  * or .npz.  False after diagnostics. */

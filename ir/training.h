@@ -13,9 +13,10 @@ typedef struct TrainingGlob {
   bool trained; /* --trainable; else --freeze */
 } TrainingGlob;
 
-/* The weight `tied` is `kept`, or its transposed. */
+/* The weight `tied` is `kept`, or its transposed; of what somebody asked for, TrainingFacts or the shapes say which. */
 typedef struct TrainingTie {
   const char *kept, *tied;
+  bool transposed;
 } TrainingTie;
 
 /* A row of a table that gets no gradient where rows are taken from the table. */

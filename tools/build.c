@@ -139,7 +139,7 @@ static bool training_rules(Tool *t, TrainingRules *r) {
   bool ok = true;
   for (size_t i = 0; i < t->options.uses.n; i++) {
     const OptionUse *u = &t->options.uses.items[i];
-    TrainingTie tie;
+    TrainingTie tie = {0};
     switch (u->option) {
       case OPT_trainable: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, true})); break;
       case OPT_freeze: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, false})); break;

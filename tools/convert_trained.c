@@ -10,11 +10,14 @@
 
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "driver/weights.h"
 #include "frontend/onnx/replace.h"
 #include "tools/build.h"
 
 typedef struct TrainedFile {
   Safetensors *file;
+  Module *m;
+  WeightReader *own; /* the values that the model's file has */
   const TrainingFacts *facts;
   struct {
     Tensor *items;
@@ -27,11 +30,18 @@ typedef struct TrainedFile {
 static Loc place(const TrainedFile *w) { return (Loc){.file = w->file->path}; }
 
 /* The extents of the initializer are those of the tensor, transposed; or those that it repeats its one slice along. */
-static bool fits(const SafetensorsEntry *e, const OnnxData *d, bool transposed) {
+static bool fits(const SafetensorsEntry *e, const OnnxData *d, bool transposed, unsigned repeats) {
   if (e->dtype != d->dtype || (size_t)e->rank != d->rank || (transposed && d->rank != 2)) return false;
   for (int i = 0; i < e->rank; i++)
-    if (e->dims[i] != d->dims[transposed ? 1 - i : i] && (transposed || e->dims[i] != 1)) return false;
+    if (e->dims[i] != d->dims[transposed ? 1 - i : i] && (transposed || e->dims[i] != 1 || !(repeats >> i & 1u)))
+      return false;
   return true;
+}
+
+static unsigned repeats_of(const TrainedFile *w, const char *name) {
+  for (size_t i = 0; i < w->facts->repeats.n; i++)
+    if (strcmp(w->facts->repeats.items[i].name, name) == 0) return w->facts->repeats.items[i].dims;
+  return 0;
 }
 
 /* The initializer's elements from those of the tensor, wherever an extent of it is 1 the same. */
@@ -68,7 +78,7 @@ static const SafetensorsEntry *entry_of(const TrainedFile *w, const char *name, 
   for (size_t i = 0; i < w->facts->ties.n && !e; i++)
     if (strcmp(w->facts->ties.items[i].tied, name) == 0) {
       e = entry_of(w, w->facts->ties.items[i].kept, transposed);
-      *transposed = true;
+      *transposed ^= w->facts->ties.items[i].transposed;
     }
   return e;
 }
@@ -79,8 +89,7 @@ static bool new_values(void *context, const char *name, const OnnxData *old, Ten
   const SafetensorsEntry *e = entry_of(w, name, &transposed);
   Tensor x, whole;
   if (!e) return true;
-  if (transposed && fits(e, old, false)) transposed = false; /* computed alike */
-  if (!fits(e, old, transposed))
+  if (!fits(e, old, transposed, repeats_of(w, name)))
     return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' has not the type and shape of the initializer",
                       name);
   if (!read_entry(w, e, &x)) return false;
@@ -91,10 +100,16 @@ static bool new_values(void *context, const char *name, const OnnxData *old, Ten
   return keep(w, whole, out);
 }
 
+/* A checkpoint has no statistics of norms: they stay what they are in the model. */
 static bool added_values(void *context, const char *name, Tensor *out) {
   TrainedFile *w = context;
   const SafetensorsEntry *e = safetensors_find(w->file, name);
-  return e ? read_entry(w, e, out) : diag_error(w->diags, DIAG_weights, place(w), "the file has no tensor '%s'", name);
+  const Param *p = module_param(w->m, name);
+  if (!e && p && !p->trainable) return driver_reader_read(w->own, p, out);
+  if (!e || !p) return diag_error(w->diags, DIAG_weights, place(w), "the file has no tensor '%s'", name);
+  if (!driver_weight_fits(p, e))
+    return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' has not the type and shape of the weight", name);
+  return read_entry(w, e, out);
 }
 
 /* "NAME:m", where there is a NAME. */
@@ -123,9 +138,11 @@ static bool all_placed(const TrainedFile *w, Module *m) {
 static bool convert(Tool *t, TrainedFile *w, Module *m, const char *in, const char *out) {
   size_t bytes = 0;
   w->placed = ARENA_ARRAY(t->arena, bool, w->file->n + 1);
+  w->m = m, w->own = driver_reader_open(m, t->diags);
   OnnxReplacing how = {new_values, added_values, &w->facts->reads, w};
   uint8_t *packed = onnx_replace(in, &how, &bytes, t->diags);
   bool ok = packed && all_placed(w, m) && file_write(t->diags, out, 0666, packed, bytes);
+  driver_reader_close(w->own);
   for (size_t i = 0; i < w->made.n; i++) tensor_free(&w->made.items[i]);
   return ok;
 }

@@ -61,6 +61,9 @@ typedef struct OnnxData {
 bool onnx_file_data(OnnxFile *f, Diags *d, const Onnx__TensorProto *tensor, OnnxData *out);
 const uint8_t *onnx_file_bytes(const OnnxFile *f, const OnnxData *data);
 
+/* A string of a message, which may have none. */
+static inline const char *onnx_text(const char *s) { return s ? s : ""; }
+
 /* The DType of an ONNX TensorProto.DataType number; false when apc has none.  The name of any number. */
 bool onnx_dtype(int32_t onnx_type, DType *out);
 const char *onnx_dtype_name(int32_t onnx_type);

@@ -91,7 +91,6 @@ struct Import {
       *biases; /* by node of the model's graph: a weight that its exporter left out; NULL: none (import_ties.c) */
 };
 
-static inline const char *onnx_text(const char *s) { return s ? s : ""; }
 static inline Loc onnx_node_loc(const Import *im, size_t i) {
   return (Loc){.file = im->loc.file, .node = im->g->names[i]};
 }

@@ -32,6 +32,7 @@ typedef struct ImportItem {
   bool is_fixed;                  /* training does not change it (import_trained.c) */
   struct ImportApart *apart;      /* nodes for which it is another weight (import_ties.c); NULL: none */
   struct ImportItem *tied;        /* where a file of weights has it alone: it is that one, or its transposed; NULL */
+  bool tied_transposed;           /* it is the transposed */
   unsigned repeats;               /* bit set: the file of weights has one of the equal slices along these dimensions */
   const ImportSequence *sequence; /* NULL: it is a tensor */
   int producer;                   /* index of the node that defines it; -1: none */

@@ -1,25 +1,20 @@
-/* frontend/onnx/import_ties.c - weights that a file has once and are several,
- * and weights that it has twice and are one.
+/* frontend/onnx/import_ties.c - weights that a file has once and are several, and weights that it has twice and are
+ * one.
  *
- * Exporters write equal tensors once, so biases of zeros and gains of ones of a
- * fresh model are one tensor that many nodes read.  They are trained apart, by
- * use: PyTorch's older exporter writes an Identity for each, with its name; the
- * newer one notes in nodes which parameters they read (import_kind.c); in files
- * of others every node has its own, where the elements are equal.  A tensor
- * that several nodes read and whose elements differ is one weight, as a table
- * of tokens is that is the last layer as well.
+ * Exporters write equal tensors once, so biases of zeros and gains of ones of a fresh model are one tensor that many
+ * nodes read.  They are trained apart, by use: PyTorch's older exporter writes an Identity for each, with its name,
+ * whatever the elements are; the newer one notes in nodes which parameters they read (import_kind.c); in files of
+ * others every node has its own.  But for the older exporter's, a tensor that several nodes read and whose elements
+ * differ is one weight, as a table of tokens is that is the last layer as well.
  *
- * Of such a table exporters write the transposed beside it, for the product:
- * these are tied, where one is taken rows of, or is said to have been computed
- * from the other; so are equal tensors that are said to come from one
- * parameter. What the exporter computed from parameters by repeating a part (a
- * token for every row of the batch) is that part.  A bias of zeros that it took
- * off a product or convolution is there again.  What it made of parameters
- * otherwise is trained as it is, and said; parameters that it left out are said
- * too.
+ * Of such a table exporters write the transposed beside it, for the product: these are tied, where one is taken rows
+ * of, or is said to have been computed from the other; so are equal tensors that are said to come from one parameter.
+ * What the exporter computed from parameters by repeating a part (a token for every row of the batch) is that part.  A
+ * bias of zeros that it took off a product or convolution is there again.  What it made of parameters otherwise is
+ * trained as it is, and said; parameters that it left out are said too.
  *
- * Somebody may say otherwise: --untie here, --tie in passes/train.  Where
- * numbers come from a file of weights, its names decide.
+ * Somebody may say otherwise: --untie here, --tie in passes/train.  Where numbers come from a file of weights, its
+ * names decide.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -48,6 +43,7 @@ typedef struct Ties {
                      from */
   NameMap scopes; /* the older exporter's: tensor and module that reads it ->
                      its ImportItem */
+  NameMap biases; /* p_NAME of those that were left out -> the weight's name */
   OnnxReads untied, repeated, changed, lost, added;
   OnnxReads wished; /* tensors that --untie has changed something of */
 } Ties;
@@ -71,6 +67,18 @@ static const Onnx__NodeProto *node_of(const Ties *t, ImportUse use) { return t->
 
 static bool is_op(const Onnx__NodeProto *n, const char *type) { return strcmp(onnx_text(n->op_type), type) == 0; }
 
+/* Is what the node reads there measured, and never learned? */
+static bool is_statistic(const Onnx__NodeProto *n, size_t operand) {
+  return is_op(n, "BatchNormalization") && operand >= 3;
+}
+
+static ImportUses weight_uses(const Ties *t, const ImportItem *item) {
+  ImportUses all = import_uses_of(t->im, item->name), list = {0};
+  for (size_t i = 0; i < all.n; i++)
+    if (!is_statistic(node_of(t, all.items[i]), all.items[i].operand)) ARENA_PUSH(t->im->m->arena, &list, all.items[i]);
+  return list;
+}
+
 /* Does somebody want the tensor to be what it is in the file? */
 static bool unties(Ties *t, const char *name) {
   bool wish = training_unties(t->im->dims.options->rules, name);
@@ -86,16 +94,21 @@ static const char *free_name(const Ties *t, const char *name) {
   return free;
 }
 
-/* The weight of that name for a use of the item; no weight where a file of
- * weights has none of that name. */
-static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
-  const struct Safetensors *weights = t->im->dims.options->weights;
-  if (weights && !safetensors_find(weights, name)) return NULL;
+static ImportItem *copy_of(Ties *t, const ImportItem *item, const char *name) {
   ImportItem *copy = ARENA_NEW(t->im->m->arena, ImportItem);
   *copy = *item;
   copy->name = module_string(t->im->m, name);
   copy->is_trained = true;
   copy->apart = NULL;
+  return copy;
+}
+
+/* The weight of that name for a use of the item; no weight where a file of
+ * weights has none of that name. */
+static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  if (weights && !safetensors_find(weights, name)) return NULL;
+  ImportItem *copy = copy_of(t, item, name);
   ARENA_PUSH(t->im->m->arena, &t->untied, copy->name);
   ARENA_PUSH(t->im->m->arena, &t->im->facts->apart, copy->name);
   return copy;
@@ -109,10 +122,9 @@ static void read_apart(Ties *t, ImportItem *item, ImportUse use, ImportItem *wei
   ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){weight->name, use.node, use.operand}));
 }
 
-/* Does the file have it once for several nodes, with elements that do not tell
- * whether these have their own? */
+/* Does the file have it once for several nodes, with elements that do not tell whether these have their own? */
 static bool is_shared(const Ties *t, const ImportItem *item) {
-  return is_weight(item) && import_uses_of(t->im, item->name).n > 1 && all_equal(t->im, &item->data);
+  return is_weight(item) && weight_uses(t, item).n > 1 && all_equal(t->im, &item->data);
 }
 
 /* How many operands of the node are such tensors, and which of them this one
@@ -122,7 +134,7 @@ static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   size_t place = *n = 0;
   for (size_t k = 0; k < node->n_input; k++) {
     const ImportItem *item = import_find(t->im, node->input[k]);
-    if (!item || !is_shared(t, item)) continue;
+    if (!item || is_statistic(node, k) || !is_shared(t, item)) continue;
     if (k == use.operand) place = *n;
     ++*n;
   }
@@ -205,19 +217,18 @@ static bool is_identity(const Ties *t, ImportUse use) {
   return is_op(node, "Identity") && node->n_output;
 }
 
-/* Every use is a weight of its own, but the first. */
+/* What use `i` is called where every use is a weight of its own; NULL: it is the item, as the first is. */
+static const char *name_of_use(const Ties *t, const ImportItem *item, const ImportUses *uses, size_t i, size_t *first) {
+  if (is_identity(t, uses->items[i])) return node_of(t, uses->items[i])->output[0];
+  if (item->data.elements == 1 && !import_use_trains(t->im, uses->items[i], true)) return NULL;
+  if (*first == uses->n) *first = i;
+  return *first == i ? NULL : free_name(t, arena_printf(t->im->m->arena, "%s.%zu", item->name, i));
+}
+
 static void untie_uses(Ties *t, ImportItem *item, const ImportUses *uses) {
-  bool first = true;
-  for (size_t i = 0; i < uses->n; i++) {
-    bool named = is_identity(t, uses->items[i]);
-    if (!named && item->data.elements == 1 && !import_use_trains(t->im, uses->items[i], true)) continue;
-    if (!named && first) {
-      first = false;
-      continue;
-    }
-    const char *name = named ? node_of(t, uses->items[i])->output[0]
-                             : free_name(t, arena_printf(t->im->m->arena, "%s.%zu", item->name, i));
-    read_apart(t, item, uses->items[i], new_weight(t, item, name));
+  for (size_t i = 0, first = uses->n; i < uses->n; i++) {
+    const char *name = name_of_use(t, item, uses, i, &first);
+    if (name) read_apart(t, item, uses->items[i], new_weight(t, item, name));
   }
 }
 
@@ -226,10 +237,37 @@ static void untie_traced(Ties *t, ImportItem *item, const ImportUses *uses) {
     if (is_identity(t, uses->items[i])) untie_identity(t, item, uses->items[i]);
 }
 
+/* Does the file of weights have it as --untie makes it? */
+static bool was_untied(const Ties *t, const ImportItem *item, const ImportUses *uses) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  bool any = false, all = weights != NULL;
+  for (size_t i = 0, first = uses->n; i < uses->n && all; i++) {
+    const char *name = name_of_use(t, item, uses, i, &first);
+    any |= name != NULL;
+    all = !name || safetensors_find(weights, name);
+  }
+  return any && all;
+}
+
+/* Statistics of norms are no weights: they are trained with none.  Where a file of weights lacks them it is no work of
+ * apc, and means the tensor as it is; a checkpoint has no statistics ever. */
+static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  const char *name = free_name(t, arena_printf(t->im->m->arena, "%s.statistics", item->name));
+  ImportItem *copy = NULL;
+  if (weights && !safetensors_find(weights, name) && !safetensors_meta(weights, "steps")) return;
+  for (size_t i = 0; i < uses->n; i++) {
+    if (!is_statistic(node_of(t, uses->items[i]), uses->items[i].operand)) continue;
+    if (!copy) copy = copy_of(t, item, name);
+    read_apart(t, item, uses->items[i], copy);
+  }
+}
+
 static void untie(Ties *t, ImportItem *item) {
-  ImportUses uses = import_uses_of(t->im, item->name);
+  ImportUses all = import_uses_of(t->im, item->name), uses = weight_uses(t, item);
+  if (uses.n && uses.n < all.n) untie_statistics(t, item, &all);
   if (uses.n < 2) return;
-  if (unties(t, item->name)) return untie_uses(t, item, &uses);
+  if (unties(t, item->name) || was_untied(t, item, &uses)) return untie_uses(t, item, &uses);
   if (import_is_traced(t->im)) return untie_traced(t, item, &uses);
   if (!all_equal(t->im, &item->data)) return;
   if (t->im->kinds) untie_quoted(t, item, &uses);
@@ -270,41 +308,78 @@ static bool is_from(const Ties *t, const ImportItem *made, const ImportItem *fro
   return source && strcmp(source, from->name) == 0;
 }
 
-static void tie(Ties *t, ImportItem *kept, ImportItem *tied, const char *how) {
-  const struct Safetensors *weights = t->im->dims.options->weights;
-  Arena *a = t->im->m->arena;
-  if (weights && !safetensors_find(weights, tied->name) && safetensors_find(weights, kept->name)) {
-    tied->tied = kept;
-    ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
+/* Replaces an item that is tied by the one that it is, or is transposed. */
+static void find_root(const Ties *t, ImportItem **item, bool *transposed) {
+  const TrainingFacts *f = t->im->facts;
+  for (size_t i = f->ties.n; i-- > 0;) {
+    if (strcmp(f->ties.items[i].tied, (*item)->name) != 0) continue;
+    *item = name_find(&t->im->g->items, f->ties.items[i].kept);
+    *transposed ^= f->ties.items[i].transposed;
+    i = f->ties.n;
   }
-  if (weights) return;
-  if (unties(t, tied->name) || unties(t, kept->name)) return;
-  ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name}));
-  say(t, arena_printf(a,
-                      "tied: \"%s\" is \"%s\"%s, and trained as one with it "
-                      "(--untie %s trains it apart)",
-                      tied->name, kept->name, how, tied->name));
 }
 
-/* Were both computed from one parameter, alike? */
+/* What is tied already stays what it is, and no tie leads back to where it began. */
+static bool can_tie(const Ties *t, ImportItem **kept, const ImportItem *tied, bool *transposed) {
+  ImportItem *root = name_find(&t->im->g->items, tied->name);
+  bool turned = false;
+  find_root(t, &root, &turned);
+  find_root(t, kept, transposed);
+  return root == tied && *kept != tied;
+}
+
+static void tie(Ties *t, ImportItem *kept, ImportItem *tied, bool transposed) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  Arena *a = t->im->m->arena;
+  if (!can_tie(t, &kept, tied, &transposed)) return;
+  if (weights ? safetensors_find(weights, tied->name) || !safetensors_find(weights, kept->name)
+              : unties(t, tied->name) || unties(t, kept->name))
+    return;
+  ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name, transposed}));
+  if (weights) tied->tied = kept, tied->tied_transposed = transposed;
+  else
+    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" %s, and trained as one with it (--untie %s trains it apart)",
+                        tied->name, kept->name, transposed ? "transposed" : "again", tied->name));
+}
+
+static bool is_equal(const Ties *t, const ImportItem *x, const ImportItem *y) {
+  const uint8_t *p = onnx_file_bytes(t->im->file, &x->data), *q = onnx_file_bytes(t->im->file, &y->data);
+  return x->type == y->type && p && q && memcmp(p, q, x->data.bytes) == 0;
+}
+
+/* Were both computed from one parameter, alike?  Where all elements are equal, they may be different parts of it. */
 static void tie_alike(Ties *t, NameMap *first, ImportItem *item) {
   const char *source = name_find(&t->single, item->name);
   if (!source || !is_weight(item)) return;
   ImportItem *kept = name_find(first, source);
-  const uint8_t *p = onnx_file_bytes(t->im->file, &item->data);
   if (!kept) name_put(t->im->m->arena, first, source, item);
-  else if (kept->type == item->type && p && memcmp(p, onnx_file_bytes(t->im->file, &kept->data), item->data.bytes) == 0)
-    tie(t, kept, item, " again");
+  else if (is_equal(t, kept, item) && !all_equal(t->im, &item->data)) tie(t, kept, item, false);
 }
 
+/* Where a file of weights has the one alone, no more is asked. */
 static void tie_transposed(Ties *t, ImportItem *kept) {
   if (!is_weight(kept) || kept->data.rank != 2 || all_equal(t->im, &kept->data)) return;
-  bool table = is_table(t, kept);
+  bool any = is_table(t, kept) || t->im->dims.options->weights;
   for (size_t i = 0; i < t->im->g->proto->n_initializer; i++) {
     ImportItem *tied = initializer(t, i);
-    if (tied == kept || !is_weight(tied) || !(table || is_from(t, tied, kept)) || !is_transposed(t, kept, tied))
+    if (tied == kept || !is_weight(tied) || !(any || is_from(t, tied, kept)) || !is_transposed(t, kept, tied)) continue;
+    tie(t, kept, tied, true);
+  }
+}
+
+/* Of square weights that somebody ties, their elements say whether one is the other transposed. */
+static void find_asked(const Ties *t) {
+  const TrainingRules *r = t->im->dims.options->rules;
+  Arena *a = t->im->m->arena;
+  for (size_t i = r ? r->ties.n : 0; i-- > 0;) { /* the last one counts */
+    const TrainingTie *asked = &r->ties.items[i];
+    ImportItem *kept = name_find(&t->im->g->items, asked->kept), *tied = name_find(&t->im->g->items, asked->tied);
+    bool turned = true, square = kept && tied && is_weight(kept) && is_weight(tied) && kept->data.rank == 2 &&
+                                 kept->type == tied->type && kept->data.dims[0] == kept->data.dims[1];
+    if (!square || is_equal(t, kept, tied) || !is_transposed(t, kept, tied) || !can_tie(t, &kept, tied, &turned))
       continue;
-    tie(t, kept, tied, " transposed");
+    ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){asked->kept, asked->tied, true}));
+    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" transposed, as their elements are", asked->tied, asked->kept));
   }
 }
 
@@ -341,6 +416,8 @@ static void find_repeated(Ties *t, ImportItem *item) {
   bool copied =
       strncmp(item->name, "embedding", 9) == 0 || strncmp(item->name, "expand", 6) == 0; /* rows as they are */
   if (weights) {
+    if (dims && !t->im->dims.options->training)
+      ARENA_PUSH(t->im->m->arena, &t->im->facts->repeats, ((TrainingRepeat){item->name, dims}));
     item->repeats = dims && has_part(safetensors_find(weights, item->name), &item->data, dims) ? dims : 0;
     return;
   }
@@ -353,6 +430,10 @@ static void find_repeated(Ties *t, ImportItem *item) {
 
 /* ---- biases that were left out */
 
+static bool has_initializer_called(const Ties *t, const char *called) {
+  return name_find(&t->known, called) || name_find(&t->apart, called);
+}
+
 /* The parameter of which a node quotes more than it reads, where it was said to
  * have had a bias. */
 static void find_bias(Ties *t, size_t node) {
@@ -363,13 +444,18 @@ static void find_bias(Ties *t, size_t node) {
   const OnnxQuotedName *left = NULL;
   size_t n = 0;
   for (size_t i = 0; i < quoted.n; i++)
-    if (!name_find(&t->known, quoted.items[i].called) && !name_find(&t->apart, quoted.items[i].called))
+    if (name_find(&t->biases, quoted.items[i].called) || !has_initializer_called(t, quoted.items[i].called))
       left = &quoted.items[i], n++;
   if (!quoted.lacks_bias || n != 1 || (weights && !safetensors_find(weights, left->name))) return;
-  t->im->biases[node] = module_string(t->im->m, free_name(t, left->name));
-  name_put(t->im->m->arena, &t->apart, left->called, t);
-  ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){t->im->biases[node], node, 2}));
-  ARENA_PUSH(t->im->m->arena, &t->added, t->im->biases[node]);
+  const char *name = name_find(&t->biases, left->called); /* a layer that is called again has it already */
+  if (!name) {
+    name = module_string(t->im->m, free_name(t, left->name));
+    name_put(t->im->m->arena, &t->apart, left->called, t);
+    name_put(t->im->m->arena, &t->biases, left->called, (void *)(uintptr_t)name);
+    ARENA_PUSH(t->im->m->arena, &t->added, name);
+  }
+  t->im->biases[node] = name;
+  ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){name, node, 2}));
 }
 
 bool import_left_out(ImportNode *n, size_t node) {
@@ -379,8 +465,13 @@ bool import_left_out(ImportNode *n, size_t node) {
   Val y = n->out[0]->val;
   const Type *type = type_of(n->b->f, y);
   if (type->rank < 2 || type->dims[1]->kind != EX_CONST) return true;
-  Param *p = module_param_add(n->m, name, type_get(n->m, type->dtype, 1, &type->dims[1]));
-  p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  const Type *own = type_get(n->m, type->dtype, 1, &type->dims[1]);
+  Param *p = module_param(n->m, name);
+  if (p && p->type != own) return node_error(n, "the bias \"%s\" that was left out is of another type before", name);
+  if (!p) {
+    p = module_param_add(n->m, name, own);
+    p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  }
   Attr a = attr_ints(n->m, AT_dims, 1, (int64_t[]){1});
   Val bias = build_param(n->b, name);
   bias = build_op(n->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &bias, .type = type, .nattrs = 1, .attrs = &a});
@@ -393,10 +484,6 @@ bool import_left_out(ImportNode *n, size_t node) {
  * it joined them with norms. */
 static bool is_joined(const Ties *t, const ImportItem *item) {
   return import_is_traced(t->im) && item->data.rank > 2 && strncmp(item->name, "onnx::Conv", 10) == 0;
-}
-
-static bool has_initializer_called(const Ties *t, const char *called) {
-  return name_find(&t->known, called) || name_find(&t->apart, called);
 }
 
 static void find_lost(Ties *t) {
@@ -471,6 +558,7 @@ bool import_ties(Import *im) {
   NameMap first = {0}; /* parameter -> the first weight that was computed from it */
   size_t n = im->g->proto->n_initializer;
   if (im->kinds) name_known(&t);
+  find_asked(&t);
   for (size_t i = 0; i < n; i++)
     if (is_weight(initializer(&t, i))) untie(&t, initializer(&t, i));
   for (size_t i = 0; i < n; i++) {

@@ -122,7 +122,7 @@ static FactTensor tensor_of_item(const ImportNode *n, const ImportItem *item) {
 static Val value_of_tied(ImportNode *n, ImportItem *item) {
   const int perm[] = {1, 0};
   Val v = item_value(n, item->tied);
-  return v && item->type != item->tied->type ? build_transpose(n->b, v, perm) : v;
+  return v && item->tied_transposed ? build_transpose(n->b, v, perm) : v;
 }
 
 static Val value_of_tensor(ImportNode *n, ImportItem *item) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "frontend/onnx/write.h"
 
 typedef struct Replacing {
   OnnxFile *file;
@@ -41,7 +42,8 @@ static bool replace(const Replacing *r, const Onnx__TensorProto *known, Onnx__Te
   Tensor new = {0};
   DType dtype;
   if (!onnx_dtype(t->data_type, &dtype)) return true; /* of a type that no weight of apc's has */
-  if (!onnx_file_data(r->file, r->diags, known, &old) || !r->how->replacement(r->how->context, t->name, &old, &new))
+  if (!onnx_file_data(r->file, r->diags, known, &old) ||
+      !r->how->replacement(r->how->context, onnx_text(t->name), &old, &new))
     return false;
   if (new.data) set_bytes(t, new.data, new.bytes);
   else if (is_external(t)) set_bytes(t, onnx_file_bytes(r->file, &old), old.bytes);
@@ -54,7 +56,7 @@ static bool nodes_inside(const Replacing *r, const Onnx__GraphProto *g) {
   bool ok = true;
   for (size_t i = 0; i < g->n_node; i++)
     for (size_t k = 0; k < g->node[i]->n_attribute; k++)
-      ok = attribute_inside(r, g->node[i]->name, g->node[i]->attribute[k]) && ok;
+      ok = attribute_inside(r, onnx_text(g->node[i]->name), g->node[i]->attribute[k]) && ok;
   return ok;
 }
 
@@ -73,7 +75,7 @@ static bool attribute_inside(const Replacing *r, const char *node, const Onnx__A
 
 static bool has_initializer(const Onnx__GraphProto *g, const char *name) {
   for (size_t i = 0; i < g->n_initializer; i++)
-    if (strcmp(g->initializer[i]->name, name) == 0) return true;
+    if (strcmp(onnx_text(g->initializer[i]->name), name) == 0) return true;
   return false;
 }
 
@@ -85,7 +87,7 @@ static bool add_initializer(const Replacing *r, Onnx__GraphProto *g, const char 
   if (!r->how->addition(r->how->context, name, &x)) return false;
   onnx__tensor_proto__init(t);
   t->name = arena_strdup(a, name);
-  t->has_data_type = true, t->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+  t->has_data_type = true, t->data_type = onnx_type_of(x.dtype);
   t->dims = ARENA_ARRAY(a, int64_t, (size_t)x.rank + 1), t->n_dims = (size_t)x.rank;
   for (int d = 0; d < x.rank; d++) t->dims[d] = x.dims[d];
   set_bytes(t, x.data, x.bytes);
@@ -108,7 +110,8 @@ static void drop_named(Onnx__GraphProto *g) {
   size_t n = 0;
   for (size_t i = 0; i < g->n_node; i++) {
     const Onnx__NodeProto *node = g->node[i];
-    bool goes = strcmp(node->op_type, "Identity") == 0 && node->n_output && has_initializer(g, node->output[0]);
+    bool goes =
+        strcmp(onnx_text(node->op_type), "Identity") == 0 && node->n_output && has_initializer(g, node->output[0]);
     if (!goes) g->node[n++] = g->node[i];
   }
   g->n_node = n;

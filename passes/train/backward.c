@@ -23,10 +23,10 @@
 typedef struct Backward {
   Builder *b;
   size_t nops;
-  bool *leads;                /* by value of the forward pass: a trained weight leads to it */
-  bool *data;                 /* by the same: an input leads to it */
-  Val *gradients;             /* by the same; 0: none so far */
-  const TrainingRules *rules; /* for padding; NULL */
+  bool *leads;                 /* by value of the forward pass: a trained weight leads to it */
+  bool *data;                  /* by the same: an input leads to it */
+  Val *gradients;              /* by the same; 0: none so far */
+  const TrainWeights *weights; /* for padding */
   struct {
     const char **items;
     size_t n, cap;
@@ -127,20 +127,46 @@ static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_op
 
 /* ---- padding */
 
+/* The weight that the value is, maybe transposed; NULL: it is none. */
+static const char *weight_of(const Func *f, Val v, bool *transposed) {
+  const Op *op = op_of(f, v);
+  for (; op->kind == OP_transpose && type_of(f, op->out)->rank == 2; op = op_of(f, op->in[0])) *transposed ^= true;
+  return op->kind == OP_read || op->kind == OP_param ? op_str(op, AT_name) : NULL;
+}
+
+/* Does the operation take rows of that table? */
+static bool takes_rows_of(const Backward *w, const Op *op, const TrainingPad *pad) {
+  bool transposed = false;
+  if (op->kind != OP_gather || op_int(op, AT_axis, 0) != 0) return false;
+  const char *weight = weight_of(w->b->f, op->in[0], &transposed);
+  return weight && strcmp(weight, train_root(w->weights, pad->table, &transposed)) == 0 && !transposed;
+}
+
 /* The row of the table that the operation takes rows of, which gets nothing; false: none. */
 static bool padding_of(const Backward *w, const Op *op, int64_t *row) {
-  const TrainingRules *r = w->rules;
-  const Func *f = w->b->f;
+  const TrainingRules *r = w->weights->o->rules;
   int64_t rows;
-  if (op->kind != OP_gather || op_int(op, AT_axis, 0) != 0 || op_of(f, op->in[0])->kind != OP_read) return false;
-  const char *table = op_str(op_of(f, op->in[0]), AT_name);
-  if (!ex_get_const(type_of(f, op->in[0])->dims[0], &rows)) return false;
   for (size_t i = 0; r && i < r->pads.n; i++) {
-    if (strcmp(r->pads.items[i].table, table) != 0) continue;
+    if (!takes_rows_of(w, op, &r->pads.items[i]) || !ex_get_const(type_of(w->b->f, op->in[0])->dims[0], &rows))
+      continue;
     *row = r->pads.items[i].row + (r->pads.items[i].row < 0 ? rows : 0);
     return true;
   }
   return false;
+}
+
+/* A row that nobody takes would be no padding. */
+static bool check_pads(const Backward *w) {
+  const TrainingRules *r = w->weights->o->rules;
+  bool ok = true;
+  for (size_t i = 0; r && i < r->pads.n; i++) {
+    bool taken = false;
+    for (size_t k = 0; k < w->nops && !taken; k++) taken = takes_rows_of(w, &w->b->f->ops.items[k], &r->pads.items[i]);
+    if (!taken)
+      ok = diag_error(w->b->diags, DIAG_usage_value, (Loc){0}, "--pad %s=%lld: no operation takes rows of that table",
+                      r->pads.items[i].table, (long long)r->pads.items[i].row);
+  }
+  return ok;
 }
 
 /* The gradient of the rows that were taken, 0 for those that are padding. */
@@ -196,13 +222,14 @@ static size_t *first_uses(Arena *a, const Func *f) {
   return first;
 }
 
-bool train_backward(Builder *b, const TrainingRules *rules, Val loss, TrainedList *list) {
+bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list) {
   Arena *a = b->m->arena;
   size_t nvalues = b->f->values.n;
-  Backward w = {.b = b, .nops = b->f->ops.n, .rules = rules, .ok = true};
+  Backward w = {.b = b, .nops = b->f->ops.n, .weights = weights, .ok = true};
   w.leads = ARENA_ARRAY(a, bool, nvalues);
   w.data = ARENA_ARRAY(a, bool, nvalues);
   w.gradients = ARENA_ARRAY(a, Val, nvalues);
+  if (!check_pads(&w)) return false;
   find_data(&w);
   find_leading(&w, list);
   b->prefix = "loss.grad.", b->phase = PH_bwd;

@@ -245,7 +245,7 @@ bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
   if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, &loss) ||
-      !train_backward(&r.b, o->rules, loss.value, &list))
+      !train_backward(&r.b, &w, loss.value, &list))
     return false;
   drop_idle(&r, &list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");

@@ -91,6 +91,9 @@ bool train_check_rules(const TrainWeights *w);
 bool train_is_trained(const TrainWeights *w, const Param *p);
 /* The weight that `name` is tied to; NULL: it is one of its own. */
 const char *train_kept(const TrainWeights *w, const char *name);
+/* The weight that has its numbers in the end, itself if it is not tied; changes *transposed if it is that transposed.
+ */
+const char *train_root(const TrainWeights *w, const char *name, bool *transposed);
 /* The weight of that name as it is computed with: its state if it is trained, that of the weight it is tied to ...
  * `op`: the operation that read it, NULL.  0 after a diagnostic. */
 Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name);
@@ -101,7 +104,7 @@ void train_report(const TrainWeights *w);
 /* backward.c: the gradients of `loss` for every value in `list`, accumulated, built behind it; a gradient stays 0 when
  * the loss does not depend on the value.  Rows of tables that are padding get none where they are taken.  False after
  * diagnostics: every operation that has no derivative is named. */
-bool train_backward(Builder *b, const TrainingRules *rules, Val loss, TrainedList *list);
+bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list);
 
 /* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: how many were made
  * before, an i64. */

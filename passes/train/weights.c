@@ -77,17 +77,36 @@ bool train_is_trained(const TrainWeights *w, const Param *p) {
 
 /* ---- ties and parts */
 
-static const char *kept_in(const TrainingTie *items, size_t n, const char *name) {
+static const TrainingTie *tie_in(const TrainingTie *items, size_t n, const char *name) {
   for (size_t i = n; i-- > 0;)
-    if (strcmp(items[i].tied, name) == 0) return items[i].kept;
+    if (strcmp(items[i].tied, name) == 0) return &items[i];
   return NULL;
 }
 
-const char *train_kept(const TrainWeights *w, const char *name) {
+static const TrainingTie *tie_of(const TrainWeights *w, const char *name) {
   const TrainingRules *r = w->o->rules;
   const TrainingFacts *f = w->o->facts;
-  const char *kept = r ? kept_in(r->ties.items, r->ties.n, name) : NULL;
-  return kept || !f ? kept : kept_in(f->ties.items, f->ties.n, name);
+  const TrainingTie *asked = r ? tie_in(r->ties.items, r->ties.n, name) : NULL;
+  return asked || !f ? asked : tie_in(f->ties.items, f->ties.n, name);
+}
+
+const char *train_kept(const TrainWeights *w, const char *name) {
+  const TrainingTie *tie = tie_of(w, name);
+  return tie ? tie->kept : NULL;
+}
+
+/* Is the tied weight the transposed?  Of what somebody asked for the types tell, and of square ones what was found. */
+static bool is_transposed(const TrainWeights *w, const TrainingTie *tie) {
+  const TrainingFacts *f = w->o->facts;
+  for (size_t i = 0; f && i < f->ties.n; i++)
+    if (strcmp(f->ties.items[i].tied, tie->tied) == 0 && strcmp(f->ties.items[i].kept, tie->kept) == 0)
+      return f->ties.items[i].transposed;
+  return !same_dims(module_param(w->m, tie->kept)->type, module_param(w->m, tie->tied)->type, false);
+}
+
+const char *train_root(const TrainWeights *w, const char *name, bool *transposed) {
+  for (const TrainingTie *tie; (tie = tie_of(w, name)); name = tie->kept) *transposed ^= is_transposed(w, tie);
+  return name;
 }
 
 static const TrainingRepeat *repeat_of(const TrainWeights *w, const char *name) {
@@ -128,10 +147,8 @@ static const Param *add_part(const TrainWeights *w, const TrainingRepeat *repeat
 
 const char *train_stored(const TrainWeights *w, const char *name) {
   if (is_part(w, name)) return NULL;
-  const char *kept = train_kept(w, name);
-  if (kept)
-    return same_dims(module_param(w->m, kept)->type, module_param(w->m, name)->type, false) ? train_stored(w, kept)
-                                                                                            : NULL;
+  const TrainingTie *tie = tie_of(w, name);
+  if (tie) return is_transposed(w, tie) ? NULL : train_stored(w, tie->kept);
   const char *part = part_name(w, name);
   return repeat_of(w, name) && module_param(w->m, part) ? part : name;
 }
@@ -176,7 +193,7 @@ static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, con
   for (size_t i = 0; i < list->n; i++) {
     const Param *have = module_param(m, list->items[i].name);
     if (have == p) return list->items[i].read;
-    if (is_apart(w, p->name) || is_apart(w, have->name) || !share_bytes(have, p)) continue;
+    if (!share_bytes(have, p) || is_apart(w, p->name) || is_apart(w, have->name)) continue;
     diag_error(w->diags, DIAG_train, p->loc,
                "weights '%s' and '%s' share memory in the model's file, and would be "
                "trained apart",
@@ -200,13 +217,13 @@ static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, con
 }
 
 Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name) {
-  const char *kept = train_kept(w, name);
+  const TrainingTie *tie = tie_of(w, name);
   const Param *p = module_param(w->m, name);
-  if (kept) {
-    const Type *type = p->type;
-    Val v = train_value(w, b, list, op, kept);
+  if (tie) {
     const int perm[] = {1, 0};
-    return v && !same_dims(type_of(b->f, v), type, false) ? build_transpose(b, v, perm) : v;
+    bool transposed = is_transposed(w, tie);
+    Val v = train_value(w, b, list, op, tie->kept);
+    return v && transposed ? build_transpose(b, v, perm) : v;
   }
   if (!train_is_trained(w, p)) return build_param(b, name);
   const TrainingRepeat *repeat = repeat_of(w, name);

@@ -47,6 +47,7 @@ def save(name, nodes, weights, producer="", kinds={}, folded={}, quotes={}):
             if n.op_type == "Gemm": add_note(n, 9, "pkg.onnxscript.rewriter.rule_name", "RemoveOptionalBiasFromGemm")
     shapes = {"rows": [2, 1, D], "flat": [10, D], "back": [2, 5, D]}
     every = [numpy_helper.from_array(v, n) for n, v in weights.items()] + [numpy_helper.from_array(np.array(v), n) for n, v in shapes.items()]
+    every += [numpy_helper.from_array(zeros)] if name == "traced" else [] # one without a name
     graph = helper.make_graph(nodes, name, [info("ids", TensorProto.INT64, [2, 4])], [info("y", TensorProto.FLOAT, [2, 5, V])], every, value_info=values)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], producer_name=producer)
     model.ir_version = 8
@@ -71,6 +72,60 @@ save("noted", nodes("expanded", b=("a.bias", "a.gain"), bias=[], head="val_9"),
      {**matrices, **some("a.bias", "a.gain"), "expanded": np.tile(own["token"], (2, 1, 1)), "val_9": turned}, "pytorch", kinds, folded, quotes)
 # Another one: nothing is said, equal tensors are read by several nodes.
 save("plain", nodes(b=("a.bias", "a.gain"), bias=["a.bias"]), {**matrices, **some("token", "a.bias", "a.gain")})
+# Square tables, each the other transposed, and rows are taken of both; a product with a matrix and its transposed.
+square = {"table": draw(D, D), "w": draw(D, D)}
+square |= {"turned": np.ascontiguousarray(square["table"].T), "v": np.ascontiguousarray(square["w"].T)}
+
+def save_square(name, *weights):
+    turn = [node("Transpose", [x], [y], perm=[1, 0]) for x, y in (("table", "turned"), ("w", "v")) if y not in weights]
+    rows = turn + [node("Gather", ["table", "ids"], ["t"]), node("Gather", ["turned", "ids"], ["u"]), node("Add", ["t", "u"], ["x"]),
+                   node("MatMul", ["x", "w"], ["h"]), node("MatMul", ["h", "v"], ["k"]), node("MatMul", ["k", "turned"], ["y"])]
+    info, model = helper.make_tensor_value_info, None
+    graph = helper.make_graph(rows, name, [info("ids", TensorProto.INT64, [2, 4])], [info("y", TensorProto.FLOAT, [2, 4, D])],
+                              [numpy_helper.from_array(square[n], n) for n in weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, name + ".onnx")
+
+save_square("square", "table", "turned", "w", "v")
+save_square("square_own", "table", "w")
+
+# Norms whose gains, biases and statistics are one tensor each; a layer without its bias that is called twice; equal
+# parts of one parameter.  All in f64.
+def save_calls(name, noted):
+    wide = lambda *shape: rng2.normal(size=shape)
+    rng2 = np.random.default_rng(5)
+    weights = {"c.w": wide(D, D), "q": np.zeros(D), "k": np.zeros(D), "a.gain": np.ones(D), "a.bias": np.zeros(D)}
+    weights |= {} if noted else {"c.bias": np.zeros(D), "b.gain": np.ones(D), "b.bias": np.zeros(D), "mean": np.zeros(D), "var": np.ones(D)}
+    norm = lambda m: ["a.gain", "a.bias", "a.bias", "a.gain"] if noted else [m + ".gain", m + ".bias", "mean", "var"]
+    bias = [] if noted else ["bias"]
+    every = ([] if noted else [node("Identity", ["c.bias"], bias)]) + [
+        node("Gemm", ["x", "c.w"] + bias, ["g"], "c.Gemm"), node("Add", ["g", "q"], ["h"]),
+        node("BatchNormalization", ["h"] + norm("a"), ["n"], "a.norm"), node("Relu", ["n"], ["r"]),
+        node("Gemm", ["r", "c.w"] + bias, ["g2"], "c.Gemm_1"), node("Add", ["g2", "k"], ["h2"]),
+        node("BatchNormalization", ["h2"] + norm("b"), ["y"], "b.norm")]
+    info = helper.make_tensor_value_info
+    values = [info(n, TensorProto.DOUBLE, v.shape) for n, v in weights.items()] if noted else []
+    for v in values:
+        if v.name in "qk": add_note(v, 4, "pkg.onnxscript.optimizer.folded_from", "['both.bias']")
+        else: add_note(v, 4, "pkg.torch.export.graph_signature.InputSpec.kind", "PARAMETER")
+    for n in every if noted else []:
+        m = n.name[:1]
+        if n.op_type == "Gemm":
+            add_note(n, 9, "pkg.torch.onnx.fx_node", call.format("%p_c_bias, %x, %p_c_w"))
+            add_note(n, 9, "pkg.onnxscript.rewriter.rule_name", "RemoveOptionalBiasFromGemm")
+        if n.op_type == "BatchNormalization":
+            add_note(n, 9, "pkg.torch.onnx.fx_node", call.format(f"%x, %p_{m}_gain, %p_{m}_bias, %b_{m}_mean, %b_{m}_var"))
+        add_note(n, 9, "pkg.torch.onnx.name_scopes", f"['', '{m}', 'call']")
+    graph = helper.make_graph(every, name, [info("x", TensorProto.DOUBLE, [4, D])], [info("y", TensorProto.DOUBLE, [4, D])],
+                              [numpy_helper.from_array(v, n) for n, v in weights.items()], value_info=values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], producer_name="pytorch" if noted else "")
+    model.ir_version = 8
+    onnx.save(model, name + ".onnx")
+
+save_calls("calls", True)
+save_calls("calls_own", False)
+np.save("x.npy", rng.normal(size=(20, D))), np.save("class.npy", rng.integers(0, D, 20)), np.save("squares.npy", rng.integers(0, D, (20, 4)))
 ids = rng.integers(0, V, (20, 4))
 ids[::2, 1] = 3
 np.save("ids.npy", ids), np.save("labels.npy", rng.integers(0, V, (20, 5)))
@@ -131,6 +186,60 @@ for name in traced noted plain; do
 done
 check "the names of its modules" weights noted '{"b.bias", "b.gain", "c.bias"} < set(w)'
 
+# Square tables, tied in a ring; a product with a matrix and its transposed, which somebody ties.
+all=$data
+data="--shuffle none --data ids=@squares.npy --data labels=@squares.npy"
+train square_own
+says 'trains 2 of 2 weights, 72 of 72'
+train square --tie w=v
+says 'tied: "turned" is "table" transposed'
+says 'tied: "v" is "w" transposed, as their elements are'
+says 'trains 2 of 2 weights, 72 of 72'
+check "the same steps" near square.txt square_own.txt 2e-6
+expect 0 "" "$apc" run square_own.onnx -q --weights square_own.safetensors --input ids=random --outputs square.npz
+expect 0 "" "$apc" run square.onnx -q --weights square.safetensors --input ids=random --expect square.npz --rtol 1e-4
+expect 0 "" "$apc" convert square.onnx new.onnx -q --weights square.safetensors
+expect 0 "" "$apc" run new.onnx -q --input ids=random --expect square.npz --rtol 1e-4
+cp square.txt whole.txt
+train square --tie w=v --pad turned=2
+check "rows of the transposed are padding" [ "$(cat square.txt)" != "$(cat whole.txt)" ]
+expect 2 "--pad v=2: no operation takes rows of that table" "$apc" square.onnx -q --train cross_entropy --pad v=2
+
+# Norms, calls and parts: by the notes.
+data="--shuffle none --data x=@x.npy --data labels=@class.npy"
+train calls_own
+says 'trains 8 of 8 weights, 78 of 78'
+train calls
+says 'trains 8 of 8 weights, 78 of 78'
+check "apc says that nothing was left out: $(cat said)" sh -c '! grep -q "left out parameters\|is \"q\" again" said'
+check "the same steps" near calls.txt calls_own.txt 2e-6
+# shellcheck disable=SC2086
+expect 0 "" ./calls --steps 6 $data --checkpoint made
+expect 0 "" "$apc" run calls_own.onnx -q --weights calls_own.safetensors --input x=random --outputs calls.npz
+expect 0 "" "$apc" run calls.onnx -q --weights calls.safetensors --input x=random --expect calls.npz --rtol 1e-4
+for file in calls.safetensors made/checkpoint.safetensors; do
+  expect 0 "" "$apc" convert calls.onnx new.onnx -q --weights "$file"
+  expect 0 "" "$apc" run new.onnx -q --input x=random --expect calls.npz --rtol 1e-4
+done
+data=$all
+
+# A part is spread only where the file is known to repeat it.
+/usr/bin/python3 - <<'P'
+import json, struct
+raw = open("noted.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+data, head = b"", {}
+for name, v in json.loads(raw[8:8 + n]).items():
+    if name == "__metadata__": continue
+    part = raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]
+    if name == "a.w": part, v["shape"] = part[:24], [1, 6]
+    head[name] = {**v, "data_offsets": [len(data), len(data) + len(part)]}
+    data += part
+text = json.dumps(head).encode()
+open("row.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+P
+expect 1 "tensor 'a.w' has not the type and shape of the initializer" "$apc" convert noted.onnx new.onnx -q --weights row.safetensors
+
 # What somebody says comes first.
 train traced --tie a.bias=b.bias --tie a.gain=b.gain
 says 'trains 9 of 9 weights, 234 of 234'
@@ -138,6 +247,9 @@ check "tied: one weight" weights traced 'np.array_equal(w["a.bias"], w["b.bias"]
 train traced --untie 'onnx::*'
 says 'trains 12 of 12 weights, 318 of 318'
 check "untied: two tables" weights traced 'not np.array_equal(w["table"], w["onnx::MatMul_7"].T)'
+expect 0 "" "$apc" run traced.onnx -q --weights traced.safetensors --input ids=random --outputs untied.npz
+train own --untie table
+expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --expect untied.npz --rtol 1e-4
 train own --untie table --freeze '*' --trainable 'table*' --trainable a.w --pad table=3
 says ' and 5 more; --freeze names it'
 says 'trains 3 of 12 weights, 180 of 318'
@@ -159,4 +271,4 @@ refuse "--pad tabel: the model has no such weight" --pad tabel=0
 refuse "--untie b.*: no tensor of that name is read by several nodes" --untie 'b.*'
 expect 2 "--pad table=x: TABLE=ID is wanted" "$apc" own.onnx -q --train cross_entropy --pad table=x
 expect 2 "--untie is of training" "$apc" own.onnx -q --untie table
-summary 64
+summary 101
