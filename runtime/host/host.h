@@ -34,7 +34,7 @@ struct ApcModel {
   char *path, *weights;
   int owner; /* the process that loaded it */
   int timeout_ms;
-  bool hands_on; /* as in ApcOptions */
+  bool hands_on;  /* as in ApcOptions */
   uint32_t entry; /* selected */
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
   Bound *bound;
