@@ -426,7 +426,7 @@ int64_t symbol_hint(const Symbol *s) {
   if (s->max && v > s->max) v = s->max;
   if (v < s->min) v = s->min;
   int64_t rounded = v / s->multiple * s->multiple;
-  return rounded >= s->min && rounded > 0 ? rounded : (v + s->multiple - 1) / s->multiple * s->multiple;
+  return rounded >= s->min && rounded > 0 ? rounded : module_symbol_from(s, v);
 }
 
 const char *model_hints_text(Arena *a, const Model *model) {

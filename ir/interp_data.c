@@ -26,8 +26,7 @@ int64_t *interp_symbols(const Module *m, Arena *arena) {
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
     if (s->axis >= 0) continue;
-    values[i] = s->hint ? s->hint : s->min > 1 ? s->min : 1;
-    if (!s->hint) values[i] = (values[i] + s->multiple - 1) / s->multiple * s->multiple;
+    values[i] = s->hint ? s->hint : module_symbol_from(s, s->min > 1 ? s->min : 1);
   }
   return values;
 }

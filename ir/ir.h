@@ -278,6 +278,8 @@ const char *module_string(Module *m, const char *s); /* interned: equal strings 
 
 int module_symbol(Module *m, const char *name); /* finds or adds a dimension symbol; "@x" finds a coordinate or dies */
 int module_symbol_find(const Module *m, const char *name); /* -1 when there is none */
+/* The first multiple that is at least `size`, which is not negative; the last one before 2^63 when there is none. */
+int64_t module_symbol_from(const Symbol *s, int64_t size);
 int module_blob(Module *m, const char *path, uint64_t bytes);
 Param *module_param(Module *m, const char *name);                       /* NULL when there is none */
 Param *module_param_add(Module *m, const char *name, const Type *type); /* dies when the name exists */

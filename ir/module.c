@@ -46,6 +46,11 @@ int module_symbol_find(const Module *m, const char *name) {
   return -1;
 }
 
+int64_t module_symbol_from(const Symbol *s, int64_t size) {
+  int64_t over = size % s->multiple, from;
+  return !over || __builtin_add_overflow(size, s->multiple - over, &from) ? size - over : from;
+}
+
 static int symbol_add(Module *m, const char *name, int axis) {
   Symbol s = {module_string(m, name), axis, 0, 0, 1, 0};
   ARENA_PUSH(m->arena, &m->symbols, s);

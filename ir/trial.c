@@ -37,8 +37,7 @@ void trial_sizes(const Module *m, int number, int64_t *symbols) {
     const Symbol *s = &m->symbols.items[i];
     symbols[i] = 0;
     if (s->axis >= 0) continue;
-    int64_t v = s->min > 1 ? s->min : 1, over = v % s->multiple, larger;
-    if (over) v = v <= INT64_MAX - s->multiple ? v - over + s->multiple : v - over;
+    int64_t v = module_symbol_from(s, s->min > 1 ? s->min : 1), larger;
     bool more =
         number > 0 && !__builtin_mul_overflow(s->multiple, primes[(dimension + number - 1) % PRIMES] - 1, &larger);
     if (more && !__builtin_add_overflow(v, larger, &larger)) v = larger;
@@ -287,7 +286,7 @@ static bool differ_at(Search *s, const int64_t *symbols) {
 static void limits(const Module *m, bool largest, int64_t *symbols) {
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
-    if (s->axis < 0 && !largest) symbols[i] = (s->min + s->multiple - 1) / s->multiple * s->multiple;
+    if (s->axis < 0 && !largest) symbols[i] = module_symbol_from(s, s->min);
     if (s->axis < 0 && largest && s->max) symbols[i] = s->max / s->multiple * s->multiple;
   }
 }
