@@ -21,8 +21,8 @@ void standard_write(const void *bytes, size_t n);
 /* Whether all that was printed on standard output got there so far. */
 bool standard_output_written(void);
 
-/* When it did not because nobody reads it any more (SIGPIPE has to be ignored): what is printed goes nowhere from here
- * on, and counts as written.  False where it was lost for another reason. */
+/* After standard_output_written failed: true where the reader of standard output is gone (SIGPIPE has to be ignored).
+ * Then what is printed from here on goes nowhere, and counts as written.  False: it failed for another reason. */
 bool standard_unread(void);
 
 #endif

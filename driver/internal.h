@@ -4,7 +4,7 @@
 
 #include "driver/driver.h"
 
-/* That stage and those behind it have not run. */
+/* From now on that stage and those after it count as not run. */
 void driver_go_back(Build *b, DriverStage to);
 
 /* plan.c */

@@ -34,7 +34,7 @@ typedef struct Training {
   long skip;  /* so many steps in a row may be taken back because they are not finite */
 } Training;
 
-/* From here on SIGINT, SIGTERM and SIGUSR1 end a training run behind the step that is being made, as does a standard
+/* From here on SIGINT, SIGTERM and SIGUSR1 end a training run after the step that is being made, as does a standard
  * output that nobody reads.  Before, while ranks meet and weights are loaded, they end the process. */
 void stub_listen(void);
 /* What these signals set, for the ranks of a launcher. */

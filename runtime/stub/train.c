@@ -2,7 +2,7 @@
  *
  * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
  * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT,
- * SIGTERM and SIGUSR1, at whichever rank, end the loop behind the step that is being made; then weights and a
+ * SIGTERM and SIGUSR1, at whichever rank, end the loop after the step that is being made; then weights and a
  * checkpoint are written as at any end.  So does a reader of the lines that is gone.
  *
  * A step whose loss or norm of gradients is not finite ends the run before anything is written.  With --skip-nonfinite
