@@ -69,7 +69,7 @@ function(apc_test)
     set(t_WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
   add_test(NAME ${t_NAME} COMMAND suite_cost ${limit} ${t_NAME} ${t_COMMAND} WORKING_DIRECTORY ${t_WORKING_DIRECTORY})
-  set_tests_properties(${t_NAME} PROPERTIES LABELS "${labels_of_${t_NAME}}" TIMEOUT 1800 SKIP_RETURN_CODE 77
+  set_tests_properties(${t_NAME} PROPERTIES LABELS "${labels_of_${t_NAME}}" TIMEOUT 900 SKIP_RETURN_CODE 77
                        COST ${seconds_of_${t_NAME}}0) # ctest begins with the dearest
 endfunction()
 
