@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/ops/record.h"
+#include "ir/record.h"
 
 /* ---- expansion of the text */
 

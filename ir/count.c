@@ -2,7 +2,6 @@
 #include "ir/count.h"
 
 #include "base/die.h"
-#include "ir/ops/record.h"
 
 double part_size(const OpPart *p, const char *factor) {
   int f = rule_factor_find(p->rule, factor);

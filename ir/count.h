@@ -7,6 +7,7 @@
 #ifndef APC_IR_COUNT_H
 #define APC_IR_COUNT_H
 
+#include "ir/record.h"
 #include "ir/rule.h"
 
 enum { MAX_PRODUCTS = 3 };
@@ -32,8 +33,6 @@ double op_bytes(const OpPart *p);                            /* read and written
 
 /* ---- for records */
 
-typedef int ProductsFn(const OpPart *p, Product out[MAX_PRODUCTS]);
-typedef double CountFn(const OpPart *p);
 
 double part_size(const OpPart *p, const char *factor); /* dies when the rule has no such factor */
 bool part_has(const TensorFactors *t, int factor);     /* a dimension of the tensor is cut with the factor */

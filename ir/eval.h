@@ -9,6 +9,7 @@
 
 #include "ir/interp.h"
 #include "ir/loops.h"
+#include "ir/record.h"
 
 typedef struct Run {
   Module *m;
@@ -177,7 +178,6 @@ static inline int64_t eval_line_start(const EvalLines *l, int64_t line) {
 }
 
 /* ---- evaluators that are parts of the interpreter, or that several operations have */
-typedef bool EvalFn(Eval *);
 EvalFn eval_source, eval_write;            /* ir/interp.c */
 EvalFn eval_loop, eval_repeat, eval_leave; /* ir/interp_loop.c */
 EvalFn eval_accumulate;                    /* ir/ops/comm.c */

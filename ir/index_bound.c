@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "ir/loops.h"
-#include "ir/ops/record.h"
+#include "ir/record.h"
 
 static bool is_integer(const Type *t) { return dtype_class(t->dtype) == DTC_I || dtype_class(t->dtype) == DTC_U; }
 

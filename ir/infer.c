@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/ops/record.h"
 
 /* ---- for the operations' functions */
 

@@ -8,7 +8,7 @@
 #ifndef APC_IR_INFER_H
 #define APC_IR_INFER_H
 
-#include "ir/ir.h"
+#include "ir/record.h"
 
 typedef struct Infer {
   Module *m;
@@ -19,7 +19,6 @@ typedef struct Infer {
   const Type *in[MAX_OPERANDS];
 } Infer;
 
-typedef const Type *InferFn(const Infer *);
 
 /* Reports what is wrong, and the operands; always NULL. */
 const Type *infer_fail(const Infer *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "ir/record.h"
 #include "ir/body.h"
 #include "ir/interp_internal.h"
-#include "ir/ops/record.h"
 
 enum { MAX_CALL_DEPTH = 64 };
 

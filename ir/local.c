@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "ir/ops/record.h"
 
 void local_set(LocalAttrs *out, Attr a) {
   int i = 0;

@@ -6,7 +6,7 @@
 #ifndef APC_IR_LOCAL_H
 #define APC_IR_LOCAL_H
 
-#include "ir/ir.h"
+#include "ir/record.h"
 
 /* An operation of level 1 and the layouts its operands and result have; NULL where there is none. */
 typedef struct LocalPart {
@@ -27,7 +27,6 @@ typedef struct LocalAttrs {
   Attr *items;
 } LocalAttrs;
 
-typedef void LocalFn(const LocalPart *p, LocalAttrs *out);
 
 /* In place of the attribute with that key, or beside the others. */
 void local_set(LocalAttrs *out, Attr a);

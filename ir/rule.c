@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/ops/record.h"
+#include "ir/rule_make.h"
 
 static const char *const kind_names[FK_COUNT] = {"parallel", "reduce",     "frozen", "halo",
                                                  "linear",   "accumulate", "body"};

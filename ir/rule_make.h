@@ -6,6 +6,7 @@
 #ifndef APC_IR_RULE_MAKE_H
 #define APC_IR_RULE_MAKE_H
 
+#include "ir/record.h"
 #include "ir/rule.h"
 
 typedef struct RuleMaking {
@@ -15,7 +16,6 @@ typedef struct RuleMaking {
   Rule *r;
 } RuleMaking;
 
-typedef void RuleFn(const RuleMaking *);
 
 const Type *rule_in(const RuleMaking *k, int i); /* of operand i */
 const Type *rule_out(const RuleMaking *k);       /* of the result; of several the first */

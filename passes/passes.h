@@ -1,10 +1,10 @@
-/* passes/passes.h - the module passes that pipeline.c sequences.  Each returns false after diagnostics. */
+/* passes/passes.h - the rewriting passes that pipeline.c sequences; training is passes/train/train.h.  Each returns false
+ * after diagnostics. */
 #ifndef APC_PASSES_PASSES_H
 #define APC_PASSES_PASSES_H
 
 #include "ir/device.h"
 #include "ir/ir.h"
-#include "passes/train/train.h"
 
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
 bool pass_fold(Module *m, Diags *diags);   /* fold.c: batch norms become part of the weights before them */
@@ -16,8 +16,6 @@ bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(
     Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
-bool pass_train(Module *m, const TrainOptions *o,
-                Diags *diags);          /* train/train.c: the model becomes one step of its training; NULL: as it is */
 bool pass_dce(Module *m, Diags *diags); /* dce.c: unused operations go */
 bool pass_narrow(Module *m, DType to, Diags *diags); /* narrow.c: f32 is computed in a 16-bit type; f32: as it is */
 bool pass_widen(Module *m, Diags *diags);            /* widen.c: products with 16-bit weights are done in f32 */

@@ -30,7 +30,7 @@ static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multipli
 static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
   return o->train ? true : pass_views(m, diags); /* trained weights are whole: train/train.c */
 }
-static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return pass_train(m, o->train, diags); }
+static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return train_step(m, o->train, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
 static const DeviceTraits *device_of(const PassOptions *o) {
   return o->device ? o->device : target_device_traits(DEVICE_cpu);
@@ -62,7 +62,7 @@ static const Pass passes[] = {
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
 
-const char *const *pass_names(void) {
+const char *const *pipeline_names(void) {
   static const char *names[PASSES + 1];
   for (int i = 0; i < PASSES; i++) names[i] = passes[i].name;
   return names;
@@ -116,7 +116,7 @@ static const Pass *find_pass(const char *name, size_t n) {
   return NULL;
 }
 
-bool pass_on_demand(const char *name) {
+bool pipeline_on_demand(const char *name) {
   const Pass *p = find_pass(name, strlen(name));
   return p && p->on_demand;
 }

@@ -20,10 +20,10 @@ typedef struct PassOptions {
 } PassOptions;
 
 /* Names of the passes in pipeline order, NULL-terminated; the last ones run on demand only. */
-const char *const *pass_names(void);
+const char *const *pipeline_names(void);
 
 /* Does the pass run only when it is named, not in the pipeline? */
-bool pass_on_demand(const char *name);
+bool pipeline_on_demand(const char *name);
 
 /* Runs the passes of a comma-separated list ("" runs none; NULL runs the whole pipeline in order).
  * False after diagnostics; an unknown name is one. */

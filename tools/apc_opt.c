@@ -37,7 +37,7 @@ static int usage(FILE *out, int code) {
   fputs("usage: apc-opt [options] FILE.ir\n", out);
   for (int i = 0; i < OPTIONS; i++) fprintf(out, "  %s=%s: %s\n", rows[i].flag, rows[i].argument, rows[i].help);
   fputs("passes:", out);
-  for (const char *const *p = pass_names(); *p; p++) fprintf(out, " %s", *p);
+  for (const char *const *p = pipeline_names(); *p; p++) fprintf(out, " %s", *p);
   fputs("\n", out);
   return code;
 }

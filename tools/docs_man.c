@@ -237,8 +237,8 @@ void docs_apc_opt_1(void) {
   }
   section("PASSES");
   line("In the order of the pipeline:");
-  for (const char *const *p = pass_names(); *p; p++) {
-    if (p != pass_names()) puts(",");
+  for (const char *const *p = pipeline_names(); *p; p++) {
+    if (p != pipeline_names()) puts(",");
     bold(*p);
   }
   puts(".");

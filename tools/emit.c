@@ -168,7 +168,7 @@ static bool write_text(Tool *t, const char *file, const char *text) {
 static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   Model model;
   Text list = {.arena = t->arena};
-  const char *const *names = pass_names();
+  const char *const *names = pipeline_names();
   for (bool found = false; *names && !found; names++) {
     text_printf(&list, "%s%s", list.n ? "," : "", *names);
     found = strcmp(*names, e->pass) == 0;

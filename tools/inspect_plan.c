@@ -115,7 +115,7 @@ static void print_prediction(Tool *t, const char *what, const Prediction *p, boo
 }
 
 static const char *note_of(const PlanFileOp *line) {
-  static const char *const notes[PLAN_LINES] = {"", "  stored", "  gradients", "  update"};
+  static const char *const notes[ZERO_ROLES] = {"", "  stored", "  gradients", "  update"};
   return notes[line->kind];
 }
 

@@ -8,7 +8,7 @@
 
 bool tool_pass_name_check(Diags *d, const char *option, const char *name) {
   Nearest near = nearest_to(name);
-  for (const char *const *pass = pass_names(); *pass; pass++) {
+  for (const char *const *pass = pipeline_names(); *pass; pass++) {
     if (strcmp(*pass, name) == 0) return true;
     nearest_try(&near, *pass);
   }
@@ -20,7 +20,7 @@ bool tool_pass_name_check(Diags *d, const char *option, const char *name) {
 bool tool_print_after_check(Diags *d, const char *name, const char *passes) {
   if (!name || strcmp(name, "all") == 0) return true;
   if (!tool_pass_name_check(d, "--print-after", name)) return false;
-  if (passes || !pass_on_demand(name)) return true;
+  if (passes || !pipeline_on_demand(name)) return true;
   diag_error(d, DIAG_pass_name, (Loc){0}, "--print-after: pass '%s' runs on demand only", name);
   diag_help(d, "--emit=ir:%s shows what it makes", name);
   return false;

@@ -1,12 +1,4 @@
-/* ir/ops/record.h - what is known of one operation, in one record; private to ir/.
- *
- * ir/ops.def lists the operations: what text, documents and whole classes need to know.  Everything else that
- * the compiler knows of an operation stands in its record, `record_NAME` in one file of ir/ops/ by family.  A field
- * that is not set says what its comment says.  Only three things stand elsewhere, on purpose: the prover's knowledge
- * (ir/prove*.c), which reads no record, so that a wrong one does not prove itself; kernels (codegen/); names in models
- * (frontend/).  Within a record `eval` is written from docs/ir.md and calls nothing of the rest, so that one checks
- * the other.
- */
+/* ir/ops/record.h - what the files of records (ir/record.h) are written with; private to ir/ops/. */
 #ifndef APC_IR_OPS_RECORD_H
 #define APC_IR_OPS_RECORD_H
 
@@ -17,22 +9,6 @@
 #include "ir/local.h"
 #include "ir/rule_make.h"
 
-/* A cut windowed dimension: the result's part [lo, hi) needs of dimension `dim` of an operand ... */
-typedef struct HaloNeed {
-  Module *m;
-  const Func *f;
-  const Op *op;
-  int operand, dim;
-  const Expr *lo, *hi;
-} HaloNeed;
-
-typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
-
-/* How many places an index may name, 0 ... n - 1; NULL: anything may stand there. */
-typedef const Expr *PlacesFn(Module *m, const Func *f, const Op *op);
-
-/* Derivative: builds what makes the gradients of the operands from those of the results (ir/gradient.h). */
-typedef void GradientFn(Gradient *g);
 GradientFn gradient_unary, gradient_binary, gradient_compare, gradient_select, gradient_cast, gradient_copy;
 GradientFn gradient_broadcast, gradient_reshape, gradient_transpose, gradient_slice, gradient_pad, gradient_concat;
 GradientFn gradient_gather, gradient_take, gradient_update, gradient_scatter, gradient_put, gradient_scan,
@@ -40,30 +16,11 @@ GradientFn gradient_gather, gradient_take, gradient_update, gradient_scatter, gr
 GradientFn gradient_reduce, gradient_dot, gradient_softmax, gradient_norm, gradient_cross_entropy;
 GradientFn gradient_rope, gradient_attention, gradient_conv, gradient_conv_transpose, gradient_pool;
 
-typedef struct OpRecord {
-  InferFn *infer;             /* the result's type */
-  bool written_at_level2;     /* infer's extents need not be those that are written there: see infer_type */
-  const char *space, *kinds;  /* factor rule as text (docs/ir.md); kinds: "body:t frozen:k e linear:2", or NULL */
-  RuleFn *rule;               /* or as a function */
-  HaloFn *halo;               /* of factors of kind halo; NULL: it has none */
-  LocalFn *local;             /* NULL: the attributes mean the same on a part */
-  EvalFn *eval;               /* what it computes, for the interpreter */
-  int index;                  /* the operand that says where ... */
-  PlacesFn *places;           /* ... and how many places it may name (ir/index_bound.h); NULL: it has none */
-  ProductsFn *products;       /* contractions: the products they are */
-  CountFn *flops;             /* NULL: two per multiply-add of the products, else one per element of the result */
-  CountFn *bytes;             /* NULL: all of the operands and the result */
-  const char *symbols, *body; /* composites: decomposition as IR text (ir/body.c) */
-  GradientFn *gradient;       /* NULL: it cannot be trained through */
-} OpRecord;
-
 #define UNARY(name, ...)
 #define BINARY(name, ...)
 #define COMPARE(name, ...)
 #define OP(name, ...) extern const OpRecord record_##name;
 #include "ir/ops.def"
 extern const OpRecord record_unary, record_binary, record_compare; /* of the rows that are only an expression */
-
-const OpRecord *op_record(OpKind k);
 
 #endif

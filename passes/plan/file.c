@@ -9,7 +9,7 @@
 
 enum { MAX_STAGES = 1 << 16 };
 
-const char *const plan_line_names[PLAN_LINES] = {"op", "store", "grad", "update"};
+const char *const plan_line_names[ZERO_ROLES] = {"op", "store", "grad", "update"};
 
 typedef struct Parser {
   Arena *a;
@@ -231,7 +231,7 @@ static bool read_gather(Parser *p, bool *at_use) {
   return *at_use ? keyword(p, "use") : keyword(p, "once");
 }
 
-static bool read_line_of(Parser *p, PlanLine kind) {
+static bool read_line_of(Parser *p, ZeroRole kind) {
   if (!need_mesh(p)) return false;
   spaces(p);
   PlanFileOp op = {.kind = kind, .glob_loc = here(p)};
@@ -244,17 +244,17 @@ static bool read_line_of(Parser *p, PlanLine kind) {
   if (*s != '{' || s[n] != '}') return syntax(p, "a strategy in braces");
   p->at += n + 1;
   op.strategy = arena_strndup(p->a, s, n + 1);
-  if (kind == PLAN_STORE && !read_gather(p, &op.gather_at_use)) return false;
-  op.again = kind == PLAN_OP && !at_end(p);
+  if (kind == ZERO_STORE && !read_gather(p, &op.gather_at_use)) return false;
+  op.again = kind == ZERO_OP && !at_end(p);
   if (op.again && !keyword(p, "again")) return false;
   ARENA_PUSH(p->a, &p->f->ops, op);
   return true;
 }
 
-static bool read_op(Parser *p) { return read_line_of(p, PLAN_OP); }
-static bool read_store(Parser *p) { return read_line_of(p, PLAN_STORE); }
-static bool read_grad(Parser *p) { return read_line_of(p, PLAN_GRAD); }
-static bool read_update(Parser *p) { return read_line_of(p, PLAN_UPDATE); }
+static bool read_op(Parser *p) { return read_line_of(p, ZERO_OP); }
+static bool read_store(Parser *p) { return read_line_of(p, ZERO_STORE); }
+static bool read_grad(Parser *p) { return read_line_of(p, ZERO_GRAD); }
+static bool read_update(Parser *p) { return read_line_of(p, ZERO_UPDATE); }
 
 static void keep_comment(Parser *p) {
   spaces(p);

@@ -4,6 +4,7 @@
 
 #include "base/diag.h"
 #include "ir/ir.h"
+#include "passes/plan/zero.h"
 
 /* stage N "name" */
 typedef struct PlanFileStage {
@@ -11,15 +12,13 @@ typedef struct PlanFileStage {
   Loc loc;        /* of the name */
 } PlanFileStage;
 
-/* What a line with a glob is about: where trained weights are stored, what accumulates their gradients, their updates,
- * or all other operations. */
-typedef enum PlanLine { PLAN_OP, PLAN_STORE, PLAN_GRAD, PLAN_UPDATE, PLAN_LINES } PlanLine;
-extern const char *const plan_line_names[PLAN_LINES];
+/* The word that a line about operations of this role begins with. */
+extern const char *const plan_line_names[ZERO_ROLES];
 
 /* op "glob" {strategy} [again];  store "glob" {strategy} gather once|use;  grad "glob" {strategy};  update "glob"
  * {strategy} */
 typedef struct PlanFileOp {
-  PlanLine kind;
+  ZeroRole kind;
   const char *glob, *strategy; /* the strategy with its braces */
   bool again;
   bool gather_at_use;

@@ -33,7 +33,7 @@ typedef struct Fitting {
   Strategy *strategies;
   int *line_of;          /* by operation: the last line that matches it; -1 */
   bool *matched;         /* by line */
-  const PlanLine *kinds; /* by operation */
+  const ZeroRole *kinds; /* by operation */
   const ZeroUpdates *updates;
   Named *names; /* of all operations, sorted */
   bool same_graph;
@@ -119,7 +119,7 @@ static bool check_matches(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) {
     const PlanFileOp *line = &p->file->ops.items[i];
     if (p->matched[i]) continue;
-    static const char *const what[PLAN_LINES] = {"no operation is", "no trained weight is",
+    static const char *const what[ZERO_ROLES] = {"no operation is", "no trained weight is",
                                                  "nothing that accumulates is", "no part of an update is"};
     if (p->same_graph)
       diag_error(p->d, DIAG_plan_model, line->glob_loc, "%s named \"%s\"", what[line->kind], line->glob);
@@ -269,7 +269,7 @@ static bool explain_gap(const Fitting *p, const PlanGap *gap) {
 static bool complete(Fitting *p) {
   Plan *plan = p->plan;
   CostModel *c = cost_model_new(p->m, p->t);
-  if (!rewrite_sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
+  if (!cost_sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
   plan->price = cost_plan(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
   plan->flops = cost_plan_flops(c, p->m, p->f, p->rules);
   plan->params = cost_plan_params(p->m, p->f);
@@ -299,9 +299,9 @@ static void index_names(Fitting *p) {
 }
 
 static void match_lines(Fitting *p) {
-  PlanLine *kinds = ARENA_ARRAY(p->m->arena, PlanLine, p->f->ops.n);
+  ZeroRole *kinds = ARENA_ARRAY(p->m->arena, ZeroRole, p->f->ops.n);
   p->updates = zero_updates(p->m->arena, p->m, p->f, p->rules);
-  for (size_t i = 0; i < p->f->ops.n; i++) kinds[i] = zero_line(p->updates, i);
+  for (size_t i = 0; i < p->f->ops.n; i++) kinds[i] = zero_role(p->updates, i);
   p->kinds = kinds;
   p->line_of = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
   p->matched = ARENA_ARRAY(p->m->arena, bool, p->file->ops.n);

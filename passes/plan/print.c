@@ -14,6 +14,7 @@
 #include "ir/schedule.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/names.h"
+#include "passes/plan/file.h"
 #include "passes/plan/labels.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/text.h"
@@ -61,7 +62,7 @@ static const char *strategy_text(Module *m, Arena *a, const Rule *r, const Strat
 /* ---- op lines */
 
 typedef struct OpLine {
-  PlanLine kind;
+  ZeroRole kind;
   const char *glob, *strategy;
   size_t first; /* operation it was made for */
   struct {
@@ -86,7 +87,7 @@ typedef struct OpLines {
   const Func *f;
   const char **strategies; /* by operation */
   const char **without;    /* by operation: what it has without a line */
-  const PlanLine *kinds;   /* by operation */
+  const ZeroRole *kinds;   /* by operation */
   struct {
     OpGroup *items;
     size_t n, cap;
@@ -152,7 +153,7 @@ static const char *majority(const OpLines *w, const OpGroup *g) {
 
 /* One glob has one line: a second group with it gets exceptions instead. */
 static void add_line(OpLines *w, OpGroup *g) {
-  PlanLine kind = w->kinds[g->ops.items[0]];
+  ZeroRole kind = w->kinds[g->ops.items[0]];
   g->has_line = true;
   for (size_t i = 0; i < w->lines.n; i++)
     if (w->lines.items[i].kind == kind && same(w->lines.items[i].glob, g->glob)) return;
@@ -199,7 +200,7 @@ static void choose_lines(OpLines *w) {
   }
 }
 
-static void print_line(Text *out, PlanLine kind, const char *glob, const char *strategy) {
+static void print_line(Text *out, ZeroRole kind, const char *glob, const char *strategy) {
   text_printf(out, "%s ", plan_line_names[kind]);
   text_quoted(out, glob);
   text_printf(out, " %s\n", strategy);
@@ -209,14 +210,14 @@ static void texts_of(OpLines *w, Module *m, const Plan *p) {
   const Func *f = w->f;
   const Rule **rules = rules_of(m, f);
   ZeroUpdates *updates = zero_updates(w->a, m, f, rules);
-  PlanLine *kinds = ARENA_ARRAY(w->a, PlanLine, f->ops.n);
+  ZeroRole *kinds = ARENA_ARRAY(w->a, ZeroRole, f->ops.n);
   w->kinds = kinds;
   w->strategies = ARENA_ARRAY(w->a, const char *, f->ops.n);
   w->without = ARENA_ARRAY(w->a, const char *, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     Strategy without = {0};
     zero_follows(updates, i, p->strategies, &without);
-    kinds[i] = zero_line(updates, i);
+    kinds[i] = zero_role(updates, i);
     w->strategies[i] = strategy_text(m, w->a, rules[i], &p->strategies[i]);
     w->without[i] = strategy_text(m, w->a, rules[i], &without);
   }

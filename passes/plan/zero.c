@@ -89,10 +89,10 @@ static bool is_update(const ZeroUpdates *u, size_t op) {
   return u->mirrors.head[op] != op && u->storage[u->mirrors.head[op]];
 }
 
-PlanLine zero_line(const ZeroUpdates *u, size_t op) {
-  if (u->storage[op]) return PLAN_STORE;
-  if (is_update(u, op)) return PLAN_UPDATE;
-  return zero_is_gradient(&u->f->ops.items[op]) ? PLAN_GRAD : PLAN_OP;
+ZeroRole zero_role(const ZeroUpdates *u, size_t op) {
+  if (u->storage[op]) return ZERO_STORE;
+  if (is_update(u, op)) return ZERO_UPDATE;
+  return zero_is_gradient(&u->f->ops.items[op]) ? ZERO_GRAD : ZERO_OP;
 }
 
 bool zero_follows(const ZeroUpdates *u, size_t op, const Strategy *strategies, Strategy *out) {

@@ -13,10 +13,13 @@
 #define APC_PASSES_PLAN_ZERO_H
 
 #include "ir/rule.h"
-#include "passes/plan/file.h"
 #include "passes/search/mirror.h"
 
 enum { ZERO_STAGES = 4 };
+
+/* What an operation is to the training state: it reads a trained weight, accumulates a gradient, is part of an update,
+ * or none of these. */
+typedef enum ZeroRole { ZERO_OP, ZERO_STORE, ZERO_GRAD, ZERO_UPDATE, ZERO_ROLES } ZeroRole;
 
 /* The operation reads a trained weight. */
 bool zero_is_storage(Module *m, const Op *op);
@@ -39,8 +42,8 @@ int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strateg
 typedef struct ZeroUpdates ZeroUpdates;
 ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const *rules);
 const Mirrors *zero_mirrors(const ZeroUpdates *u);
-/* The kind of line that a plan file has for operation number `op`. */
-PlanLine zero_line(const ZeroUpdates *u, size_t op);
+/* Of operation number `op`. */
+ZeroRole zero_role(const ZeroUpdates *u, size_t op);
 /* The strategy of operation number `op` then; false when it is part of no update. */
 bool zero_follows(const ZeroUpdates *u, size_t op, const Strategy *strategies, Strategy *out);
 

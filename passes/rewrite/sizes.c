@@ -36,7 +36,7 @@ static bool refuse(const Module *m, const Op *op, Diags *d) {
   return diag_error(d, DIAG_dimension, op->loc, "dimension '%s' cannot be %" PRId64 ": %s", s->name, s->hint, what);
 }
 
-bool rewrite_sizes_can_be_priced(const CostModel *c, const Module *m, const Func *f, Diags *d) {
+bool cost_sizes_can_be_priced(const CostModel *c, const Module *m, const Func *f, Diags *d) {
   for (Val v = 1; v < f->values.n; v++)
     if (!(bytes_of(c, type_of(f, v)) < most_bytes)) return refuse(m, op_of(f, v), d);
   return true;

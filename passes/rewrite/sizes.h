@@ -6,6 +6,6 @@
 
 /* Every value's extents at the sizes to plan for exist and its bytes fit 62 bits; else a diagnostic that names the
  * tensor and the largest dimension.  Prices of what passes are finite, and no rounding up to a multiple overflows. */
-bool rewrite_sizes_can_be_priced(const CostModel *c, const Module *m, const Func *f, Diags *d);
+bool cost_sizes_can_be_priced(const CostModel *c, const Module *m, const Func *f, Diags *d);
 
 #endif

@@ -237,7 +237,7 @@ static double evaluate(BestFirst *b, int node, const int *at, double limit, int 
     double next, part = 0;
     int open;
     class = least_class(l->sum, classes, &next);
-    b->stopped |= b->work > b->most_work || search_watch_work(b->bounds->p->watch, classes);
+    b->stopped |= b->work > b->most_work || solve_watch_work(b->bounds->p->watch, classes);
     b->work += classes;
     if (l->sum[class] > limit || b->stopped || l->sum[class] == INFINITY) break;
     if (!l->counted[class]) l->certain[class] += rests_of(n, l, class), l->counted[class] = true;

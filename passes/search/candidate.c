@@ -210,7 +210,7 @@ static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
 static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   const double sums = 500; /* that cutting and pricing an operation take as long as */
   StagesTime time = {0};
-  search_watch_work(&s->watch, sums * (double)s->f->ops.n);
+  solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
   StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time)
                                   : STAGES_CUT;

@@ -145,7 +145,7 @@ static void one_value(Frontier *s, const Step *b, const int *at, int v, Work *w)
 
 static bool within_caps(const Frontier *s) {
   double cap = s->p->p->frontier_cap;
-  if (search_watch_work(s->p->p->watch, 100)) return false; /* entries have lists */
+  if (solve_watch_work(s->p->p->watch, 100)) return false; /* entries have lists */
   return (double)s->npoints <= cap && (double)s->work <= 32 * cap;
 }
 
@@ -323,7 +323,7 @@ bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Are
     if (!s.p->steps[s.p->eliminations[i].step]->n) ARENA_PUSH(a, &s.roots, i);
   ok = ok && choose_root(&s, r->memory_weight);
   for (int k = p->nvars - 1; ok && k >= 0; k--)
-    ok = !search_watch_work(p->watch, 100) && assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
+    ok = !solve_watch_work(p->watch, 100) && assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
   if (ok) {
     r->values = values;
     r->time = solve_evaluate(p, values, &r->memory);

@@ -230,7 +230,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   for (int k = 0; k < c[0].n; k++) {
     const Layout *from = s->producer->results[s->result][c[0].first[k]];
     double *seconds = w->seconds + k * w->n;
-    if (search_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
+    if (solve_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
     price_on(g, g->in.cost, type, s, from, w, seconds);
     if (g->in.whole) price_on(g, g->in.whole, type, s, from, w, whole);
     for (int i = 0; i < w->n; i++) {
@@ -287,7 +287,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   for (size_t e = 0; e < entries; e++) {
-    if (search_watch_work(g->in.watch, 1)) break;
+    if (solve_watch_work(g->in.watch, 1)) break;
     table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
     for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
   }
@@ -630,7 +630,7 @@ static Domain *domain_of_class(Graph *g, int c) {
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
-    if (search_watch_work(g->in.watch, 1e3)) return false;
+    if (solve_watch_work(g->in.watch, 1e3)) return false;
     g->domains[c] = domain_of_class(g, c);
     if (g->domains[c]->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
@@ -660,7 +660,7 @@ static void fill(Graph *g) {
     size_t head = s->mirrors.head[i];
     g->variable[i] = s->class[i] < 0 ? -1 : head != i ? g->variable[head] : add_variable(g, domain_at(g, i));
   }
-  for (size_t i = 0; i < s->nfans && !search_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
+  for (size_t i = 0; i < s->nfans && !solve_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
   for (size_t i = 0; i < g->in.f->ops.n; i++)
     if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
@@ -688,8 +688,8 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
-  double start = search_watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
-  if (in->report) in->report->domains += search_watch_processor() - start;
+  double start = solve_watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  if (in->report) in->report->domains += solve_watch_processor() - start;
   if (least > in->prune_above || least == INFINITY) {
     arena_free(a);
     return NULL;
@@ -697,9 +697,9 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   double slack = in->prune_above < INFINITY ? (in->prune_above - least) * (1 + 1e-9) + 1e-12 : INFINITY;
   for (int c = 0; c < in->shape->nclasses; c++)
     if (class_followed(g, c) < 0) domain_prune(g->domains[c], slack, a);
-  start = search_watch_processor();
+  start = solve_watch_processor();
   fill(g);
-  if (in->report) in->report->graphs++, in->report->tables += search_watch_processor() - start;
+  if (in->report) in->report->graphs++, in->report->tables += solve_watch_processor() - start;
   if (in->watch && in->watch->expired) {
     arena_free(a);
     return NULL;

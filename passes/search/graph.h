@@ -12,6 +12,7 @@
 #define APC_PASSES_SEARCH_GRAPH_H
 
 #include "passes/cost/cost.h"
+#include "passes/plan/plan.h"
 #include "passes/search/shape.h"
 #include "passes/search/solve.h"
 #include "passes/search/symmetry.h"
@@ -54,7 +55,7 @@ typedef struct GraphInput {
   int set_cap;          /* values of a variable for a set of layouts */
   double prune_above;   /* give up when the cheapest strategies alone cost more */
   SearchReport *report; /* gets the seconds; NULL: nobody asks */
-  SearchWatch *watch;   /* NULL: nobody watches */
+  SolveWatch *watch;   /* NULL: nobody watches */
 } GraphInput;
 
 typedef struct Graph Graph;

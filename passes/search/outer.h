@@ -162,7 +162,10 @@ typedef struct Search {
   bool limited;         /* memory decided something about the last candidate that was solved */
   bool limited_flat;    /* and about one of a training step without stages */
   double work;
-  SearchWatch watch;
+  SolveWatch watch;
+  PlanProgress progress;       /* what is shown, */
+  PlanProgressFunc show;       /* to whom; NULL: nobody looks */
+  void *show_context;
   SearchReport report;
   bool brief; /* a plan is looked for, not a proof */
   bool hasty; /* the time was over before there was a plan: any plan will do */

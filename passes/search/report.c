@@ -1,6 +1,10 @@
 /* passes/search/report.c - see report.h. */
 #include "passes/search/report.h"
 
+#include <math.h>
+
+#include "passes/search/outer.h"
+
 static int by_users(const SearchFan *a, const SearchFan *b) {
   return a->users != b->users ? b->users - a->users : b->choosing - a->choosing;
 }
@@ -37,4 +41,18 @@ void search_report_add(SearchReport *r, const Graph *g, const SolveResult *solve
     r->many++;
     keep_fan(r, fan);
   }
+}
+
+static double seconds_left(const SolveWatch *w, const PlanProgress *p) {
+  double now = solve_watch_now(), went = now - w->began;
+  if (isfinite(w->deadline)) return fmax(w->deadline - now, 0);
+  double left = p->done > 0 ? went * (p->candidates - p->done) / p->done : INFINITY;
+  return w->most > 0 ? fmin(left, went * fmax(w->most / w->spent - 1, 0)) : left;
+}
+
+void search_report_progress(const SolveWatch *w) {
+  const Search *s = w->context;
+  PlanProgress p = s->progress;
+  p.left = seconds_left(w, &p);
+  s->show(s->show_context, &p);
 }

@@ -26,6 +26,7 @@
 
 #include "ir/schedule.h"
 #include "passes/search/outer.h"
+#include "passes/search/report.h"
 #include "passes/rewrite/sizes.h"
 #include "program/program.h"
 
@@ -264,7 +265,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
       add_bound(s, &c, c.bound);
       continue;
     }
-    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
+    s->progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
                                        fmin(best_time(s), fmin(s->lower_bound, c.bound)), INFINITY};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
@@ -331,7 +332,7 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
     if (amounts_to(s, o, s->known->items[i])) found[n++] = s->known->items[i];
   if (n) qsort(found, n, sizeof *found, by_without_gaps);
   for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++) {
-    if (s->watch.expired && (i > 0 || o->effort > 0 || search_watch_stopped(&s->watch))) break;
+    if (s->watch.expired && (i > 0 || o->effort > 0 || solve_watch_stopped(&s->watch))) break;
     add_if_known(s, search_fill_gaps(s, found[i]), best_time(s));
   }
 }
@@ -339,14 +340,15 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
  * is s->best. */
 static void run(Search *s, const PlanOptions *o) {
-  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = search_watch_stopped(&s->watch);
+  s->watch.context = s;
+  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   for (size_t i = 0; s->known && i < s->known->n; i++)
     if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
       s->best = s->known->items[i];
   make_candidates(s, o);
   try_all(s, o, free_choice);
-  if (!s->best && s->watch.expired && !search_watch_stopped(&s->watch)) try_hastily(s);
+  if (!s->best && s->watch.expired && !solve_watch_stopped(&s->watch)) try_hastily(s);
   if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s, o);
 }
 
@@ -388,6 +390,7 @@ static void take_effort(Search *s, const Search *x) {
   s->cost = x->cost;
   s->work = x->work;
   s->watch = x->watch;
+  s->watch.context = s;
   s->report = x->report;
 }
 
@@ -437,7 +440,7 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   bool over = s->watch.expired;
   run(&x, &o);
   take_effort(s, &x);
-  if (isinf(s->watch.deadline)) s->watch.expired = over || search_watch_stopped(&s->watch);
+  if (isinf(s->watch.deadline)) s->watch.expired = over || solve_watch_stopped(&s->watch);
   return x.best ? x.best : search_nearest_outcome(&x);
 }
 
@@ -642,7 +645,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
   p->report = s->report;
-  p->search_seconds = search_watch_now() - started;
+  p->search_seconds = solve_watch_now() - started;
   return p;
 }
 
@@ -664,7 +667,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   if (anything_forced(s, o) && !o->any) find_known(s, o);
   run(s, o);
-  if (!s->best && search_watch_stopped(&s->watch)) {
+  if (!s->best && solve_watch_stopped(&s->watch)) {
     diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
     return NULL;
   }
@@ -684,16 +687,18 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .schedule = {.order = SCHEDULE_1f1b}, /* gpipe takes as long, and more memory */
                 .zero = o->zero,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
-  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY,
+  double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
          work = t->ranks >= MANY_RANKS ? usual_work : 0;
   if (o->effort > 0 || o->work > 0) work = o->work;
-  s->watch = (SearchWatch){.deadline = deadline,
+  s->watch = (SolveWatch){.deadline = deadline,
                            .most = work,
                            .stop = o->stop,
-                           .began = search_watch_now(),
-                           .show = o->show,
-                           .context = o->show_context,
-                           .progress = {.best = INFINITY}};
+                           .began = solve_watch_now(),
+                           .show = o->show ? search_report_progress : NULL,
+                           .context = s};
+  s->progress = (PlanProgress){.best = INFINITY};
+  s->show = o->show;
+  s->show_context = o->show_context;
   s->too_large = o->too_large;
   s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
@@ -703,7 +708,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   module_set_mesh(m, &(Mesh){.stages = 1});
   s->base = cost_model_new(m, t);
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
-  if (!rewrite_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
+  if (!cost_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
   s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
@@ -720,7 +725,7 @@ void search_close(Search *s) {
 }
 
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  double start = search_watch_now();
+  double start = solve_watch_now();
   Search s;
   if (!search_open(&s, m, f, t, o, d)) return NULL;
   Plan *p = find_plan(&s, o, start, d);

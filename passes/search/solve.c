@@ -73,7 +73,7 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
       int best = x->values[var], now = best;
       double rest = x->memory - memory_of(s->p, var, now),
              least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
-      if (search_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
+      if (solve_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
         if (v == now || rest + memory > limit) continue;
@@ -412,17 +412,17 @@ static void solve_whole(Solver *s, const int *order) {
 static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *arena) {
   SolveResult *r = s->result;
   Arena *program;
-  double start = search_watch_processor();
+  double start = solve_watch_processor();
   s->program = compile_within(p, order, &program);
   r->split = s->program->split;
-  r->order_seconds += search_watch_processor() - start;
+  r->order_seconds += solve_watch_processor() - start;
   find_joins(s->program, r, arena);
-  start = search_watch_processor();
+  start = solve_watch_processor();
   solve_into(s, order);
   move_shares(s);
   solve_whole(s, order);
   r->exact |= r->feasible && is_reached(r);
-  r->sum_seconds += search_watch_processor() - start;
+  r->sum_seconds += solve_watch_processor() - start;
   arena_free(program);
 }
 
@@ -431,9 +431,9 @@ SolveResult solve(const SolveProblem *given, Arena *arena) {
   Arena *scratch = arena_new();
   SolveProblem simple = simplified(given, scratch), *p = &simple;
   Solver s = {.p = p, .arena = scratch, .result = &r};
-  double start = search_watch_processor();
+  double start = solve_watch_processor();
   const int *order = elimination_order(p, scratch);
-  r.order_seconds = search_watch_processor() - start;
+  r.order_seconds = solve_watch_processor() - start;
   solve_in_steps(&s, p, order, arena);
   if (r.feasible) {
     int *values = ARENA_ARRAY(arena, int, p->nvars);

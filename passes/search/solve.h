@@ -17,7 +17,7 @@
 
 #include "base/arena.h"
 
-struct SearchWatch;
+struct SolveWatch;
 
 /* A cost that depends on the classes of the values of its variables: table[class_0][class_1]..., the last fastest. */
 typedef struct SolveFactor {
@@ -55,7 +55,7 @@ typedef struct SolveProblem {
                               * never */
   double table_cap;          /* most sums computed for one bucket */
   double frontier_cap;       /* most frontier points kept; 32 times that many are formed at most */
-  struct SearchWatch *watch; /* when its time is over, what is known by then is the result; NULL: nobody watches */
+  struct SolveWatch *watch; /* when its time is over, what is known by then is the result; NULL: nobody watches */
 } SolveProblem;
 
 /* One of the largest eliminations. */

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/search/graph.h"
 #include "passes/search/home.h"
 #include "passes/search/partition.h"
 

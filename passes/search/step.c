@@ -222,7 +222,7 @@ WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
          *row = ARENA_ARRAY(a, double, r.inner);
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
-    if (search_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
+    if (solve_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
     int best = outer_costs(&r, at, base, rows, sums, keys);
     double worst = most;

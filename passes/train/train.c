@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include "passes/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 /* What becomes of a statistic of the data. */
@@ -231,7 +230,7 @@ static bool add_entries(const TrainWeights *w, const Func *f) {
   return true;
 }
 
-bool pass_train(Module *m, const TrainOptions *o, Diags *diags) {
+bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
   TrainedList list = {0};
   WrittenList written = {0};
   Loss loss;

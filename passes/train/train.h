@@ -50,6 +50,9 @@ typedef struct TrainOptions {
   TrainReport *report;        /* filled; NULL: nobody asks */
 } TrainOptions;
 
+/* The model becomes one step of its training; NULL: it stays as it is.  False after diagnostics. */
+bool train_step(Module *m, const TrainOptions *o, Diags *diags);
+
 /* "adamw(lr=3e-4,clip=1)"; NULL: adamw as it is.  False after a diagnostic. */
 bool optimizer_parse(Arena *a, const char *text, Optimizer *out, Diags *diags);
 

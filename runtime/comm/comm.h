@@ -34,6 +34,7 @@
 #include "program/comm.h"
 #include "program/status.h"
 #include "runtime/comm/transport.h"
+#include "runtime/net/signs.h"
 
 bool comm_reduction_defined(CommReduction reduction, DType dtype);
 
@@ -53,14 +54,6 @@ static inline bool comm_is_reduction(CommKind kind) { return kind == COMM_all_re
 /* How many blocks `send` and `recv` of an operation have, in a group of so many members. */
 static inline int comm_send_blocks(CommKind kind, int members) { return kind == COMM_all_reduce ? 1 : members; }
 static inline int comm_recv_blocks(CommKind kind, int members) { return comm_is_reduction(kind) ? 1 : members; }
-
-/* What a rank tells the outside about its communication; lives in shared memory of the session. */
-typedef struct CommProgress {
-  _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */
-  _Atomic uint64_t key;     /* order key of the position that was waited for last */
-  _Atomic uint32_t kind;    /* CommKind of its first incomplete operation */
-  _Atomic uint32_t waiting; /* 1 inside comm_wait */
-} CommProgress;
 
 typedef struct CommOptions {
   int max_positions;      /* enqueued and not yet complete; 0: 64 */

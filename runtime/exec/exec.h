@@ -12,7 +12,7 @@
 #include "runtime/device/device.h"
 #include "runtime/exec/load.h"
 #include "runtime/request.h"
-#include "runtime/session/session.h"
+#include "runtime/net/signs.h"
 
 typedef struct Executor Executor;
 

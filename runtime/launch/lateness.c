@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "program/comm.h"
+
 enum { CLOCK_STEP_MS = 200 };
 
 static int64_t now_ms(void) {

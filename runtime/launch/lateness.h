@@ -3,7 +3,9 @@
 #ifndef APC_RUNTIME_LAUNCH_LATENESS_H
 #define APC_RUNTIME_LAUNCH_LATENESS_H
 
-#include "runtime/session/shared.h"
+#include <stdbool.h>
+
+#include "runtime/net/signs.h"
 
 /* What was seen of one rank when last looked at. */
 typedef struct RankSigns {

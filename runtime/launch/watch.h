@@ -12,7 +12,9 @@
 #ifndef APC_RUNTIME_LAUNCH_WATCH_H
 #define APC_RUNTIME_LAUNCH_WATCH_H
 
-#include "runtime/session/shared.h"
+#include <stdbool.h>
+
+#include "runtime/net/signs.h"
 
 typedef struct Watch Watch;
 

@@ -16,6 +16,7 @@
 #include "runtime/apc_runtime.h"
 #include "runtime/comm/cpu.h"
 #include "runtime/exec/exec.h"
+#include "runtime/session/session.h"
 
 typedef struct Arguments {
   const char *weights, *files;

@@ -40,9 +40,6 @@ enum { SESSION_MAX_RANKS = TRANSPORT_LOCAL_MAX_WORLD, SESSION_PAYLOAD_BYTES = 16
 
 typedef struct Session Session;
 
-/* Writes what step `step` of `rank` is, e.g. "all_reduce of h3.mlp.out over tp", into text[size]. */
-typedef void (*SessionStepText)(void *context, int rank, uint32_t step, char *text, size_t size);
-
 typedef struct SessionOptions {
   const char *path; /* the artifact; "/proc/self/exe" for the running program */
   int program;      /* its descriptor, above 2: what is started is that file, whatever `path` leads to now; 0: none */
@@ -89,24 +86,6 @@ void session_forget(Session *s);
 /* ---- rank ---- */
 
 typedef struct SessionRank SessionRank;
-
-/* Where a rank is in its work; it writes, a watchdog reads. */
-typedef struct RankPlace {
-  _Atomic uint64_t beats; /* grows with every step and command */
-  _Atomic uint32_t step;
-  _Atomic uint64_t round; /* of the innermost loop around the step, from 1; 0 outside of loops */
-} RankPlace;
-
-/* Two plain stores. */
-static inline void rank_place_step(RankPlace *p, uint32_t step) {
-  uint64_t beats = atomic_load_explicit(&p->beats, memory_order_relaxed);
-  atomic_store_explicit(&p->step, step, memory_order_relaxed);
-  atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
-}
-
-static inline void rank_place_round(RankPlace *p, uint64_t round) {
-  atomic_store_explicit(&p->round, round, memory_order_relaxed);
-}
 
 typedef enum SessionCommandKind { SESSION_RUN, SESSION_EXIT } SessionCommandKind;
 

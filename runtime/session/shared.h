@@ -12,15 +12,6 @@
 
 #define SESSION_MAGIC UINT64_C(0x31535345534350a1)
 
-/* One rank writes it, the watchdog reads it. */
-typedef struct SessionSlot {
-  _Alignas(64) CommProgress progress;
-  RankPlace place;
-  _Atomic uint32_t command; /* number of the last finished command */
-  _Atomic uint32_t failed;  /* 1 once `failure` is complete */
-  RtError failure;
-} SessionSlot;
-
 typedef struct SessionControl {
   uint64_t magic, transport_offset, io_offset;
   int32_t world, host_pid;

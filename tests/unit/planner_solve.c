@@ -1,5 +1,6 @@
 /* The solver of the planner graph on problems made by hand: what its work depends on, sets of layouts, memory limits,
  * limits of time. */
+#include <stdint.h>
 #include <math.h>
 
 #include "passes/search/set.h"
@@ -593,11 +594,11 @@ static void limits_agree(void) {
 static void cut_short(void) {
   Problem *x = chain(400, 0);
   SolveResult whole = solve(&x->p, x->arena);
-  SearchWatch watch = {.deadline = search_watch_now() - 1, .work = 1e12};
+  SolveWatch watch = {.deadline = solve_watch_now() - 1, .work = 1e12};
   x->p.watch = &watch;
   SolveResult r = solve(&x->p, x->arena);
   CHECK(watch.expired && !r.exact && r.lower_bound <= whole.time && (!r.feasible || r.time >= whole.time));
-  watch = (SearchWatch){.deadline = INFINITY, .work = 1e12};
+  watch = (SolveWatch){.deadline = INFINITY, .work = 1e12};
   r = solve(&x->p, x->arena);
   CHECK(!watch.expired && r.exact && r.time == whole.time);
   arena_free(x->arena);

@@ -1,0 +1,52 @@
+/* runtime/net/signs.h - what a rank tells of itself while it works: it writes, a watchdog reads.
+ *
+ * On one machine the signs lie in memory that host and ranks share; between machines they are sent (watch.h).
+ */
+#ifndef APC_RUNTIME_NET_SIGNS_H
+#define APC_RUNTIME_NET_SIGNS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "program/status.h"
+
+/* Of its communication. */
+typedef struct CommProgress {
+  _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */
+  _Atomic uint64_t key;     /* order key of the position that was waited for last */
+  _Atomic uint32_t kind;    /* CommKind of its first incomplete operation */
+  _Atomic uint32_t waiting; /* 1 inside comm_wait */
+} CommProgress;
+
+/* Where it is in its work. */
+typedef struct RankPlace {
+  _Atomic uint64_t beats; /* grows with every step and command */
+  _Atomic uint32_t step;
+  _Atomic uint64_t round; /* of the innermost loop around the step, from 1; 0 outside of loops */
+} RankPlace;
+
+/* Two plain stores. */
+static inline void rank_place_step(RankPlace *p, uint32_t step) {
+  uint64_t beats = atomic_load_explicit(&p->beats, memory_order_relaxed);
+  atomic_store_explicit(&p->step, step, memory_order_relaxed);
+  atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
+}
+
+static inline void rank_place_round(RankPlace *p, uint64_t round) {
+  atomic_store_explicit(&p->round, round, memory_order_relaxed);
+}
+
+/* All of it. */
+typedef struct SessionSlot {
+  _Alignas(64) CommProgress progress;
+  RankPlace place;
+  _Atomic uint32_t command; /* number of the last finished command */
+  _Atomic uint32_t failed;  /* 1 once `failure` is complete */
+  RtError failure;
+} SessionSlot;
+
+/* Writes what step `step` of `rank` is, e.g. "all_reduce of h3.mlp.out over tp", into text[size]. */
+typedef void (*SessionStepText)(void *context, int rank, uint32_t step, char *text, size_t size);
+
+#endif
