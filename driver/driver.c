@@ -7,7 +7,7 @@
 #include "driver/internal.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/entries.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 
 static void free_program(Build *b) {
   if (b->program.b) program_builder_free(b->program.b);

@@ -1,7 +1,7 @@
 /* frontend/loop_build.c - see loop_build.h. */
 #include "frontend/loop_build.h"
 
-#include "frontend/onnx/known.h"
+#include "frontend/known.h"
 #include "ir/index_bound.h"
 
 /* A bound on an i64 scalar that its operations show; NULL without one. */

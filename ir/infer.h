@@ -19,7 +19,6 @@ typedef struct Infer {
   const Type *in[MAX_OPERANDS];
 } Infer;
 
-
 /* Reports what is wrong, and the operands; always NULL. */
 const Type *infer_fail(const Infer *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void infer_further(const Infer *c, const Type *t);

@@ -3,9 +3,9 @@
  * ir/ops.def lists the operations: what text, documents and whole classes need to know.  Everything else that
  * the compiler knows of an operation stands in its record, `record_NAME` in one file of ir/ops/ by family.  A field
  * that is not set says what its comment says.  Only three things stand elsewhere, on purpose: the prover's knowledge
- * (ir/prove*.c), which reads no record, so that a wrong one does not prove itself; kernels (codegen/); names in models
- * (frontend/).  Within a record `eval` is written from docs/ir.md and calls nothing of the rest, so that one checks
- * the other.
+ * (proof/prove*.c), which reads no record, so that a wrong one does not prove itself; kernels (codegen/); names in
+ * models (frontend/).  Within a record `eval` is written from docs/ir.md and calls nothing of the rest, so that one
+ * checks the other.
  */
 #ifndef APC_IR_RECORD_H
 #define APC_IR_RECORD_H
@@ -30,7 +30,8 @@ struct OpPart;
 struct Product;
 struct Gradient;
 
-/* What each of these is given stands in ir/infer.h, ir/rule_make.h, ir/local.h, ir/eval.h, ir/count.h, ir/gradient.h. */
+/* What each of these is given stands in ir/infer.h, ir/layout/rule_make.h, ir/layout/local.h, ir/run/eval.h,
+ * ir/layout/count.h, ir/gradient.h. */
 typedef const Type *InferFn(const struct Infer *);
 typedef void RuleFn(const struct RuleMaking *);
 typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
@@ -56,7 +57,7 @@ typedef struct OpRecord {
   ProductsFn *products;       /* contractions: the products they are */
   CountFn *flops;             /* NULL: two per multiply-add of the products, else one per element of the result */
   CountFn *bytes;             /* NULL: all of the operands and the result */
-  const char *symbols, *body; /* composites: decomposition as IR text (ir/body.c) */
+  const char *symbols, *body; /* composites: decomposition as IR text (ir/layout/body.c) */
   GradientFn *gradient;       /* NULL: it cannot be trained through */
 } OpRecord;
 

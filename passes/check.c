@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "ir/element.h"
-#include "ir/prove_same.h"
+#include "proof/element.h"
+#include "proof/prove_same.h"
 
 enum { RUNS = 3 };
 
@@ -14,7 +14,7 @@ struct PassWatch {
   const Meaning **meanings; /* by function; NULL of level 2 */
 };
 
-const char *pass_how_name(PassHow h) {
+const char *pipeline_how_name(PassHow h) {
   static const char *const names[] = {"proved", "proved_reals", "compared", "trusted", "differs"};
   return names[h];
 }
@@ -120,7 +120,7 @@ static PassCheck by_numbers(Tries *t, const char *pass, size_t n, const char *co
 
 /* ---- before and behind a pass */
 
-PassWatch *pass_watch(Module *m) {
+PassWatch *pipeline_watch(Module *m) {
   PassWatch *w = ARENA_NEW(m->arena, PassWatch);
   *w = (PassWatch){same_new(m), funcs_of(m, m->arena), ARENA_ARRAY(m->arena, const Meaning *, m->funcs.n)};
   for (size_t i = 0; i < w->before.n; i++)
@@ -144,7 +144,7 @@ static PassCheck by_reals(Tries *t, const char *pass, size_t n, const char *cons
       NULL};
 }
 
-void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps) {
+void pipeline_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps) {
   FuncList after = funcs_of(m, m->arena);
   const char **names = ARENA_ARRAY(m->arena, const char *, w->before.n);
   size_t n = 0;

@@ -2,19 +2,19 @@
  * can be done.
  *
  * For every pass that changed a function, the strongest of these that holds:
- *   proved     both forms have the same terms (ir/prove_same.h): equal bit by bit, for all inputs, weights and sizes
- *   proved_reals  the elements of both are the same polynomials (ir/element.h): equal over the real numbers, for all
- *   inputs, weights and sizes compared   both gave the same numbers at small sizes of every dimension (ir/trial.h)
+ *   proved     both forms have the same terms (proof/prove_same.h): equal bit by bit, for all inputs, weights and sizes
+ *   proved_reals  the elements of both are the same polynomials (proof/element.h): equal over the real numbers, for all
+ *   inputs, weights and sizes compared   both gave the same numbers at small sizes of every dimension (proof/trial.h)
  *   trusted    neither was possible; `note` says why differs    the numbers differ: the pass is wrong
  * The checker shares no code with the passes.
  */
 #ifndef APC_PASSES_CHECK_H
 #define APC_PASSES_CHECK_H
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 
 typedef enum PassHow { PASS_PROVED, PASS_PROVED_REALS, PASS_COMPARED, PASS_TRUSTED, PASS_DIFFERS } PassHow;
-const char *pass_how_name(PassHow h);
+const char *pipeline_how_name(PassHow h);
 
 /* What numbers can show of a pass that keeps no terms. */
 typedef enum PassKeeps {
@@ -33,7 +33,7 @@ typedef struct PassCheck {
 /* What is done, and what came of it.  Zeroed: proofs, and numbers of models that take little work. */
 typedef struct PassChecks {
   double most_work; /* element operations that all runs together may take; 0: 2e8 */
-  bool (*blob)(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags); /* ir/trial.h */
+  bool (*blob)(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags); /* proof/trial.h */
   void *context;
   struct {
     PassCheck *items;
@@ -43,7 +43,7 @@ typedef struct PassChecks {
 
 /* Before the pass, and behind it. */
 typedef struct PassWatch PassWatch;
-PassWatch *pass_watch(Module *m);
-void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps);
+PassWatch *pipeline_watch(Module *m);
+void pipeline_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps);
 
 #endif

@@ -3,7 +3,7 @@
  *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> train -> dce -> narrow -> widen
  *   -> strided -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
- * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
+ * The planner and what follows read the flat function; passes/facts/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
  * passes.
  */
@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/die.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 
 typedef struct Pass {
   const char *name;
@@ -90,7 +90,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
   }
   running = p->name;
   die_set_hook(say_pass, NULL);
-  const PassWatch *watch = o->checks ? pass_watch(m) : NULL;
+  const PassWatch *watch = o->checks ? pipeline_watch(m) : NULL;
   bool ok = p->run ? p->run(m, diags) : p->run_for(m, o, diags);
   if (ok && o->verify && !verify_module(m, diags)) {
     running = NULL;
@@ -99,7 +99,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
     diags_print(diags, stderr, false);
     die("pass %s left a module that breaks the rules", p->name);
   }
-  if (ok && watch) pass_check(o->checks, watch, m, p->name, p->keeps);
+  if (ok && watch) pipeline_check(o->checks, watch, m, p->name, p->keeps);
   running = NULL;
   if (o->times) fprintf(stderr, "%10.3f ms  %s\n", now_ms() - start, p->name);
   if (ok && o->print_after && (strcmp(o->print_after, "all") == 0 || strcmp(o->print_after, p->name) == 0)) {

@@ -18,7 +18,7 @@
 #include "passes/cost/loops.h"
 #include "passes/cost/plan_price.h"
 #include "passes/lower/lower.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 #include "tests/test.h"
 
 enum { MOST_STAGES = 8 };

@@ -6,7 +6,7 @@
 #ifndef APC_TESTS_GUARD_H
 #define APC_TESTS_GUARD_H
 
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "passes/lower/lower.h"
 #include "tests/interp_test.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/compare.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/test.h"
 
 typedef struct InterpProgram {

@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = ["base", "ir", "program", "frontend", "passes", "codegen", "runtime", "driver", "tools"]
+ROOMS = ["base", "solver", "ir", "proof", "program", "frontend", "passes", "codegen", "runtime", "driver", "tools"]
 WHOLE = {"ir"}  # its folders are one room
 KERNELS = re.compile(r"codegen/(?:cpu|cuda)/(?:kernel_|dialect|prelude)")
 TYPE = re.compile(r"^\}\s*(\w+);|^typedef (?:struct|enum|union) \w+ (\w+);", re.M)

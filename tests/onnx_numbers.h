@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/onnx_graph.h"
 
 /* Numbers that do not repeat, in [low, high). */

@@ -5,7 +5,7 @@
 #ifndef APC_TESTS_ONNX_RUN_H
 #define APC_TESTS_ONNX_RUN_H
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/onnx_graph.h"
 
 static InterpNamed data[8];

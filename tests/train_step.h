@@ -3,7 +3,7 @@
 #define APC_TESTS_TRAIN_STEP_H
 
 #include "frontend/dsl/dsl.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/pipeline.h"
 #include "tests/test.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/json_text.h"
 #include "base/machine.h"
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "passes/check.h"
 #include "tools/emit.h"
 #include "tools/expect.h"
@@ -251,8 +251,8 @@ static json_t *passes_json(const PassChecks *p) {
   json_t *array = json_array();
   for (size_t i = 0; i < p->list.n; i++) {
     const PassCheck *c = &p->list.items[i];
-    json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "pass", c->pass, "check", pass_how_name(c->how), "note",
-                                           json_text(c->note)));
+    json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "pass", c->pass, "check", pipeline_how_name(c->how),
+                                           "note", json_text(c->note)));
   }
   return array;
 }

@@ -2,7 +2,7 @@
 #ifndef APC_TOOLS_EMIT_DOT_H
 #define APC_TOOLS_EMIT_DOT_H
 
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 #include "passes/plan/plan.h"
 
 /* A use of a value. */

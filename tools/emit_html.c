@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 #include "tools/emit_dot.h"
 #include "tools/plan_report.h"
 

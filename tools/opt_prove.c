@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "ir/trial.h"
+#include "proof/trial.h"
 
 typedef struct Pair {
   Func *l1, *l2;

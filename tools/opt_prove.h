@@ -2,7 +2,7 @@
 #ifndef APC_TOOLS_OPT_PROVE_H
 #define APC_TOOLS_OPT_PROVE_H
 
-#include "ir/prove.h"
+#include "proof/prove.h"
 
 enum { EXIT_PROVED = 0, EXIT_NOTHING_TO_PROVE = 1, EXIT_UNKNOWN = 3, EXIT_REFUTED = 4 };
 

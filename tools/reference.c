@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ir/trial.h"
+#include "proof/trial.h"
 #include "tools/verify_states.h"
 
 /* The interpreter does 1e7 to 1e8 operations per second. */

@@ -1,8 +1,8 @@
-/* tools/reference.h - a model's outputs by the reference interpreter (ir/interp.h), in double. */
+/* tools/reference.h - a model's outputs by the reference interpreter (ir/run/interp.h), in double. */
 #ifndef APC_TOOLS_REFERENCE_H
 #define APC_TOOLS_REFERENCE_H
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tools/execute.h"
 
 /* The weights in files, for the interpreter (InterpOptions.blob). */

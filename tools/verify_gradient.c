@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "ir/index_bound.h"
-#include "ir/trial.h"
+#include "proof/trial.h"
 #include "tools/reference.h"
 
 enum { TRIES = 3, LEAST_DIRECTIONS = 4 };

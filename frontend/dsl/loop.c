@@ -9,7 +9,7 @@
 
 #include "frontend/dsl/eval.h"
 #include "frontend/loop_build.h"
-#include "frontend/onnx/known.h"
+#include "frontend/known.h"
 
 /* ---- how often */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/onnx/known.h"
+#include "frontend/known.h"
 
 enum { MAX_CHOICES = 4, MAX_LEAST = 1 << 20, MAX_MULTIPLE = 4096 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/onnx/known.h"
+#include "frontend/known.h"
 
 enum { MAX_SUM = 256 }; /* characters; longer texts are taken as names */
 

@@ -18,8 +18,8 @@
 #define APC_FRONTEND_ONNX_EVALUATE_H
 
 #include "frontend/onnx/import.h"
-#include "frontend/onnx/known.h"
-#include "ir/interp.h"
+#include "frontend/known.h"
+#include "ir/run/interp.h"
 
 #define EVALUATE_ELEMENTS (INT64_C(1) << 16)
 #define EVALUATE_FREE 1024 /* elements of an operation that are not counted */

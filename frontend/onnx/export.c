@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/body.h"
+#include "ir/layout/body.h"
 
 /* ---- what all writers use */
 

@@ -5,7 +5,7 @@
  * written on their own.  What is read from outside is read by name.  Initializers stay with the model's graph.
  */
 #include "frontend/onnx/export_private.h"
-#include "frontend/onnx/known.h"
+#include "frontend/known.h"
 
 typedef enum Order { CARRIED, FORWARD, BACKWARD } Order;
 

@@ -148,7 +148,7 @@ static bool read_rounds(ImportNode *n, OnnxLoop *l) {
   if (!has_input(n, 0)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){INT64_MAX});
   if (count.items && count.n == 1) {
     l->length = count.items[0];
-    l->rounds = scalar(n, known_value(n, &count), DT_i64, "the number of rounds");
+    l->rounds = scalar(n, import_known_value(n, &count), DT_i64, "the number of rounds");
     if (known_bounds(n->m, l->length).low < 0) l->length = ex_max(n->m, l->length, ex_const(n->m, 0));
     if (ex_get_const(l->length, &c) && c >= LOOP_ENDLESS) l->length = NULL;
   } else {

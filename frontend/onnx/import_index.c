@@ -115,7 +115,7 @@ bool import_compress(ImportNode *n) {
   if (kept && x && ex_get_const(type_of(n->b->f, x)->dims[axis], &extent) && picked[kept - 1] >= extent)
     return node_error(n, "the condition picks element %lld of %lld", (long long)picked[kept - 1], (long long)extent);
   ImportKnown index = known_ints(n->m, DT_i64, 1, (int64_t[]){kept}, picked);
-  return import_set_output(n, 0, x ? build_gather(n->b, x, known_value(n, &index), axis) : 0);
+  return import_set_output(n, 0, x ? build_gather(n->b, x, import_known_value(n, &index), axis) : 0);
 }
 
 /* The first lens[b] elements of the time axis in reverse order, the rest as they are. */

@@ -179,7 +179,7 @@ Val convolution(ImportNode *n, Val x, Val weights); /* as Conv, by the node's at
 Val to_bool(ImportNode *n, Val x);
 Val import_scalar_i64(ImportNode *n, const Expr *value); /* i64[] */
 Val iota_i64(ImportNode *n, int rank, const Expr *const *dims, int axis);
-Val known_value(ImportNode *n, const ImportKnown *k);
+Val import_known_value(ImportNode *n, const ImportKnown *k);
 const char *import_type_string(Module *m, const Type *t);
 Val item_value(ImportNode *n, ImportItem *item);
 ImportItem item_of_tensor(ImportNode *n, const Onnx__TensorProto *tensor, const char *name, bool *ok);

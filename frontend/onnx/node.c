@@ -148,7 +148,7 @@ static Val known_element(ImportNode *n, const ImportKnown *k, int i) {
   return build_size(n->b, one, k->items[i]);
 }
 
-Val known_value(ImportNode *n, const ImportKnown *k) {
+Val import_known_value(ImportNode *n, const ImportKnown *k) {
   int64_t constants[KNOWN_MAX];
   if (known_constants(k, constants)) return const_ints(n, k->type, k->n, constants);
   bool equal = true;
@@ -200,7 +200,7 @@ Val item_value(ImportNode *n, ImportItem *item) {
   if (item->val) return item->val;
   if (item->sequence) return node_sequence_error(n, item->name), 0;
   bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
-  item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
+  item->val = as_elements ? import_known_value(n, &item->known) : value_of_tensor(n, item);
   if (as_elements && item->val) evaluate_known(import_evaluation(n->im), item->val, &item->known);
   return item->val;
 }

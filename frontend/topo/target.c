@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/text.h"
-#include "frontend/target_build.h"
+#include "frontend/topo/target_build.h"
 
 /* A target that was found: its parts, how many of its devices, and the name it got. */
 typedef struct Found {
@@ -31,7 +31,7 @@ static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name
       return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'",
                         machine->slots[0]->text);
   }
-  return frontend_target_parts(d, l, b, &out->parts);
+  return topo_target_parts(d, l, b, &out->parts);
 }
 
 static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
@@ -41,7 +41,7 @@ static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   for (const TopoBlock *b = l->own->first; b; b = b->next) {
     Found f;
     if (b->kind == kind)
-      ok = found(d, l, b, b->name, 0, &f) && frontend_target_build(d, a, &f.parts, f.name, f.ranks) && ok;
+      ok = found(d, l, b, b->name, 0, &f) && topo_target_build(d, a, &f.parts, f.name, f.ranks) && ok;
   }
   return ok;
 }
@@ -181,19 +181,18 @@ static bool find(Diags *d, Arena *a, const char *name, Found *out) {
 
 const Target *topo_target_find(Diags *d, Arena *a, const char *name) {
   Found f;
-  return find(d, a, name, &f) ? frontend_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+  return find(d, a, name, &f) ? topo_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
 }
 
 const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
   Found f;
-  return find_in_text(d, a, file, text, name, ranks, &f) ? frontend_target_build(d, a, &f.parts, f.name, f.ranks)
-                                                         : NULL;
+  return find_in_text(d, a, file, text, name, ranks, &f) ? topo_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
 }
 
 const char *topo_target_text(Diags *d, Arena *a, const char *name) {
   Found f;
   if (!find(d, a, name, &f)) return NULL;
-  const Target *t = frontend_target_build(d, a, &f.parts, f.name, f.ranks);
+  const Target *t = topo_target_build(d, a, &f.parts, f.name, f.ranks);
   if (!t) return NULL;
   Text text = {.arena = a};
   for (int i = 0; i < f.parts.n; i++) {

@@ -1,6 +1,6 @@
 /* frontend/topo/target_build.c - see target_build.h.  A cpu's figures (and its links) are those of the whole machine:
  * its ranks share them evenly, and when there are more ranks than cores every latency grows by that ratio. */
-#include "frontend/target_build.h"
+#include "frontend/topo/target_build.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -59,7 +59,7 @@ static bool ranks_share(const TargetParts *p) {
   return target_device_traits_find(topo_kind_name(p->device->kind))->shared_memory;
 }
 
-bool frontend_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
+bool topo_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
   *out = (TargetParts){.machine = machine};
   const TopoValue *name = topo_find(machine, "devices", NULL)->slots[1];
   out->device = find_device(l, name->text);
@@ -225,7 +225,7 @@ static void read_price(const TopoBlock *machine, Target *t) {
   t->price_date = s ? s->slots[2]->text : NULL;
 }
 
-const Target *frontend_target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
+const Target *topo_target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
   const TopoStatement *devices = topo_find(p->machine, "devices", NULL);
   bool shared = ranks_share(p);
   int count = (int)devices->slots[0]->number, hosts = (int)figure(p->machine, "hosts", 0, 1);

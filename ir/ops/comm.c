@@ -84,9 +84,9 @@ static bool reduce_box(const Eval *e, Reduction r, const Group *g, const InterpT
     if (!same_dims(g->in[i]->dims, x->dims, x->rank, -1))
       return eval_fail(e, "the operands of the members differ in shape");
   if (r == RED_ONE && !check_owners(e, g, interp_elements(x))) return false;
-  element_box_copy(x->rank, out->dims, out->cells, out->dims, to, g->in[0]->cells, x->dims, at);
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(x->rank, out->dims, ys);
+  eval_box_copy(x->rank, out->dims, out->cells, out->dims, to, g->in[0]->cells, x->dims, at);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(x->rank, out->dims, ys);
   Nest nest = {0};
   for (int d = 0; d < x->rank; d++) {
     first += at[d] * xs[d];
@@ -147,7 +147,7 @@ static bool all_gather(Eval *e, const Group *g) {
     const InterpTensor *x = g->in[i];
     if (!same_dims(x->dims, e->out->dims, x->rank, axis) || to[axis] + x->dims[axis] > e->out->dims[axis])
       return eval_fail(e, "member %d's part does not fit", i);
-    element_box_copy(x->rank, x->dims, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
+    eval_box_copy(x->rank, x->dims, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
     to[axis] += x->dims[axis];
   }
   return to[axis] == e->out->dims[axis] ||
@@ -166,7 +166,7 @@ static bool all_to_all(Eval *e, const Group *g) {
     bool fits = x->dims[cut] == e->in[0]->dims[cut] && to[joined] + size[joined] <= e->out->dims[joined];
     for (int d = 0; d < x->rank; d++) fits = fits && (d == cut || size[d] == x->dims[d]);
     if (!fits) return eval_fail(e, "member %d's part does not fit", i);
-    element_box_copy(x->rank, size, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
+    eval_box_copy(x->rank, size, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
     to[joined] += size[joined];
   }
   return to[joined] == e->out->dims[joined] ||
@@ -196,7 +196,7 @@ static bool take_from(Eval *e, const Group *g, int i, int axis, int64_t lo, int6
     size[axis] = 1;
     to[axis] = j - lo;
     at[axis] = j - slo;
-    element_box_copy(x->rank, size, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
+    eval_box_copy(x->rank, size, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
   }
   return true;
 }
@@ -270,7 +270,7 @@ static bool eval_shard_slice(Eval *e) {
     if (d == axis ? at[d] < 0 || at[d] + y->dims[d] > x->dims[d] : x->dims[d] != y->dims[d])
       return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d],
                        (long long)(at[d] + y->dims[d]), d, (long long)x->dims[d]);
-  element_box_copy(x->rank, y->dims, y->cells, y->dims, to, x->cells, x->dims, at);
+  eval_box_copy(x->rank, y->dims, y->cells, y->dims, to, x->cells, x->dims, at);
   return true;
 }
 

@@ -1,7 +1,7 @@
 /* ir/ops/composite.c - operations along one dimension with a decomposition: softmax, norm, cross_entropy.
  *
- * Bodies are IR text with placeholders; ir/body.c says which.  They are what such an operation means to lowering,
- * prices and the prover.  Evaluation is straight from the definition, in double, so that one checks the other
+ * Bodies are IR text with placeholders; ir/layout/body.c says which.  They are what such an operation means to
+ * lowering, prices and the prover.  Evaluation is straight from the definition, in double, so that one checks the other
  * (tests/unit/interp_bodies.c); modulo p a composite is its decomposition, since there the question is only whether a
  * sharded body equals the whole one.
  */

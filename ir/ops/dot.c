@@ -91,9 +91,9 @@ static bool eval_dot(Eval *e) {
   const char *spec = op_str(e->op, AT_spec), *sa = spec, *sb = strchr(spec, ',') + 1, *sy = strstr(spec, "->") + 2;
   int64_t as[MAX_RANK], bs[MAX_RANK], ys[MAX_RANK], extent[128];
   Nest nest = {0};
-  expr_row_major(a->rank, a->dims, as);
-  expr_row_major(b->rank, b->dims, bs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(a->rank, a->dims, as);
+  eval_row_major(b->rank, b->dims, bs);
+  eval_row_major(y->rank, y->dims, ys);
   memset(extent, -1, sizeof extent);
   for (int d = 0; d < a->rank; d++) extent[(int)sa[d]] = a->dims[d];
   for (int d = 0; d < b->rank; d++) {

@@ -2,12 +2,12 @@
 #ifndef APC_IR_OPS_RECORD_H
 #define APC_IR_OPS_RECORD_H
 
-#include "ir/count.h"
-#include "ir/eval.h"
+#include "ir/layout/count.h"
+#include "ir/run/eval.h"
 #include "ir/gradient.h"
 #include "ir/infer.h"
-#include "ir/local.h"
-#include "ir/rule_make.h"
+#include "ir/layout/local.h"
+#include "ir/layout/rule_make.h"
 
 GradientFn gradient_unary, gradient_binary, gradient_compare, gradient_select, gradient_cast, gradient_copy;
 GradientFn gradient_broadcast, gradient_reshape, gradient_transpose, gradient_slice, gradient_pad, gradient_concat;

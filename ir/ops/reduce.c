@@ -111,8 +111,8 @@ static bool eval_reduce(Eval *e) {
   int64_t xs[MAX_RANK], ys[MAX_RANK];
   Nest nest = {0};
   int next = 0, out = 0;
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(y->rank, y->dims, ys);
   for (int d = 0; d < x->rank; d++) {
     bool reduced = next < axes->n && axes->u.ints[next] == d;
     if (reduced) next++;

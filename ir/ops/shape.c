@@ -302,8 +302,8 @@ static bool eval_broadcast(Eval *e) {
   const Attr *map = op_attr(e->op, AT_dims);
   int64_t xs[MAX_RANK], ys[MAX_RANK], step[MAX_RANK] = {0};
   Nest nest = {0};
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(y->rank, y->dims, ys);
   for (int i = 0; i < x->rank; i++) {
     int64_t d = map->u.ints[i];
     if (x->dims[i] == y->dims[d]) step[d] = xs[i];
@@ -329,8 +329,8 @@ static bool eval_transpose(Eval *e) {
   const Attr *perm = op_attr(e->op, AT_perm);
   int64_t xs[MAX_RANK], ys[MAX_RANK];
   Nest nest = {0};
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(y->rank, y->dims, ys);
   for (int d = 0; d < y->rank; d++) {
     int64_t p = perm->u.ints[d];
     if (x->dims[p] != y->dims[d])
@@ -348,8 +348,8 @@ static bool eval_slice(Eval *e) {
   int64_t xs[MAX_RANK], ys[MAX_RANK], first = 0;
   bool empty = interp_elements(y) == 0;
   Nest nest = {0};
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(y->rank, y->dims, ys);
   for (int d = 0; d < y->rank; d++) {
     int64_t start, step = strides->u.ints[d], last;
     if (!eval_expr(e, starts->u.exprs[d], &start)) return false;
@@ -378,7 +378,7 @@ static bool eval_pad(Eval *e) {
                        (long long)after, (long long)y->dims[d]);
   }
   cells_fill(y, cell_of_double(e->run->modp, y->dtype, op_float(e->op, AT_value, 0)));
-  element_box_copy(x->rank, x->dims, y->cells, y->dims, to, x->cells, x->dims, at);
+  eval_box_copy(x->rank, x->dims, y->cells, y->dims, to, x->cells, x->dims, at);
   return true;
 }
 
@@ -390,7 +390,7 @@ static bool eval_concat(Eval *e) {
     for (int d = 0; d < x->rank; d++)
       if (d == axis ? to[d] + x->dims[d] > e->out->dims[d] : x->dims[d] != e->out->dims[d])
         return eval_fail(e, "operand %d does not fit: extent %lld of dimension %d", i, (long long)x->dims[d], d);
-    element_box_copy(x->rank, x->dims, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
+    eval_box_copy(x->rank, x->dims, e->out->cells, e->out->dims, to, x->cells, x->dims, at);
     to[axis] += x->dims[axis];
   }
   if (to[axis] != e->out->dims[axis])

@@ -109,7 +109,7 @@ static bool place_part(const Eval *e, Placed *p) {
   for (int d = 0; d < rank; d++)
     if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total))
       return eval_fail(e, "the whole tensor is too large");
-  expr_row_major(rank, extent, p->stride);
+  eval_row_major(rank, extent, p->stride);
   return true;
 }
 

@@ -241,7 +241,7 @@ static bool walk_new(const Eval *e, const Window *w, Walk *k) {
         if (!eval_expr(e, w->extent[r][i], &k->extent[r][i])) return false;
         continue;
       }
-      expr_row_major(t->rank, t->dims, strides);
+      eval_row_major(t->rank, t->dims, strides);
       k->extent[r][i] = t->dims[w->dim[r][i]];
       k->step[r][i] = strides[w->dim[r][i]];
     }
@@ -285,8 +285,8 @@ static bool any_pair(const Walk *k) {
  * when they have different extents. */
 static bool kept_nest(const Eval *e, const Window *w, const InterpTensor *y, const InterpTensor *x, Nest *nest) {
   int64_t xs[MAX_RANK], ys[MAX_RANK];
-  expr_row_major(x->rank, x->dims, xs);
-  expr_row_major(y->rank, y->dims, ys);
+  eval_row_major(x->rank, x->dims, xs);
+  eval_row_major(y->rank, y->dims, ys);
   for (int d = 0, next = 0; d < x->rank; d++) {
     if (next < w->n && w->dim[WINDOW_IMAGE][next] == d) {
       next++;
@@ -306,7 +306,7 @@ static bool letter_nest(const Eval *e, Nest *nest) {
   int64_t strides[3][MAX_RANK], extent[128];
   memset(extent, -1, sizeof extent);
   for (int p = 0; p < 3; p++) {
-    expr_row_major(t[p]->rank, t[p]->dims, strides[p]);
+    eval_row_major(t[p]->rank, t[p]->dims, strides[p]);
     for (int d = 0; d < t[p]->rank; d++) {
       int l = part[p][d];
       if (l <= 'Z') continue;

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/count.h"
+#include "ir/layout/count.h"
 #include "ir/legal_comm.h"
 #include "ir/window.h"
-#include "passes/rewrite/agreed.h"
+#include "passes/facts/agreed.h"
 #include "passes/cost/comm.h"
 #include "passes/cost/dot.h"
 #include "passes/cost/kernel.h"

@@ -9,10 +9,10 @@
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H
 
-#include "ir/body.h"
-#include "ir/convert.h"
+#include "ir/layout/body.h"
+#include "ir/layout/convert.h"
 #include "ir/legal_join.h"
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 #include "ir/target.h"
 #include "passes/cost/comm.h"
 #include "passes/cost/dot.h"

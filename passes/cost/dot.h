@@ -3,7 +3,7 @@
 #ifndef APC_PASSES_COST_DOT_H
 #define APC_PASSES_COST_DOT_H
 
-#include "ir/count.h"
+#include "ir/layout/count.h"
 #include "ir/legal_dot.h"
 #include "ir/target.h"
 

@@ -1,7 +1,7 @@
 /* passes/cost/loops.c - see loops.h. */
 #include "passes/cost/loops.h"
 
-#include "passes/rewrite/agreed.h"
+#include "passes/facts/agreed.h"
 
 /* The expression that says how many rounds a loop makes; NULL: nobody knows. */
 static const Expr *known_rounds(const Func *f, const Loop *l) {
@@ -59,7 +59,7 @@ double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {
 OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t index, const Rule *r, const Strategy *s) {
   const Op *op = &f->ops.items[index];
   OpCost cost = cost_op(c, f, op, r, s);
-  Val control = rewrite_loop_control(op);
+  Val control = agreed_loop_control(op);
   double runs = runs_of_op(l, index);
   double agreement = control && !l->agreed[control] ? cost_agreement(c, type_of(f, control)) : 0;
   cost.seconds = (cost.seconds + agreement) * runs;

@@ -6,9 +6,9 @@
 
 #include "ir/legal_dot.h"
 #include "passes/cost/loops.h"
-#include "passes/plan/zero.h"
-#include "passes/rewrite/derived.h"
-#include "passes/rewrite/same_weight.h"
+#include "passes/facts/zero.h"
+#include "passes/facts/derived.h"
+#include "passes/facts/same_weight.h"
 
 /* What a version is, for who adds up bytes by class. */
 typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
@@ -583,7 +583,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                .c = c,
                .f = f,
                .loops = cost_loops(a, c, f, NULL),
-               .same = rewrite_same_weight(a, f),
+               .same = weight_readers(a, f),
                .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
                .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
                .traffic = traffic,

@@ -4,11 +4,11 @@
  */
 #include <string.h>
 
-#include "ir/local.h"
+#include "ir/layout/local.h"
 #include "passes/lower/internal.h"
-#include "passes/plan/labels.h"
-#include "passes/rewrite/agreed.h"
-#include "passes/rewrite/derived.h"
+#include "passes/facts/labels.h"
+#include "passes/facts/agreed.h"
+#include "passes/facts/derived.h"
 
 static const char *scoped_name(Lowering *w, const WalkScope *s, const char *name) {
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;

@@ -8,8 +8,8 @@
 #ifndef APC_PASSES_LOWER_LOWER_H
 #define APC_PASSES_LOWER_LOWER_H
 
-#include "ir/convert.h"
-#include "ir/rule.h"
+#include "ir/layout/convert.h"
+#include "ir/layout/rule.h"
 
 typedef struct LowerPlan {
   const Strategy *strategies; /* one per operation of the level-1 function */

@@ -38,10 +38,10 @@
 #ifndef APC_PASSES_LOWER_WALK_H
 #define APC_PASSES_LOWER_WALK_H
 
-#include "ir/body.h"
-#include "ir/convert.h"
+#include "ir/layout/body.h"
+#include "ir/layout/convert.h"
 #include "ir/loops.h"
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 #include "ir/states.h"
 
 /* ---- the rules, for whoever asks about one value */

@@ -1,7 +1,7 @@
 /* passes/lower/walk_loop.c - loops in the walk: what enters a body is made before it, what a body hands on at its end;
  * see walk.h. */
 #include "passes/lower/walk_internal.h"
-#include "passes/rewrite/agreed.h"
+#include "passes/facts/agreed.h"
 
 static bool check_stage(Walk *w, const WalkScope *s, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {

@@ -7,7 +7,7 @@
 #define APC_PASSES_PLAN_DEGREES_H
 
 #include "passes/cost/loops.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 
 /* In the order their axes have on the mesh: what talks most is innermost. */
 typedef enum Degree { DEGREE_DP, DEGREE_CP, DEGREE_EP, DEGREE_TP, DEGREE_COUNT } Degree;

@@ -7,7 +7,7 @@
 #ifndef APC_PASSES_PLAN_ENTRIES_H
 #define APC_PASSES_PLAN_ENTRIES_H
 
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 
 /* strategies, stages: of `planned`, by operation.  out_strategies, out_stages: room for the operations of `other`.
  * Returns the number of operations that had no counterpart. */

@@ -4,7 +4,7 @@
 
 #include "base/diag.h"
 #include "ir/ir.h"
-#include "passes/plan/zero.h"
+#include "passes/facts/zero.h"
 
 /* stage N "name" */
 typedef struct PlanFileStage {

@@ -11,11 +11,11 @@
 #include "passes/plan/plan.h"
 #include "passes/plan/file.h"
 #include "passes/plan/text.h"
-#include "passes/plan/zero.h"
-#include "passes/rewrite/derived.h"
-#include "passes/search/home.h"
-#include "passes/search/stage.h"
-#include "passes/rewrite/sizes.h"
+#include "passes/facts/zero.h"
+#include "passes/facts/derived.h"
+#include "passes/facts/home.h"
+#include "passes/plan/stage.h"
+#include "passes/cost/sizes.h"
 
 typedef struct Named {
   const char *name;
@@ -213,7 +213,7 @@ static bool check_carries(Fitting *p) {
 /* The first operation of every stage. */
 static bool find_cuts(Fitting *p, size_t *cuts) {
   Loops loops = loops_of(p->m->arena, p->f);
-  const size_t *home = stages_homes(p->m->arena, p->f, derived_ops(p->m->arena, p->f));
+  const size_t *home = homes_of(p->m->arena, p->f, derived_ops(p->m->arena, p->f));
   for (int s = 1; s < p->plan->mesh.stages; s++) {
     const PlanFileStage *stage = &p->file->stages[s];
     const Named *found = bsearch(&(Named){stage->op, 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);

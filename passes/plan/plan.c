@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "ir/schedule.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 
 uint64_t plan_graph_hash(const Module *m, const Func *f) {
   Arena *a = arena_new();

@@ -12,15 +12,15 @@
 
 #include "base/hash.h"
 #include "ir/schedule.h"
-#include "passes/rewrite/derived.h"
-#include "passes/rewrite/names.h"
+#include "passes/facts/derived.h"
+#include "passes/facts/names.h"
 #include "passes/plan/file.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/text.h"
-#include "passes/search/home.h"
-#include "passes/plan/zero.h"
-#include "passes/search/stage.h"
+#include "passes/facts/home.h"
+#include "passes/facts/zero.h"
+#include "passes/plan/stage.h"
 
 bool plan_glob(const char *glob, const char *name) {
   const char *star = NULL, *retry = NULL;
@@ -256,7 +256,7 @@ static void print_mesh(const Plan *p, Text *out) {
 /* By the first operations that do not follow others. */
 static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
   const bool *derived = derived_ops(a, f);
-  const size_t *home = stages_homes(a, f, derived);
+  const size_t *home = homes_of(a, f, derived);
   int stage = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
     if (!stages_is_placed(f, derived, i) || p->stages[i] == stage || (home && home[i] != i)) continue;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/rewrite/blocks.h"
-#include "passes/rewrite/derived.h"
+#include "passes/facts/blocks.h"
+#include "passes/facts/derived.h"
 
 static const char *const words[] = {
     [RECOMPUTE_none] = "none", [RECOMPUTE_selective] = "selective", [RECOMPUTE_full] = "full"};

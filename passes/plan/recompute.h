@@ -6,7 +6,7 @@
  *   none       everything
  *   selective  what products, convolutions, attention, sums and pools make, sums behind them, and what leaves a layer;
  *              made again is what is made element by element, norms, softmaxes, rearrangements, random numbers
- *   full       what leaves a layer that repeats (passes/rewrite/blocks.h), and all that stands outside of these
+ *   full       what leaves a layer that repeats (passes/facts/blocks.h), and all that stands outside of these
  *   K layers   as full, in the first K layers: theirs are the values that would be kept the longest
  *
  * Only what gradients would read, or what that is made of, is made again.  Not done: choosing single values by what
@@ -15,7 +15,7 @@
 #ifndef APC_PASSES_PLAN_RECOMPUTE_H
 #define APC_PASSES_PLAN_RECOMPUTE_H
 
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 
 typedef enum RecomputeKind {
   RECOMPUTE_auto, /* apc chooses */

@@ -23,8 +23,8 @@
 #include <string.h>
 
 #include "ir/legal_dot.h"
-#include "passes/rewrite/fixed.h"
-#include "passes/passes.h"
+#include "passes/facts/fixed.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 enum { FORMS = 3 }; /* form 0 is the order of the model */

@@ -5,7 +5,7 @@
  * reads any more stay in the module: they cost nothing, since their bytes are in files.
  */
 #include "ir/loops.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Dce {

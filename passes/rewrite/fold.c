@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "ir/loops.h"
-#include "passes/rewrite/fixed.h"
-#include "passes/passes.h"
+#include "passes/facts/fixed.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 enum { MAX_CHAIN = 16 };

@@ -3,9 +3,9 @@
  * In: a flat function.  Out: the same with groups like "h.*.attn": the names of all instances with stars where they
  * differ, made unique; groups that a model sets itself stay.  Everything outside of blocks keeps its own name as group.
  */
-#include "passes/rewrite/blocks.h"
-#include "passes/rewrite/names.h"
-#include "passes/passes.h"
+#include "passes/facts/blocks.h"
+#include "passes/facts/names.h"
+#include "passes/rewrite/passes.h"
 
 static const char *group_name(Arena *a, int n, const char *const *names) {
   NamePattern p = names_pattern(a, n, names);

@@ -6,10 +6,10 @@
  * it, and results larger than all operands, which would live through the loop and be read in every round.  Nothing
  * leaves a loop of at most one round: that is a branch, which may not be taken.  Loops do not move.
  */
-#include "ir/convert.h"
+#include "ir/layout/convert.h"
 #include "ir/loops.h"
-#include "passes/rewrite/derived.h"
-#include "passes/passes.h"
+#include "passes/facts/derived.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Hoist {

@@ -8,7 +8,7 @@
 #include "base/die.h"
 #include "ir/holes.h"
 #include "passes/rewrite/order.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 #include <string.h>

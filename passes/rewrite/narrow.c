@@ -31,7 +31,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef enum Role { ROLE_NONE, ROLE_WEIGHT, ROLE_KEPT, ROLE_NARROW } Role;

@@ -13,8 +13,8 @@
 
 #include "ir/loops.h"
 #include "ir/states.h"
-#include "passes/rewrite/blocks.h"
-#include "passes/passes.h"
+#include "passes/facts/blocks.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Order {

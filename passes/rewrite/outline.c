@@ -16,9 +16,9 @@
 
 #include "ir/holes.h"
 #include "ir/loops.h"
-#include "passes/rewrite/blocks.h"
-#include "passes/rewrite/names.h"
-#include "passes/passes.h"
+#include "passes/facts/blocks.h"
+#include "passes/facts/names.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Outlined {

@@ -15,7 +15,7 @@
  *     moves instead.
  * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone
  * stay too: they have no weight to be counted against, and every stage makes them where it needs them
- * (passes/rewrite/derived.h).
+ * (passes/facts/derived.h).
  *
  * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name
  * that the module has already is extended.
@@ -23,8 +23,8 @@
 #include <string.h>
 
 #include "ir/loops.h"
-#include "passes/rewrite/fixed.h"
-#include "passes/passes.h"
+#include "passes/facts/fixed.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 /* An operation of @prepare. */

@@ -19,8 +19,8 @@
 
 #include <math.h>
 
-#include "passes/rewrite/derived.h"
-#include "passes/passes.h"
+#include "passes/facts/derived.h"
+#include "passes/rewrite/passes.h"
 
 const Op *recognise_op(const Func *f, Val v, OpKind kind) {
   const Op *op = v ? op_of(f, v) : NULL;

@@ -16,7 +16,7 @@
  */
 #include <string.h>
 
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Rows {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "ir/legal_dot.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Strided {

@@ -2,15 +2,15 @@
  *
  * In: flat level-1 functions.  Out: the same; of a weight of at most MAX_ELEMENTS every user has a read of its own,
  * "WEIGHT.for.USER".  Exporters join equal constants: one row of zeros is then the bias of every layer, and would tie
- * the layouts of all layers to each other and keep passes/rewrite/blocks.c from seeing that each has its own.  A read
+ * the layouts of all layers to each other and keep passes/facts/blocks.c from seeing that each has its own.  A read
  * of its own may have a layout of its own.  Reads with equal layouts are one copy in memory
- * (passes/rewrite/same_weight.h), so every plan of the shared weight is still there; others cost at most MAX_ELEMENTS
+ * (passes/facts/same_weight.h), so every plan of the shared weight is still there; others cost at most MAX_ELEMENTS
  * more for each layout, which prices count.  Not done: @prepare, which has no layouts to choose; weights that are
  * large, and whatever takes time to compute: each user would compute it again (D53).
  */
 #include <string.h>
 
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 enum { MAX_ELEMENTS = 64 * 1024 };

@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 /* What is pushed onto dimension `dim`: keep [start, start + extent), or split into `n` parts. */

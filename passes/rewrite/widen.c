@@ -16,8 +16,8 @@
  * temporary either way.  Not done for other devices, which multiply 16-bit numbers themselves.
  */
 #include "ir/loops.h"
-#include "passes/rewrite/fixed.h"
-#include "passes/passes.h"
+#include "passes/facts/fixed.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Widen {

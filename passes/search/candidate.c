@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "ir/schedule.h"
-#include "passes/plan/zero.h"
+#include "passes/facts/zero.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
-#include "passes/search/stage.h"
+#include "passes/plan/stage.h"
 
 enum { MAX_ROUNDS = 8, SET_CAP = 32 };
 
@@ -497,7 +497,7 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
   }
 }
 
-Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
+Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
   Arena *a = arena_new();
   Solving x = {.best = ARENA_NEW(s->arena, Outcome)};
   *x.best = (Outcome){.c = *c};

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "ir/schedule.h"
-#include "passes/rewrite/derived.h"
+#include "passes/facts/derived.h"
 #include "passes/search/domain.h"
-#include "passes/search/home.h"
+#include "passes/facts/home.h"
 #include "passes/search/outer.h"
-#include "passes/search/stage.h"
+#include "passes/plan/stage.h"
 #include "program/program.h"
 
 /* ---- bounds that need no solution */
@@ -203,7 +203,7 @@ int useful_up_to(const Search *s, int micro) {
 int most_stages(const Search *s) {
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
-  const size_t *home = stages_homes(scratch, s->f, derived);
+  const size_t *home = homes_of(scratch, s->f, derived);
   int n = 0;
   for (size_t i = 0; i < s->f->ops.n; i++) n += stages_is_placed(s->f, derived, i) && (!home || home[i] == i);
   arena_free(scratch);

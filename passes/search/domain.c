@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "passes/lower/walk.h"
-#include "passes/plan/zero.h"
+#include "passes/facts/zero.h"
 
 int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
 
@@ -17,7 +17,7 @@ typedef struct Making {
   const Rule *rule;
   const OpLabels *labels;
   int time_factor;        /* Shape.time_factor */
-  bool storage, gradient; /* of a trained weight (passes/plan/zero.h) */
+  bool storage, gradient; /* of a trained weight (passes/facts/zero.h) */
 } Making;
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }

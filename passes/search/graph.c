@@ -8,8 +8,8 @@
 #include "base/die.h"
 #include "passes/lower/walk.h"
 #include "passes/search/domain.h"
-#include "passes/search/set.h"
-#include "passes/search/shares.h"
+#include "solver/set.h"
+#include "solver/shares.h"
 
 /* A table that equal surroundings share. */
 typedef struct Shared {

@@ -14,9 +14,9 @@
 #include "passes/cost/cost.h"
 #include "passes/plan/plan.h"
 #include "passes/search/shape.h"
-#include "passes/search/solve.h"
+#include "solver/solve.h"
 #include "passes/search/symmetry.h"
-#include "passes/search/watch.h"
+#include "solver/watch.h"
 
 /* What a mesh axis may split, and whether it has to. */
 typedef struct AxisUse {
@@ -55,7 +55,7 @@ typedef struct GraphInput {
   int set_cap;          /* values of a variable for a set of layouts */
   double prune_above;   /* give up when the cheapest strategies alone cost more */
   SearchReport *report; /* gets the seconds; NULL: nobody asks */
-  SolveWatch *watch;   /* NULL: nobody watches */
+  SolveWatch *watch;    /* NULL: nobody watches */
 } GraphInput;
 
 typedef struct Graph Graph;

@@ -163,8 +163,8 @@ typedef struct Search {
   bool limited_flat;    /* and about one of a training step without stages */
   double work;
   SolveWatch watch;
-  PlanProgress progress;       /* what is shown, */
-  PlanProgressFunc show;       /* to whom; NULL: nobody looks */
+  PlanProgress progress; /* what is shown, */
+  PlanProgressFunc show; /* to whom; NULL: nobody looks */
   void *show_context;
   SearchReport report;
   bool brief; /* a plan is looked for, not a proof */
@@ -218,7 +218,7 @@ double search_share_of_micro_batch(const Candidate *c);
 /* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
-Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
+Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
 /* What was found for a pipeline, with schedules that fill its gaps, and the same made again for gradients. */
 Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;

@@ -1,10 +1,11 @@
-/* passes/search/report.h - how far a search has come while it runs, and where its time went, for --time-report (D58). */
+/* passes/search/report.h - how far a search has come while it runs, and where its time went, for --time-report (D58).
+ */
 #ifndef APC_PASSES_SEARCH_REPORT_H
 #define APC_PASSES_SEARCH_REPORT_H
 
 #include "passes/plan/plan.h"
 #include "passes/search/graph.h"
-#include "passes/search/watch.h"
+#include "solver/watch.h"
 
 /* Adds one solution of a graph.  Of the graph that took the most sums it keeps what was large; names and lists are in
  * the arena. */

@@ -27,7 +27,7 @@
 #include "ir/schedule.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
-#include "passes/rewrite/sizes.h"
+#include "passes/cost/sizes.h"
 #include "program/program.h"
 
 /* From so many ranks on there are hundreds of candidates. */
@@ -66,7 +66,7 @@ static void try_alone(Search *s, int degree) {
   c.naxes = 1, c.sizes[0] = s->t->ranks, c.degree[0] = degree;
   while (seconds_again(s, &c, &limited) > 0 && limited && 2 * c.micro <= s->most_micro) c.least = c.micro *= 2;
   if (limited) c.least = c.micro = 1;
-  Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
+  Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
   if (o->feasible) add_outcome(s, o);
   if (o->feasible && o->price.time.total < best_time(s)) s->best = s->alone = o;
 }
@@ -117,7 +117,7 @@ static void try_kinds(Search *s, const Candidate *c) {
       possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
     }
     if (!data || same || !possible || s->watch.expired) continue;
-    add_if_known(s, solve_mesh(s, &x, best_time(s), &ignored), best_time(s));
+    add_if_known(s, search_solve_mesh(s, &x, best_time(s), &ignored), best_time(s));
   }
 }
 
@@ -136,7 +136,7 @@ static double try_one(Search *s, const Candidate *c) {
   if (is_over(s, c)) return c->bound;
   if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
   s->report.candidates++;
-  Outcome *o = solve_mesh(s, c, best - again, &bound);
+  Outcome *o = search_solve_mesh(s, c, best - again, &bound);
   s->limited |= makes_again;
   bool known = o->strategies || o->why_not;
   if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
@@ -266,7 +266,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
       continue;
     }
     s->progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
-                                       fmin(best_time(s), fmin(s->lower_bound, c.bound)), INFINITY};
+                                 fmin(best_time(s), fmin(s->lower_bound, c.bound)), INFINITY};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
@@ -691,11 +691,11 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
          work = t->ranks >= MANY_RANKS ? usual_work : 0;
   if (o->effort > 0 || o->work > 0) work = o->work;
   s->watch = (SolveWatch){.deadline = deadline,
-                           .most = work,
-                           .stop = o->stop,
-                           .began = solve_watch_now(),
-                           .show = o->show ? search_report_progress : NULL,
-                           .context = s};
+                          .most = work,
+                          .stop = o->stop,
+                          .began = solve_watch_now(),
+                          .show = o->show ? search_report_progress : NULL,
+                          .context = s};
   s->progress = (PlanProgress){.best = INFINITY};
   s->show = o->show;
   s->show_context = o->show_context;

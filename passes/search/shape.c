@@ -5,9 +5,9 @@
 
 #include "base/hash.h"
 #include "ir/states.h"
-#include "passes/rewrite/agreed.h"
-#include "passes/plan/zero.h"
-#include "passes/rewrite/derived.h"
+#include "passes/facts/agreed.h"
+#include "passes/facts/zero.h"
+#include "passes/facts/derived.h"
 #include "passes/search/graph.h"
 
 typedef struct Shaping {
@@ -137,7 +137,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
   if (zero_is_storage(w->m, op)) text_add(&t, "trained ");
   text_printf(&t, "%s%d ", w->out->before[index] ? "before " : "", w->out->time_factor[index]);
-  if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
+  if (agreed_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[agreed_loop_control(op)]);
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
   if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
   for (int i = 0; i < op->nin; i++) {
@@ -304,7 +304,7 @@ static void find_pairs(Shaping *w) {
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
-  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = rewrite_same_weight(m->arena, f)};
+  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = weight_readers(m->arena, f)};
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_before(&w);
   find_time_factors(&w);

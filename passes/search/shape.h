@@ -10,9 +10,9 @@
 #define APC_PASSES_SEARCH_SHAPE_H
 
 #include "passes/cost/loops.h"
-#include "passes/plan/labels.h"
-#include "passes/rewrite/same_weight.h"
-#include "passes/search/mirror.h"
+#include "passes/facts/labels.h"
+#include "passes/facts/same_weight.h"
+#include "passes/facts/mirror.h"
 
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
 typedef struct FanOut {

@@ -9,7 +9,7 @@
 #ifndef APC_PASSES_SEARCH_SYMMETRY_H
 #define APC_PASSES_SEARCH_SYMMETRY_H
 
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 
 enum { MAX_EXCHANGES = 24 };
 

@@ -1,12 +1,12 @@
 /* passes/search/unfit.c - why there is no plan; see outer.h. */
 #include "base/amount.h"
-#include "passes/rewrite/same_weight.h"
+#include "passes/facts/same_weight.h"
 #include "passes/search/outer.h"
 
 double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   double sum = 0;
   Arena *scratch = arena_new();
-  SameWeight same = rewrite_same_weight(scratch, f);
+  SameWeight same = weight_readers(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read)

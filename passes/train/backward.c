@@ -6,7 +6,7 @@
  * loss is followed.
  *
  * Operations that make gradients of data follow the operation whose derivative they are, sums of what several users
- * give follow what makes the value: the planner gives them its variable (D57, passes/search/mirror.h).  What makes
+ * give follow what makes the value: the planner gives them its variable (D57, passes/facts/mirror.h).  What makes
  * gradients of weights alone follows nothing, but lives in the stage of that operation (D49).
  *
  * Phases (D38): gradients of values are `bwd`.  What only gradients of weights are made of is `wgt`: weights, and what

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/comm/relax.h"
-#include "runtime/launch/sockets.h"
+#include "runtime/net/sockets.h"
 
 #define MESSAGE_MAGIC UINT64_C(0x31474d50435450a1)
 

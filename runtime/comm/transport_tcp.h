@@ -3,7 +3,7 @@
 #define APC_RUNTIME_COMM_TRANSPORT_TCP_H
 
 #include "runtime/comm/transport.h"
-#include "runtime/launch/watch.h"
+#include "runtime/net/watch.h"
 
 /* Takes over the connections: fds[p] leads to rank p (its own: -1).  The watch, which outlives the transport, says why
  * a peer is gone; may be NULL. */

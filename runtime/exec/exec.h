@@ -11,7 +11,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/exec/load.h"
-#include "runtime/request.h"
+#include "runtime/exec/request.h"
 #include "runtime/net/signs.h"
 
 typedef struct Executor Executor;

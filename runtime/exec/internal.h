@@ -7,7 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/exec/exec.h"
-#include "runtime/record.h"
+#include "runtime/exec/record.h"
 
 enum {
   EXEC_BINDINGS = 8, /* kept; the oldest goes first */

@@ -11,8 +11,8 @@
 #include "runtime/apc_runtime.h"
 #include "program/artifact.h"
 #include "runtime/launch/launched.h"
-#include "runtime/record.h"
-#include "runtime/request.h"
+#include "runtime/exec/record.h"
+#include "runtime/exec/request.h"
 #include "runtime/session/session.h"
 #include "runtime/exec/param_files.h"
 

@@ -3,7 +3,7 @@
 #ifndef APC_RUNTIME_LAUNCH_ADDRESSES_H
 #define APC_RUNTIME_LAUNCH_ADDRESSES_H
 
-#include "runtime/launch/sockets.h"
+#include "runtime/net/sockets.h"
 #include "program/status.h"
 
 typedef struct HostPort {

@@ -19,7 +19,7 @@
 #define APC_RUNTIME_LAUNCH_ADMISSION_H
 
 #include "runtime/secret/secret.h"
-#include "runtime/launch/sockets.h"
+#include "runtime/net/sockets.h"
 
 enum { ADMISSION_NONCE = 32, ADMISSION_RUN = 16, LOBBY_MOST = 256, COMER_MS = 2000 };
 

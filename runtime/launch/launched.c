@@ -13,7 +13,7 @@
 #include "program/box.h"
 #include "runtime/comm/cpu.h"
 #include "runtime/exec/exec.h"
-#include "runtime/record.h"
+#include "runtime/exec/record.h"
 #include "runtime/launch/limit.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/same_run.h"

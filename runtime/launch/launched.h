@@ -21,8 +21,8 @@
 
 #include "program/artifact.h"
 #include "runtime/launch/launch.h"
-#include "runtime/request.h"
-#include "runtime/launch/watch.h"
+#include "runtime/exec/request.h"
+#include "runtime/net/watch.h"
 
 typedef struct Launched Launched;
 

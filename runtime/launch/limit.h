@@ -6,7 +6,7 @@
 #define APC_RUNTIME_LAUNCH_LIMIT_H
 
 #include "program/status.h"
-#include "runtime/launch/watch.h"
+#include "runtime/net/watch.h"
 
 typedef struct Limit Limit;
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/launch/sockets.h"
+#include "runtime/net/sockets.h"
 
 enum { WAIT_MS = 1000 };
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "runtime/launch/lateness.h"
+#include "runtime/net/lateness.h"
 #include "runtime/session/shared.h"
 
 enum { CPU_MOST = 8192, CPU_WORD = 8 * sizeof(unsigned long) };

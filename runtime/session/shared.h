@@ -1,4 +1,4 @@
-/* runtime/session/shared.h - what the host and its ranks see in common; private to runtime/session_*.c.
+/* runtime/session/shared.h - what the host and its ranks see in common; private to runtime/session/.
  *
  * The memory file holds the control block with one slot per rank, the rings of the transport from
  * transport_offset on, and the I/O area from io_offset on.  Words that someone sleeps on are futexes.

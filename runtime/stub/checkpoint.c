@@ -1,6 +1,6 @@
-/* runtime/stub/checkpoint.c - see checkpoint.h.  Training programs have entries for it (passes/train/train.c): `states`
- * and `weights` give what there is, `restore` takes all states.  Their tensors are in files, of which every rank writes
- * and reads its parts (apc_write_entry, apc_read_entry). */
+/* runtime/stub/checkpoint.c - see checkpoint.h.  Training programs have entries for it (passes/train/train.c):
+ * `states` and `weights` give what there is, `restore` takes all states.  Their tensors are in files, of which every
+ * rank writes and reads its parts (apc_write_entry, apc_read_entry). */
 #include "runtime/stub/checkpoint.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/npz.h"
 #include "frontend/dsl/dsl.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 
 enum { MAX_SETTINGS = 32 };
 

@@ -1,11 +1,11 @@
 /* tests/fuzz/fuzz_frame.c - libFuzzer target: any bytes as what ranks send to the watchdog of another
- * (runtime/launch/watch.h).
+ * (runtime/net/watch.h).
  *
  * The first byte: whether this is rank 0, who sends, and in how many pieces the bytes come.  Whatever they are, a
  * failure has a status and a text, a goodbye of a rank ends the run, and what does not begin as a frame ends it too.
  * The file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
-#include "runtime/launch/watch.c"
+#include "runtime/net/watch.c"
 
 #include <sys/socket.h>
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/interp.h"
-#include "ir/prove.h"
+#include "ir/run/interp.h"
+#include "proof/prove.h"
 
 enum { MAX_PAIRS = 6, MAX_CELLS = 4000, MAX_EXTRA = 3, MAX_RANKS = 16 };
 

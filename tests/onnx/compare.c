@@ -8,7 +8,7 @@
 
 #include "base/npz.h"
 #include "frontend/onnx/import.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 
 typedef struct Named {
   InterpNamed *items;

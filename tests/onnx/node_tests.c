@@ -27,7 +27,7 @@
 #include "base/file.h"
 #include "frontend/onnx/export.h"
 #include "frontend/onnx/import.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "passes/pipeline.h"
 
 static const char *folder = "/usr/share/libonnx-testdata/data/node";

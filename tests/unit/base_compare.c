@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/compare.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/test.h"
 
 static const double inf = INFINITY;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "passes/rewrite/blocks.h"
+#include "passes/facts/blocks.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "frontend/dsl/dsl.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/test.h"
 
 enum { BATCH = 2, LENGTH = 7, VOCAB = 9 };

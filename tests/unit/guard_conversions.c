@@ -6,7 +6,7 @@
  * T, the products of what each rank holds, summed over all ranks, must be <X, Y> of the whole tensors both after C: F
  * -> T and after C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself.
  */
-#include "ir/convert.h"
+#include "ir/layout/convert.h"
 #include "tests/interp_test.h"
 
 typedef struct Layouts {

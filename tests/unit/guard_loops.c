@@ -5,7 +5,7 @@
  */
 #include "base/random.h"
 #include "frontend/topo/target.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 #include "passes/cost/plan_price.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"

@@ -3,7 +3,7 @@
  *
  * usage: test_guard_random [first seed [count [mutants of every so many seeds]]].  A failure prints its seed.
  */
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/pipeline.h"
 #include "tests/guard.h"
 #include "tests/mutants.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/body.h"
+#include "ir/layout/body.h"
 #include "tests/interp_test.h"
 
 /* Runs @main and the body of its operation %y on the same random operands, floats of the first multiplied. */

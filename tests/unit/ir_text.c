@@ -1,5 +1,5 @@
 /* IR text round trip, expressions, rules and strategies. */
-#include "ir/rule.h"
+#include "ir/layout/rule.h"
 #include "tests/test.h"
 
 static const char *const mlp =

@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/onnx_graph.h"
 
 enum { B = 3, I = 2, H = 4, MAX_GATES = 4 };

@@ -1,7 +1,7 @@
 /* tests/unit/onnx_slice.c - every kind of start, end and step that Slice can have, against a loop that reads the
  * standard: negative bounds count from the end, then a start is clamped to [0, extent] and an end to [0, extent] for
  * steps above 0, to [0, extent - 1] and [-1, extent - 1] for steps below.  Extents as numbers and as symbols. */
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "tests/onnx_graph.h"
 
 static const int64_t bounds[] = {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "ir/opaque.h"
-#include "ir/prove.h"
-#include "ir/rule.h"
+#include "proof/prove.h"
+#include "ir/layout/rule.h"
 #include "passes/lower/lower.h"
 #include "tests/test.h"
 

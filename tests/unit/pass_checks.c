@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "frontend/dsl/dsl.h"
-#include "ir/element.h"
+#include "proof/element.h"
 #include "passes/pipeline.h"
 #include "tests/mutants.h"
 #include "tests/interp_test.h"
@@ -46,7 +46,7 @@ static void checked(Module *m, const char *what, const char *passes) {
     const PassCheck *c = &checks.list.items[i];
     seen[c->how]++;
     if (c->unproved) printf("%-20s %-14s not proved: %s\n", what, c->pass, c->unproved);
-    CHECKF(c->how <= PASS_PROVED_REALS, "%s: %s %s: %s", what, c->pass, pass_how_name(c->how), c->note);
+    CHECKF(c->how <= PASS_PROVED_REALS, "%s: %s %s: %s", what, c->pass, pipeline_how_name(c->how), c->note);
   }
 }
 
@@ -307,7 +307,7 @@ static void plant(Module *m, const PassWatch *w, const FuncList *before, const c
   if (!verify_func(m, bad, diags)) {
     p->invalid++;
   } else {
-    pass_check(&checks, w, m, pass, keeps);
+    pipeline_check(&checks, w, m, pass, keeps);
     const PassCheck *c = found(&checks, pass);
     FuncList after = funcs_of(m, m->arena);
     const char *why;
@@ -318,7 +318,7 @@ static void plant(Module *m, const PassWatch *w, const FuncList *before, const c
     } else if (!is_wrong(m, before, good->name)) p->harmless++, p->proved += equal;
     else {
       (c && c->how <= PASS_PROVED_REALS ? p->proved_wrongly++ : p->missed++);
-      CHECKF(false, "%s: a fault is %s", what, c ? pass_how_name(c->how) : "not seen");
+      CHECKF(false, "%s: a fault is %s", what, c ? pipeline_how_name(c->how) : "not seen");
     }
   }
   replace_func(m, bad, good);
@@ -329,14 +329,14 @@ static void too_large(void) {
   Arena *a = arena_new();
   Module *m = load_text(a, "tests/text/recognise.ir");
   PassChecks checks = {.most_work = 100};
-  const PassWatch *w = m ? pass_watch(m) : NULL;
+  const PassWatch *w = m ? pipeline_watch(m) : NULL;
   CHECK(w && pipeline_run(m, "recognise", &(PassOptions){0}, diags_new(a)));
   Func *f = m->funcs.items[0], *bad = NULL;
   for (size_t i = 0; i < f->ops.n && !bad; i++)
     bad = f->ops.items[i].kind == OP_attention ? faulty(m, f, i, 6, 0) : NULL;
   CHECK(bad);
   replace_func(m, f, bad);
-  pass_check(&checks, w, m, "recognise", KEEPS_REALS);
+  pipeline_check(&checks, w, m, "recognise", KEEPS_REALS);
   const PassCheck *c = found(&checks, "recognise");
   CHECK(c && c->how == PASS_TRUSTED && c->unproved && strstr(c->note, "too large to run"));
   module_free(m);
@@ -383,7 +383,7 @@ static Planted plant_all(const char *file, const char *first, const char *pass, 
   Diags *diags = diags_new(a);
   if (!m || !pipeline_run(m, first, &(PassOptions){0}, diags)) return p;
   FuncList before = funcs_of(m, a);
-  const PassWatch *w = pass_watch(m);
+  const PassWatch *w = pipeline_watch(m);
   CHECK(pipeline_run(m, pass, &(PassOptions){.verify = true}, diags));
   for (size_t k = 0; k < m->funcs.n; k++) {
     Func *f = m->funcs.items[k];

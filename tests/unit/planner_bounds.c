@@ -96,7 +96,7 @@ static Candidate reordered(const Candidate *c, int loose, int o) {
 static void check_pruned(Search *s, const Candidate *c, double seconds) {
   for (double share = 0.5; share < 1.2 && isfinite(seconds); share += 0.25) {
     double bound;
-    solve_mesh(s, c, share * seconds, &bound);
+    search_solve_mesh(s, c, share * seconds, &bound);
     CHECKF(bound <= fmax(c->bound, share * seconds) * (1 + 1e-9) && bound <= seconds * (1 + 1e-9),
            "%s, %d stages of %d x %d x %d: %g s, above %g the bound is %g", s->t->name, c->stages, c->sizes[0],
            c->sizes[1], c->sizes[2], seconds, share * seconds, bound);
@@ -108,7 +108,7 @@ static void check_bound(Search *s, const Candidate *c, int loose, double bound, 
   for (int o = 0; o < (loose == 3 ? 6 : loose == 2 ? 2 : 1); o++) {
     Candidate x = reordered(c, loose, o);
     for (x.least = x.micro = c->least; x.micro <= c->micro; x.least = x.micro += 1 + x.micro / 3) {
-      double seconds = seconds_of(solve_mesh(s, &x, INFINITY, &ignored));
+      double seconds = seconds_of(search_solve_mesh(s, &x, INFINITY, &ignored));
       CHECKF(bound <= seconds * (1 + 1e-9),
              "%s, %d stages of %d x %d x %d, %d of %d to %d micro-batches: %g s, the bound of %d axes is %g s",
              s->t->name, x.stages, x.sizes[0], x.sizes[1], x.sizes[2], x.micro, c->least, c->micro, seconds, loose,

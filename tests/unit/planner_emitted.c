@@ -10,7 +10,7 @@
 #include "codegen/rows/row_work.h"
 #include "frontend/topo/target.h"
 #include "ir/legal_join.h"
-#include "passes/search/stage.h"
+#include "passes/plan/stage.h"
 #include "tests/random_plan.h"
 
 /* ---- the check */

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "ir/loops.h"
-#include "passes/rewrite/agreed.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/agreed.h"
+#include "passes/facts/labels.h"
 #include "passes/plan/entries.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"

@@ -1,6 +1,6 @@
-/* passes/search/partition.c against all partitions, tried one by one: random times that add up to nothing in
+/* solver/partition.c against all partitions, tried one by one: random times that add up to nothing in
  * particular, as those of stages do, runs that do not exist, that are too large, or that are too slow to be known. */
-#include "passes/search/partition.h"
+#include "solver/partition.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/random.h"
 #include "frontend/dsl/dsl.h"
 #include "frontend/topo/target.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 #include "passes/pipeline.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/text.h"

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "frontend/topo/target.h"
-#include "ir/prove.h"
-#include "passes/plan/labels.h"
+#include "proof/prove.h"
+#include "passes/facts/labels.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/plan.h"
 #include "passes/pipeline.h"

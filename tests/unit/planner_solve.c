@@ -3,10 +3,10 @@
 #include <stdint.h>
 #include <math.h>
 
-#include "passes/search/set.h"
-#include "passes/search/shares.h"
-#include "passes/search/solve.h"
-#include "passes/search/watch.h"
+#include "solver/set.h"
+#include "solver/shares.h"
+#include "solver/solve.h"
+#include "solver/watch.h"
 #include "tests/test.h"
 
 static uint64_t state;

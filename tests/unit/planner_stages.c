@@ -4,11 +4,11 @@
 #include <math.h>
 
 #include "frontend/topo/target.h"
-#include "passes/plan/labels.h"
+#include "passes/facts/labels.h"
 #include "passes/plan/plan.h"
-#include "passes/rewrite/derived.h"
-#include "passes/search/home.h"
-#include "passes/search/stage.h"
+#include "passes/facts/derived.h"
+#include "passes/facts/home.h"
+#include "passes/plan/stage.h"
 #include "tests/test.h"
 #include "tests/train_step.h"
 
@@ -25,7 +25,7 @@ static const char net[] =
 /* Where the stages of the plan begin. */
 static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
   const bool *derived = derived_ops(a, f);
-  const size_t *home = stages_homes(a, f, derived);
+  const size_t *home = homes_of(a, f, derived);
   int found = 1;
   cuts[0] = 0;
   for (size_t i = 0; i < f->ops.n; i++)

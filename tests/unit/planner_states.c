@@ -1,5 +1,5 @@
 /* States (caches, counters) in plans: where they are read and written, with stages and with micro-batches. */
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "passes/lower/lower.h"
 #include "passes/plan/entries.h"
 #include "tests/planner_case.h"

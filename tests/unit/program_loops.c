@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "codegen/artifact.h"
-#include "ir/interp.h"
+#include "ir/run/interp.h"
 #include "runtime/apc_runtime.h"
 #include "program/memory.h"
 #include "program/order.h"

@@ -1,7 +1,7 @@
 /* What the prover takes to be at most something else is so at every size it is tried at, and the bounds that windows
  * need are found. */
 #include "base/random.h"
-#include "ir/prove_relation.h"
+#include "proof/prove_relation.h"
 #include "tests/test.h"
 
 static const char *const text = "apc.ir 1\nsymbol n min 1\nsymbol k max 9\nsymbol d min 1\nmesh [a=3, b=2]\n";

@@ -7,8 +7,8 @@
  */
 #include <stdlib.h>
 
-#include "ir/interp.h"
-#include "ir/prove.h"
+#include "ir/run/interp.h"
+#include "proof/prove.h"
 #include "ir/window.h"
 #include "passes/lower/lower.h"
 #include "tests/mutants.h"

@@ -1,7 +1,7 @@
 /* Loops in the prover, on level-2 programs written by hand: right ones are proved and give level 1's numbers, each
  * fault planted in their text is refuted.  tests/unit/guard_loops.c does the same with the programs that lowering
  * makes. */
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "tests/interp_test.h"
 
 typedef struct Model {

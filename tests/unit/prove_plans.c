@@ -15,7 +15,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/topo/target.h"
 #include "ir/loops.h"
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "passes/lower/lower.h"
 #include "passes/pipeline.h"
 #include "passes/plan/plan.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "tests/test.h"
 
 /* A dequantised weight cut by columns in stage 0 and, tied, by rows in stage 1; a joined one whose cut is a slice. */

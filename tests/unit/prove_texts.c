@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "ir/prove.h"
+#include "proof/prove.h"
 #include "tests/interp_test.h"
 
 static const char folder[] = "tests/proofs";

@@ -1,8 +1,8 @@
 /* runtime/device/cuda/comm.c - which engine moves bytes between GPUs: NCCL where all ranks have it, else, or on demand,
- * the collectives of the host with the host's memory in between (runtime/comm/staged.h). */
+ * the collectives of the host with the host's memory in between (runtime/device/staged.h). */
 #include <stdlib.h>
 
-#include "runtime/comm/staged.h"
+#include "runtime/device/staged.h"
 #include "runtime/device/cuda/library.h"
 #include "runtime/device/cuda/nccl.h"
 
@@ -46,5 +46,5 @@ RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool s
   if (!status) status = agree(host, everyone, &captures, error);
   if (!status && has) return gpu_nccl_open(d, &api, host, everyone, options, captures, out, error);
   gpu_close_library(api.handle);
-  return status ? status : comm_staged_open(device, host, options, out, error);
+  return status ? status : staged_open(device, host, options, out, error);
 }

@@ -1,0 +1,262 @@
+/* ir/layout/strategy.c - strategies over a rule: legality, enumeration, the layouts they imply, text. */
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/layout/rule.h"
+
+int rule_factor_find(const Rule *r, const char *name) {
+  for (int i = 0; i < r->nfactors; i++)
+    if (strcmp(r->factors[i].name, name) == 0) return i;
+  return -1;
+}
+
+static bool is_one(const Factor *f) { return f->size && ex_is_const(f->size, 1); }
+
+/* The factor stands behind no real factor in any dimension it occurs in. */
+static bool is_major(const Rule *r, int factor, const TensorFactors *t) {
+  for (int d = 0; d < t->rank; d++) {
+    const DimFactors *k = &t->dims[d];
+    for (int i = 0; i < k->n; i++) {
+      if (k->f[i] == factor) break;
+      if (!is_one(&r->factors[k->f[i]])) {
+        for (int j = i + 1; j < k->n; j++)
+          if (k->f[j] == factor) return false;
+        break;
+      }
+    }
+  }
+  return true;
+}
+
+static bool factor_cuttable(const Rule *r, int factor, const char **why) {
+  const Factor *f = &r->factors[factor];
+  *why = NULL;
+  if (f->kind == FK_FROZEN) *why = "the factor is frozen";
+  if (f->kind == FK_LINEAR || f->kind == FK_ACCUMULATE) return true;
+  for (int i = 0; i < r->noperands && !*why; i++)
+    if (!is_major(r, factor, &r->operands[i])) *why = "the factor is not the major one of a dimension";
+  for (int i = 0; i < r->nresults && !*why; i++)
+    if (!is_major(r, factor, &r->results[i])) *why = "the factor is not the major one of a dimension";
+  return !*why;
+}
+
+static bool partial_kind(const Factor *f) { return f->kind == FK_REDUCE || f->kind == FK_LINEAR; }
+
+/* `one` is also a sum; any other pair of different kinds does not combine. */
+static bool kinds_combine(Reduction a, Reduction b) {
+  if (a == RED_ONE) a = RED_SUM;
+  if (b == RED_ONE) b = RED_SUM;
+  return a == b;
+}
+
+/* What micro-batches may cut: they follow each other, so that only sums of them can be made whole. */
+static bool cut_by_time(const Factor *f) {
+  return f->kind == FK_PARALLEL || f->kind == FK_ACCUMULATE || (partial_kind(f) && f->reduction == RED_SUM);
+}
+
+bool strategy_cut_by_time(const Rule *r, int factor) {
+  const char *why;
+  return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
+}
+
+bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const char **why) {
+  const char *ignored;
+  uint32_t used = 0;
+  int partial = -1;
+  if (!why) why = &ignored;
+  for (int i = 0; i < s->n; i++) {
+    Pick p = s->picks[i];
+    if (p.axis >= m->mesh.naxes) return *why = "no such mesh axis", false;
+    if (p.factor >= r->nfactors) return *why = "no such factor", false;
+    if (used & (1u << p.axis)) return *why = "a mesh axis is used twice", false;
+    used |= 1u << p.axis;
+    if (!factor_cuttable(r, p.factor, why)) return false;
+    const Factor *f = &r->factors[p.factor];
+    if (!(m->mesh.axes[p.axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE))
+      return *why = "micro-batches cut only parallel factors and sums, and only they are accumulated", false;
+    if (partial_kind(f)) {
+      if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
+        return *why = "two kinds of partial values", false;
+      partial = p.factor;
+    }
+  }
+  return true;
+}
+
+/* ---- layouts */
+
+/* Axes of a dimension: those of its factors in factor order; the unit is what stands behind the cut factor. */
+static void dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFactors *k, DimLayout *out) {
+  const Expr *unit = ex_const(m, 1);
+  for (int i = 0; i < k->n; i++) {
+    if (out->n) unit = ex_mul(m, unit, r->factors[k->f[i]].size);
+    for (int j = 0; j < s->n; j++)
+      if (s->picks[j].factor == k->f[i]) out->axes[out->n++] = s->picks[j].axis;
+  }
+  if (!out->n) return;
+  out->unit = ex_is_const(unit, 0) ? ex_const(m, 1) : unit; /* of nothing, every part is empty */
+  if (ex_is_const(out->unit, 1)) return;
+  /* Where cutting single elements gives the same intervals, say so: equal layouts must be equal pointers. */
+  const Expr *extent = ex_const(m, 1), *lo[2], *hi[2];
+  for (int i = 0; i < k->n; i++) extent = ex_mul(m, extent, r->factors[k->f[i]].size);
+  DimLayout fine = *out;
+  fine.unit = ex_const(m, 1);
+  layout_interval(m, out, extent, &lo[0], &hi[0]);
+  layout_interval(m, &fine, extent, &lo[1], &hi[1]);
+  if (lo[0] == lo[1] && hi[0] == hi[1]) *out = fine;
+}
+
+static void tensor_layout(Module *m, const Rule *r, const Strategy *s, const TensorFactors *t, Layout *l) {
+  l->rank = t->rank;
+  for (int d = 0; d < t->rank; d++) dim_layout(m, r, s, &t->dims[d], &l->dims[d]);
+}
+
+const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand) {
+  Layout l = {0};
+  tensor_layout(m, r, s, &r->operands[operand], &l);
+  for (int i = 0; i < s->n; i++) {
+    const Factor *f = &r->factors[s->picks[i].factor];
+    if ((f->kind != FK_LINEAR && f->kind != FK_ACCUMULATE) || !(f->operands & (1u << operand))) continue;
+    l.partial_axes |= 1u << s->picks[i].axis;
+    l.partial = f->reduction;
+  }
+  return layout_get(m, &l);
+}
+
+const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result) {
+  Layout l = {0};
+  tensor_layout(m, r, s, &r->results[result], &l);
+  for (int i = 0; i < s->n; i++) {
+    const Factor *f = &r->factors[s->picks[i].factor];
+    if (!partial_kind(f) || !(f->results >> result & 1u)) continue;
+    l.partial = l.partial_axes && l.partial != f->reduction ? RED_SUM : f->reduction;
+    l.partial_axes |= 1u << s->picks[i].axis;
+  }
+  return layout_get(m, &l);
+}
+
+bool strategy_needs_body(const Rule *r, const Strategy *s) {
+  for (int i = 0; i < s->n; i++)
+    if (r->factors[s->picks[i].factor].kind == FK_BODY) return true;
+  return false;
+}
+
+/* ---- enumeration: axis by axis in mesh order, each to nothing or to every factor; an axis joins the axes already on
+ * the factor as the most minor one, or, with `orders`, at every place among them */
+
+typedef struct Enumeration {
+  Module *m;
+  const Rule *r;
+  bool orders;
+  struct {
+    Strategy *items;
+    size_t n, cap;
+  } found;
+} Enumeration;
+
+static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
+  if (axis == e->m->mesh.naxes) {
+    ARENA_PUSH(e->m->arena, &e->found, *s);
+    return;
+  }
+  enumerate_axis(e, axis + 1, s);
+  for (int f = 0; f < e->r->nfactors; f++) {
+    int shared = 0;
+    for (int i = 0; i < s->n; i++) shared += s->picks[i].factor == f;
+    bool linear_factor = e->r->factors[f].kind == FK_LINEAR || e->r->factors[f].kind == FK_REDUCE;
+    int places = e->orders && shared && (!linear_factor || e->r->factors[f].size) ? shared + 1 : 1;
+    for (int place = 0; place < places; place++) {
+      /* The new pick goes before `place` of the picks on the same factor, counted from the most minor. */
+      Strategy t = *s;
+      int at = s->n, skip = place;
+      while (skip && at > 0) skip -= s->picks[--at].factor == f;
+      memmove(&t.picks[at + 1], &t.picks[at], sizeof(Pick) * (size_t)(s->n - at));
+      t.picks[at] = (Pick){(uint8_t)axis, (uint8_t)f};
+      t.n++;
+      if (strategy_legal(e->m, e->r, &t, NULL)) enumerate_axis(e, axis + 1, &t);
+    }
+  }
+}
+
+int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **out) {
+  Enumeration e = {.m = m, .r = r, .orders = orders};
+  enumerate_axis(&e, 0, &(Strategy){0});
+  *out = e.found.items;
+  return (int)e.found.n;
+}
+
+/* ---- text */
+
+void strategy_print(const Module *m, Text *t, const Rule *r, const Strategy *s) {
+  const char *separator = "";
+  text_add(t, "{");
+  for (int f = 0; f < r->nfactors; f++) {
+    const char *before = NULL;
+    for (int i = 0; i < s->n; i++) {
+      if (s->picks[i].factor != f) continue;
+      if (!before) text_printf(t, "%s%s:", separator, r->factors[f].name);
+      text_printf(t, "%s%s", before ? "." : "", m->mesh.axes[s->picks[i].axis].name);
+      before = separator = ", ";
+    }
+  }
+  text_add(t, "}");
+}
+
+static const char *spaces(const char *s) {
+  while (*s == ' ') s++;
+  return s;
+}
+
+bool strategy_parse(Module *m, const Rule *r, const char *text, Strategy *out, const char **why) {
+  const char *s = spaces(text);
+  *out = (Strategy){0};
+  if (*s++ != '{') return *why = "expected {", false;
+  s = spaces(s);
+  while (*s != '}') {
+    size_t n = strcspn(s, ":}, ");
+    int f = rule_factor_find(r, arena_strndup(m->arena, s, n));
+    if (f < 0) return *why = arena_printf(m->arena, "no factor '%.*s'", (int)n, s), false;
+    s = spaces(s + n);
+    if (*s++ != ':') return *why = "expected : after a factor", false;
+    do {
+      s = spaces(s);
+      n = strcspn(s, ".,} ");
+      int a = mesh_axis_find(&m->mesh, arena_strndup(m->arena, s, n));
+      if (a < 0) return *why = arena_printf(m->arena, "no mesh axis '%.*s'", (int)n, s), false;
+      if (out->n == MAX_AXES) return *why = "too many axes", false;
+      out->picks[out->n++] = (Pick){(uint8_t)a, (uint8_t)f};
+      s = spaces(s + n);
+    } while (*s == '.' && s++);
+    if (*s == ',') s = spaces(s + 1);
+    else if (*s != '}') return *why = "expected , or }", false;
+  }
+  return strategy_legal(m, r, out, why);
+}
+
+static void print_tensor(Text *t, const Rule *r, const TensorFactors *k) {
+  for (int d = 0; d < k->rank; d++) {
+    if (d) text_add(t, " ");
+    if (k->dims[d].n != 1) text_add(t, "(");
+    for (int i = 0; i < k->dims[d].n; i++) text_printf(t, "%s%s", i ? " " : "", r->factors[k->dims[d].f[i]].name);
+    if (k->dims[d].n != 1) text_add(t, ")");
+  }
+}
+
+void rule_print(const Module *m, Text *t, const Rule *r) {
+  for (int i = 0; i < r->noperands; i++) {
+    if (i) text_add(t, ", ");
+    print_tensor(t, r, &r->operands[i]);
+  }
+  text_add(t, " -> ");
+  for (int i = 0; i < r->nresults; i++) {
+    if (i) text_add(t, ", ");
+    print_tensor(t, r, &r->results[i]);
+  }
+  for (int f = 0; f < r->nfactors; f++) {
+    const Factor *k = &r->factors[f];
+    if (k->kind == FK_PARALLEL) continue;
+    text_printf(t, "  %s=%s", k->name, factor_kind_name(k->kind));
+    if (k->reduction != RED_NONE) text_printf(t, "(%s)", reduction_name(k->reduction));
+  }
+  (void)m;
+}

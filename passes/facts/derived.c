@@ -1,0 +1,47 @@
+/* passes/facts/derived.c - see derived.h. */
+#include "passes/facts/derived.h"
+
+#include "ir/loops.h"
+
+/* What is made of sources alone that are as `source` says. */
+static bool *made_of(Arena *a, const Func *f, bool (*source)(const Func *f, const Op *op)) {
+  bool *made = ARENA_ARRAY(a, bool, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    made[i] = source(f, op);
+    bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* a loop is one, whatever it computes */
+    if (!op->nin || !op->out || op_level2_only(op->kind) || whole || op->kind == OP_accumulate) continue;
+    made[i] = true;
+    for (int k = 0; k < op->nin; k++) made[i] &= made[f->values.items[op->in[k]].op];
+  }
+  return made;
+}
+
+static bool trains(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].phase == PH_step || f->ops.items[i].kind == OP_accumulate) return true;
+  return false;
+}
+
+static bool is_any(const Func *f, const Op *op) { return (void)f, op_is_source(op->kind); }
+static bool is_constant(const Func *f, const Op *op) { return (void)f, op_is_constant(op->kind); }
+/* A number of the step, as its own: what is made of it is as cheap as a constant. */
+static bool is_number(const Func *f, const Op *op) {
+  return is_constant(f, op) || (op->kind == OP_input && !type_of(f, op->out)->rank);
+}
+
+const bool *derived_ops(Arena *a, const Func *f) {
+  bool *constant = made_of(a, f, is_constant), *number = trains(f) ? made_of(a, f, is_number) : NULL;
+  for (size_t i = 0; number && i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    constant[i] |= number[i] && op->kind != OP_input && op->out && !type_of(f, op->out)->rank;
+  }
+  return constant;
+}
+
+const bool *once_ops(Arena *a, const Func *f) {
+  if (!trains(f)) return derived_ops(a, f);
+  bool *once = made_of(a, f, is_any);
+  for (size_t i = 0; i < f->ops.n; i++) once[i] |= f->ops.items[i].phase == PH_pre;
+  return once;
+}

@@ -1,0 +1,66 @@
+/* passes/facts/home.c - see home.h. */
+#include "passes/facts/home.h"
+
+#include "ir/named.h"
+
+typedef struct Homes {
+  const Func *f;
+  const bool *derived;
+  NamedOps names;
+  size_t *home;
+} Homes;
+
+static bool is_forward(const Op *op) { return !op->mirror.name && op->phase <= PH_fwd; }
+
+static size_t maker(const Func *f, Val v) { return (size_t)f->values.items[v].op; }
+
+/* Of a weight: the first operation of the forward pass that reads it. */
+static void find_homes_of_reads(const Homes *w) {
+  const Func *f = w->f;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    for (int k = 0; k < op->nin && is_forward(op); k++)
+      if (op_is_source(f->ops.items[maker(f, op->in[k])].kind)) w->home[maker(f, op->in[k])] = i;
+  }
+}
+
+/* Behind the last of what it is made of; itself when that says nothing. */
+static size_t behind_operands(const Homes *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  size_t last = SIZE_MAX;
+  for (int k = 0; k < op->nin; k++) {
+    size_t made = maker(w->f, op->in[k]);
+    if (op_is_source(w->f->ops.items[made].kind) || w->derived[made]) continue;
+    if (last == SIZE_MAX || w->home[made] > last) last = w->home[made];
+  }
+  return last == SIZE_MAX ? i : last;
+}
+
+/* A sum of what several users of a value give it: in the earliest of their stages, so that each stage adds up what it
+ * has and hands one sum on. */
+static bool is_sum_of_users(const Op *op) { return op->kind == OP_add && op->mirror.operand == MIRROR_SUM; }
+
+static size_t with_first_operand(const Homes *w, size_t i) {
+  size_t first = SIZE_MAX;
+  for (int k = 0; k < w->f->ops.items[i].nin; k++) {
+    size_t home = w->home[maker(w->f, w->f->ops.items[i].in[k])];
+    if (home < first) first = home;
+  }
+  return first;
+}
+
+const size_t *homes_of(Arena *a, const Func *f, const bool *derived) {
+  bool any = false;
+  for (size_t i = 0; i < f->ops.n; i++) any |= f->ops.items[i].mirror.name != NULL;
+  if (!any) return NULL;
+  Homes w = {f, derived, named_ops(a, f), ARENA_ARRAY(a, size_t, f->ops.n + 1)};
+  for (size_t i = 0; i < f->ops.n; i++) w.home[i] = i;
+  find_homes_of_reads(&w);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    size_t with = op->mirror.name ? named_op(&w.names, op->mirror.name) : SIZE_MAX;
+    if (with < i) w.home[i] = is_sum_of_users(op) ? with_first_operand(&w, i) : w.home[with];
+    else if (!is_forward(op) && !op_is_source(op->kind)) w.home[i] = behind_operands(&w, i);
+  }
+  return w.home;
+}

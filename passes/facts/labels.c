@@ -1,0 +1,212 @@
+/* passes/facts/labels.c - labels flow from the inputs through dimensions and factors.
+ *
+ * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by
+ * name, dimension 0 of an input of two or more dimensions (the next one where a loop reads that row by row, by the
+ * number of its round: that is the sequence); dimension 1 of a matrix of integers (token ids) is the sequence, bound or
+ * not.  A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
+ * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts
+ * says which dimension they are.  Labels only grow (other < expert < sequence < batch), forwards and backwards over the
+ * function until nothing changes; backwards, because the broadcast of a bias learns only from its use what its new
+ * dimensions are.  Weights keep what they were declared as.
+ */
+#include "passes/facts/labels.h"
+
+#include <string.h>
+
+typedef struct Part {
+  const Expr *size;
+  Label label;
+} Part;
+
+typedef struct Parts {
+  int n;
+  Part items[MAX_DIM_FACTORS];
+} Parts;
+
+typedef struct Flow {
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  Parts (*values)[MAX_RANK];     /* by value and dimension */
+  Parts (*factors)[MAX_FACTORS]; /* by operation and factor */
+  bool changed;
+} Flow;
+
+static const char *const names[LABEL_COUNT] = {"none", "other", "expert", "sequence", "batch"};
+const char *label_name(Label l) { return names[l]; }
+
+bool labels_include(const OpLabels *labels, const Rule *r, Label l) {
+  for (int i = 0; i < r->nfactors; i++)
+    if (labels->factors[i] == l) return true;
+  return false;
+}
+
+const Rule **rules_of(Module *m, const Func *f) {
+  const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) rules[i] = rule_of(m, f, &f->ops.items[i]);
+  return rules;
+}
+
+/* ---- seeds */
+
+static bool one_of(const char *name, const char *const *list) {
+  for (; *list; list++)
+    if (strcmp(name, *list) == 0) return true;
+  return false;
+}
+
+static Label label_of_name(const char *name) {
+  static const char *const batch[] = {"b", "B", "n", "N", "bs", NULL}, *const sequence[] = {"s",   "S",   "t",    "T",
+                                                                                            "tgt", "src", "time", NULL},
+                           *const expert[] = {"e", "expert", "experts", NULL};
+  if (one_of(name, batch) || strstr(name, "batch")) return LABEL_BATCH;
+  if (one_of(name, sequence) || strstr(name, "seq")) return LABEL_SEQUENCE;
+  return one_of(name, expert) ? LABEL_EXPERT : LABEL_OTHER;
+}
+
+static Label label_of_extent(const Module *m, const Expr *e) {
+  if (e->kind == EX_SYM) return label_of_name(m->symbols.items[e->value].name);
+  Label best = LABEL_OTHER;
+  for (int i = 0; i < e->n; i++) {
+    Label l = label_of_extent(m, e->args[i]);
+    if (l > best) best = l;
+  }
+  return best;
+}
+
+static void seed(Flow *w, const Op *op) {
+  const Type *t = type_of(w->f, op->out);
+  Parts *dims = w->values[op->out];
+  bool named = false;
+  int first = 0; /* that could be the batch */
+  while (first + 1 < t->rank && dims[first].n) first++;
+  for (int d = 0; d < t->rank; d++) {
+    Label l = op->kind == OP_param ? LABEL_OTHER : label_of_extent(w->m, t->dims[d]);
+    named |= l == LABEL_BATCH;
+    if (l > LABEL_OTHER || !dims[d].n) dims[d] = (Parts){1, {{t->dims[d], l}}};
+  }
+  int64_t experts = op->kind == OP_param || op->kind == OP_read ? op_int(op, AT_experts, -1) : -1;
+  if (experts >= 0 && experts < t->rank) dims[experts].items[0].label = LABEL_EXPERT;
+  if (op->kind != OP_input || t->rank < 2) return;
+  bool feature = first > 0 && first + 1 == t->rank && dtype_is_float(t->dtype); /* a sequence of vectors has no batch */
+  if (!named && !feature && dims[first].items[0].label == LABEL_OTHER) dims[first].items[0].label = LABEL_BATCH;
+  if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER)
+    dims[1].items[0].label = LABEL_SEQUENCE;
+}
+
+/* ---- flow */
+
+static void raise(Flow *w, Parts *to, const Parts *from) {
+  if (!from->n) return;
+  if (to->n != from->n) {
+    if (to->n && !(to->n == 1 && to->items[0].label <= LABEL_OTHER)) return;
+    *to = *from;
+    w->changed = true;
+    return;
+  }
+  for (int i = 0; i < to->n; i++) {
+    if (from->items[i].label <= to->items[i].label) continue;
+    to->items[i].label = from->items[i].label;
+    w->changed = true;
+  }
+}
+
+/* The parts of a dimension belong to its factors: one to one where the sizes say so, else the n-th to the n-th and the
+ * last to the rest. */
+static void dim_to_factors(Flow *w, Parts *factors, const Rule *r, const DimFactors *k, const Parts *dim) {
+  if (!dim->n) return;
+  if (k->n == 1) {
+    raise(w, &factors[k->f[0]], dim);
+    return;
+  }
+  for (int i = 0; i < k->n; i++) {
+    Parts one = {1, {{r->factors[k->f[i]].size, dim->items[i < dim->n ? i : dim->n - 1].label}}};
+    raise(w, &factors[k->f[i]], &one);
+  }
+}
+
+/* A factor of which nothing is known yet keeps its place among the others. */
+static void factors_to_dim(Flow *w, const Parts *factors, const Rule *r, const DimFactors *k, Parts *dim) {
+  Parts all = {0};
+  bool known = false;
+  for (int i = 0; i < k->n; i++) {
+    Parts unknown = {1, {{r->factors[k->f[i]].size, LABEL_OTHER}}};
+    const Parts *parts = factors[k->f[i]].n ? &factors[k->f[i]] : &unknown;
+    known |= parts != &unknown;
+    for (int j = 0; j < parts->n && all.n < MAX_DIM_FACTORS; j++) all.items[all.n++] = parts->items[j];
+  }
+  if (known) raise(w, dim, &all);
+}
+
+static void flow_op(Flow *w, size_t index, bool backwards) {
+  const Op *op = &w->f->ops.items[index];
+  const Rule *r = w->rules[index];
+  Parts *factors = w->factors[index];
+  for (int i = 0; i < op->nin; i++)
+    for (int d = 0; d < r->operands[i].rank; d++)
+      dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+  for (int i = 0; i < op->nout; i++)
+    for (int d = 0; d < r->results[i].rank; d++)
+      dim_to_factors(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
+  for (int i = 0; i < op->nout && op->kind != OP_param; i++)
+    for (int d = 0; d < r->results[i].rank; d++)
+      factors_to_dim(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
+  for (int i = 0; backwards && i < op->nin; i++)
+    if (op_of(w->f, op->in[i])->kind != OP_param)
+      for (int d = 0; d < r->operands[i].rank; d++)
+        factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+}
+
+static void flow_all(Flow *w) {
+  do {
+    w->changed = false;
+    for (size_t i = 0; i < w->f->ops.n; i++) flow_op(w, i, false);
+    for (size_t i = w->f->ops.n; i-- > 0;) flow_op(w, i, true);
+  } while (w->changed);
+}
+
+/* ---- loops: what is read or written at a place that the number of the round says */
+
+static void seed_scanned(Flow *w, size_t index, const bool *rounds) {
+  const Op *op = &w->f->ops.items[index];
+  int place = op->kind == OP_gather ? 1 : op->kind == OP_update ? 2 : -1;
+  if (place < 0 || !rounds[op->in[place]]) return;
+  const Rule *r = w->rules[index];
+  const DimFactors *k = &r->operands[0].dims[op_int(op, AT_axis, 0)];
+  if (k->n == 1) raise(w, &w->factors[index][k->f[0]], &(Parts){1, {{r->factors[k->f[0]].size, LABEL_SEQUENCE}}});
+}
+
+static void find_scanned(Flow *w, Arena *scratch) {
+  bool *rounds = ARENA_ARRAY(scratch, bool, w->f->values.n), any = false; /* scalars made of them */
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    const Op *op = &w->f->ops.items[i];
+    for (Val v = op->out; v < op_end(op); v++) {
+      if (type_of(w->f, v)->rank) continue;
+      for (int k = 0; k < op->nin; k++) rounds[v] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
+      rounds[v] |= op->kind == OP_loop;
+      any |= rounds[v];
+    }
+  }
+  for (size_t i = 0; any && i < w->f->ops.n; i++) seed_scanned(w, i, rounds);
+  if (any) flow_all(w);
+}
+
+const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
+  Arena *scratch = arena_new();
+  Flow w = {.m = m, .f = f, .rules = rules};
+  w.values = arena_alloc(scratch, sizeof *w.values * f->values.n);
+  w.factors = arena_alloc(scratch, sizeof *w.factors * (f->ops.n + 1));
+  find_scanned(&w, scratch);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (op_is_declared(f->ops.items[i].kind)) seed(&w, &f->ops.items[i]);
+  }
+  flow_all(&w);
+  OpLabels *out = ARENA_ARRAY(m->arena, OpLabels, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < rules[i]->nfactors; k++) {
+      Label l = w.factors[i][k].n ? w.factors[i][k].items[0].label : LABEL_OTHER;
+      out[i].factors[k] = !rules[i]->factors[k].size ? LABEL_NONE : l == LABEL_NONE ? LABEL_OTHER : l;
+    }
+  arena_free(scratch);
+  return out;
+}

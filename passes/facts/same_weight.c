@@ -1,0 +1,26 @@
+/* passes/facts/same_weight.c - see same_weight.h. */
+#include "passes/facts/same_weight.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+SameWeight weight_readers(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->ops.n + 1), slots = 16;
+  int *reads = ARENA_ARRAY(a, int, f->ops.n + 1);
+  while (slots < 2 * f->ops.n) slots *= 2;
+  size_t *table = ARENA_ARRAY(a, size_t, slots); /* operation + 1, by name */
+  for (size_t i = 0; i < f->ops.n; i++) {
+    first[i] = i;
+    if (f->ops.items[i].kind == OP_param) {
+      const char *name = op_str(&f->ops.items[i], AT_name);
+      size_t at = (size_t)hash64(name, strlen(name), 0) & (slots - 1);
+      while (table[at] && strcmp(op_str(&f->ops.items[table[at] - 1], AT_name), name) != 0) at = (at + 1) & (slots - 1);
+      if (!table[at]) table[at] = i + 1;
+      first[i] = table[at] - 1;
+    }
+    reads[first[i]]++;
+  }
+  for (size_t i = 0; i < f->ops.n; i++) reads[i] = reads[first[i]];
+  return (SameWeight){first, reads};
+}

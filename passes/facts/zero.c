@@ -1,0 +1,102 @@
+/* passes/facts/zero.c - see zero.h. */
+#include "passes/facts/zero.h"
+
+struct ZeroUpdates {
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  Mirrors mirrors;
+  const bool *storage; /* by operation */
+};
+
+bool zero_is_storage(Module *m, const Op *op) { return op->kind == OP_read && op_is_of_weight(m, op); }
+
+double zero_parts(Module *m, const Rule *r, const Strategy *s, uint32_t axes) {
+  double parts = 1;
+  for (int i = 0; i < s->n; i++)
+    if ((axes >> s->picks[i].axis & 1u) && r->factors[s->picks[i].factor].kind == FK_PARALLEL)
+      parts *= m->mesh.axes[s->picks[i].axis].size;
+  return parts;
+}
+
+uint32_t zero_partial_axes(const Rule *r, const Strategy *s) {
+  uint32_t axes = 0;
+  for (int i = 0; i < s->n; i++)
+    if (r->factors[s->picks[i].factor].kind == FK_LINEAR) axes |= 1u << s->picks[i].axis;
+  return axes;
+}
+
+bool zero_gather_at_use(Module *m, const Func *f, Strategy *strategies, bool at_use) {
+  bool any = false;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (!zero_is_storage(m, &f->ops.items[i])) continue;
+    strategies[i].gather_at_use = at_use && strategies[i].n > 0;
+    any |= strategies[i].n > 0;
+  }
+  return any;
+}
+
+/* ---- what a plan amounts to */
+
+/* What accumulates the gradient of a weight: its update reads that.  SIZE_MAX: none. */
+static size_t gradient_of(const Func *f, const Mirrors *mirrors, size_t storage) {
+  for (int i = 0; i < mirrors->nfollowers[storage]; i++) {
+    const Op *op = &f->ops.items[mirrors->followers[storage][i]];
+    for (int k = 0; k < op->nin; k++)
+      if (zero_is_gradient(op_of(f, op->in[k]))) return (size_t)f->values.items[op->in[k]].op;
+  }
+  return SIZE_MAX;
+}
+
+static int stage_of(Module *m, const Rule *const *rules, const Strategy *strategies, uint32_t data, size_t storage,
+                    size_t gradient) {
+  if (zero_parts(m, rules[storage], &strategies[storage], data) == 1) return 0;
+  if (strategies[storage].gather_at_use) return 3;
+  return gradient != SIZE_MAX && zero_parts(m, rules[gradient], &strategies[gradient], data) > 1 ? 2 : 1;
+}
+
+int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data,
+               const Mirrors *mirrors) {
+  double elements[ZERO_STAGES] = {0};
+  for (size_t i = 0; data && i < f->ops.n; i++) {
+    int64_t dims[MAX_RANK];
+    double n = 1;
+    if (!zero_is_storage(m, &f->ops.items[i]) || !type_constant_dims(type_of(f, f->ops.items[i].out), dims)) continue;
+    for (int d = 0; d < type_of(f, f->ops.items[i].out)->rank; d++) n *= (double)dims[d];
+    elements[stage_of(m, rules, strategies, data, i, gradient_of(f, mirrors, i))] += n;
+  }
+  int most = 0;
+  for (int z = 1; z < ZERO_STAGES; z++)
+    if (elements[z] > elements[most]) most = z;
+  return most;
+}
+
+/* ---- updates */
+
+ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const *rules) {
+  ZeroUpdates *u = ARENA_NEW(a, ZeroUpdates);
+  bool *storage = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) storage[i] = zero_is_storage(m, &f->ops.items[i]);
+  Loops *loops = ARENA_NEW(a, Loops);
+  *loops = loops_of(a, f);
+  *u = (ZeroUpdates){m, f, rules, mirrors_of(a, f, rules, loops), storage};
+  return u;
+}
+
+const Mirrors *zero_mirrors(const ZeroUpdates *u) { return &u->mirrors; }
+
+static bool is_update(const ZeroUpdates *u, size_t op) {
+  return u->mirrors.head[op] != op && u->storage[u->mirrors.head[op]];
+}
+
+ZeroRole zero_role(const ZeroUpdates *u, size_t op) {
+  if (u->storage[op]) return ZERO_STORE;
+  if (is_update(u, op)) return ZERO_UPDATE;
+  return zero_is_gradient(&u->f->ops.items[op]) ? ZERO_GRAD : ZERO_OP;
+}
+
+bool zero_follows(const ZeroUpdates *u, size_t op, const Strategy *strategies, Strategy *out) {
+  if (!is_update(u, op)) return false;
+  *out = mirror_strategy(u->m, u->rules[op], u->mirrors.factors[op], &strategies[u->mirrors.head[op]]);
+  return true;
+}

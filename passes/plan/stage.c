@@ -1,0 +1,563 @@
+/* passes/plan/stage.c - pipeline stages by dynamic programming over cut positions; see stage.h.
+ *
+ * A stage is a run of operations.  What it makes follows the rules of the walk (passes/lower/walk.h): its operations,
+ * each conversion they want once, what is derived from constants once, and each value that is sent to it once: this
+ * depends on the run only.  Where the walk converts before it sends, the stage that wants it pays for that here.  The
+ * result is exact for the positions considered (partition.h); their number is bounded, few crossing values come first.
+ *
+ * Of a training step the forward pass is cut, and what makes gradients and updates is paid for with the operation it is
+ * placed with (home.h).  Gradients come from later stages: a run pays for what it wants of operations behind its end.
+ */
+#include "passes/plan/stage.h"
+
+#include "ir/schedule.h"
+#include "ir/states.h"
+#include "passes/cost/loops.h"
+#include "passes/lower/walk.h"
+#include "passes/facts/derived.h"
+#include "passes/facts/same_weight.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/facts/home.h"
+#include "solver/partition.h"
+
+enum { MAX_POSITIONS = 600 };
+
+/* Something a stage pays once: a value in a layout, or a weight. */
+typedef struct Need {
+  int id, sent; /* of (value, layout), and of the value in the layout it is sent in */
+  size_t made;  /* operation that makes the value; of a state the first that reads it */
+  WalkSupply supply;
+  double convert, transfer, once; /* once: of `convert`, what is done once a step */
+  size_t reader;                  /* who asks for it; `apart`: what that takes longer when it is sent */
+  double apart;
+  int weight; /* id of the weight, -1: none */
+  double weight_bytes;
+} Need;
+
+typedef struct Needs {
+  Need *items;
+  size_t n, cap;
+} Needs;
+
+typedef struct Cutting {
+  Arena *arena;
+  CostModel *c;
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  const Strategy *strategies;
+  const LoopCosts *loops;
+  const bool *derived; /* by operation: every stage computes it for itself */
+  const bool *once;    /* by operation: once_ops */
+  StateOps states;
+  const size_t *first_user; /* by value; the number of operations: none */
+  const size_t *training;   /* homes_of */
+  Needs *needs;             /* by operation */
+  double *own, *own_once;   /* by operation: seconds, and what of them is done once a step */
+  int nids;
+  int *positions; /* ascending; the first is 0, the last the number of operations */
+  int npositions;
+  double *time, *once_time, *bytes; /* by first and last position */
+} Cutting;
+
+/* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
+static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
+  for (size_t i = same->first[op]; i < op; i++) {
+    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i], 0) ==
+                                                          strategy_result(k->m, k->rules[op], &k->strategies[op], 0);
+    if (equal) return k->f->ops.items[i].out;
+  }
+  return k->f->ops.items[op].out;
+}
+
+/* The layouts that values are wanted in. */
+typedef struct Seen {
+  const Layout **items;
+  size_t n, cap;
+} Seen;
+
+enum { MAX_SEEN = 64 };
+
+static int id_of(const Cutting *k, Seen *seen, Val v, const Layout *layout) {
+  size_t e = 0;
+  while (e < seen[v].n && seen[v].items[e] != layout) e++;
+  if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], layout);
+  return (int)v * MAX_SEEN + (int)(e < MAX_SEEN ? e : MAX_SEEN - 1);
+}
+
+/* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
+static const Op *read_of(const StateOps *states, const Func *f, size_t write) {
+  size_t read = f->ops.items[write].kind == OP_write ? state_first_read(states, f, write) : SIZE_MAX;
+  return read == SIZE_MAX ? NULL : &f->ops.items[read];
+}
+
+/* A state has the layout of its first read. */
+static const Layout *produced(const Cutting *k, size_t op, int result) {
+  const Op *items = k->f->ops.items;
+  if (items[op].kind == OP_read) op = state_first_read(&k->states, k->f, op);
+  return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
+}
+
+/* Is it made in the layout once, before all micro-batches (walk.h)? */
+static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
+  if (!k->once[op] || !k->f->ops.items[op].out) return false;
+  bool once = cost_loop_of_value(&k->loops->loops, k->f, k->f->ops.items[op].out) < 0;
+  for (int i = 0; i < k->f->ops.items[op].nout; i++) once = once && walk_layout_once(k->m, produced(k, op, i));
+  return once && walk_layout_once(k->m, layout);
+}
+
+/* Where what an operation makes is: a state where it is first read. */
+static size_t home_of(const Cutting *k, size_t made) {
+  const Op *op = &k->f->ops.items[made];
+  if (k->training && !k->derived[made]) return k->training[made];
+  return op->kind == OP_read ? k->first_user[op->out] : made;
+}
+
+/* Is it sent in each micro-batch for that reader?  Not what is made before them, is done behind them, or adds up
+ * gradients of a weight (passes/lower/walk_sums.c). */
+static bool is_sent_each(const Cutting *k, const Op *reader, size_t made, const Layout *travel) {
+  bool late = reader && reader->kind == OP_add && reader->phase == PH_wgt && reader->mirror.operand == MIRROR_SUM;
+  return !late && (!reader || phase_each(reader->phase)) && !is_once(k, made, travel);
+}
+
+/* Is it made and converted once, behind all micro-batches? */
+static bool is_behind(const Cutting *k, const Op *maker, const Layout *from, const Layout *to) {
+  bool behind = maker->phase == PH_step || maker->kind == OP_accumulate;
+  return behind && walk_layout_once(k->m, from) && walk_layout_once(k->m, to);
+}
+
+/* What is done once counts so much in every micro-batch. */
+static double part_of_once(const Cutting *k) { return 1. / mesh_micro_batches(&k->m->mesh); }
+
+/* That operation `user` wants the value in the layout, for `reader`; NULL: an output. */
+static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, const Op *reader, Val v,
+                      const Layout *to) {
+  const Func *f = k->f;
+  const Op *maker = op_of(f, v);
+  const Type *type = type_of(f, v);
+  size_t made = (size_t)f->values.items[v].op;
+  WalkSupply supply = walk_supply(maker, k->derived[made], to);
+  if (supply == SUPPLY_ANYWHERE) return NULL;
+  const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
+  bool once = is_once(k, made, to) || is_behind(k, maker, from, to);
+  Need need = {.id = id_of(k, seen, v, to),
+               .sent = id_of(k, seen, v, travel),
+               .made = home_of(k, made),
+               .supply = supply,
+               .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
+               .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
+               .weight = -1};
+  if (once) need.once = need.convert *= part_of_once(k);
+  if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
+  if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
+  if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
+  if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
+  ARENA_PUSH(k->arena, &k->needs[user], need);
+  return &k->needs[user].items[k->needs[user].n - 1];
+}
+
+/* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
+static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
+  const Op *read = read_of(&k->states, k->f, op);
+  if (read) return produced(k, (size_t)(read - k->f->ops.items), 0);
+  return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
+}
+
+/* Does the operation only join what makes another operand when operand j comes as it was made? */
+static bool joins_by(const Cutting *k, size_t i, int j) {
+  const LegalJoin *join = cost_join(k->c, k->f, &k->f->ops.items[i]);
+  return join_is_counted(join) && (join->operand == j || join->kind == JOIN_BIAS);
+}
+
+static size_t maker_of(const Cutting *k, const Op *op, int j) { return (size_t)k->f->values.items[op->in[j]].op; }
+
+static bool is_converted(const Cutting *k, size_t i, int j) {
+  const Op *op = &k->f->ops.items[i];
+  return produced(k, maker_of(k, op, j), value_index(k->f, op->in[j])) != wanted_layout(k, i, j);
+}
+
+/* A convolution that is none of the library, or a reshape behind a conversion: nothing joins it. */
+static bool stays_alone(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  const LegalJoin *join = cost_join(k->c, k->f, op);
+  if (join->kind == JOIN_NONE)
+    return op->kind == OP_conv && !cost_target(k->c)->device->blocks && is_converted(k, i, 1);
+  return join->kind == JOIN_VIEW &&
+         (is_converted(k, i, join->operand) || stays_alone(k, maker_of(k, op, join->operand)));
+}
+
+static bool comes_apart(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  const LegalJoin *join = cost_join(k->c, k->f, op);
+  if (join_is_counted(join) && stays_alone(k, maker_of(k, op, join->operand))) return true;
+  for (int j = 0; j < op->nin; j++)
+    if (joins_by(k, i, j) && is_converted(k, i, j)) return true;
+  return false;
+}
+
+static double apart_seconds(const Cutting *k, size_t i) {
+  const Layout *result = strategy_result(k->m, k->rules[i], &k->strategies[i], 0);
+  return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
+}
+
+static bool is_each(const Cutting *k, size_t index) {
+  return phase_each(k->f->ops.items[index].phase) && !is_once(k, index, produced(k, index, 0));
+}
+
+/* In every micro-batch; what is done before or behind them all counts a part. */
+static double own_seconds(const Cutting *k, size_t index) {
+  const Op *op = &k->f->ops.items[index];
+  if (op_is_source(op->kind)) return 0;
+  double part = is_each(k, index) ? 1 : part_of_once(k);
+  if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+  double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
+  return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);
+}
+
+/* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
+static size_t paid_with(const Cutting *k, size_t index) {
+  if (k->training) return k->training[index];
+  const Op *op = &k->f->ops.items[index], *read = read_of(&k->states, k->f, index);
+  if (op->kind != OP_write) return index;
+  if (read && k->first_user[read->out] < k->f->ops.n) return k->first_user[read->out];
+  size_t made = (size_t)k->f->values.items[op->in[0]].op, first = 0;
+  if (stages_is_placed(k->f, k->derived, made)) return made;
+  while (k->derived[first]) first++;
+  return first;
+}
+
+/* The operation that a derived value is first computed for, by operation: of those that want it, the one in the
+ * earliest stage (stages_place); itself where only outputs do. */
+static size_t *find_homes(const Cutting *k) {
+  const Func *f = k->f;
+  size_t *home = ARENA_ARRAY(k->arena, size_t, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) home[i] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;) { /* users before makers */
+    size_t here = k->derived[i] ? home[i] : paid_with(k, i);
+    for (int j = 0; j < f->ops.items[i].nin; j++) {
+      size_t made = (size_t)f->values.items[f->ops.items[i].in[j]].op;
+      if (here < home[made]) home[made] = here;
+    }
+  }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (!k->derived[i] || home[i] == f->ops.n) home[i] = i;
+  return home;
+}
+
+static void find_needs(Cutting *k) {
+  const Func *f = k->f;
+  const size_t *home = find_homes(k);
+  SameWeight same = weight_readers(k->arena, f);
+  Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    size_t at = paid_with(k, i);
+    double own = own_seconds(k, i);
+    k->own[at] += own;
+    if (own > 0 && !is_each(k, i)) k->own_once[at] += own;
+    for (int j = 0; j < op->nin; j++) {
+      Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
+      if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
+    }
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    Val v = f->outputs.items[i].value;
+    size_t made = (size_t)f->values.items[v].op;
+    if (op_is_source(f->ops.items[made].kind)) continue;
+    add_need(k, &same, seen, home[made], NULL, v, walk_output(k->m, produced(k, made, value_index(f, v))));
+  }
+  k->nids = (int)f->values.n * MAX_SEEN;
+}
+
+/* ---- positions */
+
+static const size_t *find_first_users(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
+  for (size_t v = 0; v < f->values.n; v++) first[v] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
+  return first;
+}
+
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
+ * where an update of a weight is anyway.  Nor inside a loop. */
+static bool *find_forbidden(const Cutting *k) {
+  bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
+  for (int l = 0; l < k->loops->loops.n; l++)
+    for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
+  for (size_t w = 0; w < k->f->ops.n; w++) {
+    const Op *write = &k->f->ops.items[w], *read = read_of(&k->states, k->f, w);
+    if (!read || write->mirror.name) continue;
+    size_t made = (size_t)k->f->values.items[write->in[0]].op;
+    if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
+    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
+  }
+  return forbidden;
+}
+
+/* A stage may begin here: stages of a training step cut its forward pass. */
+static bool can_cut_at(const Cutting *k, size_t i) { return !k->training || k->training[i] == i; }
+
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+static void find_positions(Cutting *k, int stages) {
+  const Func *f = k->f;
+  int n = (int)f->ops.n, *crossing = ARENA_ARRAY(k->arena, int, n + 2), most = 0;
+  size_t *last = ARENA_ARRAY(k->arena, size_t, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int j = 0; j < f->ops.items[i].nin && can_cut_at(k, i); j++) last[f->ops.items[i].in[j]] = i;
+  for (Val v = 1; v < f->values.n; v++) {
+    int made = f->values.items[v].op;
+    if (op_is_source(f->ops.items[made].kind) || k->derived[made] || !can_cut_at(k, (size_t)made)) continue;
+    crossing[made + 1]++;
+    crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
+  }
+  for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
+  for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
+  const bool *forbidden = find_forbidden(k);
+  k->positions = ARENA_ARRAY(k->arena, int, n + 2);
+  k->positions[k->npositions++] = 0;
+  int wanted = 4 * stages > 32 ? 4 * stages : 32;
+  for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
+    for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
+      bool source = op_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
+      bool may = crossing[i] == limit && !source && !forbidden[i] && can_cut_at(k, (size_t)i);
+      if (may) k->positions[k->npositions++] = i;
+    }
+  k->positions[k->npositions++] = n;
+  qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
+}
+
+/* ---- times of all runs */
+
+/* A run of operations as a stage; what has the mark is paid. */
+typedef struct Run {
+  size_t begin;
+  int mark;
+  int *wanted, *sent; /* by id */
+  int *derived;       /* by operation */
+  int *apart;         /* by operation */
+  int *weights;       /* by value */
+  double time, once, bytes;
+  double back; /* transfers of what operations behind the run make, so far */
+  int *made;   /* by operation */
+  double *due; /* by operation, with the mark: that much of `back` is for what it makes */
+} Run;
+
+static bool is_first(int *marks, int mark) {
+  bool first = *marks != mark;
+  *marks = mark;
+  return first;
+}
+
+static void add_back(Run *run, const Need *need) {
+  if (is_first(&run->made[need->made], run->mark)) run->due[need->made] = 0;
+  run->due[need->made] += need->transfer, run->back += need->transfer;
+}
+
+/* An operation with what it wants. */
+static void pay_op(const Cutting *k, Run *run, size_t op) {
+  run->time += k->own[op], run->once += k->own_once[op];
+  for (size_t j = 0; j < k->needs[op].n; j++) {
+    const Need *need = &k->needs[op].items[j];
+    bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
+    if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
+    if (!is_first(&run->wanted[need->id], run->mark)) continue;
+    run->once += need->once;
+    run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
+    bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
+    if (back && is_first(&run->sent[need->sent], run->mark)) add_back(run, need);
+    if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
+    if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
+  }
+}
+
+static bool has_user(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  bool any = false;
+  for (Val v = op->out; v < op_end(op); v++) any |= k->first_user[v] < k->f->ops.n;
+  return any;
+}
+
+/* Longer runs than `most` are not looked at. */
+static void measure_from(Cutting *k, int first, double most, Run *run) {
+  bool empty = true;
+  run->begin = (size_t)k->positions[first], run->mark = first + 1;
+  run->time = run->once = run->bytes = run->back = 0;
+  /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
+  for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
+    bool unused = k->derived[i] && !has_user(k, i);
+    if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
+  }
+  for (int last = 0; last < k->npositions; last++) k->time[first * k->npositions + last] = INFINITY;
+  for (int last = first + 1; last < k->npositions && run->time <= most; last++) {
+    for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
+      empty &= !stages_is_placed(k->f, k->derived, i);
+      if (run->made[i] == run->mark) run->back -= run->due[i];
+      if (!k->derived[i]) pay_op(k, run, i);
+    }
+    double time = run->time + run->back;
+    if (!empty && time <= most) k->time[first * k->npositions + last] = time; /* no stage is empty */
+    k->bytes[first * k->npositions + last] = run->bytes;
+    k->once_time[first * k->npositions + last] = run->once;
+  }
+}
+
+/* ---- the cut */
+
+/* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
+static bool has_places(const Cutting *k, int stages) {
+  int found = 0, first = 0;
+  for (int last = 1; last < k->npositions; last++)
+    if (!isinf(k->time[first * k->npositions + last])) found++, first = last;
+  return found >= stages;
+}
+
+bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
+  OpKind kind = f->ops.items[op].kind;
+  return !op_is_source(kind) && !derived[op] && kind != OP_write;
+}
+
+static int stage_at(int stages, const size_t *cuts, size_t i) {
+  int s = stages - 1;
+  while (s > 0 && cuts[s] > i) s--;
+  return s;
+}
+
+void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
+  Arena *a = arena_new();
+  const bool *derived = derived_ops(a, f);
+  const size_t *home = homes_of(a, f, derived);
+  const StateOps states = state_ops(a, f);
+  const size_t *first_user = find_first_users(a, f);
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    out[i] = op_is_source(op->kind) || derived[i] ? stages : stage_at(stages, cuts, home ? home[i] : i);
+  }
+  for (size_t i = 0; i < f->ops.n;
+       i++) /* a write is no reason to read later than the first use, nor to be later itself */
+    if (f->ops.items[i].kind == OP_write && !home) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
+  for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
+    for (int j = 0; j < f->ops.items[i].nin; j++) {
+      int made = f->values.items[f->ops.items[i].in[j]].op;
+      bool placed = home && stages_is_placed(f, derived, (size_t)made); /* gradients go back to earlier stages */
+      if (out[made] > out[i] && !placed) out[made] = out[i];
+    }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (out[i] == stages) out[i] = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *read = read_of(&states, f, i);
+    if (home) continue;
+    if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
+    else if (read) out[f->values.items[read->out].op] = out[i];
+  }
+  arena_free(a);
+}
+
+static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                          const Strategy *strategies) {
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
+  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
+  k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.own_once = ARENA_ARRAY(a, double, f->ops.n);
+  k.derived = derived_ops(a, f);
+  k.once = once_ops(a, f);
+  k.states = state_ops(a, f);
+  bool *again = ARENA_ARRAY(a, bool, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) again[i] = strategies[i].again;
+  k.loops = cost_loops(a, c, f, again);
+  k.first_user = find_first_users(a, f);
+  k.training = homes_of(a, f, k.derived);
+  find_needs(&k);
+  return k;
+}
+
+/* Runs up to `most`, and from the first position on. */
+static void measure(Cutting *k, double most) {
+  Run run = {.wanted = ARENA_ARRAY(k->arena, int, k->nids),
+             .sent = ARENA_ARRAY(k->arena, int, k->nids),
+             .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
+             .apart = ARENA_ARRAY(k->arena, int, k->f->ops.n),
+             .weights = ARENA_ARRAY(k->arena, int, k->f->values.n),
+             .made = ARENA_ARRAY(k->arena, int, k->f->ops.n + 1),
+             .due = ARENA_ARRAY(k->arena, double, k->f->ops.n + 1)};
+  if (!k->time) {
+    k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+    k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+    k->once_time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+  }
+  for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, i ? most : INFINITY, &run);
+}
+
+/* Few runs are as long as it takes to see that longer ones would be slower. */
+static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
+  measure(k, 0);
+  Partition p = {.n = k->npositions, .repeat = repeat, .memory_limit = memory_limit};
+  p.time = k->time, p.bytes = k->bytes;
+  p.least = k->time[k->npositions - 1];
+  double needed = 2 * p.least / stages;
+  for (bool found = false;;) {
+    p.most = found || needed < p.least ? needed : INFINITY;
+    measure(k, p.most);
+    found = partition_find(&p, stages, cuts, &needed);
+    if (isinf(p.most) || (found && needed <= p.most)) return found;
+    if (!found) needed = 4 * p.most;
+  }
+}
+
+/* What is done once counts as its part of a micro-batch in the times of runs. */
+static StagesTime time_of(const Cutting *k, int stages, const int *places) {
+  StagesTime t = {0};
+  const Mesh *mesh = &k->m->mesh;
+  double *each = ARENA_ARRAY(k->arena, double, stages), *once = ARENA_ARRAY(k->arena, double, stages);
+  for (int s = 0; s < stages; s++) {
+    int run = places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1);
+    int place = mesh_place_of(mesh, s);
+    each[place] += k->time[run] - k->once_time[run];
+    once[place] += k->once_time[run] / part_of_once(k);
+  }
+  for (int p = 0; p < mesh_places(mesh); p++) {
+    t.sum += each[p];
+    t.slowest = fmax(t.slowest, each[p]);
+    t.once = fmax(t.once, once[p]);
+  }
+  return t;
+}
+
+StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     double memory_limit, int *stages, StagesTime *time) {
+  int n = m->mesh.stages;
+  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads
+   * work and weights, which is what a forced degree asks for. */
+  double repeat = 2;
+  Arena *a = arena_new();
+  Cutting k = cutting_of(a, c, m, f, rules, strategies);
+  for (int i = 0; i < m->mesh.naxes; i++)
+    if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
+  find_positions(&k, n);
+  size_t *cuts = ARENA_ARRAY(a, size_t, n);
+  int *places = ARENA_ARRAY(a, int, n);
+  StagesCut how = run_program(&k, n, repeat, memory_limit, places) ? STAGES_CUT
+                  : has_places(&k, n)                              ? STAGES_TOO_LARGE
+                                                                   : STAGES_TOO_MANY;
+  for (int s = 0; s < n && how == STAGES_CUT; s++) cuts[s] = (size_t)k.positions[places[s]];
+  if (how == STAGES_CUT) stages_place(f, n, cuts, stages), *time = time_of(&k, n, places);
+  arena_free(a);
+  return how;
+}
+
+void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                    int stages, const size_t *cuts, double *seconds) {
+  Arena *a = arena_new();
+  Cutting k = cutting_of(a, c, m, f, rules, strategies);
+  k.positions = ARENA_ARRAY(a, int, stages + 1);
+  for (int s = 0; s < stages; s++) k.positions[k.npositions++] = (int)cuts[s];
+  k.positions[k.npositions++] = (int)f->ops.n;
+  measure(&k, INFINITY);
+  for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.npositions + s + 1];
+  arena_free(a);
+}

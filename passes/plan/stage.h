@@ -1,0 +1,40 @@
+/* passes/plan/stage.h - cuts a function into pipeline stages, given the strategies of its operations. */
+#ifndef APC_PASSES_PLAN_STAGE_H
+#define APC_PASSES_PLAN_STAGE_H
+
+#include "passes/cost/cost.h"
+
+/* Seconds of a micro-batch on all stages one after the other, and on the slowest place, and of what is done once a step
+ * on the place that has the most of it, as cuts are chosen by. */
+typedef struct StagesTime {
+  double sum, slowest, once;
+} StagesTime;
+
+typedef enum StagesCut {
+  STAGES_CUT,
+  STAGES_TOO_MANY, /* there are not enough positions to cut at */
+  STAGES_TOO_LARGE /* no cut keeps the limit */
+} StagesCut;
+
+/* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is
+ * least, over cuts at positions outside of loops where few values are alive and with the weights of every stage within
+ * `memory_limit`. Fills nothing unless it returns STAGES_CUT; `time` is
+ * that of the cut. */
+StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     double memory_limit, int *stages, StagesTime *time);
+
+/* What the stages that begin at operations cuts[s] (cuts[0] is 0) take per micro-batch, as cuts are chosen by: as
+ * cost_plan says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.
+ */
+void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                    int stages, const size_t *cuts, double *seconds);
+
+/* Whether the operation belongs to the stage it stands in: sources and derived values are where they are used, writes
+ * where the state is. */
+bool stages_is_placed(const Func *f, const bool *derived, size_t op);
+
+/* The stages of all operations, when stage s begins at operation cuts[s] (cuts[0] is 0).  Sources and what is derived
+ * from constants live in the first stage that uses them, a write where its state is read. */
+void stages_place(const Func *f, int stages, const size_t *cuts, int *out);
+
+#endif

@@ -1,0 +1,239 @@
+/* runtime/device/staged.c - see staged.h.
+ *
+ * A position of the order keeps for each of its operations two pieces of the host's memory, in which blocks lie at the
+ * offsets that they have on the device: what is sent, and what arrives.  So the host's engine gets the same blocks, and
+ * what may be one buffer on the device never is one here.
+ */
+#include "runtime/device/staged.h"
+
+#include <stdlib.h>
+
+/* Memory of the host that grows. */
+typedef struct Mirror {
+  char *data;
+  size_t bytes;
+} Mirror;
+
+typedef struct StagedOp {
+  Mirror sent, arrived;
+  char *to;          /* on the device */
+  CommBlock *blocks; /* of what arrives; room for all members */
+  int n_blocks;
+} StagedOp;
+
+typedef struct StagedPosition {
+  CommTicket host;
+  bool delivered;
+  StagedOp *ops;
+  int n, room; /* of ops */
+} StagedPosition;
+
+typedef struct StagedComm {
+  Comm base;
+  Device *device;
+  Comm *host;
+  CommOptions options;
+  int *sizes; /* per group: its members */
+  int n_groups;
+  StagedPosition *positions; /* a ring by ticket */
+  CommTicket next;
+  CommOp *ops; /* of one enqueue, as the host's engine gets them */
+} StagedComm;
+
+/* ---- blocks */
+
+static size_t end_of(CommBlock b) { return comm_block_bytes(b) ? b.offset + (b.rows - 1) * b.stride + b.row_bytes : 0; }
+
+static bool same_block(CommBlock a, CommBlock b) {
+  return a.offset == b.offset && a.rows == b.rows && a.row_bytes == b.row_bytes && a.stride == b.stride;
+}
+
+static RtStatus make_room(Mirror *m, const CommBlock *blocks, int n, RtError *error) {
+  size_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (end_of(blocks[i]) > bytes) bytes = end_of(blocks[i]);
+  if (bytes <= m->bytes) return RT_OK;
+  free(m->data);
+  m->bytes = 0;
+  m->data = malloc(bytes);
+  if (!m->data) return rt_error(error, RT_FAILED, "%zu bytes of the host's memory for communication", bytes);
+  m->bytes = bytes;
+  return RT_OK;
+}
+
+/* Between the device and the mirror; rows that follow each other are one. */
+static RtStatus move_block(const StagedComm *c, char *device, char *mirror, CommBlock b, bool read, RtError *error) {
+  const DeviceOps *ops = c->device->ops;
+  RtStatus status = RT_OK;
+  if (b.rows > 1 && b.stride == b.row_bytes) b = comm_contiguous(b.offset, comm_block_bytes(b));
+  for (size_t r = 0; r < b.rows && b.row_bytes && !status; r++) {
+    size_t at = b.offset + r * b.stride;
+    status = read ? ops->read(c->device, mirror + at, device + at, b.row_bytes, error)
+                  : ops->upload(c->device, device + at, mirror + at, b.row_bytes, error);
+  }
+  return status;
+}
+
+/* ---- one operation */
+
+/* What it sends, into the mirror.  A block that several members get is read once. */
+static RtStatus read_sent(const StagedComm *c, const CommOp *op, int members, StagedOp *s, RtError *error) {
+  int n = comm_send_blocks(op->kind, members);
+  RtStatus status = make_room(&s->sent, op->send, n, error);
+  for (int i = 0; i < n && !status; i++) {
+    if (i > 0 && same_block(op->send[i], op->send[i - 1])) continue;
+    status = move_block(c, (char *)(uintptr_t)op->src, s->sent.data, op->send[i], true, error);
+  }
+  return status;
+}
+
+/* *out: the operation on the mirrors. */
+static RtStatus stage(const StagedComm *c, const CommOp *op, StagedOp *s, CommOp *out, RtError *error) {
+  if (op->group < 0 || op->group >= c->n_groups)
+    return rt_error(error, RT_INTERNAL, "%s: no group %d", program_comm_kind_name(op->kind), op->group);
+  int members = c->sizes[op->group];
+  RtStatus status = read_sent(c, op, members, s, error);
+  s->n_blocks = comm_recv_blocks(op->kind, members);
+  s->to = op->dst;
+  for (int i = 0; i < s->n_blocks; i++) s->blocks[i] = op->recv[i];
+  if (!status) status = make_room(&s->arrived, s->blocks, s->n_blocks, error);
+  *out = *op;
+  out->src = s->sent.data;
+  out->dst = s->arrived.data;
+  return status;
+}
+
+static RtStatus deliver(const StagedComm *c, StagedPosition *p, RtError *error) {
+  RtStatus status = RT_OK;
+  if (p->delivered) return RT_OK;
+  p->delivered = true;
+  for (int i = 0; i < p->n; i++)
+    for (int k = 0; k < p->ops[i].n_blocks && !status; k++)
+      status = move_block(c, p->ops[i].to, p->ops[i].arrived.data, p->ops[i].blocks[k], false, error);
+  return status;
+}
+
+/* ---- the engine */
+
+static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtError *error) {
+  StagedComm *c = (StagedComm *)comm;
+  RtStatus status = comm_group(c->host, members, n, group, error);
+  if (status) return status;
+  int *sizes = realloc(c->sizes, (size_t)(*group + 1) * sizeof *sizes);
+  if (!sizes) return rt_error(error, RT_FAILED, "out of memory");
+  while (c->n_groups <= *group) sizes[c->n_groups++] = 0;
+  sizes[*group] = n;
+  c->sizes = sizes;
+  return RT_OK;
+}
+
+/* The place of a new ticket in the ring, with room for its operations and their blocks. */
+static RtStatus take_position(StagedComm *c, const CommOp *ops, int n, StagedPosition **out, RtError *error) {
+  StagedPosition *p = *out = &c->positions[c->next % (CommTicket)c->options.max_positions];
+  if (c->next >= (CommTicket)c->options.max_positions && !p->delivered)
+    return rt_error(error, RT_INTERNAL, "more than %d positions of communication are under way",
+                    c->options.max_positions);
+  if (n < 1 || n > c->options.max_operations) return rt_error(error, RT_INTERNAL, "%d operations at one position", n);
+  StagedOp *grown = n > p->room ? realloc(p->ops, (size_t)n * sizeof *grown) : p->ops;
+  if (!grown) return rt_error(error, RT_FAILED, "out of memory");
+  p->ops = grown;
+  while (p->room < n) p->ops[p->room++] = (StagedOp){0};
+  for (int i = 0; i < n; i++) {
+    size_t members = ops[i].group >= 0 && ops[i].group < c->n_groups ? (size_t)c->sizes[ops[i].group] : 0;
+    CommBlock *blocks = realloc(p->ops[i].blocks, (members + 1) * sizeof *blocks);
+    if (!blocks) return rt_error(error, RT_FAILED, "out of memory");
+    p->ops[i].blocks = blocks;
+  }
+  p->n = n;
+  p->delivered = false;
+  return RT_OK;
+}
+
+static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+  StagedComm *c = (StagedComm *)comm;
+  StagedPosition *p;
+  RtStatus status = take_position(c, ops, n, &p, error);
+  for (int i = 0; i < n && !status; i++) status = stage(c, &ops[i], &p->ops[i], &c->ops[i], error);
+  if (!status) status = comm_enqueue(c->host, key, c->ops, n, &p->host, error);
+  *ticket = c->next++;
+  return status;
+}
+
+/* NULL: it is done, and its place in the ring is another one's. */
+static StagedPosition *position_of(const StagedComm *c, CommTicket ticket) {
+  bool kept = c->next - ticket <= (CommTicket)c->options.max_positions;
+  return kept ? &c->positions[ticket % (CommTicket)c->options.max_positions] : NULL;
+}
+
+static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
+  StagedComm *c = (StagedComm *)comm;
+  StagedPosition *p = position_of(c, ticket);
+  if (!p || p->delivered) return RT_OK;
+  RtStatus status = comm_wait(c->host, p->host, error);
+  return status ? status : deliver(c, p, error);
+}
+
+static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
+  StagedComm *c = (StagedComm *)comm;
+  StagedPosition *p = position_of(c, ticket);
+  *done = !p || p->delivered;
+  if (*done) return RT_OK;
+  RtStatus status = comm_poll(c->host, p->host, done, error);
+  return status || !*done ? status : deliver(c, p, error);
+}
+
+static RtStatus check_all(Comm *comm, RtError *error) { return comm_check(((StagedComm *)comm)->host, error); }
+
+static void supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  comm_supervise(((StagedComm *)comm)->host, progress, interrupted, context);
+}
+
+static void abort_all(Comm *comm) { comm_abort(((StagedComm *)comm)->host); }
+
+static CommCount count(const Comm *comm, CommKind kind) { return comm_count(((const StagedComm *)comm)->host, kind); }
+
+static uint64_t waited(const Comm *comm) { return comm_waited(((const StagedComm *)comm)->host); }
+
+static void close_position(StagedPosition *p) {
+  for (int i = 0; i < p->room; i++) {
+    free(p->ops[i].sent.data);
+    free(p->ops[i].arrived.data);
+    free(p->ops[i].blocks);
+  }
+  free(p->ops);
+}
+
+static void close_comm(Comm *comm) {
+  StagedComm *c = (StagedComm *)comm;
+  for (int i = 0; c->positions && i < c->options.max_positions; i++) close_position(&c->positions[i]);
+  free(c->positions);
+  free(c->sizes);
+  free(c->ops);
+  free(c);
+}
+
+static const CommOps staged_ops = {.name = "staged",
+                                   .group = add_group,
+                                   .enqueue = enqueue,
+                                   .poll = poll_ticket,
+                                   .wait = wait_ticket,
+                                   .check = check_all,
+                                   .supervise = supervise,
+                                   .abort = abort_all,
+                                   .count = count,
+                                   .waited = waited,
+                                   .close = close_comm};
+
+RtStatus staged_open(Device *device, Comm *host, const CommOptions *options, Comm **out, RtError *error) {
+  StagedComm *c = calloc(1, sizeof *c);
+  if (!c) return rt_error(error, RT_FAILED, "out of memory");
+  *c = (StagedComm){.base.ops = &staged_ops, .device = device, .host = host, .options = *options};
+  c->positions = calloc((size_t)options->max_positions, sizeof *c->positions);
+  c->ops = calloc((size_t)options->max_operations, sizeof *c->ops);
+  if (!c->positions || !c->ops) {
+    close_comm(&c->base);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  *out = &c->base;
+  return RT_OK;
+}

@@ -1,0 +1,57 @@
+/* runtime/exec/request.c - see request.h. */
+#include "runtime/exec/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fill.h"
+#include "base/hash.h"
+#include "base/tensor.h"
+
+static uint64_t align_up(uint64_t n) { return (n + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN; }
+
+static RtStatus place_ports(const Program *p, const ProgramEntry *e, const int64_t *symbols, RequestLayout *l,
+                            RtError *error) {
+  l->bytes = align_up(sizeof(RankReport) * p->ranks);
+  for (uint32_t i = 0; i < l->n; i++) {
+    size_t bytes;
+    uint32_t port = e->inputs + i; /* outputs follow the inputs */
+    RtStatus status = program_port_shape(p, port, symbols, &l->shapes[i], error);
+    if (status) return status;
+    if (!tensor_size((DType)p->ports[port].dtype, l->shapes[i].rank, l->shapes[i].dims, &bytes))
+      return rt_error(error, RT_BAD_INPUT, "'%s' would need more than 2^63 bytes",
+                      program_text(p, p->ports[port].name));
+    if (bytes > (UINT64_C(1) << 48) || l->bytes > (UINT64_C(1) << 48))
+      return rt_error(error, RT_BAD_INPUT, "'%s' would need %zu bytes", program_text(p, p->ports[port].name), bytes);
+    l->offsets[i] = l->bytes;
+    l->sizes[i] = bytes;
+    l->bytes += align_up(bytes);
+  }
+  return RT_OK;
+}
+
+RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error) {
+  const ProgramEntry *e = &p->entries[entry];
+  memset(out, 0, sizeof *out);
+  out->n = e->n_inputs + e->n_outputs;
+  out->offsets = calloc(out->n + 1u, sizeof *out->offsets);
+  out->sizes = calloc(out->n + 1u, sizeof *out->sizes);
+  out->shapes = calloc(out->n + 1u, sizeof *out->shapes);
+  RtStatus status = out->offsets && out->sizes && out->shapes ? place_ports(p, e, symbols, out, error)
+                                                              : rt_error(error, RT_FAILED, "out of memory");
+  if (status) request_layout_free(out);
+  return status;
+}
+
+void request_layout_free(RequestLayout *l) {
+  free(l->offsets);
+  free(l->sizes);
+  free(l->shapes);
+  memset(l, 0, sizeof *l);
+}
+
+void request_random(DType dtype, void *out, size_t n, uint64_t seed, const char *name, uint64_t below) {
+  uint64_t stream = hash64(name, strlen(name), 0);
+  if (dtype_is_float(dtype)) fill_normal(dtype, out, 0, n, seed, stream, 0, 1);
+  else fill_below(dtype, out, 0, n, seed, stream, below ? below : 2);
+}

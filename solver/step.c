@@ -1,0 +1,377 @@
+/* solver/step.c - the numbers of a compiled elimination: the table of every step, then a cheapest choice.
+ *
+ * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is
+ * the inner loop.  What of the sum does not depend on it is added up outside, what depends on nothing else is one
+ * matrix for the whole step.  Operands that are read many times over are copied first so that the inner loop reads them
+ * in a row.  All tables are >= 0, so classes are skipped that cannot beat what every entry of the row already has, or
+ * lead to a total above the one of interest even when everything else is at its cheapest.  The parts of a split join
+ * share out beforehand what they cost at least with each value of their variable.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "solver/private.h"
+#include "solver/watch.h"
+
+/* Compiled again for wider vectors where a compiler can choose when the program starts; sums have the same order, so
+ * the same bits.  What chooses runs before a sanitizer is ready. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#define PART_OF_WIDE static inline __attribute__((always_inline))
+#else
+#define WIDE
+#define PART_OF_WIDE static inline
+#endif
+
+/* An operand with the last place and others, copied as [its other places][class][last place]. */
+typedef struct Packed {
+  int operand;
+  size_t *strides; /* by place: rows */
+  double *values;  /* NULL: not copied */
+  double *least;   /* by row, class */
+} Packed;
+
+/* One step while it is computed. */
+typedef struct Rows {
+  const StepProgram *p;
+  const Step *s;
+  int last, inner, classes; /* last place, its classes; classes of the variable */
+  int nouter, *outer;       /* operands without the last place */
+  int npacked, nvarying;    /* operands with it and with some other place: those that are copied come first */
+  Packed *varying;
+  double *matrix; /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is
+                     one */
+  double *matrix_least; /* by class */
+} Rows;
+
+static const double *values_of(const StepProgram *p, const Operand *o) {
+  return o->step < 0 ? o->input : p->steps[o->step]->table;
+}
+
+static bool has_place(const Operand *o, int place) {
+  for (int i = 0; i < o->n; i++)
+    if (o->places[i] == place) return true;
+  return false;
+}
+
+void step_begin(Step *s, double lambda, Arena *a) {
+  int classes = s->classes[s->n];
+  if (!s->least) s->least = ARENA_ARRAY(a, double, classes);
+  for (int c = 0; c < classes; c++) s->least[c] = INFINITY;
+  for (int v = 0; v < s->domain; v++) {
+    double own = step_own_cost(s, lambda, v);
+    int c = s->maps[s->n][v];
+    if (own < s->least[c]) s->least[c] = own;
+  }
+}
+
+PART_OF_WIDE void add_picked(double *restrict out, const double *restrict table, const size_t *restrict offsets,
+                             int n) {
+  for (int k = 0; k < n; k++) out[k] += table[offsets[k]];
+}
+
+PART_OF_WIDE void lower_row(double *restrict out, const double *restrict row, double value, int n) {
+  for (int k = 0; k < n; k++) {
+    double sum = row[k] + value;
+    out[k] = sum < out[k] ? sum : out[k];
+  }
+}
+
+/* In four lanes: one would wait for itself. */
+PART_OF_WIDE double largest(const double *row, int n) {
+  double most[4] = {0};
+  int k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (int i = 0; i < 4; i++) most[i] = row[k + i] > most[i] ? row[k + i] : most[i];
+  for (; k < n; k++) most[0] = row[k] > most[0] ? row[k] : most[0];
+  for (int i = 1; i < 4; i++) most[0] = most[i] > most[0] ? most[i] : most[0];
+  return most[0];
+}
+
+PART_OF_WIDE double least_of(const double *row, int n) {
+  double least = INFINITY;
+  for (int k = 0; k < n; k++) least = row[k] < least ? row[k] : least;
+  return least;
+}
+
+/* Copies the rows of an operand, with the matrix added; false when it is read too seldom for that, or too large. */
+static bool pack(const Rows *r, Packed *p, const double *matrix, Arena *a) {
+  const double most = 4e6;
+  const Step *s = r->s;
+  const Operand *o = &s->operands[p->operand];
+  size_t rows = 1, width = (size_t)r->classes * (size_t)r->inner;
+  for (int i = r->last - 1; i >= 0; i--) {
+    p->strides[i] = has_place(o, i) ? rows : 0;
+    rows *= has_place(o, i) ? (size_t)s->classes[i] : 1;
+  }
+  double size = (double)rows * (double)width;
+  if (size > most || 2 * size > s->work) return false;
+  p->values = arena_alloc(a, sizeof(double) * rows * width);
+  p->least = arena_alloc(a, sizeof(double) * rows * (size_t)r->classes);
+  int *at = ARENA_ARRAY(a, int, s->n + 1);
+  for (size_t row = 0; row < rows; row++) {
+    const double *base = values_of(r->p, o);
+    for (int i = 0; i < r->last; i++) base += s->offsets[i][p->operand][at[i]];
+    for (int c = 0; c < r->classes; c++) {
+      double *out = p->values + row * width + (size_t)c * (size_t)r->inner;
+      if (matrix) memcpy(out, matrix + (size_t)c * (size_t)r->inner, sizeof *out * (size_t)r->inner);
+      else memset(out, 0, sizeof *out * (size_t)r->inner);
+      add_picked(out, base + s->offsets[s->n][p->operand][c], s->offsets[r->last][p->operand], r->inner);
+      p->least[row * (size_t)r->classes + (size_t)c] = least_of(out, r->inner);
+    }
+    for (int i = r->last - 1; i >= 0; i--) {
+      if (!p->strides[i]) continue;
+      if (++at[i] < s->classes[i]) break;
+      at[i] = 0;
+    }
+  }
+  return true;
+}
+
+/* The copied ones first. */
+static void pack_operands(Rows *r, Arena *a) {
+  for (int i = 0; i < r->nvarying; i++) {
+    Packed p = r->varying[i];
+    p.strides = ARENA_ARRAY(a, size_t, r->last + 1);
+    if (!pack(r, &p, r->npacked ? NULL : r->matrix, a)) continue;
+    r->varying[i] = r->varying[r->npacked];
+    r->varying[r->npacked++] = p;
+  }
+}
+
+static void sort_operands(Rows *r, Arena *a) {
+  const Step *s = r->s;
+  r->outer = ARENA_ARRAY(a, int, s->noperands + 1);
+  r->varying = ARENA_ARRAY(a, Packed, s->noperands + 1);
+  r->matrix = ARENA_ARRAY(a, double, r->classes * r->inner);
+  r->matrix_least = ARENA_ARRAY(a, double, r->classes);
+  for (int f = 0; f < s->noperands; f++) {
+    const Operand *o = &s->operands[f];
+    bool with = r->last >= 0 && has_place(o, r->last), other = false;
+    for (int i = 0; i < r->last; i++) other |= has_place(o, i);
+    if (!with) r->outer[r->nouter++] = f;
+    else if (other) r->varying[r->nvarying++].operand = f;
+    for (int c = 0; c < r->classes && with && !other; c++)
+      add_picked(r->matrix + (size_t)c * (size_t)r->inner, values_of(r->p, o) + s->offsets[s->n][f][c],
+                 s->offsets[r->last][f], r->inner);
+  }
+  pack_operands(r, a);
+  for (int c = 0; c < r->classes && !r->npacked; c++)
+    r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
+}
+
+/* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied
+ * operands. */
+PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
+  const Step *s = r->s;
+  int best = 0;
+  for (int f = 0; f < s->noperands; f++) {
+    base[f] = 0;
+    for (int i = 0; i < r->last; i++) base[f] += s->offsets[i][f][at[i]];
+  }
+  memcpy(sums, s->least, sizeof(double) * (size_t)r->classes);
+  for (int i = 0; i < r->nouter; i++) {
+    int f = r->outer[i];
+    add_picked(sums, values_of(r->p, &s->operands[f]) + base[f], s->offsets[s->n][f], r->classes);
+  }
+  for (int c = 0; c < r->classes; c++) keys[c] = sums[c] + r->matrix_least[c];
+  for (int i = 0; i < r->npacked; i++) {
+    const Packed *p = &r->varying[i];
+    rows[i] = 0;
+    for (int k = 0; k < r->last; k++) rows[i] += p->strides[k] * (size_t)at[k];
+    for (int c = 0; c < r->classes; c++) keys[c] += p->least[rows[i] * (size_t)r->classes + (size_t)c];
+  }
+  for (int c = 1; c < r->classes; c++)
+    if (keys[c] < keys[best]) best = c;
+  return best;
+}
+
+PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int n) {
+  for (int k = 0; k < n; k++) out[k] += row[k];
+}
+
+PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row,
+                           double *out) {
+  const Step *s = r->s;
+  size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
+  const double *first = r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
+  if (r->nvarying == r->npacked && r->npacked <= 1) {
+    lower_row(out, first, sum, r->inner);
+    return;
+  }
+  memcpy(row, first, sizeof(double) * (size_t)r->inner);
+  for (int i = 1; i < r->npacked; i++) add_row(row, r->varying[i].values + rows[i] * width + at, r->inner);
+  for (int i = r->npacked; i < r->nvarying; i++) {
+    int f = r->varying[i].operand;
+    add_picked(row, values_of(r->p, &s->operands[f]) + base[f] + s->offsets[s->n][f][c], s->offsets[r->last][f],
+               r->inner);
+  }
+  lower_row(out, row, sum, r->inner);
+}
+
+/* Entries above `most` may be left at infinity. */
+WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
+  Arena *a = arena_new();
+  Rows r = {.p = p, .s = s, .last = s->n - 1, .classes = s->classes[s->n]};
+  r.inner = r.last >= 0 ? s->classes[r.last] : 1;
+  sort_operands(&r, a);
+  int *at = ARENA_ARRAY(a, int, s->n + 1);
+  size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1), *rows = ARENA_ARRAY(a, size_t, s->noperands + 1);
+  double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes),
+         *row = ARENA_ARRAY(a, double, r.inner);
+  for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
+    double *out = s->table + e;
+    if (solve_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
+    for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
+    int best = outer_costs(&r, at, base, rows, sums, keys);
+    double worst = most;
+    int taken = 0;
+    for (int i = -1; i < r.classes; i++) {
+      int c = i < 0 ? best : i;
+      if (i == best || keys[c] > worst || keys[c] == INFINITY) continue;
+      lower_by(&r, c, sums[c], base, rows, row, out);
+      if (taken++ % 8 == 0) worst = fmin(most, largest(out, r.inner));
+    }
+    for (int i = r.last - 1; i >= 0 && ++at[i] == s->classes[i]; i--) at[i] = 0;
+  }
+  arena_free(a);
+}
+
+/* The sum of the cheapest values of the variables a table stands for: what it is at least. */
+static double least_sum(const StepProgram *p, const Step *s) {
+  double sum = INFINITY;
+  for (int c = 0; c < s->classes[s->n]; c++) sum = fmin(sum, s->least[c]);
+  for (int f = 0; f < s->noperands; f++)
+    if (s->operands[f].step >= 0) sum += p->steps[s->operands[f].step]->floor;
+  return sum;
+}
+
+static double sum_of_roots(const StepProgram *p, bool floors) {
+  double sum = p->p->constant;
+  for (int i = 0; i < p->n; i++) {
+    const Step *s = p->steps[p->eliminations[i].step];
+    if (!s->n) sum += floors ? s->floor : s->table[0];
+  }
+  return sum;
+}
+
+/* ---- joins that were split */
+
+static int local_place(const Operand *o, int place) {
+  for (int i = 0; i < o->n; i++)
+    if (o->places[i] == place) return i;
+  return -1;
+}
+
+/* Adds what an operand costs at least with each value of the variable. */
+static void add_least(const StepProgram *p, const Step *s, const Operand *o, double *least, Arena *a) {
+  int at = local_place(o, s->n), n = o->classes[at];
+  size_t inner = 1, outer = 1;
+  for (int i = at + 1; i < o->n; i++) inner *= (size_t)o->classes[i];
+  for (int i = 0; i < at; i++) outer *= (size_t)o->classes[i];
+  const double *table = values_of(p, o);
+  double *by_class = ARENA_ARRAY(a, double, n);
+  for (int c = 0; c < n; c++) {
+    by_class[c] = INFINITY;
+    for (size_t i = 0; i < outer; i++)
+      by_class[c] = fmin(by_class[c], least_of(table + (i * (size_t)n + (size_t)c) * inner, (int)inner));
+  }
+  for (int v = 0; v < s->domain; v++) least[v] += by_class[o->maps[at][v]];
+}
+
+/* Each part gets an equal share of what all of them cost at least with a value of the variable, for what it costs so
+ * itself.  The shares add up to what was there, and no part is below its share. */
+static void share_out(const StepProgram *p, const Split *x, double lambda) {
+  Arena *a = arena_new();
+  int domain = x->parts[0]->domain;
+  double **least = ARENA_ARRAY(a, double *, x->n), *all = ARENA_ARRAY(a, double, domain), floor = INFINITY;
+  for (int i = 0; i < x->n; i++) {
+    const Step *s = x->parts[i];
+    least[i] = ARENA_ARRAY(a, double, domain);
+    for (int f = 0; f < s->noperands; f++) add_least(p, s, &s->operands[f], least[i], a);
+    for (int v = 0; v < domain; v++)
+      all[v] += (least[i][v] + s->time[v] + (s->memory ? lambda * s->memory[v] : 0)) / x->n;
+  }
+  for (int v = 0; v < domain; v++) floor = fmin(floor, all[v]);
+  for (int i = 0; i < x->n; i++) {
+    Step *s = x->parts[i];
+    for (int c = 0; c < s->classes[s->n]; c++) s->least[c] = INFINITY;
+    for (int v = 0; v < domain; v++) {
+      int c = s->maps[s->n][v];
+      if (all[v] < INFINITY) s->least[c] = fmin(s->least[c], all[v] - least[i][v]);
+    }
+    s->floor = floor;
+  }
+  arena_free(a);
+}
+
+static void find_floors(const StepProgram *p, int done) {
+  for (int i = 0; i < p->nsteps; i++)
+    if (i >= done || !p->steps[i]->split) p->steps[i]->floor = least_sum(p, p->steps[i]);
+}
+
+double elimination_run(StepProgram *p, double lambda, double most) {
+  for (int i = 0; i < p->nsteps; i++) {
+    step_begin(p->steps[i], lambda, p->arena);
+    p->steps[i]->floor = least_sum(p, p->steps[i]);
+  }
+  double slack = most - sum_of_roots(p, true);
+  for (int i = 0; i < p->nsteps; i++) {
+    Step *s = p->steps[i];
+    if (s->split && s == s->split->parts[0]) {
+      share_out(p, s->split, lambda);
+      find_floors(p, i + s->split->n);
+      slack = most - sum_of_roots(p, true);
+    }
+    if (!s->table) {
+      s->table = ARENA_ARRAY(p->arena, double, s->entries);
+      s->choice = ARENA_ARRAY(p->arena, int, s->entries);
+    }
+    fill_table(p, s, s->floor + slack);
+    if (p->p->watch && p->p->watch->expired) return NAN;
+    memset(s->choice, 0xff, sizeof *s->choice * s->entries);
+  }
+  return sum_of_roots(p, false);
+}
+
+/* ---- a choice */
+
+/* What one of a variable's joins costs when its scope is decided. */
+static double join_cost(const StepProgram *p, const Elimination *e, const int *values, int v, double lambda) {
+  const Step *s = p->steps[e->step];
+  double sum = step_own_cost(s, lambda, v);
+  for (int f = 0; f < s->noperands; f++) {
+    size_t at = s->offsets[s->n][f][s->maps[s->n][v]];
+    for (int i = 0; i < s->n; i++) at += s->offsets[i][f][s->maps[i][values[e->scope[i]]]];
+    sum += values_of(p, &s->operands[f])[at];
+  }
+  return sum;
+}
+
+int elimination_best_value(const StepProgram *p, int var, const int *values, double lambda) {
+  int best = 0;
+  double least = INFINITY;
+  for (int v = 0; v < p->p->domain[var]; v++) {
+    double sum = 0;
+    for (int i = p->first[var]; i < p->last[var] && sum < least; i++)
+      sum += join_cost(p, &p->eliminations[i], values, v, lambda);
+    if (sum < least) least = sum, best = v;
+  }
+  return best;
+}
+
+/* In the opposite order everything a join depends on is known; equal joins with equal scopes have equal answers. */
+void elimination_assign(StepProgram *p, double lambda, int *values) {
+  for (int k = p->p->nvars - 1; k >= 0; k--) {
+    int var = p->order[k];
+    const Elimination *e = &p->eliminations[p->first[var]];
+    if (p->last[var] - p->first[var] > 1) {
+      values[var] = elimination_best_value(p, var, values, lambda);
+      continue;
+    }
+    int *known = &p->steps[e->step]->choice[step_entry(p, e, values)];
+    if (*known < 0) *known = elimination_best_value(p, var, values, lambda);
+    values[var] = *known;
+  }
+}
