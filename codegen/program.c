@@ -14,6 +14,7 @@
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
 #include "ir/schedule.h"
+#include "program/comm.h"
 
 /* ---- tensors of a body */
 
@@ -377,15 +378,11 @@ static uint32_t axes_group(EmitBody *b, const Op *op) {
   return group_of(b, &(ProgramGroup){program_list_of(b->e->b, n, axes), PROGRAM_NONE, PROGRAM_NONE});
 }
 
+/* Both are numbered by base/reduction.def. */
+_Static_assert(RED_COUNT - RED_SUM == (int)COMM_REDUCTION_COUNT, "reductions of the IR and of collectives");
 static uint32_t comm_reduction(Reduction r) {
-  static const char *const names[] = {
-#define COMM_REDUCTION(name, classes) #name,
-#include "program/comm.def"
-#undef COMM_REDUCTION
-  };
-  for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (strcmp(names[i], reduction_name(r)) == 0) return i;
-  die("no collective reduces by %s", reduction_name(r));
+  if (r == RED_NONE) die("a collective reduces by nothing");
+  return (uint32_t)r - RED_SUM;
 }
 
 static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key) {

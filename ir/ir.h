@@ -32,7 +32,13 @@ enum {
 };
 
 /* ---- element reductions and partial values (D6) */
-typedef enum Reduction { RED_NONE, RED_SUM, RED_PRODUCT, RED_MAX, RED_MIN, RED_OR, RED_AND, RED_ONE } Reduction;
+typedef enum Reduction {
+  RED_NONE,
+#define REDUCTION(name, NAME, ...) RED_##NAME,
+#include "base/reduction.def"
+#undef REDUCTION
+  RED_COUNT
+} Reduction;
 const char *reduction_name(Reduction r);
 bool reduction_find(const char *name, Reduction *out);
 /* Numbers have sum, product, max and min, bool has or and and, every type has one; none is defined for no type. */

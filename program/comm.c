@@ -17,9 +17,9 @@ const char *program_comm_kind_name(CommKind kind) {
 
 const char *program_comm_reduction_name(CommReduction reduction) {
   static const char *const names[] = {
-#define COMM_REDUCTION(name, classes) #name,
-#include "program/comm.def"
-#undef COMM_REDUCTION
+#define REDUCTION(name, ...) #name,
+#include "base/reduction.def"
+#undef REDUCTION
   };
   return (unsigned)reduction < COMM_REDUCTION_COUNT ? names[reduction] : "unknown reduction";
 }

@@ -16,9 +16,9 @@ typedef enum CommKind {
 } CommKind;
 
 typedef enum CommReduction {
-#define COMM_REDUCTION(name, classes) COMM_RED_##name,
-#include "program/comm.def"
-#undef COMM_REDUCTION
+#define REDUCTION(name, ...) COMM_RED_##name,
+#include "base/reduction.def"
+#undef REDUCTION
   COMM_REDUCTION_COUNT
 } CommReduction;
 

@@ -38,15 +38,6 @@ static const char *init_name(uint32_t init) {
   return names[init];
 }
 
-static const char *reduction_text(uint32_t reduction) {
-  static const char *const names[] = {
-#define COMM_REDUCTION(name, classes) #name,
-#include "program/comm.def"
-#undef COMM_REDUCTION
-  };
-  return names[reduction];
-}
-
 static void print_mesh(const Program *p, Text *t) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
@@ -209,7 +200,8 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   }
   if (has_dim(x->kind)) text_printf(t, " dim %u", x->dim);
   if (x->kind == PI_all_to_all) text_printf(t, " to %u", x->dim2);
-  if (x->kind == PI_all_reduce || x->kind == PI_reduce_scatter) text_printf(t, " %s", reduction_text(x->reduction));
+  if (x->kind == PI_all_reduce || x->kind == PI_reduce_scatter)
+    text_printf(t, " %s", program_comm_reduction_name((CommReduction)x->reduction));
   if (x->kind == PI_fill || x->kind == PI_exchange) {
     text_add(t, " value ");
     text_double(t, x->value);

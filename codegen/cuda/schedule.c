@@ -85,10 +85,10 @@ static const char *shape(const Print *k, const CallTensor *x) {
 
 static const char *nccl_type(uint32_t dtype) {
   static const char *const names[DT_COUNT] = {
-      [DT_f32] = "ncclFloat32", [DT_f64] = "ncclFloat64", [DT_f16] = "ncclFloat16", [DT_bf16] = "ncclBfloat16",
-      [DT_i8] = "ncclInt8",     [DT_i16] = "ncclInt8",    [DT_i32] = "ncclInt32",   [DT_i64] = "ncclInt64",
-      [DT_u8] = "ncclUint8",    [DT_u16] = "ncclUint8",   [DT_u32] = "ncclUint32",  [DT_u64] = "ncclUint64",
-      [DT_bool] = "ncclUint8"};
+#define NCCL_TYPE(type, name) [DT_##type] = #name,
+#include "program/nccl.def"
+#undef NCCL_TYPE
+  };
   return names[dtype];
 }
 
@@ -97,9 +97,10 @@ static int64_t nccl_count(uint32_t dtype, int64_t n) { return dtype == DT_i16 ||
 
 static const char *nccl_reduction(uint32_t r) {
   static const char *const names[COMM_REDUCTION_COUNT] = {
-      [COMM_RED_sum] = "ncclSum", [COMM_RED_product] = "ncclProd", [COMM_RED_max] = "ncclMax",
-      [COMM_RED_min] = "ncclMin", [COMM_RED_or] = "ncclMax",       [COMM_RED_and] = "ncclMin",
-      [COMM_RED_one] = "ncclSum"};
+#define NCCL_REDUCTION(reduction, name) [COMM_RED_##reduction] = #name,
+#include "program/nccl.def"
+#undef NCCL_REDUCTION
+  };
   return names[r];
 }
 

@@ -229,7 +229,7 @@ static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
     add_join(t, from, e, l, d, axis);
   }
   if (t->m->mesh.axes[axis].temporal) return;
-  for (int r = RED_NONE + 1; r <= RED_ONE; r++) {
+  for (int r = RED_NONE + 1; r < RED_COUNT; r++) {
     if (!(t->kinds >> r & 1u) || (l->partial_axes && l->partial != (Reduction)r)) continue;
     Edge e = edge(MOVE_MASK, axis);
     Layout next = *l;

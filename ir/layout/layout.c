@@ -5,13 +5,21 @@
 #include "ir/ir.h"
 #include "ir/module.h"
 
-static const char *const reduction_names[] = {"none", "sum", "product", "max", "min", "or", "and", "one"};
+static const struct {
+  const char *name;
+  bool numbers, bools;
+} reductions[RED_COUNT] = {
+    {.name = "none"},
+#define REDUCTION(name, NAME, numbers, bools) {#name, numbers, bools},
+#include "base/reduction.def"
+#undef REDUCTION
+};
 
-const char *reduction_name(Reduction r) { return reduction_names[r]; }
+const char *reduction_name(Reduction r) { return reductions[r].name; }
 
 bool reduction_find(const char *name, Reduction *out) {
-  for (int i = 0; i <= RED_ONE; i++)
-    if (strcmp(reduction_names[i], name) == 0) {
+  for (int i = 0; i < RED_COUNT; i++)
+    if (strcmp(reductions[i].name, name) == 0) {
       *out = (Reduction)i;
       return true;
     }
@@ -19,10 +27,7 @@ bool reduction_find(const char *name, Reduction *out) {
 }
 
 bool reduction_defined(Reduction r, DType t) {
-  bool logical = dtype_class(t) == DTC_B;
-  if (r == RED_ONE) return true;
-  if (r == RED_OR || r == RED_AND) return logical;
-  return r != RED_NONE && !logical;
+  return dtype_class(t) == DTC_B ? reductions[r].bools : reductions[r].numbers;
 }
 
 bool reduction_is_ordered(Reduction r, DType t) { return r == RED_SUM && dtype_is_float(t); }

@@ -117,7 +117,8 @@ static void reduce_int(DType t, Reduction r, int64_t n, Cell *acc, int64_t as, c
     case RED_OR:
     case RED_ONE: FOLD(i, a | b);
     case RED_AND: FOLD(i, a & b);
-    case RED_NONE: die("no reduction named");
+    case RED_NONE:
+    case RED_COUNT: die("no reduction named");
   }
 }
 

@@ -247,32 +247,35 @@ typedef struct Asked {
 static const char *from_of(const CommOp *op, CommBlock b) { return (const char *)op->src + b.offset; }
 static char *to_of(const CommOp *op, CommBlock b) { return (char *)op->dst + b.offset; }
 
-/* What NCCL calls elements and what it does with them; how many bytes one has.  What one rank owns is the sum of
- * integers all but one of which are 0; or and and are of bools. */
+/* What NCCL calls elements and what it does with them; how many bytes one has. */
 typedef struct Elements {
   ncclDataType_t type;
   ncclRedOp_t op;
   size_t bytes;
 } Elements;
 
-static ncclDataType_t type_of(DType t) {
-  static const ncclDataType_t types[DT_COUNT] = {
-      [DT_f32] = ncclFloat32, [DT_f64] = ncclFloat64, [DT_f16] = ncclFloat16, [DT_bf16] = ncclBfloat16,
-      [DT_i8] = ncclInt8,     [DT_i32] = ncclInt32,   [DT_i64] = ncclInt64,   [DT_u8] = ncclUint8,
-      [DT_u32] = ncclUint32,  [DT_u64] = ncclUint64,  [DT_bool] = ncclUint8};
-  return types[t];
-}
+static const ncclDataType_t types[DT_COUNT] = {
+#define NCCL_TYPE(type, name) [DT_##type] = name,
+#include "program/nccl.def"
+#undef NCCL_TYPE
+};
+
+static const ncclRedOp_t operations[COMM_REDUCTION_COUNT] = {
+#define NCCL_REDUCTION(reduction, name) [COMM_RED_##reduction] = name,
+#include "program/nccl.def"
+#undef NCCL_REDUCTION
+};
 
 static bool reduces(CommReduction r, DType t, Elements *out) {
   bool narrow = t == DT_i16 || t == DT_u16, is_float = dtype_is_float(t);
-  *out = (Elements){type_of(t), ncclSum, dtype_bytes(t)};
+  *out = (Elements){types[t], operations[r], dtype_bytes(t)};
   switch (r) {
-    case COMM_RED_sum: return !narrow;
-    case COMM_RED_product: out->op = ncclProd; return !narrow;
-    case COMM_RED_max: out->op = ncclMax; return !narrow && !is_float;
-    case COMM_RED_min: out->op = ncclMin; return !narrow && !is_float;
-    case COMM_RED_or: out->op = ncclMax; return t == DT_bool;
-    case COMM_RED_and: out->op = ncclMin; return t == DT_bool;
+    case COMM_RED_sum:
+    case COMM_RED_product: return !narrow;
+    case COMM_RED_max:
+    case COMM_RED_min: return !narrow && !is_float;
+    case COMM_RED_or:
+    case COMM_RED_and: return t == DT_bool;
     default: break;
   }
   out->bytes = out->bytes == 2 ? 1 : out->bytes; /* the bytes of zeros carry nothing */
