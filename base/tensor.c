@@ -1,6 +1,8 @@
 /* base/tensor.c - see tensor.h. */
 #include "base/tensor.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +55,18 @@ void tensor_free(Tensor *t) {
 }
 
 int64_t tensor_elements(const Tensor *t) { return (int64_t)(t->bytes / dtype_bytes(t->dtype)); }
+
+void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index) {
+  for (int d = rank - 1; d >= 0; element /= dims[d--]) index[d] = element % dims[d];
+}
+
+const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t size) {
+  size_t n = 0;
+  text[0] = 0;
+  for (int d = 0; d < rank && n < size; d++)
+    n += (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : "[", index[d], d + 1 == rank ? "]" : "");
+  return text;
+}
 
 bool tensor_same_shape(const Tensor *a, const Tensor *b) {
   if (a->rank != b->rank) return false;

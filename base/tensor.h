@@ -43,6 +43,12 @@ Tensor tensor_view(DType dtype, int rank, const int64_t *dims, const void *data)
 void tensor_free(Tensor *t);
 
 int64_t tensor_elements(const Tensor *t);
+
+/* Where a row-major element is. */
+void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index);
+/* "[3, 17]"; "" of a scalar.  Returns text. */
+const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t size);
+
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
 
 /* For readers: is every byte of a bool tensor 0 or 1?  (True for other types.) */

@@ -342,6 +342,20 @@ Val build_gather(Builder *b, Val table, Val index, int axis) {
   return op2(b, OP_gather, table, index, 2, a);
 }
 
+Val build_checked_gather(Builder *b, OpKind k, Val table, Val index, int axis) {
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(b->m, 0)), attr_i(AT_checked, 1)};
+  return op2(b, k, table, index, 3, a);
+}
+
+Val build_within(Builder *b, Val index, const Expr *below, bool negative) {
+  if (!index) return 0;
+  const Expr *zeros[MAX_RANK];
+  int rank = type_of(b->f, index)->rank;
+  for (int d = 0; d < rank; d++) zeros[d] = ex_const(b->m, 0);
+  Attr a[] = {attr_exprs(b->m, AT_starts, rank, zeros), attr_e(AT_below, below), attr_i(AT_negative, 1)};
+  return op1(b, OP_within, index, NULL, 2 + negative, a);
+}
+
 static Val named_source(Builder *b, OpKind k, const char *name, const Type *type) {
   Attr a = attr_s(b->m, AT_name, name);
   return build_op(b, &(OpSpec){.kind = k, .name = name, .type = type, .nattrs = 1, .attrs = &a});

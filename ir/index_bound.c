@@ -22,27 +22,6 @@ static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *o
   return record->places ? record->places(m, f, op) : NULL;
 }
 
-const Expr *index_bound(Module *m, const Func *f, Val v) {
-  bool *from = ARENA_ARRAY(m->arena, bool, f->values.n);
-  const Expr *bound = NULL;
-  from[v] = true;
-  for (bool more = true;
-       more;) { /* what a leave is given is the carry of the next round: operations above may use it */
-    more = false;
-    for (size_t i = 0; i < f->ops.n; i++) {
-      const Op *op = &f->ops.items[i];
-      int index;
-      const Expr *extent = indexed_extent(m, f, op, &index);
-      if (extent && from[op->in[index]]) bound = bound ? ex_min(m, bound, extent) : extent;
-      bool index_only = extent && !from[op->in[0]];
-      for (Val r = op->out; r < op_end(op) && !index_only; r++)
-        if (is_integer(type_of(f, r)) && any_operand(op, from)) from[r] = true;
-      if (op->kind == OP_leave && from[op->out] && !from[op->in[0]]) from[op->in[0]] = more = true;
-    }
-  }
-  return bound;
-}
-
 /* ---- indices that are used as they are */
 
 typedef struct Ranging {
@@ -85,11 +64,14 @@ static const Expr *ignored_by(Module *m, const Ranging *r, const Op *op, int *op
 
 /* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
 static bool keeps_elements(const Func *f, const Op *op) {
+  if (op->kind == OP_within) return true;
   if (op->kind == OP_cast)
     return is_integer(type_of(f, op->in[0])) &&
            (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
   return op_arranges(op->kind) || op->kind == OP_concat;
 }
+
+bool index_is_moved(const Func *f, const Op *op) { return op->kind != OP_concat && keeps_elements(f, op); }
 
 static bool comes_from_input(const Ranging *r, Val v) { return r->same[v] || r->wrapped[v]; }
 
@@ -118,12 +100,18 @@ static void follow(Module *m, Ranging *r, const Op *op) {
   }
 }
 
-IndexRange index_range(Module *m, const Func *f, Val v) {
+/* Of what has elements of v; 0: of nothing yet. */
+static Ranging ranging_of(Module *m, const Func *f, Val v) {
   Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n),
                ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
+  r.same[v] = v && is_integer(type_of(f, v));
+  return r;
+}
+
+IndexRange index_range(Module *m, const Func *f, Val v) {
+  Ranging r = ranging_of(m, f, v);
   IndexRange range = {NULL, true, NULL};
   Loops loops = loops_of(m->arena, f);
-  r.same[v] = is_integer(type_of(f, v));
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     follow(m, &r, op);
@@ -134,11 +122,60 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
     Val x = op->in[index];
     bool wrapped = r.wrapped[x] == extent;
     if (!r.same[x] && !wrapped) continue;
+    wrapped = wrapped || op_int(op, AT_negative, 0) != 0;
     range.ignored = !range.below || range.ignored == r.ignored[x] ? r.ignored[x] : NULL;
     range.below = range.below ? ex_min(m, range.below, extent) : extent;
     range.negative = range.negative && wrapped;
   }
   return range;
+}
+
+/* ---- numbers to try a model with */
+
+/* Integers that depend on the input, by value; `computed`: they are no elements of it. */
+typedef struct Tainted {
+  bool *from, *computed;
+} Tainted;
+
+static bool is_computed(const Func *f, const Op *op, const Tainted *t) {
+  const Op *test = op->kind == OP_select ? op_of(f, op->in[0]) : NULL;
+  if (test && test->kind == OP_lt && test->in[0] == op->in[2]) return t->computed[op->in[2]]; /* x < 0 ? x + n : x */
+  return (!test && !keeps_elements(f, op) && !op_is_loop_part(op->kind)) || any_operand(op, t->computed);
+}
+
+static void taint(const Func *f, const Op *op, const Tainted *t) {
+  if (!any_operand(op, t->from)) return;
+  for (Val r = op->out; r < op_end(op); r++)
+    if (is_integer(type_of(f, r))) t->from[r] = true, t->computed[r] |= is_computed(f, op, t);
+}
+
+/* What a leave is given is the carry of the next round: operations above may use it.  Is that new of the carry? */
+static bool taint_carry(const Op *leave, const Tainted *t) {
+  Val carry = leave->in[0], v = leave->out;
+  bool more = (t->from[v] && !t->from[carry]) || (t->computed[v] && !t->computed[carry]);
+  t->from[carry] |= t->from[v], t->computed[carry] |= t->computed[v];
+  return more;
+}
+
+const Expr *index_bound(Module *m, const Func *f, Val v) {
+  Tainted t = {ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, bool, f->values.n)};
+  const Expr *bound = NULL;
+  t.from[v] = true;
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      int index;
+      const Expr *extent = indexed_extent(m, f, op, &index);
+      if (extent && t.from[op->in[index]]) {
+        const Expr *most = t.computed[op->in[index]] ? ex_min(m, extent, ex_const(m, 2)) : extent;
+        bound = bound ? ex_min(m, bound, most) : most;
+      }
+      if (!extent || t.from[op->in[0]]) taint(f, op, &t);
+      more |= op->kind == OP_leave && taint_carry(op, &t);
+    }
+  }
+  return bound;
 }
 
 /* ---- indices that follow from the sizes */
@@ -211,7 +248,7 @@ static Span span_of(Module *m, const Func *f, const Span *spans, const Op *op) {
     return shifted(m, spans[op->in[0]], by ? ex_muli(m, by, -1) : NULL);
   }
   if (op->kind == OP_select) return span_of_select(m, f, spans, op);
-  return op->kind != OP_concat && keeps_elements(f, op) ? spans[op->in[0]] : (Span){0};
+  return index_is_moved(f, op) ? spans[op->in[0]] : (Span){0};
 }
 
 /* What nobody counts on to stay inside: a label of -1 gives the log-sum-exp and its derivative (passes/train/loss.c), a
@@ -232,6 +269,67 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
     if (at && at->first)
       out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};
     if (is_integer(type_of(f, op->out))) spans[op->out] = span_of(m, f, spans, op);
+  }
+  return out;
+}
+
+/* ---- where indices may lie */
+
+/* Every integer input is followed at once; what is joined has to come from inputs in the same way. */
+static void follow_inputs(Module *m, Ranging *r, const Op *op) {
+  if (op->kind == OP_input) r->same[op->out] = is_integer(type_of(r->f, op->out));
+  follow(m, r, op);
+  bool alike = op->kind != OP_concat || comes_from_input(r, op->out);
+  for (int i = 0; op->kind == OP_concat && i < op->nin; i++)
+    alike = alike && r->same[op->in[i]] == r->same[op->in[0]] && r->wrapped[op->in[i]] == r->wrapped[op->in[0]];
+  if (!alike) r->same[op->out] = false, r->wrapped[op->out] = NULL;
+}
+
+static bool never_above(Module *m, const Expr *e, const Expr *most) {
+  return size_never_below(m, ex_sub(m, most, e), 0);
+}
+
+Val index_unwrapped(Module *m, const Func *f, const Op *op, const Expr *below) {
+  if (op->kind != OP_select) return 0;
+  Val x = op->in[2];
+  Ranging r = ranging_of(m, f, x);
+  return wrapped_by(m, &r, op) == below ? x : 0;
+}
+
+/* A list of numbers, or the number of a loop's round, that is below for all sizes. */
+static bool is_inside(Module *m, const Func *f, Val v, const Expr *below) {
+  const Op *op = op_of(f, v);
+  while (index_is_moved(f, op)) op = op_of(f, op->in[0]);
+  const Attr *ints = op->kind == OP_const ? op_attr(op, AT_ints) : NULL;
+  if (op->kind == OP_loop) return op_expr(op, AT_trips) && never_above(m, op_expr(op, AT_trips), below);
+  for (int i = 0; ints && i < ints->n; i++)
+    if (ints->u.ints[i] < 0 || !size_never_below(m, ex_addi(m, below, -1 - ints->u.ints[i]), 0)) return false;
+  return ints != NULL;
+}
+
+static IndexPlace place_of(Module *m, const Ranging *r, const Op *op, bool in_loop) {
+  int index;
+  const Expr *below = indexed_extent(m, r->f, op, &index);
+  if (!below || is_inside(m, r->f, op->in[index], below)) return INDEX_INSIDE;
+  Val x = op->in[index];
+  bool checked = (r->same[x] || r->wrapped[x] == below) && !r->ignored[x] && !in_loop && !op_is_grouped(op->kind);
+  return checked ? INDEX_CHECKED : INDEX_ANYWHERE;
+}
+
+IndexPlace *index_places(Module *m, const Func *f) {
+  Ranging r = ranging_of(m, f, 0);
+  IndexPlace *out = ARENA_ARRAY(m->arena, IndexPlace, f->ops.n + 1);
+  Loops loops = loops_of(m->arena, f);
+  size_t n;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    follow_inputs(m, &r, &f->ops.items[i]);
+    out[i] = place_of(m, &r, &f->ops.items[i], loops.of[i] >= 0);
+  }
+  const IndexSpan *spans = index_spans(m, f, &n);
+  for (size_t i = 0; i < n; i++) {
+    bool always =
+        size_never_below(m, spans[i].first, 0) && never_above(m, spans[i].last, ex_addi(m, spans[i].below, -1));
+    out[spans[i].op] = always ? INDEX_INSIDE : INDEX_CHECKED;
   }
   return out;
 }

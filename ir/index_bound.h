@@ -4,10 +4,10 @@
 
 #include "ir/ir.h"
 
-/* The smallest extent that values computed from the integer input `v` index (tables, what a scatter writes, places of
- * states that are updated, cross-entropy classes, groups), at level 1; NULL when it indexes nothing.  Follows
- * operations on integers only, through loops, and no arithmetic: an index that is shifted or scaled before its use
- * counts as if it were not. */
+/* Below which an integer input is drawn when a model is tried with any numbers: the smallest extent that values
+ * computed from it index (tables, what a scatter writes, places of states that are updated, cross-entropy classes,
+ * groups), at level 1; NULL when it indexes nothing.  Follows operations on integers only, through loops.  What does
+ * not index as it is, but shifted, scaled or added up, is at most 1. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
 /* Is the expression at least `bound` for all sizes?  False: not found; only what grows with every size is looked at. */
@@ -28,6 +28,22 @@ typedef struct IndexRange {
  * extent : index and index != number ? index : other; whatever else is done to an index on the way leaves it to the
  * model what it may be, and so does a loop, whose body may not run. */
 IndexRange index_range(Module *m, const Func *f, Val v);
+
+/* Are the elements of the result elements of operand 0, all of them, and integers as wide as indices? */
+bool index_is_moved(const Func *f, const Op *op);
+
+/* The x of x < 0 ? x + below : x; 0 for anything else. */
+Val index_unwrapped(Module *m, const Func *f, const Op *op, const Expr *below);
+
+/* Where an operation's indices may lie. */
+typedef enum IndexPlace {
+  INDEX_ANYWHERE, /* nothing is known: a kernel has to look */
+  INDEX_CHECKED,  /* inside, once the inputs and sizes were checked (index_range, index_spans) */
+  INDEX_INSIDE    /* inside for all sizes */
+} IndexPlace;
+
+/* By operation; INDEX_INSIDE where it indexes nothing. */
+IndexPlace *index_places(Module *m, const Func *f);
 
 /* A gather or the update of a state whose indices follow from the sizes alone: all of first ... last occur, and 0 ...
  * below - 1 are there. */

@@ -438,6 +438,10 @@ Val build_concat(Builder *b, int n, const Val *x, int axis);
 Val build_reduce(Builder *b, Reduction r, Val x, int naxes, const int *axes);
 Val build_dot(Builder *b, Val x, Val y, const char *spec);
 Val build_gather(Builder *b, Val table, Val index, int axis);
+/* A gather or take whose indices must be inside. */
+Val build_checked_gather(Builder *b, OpKind k, Val table, Val index, int axis);
+/* The index, which must be inside 0 ... below - 1, or from -below on. */
+Val build_within(Builder *b, Val index, const Expr *below, bool negative);
 Val build_input(Builder *b, const char *name, const Type *type);
 /* Loops (ir/loops.h), in the order of the text: the loop, its carries, the body, repeat, leaves in the order of the
  * carries. */

@@ -75,10 +75,11 @@ static void check_level1(Verify *v, const Op *op) {
   const Expr *start = op_expr(op, AT_start);
   if (start && !ex_is_const(start, 0)) broken(v, op, "V5", "start is not 0 at level 1");
   if (op->kind == OP_reduce && op_attr(op, AT_starts)) broken(v, op, "V5", "starts of a reduction at level 1");
-  if (op->kind != OP_random && op->kind != OP_random_keyed) return;
+  if (op->kind != OP_random && op->kind != OP_random_keyed && op->kind != OP_within) return;
   const Type *t = type_of(v->f, op->out);
+  const Attr *starts = op_attr(op, AT_starts), *extents = op_attr(op, AT_extents);
   for (int d = 0; d < t->rank; d++)
-    if (!ex_is_const(op_attr(op, AT_starts)->u.exprs[d], 0) || op_attr(op, AT_extents)->u.exprs[d] != t->dims[d])
+    if (!ex_is_const(starts->u.exprs[d], 0) || (extents && extents->u.exprs[d] != t->dims[d]))
       broken(v, op, "V5", "starts and extents are not those of the whole tensor at level 1");
 }
 

@@ -1,7 +1,8 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
  *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> train -> dce -> narrow -> widen
- *   -> strided -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c)
+ * -> Program
  *
  * The planner and what follows read the flat function; passes/facts/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
@@ -40,6 +41,8 @@ static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
 }
 static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
+static bool run_within(Module *m, const PassOptions *o, Diags *diags) { return pass_within(m, device_of(o), diags); }
+
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
@@ -52,6 +55,7 @@ static const Pass passes[] = {
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
     {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
+    {"within", NULL, NULL, false, KEEPS_FIELD, run_within},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD, NULL},
     {"unshare", pass_unshare, NULL, false, KEEPS_FIELD, NULL},

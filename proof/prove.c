@@ -269,6 +269,10 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
     out->relation.copied = true;
     return true;
   }
+  if (op->kind == OP_within) { /* looks at elements, not at parts of sums */
+    *out = in[0];
+    return !in[0].relation.axes || prove_fail(p, "the indices are partial");
+  }
   if (op->kind == OP_accumulate) {
     out->term = in[0].term;
     if (!prove_accumulate(p, &in[0].relation, &out->relation)) return false;

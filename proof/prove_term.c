@@ -186,6 +186,7 @@ static Term identify(Terms *t, const Func *f, const Op *op, int result, const Te
   const Type *y = op->out ? type_of(f, op->out) : NULL;
   text_printf(&text, "%s/%d/%s{", op_name(op->kind), y ? y->rank : 0, y ? dtype_name(y->dtype) : "");
   for (int i = 0; i < op->nattrs; i++) {
+    if (op->attrs[i].key == AT_checked) continue; /* of whoever looks at indices, not of the value */
     attr_print(t->m, &text, &op->attrs[i]);
     text_add(&text, ",");
   }
@@ -267,7 +268,7 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     for (int k = 0; k < op->nin; k++) args[k] = terms[op->in[k]];
     if (op->kind == OP_input && inputs) {
       terms[op->out] = inputs[next_input++];
-    } else if (op->kind == OP_copy || op->kind == OP_accumulate) {
+    } else if (op->kind == OP_copy || op->kind == OP_accumulate || op->kind == OP_within) {
       terms[op->out] = args[0];
     } else if (defined_param(t, op)) {
       terms[op->out] = defined_param(t, op);

@@ -156,6 +156,11 @@ static void moves(void) {
   text_case("gather fused", IN("t", "f32[10,7]") IN("i", "i64[s]")
             IN("p", "f32[s,7]") "  %y = gather %t, %i {axis=0, start=0} : f32[s,7]\n  %z = add %y, %p : f32[s,7]\n"
             "  %n = norm %z {kind=\"layer\", eps=1e-05} : f32[s,7]\n" OUT("n"));
+  text_case("within", IN("i", "i64[b,s]") IN("j", "i32[]") IN("k", "i8[400,700]")
+            "  %y = within %i {starts=[2, s], below=4} : i64[b,s]\n  %n = neg %i : i64[b,s]\n"
+            "  %z = within %n {starts=[0, 0], below=s, negative=1} : i64[b,s]\n"
+            "  %u = within %j {starts=[], below=4} : i32[]\n"
+            "  %v = within %k {starts=[0, 0], below=4} : i8[400,700]\n" OUT("y") OUT("z") OUT("u") OUT("v"));
   text_case("update", IN("x", "f32[b,10,4]") IN("u", "f32[b,3,4]")
             IN("p", "i64[]") "  %y = update %x, %u, %p {axis=1, start=0} : f32[b,10,4]\n"
             "  %z = update %x, %u, %p {axis=1, start=2} : f32[b,10,4]\n"

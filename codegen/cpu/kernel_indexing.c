@@ -1,5 +1,5 @@
-/* codegen/cpu/kernel_indexing.c - prints the kernels of scatter, put, argsort, topk and scan: sizes, then one macro of
- * kernel_indexing.h. */
+/* codegen/cpu/kernel_indexing.c - prints the kernels of scatter, put, argsort, topk, scan and within: sizes, then one
+ * macro of kernel_indexing.h. */
 #include "codegen/cpu/kernel_template.h"
 #include "codegen/rows/print_row.h"
 
@@ -29,6 +29,23 @@ static void print_scatter(const Work *w, const Op *op, Text *t, Scalars *s) {
               rp_stored_type(x->dtype), rp_stored_type(index->dtype));
   text_printf(t, "  %s(%s, %s);\n", op->kind == OP_put ? "PUT" : "SCATTER",
               reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction), dtype_name(index->dtype));
+}
+
+/* "{4, n, 1}", one more so that a scalar's list is not empty. */
+static const char *list_of(const Work *w, Scalars *s, int n, const Expr *const *items) {
+  Text t = {.arena = w->m->arena};
+  for (int d = 0; d < n; d++) text_printf(&t, "%s, ", rp_scalar_text(w->m, s, items[d]));
+  return arena_printf(w->m->arena, "{%s0}", text_str(&t));
+}
+
+void template_within(const Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *x = work_type(w, op->in[0]);
+  const char *stored = rp_stored_type(x->dtype);
+  text_printf(t, "  const int64_t extent[] = %s, start[] = %s;\n", list_of(w, s, x->rank, x->dims),
+              list_of(w, s, x->rank, op_attr(op, AT_starts)->u.exprs));
+  text_printf(t, "  const int64_t n = %s, below = %s, low = %s, rank = %d;\n", span(w, s, x, 0, x->rank),
+              rp_scalar_text(w->m, s, op_expr(op, AT_below)), op_int(op, AT_negative, 0) ? "-below" : "0", x->rank);
+  text_printf(t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n  WITHIN(%s);\n", stored, stored, dtype_name(x->dtype));
 }
 
 void template_indexing(const Work *w, const Op *op, Text *t, Scalars *s) {

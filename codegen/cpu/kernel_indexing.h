@@ -1,7 +1,7 @@
-/* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk and scan; part of every generated text, behind
- * kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the axis;
- * threads share lines, never an element, and terms are combined in the order of the operand, in the computed type: the
- * same whatever the threads. */
+/* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk, scan and within; part of every generated text,
+ * behind kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * axis; threads share lines, never an element, and terms are combined in the order of the operand, in the computed
+ * type: the same whatever the threads. */
 
 enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
 
@@ -98,3 +98,42 @@ enum { SELECT_MOST = 128 }; /* beyond, sorting all is cheaper than putting so ma
       z[at + i * inner] = from[i]; \
     } \
   })
+
+/* ---- within: indices y = a[n], all of which must be in [low, below) */
+
+/* The first that is not, program/index_fault.h: whoever called the kernel looks at it. */
+typedef struct IndexFault {
+  int64_t found, value, low, below, rank, place[8];
+} IndexFault;
+extern IndexFault apc_index_fault;
+__attribute__((weak)) IndexFault apc_index_fault;
+
+static __attribute__((unused, noinline)) void note_outside(int64_t at, const IndexFault *fault, const int64_t *extent,
+                                                           const int64_t *start) {
+  IndexFault *f = &apc_index_fault;
+  if (f->found) return;
+  *f = *fault;
+  for (int64_t d = f->rank - 1; d >= 0; at /= extent[d--]) f->place[d] = start[d] + at % extent[d];
+}
+
+enum { WITHIN_PIECE = 16384 };
+#define WITHIN(T) \
+  do { \
+    int64_t pieces = (n + WITHIN_PIECE - 1) / WITHIN_PIECE, outside = 0; \
+    _Pragma("omp parallel for schedule(static) if (n >= PARALLEL_WORK)") for (int64_t p_ = 0; p_ < pieces; p_++) { \
+      int64_t to_ = n - p_ * WITHIN_PIECE < WITHIN_PIECE ? n : (p_ + 1) * WITHIN_PIECE; \
+      int bad_ = 0; \
+      for (int64_t i = p_ * WITHIN_PIECE; i < to_; i++) { \
+        int64_t v_ = (int64_t)load_##T(a + i); \
+        bad_ |= v_ < low || v_ >= below; \
+        y[i] = a[i]; \
+      } \
+      if (bad_) __atomic_store_n(&outside, 1, __ATOMIC_RELAXED); \
+    } \
+    for (int64_t i = 0; i < n && outside; i++) { \
+      int64_t v_ = (int64_t)load_##T(a + i); \
+      if (v_ >= low && v_ < below) continue; \
+      note_outside(i, &(IndexFault){1, v_, low, below, rank, {0}}, extent, start); \
+      outside = 0; \
+    } \
+  } while (0)

@@ -11,7 +11,7 @@ const char *template_print(const Work *w, const Op *op, Scalars *scalars);
 bool template_exists(OpKind k);
 
 /* The functions by family (codegen/rows/templates.def): kernel_window.c has the description and the loops of a
- * convolution or pool, kernel_grouped.c and kernel_indexing.c theirs, kernel_template.c the rest. */
+ * convolution or pool, kernel_grouped.c and kernel_indexing.c (within, too) theirs, kernel_template.c the rest. */
 typedef void TemplateFn(const Work *w, const Op *op, Text *t, Scalars *s);
 #define TEMPLATE(op, family) TemplateFn template_##family;
 #include "codegen/rows/templates.def"

@@ -68,6 +68,15 @@ static void sorted(CudaTemplate *k) {
               k->op->kind == OP_topk ? "TOPK" : "ARGSORT", dtype_name(x->dtype), rp_value_type(x->dtype));
 }
 
+/* Nobody looks at indices on GPUs (passes/rewrite/within.c): they pass. */
+void cuda_within(CudaTemplate *k) {
+  const Type *x = ct_in(k, 0);
+  ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");
+  pointers(k);
+  text_printf(&k->body, "  const int64_t i = block_index() * 256 + thread_index();\n  if (i < %s) y[i] = values[i];\n",
+              ct_scalar(k, type_elements(k->m, x)));
+}
+
 void cuda_indexing(CudaTemplate *k) {
   pointers(k);
   if (k->op->kind == OP_argsort || k->op->kind == OP_topk) sorted(k);

@@ -141,13 +141,14 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 
 /* ---- the other kinds */
 
-/* An update in place writes only what changes; a rope rotates pairs where they lie; a sum joins its residual. */
+/* An update in place writes only what changes; a rope rotates pairs where they lie; indices stay where they are looked
+ * at; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
   int n = o->op->nout + (o->grow ? o->grow->n : 0), *alias = ARENA_ARRAY(k->m->arena, int, n);
   Val *out = ARENA_ARRAY(k->m->arena, Val, n);
   for (int i = 0; i < n; i++)
     alias[i] = -1, out[i] = i < o->op->nout ? o->op->out + (Val)i : o->grow->whole[i - o->op->nout];
-  *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
+  *alias = o->op->kind == OP_update || o->op->kind == OP_rope || o->op->kind == OP_within ? 0 : -1;
   if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o);
   u->legal = o->conv ? o->conv->op : o->grow ? o->grow->op : o->op;

@@ -204,7 +204,7 @@ static DslValue index_tensor(DslEval *ev, DslNode *n, Val x) {
   if (part != t)
     x = build_op(&ev->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .type = part, .nattrs = 2, .attrs = attrs});
   for (int d = t->rank - 1; d >= 0 && x; d--)
-    if (p.picked[d]) x = build_gather(&ev->b, x, p.picked[d], d);
+    if (p.picked[d]) x = build_checked_gather(&ev->b, OP_gather, x, p.picked[d], d);
   for (int d = 0; d < t->rank; d++)
     if (!p.dropped[d] && !p.picked[d]) kept[rank++] = p.dims[d];
   return dsl_built(ev, n, build_reshape(&ev->b, x, rank, kept));

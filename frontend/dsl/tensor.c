@@ -147,7 +147,7 @@ DslValue dsl_fn_gather(Args *a) {
   if (t->rank - 1 + i->rank > MAX_RANK)
     return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "the result has more than %d dimensions", MAX_RANK);
   dsl_begin(a->ev, a->call);
-  return built(a, build_gather(&a->ev->b, table, index, axis));
+  return built(a, build_checked_gather(&a->ev->b, OP_gather, table, index, axis));
 }
 
 /* A position: an i64[] tensor, or a size. */

@@ -1,4 +1,8 @@
 /* frontend/onnx/build.c - small builders shared by the importers of operators. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/tensor.h"
 #include "frontend/onnx/import_private.h"
 #include "ir/index_bound.h"
 
@@ -157,6 +161,35 @@ static bool never_negative(const ImportNode *n, Val v, int *visits) {
   }
 }
 
+/* Element e of a constant list: of the file, or known otherwise; false: it is not. */
+static bool constant_element(ImportNode *n, size_t i, int64_t e, int64_t *out) {
+  const ImportItem *item = n->in[i];
+  ImportKnown known = input_known(n, i);
+  if (known.items) return ex_get_const(known.items[e], out);
+  if (!item->tensor || item->is_trained) return false;
+  size_t size = dtype_bytes(item->data.dtype);
+  char element[8];
+  memcpy(element, onnx_file_bytes(import_file(n->im), &item->data) + (size_t)e * size, size);
+  *out = dtype_load_i(item->data.dtype, element);
+  return true;
+}
+
+bool indices_are_inside(ImportNode *n, size_t i, int k, const Expr *const *extents) {
+  const Type *t = input_type(n, i);
+  int64_t dims[MAX_RANK], index[MAX_RANK], count = 1, v, extent;
+  char place[200];
+  if (!type_constant_dims(t, dims) || dtype_is_float(t->dtype)) return true;
+  for (int d = 0; d < t->rank; d++) count *= dims[d];
+  for (int64_t e = 0; e < count; e++) {
+    if (!ex_get_const(extents[e % k], &extent)) continue;
+    if (!constant_element(n, i, e, &v) || (v >= -extent && v < extent)) continue;
+    tensor_index(t->rank, dims, e, index);
+    return node_error(n, "index%s%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64, t->rank ? " " : "",
+                      tensor_index_text(t->rank, index, place, sizeof place), v, -extent, extent - 1);
+  }
+  return true;
+}
+
 Val wrap_index(ImportNode *n, Val index, const Expr *extent) {
   int visits = 0;
   if (!index || never_negative(n, index, &visits)) return index;
@@ -168,13 +201,17 @@ Val gather_wrapped(ImportNode *n, Val table, Val index, int axis) {
   if (!table || !index) return 0;
   if (dtype_class(type_of(n->b->f, index)->dtype) != DTC_I) index = build_cast(n->b, index, DT_i64);
   index = wrap_index(n, index, type_of(n->b->f, table)->dims[axis]);
-  return index ? build_gather(n->b, table, index, axis) : 0;
+  return index ? build_checked_gather(n->b, OP_gather, table, index, axis) : 0;
 }
 
 Val take(ImportNode *n, Val x, Val index, int axis) {
   if (!x || !index) return 0;
   Attr a[2] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(n->m, 0))};
   return build_op(n->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, index}, .nattrs = 2, .attrs = a});
+}
+
+Val wrap_checked_index(ImportNode *n, Val index, const Expr *extent) {
+  return wrap_index(n, build_within(n->b, index, extent, true), extent);
 }
 
 Val scan(ImportNode *n, Reduction r, Val x, int axis, bool exclusive, bool reverse) {

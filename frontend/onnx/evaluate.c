@@ -191,7 +191,8 @@ static unsigned moves(const Op *op) {
   if (op_arranges(op->kind)) return 1;
   switch (op->kind) {
     case OP_slice:
-    case OP_pad: return 1;
+    case OP_pad:
+    case OP_within: return 1;
     case OP_concat: return ~0u;
     case OP_gather:
     case OP_take: return op->nin ? 1 : 0;

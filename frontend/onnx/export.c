@@ -429,6 +429,7 @@ static const char *write_op(const Writing *n) {
     case OP_cast: return cast_to(n, x, op_attr(n->op, AT_to)->u.dtype);
     case OP_broadcast: return write_broadcast(n);
     case OP_reshape: return reshaped(n, x, n->type->rank, n->type->dims);
+    case OP_within: return x; /* ONNX looks itself */
     case OP_transpose: return node1_ints(n, "Transpose", x, "perm", n->type->rank, op_attr(n->op, AT_perm)->u.ints);
     case OP_slice: return n->type->rank ? write_slice(n) : node1(n, "Identity", x);
     case OP_pad: return write_pad(n);

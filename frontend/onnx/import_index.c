@@ -56,10 +56,12 @@ bool import_gather_elements(ImportNode *n) {
   if (t->rank != ti->rank)
     return node_error(n, "%s has not the rank of %s", import_type_string(n->m, ti), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
+  if (!indices_are_inside(n, 1, 1, &t->dims[axis])) return false;
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++)
     if (d != axis && t->dims[d] != ti->dims[d]) x = x ? build_slice(n->b, x, d, ex_const(n->m, 0), ti->dims[d], 1) : 0;
-  return import_set_output(n, 0, take(n, x, wrap_index(n, input(n, 1), t->dims[axis]), axis));
+  return import_set_output(n, 0,
+                           build_checked_gather(n->b, OP_take, x, wrap_index(n, input(n, 1), t->dims[axis]), axis));
 }
 
 /* The last dimension of the indices, of constant extent k, addresses k dimensions after the batch dimensions. */
@@ -69,6 +71,7 @@ bool import_gather_nd(ImportNode *n) {
   if (batch < 0 || batch >= ti->rank || batch >= t->rank) return node_error(n, "batch_dims is %lld", (long long)batch);
   if (!ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank - batch)
     return node_error(n, "indices %s do not address %s", import_type_string(n->m, ti), import_type_string(n->m, t));
+  if (!indices_are_inside(n, 1, (int)k, t->dims + batch)) return false;
   Val index = input(n, 1), at = 0;
   for (int d = 0; d < batch; d++) {
     Val place = iota_i64(n, ti->rank - 1, ti->dims, d);
@@ -77,7 +80,7 @@ bool import_gather_nd(ImportNode *n) {
   for (int d = 0; d < k && index; d++) {
     const Expr *extent = t->dims[batch + d];
     Val one = build_slice(n->b, index, ti->rank - 1, ex_const(n->m, d), ex_const(n->m, 1), 1);
-    Val place = wrap_index(n, build_cast(n->b, drop_dims(n, one, 1u << (ti->rank - 1)), DT_i64), extent);
+    Val place = wrap_checked_index(n, build_cast(n->b, drop_dims(n, one, 1u << (ti->rank - 1)), DT_i64), extent);
     at = at ? step_into(n, at, extent, place) : place;
   }
   int joined = (int)(batch + k);

@@ -167,6 +167,10 @@ Val insert_dims(ImportNode *n, Val x, unsigned at, int rank); /* reshape to `ran
 Val drop_dims(ImportNode *n, Val x, unsigned at);             /* reshape without these dimensions (of extent 1) */
 Val import_reduce_axes(ImportNode *n, Reduction r, Val x, unsigned axes, bool keepdims);
 Val mean_axes(ImportNode *n, Val x, unsigned axes, bool keepdims);
+Val wrap_checked_index(ImportNode *n, Val index, const Expr *extent); /* ... and one outside is an error */
+/* Input i has constant elements, and element e must be inside extents[e % k], or from its end: false after a
+ * diagnostic. What is not known here is looked at when the program runs. */
+bool indices_are_inside(ImportNode *n, size_t i, int k, const Expr *const *extents);
 Val gather_wrapped(ImportNode *n, Val table, Val index, int axis); /* negative indices count from the end */
 Val wrap_index(ImportNode *n, Val index, const Expr *extent); /* negative indices count from `extent`; keeps the type */
 Val take(ImportNode *n, Val x, Val index, int axis);

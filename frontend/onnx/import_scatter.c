@@ -72,7 +72,8 @@ bool import_scatter_elements(ImportNode *n) {
     return node_error(n, "%s and %s have not the rank of %s", import_type_string(n->m, ti),
                       import_type_string(n->m, input_type(n, 2)), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &s.axis)) return false;
-  Val index = filled_up(n, wrap_index(n, input(n, 1), t->dims[s.axis]), t, s.axis, -1);
+  if (!indices_are_inside(n, 1, 1, &t->dims[s.axis])) return false;
+  Val index = filled_up(n, wrap_checked_index(n, input(n, 1), t->dims[s.axis]), t, s.axis, -1);
   return import_set_output(n, 0, combined(n, &s, input(n, 0), filled_up(n, input(n, 2), t, s.axis, 0), index));
 }
 
@@ -83,7 +84,7 @@ static Val joined_index(ImportNode *n, Val index, const Type *t, int k) {
   int last = type_of(n->b->f, index)->rank - 1;
   for (int d = 0; d < k; d++) {
     Val one = build_slice(n->b, index, last, ex_const(n->m, d), ex_const(n->m, 1), 1);
-    Val place = wrap_index(n, build_cast(n->b, drop_dims(n, one, 1u << last), DT_i64), t->dims[d]);
+    Val place = wrap_checked_index(n, build_cast(n->b, drop_dims(n, one, 1u << last), DT_i64), t->dims[d]);
     if (!place) return 0;
     if (at) at = build_binary(n->b, OP_mul, at, build_size(n->b, type_of(n->b->f, at), t->dims[d]));
     at = at ? build_binary(n->b, OP_add, at, place) : place;
@@ -98,6 +99,7 @@ bool import_scatter_nd(ImportNode *n) {
   int64_t k;
   if (ti->rank < 1 || !ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank)
     return node_error(n, "indices %s do not address %s", import_type_string(n->m, ti), import_type_string(n->m, t));
+  if (!indices_are_inside(n, 1, (int)k, t->dims)) return false;
   const Expr *dims[MAX_RANK] = {type_product(n->m, t, 0, (int)k)};
   for (int d = (int)k; d < t->rank; d++) dims[d - k + 1] = t->dims[d];
   Scatter s = {OP_scatter, 0, type_get(n->m, t->dtype, t->rank - (int)k + 1, dims)};

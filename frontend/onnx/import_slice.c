@@ -97,6 +97,7 @@ bool import_gather(ImportNode *n) {
   size_t errors = n->b->diags->errors;
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
   if (t->rank - 1 + ti->rank > MAX_RANK) return node_error(n, "a result of %d dimensions", t->rank - 1 + ti->rank);
+  if (!indices_are_inside(n, 1, 1, &t->dims[axis])) return false;
   if (index.n == 1 && index.type->rank <= 1 && gather_one(n, axis, index.items[0], index.type->rank)) return true;
   if (n->b->diags->errors != errors) return false;
   Val at = input(n, 1);

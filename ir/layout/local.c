@@ -29,6 +29,13 @@ void local_start_of_result(const LocalPart *p, LocalAttrs *out) {
   start_along(p, p->result, type_of(p->f, p->op->out), out);
 }
 
+void local_starts_of_result(const LocalPart *p, LocalAttrs *out) {
+  const Type *y = type_of(p->f, p->op->out);
+  const Expr *list[MAX_RANK];
+  for (int d = 0; d < y->rank; d++) list[d] = local_begin(p, p->result, d, y->dims[d]);
+  local_set(out, attr_exprs(p->m, AT_starts, y->rank, list));
+}
+
 int op_local_attrs(const LocalPart *p, Attr *out) {
   LocalAttrs local = {p->op->nattrs, out};
   if (local.n) memcpy(out, p->op->attrs, sizeof(Attr) * (size_t)local.n);

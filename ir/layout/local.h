@@ -33,5 +33,6 @@ void local_set(LocalAttrs *out, Attr a);
 const Expr *local_begin(const LocalPart *p, const Layout *l, int dim, const Expr *extent);
 LocalFn local_start_of_operand; /* attribute `start` along `axis` of operand 0 */
 LocalFn local_start_of_result;  /* ... of the result */
+LocalFn local_starts_of_result; /* attribute `starts`, of all its dimensions */
 
 #endif

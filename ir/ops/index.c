@@ -1,6 +1,8 @@
-/* ir/ops/index.c - operations one of whose operands says where: gather, take, update, scatter, put. */
+/* ir/ops/index.c - operations one of whose operands says where: gather, take, update, scatter, put; and within, which
+ * looks at indices. */
 #include <string.h>
 
+#include "base/tensor.h"
 #include "ir/ops/record.h"
 
 /* ---- result types */
@@ -65,6 +67,12 @@ static const Type *infer_update(const Infer *c) {
   for (int d = 0; d < x->rank; d++)
     if (d != axis && u->dims[d] != x->dims[d]) return infer_fail(c, "operands differ in dimension %d", d);
   return x;
+}
+
+static const Type *infer_within(const Infer *c) {
+  if (dtype_class(c->in[0]->dtype) != DTC_I) return infer_fail(c, "indices are %s", dtype_name(c->in[0]->dtype));
+  if (infer_attr(c, AT_starts)->n != c->in[0]->rank) return infer_fail(c, "starts needs one entry per dimension");
+  return c->in[0];
 }
 
 /* ---- factor rules */
@@ -163,6 +171,11 @@ static const Expr *places_scatter(Module *m, const Func *f, const Op *op) {
   return type_of(f, op->out)->dims[op_int(op, AT_axis, 0)];
 }
 
+static const Expr *places_within(Module *m, const Func *f, const Op *op) {
+  (void)m, (void)f;
+  return op_expr(op, AT_below);
+}
+
 static bool is_state(const Func *f, Val v) {
   OpKind k;
   while ((k = op_of(f, v)->kind) == OP_update || k == OP_carry || k == OP_leave) v = op_of(f, v)->in[0];
@@ -185,6 +198,26 @@ static double bytes_gather(const OpPart *p) {
 static double bytes_update(const OpPart *p) { return 2 * p->in_bytes[1]; }
 
 /* ---- meaning */
+
+static bool eval_within(Eval *e) {
+  const InterpTensor *x = e->in[0];
+  const Attr *starts = op_attr(e->op, AT_starts);
+  int64_t below, start, index[MAX_RANK], n = interp_elements(x), bad = 0;
+  char place[200];
+  if (!eval_same_shape(e, 0) || !eval_expr(e, op_expr(e->op, AT_below), &below)) return false;
+  memcpy(e->out->cells, x->cells, sizeof(Cell) * (size_t)n);
+  int64_t low = op_int(e->op, AT_negative, 0) ? -below : 0;
+  while (bad < n && x->cells[bad].i >= low && x->cells[bad].i < below) bad++;
+  if (bad == n) return true;
+  tensor_index(x->rank, x->dims, bad, index);
+  for (int d = 0; d < x->rank; d++) {
+    if (!eval_expr(e, starts->u.exprs[d], &start)) return false;
+    index[d] += start;
+  }
+  return eval_fail(e, "index%s%s is %lld; it must be %lld to %lld", x->rank ? " " : "",
+                   tensor_index_text(x->rank, index, place, sizeof place), (long long)x->cells[bad].i, (long long)low,
+                   (long long)below - 1);
+}
 
 static bool eval_gather(Eval *e) {
   const InterpTensor *table = e->in[0], *index = e->in[1], *y = e->out;
@@ -327,3 +360,8 @@ const OpRecord record_put = {.infer = infer_scatter,
                              .index = 1,
                              .places = places_scatter,
                              .gradient = gradient_put};
+const OpRecord record_within = {.infer = infer_within,
+                                .space = "x.. -> x..",
+                                .local = local_starts_of_result,
+                                .eval = eval_within,
+                                .places = places_within};

@@ -47,13 +47,6 @@ static void rule_const(const RuleMaking *k) {
     rule_set_dim(&k->r->results[0], d, rule_numbered(k, "x", d, rule_out(k)->dims[d], kind));
 }
 
-static void local_random(const LocalPart *p, LocalAttrs *out) {
-  const Type *y = type_of(p->f, p->op->out);
-  const Expr *list[MAX_RANK];
-  for (int d = 0; d < y->rank; d++) list[d] = local_begin(p, p->result, d, y->dims[d]);
-  local_set(out, attr_exprs(p->m, AT_starts, y->rank, list));
-}
-
 /* ---- meaning */
 
 static bool eval_const(Eval *e) {
@@ -147,6 +140,7 @@ const OpRecord record_const = {.infer = infer_const, .rule = rule_const, .eval =
 const OpRecord record_size = {.infer = infer_given, .space = "-> x..", .eval = eval_size};
 const OpRecord record_iota = {
     .infer = infer_iota, .space = "-> x..", .local = local_start_of_result, .eval = eval_iota};
-const OpRecord record_random = {.infer = infer_random, .space = "-> x..", .local = local_random, .eval = eval_random};
+const OpRecord record_random = {
+    .infer = infer_random, .space = "-> x..", .local = local_starts_of_result, .eval = eval_random};
 const OpRecord record_random_keyed = {
-    .infer = infer_random_keyed, .space = "-> x..", .local = local_random, .eval = eval_random};
+    .infer = infer_random_keyed, .space = "-> x..", .local = local_starts_of_result, .eval = eval_random};

@@ -32,7 +32,8 @@ static int depth_of(const Hoist *h, int loop) { return loop < 0 ? -1 : h->loops.
 static int deeper(const Hoist *h, int a, int b) { return depth_of(h, a) > depth_of(h, b) ? a : b; }
 
 static bool may_move(const Op *op) {
-  return op->out && !op_is_loop_part(op->kind) && !op_acts(op->kind) && !op_is_call(op->kind) && op->kind != OP_opaque;
+  return op->out && !op_is_loop_part(op->kind) && !op_acts(op->kind) && !op_is_call(op->kind) &&
+         op->kind != OP_opaque && op->kind != OP_within; /* there may be no round */
 }
 
 static void find_home(Hoist *h, size_t i) {

@@ -6,12 +6,14 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/tensor.h"
 #include "program/box.h"
 #include "program/cpu.h"
 #include "program/image.h"
@@ -71,6 +73,7 @@ static RtStatus find_kernels(CpuDevice *d, RtError *error) {
   if (!d->kernels) return rt_error(error, RT_FAILED, "out of memory");
   if (p->n_kernels == 0) return RT_OK;
   RtStatus status = open_library(d, error);
+  if (!status) d->fault = dlsym(d->library, INDEX_FAULT_SYMBOL);
   for (uint32_t i = 0; !status && i < p->n_kernels; i++) {
     void *address = dlsym(d->library, program_text(p, p->kernels[i].name));
     memcpy(&d->kernels[i], &address, sizeof address);
@@ -165,10 +168,20 @@ static RtStatus cpu_move(Device *d, void *to, const void *from, size_t bytes, Rt
 
 void cpu_launch(const CpuDevice *d, const DeviceCall *c) { d->kernels[c->object](c->data, c->scalars); }
 
-static RtStatus run_launch(Device *d, const DeviceCall *c, RtError *error) {
-  (void)error;
-  cpu_launch((CpuDevice *)d, c);
-  return RT_OK;
+/* The kernel saw an index outside its table: what was to be looked up is not there.  Said once: another request may
+ * have better ones. */
+static RtStatus index_error(IndexFault *f, RtError *error) {
+  char place[200];
+  tensor_index_text((int)f->rank, f->place, place, sizeof place);
+  f->found = 0;
+  return rt_error(error, RT_BAD_INPUT, "index%s%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64,
+                  f->rank ? " " : "", place, f->value, f->low, f->below - 1);
+}
+
+static RtStatus run_launch(Device *device, const DeviceCall *c, RtError *error) {
+  const CpuDevice *d = (const CpuDevice *)device;
+  cpu_launch(d, c);
+  return d->fault && d->fault->found ? index_error(d->fault, error) : RT_OK;
 }
 
 static RtStatus run_gemm(Device *d, const DeviceCall *c, RtError *error) {

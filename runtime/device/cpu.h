@@ -2,6 +2,7 @@
 #ifndef APC_RUNTIME_DEVICE_CPU_H
 #define APC_RUNTIME_DEVICE_CPU_H
 
+#include "program/index_fault.h"
 #include "runtime/device/device.h"
 
 typedef struct CpuDevice {
@@ -12,6 +13,7 @@ typedef struct CpuDevice {
   bool own_convs; /* by the Program's kernels, without the library */
   void *library;  /* the kernels */
   ProgramKernelFn *kernels;
+  IndexFault *fault;                 /* what they saw; NULL: there are none */
   struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
   struct ConvCache *conv_cache;
   char *space; /* what the Program has for libraries to work in */

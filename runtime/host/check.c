@@ -31,25 +31,12 @@ static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size)
   return -1;
 }
 
-/* "[3, 17]"; "" for a scalar. */
-static void position_text(const Tensor *t, int64_t element, char *text, size_t size) {
-  int64_t index[PROGRAM_MAX_RANK];
-  size_t n = 0;
-  text[0] = 0;
-  for (int d = t->rank - 1; d >= 0; d--) {
-    index[d] = element % t->dims[d];
-    element /= t->dims[d];
-  }
-  for (int d = 0; d < t->rank && n < size; d++)
-    n +=
-        (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : " [", index[d], d + 1 == t->rank ? "]" : "");
-}
-
 static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   const Program *p = &m->artifact.program;
   const ProgramPort *r = &p->ports[port];
   bool ignores = r->index_ignored != PROGRAM_NONE;
   int64_t rows, ignored = 0;
+  int64_t index[TENSOR_MAX_RANK];
   char value[32], position[200], or [64] = "";
   RtStatus status = program_value(p, r->index_below, m->symbols, &rows, &m->error);
   if (!status && ignores) status = program_value(p, r->index_ignored, m->symbols, &ignored, &m->error);
@@ -58,15 +45,16 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
           at = first_outside(t, (Range){low, rows, ignores ? &ignored : NULL}, value, sizeof value);
   if (at < 0) return RT_OK;
   if (ignores) snprintf(or, sizeof or, ", or %" PRId64 ", which is ignored", ignored);
-  position_text(t, at, position, sizeof position);
+  tensor_index(t->rank, t->dims, at, index);
+  tensor_index_text(t->rank, index, position, sizeof position);
   if (rows < 1)
     return rt_error(&m->error, RT_BAD_INPUT,
                     "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state "
                     "cannot hold what is written to it",
                     program_text(p, r->name));
   return rt_error(&m->error, RT_BAD_INPUT,
-                  "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64 "%s",
-                  program_text(p, r->name), position, value, low, rows - 1, or);
+                  "input '%s': element%s%s is %s; as an index it must be %" PRId64 " to %" PRId64 "%s",
+                  program_text(p, r->name), t->rank ? " " : "", position, value, low, rows - 1, or);
 }
 
 RtStatus host_check_indices(ApcModel *m, uint32_t entry) {

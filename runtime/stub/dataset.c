@@ -108,15 +108,10 @@ static int64_t elements_of_row(const Tensor *t) {
 /* ", element [3, 0]," of a row; "" where a row is one number. */
 static void place_in_row(const Tensor *t, int64_t element, char *text, size_t size) {
   int64_t index[TENSOR_MAX_RANK];
-  size_t n = 0;
+  char place[180];
+  tensor_index(t->rank - 1, t->dims + 1, element, index);
   text[0] = 0;
-  for (int d = t->rank - 1; d >= 1; d--) {
-    index[d] = element % t->dims[d];
-    element /= t->dims[d];
-  }
-  for (int d = 1; d < t->rank && n < size; d++)
-    n += (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d > 1 ? ", " : ", element [", index[d],
-                          d + 1 == t->rank ? "]," : "");
+  if (t->rank > 1) snprintf(text, size, ", element %s,", tensor_index_text(t->rank - 1, index, place, sizeof place));
 }
 
 /* The element as a number of the input's type; false where it is none. */

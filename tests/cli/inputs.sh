@@ -27,7 +27,7 @@ for command in run verify bench; do expect 1 "element [1, 3] is 512" "$apc" $com
 expect 0 "" ./gpt --input random:3
 expect 0 "" ./gpt --input zeros
 
-# a plain gather takes no negative ones; an index that is computed in the model is the model's own affair
+# a plain gather takes no negative ones; what is computed in a text of the IR is its own affair
 cat >plain.ir <<'IR'
 apc.ir 1
 param "t" : f32[9, 2] = normal 1 seed 1
@@ -92,6 +92,60 @@ for target in cpu cpux2; do
   expect 1 "element [1] is 5; as an index" ./loss --bench=1 --inputs at_out.npz
   expect 1 "element [0] is -1; as an index it must be 0 to 4" ./weighed --bench=1 --inputs at_ignored.npz
 done
+
+# Indices that the model computes, and lists of them in its file.
+/usr/bin/python3 - <<'PY'
+import numpy as np, onnx
+from onnx import TensorProto as T, helper, numpy_helper
+def model(name, nodes, inputs, outputs, **constants):
+    nodes = [helper.make_node(op, i, o, "/" + op, **a) for op, i, o, a in nodes]
+    info = [[helper.make_tensor_value_info(*v) for v in values] for values in (inputs, outputs)]
+    values = [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()]
+    m = helper.make_model(helper.make_graph(nodes, name, *info, values), opset_imports=[helper.make_opsetid("", 16)])
+    m.ir_version = 8
+    onnx.save(m, name + ".onnx")
+i, x, u, one = ("i", T.INT64, [2, 3]), ("x", T.FLOAT, [2, 5]), ("u", T.FLOAT, [2, 3]), np.int64(1)
+add, table = ("Add", ["i", "one"], ["j"], {}), np.ones((10, 4), np.float32)
+model("c_gather", [add, ("Gather", ["t", "j"], ["y"], {})], [i], [("y", T.FLOAT, [2, 3, 4])], one=one, t=table)
+model("c_take", [add, ("GatherElements", ["x", "j"], ["y"], {"axis": 1})], [i, x], [("y", T.FLOAT, [2, 3])], one=one)
+model("c_put", [add, ("ScatterElements", ["x", "j", "u"], ["y"], {"axis": 1})], [i, x, u], [("y", T.FLOAT, [2, 5])], one=one)
+at, v = ("i", T.INT64, [3, 2]), ("u", T.FLOAT, [3])
+model("c_nd", [("GatherND", ["x", "i"], ["y"], {})], [at, x], [("y", T.FLOAT, [3])])
+model("c_scatter", [("ScatterND", ["x", "i", "u"], ["y"], {})], [at, x, v], [("y", T.FLOAT, [2, 5])])
+for name, k in ("in", [0, -10]), ("out", [0, 10]), ("under", [-11, 3]):
+    model("l_" + name, [("Gather", ["t", "k"], ["g"], {}), ("Mul", ["g", "x"], ["y"], {})], [("x", T.FLOAT, [2, 4])],
+          [("y", T.FLOAT, [2, 4])], t=table, k=np.array(k))
+    ks = np.zeros((200, 1), np.int64); ks[100:102, 0] = k
+    model("l_nd_" + name, [("GatherND", ["x", "k"], ["y"], {})], [("x", T.FLOAT, [10, 4])], [("y", T.FLOAT, [200, 4])], k=ks)
+ids = np.array([[0, 1, 2], [3, 0, 2]])
+for name, value in ("in", -6), ("out", 4), ("under", -7), ("far", 9), ("deep", -12):
+    ids[1, 1] = value
+    np.savez(f"c_{name}.npz", i=ids)
+for name, row in ("in", [-2, -5]), ("out", [0, 5]), ("under", [-3, 0]): np.savez(f"n_{name}.npz", i=np.array([[0, 4], [1, 1], row]))
+PY
+for target in cpu cpux3; do
+  for m in gather take put nd scatter; do "$apc" compile c_$m.onnx -q --target $target -o c_$m; done
+  expect 0 "" ./c_gather --bench=1 --inputs c_out.npz
+  expect 1 "'/Gather.within'" ./c_gather --bench=1 --inputs c_far.npz; expect_err "index [1, 1] is 10; it must be -10 to 9"; no_out
+  expect 1 "index [1, 1] is -11; it must be -10 to 9" ./c_gather --bench=1 --inputs c_deep.npz
+  for m in take put; do
+    expect 0 "" ./c_$m --bench=1 --inputs c_in.npz
+    expect 1 "index [1, 1] is 5; it must be -5 to 4" ./c_$m --bench=1 --inputs c_out.npz
+    expect 1 "index [1, 1] is -6; it must be -5 to 4" ./c_$m --bench=1 --inputs c_under.npz
+  done
+  for m in nd scatter; do
+    expect 0 "" ./c_$m --bench=1 --inputs n_in.npz
+    expect 1 "index [2] is 5; it must be -5 to 4" ./c_$m --bench=1 --inputs n_out.npz
+    expect 1 "index [2] is -3; it must be -2 to 1" ./c_$m --bench=1 --inputs n_under.npz
+  done
+done
+expect 0 "" "$apc" verify c_gather.onnx -q --target cpux2 # what is drawn is inside
+expect 1 "index [1, 1] is 10; it must be -10 to 9" "$apc" verify c_gather.onnx -q --target cpux2 --inputs c_far.npz
+for m in l_in l_nd_in; do expect 0 "" "$apc" compile $m.onnx -q --target cpu -o l; done
+expect 1 "Gather: index [1] is 10; it must be -10 to 9" "$apc" compile l_out.onnx -q --target cpu -o l
+expect 1 "Gather: index [0] is -11" "$apc" compile l_under.onnx -q --target cpu -o l
+expect 1 "GatherND: index [101, 0] is 10" "$apc" compile l_nd_out.onnx -q --target cpu -o l
+expect 1 "GatherND: index [100, 0] is -11" "$apc" compile l_nd_under.onnx -q --target cpu -o l
 
 # Slices that leave what they read with these sizes: refused before anything runs; in a branch, when it is taken.
 cat >last.apc <<'APC'

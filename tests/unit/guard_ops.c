@@ -439,6 +439,8 @@ static const Instance others[] = {
       X("f32[A, 4, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("take %x, %i {axis=1, start=0}", "f32[A, C, B]")),
     F(take, X("i32[3]") "%i = input {name=\"i\"} : i32[C] " Y("take %x, %i {axis=0, start=0}", "i32[C]")),
     F(take, X("bool[A, B]") "%i = input {name=\"i\"} : i64[A, 2] " Y("take %x, %i {axis=1, start=0}", "bool[A, 2]")),
+    F(within, "%i = input {name=\"i\"} : i64[A, C, B] " Y("within %i {starts=[0, 0, 0], below=100000, negative=1}",
+                                                          "i64[A, C, B]")),
     F(scatter, X("f32[A, C, B]") "%i = input {name=\"i\"} : i64[C] " Y("scatter %x, %i {op=sum, axis=1, start=0}",
                                                                        "f32[A, 5, B]")),
     F(scatter, X("f32[B, C, A]") "%i = input {name=\"i\"} : i32[B, C] " Y("scatter %x, %i {op=max, axis=0, start=0}",

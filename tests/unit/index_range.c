@@ -187,6 +187,51 @@ static const char *span_of(const char *body) {
   return text_str(&t);
 }
 
+/* Where the index of %y may lie. */
+static IndexPlace place_of(const char *body) {
+  Diags *d = diags_new(arena);
+  Module *m =
+      ir_parse("t.ir",
+               arena_printf(arena,
+                            "apc.ir 1\nsymbol s min 3\nfunc @main level 1 {\n  %%i = input {name=\"i\"} : i64[4]\n"
+                            "  %%j = input {name=\"j\"} : i64[4]\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
+                            "  %%u = input {name=\"u\"} : f32[s, 2]\n%s}\n",
+                            body),
+               d);
+  if (!m || !verify_module(m, d)) {
+    diags_print(d, stderr, false);
+    exit(1);
+  }
+  const Func *f = module_func(m, "main");
+  IndexPlace place = index_places(m, f)[f->values.items[func_find(f, "y")].op];
+  module_free(m);
+  return place;
+}
+
+#define FROM(t, n, x) "  %y = gather %" t ", " x " {axis=0, start=0} : f32[" n ", 2]\n  output \"y\" %y\n"
+#define LIST(n, x) "  %l = const {ints=[" x "]} : i64[" n "]\n"
+
+static void where_they_may_lie(void) {
+  CHECK(place_of(FROM("t", "4", "%i")) == INDEX_CHECKED);
+  CHECK(place_of(WRAP("9") FROM("t", "4", "%w")) == INDEX_CHECKED);
+  CHECK(place_of(WRAP("8") FROM("t", "4", "%w")) == INDEX_ANYWHERE); /* counts from another end */
+  CHECK(place_of("  %a = add %i, %j : i64[4]\n" FROM("t", "4", "%a")) == INDEX_ANYWHERE);
+  CHECK(place_of("  %a = concat %i, %j {axis=0} : i64[8]\n" FROM("t", "8", "%a")) == INDEX_CHECKED);
+  CHECK(place_of(WRAP("9") "  %a = concat %j, %w {axis=0} : i64[8]\n" FROM("t", "8", "%a")) == INDEX_ANYWHERE);
+  CHECK(place_of("  %b = add %i, %j : i64[4]\n  %a = concat %i, %b {axis=0} : i64[8]\n" FROM("t", "8", "%a")) ==
+        INDEX_ANYWHERE);
+  CHECK(
+      place_of("  %n = const {value=-1} : i64[4]\n  %c = ne %i, %n : bool[4]\n  %a = select %c, %i, %j : i64[4]\n" FROM(
+          "t", "4", "%a")) == INDEX_ANYWHERE); /* what takes the place of -1 is not looked at */
+  CHECK(place_of(LIST("2", "0, 8") FROM("t", "2", "%l")) == INDEX_INSIDE);
+  CHECK(place_of(LIST("2", "0, 9") FROM("t", "2", "%l")) == INDEX_ANYWHERE);
+  CHECK(place_of(LIST("2", "-1, 0") FROM("t", "2", "%l")) == INDEX_ANYWHERE);
+  CHECK(place_of(LIST("2", "0, 2") FROM("u", "2", "%l")) == INDEX_INSIDE); /* s is at least 3 */
+  CHECK(place_of(LIST("2", "0, 3") FROM("u", "2", "%l")) == INDEX_ANYWHERE);
+  CHECK(place_of("  %a = iota {axis=0, start=0} : i64[9]\n" FROM("t", "9", "%a")) == INDEX_INSIDE);
+  CHECK(place_of("  %a = iota {axis=0, start=0} : i64[s]\n" FROM("t", "s", "%a")) == INDEX_CHECKED);
+}
+
 #define PICK(x) "  %y = gather %t, " x " {axis=0, start=0} : f32[s, 2]\n  output \"y\" %y\n"
 
 static void computed_from_sizes(void) {
@@ -251,6 +296,7 @@ int main(void) {
   RUN(other_operations);
   RUN(ignored_labels);
   RUN(computed_on_the_way);
+  RUN(where_they_may_lie);
   RUN(computed_from_sizes);
   RUN(slices_that_depend_on_sizes);
   RUN(in_a_loop);

@@ -354,7 +354,7 @@ static void nodes_that_are_wrong(void) {
   in("x", F32, "2"), out("y");
   ints("s", "5");
   attr(node("Gather", "x,s", "y"), "axis", INT, 0);
-  expect(DIAG_onnx_node, "index 5 is outside", "/y");
+  expect(DIAG_onnx_node, "index [0] is 5; it must be -2 to 1", "/y");
   begin();
   in("x", F32, "2,3"), out("y");
   node("Einsum", "x,x", "y");

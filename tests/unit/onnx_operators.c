@@ -79,7 +79,7 @@ static void gathering_by_element_is_a_take(void) {
   attr(node("GatherElements", "x,i", "y"), "axis", INT, 1);
   IMPORTS();
   HAS("slice %x {starts=[0, 0, 0], strides=[1, 1, 1]} : f32[batch, 9, 4]");
-  HAS("%/y = take %/y.slice, %/y.select {axis=1, start=0} : f32[batch, 2, 4]");
+  HAS("%/y = take %/y.slice, %/y.select {axis=1, start=0, checked=1} : f32[batch, 2, 4]");
 }
 
 static void running_sums_are_scans(void) {

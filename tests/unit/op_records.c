@@ -13,7 +13,7 @@ static void complete(void) {
     CHECKF(!r->kinds || r->space, "%s: kinds are of a rule as text", name);
     CHECKF((r->body != NULL) == op_is_composite(k) && (r->symbols != NULL) == op_is_composite(k), "%s", name);
     CHECKF((r->products != NULL) == op_is_contraction(k), "%s", name);
-    CHECKF((r->places != NULL) == (r->index > 0) && r->index <= op_max_operands(k), "%s", name);
+    CHECKF((r->places != NULL) == (r->index > 0 || k == OP_within) && r->index <= op_max_operands(k), "%s", name);
     CHECKF(!r->halo || r->local || k == OP_concat, "%s: what a cut moves, attributes count", name);
     CHECKF(op_attr_rule(k, AT_start) < 0 || r->local || op_level2_only(k), "%s: start is local", name);
   }
