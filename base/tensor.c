@@ -68,6 +68,14 @@ const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t
   return text;
 }
 
+const char *tensor_element_text(const Tensor *t, int64_t element, char *text, size_t size) {
+  const char *at = (const char *)t->data + (size_t)element * dtype_bytes(t->dtype);
+  if (dtype_is_float(t->dtype)) snprintf(text, size, "%.9g", dtype_load_f(t->dtype, at));
+  else if (t->dtype == DT_u64) snprintf(text, size, "%" PRIu64, (uint64_t)dtype_load_i(DT_u64, at));
+  else snprintf(text, size, "%" PRId64, dtype_load_i(t->dtype, at));
+  return text;
+}
+
 bool tensor_same_shape(const Tensor *a, const Tensor *b) {
   if (a->rank != b->rank) return false;
   for (int i = 0; i < a->rank; i++)

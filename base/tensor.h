@@ -49,6 +49,9 @@ void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index
 /* "[3, 17]"; "" of a scalar.  Returns text. */
 const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t size);
 
+/* One element as people read it. */
+const char *tensor_element_text(const Tensor *t, int64_t element, char *text, size_t size);
+
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
 
 /* For readers: is every byte of a bool tensor 0 or 1?  (True for other types.) */

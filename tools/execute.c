@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/whole.h"
 #include "ir/index_bound.h"
 
 void tensors_free(Tensors *x) {
@@ -67,13 +68,17 @@ static Tensor *slot(const Inputs *in, const char *name) {
   return NULL;
 }
 
-/* A tensor that is given must have the input's type and shape; with `bind`, symbols take their size from it, else they
- * fit any. */
+static bool check_type(const Inputs *in, const char *name, DType given, DType type) {
+  return whole_may_be(given, type) ||
+         diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name,
+                    dtype_name(type), dtype_name(given));
+}
+
+/* A tensor that is given must have the input's type, or one whose numbers may be of it, and its shape; with `bind`,
+ * symbols take their size from it, else they fit any. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bool bind) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
-  if (x->dtype != type->dtype)
-    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name,
-                      dtype_name(type->dtype), dtype_name(x->dtype));
+  if (!check_type(in, name, x->dtype, type->dtype)) return false;
   if (x->rank != type->rank)
     return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has %d dimensions, but the tensor given has %d",
                       name, type->rank, x->rank);
@@ -92,10 +97,25 @@ static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bo
   return true;
 }
 
-static bool copy_tensor(const Tensor *x, Tensor *out) {
+static bool copy_tensor(const Tensor *x, DType type, Tensor *out) {
+  if (x->dtype != type) return whole_convert(x, type, out);
   if (!tensor_alloc(out, x->dtype, x->rank, x->dims)) return false;
   memcpy(out->data, x->data, x->bytes);
   return true;
+}
+
+/* Of another type are only whole numbers taken, all of which the input's type has. */
+static bool check_numbers(const Inputs *in, const char *name, const Tensor *x, DType type) {
+  int64_t index[TENSOR_MAX_RANK], at = -1;
+  char place[200], value[32];
+  if (!check_type(in, name, x->dtype, type)) return false;
+  if (x->dtype != type) at = whole_first_other(x, type);
+  if (at < 0) return true;
+  tensor_index(x->rank, x->dims, at, index);
+  return diag_error(in->t->diags, DIAG_input, (Loc){0},
+                    "input '%s': element%s%s is %s; it takes whole numbers of type %s", name, x->rank ? " " : "",
+                    tensor_index_text(x->rank, index, place, sizeof place),
+                    tensor_element_text(x, at, value, sizeof value), dtype_name(type));
 }
 
 /* With several entries: an input of another one only. */
@@ -114,8 +134,11 @@ static bool give(const Inputs *in, const char *name, const Tensor *x) {
   if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
   if (!to) return false;
+  DType type = type_of(in->f, input_op(in, name)->out)->dtype;
+  if (!check_numbers(in, name, x, type)) return false;
   tensor_free(to);
-  return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
+  return copy_tensor(x, type, to) ||
+         diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
 }
 
 static bool ends_with(const char *s, const char *end) {

@@ -14,8 +14,8 @@ typedef struct Range {
   const int64_t *elsewhere; /* and this; NULL: nothing */
 } Range;
 
-/* The first element outside the range; -1 when there is none.  `value` gets it as text. */
-static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size) {
+/* The first element outside the range; -1 when there is none. */
+static int64_t first_outside(const Tensor *t, Range r) {
   int64_t n = tensor_elements(t);
   size_t step = dtype_bytes(t->dtype);
   for (int64_t i = 0; i < n; i++) {
@@ -24,8 +24,6 @@ static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size)
     bool huge = t->dtype == DT_u64 && v < 0;
     if (!huge && v >= r.low && v < r.high) continue;
     if (!huge && r.elsewhere && v == *r.elsewhere) continue;
-    if (huge) snprintf(value, size, "%" PRIu64, (uint64_t)v);
-    else snprintf(value, size, "%" PRId64, v);
     return i;
   }
   return -1;
@@ -41,10 +39,10 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   RtStatus status = program_value(p, r->index_below, m->symbols, &rows, &m->error);
   if (!status && ignores) status = program_value(p, r->index_ignored, m->symbols, &ignored, &m->error);
   if (status) return status;
-  int64_t low = r->index_negative ? -rows : 0,
-          at = first_outside(t, (Range){low, rows, ignores ? &ignored : NULL}, value, sizeof value);
+  int64_t low = r->index_negative ? -rows : 0, at = first_outside(t, (Range){low, rows, ignores ? &ignored : NULL});
   if (at < 0) return RT_OK;
   if (ignores) snprintf(or, sizeof or, ", or %" PRId64 ", which is ignored", ignored);
+  tensor_element_text(t, at, value, sizeof value);
   tensor_index(t->rank, t->dims, at, index);
   tensor_index_text(t->rank, index, position, sizeof position);
   if (rows < 1)

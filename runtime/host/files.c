@@ -44,7 +44,7 @@ static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
   ApcStatus status = APC_OK;
   bool fits =
       npy_read_file_header(f.diags, path, &t) && !(status = host_accepts(m, name, &t)); /* before all of it is read */
-  if (fits && npy_read(f.diags, path, &t)) status = host_bind(m, name, (Bound){.tensor = t});
+  if (fits && npy_read(f.diags, path, &t)) status = host_bind_numbers(m, name, t);
   return host_files_end(m, f, path, status);
 }
 
@@ -89,7 +89,7 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
       tensor_free(&t);
       return host_error(m, RT_FAILED, "out of memory");
     }
-    status = host_bind(m, z->items[i].name, (Bound){.tensor = t});
+    status = host_bind_numbers(m, z->items[i].name, t);
   }
   return status;
 }

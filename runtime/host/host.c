@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/whole.h"
 #include "runtime/exec/exec.h"
 #include "runtime/exec/share.h"
 
@@ -241,18 +242,45 @@ static Bound *find_bound(const ApcModel *m, const char *name) {
 
 Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
 
-static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
+static ApcStatus find_input(ApcModel *m, const char *name, DType *type) {
   const Program *p = &m->artifact.program;
   char hint[300];
   uint32_t port;
-  if (!is_input(p, name, &port)) {
-    host_suggest(p, selected(m)->inputs, selected(m)->n_inputs, name, hint, sizeof hint);
-    return host_error(m, RT_USAGE, "there is no input '%s'%s", name, hint);
+  if (is_input(p, name, &port)) return *type = (DType)p->ports[port].dtype, APC_OK;
+  host_suggest(p, selected(m)->inputs, selected(m)->n_inputs, name, hint, sizeof hint);
+  return host_error(m, RT_USAGE, "there is no input '%s'%s", name, hint);
+}
+
+static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wanted) {
+  return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model wants %s", name, dtype_name(given),
+                    dtype_name(wanted));
+}
+
+static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
+  DType type;
+  ApcStatus status = find_input(m, name, &type);
+  if (status || bound->kind != BOUND_DATA || bound->tensor.dtype == type) return status;
+  return other_type(m, name, bound->tensor.dtype, type);
+}
+
+ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t) {
+  DType type;
+  Tensor converted;
+  int64_t index[TENSOR_MAX_RANK];
+  char place[200], value[32];
+  ApcStatus status = find_input(m, name, &type);
+  if (status || t.dtype == type || !whole_may_be(t.dtype, type)) return host_bind(m, name, (Bound){.tensor = t});
+  int64_t other = whole_first_other(&t, type);
+  if (other >= 0) {
+    tensor_index(t.rank, t.dims, other, index);
+    status = host_error(m, RT_BAD_INPUT, "input '%s': element%s%s is %s; it takes whole numbers of type %s", name,
+                        t.rank ? " " : "", tensor_index_text(t.rank, index, place, sizeof place),
+                        tensor_element_text(&t, other, value, sizeof value), dtype_name(type));
+  } else if (!whole_convert(&t, type, &converted)) {
+    status = host_error(m, RT_FAILED, "out of memory");
   }
-  if (bound->kind == BOUND_DATA && bound->tensor.dtype != (DType)p->ports[port].dtype)
-    return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model wants %s", name,
-                      dtype_name(bound->tensor.dtype), dtype_name((DType)p->ports[port].dtype));
-  return APC_OK;
+  tensor_free(&t);
+  return status ? status : host_bind(m, name, (Bound){.tensor = converted});
 }
 
 /* Whether the tensor fits an input as far as that is known without the sizes of others. */
@@ -272,9 +300,10 @@ static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *
 
 ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
   const Program *p = &m->artifact.program;
-  const Bound bound = {.kind = BOUND_DATA, .tensor = *like};
-  ApcStatus status = check_bound(m, name, &bound);
+  DType type;
+  ApcStatus status = find_input(m, name, &type);
   if (status) return status;
+  if (!whole_may_be(like->dtype, type)) return other_type(m, name, like->dtype, type);
   RtError error = {0};
   for (uint32_t e = 0; e < p->n_entries; e++) /* of any entry */
     for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)

@@ -15,6 +15,7 @@
 
 #include "base/npy.h"
 #include "base/random.h"
+#include "base/whole.h"
 #include "runtime/stub/tokens.h"
 
 typedef struct Source {
@@ -114,30 +115,11 @@ static void place_in_row(const Tensor *t, int64_t element, char *text, size_t si
   if (t->rank > 1) snprintf(text, size, ", element %s,", tensor_index_text(t->rank - 1, index, place, sizeof place));
 }
 
-/* The element as a number of the input's type; false where it is none. */
-static bool whole_number(const Source *s, int64_t element, int64_t *out) {
-  const char *at = (const char *)s->rows.data + (size_t)element * dtype_bytes(s->rows.dtype);
-  char stored[8];
-  if (dtype_is_float(s->rows.dtype)) {
-    double x = dtype_load_f(s->rows.dtype, at);
-    if (!(fabs(x) < 0x1p63) || x != rint(x)) return false;
-    *out = (int64_t)x;
-  } else {
-    *out = dtype_load_i(s->rows.dtype, at);
-    if (s->rows.dtype == DT_u64 && *out < 0) return false;
-  }
-  dtype_store_i(s->type, stored, *out);
-  return dtype_load_i(s->type, stored) == *out;
-}
-
 static int refuse_number(const Source *s, int64_t element, const char *what) {
   const int64_t per_row = elements_of_row(&s->rows);
-  const char *at = (const char *)s->rows.data + (size_t)element * dtype_bytes(s->rows.dtype);
   char place[200], value[32];
   place_in_row(&s->rows, element % per_row, place, sizeof place);
-  if (dtype_is_float(s->rows.dtype)) snprintf(value, sizeof value, "%.9g", dtype_load_f(s->rows.dtype, at));
-  else if (s->rows.dtype == DT_u64) snprintf(value, sizeof value, "%" PRIu64, (uint64_t)dtype_load_i(DT_u64, at));
-  else snprintf(value, sizeof value, "%" PRId64, dtype_load_i(s->rows.dtype, at));
+  tensor_element_text(&s->rows, element, value, sizeof value);
   return stub_fail(APC_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
 }
 
@@ -147,7 +129,7 @@ static int check_numbers(const Source *s, const ApcTensorInfo *info) {
   char what[800];
   if (!index && s->rows.dtype == s->type) return 0;
   for (int64_t i = 0, n = tensor_elements(&s->rows), v = 0; i < n; i++) {
-    if (!whole_number(s, i, &v)) {
+    if (!whole_number(&s->rows, i, s->type, &v)) {
       snprintf(what, sizeof what, "input '%s' takes whole numbers of type %s", s->name, dtype_name(s->type));
       return refuse_number(s, i, what);
     }
@@ -167,7 +149,7 @@ static int check_rows(const Source *s, const ApcTensorInfo *info) {
   const Tensor *t = &s->rows;
   const char *file = s->file;
   bool integers = dtype_class(s->type) == DTC_I || dtype_class(s->type) == DTC_U;
-  if (t->dtype != s->type && (!integers || t->dtype == DT_bool))
+  if (!whole_may_be(t->dtype, s->type))
     return stub_fail(APC_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
                      s->name, dtype_name(s->type));
   bool fits = t->rank == info->rank;
@@ -297,7 +279,8 @@ static void take_numbers(const Source *s, char *to, int64_t row) {
     return;
   }
   for (int64_t i = 0, v; i < n; i++)
-    if (whole_number(s, row * n + i, &v)) dtype_store_i(s->type, to + (size_t)i * dtype_bytes(s->type), v);
+    if (whole_number(&s->rows, row * n + i, s->type, &v))
+      dtype_store_i(s->type, to + (size_t)i * dtype_bytes(s->type), v);
 }
 
 /* Row `k` of a step is row `row` of the file. */

@@ -27,6 +27,31 @@ for command in run verify bench; do expect 1 "element [1, 3] is 512" "$apc" $com
 expect 0 "" ./gpt --input random:3
 expect 0 "" ./gpt --input zeros
 
+# ids of another type, all of which are exactly numbers of the input's
+/usr/bin/python3 - <<'PY'
+import numpy as np
+t = np.zeros((2, 8)); t[1, 3] = 511
+for kind in "i4", "u2", "f4": np.save(f"of_{kind}.npy", t.astype(kind)), np.savez(f"of_{kind}.npz", tokens=t.astype(kind))
+np.save("of_b1.npy", t.astype(bool)); t[1, 3] = 2.5; np.save("half.npy", t); np.savez("half.npz", tokens=t)
+t[1, 3] = 512; np.save("over_f4.npy", t.astype("f4"))
+np.save("big.npy", np.full((2, 8), 2**63, np.uint64)); np.save("x64.npy", np.zeros((2, 8)))
+PY
+for kind in i4 u2 f4; do
+  expect 0 "" ./gpt --input @of_$kind.npy --outputs $kind.npz
+  check "$kind gives other numbers" cmp -s last.npz $kind.npz
+  expect 0 "" ./gpt --inputs of_$kind.npz --outputs $kind.npz
+  check "$kind in an archive gives other numbers" cmp -s last.npz $kind.npz
+done
+expect 0 "" "$apc" run "$gpt" -q --input @of_f4.npy
+expect 0 "" "$apc" run "$gpt" -q --inputs of_u2.npz
+half="input 'tokens': element [1, 3] is 2.5; it takes whole numbers of type i64"
+expect 1 "$half" ./gpt --input @half.npy; expect 1 "$half" ./gpt --inputs half.npz
+expect 1 "$half" "$apc" run "$gpt" -q --input @half.npy; expect 1 "$half" "$apc" run "$gpt" -q --inputs half.npz
+expect 1 "element [0, 0] is 9223372036854775808; it takes" ./gpt --input @big.npy
+expect 1 "element [1, 3] is 512; as an index" ./gpt --input @over_f4.npy
+expect 1 "input 'tokens' is bool, but the model wants i64" ./gpt --input @of_b1.npy
+expect 1 "input 'tokens' is i64, but the tensor given is bool" "$apc" run "$gpt" -q --input @of_b1.npy
+
 # a plain gather takes no negative ones; what is computed in a text of the IR is its own affair
 cat >plain.ir <<'IR'
 apc.ir 1

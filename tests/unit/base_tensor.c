@@ -5,7 +5,7 @@
 
 #include "base/fill.h"
 #include "base/random.h"
-#include "base/tensor.h"
+#include "base/whole.h"
 #include "tests/test.h"
 
 static void sizes_are_checked(void) {
@@ -165,6 +165,51 @@ static void keys_differ(void) {
   CHECK(same < 4 && keyless < 4);
 }
 
+/* The number of the first of them that is none of that type; -1: all are, and say so after a conversion. */
+static int64_t first_other(DType from, DType to, int n, const double *items) {
+  Tensor t, out;
+  int64_t dims[] = {n};
+  CHECK(tensor_alloc(&t, from, 1, dims));
+  for (int i = 0; i < n; i++)
+    if (dtype_is_float(from)) dtype_store_f(from, (char *)t.data + (size_t)i * dtype_bytes(from), items[i]);
+    else dtype_store_i(from, (char *)t.data + (size_t)i * dtype_bytes(from), (int64_t)items[i]);
+  int64_t other = whole_first_other(&t, to);
+  if (other < 0) {
+    CHECK(whole_convert(&t, to, &out) && out.dtype == to && out.rank == 1 && out.dims[0] == n);
+    for (int i = 0; i < n; i++)
+      CHECK(dtype_load_i(to, (char *)out.data + (size_t)i * dtype_bytes(to)) == (int64_t)items[i]);
+    tensor_free(&out);
+  }
+  tensor_free(&t);
+  return other;
+}
+
+#define OTHER(from, to, ...) \
+  first_other(DT_##from, DT_##to, sizeof((double[]){__VA_ARGS__}) / 8, (double[]){__VA_ARGS__})
+
+static void whole_numbers_of_other_types(void) {
+  CHECK(OTHER(i32, i64, 5, -7) == -1 && OTHER(u16, i64, 65535) == -1 && OTHER(f32, i32, 16777216, -3) == -1);
+  CHECK(OTHER(i64, i8, 127, -128) == -1 && OTHER(i64, i8, 1, 128) == 1 && OTHER(i64, u16, 65535, -1) == 1);
+  CHECK(OTHER(f64, i64, 1, 2, 2.5) == 2 && OTHER(f64, i64, NAN) == 0 && OTHER(f64, i64, INFINITY) == 0);
+  CHECK(OTHER(f64, i64, 0x1p63) == 0 && OTHER(f64, i64, -0x1p62) == -1 && OTHER(f16, u8, 256) == 0);
+  CHECK(OTHER(i64, u64, -1) == 0 && OTHER(u64, i64, 3) == -1);
+  uint64_t huge[] = {1, UINT64_MAX};
+  Tensor t = tensor_view(DT_u64, 1, (int64_t[]){2}, huge);
+  char text[32];
+  CHECK(whole_first_other(&t, DT_i64) == 1 && whole_first_other(&t, DT_u64) == -1);
+  CHECK_STR(tensor_element_text(&t, 1, text, sizeof text), "18446744073709551615");
+  CHECK(whole_may_be(DT_f32, DT_i64) && whole_may_be(DT_f32, DT_f32) && whole_may_be(DT_bool, DT_bool));
+  CHECK(!whole_may_be(DT_bool, DT_i64) && !whole_may_be(DT_f64, DT_f32) && !whole_may_be(DT_i64, DT_bool));
+}
+
+static void places_of_elements(void) {
+  int64_t index[3];
+  char text[64];
+  tensor_index(3, (int64_t[]){2, 3, 4}, 23, index);
+  CHECK_STR(tensor_index_text(3, index, text, sizeof text), "[1, 2, 3]");
+  CHECK_STR(tensor_index_text(0, index, text, sizeof text), "");
+}
+
 int main(void) {
   RUN(sizes_are_checked);
   RUN(memory_is_owned_or_not);
@@ -174,6 +219,8 @@ int main(void) {
   RUN(below_is_exact);
   RUN(streams_and_seeds_differ);
   RUN(keys_differ);
+  RUN(whole_numbers_of_other_types);
+  RUN(places_of_elements);
   RUN(filling_in_pieces_gives_the_same);
   return test_summary();
 }
