@@ -99,12 +99,13 @@ bool import_flatten(ImportNode *n) {
   return reshaped(n, 2, dims);
 }
 
-/* How many dimensions the graph declares of the output; -1: it does not. */
+/* How many dimensions the graph declares of the output; -1: it does not.  No dimensions are also what exporters write
+ * of a value whose rank they do not know. */
 static int declared_rank(ImportNode *n) {
   const Onnx__ValueInfoProto *v = n->proto->n_output ? import_value_info(n->im, n->proto->output[0]) : NULL;
   const Onnx__TypeProto *t = v ? v->type : NULL;
   bool tensor = t && t->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && t->tensor_type && t->tensor_type->shape;
-  return tensor ? (int)t->tensor_type->shape->n_dim : -1;
+  return tensor && t->tensor_type->shape->n_dim ? (int)t->tensor_type->shape->n_dim : -1;
 }
 
 /* Without axes every dimension of 1 goes, and one of another size stays.  A dimension without a size is 1 if the

@@ -147,6 +147,12 @@ static void squeezing_without_axes(void) {
   node("Squeeze", "x", "y");
   expect(DIAG_onnx_node, "f32[n, m, 1] becomes 1 dimensions: give it axes", "/y");
   start(13);
+  in("x", F32, "n,1"), out_of(""); /* nobody knew the rank: n is not 1 */
+  node("Squeeze", "x", "y");
+  IMPORTS();
+  HAS("symbol n min 2");
+  HAS(": f32[n]");
+  start(13);
   in("x", F32, "3,1"), out_of(""); /* a rank that cannot be */
   node("Squeeze", "x", "y");
   IMPORTS();
