@@ -89,26 +89,10 @@ static int64_t overlap(const Meeting *m, Interval i, uint32_t taker) {
 
 /* ---- one message */
 
-/* What member i sends to member j, as i sees it. */
+/* What member i sends to member j; not of an exchange. */
 static int64_t given(const Meeting *m, uint32_t i, uint32_t j) {
-  uint32_t d = m->x->dim;
-  switch ((ProgramInstrKind)m->x->kind) {
-    case PI_reduce_scatter:
-    case PI_all_to_all: return bytes_of(m, i, 0, d, extent(m, j, 1, d));
-    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, own(m, i), j));
-    default: return bytes_of(m, i, 0, NO_DIM, 0);
-  }
-}
-
-/* What member j receives from member i, as j sees it. */
-static int64_t taken(const Meeting *m, uint32_t i, uint32_t j) {
-  uint32_t d = m->x->dim, join = m->x->dim2;
-  switch ((ProgramInstrKind)m->x->kind) {
-    case PI_all_gather: return bytes_of(m, j, 1, d, extent(m, i, 0, d));
-    case PI_all_to_all: return bytes_of(m, j, 1, join, extent(m, i, 0, join));
-    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, own(m, i), j));
-    default: return bytes_of(m, j, 1, NO_DIM, 0);
-  }
+  bool parts = m->x->kind == PI_reduce_scatter || m->x->kind == PI_all_to_all;
+  return parts ? bytes_of(m, i, 0, m->x->dim, extent(m, j, 1, m->x->dim)) : bytes_of(m, i, 0, NO_DIM, 0);
 }
 
 /* Do the members' extents of tensor i along dim add up to every member's extent of the other tensor? */
@@ -135,27 +119,39 @@ static RtStatus intervals_ok(const Meeting *m) {
 
 /* ---- all messages of a meeting */
 
+/* Is the tensors' dimension one along which messages are cut or joined? */
+static bool along(const Meeting *m, uint32_t d) {
+  return m->x->kind != PI_all_reduce && (d == m->x->dim || (m->x->kind == PI_all_to_all && d == m->x->dim2));
+}
+
 /* What every message is a multiple of: the bytes of a member's tensor i over the dimensions along which nothing is cut
- * or joined; -1 when the whole tensor has no size. */
-static int64_t unit(const Meeting *m, uint32_t member, uint32_t i) {
+ * or joined; -1 when the whole tensor has no size.  `moves`: along the others it has elements. */
+static int64_t unit(const Meeting *m, uint32_t member, uint32_t i, bool *moves) {
   int64_t n = (int64_t)dtype_bytes((DType)tensor(m, i)->dtype), whole = n;
+  *moves = true;
   for (uint32_t d = 0; d < tensor(m, i)->extents.n; d++) {
     int64_t e = extent(m, member, i, d);
-    bool along = m->x->kind != PI_all_reduce && (d == m->x->dim || (m->x->kind == PI_all_to_all && d == m->x->dim2));
     if (e < 0 || __builtin_mul_overflow(whole, e > 1 ? e : 1, &whole)) return -1;
-    n *= along ? 1 : e; /* at most `whole` */
+    if (along(m, d)) *moves = *moves && e > 0;
+    else n *= e; /* at most `whole` */
   }
   return n;
 }
 
-/* Do the messages of all pairs agree?  Parts and intervals are known to fit, so they do when all members have the same
- * unit; that takes one look at each member, not at each pair.  False: not known. */
-static bool alike(const Meeting *m) {
-  int64_t first = unit(m, 0, 0);
+/* Do the messages of all pairs agree?  Parts and intervals are known to fit, so they do when all members that have
+ * something to send or to receive have the same unit: one look at each member, not at each pair. */
+static RtStatus messages_ok(const Meeting *m) {
+  int64_t common = -1;
   for (uint32_t k = 0; k < m->n; k++)
-    for (uint32_t i = 0; i < 2; i++)
-      if (first < 0 || unit(m, k, i) != first) return false;
-  return true;
+    for (uint32_t i = 0; i < 2; i++) {
+      bool moves;
+      int64_t bytes = unit(m, k, i, &moves);
+      if (bytes < 0) return wrong(m, k, "a size is too large", bytes, 0);
+      if (!moves) continue;
+      if (common < 0) common = bytes;
+      if (bytes != common) return wrong(m, k, "sender and receiver differ in bytes", common, bytes);
+    }
+  return RT_OK;
 }
 
 static RtStatus meeting_ok(const Meeting *m) {
@@ -164,13 +160,7 @@ static RtStatus meeting_ok(const Meeting *m) {
   if (m->x->kind == PI_reduce_scatter || m->x->kind == PI_all_to_all) status = parts_ok(m, 1, m->x->dim);
   if (!status && m->x->kind == PI_all_to_all) status = parts_ok(m, 0, m->x->dim2);
   if (!status && m->x->kind == PI_exchange) status = intervals_ok(m);
-  if (status || alike(m)) return status;
-  for (uint32_t i = 0; i < m->n && !status; i++) /* names the pair */
-    for (uint32_t j = 0; j < m->n && !status; j++) {
-      int64_t a = given(m, i, j), b = taken(m, i, j);
-      if (a < 0 || a != b) status = wrong(m, i, "sender and receiver differ in bytes", a, b);
-    }
-  return status;
+  return status ? status : messages_ok(m);
 }
 
 /* ---- walks */

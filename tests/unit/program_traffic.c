@@ -204,6 +204,41 @@ static void many_ranks(uint32_t ranks) {
 static void a_thousand_ranks(void) { many_ranks(1024); }
 static void sixteen_thousand_ranks(void) { many_ranks(16384); }
 
+/* Members whose rows differ in length, and which have `rows` of them each: without rows nothing is sent and nothing
+ * differs, with rows it does; neither takes a look at each pair. */
+static void unlike_members(ProgramInstrKind kind, int64_t rows, RtStatus want) {
+  const uint32_t ranks = 16384;
+  Make m = make_new(1);
+  uint32_t axis = make_axis(&m, "a", ranks, false), columns = make_next(&m, program_coordinate(m.b, axis)),
+           n = make_number(&m, rows), zero = make_number(&m, 0);
+  uint32_t all = kind == PI_all_gather ? make_number(&m, rows * ranks) : n;
+  uint32_t group =
+      program_add_groups(m.b, &(ProgramGroup){MAKE_LIST(&m, axis), .from = PROGRAM_NONE, .to = PROGRAM_NONE});
+  make_entry(&m, "main", 0, 0);
+  make_begin(&m, 0);
+  uint32_t x = make_tensor(&m, PC_activation, DT_f32, 1, MAKE_LIST(&m, n, columns)),
+           y = make_tensor(&m, PC_activation, DT_f32, 1, MAKE_LIST(&m, all, columns));
+  ProgramInstr i = make_comm(&m, kind, "it", group, MAKE_LIST(&m, x, y));
+  if (kind == PI_exchange) i.exprs = MAKE_LIST(&m, zero, n, zero, n);
+  make_put(&m, i);
+  make_call(&m, 0, make_end(&m, "body"), 0);
+  make_schedules(&m);
+  Opened o = open_made(&m);
+  RtError error = {0};
+  RtStatus status = traffic_check(&o.p, 0, NULL, &error);
+  CHECKF(status == want && (!want || strstr(error.text, "differ in bytes")), "%s of %d rows: %s",
+         program_instr_name(kind), (int)rows, error.text);
+  close_opened(&o);
+}
+
+static void unlike_members_of_many(void) {
+  static const ProgramInstrKind kinds[] = {PI_all_gather, PI_exchange};
+  for (int k = 0; k < 2; k++) {
+    unlike_members(kinds[k], 0, RT_OK);
+    unlike_members(kinds[k], 2, RT_INTERNAL);
+  }
+}
+
 /* An image that says it is for more ranks than anybody has is refused before anything is made for each. */
 static void too_many_ranks(void) {
   Make m = one_collective(PI_all_gather, PROGRAM_MAX_RANKS + 1, 1);
@@ -230,6 +265,7 @@ int main(void) {
   RUN(every_kind);
   RUN(a_thousand_ranks);
   RUN(sixteen_thousand_ranks);
+  RUN(unlike_members_of_many);
   RUN(too_many_ranks);
   RUN(too_many_to_start);
   RUN(sizes_are_checked);
