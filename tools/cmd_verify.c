@@ -6,7 +6,7 @@
  * level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the outputs of the
  * first entry (that which `apc run` runs) have to be those of the file as well; with --train the gradients have to be
  * derivatives of the loss, and the update the optimizer's (tools/verify_gradient.h).  docs/trust.md says what each
- * shows.
+ * shows.  The exit code is the verdict: right and proved, something differs or is refuted, or the proof is unknown.
  */
 #include <math.h>
 #include <string.h>
@@ -308,10 +308,10 @@ static void show_step(const Tool *t, const StepCheck *s) {
           s->update, at_state(t->arena, s->update_of));
 }
 
-/* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
-static bool verdict(const Verify *v, bool outputs_ok) {
-  if (v->proof.verdict == REFUTED || !passes_right(&v->passes)) return false;
-  return v->ran ? outputs_ok && v->borders.ok : v->proof.verdict == PROVED;
+/* Whether anything was found that is wrong.  Runs that agree are no proof: what is unknown stays so. */
+static ExitCode verdict(const Verify *v, bool outputs_ok) {
+  bool wrong = v->proof.verdict == REFUTED || !passes_right(&v->passes) || (v->ran && !(outputs_ok && v->borders.ok));
+  return wrong ? EXIT_MISMATCH : v->proof.verdict == PROVED ? EXIT_OK : EXIT_UNDECIDED;
 }
 
 static bool check_outputs(Tool *t, const Verify *v, json_t *outputs, json_t *states) {
@@ -331,24 +331,29 @@ static bool check_outputs(Tool *t, const Verify *v, json_t *outputs, json_t *sta
   return ok;
 }
 
-static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, bool ok) {
+static const char *last_word(const Tool *t, const Verify *v, ExitCode verdict) {
+  if (verdict == EXIT_MISMATCH) return "NOT OK";
+  if (verdict == EXIT_UNDECIDED) return v->ran ? "NOT PROVED, but nothing that ran differs" : "NOT PROVED";
+  return option_given(&t->options, OPT_train) && v->step.why ? "ok, but gradients and update were not checked" : "ok";
+}
+
+static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, ExitCode verdict) {
   show_proof(t, v, outputs_ok);
   show_passes(t, &v->passes);
   if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
   else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large\n", "");
   if (v->ran) show_borders(t, &v->borders);
-  bool train = option_given(&t->options, OPT_train);
-  if (train) show_step(t, &v->step);
-  const char *right = train && v->step.why ? "ok, but gradients and update were not checked" : "ok";
-  fprintf(t->results, "%s\n", ok ? right : "NOT OK");
+  if (option_given(&t->options, OPT_train)) show_step(t, &v->step);
+  fprintf(t->results, "%s\n", last_word(t, v, verdict));
 }
 
 static int report(Tool *t, const Verify *v) {
   json_t *outputs = json_array(), *states = json_array(), *expected = json_array();
   tool_stages_end(t);
-  bool outputs_ok = check_outputs(t, v, outputs, states), ok = verdict(v, outputs_ok), as_expected = true;
+  bool outputs_ok = check_outputs(t, v, outputs, states), as_expected = true;
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
-  ok = ok && as_expected && (!option_given(&t->options, OPT_train) || step_right(&v->step));
+  bool others_ok = as_expected && (!option_given(&t->options, OPT_train) || step_right(&v->step));
+  ExitCode code = others_ok ? verdict(v, outputs_ok) : EXIT_MISMATCH;
   const Proof *proof = &v->proof;
   const char *numbers = proof->verdict != PROVED ? NULL : proof->over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
@@ -359,12 +364,12 @@ static int report(Tool *t, const Verify *v) {
                      expected, "proof", proof_word(proof), "proof_op", json_text(proof->op), "proof_reason",
                      json_text(proof->over_reals ? proof->over_reals : proof->reason), "proof_numbers",
                      json_text(numbers), "passes", passes_json(&v->passes), "step", step_json(t, &v->step), "borders",
-                     borders_json(v), "ran", v->ran, "reference", v->referred, "ok", ok));
-  else if (read) show_verdict(t, v, outputs_ok, ok);
+                     borders_json(v), "ran", v->ran, "reference", v->referred, "ok", code == EXIT_OK));
+  else if (read) show_verdict(t, v, outputs_ok, code);
   json_decref(outputs);
   json_decref(states);
   json_decref(expected);
-  return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
+  return read ? (int)code : tool_failed(t->diags);
 }
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */

@@ -59,7 +59,7 @@ void tool_start(Tool *t, char **argv) {
 
 static ExitCode exit_of(DiagCode code) {
   if (code == DIAG_no_memory) return EXIT_RUN;
-  if (code == DIAG_plan_infeasible) return EXIT_INFEASIBLE;
+  if (code == DIAG_plan_infeasible) return EXIT_UNDECIDED;
   if (code == DIAG_plan_options) return EXIT_USAGE;
   if (code == DIAG_plan_stopped) return EXIT_LATE;
   if (code == DIAG_tool_missing || code == DIAG_tool_failed) return EXIT_MISSING;

@@ -26,6 +26,7 @@ import numpy as np
 x, f = np.ones((4, 8), np.float32), np.ones(8, np.float32)
 x[:2, 0], f[0] = 0, np.inf  # the first rank's part is 0
 np.savez("infinite.npz", x=x, f=f)
+np.savez("zeros.npz", z=np.zeros((100, 4), np.float32))
 END
 
 # Parts of the sum are multiplied, then added: right over the real numbers.
@@ -46,6 +47,29 @@ verify 0 "proved   the parallel program computes the model, for all inputs and s
 expect_out "equal    y"
 verify 0 "" --json
 expect_json 'd["ok"] and d["proof"] == "proved" and d["proof_numbers"] == "all" and d["proof_reason"] is None'
+
+# What the prover does not know is not ok, whatever agrees: which rows of x a slice needs goes by a minimum of two sizes.
+cat >least.ir <<'END'
+apc.ir 1
+symbol n min 7 max 4000
+symbol k min 7 max 4000
+func @main level 1 {
+  %x = input {name="x"} : f32[n * k, 4]
+  %y = slice %x {starts=[min(n, k), 0], strides=[1, 1]} : f32[n * k - min(n, k), 4]
+  %w = slice %x {starts=[0, 0], strides=[1, 1]} : f32[n * k - min(n, k), 4]
+  %z = add %y, %w : f32[n * k - min(n, k), 4]
+  output "z" %z
+}
+END
+printf 'apc.plan 1\ngraph @main 0000000000000000\ntarget cpux3 ranks 3\nmesh [tp=3] stages 1\nop "x" {x0:tp}\nop "y" {x0:tp}\nop "z" {x0:tp}\n' >least.plan
+expect 3 "NOT PROVED, but nothing that ran differs" "$apc" verify least.ir --target cpux3 --plan least.plan -q
+expect_out "equal    z"; expect_out "unknown: "
+expect 3 "" "$apc" verify least.ir --target cpux3 --plan least.plan --json
+expect_json 'not d["ok"] and d["proof"] == "unknown" and d["proof_reason"] and all(o["ok"] for o in d["outputs"])'
+expect 4 "NOT OK" "$apc" verify least.ir --target cpux3 --plan least.plan -q --expect zeros.npz
+sed 's/cpux3 ranks 3/dgx-a100x80 ranks 80/; s/tp=3/tp=80/' least.plan >far.plan
+expect 3 "NOT PROVED" "$apc" verify least.ir --target dgx-a100x80 --plan far.plan -q
+expect_out "only the proof was made"
 
 # What is left in the states is compared as well: a sum that is cut, written and in no output.
 cat >state.ir <<'END'
