@@ -1,9 +1,11 @@
 /* tools/verify_borders.c - see verify_borders.h.
  *
  * The sizes are above the borders of codegen/cpu (blocks of 1,024 elements in sums, loops of 16,384 elements, tiles of
- * 64 and chunks of 512 keys), runtime/device (1,024 terms and 96 Ki elements of an operand in products) and
- * runtime/comm (pieces of 32 KiB, buffers of 256 KiB between two ranks).  What a rank has to send is far more than its
- * buffer.
+ * 64 and chunks of 512 keys; 512 places, 32 or 64 lanes of a convolution, 16 of a pool's gradient; 240 rows, 256 terms
+ * and 128 columns of a grouped product, or 16 terms and 1,024 columns where rows are few; 64 columns of scatters and
+ * scans, sorted runs; tiles of 32 x 32; copies of 64 KiB), runtime/device (1,024 terms and 96 Ki elements of an operand
+ * in products) and runtime/comm (pieces of 32 KiB, buffers of 256 KiB between two ranks).  What a rank has to send is
+ * far more than its buffer.
  */
 #include "tools/verify_borders.h"
 
@@ -104,9 +106,106 @@ static const Part parts[] = {
     {.kinds = {OP_conv, OP_conv_filter, OP_conv_transpose},
      .text = "  %conv.image = input {name=\"conv.image\"} : f32[3, 20, 20, 5]\n"
              "  %conv.kernel = input {name=\"conv.kernel\"} : f32[70, 5, 3, 3]\n"
-             "  %conv = conv %conv.image, %conv.kernel {spec=\"nHWi,oiHW->nHWo\", starts=[0, 0], strides=[1, 1], "
-             "dilations=[1, 1]} : f32[3, 18, 18, 70]\n"
-             "  output \"conv\" %conv\n",
+             "  %conv = conv %conv.image, %conv.kernel {spec=\"nHWi,oiHW->nHWo\", starts=[0, 0], strides=[1, "
+             "1], dilations=[1, 1]} : f32[3, 18, 18, 70]\n"
+             "  output \"conv\" %conv\n"
+             "  %conv.each = input {name=\"conv.each\"} : f32[1, 20, 27, 70, 1]\n"
+             "  %conv.taps = input {name=\"conv.taps\"} : f32[3, 3, 70, 1, 1]\n"
+             "  %conv.lanes = conv %conv.each, %conv.taps {spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], "
+             "strides=[1, 1], dilations=[1, 1]} : f32[1, 20, 27, 70, 1]\n"
+             "  output \"conv.lanes\" %conv.lanes\n",
+     .plan = ""},
+    {.kinds = {OP_conv_filter, OP_conv_transpose},
+     .text = "  %back.image = input {name=\"back.image\"} : f32[2, 20, 20, 40]\n"
+             "  %back.of = input {name=\"back.of\"} : f32[2, 18, 18, 4]\n"
+             "  %back.kernel = input {name=\"back.kernel\"} : f32[4, 40, 3, 3]\n"
+             "  %back = conv_transpose %back.of, %back.kernel {spec=\"nHWo,oiHW->nHWi\", starts=[0, 0], "
+             "strides=[1, 1], dilations=[1, 1]} : f32[2, 20, 20, 40]\n"
+             "  %back.filter = conv_filter %back.image, %back.of {spec=\"nHWi,nHWo->oiHW\", starts=[0, 0], "
+             "strides=[1, 1], dilations=[1, 1]} : f32[4, 40, 3, 3]\n"
+             "  output \"back\" %back\n"
+             "  output \"back.filter\" %back.filter\n",
+     .plan = "op \"back.image\" {x0:r}\n"
+             "op \"back.of\" {x0:r}\n"
+             "op \"back\" {n:r}\n"
+             "op \"back.filter\" {n:r}\n"},
+    {.kinds = {OP_pool, OP_pool_grad},
+     .text = "  %pool.of = input {name=\"pool.of\"} : f32[2, 9, 9, 37]\n"
+             "  %pool = pool %pool.of {op=max, axes=[1, 2], window=[3, 3], starts=[-1, -1], strides=[2, 2], "
+             "dilations=[1, 1]} : f32[2, 5, 5, 37]\n"
+             "  %pool.first = input {name=\"pool.first\"} : f32[2, 3, 9, 70]\n"
+             "  %pool.lines = pool %pool.first {op=sum, axes=[2, 3], window=[3, 3], starts=[-1, -1], "
+             "strides=[2, 2], dilations=[1, 1]} : f32[2, 3, 5, 35]\n"
+             "  output \"pool\" %pool\n"
+             "  output \"pool.lines\" %pool.lines\n",
+     .plan = ""},
+    {.kinds = {OP_pool_grad},
+     .text = "  %pool.turn = input {name=\"pool.turn\"} : f32[2, 5, 5, 37]\n"
+             "  %pool.grad = pool_grad %pool.of, %pool.turn {axes=[1, 2], window=[3, 3], starts=[-1, -1], "
+             "strides=[2, 2], dilations=[1, 1]} : f32[2, 9, 9, 37]\n"
+             "  output \"pool.grad\" %pool.grad\n",
+     .plan = ""},
+    {.kinds = {OP_grouped_dot, OP_grouped_mlp},
+     /* rows, then terms, then columns of several blocks; the ranks have some of the groups each */
+     .text = "  %group.x = input {name=\"group.x\"} : f32[260, 3]\n"
+             "  %group.w = input {name=\"group.w\"} : f32[2, 3, 140]\n"
+             "  %group.row = iota {axis=0, start=0} : i64[260]\n"
+             "  %group.most = const {value=245} : i64[260]\n"
+             "  %group.late = ge %group.row, %group.most : bool[260]\n"
+             "  %group.i = cast %group.late {to=i64} : i64[260]\n"
+             "  %group = grouped_dot %group.x, %group.i, %group.w {start=0} : f32[260, 140]\n"
+             "  %group.long = input {name=\"group.long\"} : f32[17, 300]\n"
+             "  %group.v = input {name=\"group.v\"} : f32[2, 300, 5]\n"
+             "  %group.at = iota {axis=0, start=0} : i64[17]\n"
+             "  %group.two = const {value=2} : i64[17]\n"
+             "  %group.j = mod %group.at, %group.two : i64[17]\n"
+             "  %group.deep = grouped_dot %group.long, %group.j, %group.v {start=0} : f32[17, 5]\n"
+             "  %group.few = input {name=\"group.few\"} : f32[4, 20]\n"
+             "  %group.u = input {name=\"group.u\"} : f32[4, 20, 1030]\n"
+             "  %group.k = iota {axis=0, start=0} : i64[4]\n"
+             "  %group.wide = grouped_dot %group.few, %group.k, %group.u {start=0} : f32[4, 1030]\n"
+             "  output \"group\" %group\n"
+             "  output \"group.deep\" %group.deep\n"
+             "  output \"group.wide\" %group.wide\n",
+     .plan = "op \"group.w\" {x0:r}\n"
+             "op \"group\" {v:r}\n"
+             "op \"group.u\" {x0:r}\n"
+             "op \"group.wide\" {v:r}\n"},
+    {.kinds = {OP_scatter, OP_put, OP_take, OP_argsort, OP_topk, OP_scan},
+     .text = "  %index.x = input {name=\"index.x\"} : f32[9, 70]\n"
+             "  %index.line = input {name=\"index.line\"} : f32[300]\n"
+             "  %index.row = iota {axis=0, start=0} : i64[9]\n"
+             "  %index.four = const {value=4} : i64[9]\n"
+             "  %index.i = mod %index.row, %index.four : i64[9]\n"
+             "  %index.j = broadcast %index.i {dims=[0]} : i64[9, 70]\n"
+             "  %index.scatter = scatter %index.x, %index.i {op=sum, axis=0, start=0} : f32[4, 70]\n"
+             "  %index.put = put %index.x, %index.j {op=sum, axis=0, start=0} : f32[4, 70]\n"
+             "  %index.take = take %index.x, %index.j {axis=0, start=0} : f32[9, 70]\n"
+             "  %index.scan = scan %index.x {op=sum, axis=0, exclusive=0, reverse=0} : f32[9, 70]\n"
+             "  %index.sort = argsort %index.line {axis=0, descending=0} : i64[300]\n"
+             "  %index.most, %index.places = topk %index.line {axis=0, descending=1, k=150} : f32[150], "
+             "i64[150]\n"
+             "  output \"index.scatter\" %index.scatter\n"
+             "  output \"index.put\" %index.put\n"
+             "  output \"index.take\" %index.take\n"
+             "  output \"index.scan\" %index.scan\n"
+             "  output \"index.sort\" %index.sort\n"
+             "  output \"index.most\" %index.most\n"
+             "  output \"index.places\" %index.places\n",
+     .plan = ""},
+    {.kinds = {OP_transpose},
+     .text = "  %across.of = input {name=\"across.of\"} : f32[70, 90]\n"
+             "  %across = transpose %across.of {perm=[1, 0]} : f32[90, 70]\n"
+             "  %across.less = neg %across : f32[90, 70]\n"
+             "  output \"across\" %across.less\n",
+     .plan = ""},
+    {.kinds = {OP_update},
+     .text = "  %update.of = input {name=\"update.of\"} : f32[2, 10000]\n"
+             "  %update.by = input {name=\"update.by\"} : f32[2, 3]\n"
+             "  %update.at = const {value=9000} : i64[]\n"
+             "  %update = update %update.of, %update.by, %update.at {axis=1, start=0} : f32[2, 10000]\n"
+             "  output \"update.of\" %update.of\n"
+             "  output \"update\" %update\n",
      .plan = ""},
 };
 

@@ -47,13 +47,39 @@ func @main level 1 {
   output "y" %y
 }
 """
+CONV = """apc.ir 1
+func @main level 1 {
+  %c = input {name="c"} : f32[2, 5, 5, 3]
+  %k = input {name="k"} : f32[3, 3, 3, 3]
+  %z = conv %c, %k {spec="nHWi,oiHW->nHWo", starts=[0, 0], strides=[1, 1], dilations=[1, 1]} : f32[2, 3, 3, 3]
+  %t = conv_transpose %z, %k {spec="nHWo,oiHW->nHWi", starts=[0, 0], strides=[1, 1], dilations=[1, 1]} : f32[2, 5, 5, 3]
+  %g = pool_grad %c, %z {axes=[1, 2], window=[3, 3], starts=[0, 0], strides=[1, 1], dilations=[1, 1]} : f32[2, 5, 5, 3]
+  output "t" %t
+  output "g" %g
+}
+"""
+GROUP = """apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : f32[6, 4]
+  %w = input {name="w"} : f32[3, 4, 8]
+  %i = iota {axis=0, start=0} : i64[6]
+  %three = const {value=3} : i64[6]
+  %j = mod %i, %three : i64[6]
+  %y = grouped_dot %x, %j, %w {start=0} : f32[6, 8]
+  %z = scatter %y, %j {op=sum, axis=0, start=0} : f32[3, 8]
+  output "z" %z
+}
+"""
 GPT = f"{ROOT}/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6 --train cross_entropy"
 FAR = "--target dgx-a100x128 --dp 128 --batch 128"
 STEP = {name: f"net.apc --train mse {FAR} --optimizer {how}" for name, how in {
     "adamw": "adamw(lr=0.01,clip=0.5,weight_decay=0.1)", "sgd": "sgd(lr=0.1,momentum=0.9,weight_decay=0.1)",
     "lion": "lion(lr=0.01)", "slow": "sgd(lr=0.1,schedule=cosine,warmup=2,steps=9,min_lr=0.01)"}.items()}
 RUN, LOOKS, GPTS = "dot.ir --target cpux2", "look.ir --target cpux2", f"{GPT} {FAR}"
+CONVS, GROUPS = "conv.ir --target cpu", "group.ir --target cpux2"
 ONE_GPT = f"{GPT} --target cpux2 --batch 4"
+
+MODELS = ("net.apc", NET), ("dot.ir", DOT), ("look.ir", LOOK), ("conv.ir", CONV), ("group.ir", GROUP)
 
 # Name, where it is linked (apc, its kernels, or the runtime), source, what becomes what, what is verified.
 FAULTS = [
@@ -101,6 +127,23 @@ FAULTS = [
      ONE_GPT),
     ("border: a block of terms is read where the first lies", "runtime", "runtime/device/gemm_panels.c",
      "b.depth = i * g->k / parts,", "b.depth = i * g->k / (parts + 1),", RUN),
+    ("border: the second lanes of a convolution have the first ones' weights", "kernels", None,
+     "bs = first * t->lanes_b;", "bs = 0;", CONVS),
+    ("border: the second lanes of a depthwise convolution read the first ones", "kernels", None,
+     "int64_t from = (first + lane) / t->repeat, left", "int64_t from = lane / t->repeat, left", CONVS),
+    ("border: places of a convolution go on where a chunk ends", "kernels", None,
+     "conv_pixels(t, at, n, y + ys, a + as, pixel);", "conv_pixels(t, at % CONV_CHUNK, n, y + ys, a + as, pixel);",
+     CONVS),
+    ("border: the second neighbours of a pool's gradient", "kernels", None,
+     "first = item_ % chunks_ * POOL_LANES;", "first = item_ % chunks_ * (POOL_LANES + 1);", CONVS),
+    ("border: rows of a group behind its first block", "kernels", None,
+     "blocks[n++] = (GroupedBlock){i, first,", "blocks[n++] = (GroupedBlock){i, i ? end[i - 1] : 0,", GROUPS),
+    ("border: terms of a grouped product behind the first panel", "kernels", None,
+     "const stored *from = w + p * g->n + column;", "const stored *from = w + column;", GROUPS),
+    ("border: columns of a grouped product behind the first panel", "kernels", None,
+     "int64_t column = i / n * wide,", "int64_t column = i / n * (wide + 1),", GROUPS),
+    ("border: columns of a scatter behind the first block", "kernels", None,
+     "c0 = at_ % blocks_ * COLUMNS, cs", "c0 = at_ % blocks_ * (COLUMNS + 1), cs", GROUPS),
     ("second piece: it is written where the first was", "runtime", "runtime/comm/transport_local.c",
      "strided_scatter(&transfer->block, transfer->first + transfer->moved,",
      "strided_scatter(&transfer->block, transfer->first + (transfer->moved < PIECE ? transfer->moved : 0),", RUN),
@@ -139,14 +182,15 @@ def plant(folder, where, source, old, new):
 
 
 def verify(folder, what):
-    done = subprocess.run([folder / "apc", "verify", "-q", *what.split()], cwd=folder, capture_output=True, text=True,
-                          timeout=300)
+    own_kernels = {**os.environ, "APC_CONV": "kernel"}  # where oneDNN is, too
+    done = subprocess.run([folder / "apc", "verify", "-q", *what.split()], cwd=folder, env=own_kernels,
+                          capture_output=True, text=True, timeout=300)
     said = [x for x in done.stdout.splitlines() if re.match("DIFFERS|refuted|unknown", x)]
     return done.returncode, (said or (done.stderr + done.stdout).strip().splitlines()[-3:] or [""])[0][:150]
 
 
 def new_folder(folder, planted):
-    for name, text in (("net.apc", NET), ("dot.ir", DOT), ("look.ir", LOOK)):
+    for name, text in MODELS:
         (folder / name).write_text(text)
     if planted:
         plant(folder, *planted)
