@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/text.h"
 
 typedef struct DiagSource {

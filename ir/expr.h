@@ -18,12 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "base/text.h"
 
 struct Module;
 
 /* Of one expression, written out as a tree: all that walks it may recurse, and ends quickly. */
-enum { MAX_EXPR_DEPTH = 200, MAX_EXPR_SIZE = 2000 };
+enum { MAX_EXPR_DEPTH = LIMIT_EXPR_DEPTH, MAX_EXPR_SIZE = LIMIT_EXPR_SIZE };
 
 typedef enum ExprKind { EX_CONST, EX_SYM, EX_MUL, EX_ADD, EX_DIV, EX_MIN, EX_MAX } ExprKind;
 

@@ -9,9 +9,10 @@
 
 #include <stdbool.h>
 
+#include "base/limits.h"
 #include "ir/device.h"
 
-enum { MAX_TIERS = 4, MAX_CPU_RANKS = 64, MAX_TILES = 8, MAX_PROTOCOLS = 8 };
+enum { MAX_TIERS = 4, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8 };
 
 typedef enum ComputeType {
 #define COMPUTE(name, storage) CT_##name,

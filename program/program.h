@@ -61,6 +61,7 @@
 
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "program/epilogue.h"
 #include "program/status.h"
@@ -75,7 +76,7 @@ enum {
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
   PROGRAM_MAX_AXES = 8,
   PROGRAM_MAX_RANKS = 1 << 17, /* what is made per rank is bounded by it; the image does not grow with ranks */
-  PROGRAM_MAX_SYMBOLS = 256,
+  PROGRAM_MAX_SYMBOLS = LIMIT_SYMBOLS,
   PROGRAM_MAX_BATCH_LOOPS = 6,
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,

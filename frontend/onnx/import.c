@@ -9,10 +9,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/nearest.h"
 #include "frontend/onnx/import_graph.h"
 
-enum { OPSET_MIN = 1, OPSET_MAX = 28 };
+enum { OPSET_MIN = LIMIT_OPSET_FIRST, OPSET_MAX = LIMIT_OPSET_LAST };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
 bool import_trains(const Import *im) { return im->dims.options && im->dims.options->training; }

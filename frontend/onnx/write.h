@@ -6,10 +6,11 @@
 #ifndef APC_FRONTEND_ONNX_WRITE_H
 #define APC_FRONTEND_ONNX_WRITE_H
 
+#include "base/limits.h"
 #include "ir/ir.h"
 #include "onnx.pb-c.h"
 
-enum { ONNX_WRITE_OPSET = 17, ONNX_WRITE_IR_VERSION = 8 };
+enum { ONNX_WRITE_OPSET = LIMIT_OPSET_WRITTEN, ONNX_WRITE_IR_VERSION = 8 };
 
 typedef struct OnnxNodeList {
   Onnx__NodeProto **items;

@@ -11,6 +11,12 @@ commands=$("$apc" --help | sed -n 's/^  \([a-z]*\)  *[A-Z[ ].*$/\1/p; s/^  not y
 check "ten commands or more" test "$(wc -w <<<"$commands")" -ge 10
 flags() { "$apc" "$1" --help | grep -oE '^  (-[a-zA-Z], )?--?[A-Za-z][a-z-]*' | grep -oE -- '--?[A-Za-z][a-z-]*' | sort -u; }
 
+# what an explanation tells is what is obeyed, and what documents tell
+limit() { sed -n "s/^#define LIMIT_$1 \([0-9]*\).*/\1/p" "$source_dir/base/limits.h"; }
+expect 0 "versions 1 to $(limit OPSET_LAST) of the default ONNX operator set" "$apc" explain APC0110
+check "README tells another operator set" grep -q "ONNX up to operator set $(limit OPSET_LAST) " "$source_dir/README.md"
+check "docs/convert.md tells another operator set" grep -q "ONNX, operator set $(limit OPSET_WRITTEN)," "$source_dir/docs/convert.md"
+
 # the page of apc
 if command -v man >/dev/null; then
   for page in apc.1 apc-opt.1 apc-model.1 apc-targets.5 apc-plan.5; do last="man $page"; text "$page"; no_err; check "page is empty" test "$(wc -l <out)" -gt 20; done
