@@ -22,7 +22,7 @@ static PlanOptions unforced_options(const DriverOptions *o) {
 /* ---- a plan from a file */
 
 /* What is forced must be what the plan file says. */
-static bool agrees(const DriverOptions *o, const Plan *p) {
+static bool agrees(const DriverOptions *o, const Func *f, const Plan *p) {
   const PlanOptions *w = &o->plan;
   const struct {
     const char *name;
@@ -34,10 +34,10 @@ static bool agrees(const DriverOptions *o, const Plan *p) {
     if (forced[i].wanted && forced[i].wanted != forced[i].has)
       return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                         "%s %d was asked for, the plan has %d", forced[i].name, forced[i].wanted, forced[i].has);
-  const char *again = recompute_text(o->model.arena, w->recompute);
-  if (again && strcmp(again, p->recompute) != 0)
+  if (!recompute_agrees(f, w->recompute, p->strategies))
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                      "--recompute %s was asked for, the plan has %s", again, p->recompute);
+                      "--recompute %s was asked for, the plan has %s", recompute_text(o->model.arena, w->recompute),
+                      p->recompute);
   const Mesh *mesh = &p->mesh;
   bool other = w->schedule && (w->schedule - 1 != (int)mesh->schedule || w->chunks != mesh->chunks);
   if (other && p->pp > 1 && p->micro_batches > 1)
@@ -86,7 +86,7 @@ static Plan *read_plan(Build *b, const PlanOptions *options) {
   if (!text) return NULL;
   diag_source(d, o->plan_file, text);
   Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
-  if (!p || !agrees(o, p)) return NULL;
+  if (!p || !agrees(o, b->l1, p)) return NULL;
   const Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
   double one_device = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
   p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);

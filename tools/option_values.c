@@ -116,15 +116,16 @@ static bool is_positive(const char *text, size_t n) {
   return tool_parse_whole(digits, &v) && v > 0;
 }
 
-/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" (a count), or be one: "K" (a
- * count). */
+/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" and "full:K" (counts), or be
+ * one: "K" (a count). */
 static bool word_matches(const char *word, const char *value, size_t n) {
   const char *colon = strchr(word, ':');
   if (strcmp(word, "K") == 0) return is_positive(value, n);
   if (!colon) return strlen(word) == n && strncmp(word, value, n) == 0;
   size_t head = (size_t)(colon - word) + 1;
   if (n <= head || strncmp(word, value, head) != 0) return false;
-  return word[head] != 'V' || is_positive(value + head, n - head);
+  bool counts = strcmp(word + head, "V") == 0 || strcmp(word + head, "K") == 0;
+  return !counts || is_positive(value + head, n - head);
 }
 
 static const ChoiceRow *find_choice(OptionId option, const char *value, size_t n) {

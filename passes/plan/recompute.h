@@ -4,11 +4,14 @@
  * phases.  A policy names what is kept:
  *
  *   none       everything
- *   selective  what products, convolutions, attention, sums and pools make, sums behind them, and what leaves a layer;
+ *   K          as selective in the first K layers that repeat (passes/facts/blocks.h) and outside of these; as none in
+ *              the layers after them, whose values are not kept as long
+ *   selective  what products, convolutions, attention, sums and pools make, sums after them, and what leaves a layer;
  *              made again is what is made element by element, norms, softmaxes, rearrangements, random numbers
- *   full       what leaves a layer that repeats (passes/facts/blocks.h), and all that stands outside of these
- *   K layers   as full, in the first K layers: theirs are the values that would be kept the longest
+ *   full:K     of the first K layers what leaves them; elsewhere as selective
+ *   full       that of all layers
  *
+ * Each of them has made again what the one before has, and more.
  * Only what gradients would read, or what that is made of, is made again.  Not done: choosing single values by what
  * they cost.
  */
@@ -22,25 +25,33 @@ typedef enum RecomputeKind {
   RECOMPUTE_none,
   RECOMPUTE_selective,
   RECOMPUTE_full,
-  RECOMPUTE_layers
+  RECOMPUTE_layers,      /* K */
+  RECOMPUTE_full_layers, /* full:K */
+  RECOMPUTE_KINDS
 } RecomputeKind;
 
 typedef struct Recompute {
   RecomputeKind kind;
-  int layers; /* of RECOMPUTE_layers */
+  int layers; /* K */
 } Recompute;
 
-/* As it is asked for: "none", "selective", "full", "3"; NULL: it is apc's to choose.  False: it is none of these. */
+/* As it is asked for: "none", "selective", "full", "3", "full:3"; NULL: it is apc's to choose.  False: it is none of
+ * these. */
 const char *recompute_text(Arena *a, Recompute r);
 bool recompute_parse(const char *text, Recompute *out);
 
+/* What policies are made from: in the arena, for the function as it is. */
+typedef struct RecomputeChoices RecomputeChoices;
+const RecomputeChoices *recompute_choices(Arena *a, const Func *f);
+
 /* How many repeated layers the forward pass has. */
-int recompute_layers(const Func *f);
-/* By operation: which of the `layers` it is of; -1: of none. */
-const int *recompute_layer_of(Arena *a, const Func *f, int *layers);
+int recompute_layers(const RecomputeChoices *c);
 
 /* By operation: is it made again?  In the arena; of RECOMPUTE_auto as of none. */
-const bool *recompute_ops(Arena *a, const Func *f, Recompute r);
+const bool *recompute_ops(Arena *a, const RecomputeChoices *c, Recompute r);
+
+/* The policy has these operations made again, or it is apc's to choose. */
+bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies);
 
 /* The text of the policy that has these operations made again; "by operation": none has. */
 const char *recompute_name(Arena *a, const Func *f, const Strategy *strategies);

@@ -10,7 +10,7 @@
  */
 #include "ir/index_bound.h"
 #include "ir/loops.h"
-#include "passes/passes.h"
+#include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Look { /* at a value */

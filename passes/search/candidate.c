@@ -226,60 +226,40 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   return o->feasible;
 }
 
-/* With the first layers made again, as `full` does all of them. */
-static bool cut_and_price_layers(Search *s, int layers, Outcome *o) {
+static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outcome *o) {
   Arena *scratch = arena_new();
-  const bool *full = s->policies[s->npolicies - 1].again;
-  bool *again = ARENA_ARRAY(scratch, bool, s->f->ops.n + 1);
-  for (size_t i = 0; i < s->f->ops.n; i++) again[i] = full[i] && s->layer[i] < layers;
-  bool fits = cut_and_price_with(s, again, o);
+  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, (Recompute){kind, layers}), o);
   arena_free(scratch);
   return fits;
 }
 
-/* The fewest layers, at most `most`, with which it fits; 0: with none. */
-static int fewest_layers(Search *s, const Outcome *o, int most) {
-  int too_few = 0, enough = most;
-  Outcome x = *o;
-  if (most < 1 || !cut_and_price_layers(s, most, &x)) return 0;
+/* With the fewest layers with which it fits; with all of them it does. */
+static bool price_fewest_layers(Search *s, RecomputeKind kind, Outcome *o) {
+  int too_few = 0, enough = s->nlayers;
   while (enough - too_few > 1) {
     int middle = (too_few + enough) / 2;
-    x = *o;
-    if (cut_and_price_layers(s, middle, &x)) enough = middle;
+    Outcome x = *o;
+    if (cut_and_price_layers(s, kind, middle, &x)) enough = middle;
     else too_few = middle;
   }
-  return enough;
-}
-
-/* With so many layers made again it still is faster than the best plan and than `seconds`; 0: with none, or it is not
- * known.  `kept`, `again`: what it takes when nothing and when all layers are. */
-static int most_layers(const Search *s, const Outcome *kept, const Outcome *again, double seconds) {
-  double none = kept->price.time.total, each = (again->price.time.total - none) / s->nlayers,
-         most = (fmin(seconds, s->best ? s->best->price.time.total : INFINITY) - none) / each;
-  if (!again->feasible || none <= 0 || each <= 0 || most < 1) return 0;
-  return most < s->nlayers ? (int)most : s->nlayers - 1;
+  return cut_and_price_layers(s, kind, enough, o);
 }
 
 /* No price: it could not be cut into stages within the memory limit. */
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
 
-/* What is made again takes time, so only as much as it needs to fit.  If the most that can be does not, nothing does.
- * Some layers may be less than everything that is cheap. */
+/* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
+ * which has made again what the one before has, the first.  If the last does not fit, none does. */
 static bool cut_and_price(Search *s, Outcome *o) {
   int last = s->npolicies - 1;
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->limited = true;
-  Outcome kept = *o, most = *o;
-  bool some = cut_and_price_with(s, s->policies[last].again, &most) || most.slower;
-  if (!some) *o = most;
-  if (!some || !s->layers) return some && cut_and_price_with(s, s->policies[last].again, o);
-  bool selective = cut_and_price_with(s, s->policies[1].again, o);
-  int layers = o->slower ? 0 : most_layers(s, &kept, &most, selective ? o->price.time.total : INFINITY);
-  if (selective && !layers) return true;
-  if (o->slower) return false;
-  if (layers) layers = fewest_layers(s, &kept, layers);
-  if (layers) return cut_and_price_layers(s, layers, o);
-  return cut_and_price_with(s, s->policies[selective ? 1 : last].again, o);
+  Outcome some = *o, all = *o;
+  if (!cut_and_price_with(s, s->policies[last].again, &all) && !all.slower) return *o = all, false;
+  bool selective = cut_and_price_with(s, s->policies[1].again, &some);
+  if (!s->nlayers || some.slower) return *o = some, selective;
+  if (!selective && all.slower) return *o = all, false;
+  return price_fewest_layers(s, selective ? RECOMPUTE_layers : RECOMPUTE_full_layers, o);
 }
 
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */

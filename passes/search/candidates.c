@@ -138,22 +138,23 @@ static double least_bytes(const Search *s, const Policy *p, int micro) {
   return (s->resident + most) / s->t->ranks;
 }
 
-/* The policies that apc does not choose from: so many layers, from the first one on. */
-static void measure_layers(Search *s, const LeastWork *by_class) {
+/* By layer: what is made again with so many of them, and not with one less.  With none that is what `before` says. */
+static LeastLayer *measure_layers(Search *s, const LeastWork *by_class, RecomputeKind kind, const bool *before) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
-  const bool *again = s->policies[s->npolicies - 1].again;
-  bool *chosen = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
-  s->layer = recompute_layer_of(s->arena, f, &s->nlayers);
-  s->layers = ARENA_ARRAY(s->arena, LeastLayer, s->nlayers + 1);
+  bool *more = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
+  LeastLayer *layers = ARENA_ARRAY(s->arena, LeastLayer, s->nlayers + 1);
   for (int k = 0; k < s->nlayers; k++) {
+    const bool *again = recompute_ops(scratch, s->again, (Recompute){kind, k + 1});
     for (size_t i = 0; i < f->ops.n; i++) {
-      chosen[i] = again[i] && s->layer[i] == k;
-      if (chosen[i]) s->layers[k].saved += bytes_made(s, &f->ops.items[i]);
+      more[i] = again[i] && !before[i];
+      if (more[i]) layers[k].saved += bytes_made(s, &f->ops.items[i]);
     }
-    s->layers[k].least = least_work(s, by_class, chosen);
+    layers[k].least = least_work(s, by_class, more);
+    before = again;
   }
   arena_free(scratch);
+  return layers;
 }
 
 void measure_least(Search *s) {
@@ -166,7 +167,10 @@ void measure_least(Search *s) {
     measure_live(s, p);
     p->least = least_work(s, by_class, p->again);
   }
-  if (s->npolicies == MOST_POLICIES) measure_layers(s, by_class);
+  if (s->nlayers) {
+    s->some_layers = measure_layers(s, by_class, RECOMPUTE_layers, s->policies[0].again);
+    s->whole_layers = measure_layers(s, by_class, RECOMPUTE_full_layers, s->policies[1].again);
+  }
   arena_free(scratch);
 }
 
@@ -273,14 +277,14 @@ double ideal_seconds(const Search *s, const Candidate *c) {
   return work_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
 }
 
-/* By as many layers as free so many bytes; INFINITY: all of them do not. */
-static double seconds_of_layers(const Search *s, const Candidate *c, double bytes) {
+/* By as many layers as free so many bytes; if all of them do not, by all. */
+static double seconds_of_layers(const Search *s, const Candidate *c, const LeastLayer *layers, double bytes) {
   double freed = 0, seconds = 0;
   for (int k = 0; k < s->nlayers && freed < bytes; k++) {
-    freed += s->layers[k].saved / c->micro / s->t->ranks;
-    seconds += work_seconds(c, &s->layers[k].least);
+    freed += layers[k].saved / c->micro / s->t->ranks;
+    seconds += work_seconds(c, &layers[k].least);
   }
-  return freed < bytes ? INFINITY : seconds;
+  return seconds;
 }
 
 double seconds_again(const Search *s, const Candidate *c, bool *limited) {
@@ -290,10 +294,10 @@ double seconds_again(const Search *s, const Candidate *c, bool *limited) {
   double over = least_bytes(s, &s->policies[0], c->micro) - s->limit;
   if (over <= 0) return 0;
   *limited = true;
-  bool selective = least_bytes(s, &s->policies[1], c->micro) <= s->limit;
-  double seconds = selective ? work_seconds(c, &s->policies[1].least) : INFINITY;
-  seconds = fmin(seconds, seconds_of_layers(s, c, over));
-  return isinf(seconds) ? work_seconds(c, &s->policies[s->npolicies - 1].least) : seconds;
+  if (!s->nlayers) return work_seconds(c, &s->policies[1].least);
+  double more = least_bytes(s, &s->policies[1], c->micro) - s->limit;
+  if (more <= 0) return seconds_of_layers(s, c, s->some_layers, over);
+  return work_seconds(c, &s->policies[1].least) + seconds_of_layers(s, c, s->whole_layers, more);
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {

@@ -93,7 +93,7 @@ typedef struct Policy {
   LeastList least;     /* what is made again */
 } Policy;
 
-/* A layer that can be made again as a whole. */
+/* What one more layer makes again, the first with what is outside of layers. */
 typedef struct LeastLayer {
   double saved; /* bytes that are not kept then, of the whole batch, at most */
   LeastList least;
@@ -131,12 +131,12 @@ typedef struct Search {
   LeastList least;
   int npolicies; /* the fastest first: the first that fits is taken */
   Policy policies[MOST_POLICIES];
-  LeastLayer *layers; /* where apc chooses the policy; NULL: none repeats */
-  int nlayers;
-  const int *layer;              /* by operation, as recompute_layer_of */
-  int parts;                     /* of the model between which no value passes */
-  int most_stages;               /* that have something to do */
-  bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
+  const RecomputeChoices *again;          /* of a training step */
+  int nlayers;                            /* where apc chooses the policy: the layers that repeat; else 0 */
+  LeastLayer *some_layers, *whole_layers; /* by layer: from none to selective, from there to full */
+  int parts;                              /* of the model between which no value passes */
+  int most_stages;                        /* that have something to do */
+  bool has_degree[DEGREE_COUNT];          /* some factor of the function has its label */
   int most_micro;
   bool *useful; /* by number of micro-batches: all others are no better than fewer */
   struct {

@@ -503,16 +503,20 @@ static void take_schedule(Search *s, const PlanOptions *o) {
 static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
   Recompute r = o->recompute;
-  int layers = r.kind == RECOMPUTE_none || r.kind == RECOMPUTE_selective ? 0 : recompute_layers(s->f);
+  bool counted = r.kind == RECOMPUTE_layers || r.kind == RECOMPUTE_full_layers;
+  s->again = recompute_choices(s->arena, s->f);
+  int layers = recompute_layers(s->again);
   if (r.kind == RECOMPUTE_full && !layers)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
                       "no layer of the model repeats, which full recomputation is of");
-  if (r.kind == RECOMPUTE_layers && r.layers > layers)
+  if (counted && r.layers > layers)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%d layer%s to be computed again, and %d of the model repeat",
                       r.layers, r.layers == 1 ? " is" : "s are", layers);
+  s->nlayers = r.kind == RECOMPUTE_auto ? layers : 0;
   for (int i = 0; r.kind == RECOMPUTE_auto && i < MOST_POLICIES; i++)
-    if (i < 2 || layers) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->f, (Recompute){kinds[i], 0});
-  if (r.kind != RECOMPUTE_auto) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->f, r);
+    if (i < 2 || layers)
+      s->policies[s->npolicies++].again = recompute_ops(s->arena, s->again, (Recompute){kinds[i], 0});
+  if (r.kind != RECOMPUTE_auto) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->again, r);
   return true;
 }
 

@@ -55,7 +55,8 @@ expect 1 "nearest name is 'batch'" "$apc" plan "$mlp" --dim bacth=2
 expect 1 "nearest name is 'x'" "$apc" run "$mlp" -D d=8 -D layers=1 --input xx=zeros
 expect 1 "nearest name" "$apc" plan "$mlp" --target cpx4
 expect 1 "the nearest name is 'cpu'" "$apc" plan "$mlp" --target CPU
-expect 2 "it takes none, selective, full, K" "$apc" plan "$mlp" --recompute K
+expect 2 "it takes none, selective, full, full:K, K" "$apc" plan "$mlp" --recompute K
+expect 2 "nearest is 'full:K'" "$apc" plan "$mlp" --recompute full:0
 expect 2 "nearest is 'interleaved:V'" "$apc" plan "$mlp" --schedule interleaved:x
 expect 2 "codes are APC and four digits" "$apc" explain foo
 expect 2 "the nearest code is APC0" "$apc" explain 0218

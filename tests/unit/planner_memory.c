@@ -24,6 +24,8 @@ static const char wide[] =
     "  output y = linear(tanh(linear(tanh(linear(x, 512) as \"a\"), 512) as \"b\"), 16) as \"c\"\n}\n";
 static const char *const nets[] = {deep, attends, wide};
 
+static const Recompute policies[] = {{RECOMPUTE_selective, 0}, {RECOMPUTE_layers, 1}, {RECOMPUTE_full_layers, 1}};
+
 static int plans, with_micro, made_again, none;
 
 static const Plan *plan_with(Module *m, const Target *t, PlanOptions o) {
@@ -66,8 +68,8 @@ static void check_limit(Module *m, const Target *t, double limit, const char *ne
       forced(m, t, free, o, what);
     }
     o.tp = o.dp = 0, o.known = NULL;
-    for (int layers = 0; layers < 3 && micro < 3; layers++) {
-      o.recompute = (Recompute){layers ? RECOMPUTE_layers : RECOMPUTE_selective, layers};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies && micro < 3; i++) {
+      o.recompute = policies[i];
       forced(m, t, free, o, what);
     }
   }
