@@ -42,7 +42,8 @@ static Val likelihood_loss(ImportNode *n, Val x, const char *reduction) {
     target = select3(n, counts, target, splat_like(n, target, 0));
   }
   Val weights = target ? target_weights(n, x, target, counts) : 0;
-  Val y = target ? drop_dims(n, take(n, x, insert_dims(n, target, 2, type_of(n->b->f, x)->rank), 1), 2) : 0;
+  Val at = target ? insert_dims(n, target, 2, type_of(n->b->f, x)->rank) : 0;
+  Val y = at ? drop_dims(n, build_checked_gather(n->b, OP_take, x, at, 1), 2) : 0;
   if (!y) return 0;
   y = build_unary(n->b, OP_neg, y);
   if (weights) y = binary(n, OP_mul, y, weights);

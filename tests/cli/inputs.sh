@@ -142,6 +142,16 @@ for name, k in ("in", [0, -10]), ("out", [0, 10]), ("under", [-11, 3]):
           [("y", T.FLOAT, [2, 4])], t=table, k=np.array(k))
     ks = np.zeros((200, 1), np.int64); ks[100:102, 0] = k
     model("l_nd_" + name, [("GatherND", ["x", "k"], ["y"], {})], [("x", T.FLOAT, [10, 4])], [("y", T.FLOAT, [200, 4])], k=ks)
+t, few = ("i", T.INT64, [2]), ("x", T.FLOAT, [2, 5])
+model("c_loss", [add, ("SoftmaxCrossEntropyLoss", ["x", "j"], ["y"], {"ignore_index": 0})], [t, few], [("y", T.FLOAT, [])], one=one)
+for name, k in ("in", [-1, 3]), ("out", [0, 4]), ("under", [-2, 0]): np.savez(f"t_{name}.npz", i=np.array(k))
+model("c_lookup", [add, ("Gather", ["t", "j"], ["e"], {}), ("MatMul", ["e", "w"], ["y"], {})], [("i", T.INT64, [4, 3])],
+      [("y", T.FLOAT, [4, 3, 7])], one=one, t=np.ones((10, 8), np.float32), w=np.ones((8, 7), np.float32))
+model("c_vocab", [add, ("Gather", ["t", "j"], ["e"], {}), ("MatMul", ["e", "w"], ["h"], {}), ("Relu", ["h"], ["r"], {}),
+                  ("MatMul", ["r", "v"], ["y"], {})], [("i", T.INT64, [1, 3])], [("y", T.FLOAT, [1, 3, 64])], one=one,
+      t=np.ones((512, 64), np.float32), w=np.ones((64, 256), np.float32), v=np.ones((256, 64), np.float32))
+for name, k in ("in", 300), ("out", 511): np.savez(f"v_{name}.npz", i=np.array([[0, k, 510]]))
+rows = np.zeros((16, 3), np.int64); np.save("rows.npy", rows); rows[9, 1] = 9; np.save("rows9.npy", rows)
 ids = np.array([[0, 1, 2], [3, 0, 2]])
 for name, value in ("in", -6), ("out", 4), ("under", -7), ("far", 9), ("deep", -12):
     ids[1, 1] = value
@@ -149,7 +159,7 @@ for name, value in ("in", -6), ("out", 4), ("under", -7), ("far", 9), ("deep", -
 for name, row in ("in", [-2, -5]), ("out", [0, 5]), ("under", [-3, 0]): np.savez(f"n_{name}.npz", i=np.array([[0, 4], [1, 1], row]))
 PY
 for target in cpu cpux3; do
-  for m in gather take put nd scatter; do "$apc" compile c_$m.onnx -q --target $target -o c_$m; done
+  for m in gather take put nd scatter loss; do "$apc" compile c_$m.onnx -q --target $target -o c_$m; done
   expect 0 "" ./c_gather --bench=1 --inputs c_out.npz
   expect 1 "'/Gather.within'" ./c_gather --bench=1 --inputs c_far.npz; expect_err "index [1, 1] is 10; it must be -10 to 9"; no_out
   expect 1 "index [1, 1] is -11; it must be -10 to 9" ./c_gather --bench=1 --inputs c_deep.npz
@@ -158,12 +168,27 @@ for target in cpu cpux3; do
     expect 1 "index [1, 1] is 5; it must be -5 to 4" ./c_$m --bench=1 --inputs c_out.npz
     expect 1 "index [1, 1] is -6; it must be -5 to 4" ./c_$m --bench=1 --inputs c_under.npz
   done
+  expect 0 "" ./c_loss --bench=1 --inputs t_in.npz # 0 is ignored
+  expect 1 "index [1] is 5; it must be 0 to 4" ./c_loss --bench=1 --inputs t_out.npz
+  expect 1 "index [0] is -1; it must be 0 to 4" ./c_loss --bench=1 --inputs t_under.npz
   for m in nd scatter; do
     expect 0 "" ./c_$m --bench=1 --inputs n_in.npz
     expect 1 "index [2] is 5; it must be -5 to 4" ./c_$m --bench=1 --inputs n_out.npz
     expect 1 "index [2] is -3; it must be -2 to 1" ./c_$m --bench=1 --inputs n_under.npz
   done
 done
+# A step of training ends as well, and nothing is written.
+expect 0 "" "$apc" compile c_lookup.onnx -q --target cpux2 --train cross_entropy -o c_lookup
+expect 0 "" ./c_lookup --steps 4 --shuffle none --data i=@rows.npy --data labels=@rows.npy
+expect 1 "index [1, 1] is 10; it must be -10 to 9" ./c_lookup --steps 4 --shuffle none --data i=@rows9.npy --data labels=@rows.npy --save w.safetensors
+check "weights of a run that failed" test ! -e w.safetensors
+# A table whose rows are cut: a rank has half of them, and all of them count.
+"$apc" plan c_vocab.onnx -q --target cpux2 --tp 2 --save-plan cut.plan >/dev/null
+printf 'op "/Gather" {v0:tp}\nop "t" {x0:tp}\n' >>cut.plan
+expect 0 "" "$apc" compile c_vocab.onnx -q --target cpux2 --plan cut.plan --emit=exe=c_vocab,spmd=cut.ir
+check "the table is not cut" grep -q 'param {name="t"} : f32\[256, 64\]' cut.ir
+expect 0 "" ./c_vocab --bench=1 --inputs v_in.npz
+expect 1 "index [0, 1] is 512; it must be -512 to 511" ./c_vocab --bench=1 --inputs v_out.npz
 expect 0 "" "$apc" verify c_gather.onnx -q --target cpux2 # what is drawn is inside
 expect 1 "index [1, 1] is 10; it must be -10 to 9" "$apc" verify c_gather.onnx -q --target cpux2 --inputs c_far.npz
 for m in l_in l_nd_in; do expect 0 "" "$apc" compile $m.onnx -q --target cpu -o l; done
