@@ -35,7 +35,7 @@ add_custom_command(OUTPUT ${secret_object}
 target_sources(apc_runtime PRIVATE ${secret_object})
 
 # The prebuilt runtime that becomes the head of every artifact, and the library for people who embed it.
-add_executable(apcrt-stub runtime/stub/main.c runtime/stub/threads.c runtime/stub/train.c runtime/stub/data_identity.c runtime/stub/dataset.c runtime/stub/tokens.c runtime/stub/checkpoint.c)
+add_executable(apcrt-stub runtime/stub/main.c runtime/stub/threads.c runtime/stub/steps.c)
 target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
 set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/stub/threads.list APC_ALONE ON)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)

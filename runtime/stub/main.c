@@ -426,8 +426,7 @@ static int read_training(const Line *line, Training *t) {
   const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
              *every = text_of(line, OPT_every), *skip = text_of(line, OPT_skip_nonfinite);
   long seed = 0;
-  *t = (Training){.json = last(line, OPT_json) != NULL,
-                  .data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
+  *t = (Training){.data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
                   .eval = {.option = "--eval"},
                   .save = text_of(line, OPT_save),
                   .checkpoint = text_of(line, OPT_checkpoint),
@@ -465,7 +464,7 @@ static int train(ApcModel *m, const Line *line) {
   }
   t.data.data = data, t.eval.data = eval;
   if (!code) code = bind_all(m, line);
-  if (!code) code = stub_train(m, &t);
+  if (!code) code = stub_train(m, &t, last(line, OPT_json) != NULL);
   free(data);
   return code;
 }

@@ -1,10 +1,10 @@
-/* runtime/stub/data_identity.h - which file data comes from, so that a run that goes on notices another one.
+/* runtime/train/data_identity.h - which file data comes from, so that a run that goes on notices another one.
  *
  * Its size and the hash of its bytes (base/hash.h).  Of a file above 1 GiB the hash is of 1,024 pieces of 1 MiB at even
  * distances, the first and the last one among them.  A folder of token files is all of them, by name.
  */
-#ifndef APC_RUNTIME_STUB_DATA_IDENTITY_H
-#define APC_RUNTIME_STUB_DATA_IDENTITY_H
+#ifndef APC_RUNTIME_TRAIN_DATA_IDENTITY_H
+#define APC_RUNTIME_TRAIN_DATA_IDENTITY_H
 
 #include <stdbool.h>
 #include <stdint.h>

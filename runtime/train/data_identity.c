@@ -1,5 +1,5 @@
-/* runtime/stub/data_identity.c - see data_identity.h. */
-#include "runtime/stub/data_identity.h"
+/* runtime/train/data_identity.c - see data_identity.h. */
+#include "runtime/train/data_identity.h"
 
 #include <errno.h>
 #include <fcntl.h>

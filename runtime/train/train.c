@@ -1,50 +1,37 @@
-/* runtime/stub/train.c - the loop of a training program: a request per step.
+/* runtime/train/train.c - the loop of a training program: a request per step; see train.h.
  *
  * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
- * `grad_norm` and `lr`; weights and moments stay with the ranks.  A line per step goes to standard output.  SIGINT,
- * SIGTERM and SIGUSR1, at whichever rank, end the loop after the step that is being made; then weights and a
- * checkpoint are written as at any end.  So does a reader of the lines that is gone.
+ * `grad_norm` and `lr`; weights and moments stay with the ranks.  Whoever asks for an end, at whichever rank, ends the
+ * loop after the step that is being made; then weights and a checkpoint are written as at any end.
  *
- * A step whose loss or norm of gradients is not finite ends the run before anything is written.  With --skip-nonfinite
- * the ranks keep what a step changes before they make it, and it is taken back.
+ * A step whose loss or norm of gradients is not finite ends the run before anything is written.  Where some may be
+ * skipped the ranks keep what a step changes before they make it, and it is taken back.
  */
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/file.h"
-#include "base/standard.h"
-#include "runtime/stub/checkpoint.h"
-#include "runtime/stub/dataset.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/dataset.h"
+#include "runtime/host/host.h"
 
-static volatile sig_atomic_t asked_to_stop;
-
-static void stop(int signal) {
-  (void)signal;
-  asked_to_stop = 1;
-}
-
-const volatile sig_atomic_t *stub_asked(void) { return &asked_to_stop; }
-
-void stub_listen(void) {
-  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART}, none = {.sa_handler = SIG_IGN};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGUSR1, &action, NULL);
-  sigaction(SIGPIPE, &none, NULL);
+void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
+  char text[4096];
+  va_list args;
+  if (!w->say) return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  w->say(w->context, warning, text);
 }
 
 /* Asked to end, here or at another rank. */
-static bool is_asked(const ApcModel *m) { return asked_to_stop || apc_asked(m); }
-
-/* What was printed is out; where nobody reads it, the run ends. */
-static void print_out(void) {
-  if (standard_output_written()) return;
-  if (standard_unread()) fprintf(stderr, "note: nobody reads the lines of the steps any more\n");
-  asked_to_stop = 1;
+static bool is_asked(const ApcModel *m, const TrainWatch *w) {
+  return (w->asked && w->asked(w->context)) || apc_asked(m);
 }
 
 static double now_us(void) {
@@ -70,21 +57,6 @@ static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
 /* A NaN without its sign. */
 static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
-static void print_json(const char *name, double value) { printf("\"%s\":%.9g,", name, value); }
-
-static void report(const Training *t, int64_t step, const double *values, double us, int64_t tokens) {
-  if (t->json) {
-    printf("{\"step\":%" PRId64 ",", step);
-    for (int i = 0; i < RESULTS; i++) print_json(results[i], values[i]);
-    printf("\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n", (double)tokens / us * 1e6, us);
-  } else {
-    printf("step %" PRId64, step);
-    for (int i = 0; i < RESULTS; i++) printf("  %s %.6g", results[i], values[i]);
-    printf("  %.1f ms\n", us * 1e-3);
-  }
-  print_out();
-}
-
 /* ---- steps that are not finite */
 
 /* How the loop stands. */
@@ -107,50 +79,51 @@ static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const d
 }
 
 /* Takes the step back if it may, or ends the run. */
-static int not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
+static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
   char first[1000], weight_before[700] = "";
   const char *weight = NULL;
   ApcStatus status = name_first(m, d, s->made, values, first, sizeof first);
   if (!status && t->skip) status = apc_back(m);
   if (!status && t->skip) status = apc_not_finite(m, &weight);
-  if (status) return stub_fail_model(m, status);
+  if (status) return status;
   if (weight) snprintf(weight_before, sizeof weight_before, "; weight '%s' was not before it", weight);
   bool skips = s->skipped < t->skip;
   if (!skips)
-    return stub_fail(APC_FAILED,
-                     "step %" PRId64
-                     ": loss %g, grad_norm %g; the first tensor that is not finite is %s%s; nothing is "
-                     "written behind step %" PRId64,
-                     s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before, s->made);
-  fprintf(stderr,
-          "warning: step %" PRId64
-          " is taken back: loss %g, grad_norm %g; the first tensor that is not finite is "
-          "%s%s\n",
-          s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before);
+    return host_error(m, RT_FAILED,
+                      "step %" PRId64
+                      ": loss %g, grad_norm %g; the first tensor that is not finite is %s%s; nothing is "
+                      "written behind step %" PRId64,
+                      s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before, s->made);
+  trainer_say(&t->watch, true,
+              "step %" PRId64
+              " is taken back: loss %g, grad_norm %g; the first tensor that is not finite is "
+              "%s%s",
+              s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before);
   s->skipped++;
   s->made++;
   return 0;
 }
 
-static int one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
+static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
-  int code = dataset_bind(m, d, s->made);
+  ApcStatus code = dataset_bind(m, d, s->made);
   if (code) return code;
   ApcStatus status = t->skip && !s->kept ? apc_keep(m) : APC_OK;
   if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &s->made);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
-  if (status) return stub_fail_model(m, status);
+  if (status) return status;
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
-  report(t, ++s->made, values, us, dataset_tokens(d));
+  const StepMade step = {++s->made, values[LOSS], values[GRAD_NORM], values[LR], us, dataset_tokens(d)};
+  if (t->watch.step) t->watch.step(t->watch.context, &step);
   return 0;
 }
 
 /* Is the selected entry a step? */
-static int check_entry(ApcModel *m) {
+static ApcStatus check_entry(ApcModel *m) {
   ApcTensorInfo info;
   bool has_step = false, has_loss = false;
   for (int i = 0; i < apc_inputs(m); i++)
@@ -158,20 +131,20 @@ static int check_entry(ApcModel *m) {
   for (int i = 0; i < apc_outputs(m); i++)
     has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
   if (has_step && has_loss) return 0;
-  return stub_fail(APC_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
+  return host_error(m, RT_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
 }
 
 /* ---- evaluation */
 
 /* The mean over all batches, each counted as what its loss is a mean of; what is no whole batch is left out. */
-static int evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
+static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
   double sum = 0, count = 0, begin = now_us();
   const int64_t batches = dataset_rows(d) / dataset_batch(d);
   const char *before = apc_entry_name(m, 0);
   ApcStatus status = apc_select(m, "eval");
   for (int64_t i = 0; i < batches && !status; i++) {
     double loss, weight;
-    int code = dataset_bind(m, d, i);
+    ApcStatus code = dataset_bind(m, d, i);
     if (code) return code;
     status = apc_run(m, NULL);
     if (!status) status = read_result(m, "loss", &loss);
@@ -179,62 +152,56 @@ static int evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
     if (!status && weight > 0) sum += loss * weight, count += weight;
   }
   if (!status) status = apc_select(m, before);
-  if (status) return stub_fail_model(m, status);
+  if (status) return status;
   double us = now_us() - begin, mean = sum / count;
-  if (count == 0) return stub_fail(APC_BAD_INPUT, "--eval: all labels are ignored");
-  if (!isfinite(mean)) return stub_fail(APC_FAILED, "eval behind step %" PRId64 ": the loss is %g", step, plain(mean));
-  if (t->json) {
-    printf("{\"step\":%" PRId64 ",", step);
-    print_json("eval_loss", mean);
-    printf("\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", batches * dataset_batch(d), us);
-  } else {
-    printf("eval behind step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", step, mean,
-           batches * dataset_batch(d), us * 1e-3);
-  }
-  print_out();
+  if (count == 0) return host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored");
+  if (!isfinite(mean))
+    return host_error(m, RT_FAILED, "eval behind step %" PRId64 ": the loss is %g", step, plain(mean));
+  const EvalMade e = {step, batches * dataset_batch(d), mean, us};
+  if (t->watch.eval) t->watch.eval(t->watch.context, &e);
   return 0;
 }
 
-static int open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
+static ApcStatus open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
   const char *before = apc_entry_name(m, 0);
   ApcStatus status = apc_select(m, "eval");
-  int code = status ? stub_fail_model(m, status) : dataset_open(m, &t->eval, out);
+  ApcStatus code = status ? status : dataset_open(m, &t->eval, out);
   status = code ? APC_OK : apc_select(m, before);
-  if (code || status) return code ? code : stub_fail_model(m, status);
+  if (code || status) return code ? code : status;
   int64_t rest = dataset_rows(*out) % dataset_batch(*out);
   if (rest)
-    fprintf(stderr,
-            "note: %" PRId64 " of %" PRId64 " rows to evaluate are left out: they fill no batch of %" PRId64 "\n", rest,
-            dataset_rows(*out), dataset_batch(*out));
+    trainer_say(&t->watch, false,
+                "%" PRId64 " of %" PRId64 " rows to evaluate are left out: they fill no batch of %" PRId64, rest,
+                dataset_rows(*out), dataset_batch(*out));
   return 0;
 }
 
 /* ---- the loop */
 
-static int apart_from(const char *save, const DataFiles *files) {
+static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *files) {
   for (int i = 0; i < files->n; i++) {
     const char *at = strstr(files->data[i], "=@");
     if (at && file_same(at + 2, save))
-      return stub_fail(APC_USAGE, "--save would write %s, which is read by %s", save, files->option);
+      return host_error(m, RT_USAGE, "--save would write %s, which is read by %s", save, files->option);
   }
   return 0;
 }
 
 /* Found out now, not when the steps are made. */
-static int can_write(ApcModel *m, const Training *t) {
-  int code = t->save ? checkpoint_can_save(m, t->save) : 0;
-  if (!code && t->save) code = apart_from(t->save, &t->data);
-  if (!code && t->save) code = apart_from(t->save, &t->eval);
+static ApcStatus can_write(ApcModel *m, const Training *t) {
+  ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
+  if (!code && t->save) code = apart_from(m, t->save, &t->data);
+  if (!code && t->save) code = apart_from(m, t->save, &t->eval);
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
 /* Steps behind `before`.  `eval`: NULL without --eval. */
-static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
+static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
   Steps s = {.made = before};
   const int64_t *made = &s.made;
-  int code = 0;
+  ApcStatus code = 0;
   int64_t written = t->resume ? *made : -1, evaluated = -1;
-  while (*made < t->steps && !code && !is_asked(m)) {
+  while (*made < t->steps && !code && !is_asked(m, &t->watch)) {
     code = one_step(m, t, d, &s);
     if (code) break;
     if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
@@ -242,28 +209,26 @@ static int make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval,
     code = checkpoint_write(m, t->checkpoint, *made, d);
     written = *made;
   }
-  bool asked = *made < t->steps && is_asked(m), nothing = asked && *made == before;
+  bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
   if (!code && t->checkpoint && written != *made && !nothing) code = checkpoint_write(m, t->checkpoint, *made, d);
-  if (!code && asked) fprintf(stderr, "note: asked to end behind step %" PRId64 " of %ld\n", *made, t->steps);
+  if (!code && asked) trainer_say(&t->watch, false, "asked to end behind step %" PRId64 " of %ld", *made, t->steps);
   return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
 }
 
-int stub_train(ApcModel *m, const Training *t) {
+ApcStatus trainer_run(ApcModel *m, const Training *t) {
   Dataset *d = NULL, *eval = NULL;
   const DataSource *sources;
   int64_t made = 0;
-  int n_sources, code = check_entry(m);
-  stub_listen();
+  int n_sources;
+  ApcStatus code = check_entry(m);
   if (!code) code = dataset_open(m, &t->data, &d);
-  if (!code && t->data.n == 0) code = stub_fail(APC_USAGE, "--steps needs data: --data NAME=@FILE.npy");
+  if (!code && t->data.n == 0) code = host_error(m, RT_USAGE, "--steps needs data: --data NAME=@FILE.npy");
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
-  if (!code && t->checkpoint) code = dataset_sources(d, &sources, &n_sources); /* as they are now */
-  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d);
-  if (!code) fprintf(stderr, "%s\n", apc_trained(m));
-  standard_json(t->json);
+  if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* as they are now */
+  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
+  if (!code && t->watch.begun) t->watch.begun(t->watch.context);
   if (!code) code = make_steps(m, t, d, eval, made);
-  standard_json(false);
   if (!code && t->save) code = checkpoint_save(m, t->save);
   dataset_close(d);
   dataset_close(eval);

@@ -1,5 +1,5 @@
-/* runtime/stub/tokens.c - see tokens.h. */
-#include "runtime/stub/tokens.h"
+/* runtime/train/tokens.c - see tokens.h. */
+#include "runtime/train/tokens.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* runtime/stub/dataset.c - see dataset.h.
+/* runtime/train/dataset.c - see dataset.h.
  *
  * The order is a permutation of [0, rows) that is computed, not stored: a Feistel network of four rounds over the
  * smallest even number of bits that holds `rows`, walked until the number is below it (Black and Rogaway, "Ciphers with
  * Arbitrary Finite Domains", 2002; at most 4 numbers in 1 are outside, so few steps are needed).
  */
-#include "runtime/stub/dataset.h"
+#include "runtime/train/dataset.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,8 @@
 #include "base/npy.h"
 #include "base/random.h"
 #include "base/whole.h"
-#include "runtime/stub/tokens.h"
+#include "runtime/host/host.h"
+#include "runtime/train/tokens.h"
 
 typedef struct Source {
   char name[512];
@@ -76,28 +77,28 @@ static int64_t row_of(const Dataset *d, int64_t number) {
 
 /* ---- files */
 
-static int find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
+static ApcStatus find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
   for (int i = 0; i < apc_inputs(m); i++)
     if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return 0;
-  return stub_fail(APC_USAGE, "%s %s: the program has no input of that name", d->option, name);
+  return host_error(m, RT_USAGE, "%s %s: the program has no input of that name", d->option, name);
 }
 
 /* "NAME=@FILE" */
-static int split_data(const Dataset *d, const char *text, Source *s, const char **file) {
+static ApcStatus split_data(ApcModel *m, const Dataset *d, const char *text, Source *s, const char **file) {
   const char *at = strstr(text, "=@");
   size_t n = at ? (size_t)(at - text) : 0;
   if (!n || n >= sizeof s->name || !at[2])
-    return stub_fail(APC_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
+    return host_error(m, RT_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
   memcpy(s->name, text, n);
   *file = at + 2;
   return 0;
 }
 
 /* What the last diagnostic says; of a shard it is about that file. */
-static int refuse(const Dataset *d, const char *file) {
+static ApcStatus refuse(ApcModel *m, const Dataset *d, const char *file) {
   const Diag *x = d->diags->n ? &d->diags->items[d->diags->n - 1] : NULL;
-  return stub_fail(x && x->code == DIAG_no_memory ? APC_FAILED : APC_BAD_INPUT, "%s: %s",
-                   x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
+  return host_error(m, x && x->code == DIAG_no_memory ? RT_FAILED : RT_BAD_INPUT, "%s: %s",
+                    x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
 }
 
 static int64_t elements_of_row(const Tensor *t) {
@@ -115,69 +116,70 @@ static void place_in_row(const Tensor *t, int64_t element, char *text, size_t si
   if (t->rank > 1) snprintf(text, size, ", element %s,", tensor_index_text(t->rank - 1, index, place, sizeof place));
 }
 
-static int refuse_number(const Source *s, int64_t element, const char *what) {
+static ApcStatus refuse_number(ApcModel *m, const Source *s, int64_t element, const char *what) {
   const int64_t per_row = elements_of_row(&s->rows);
   char place[200], value[32];
   place_in_row(&s->rows, element % per_row, place, sizeof place);
   tensor_element_text(&s->rows, element, value, sizeof value);
-  return stub_fail(APC_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
+  return host_error(m, RT_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
 }
 
 /* Of an input of integers: every number can be one of its type, and those that are indices name something. */
-static int check_numbers(const Source *s, const ApcTensorInfo *info) {
+static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
   const bool index = info->index_below >= 0;
   char what[800];
   if (!index && s->rows.dtype == s->type) return 0;
   for (int64_t i = 0, n = tensor_elements(&s->rows), v = 0; i < n; i++) {
     if (!whole_number(&s->rows, i, s->type, &v)) {
       snprintf(what, sizeof what, "input '%s' takes whole numbers of type %s", s->name, dtype_name(s->type));
-      return refuse_number(s, i, what);
+      return refuse_number(m, s, i, what);
     }
     if (!index || (v >= info->index_from && v < info->index_below) || v == info->index_ignored) continue;
     int end = snprintf(what, sizeof what, "as an index, input '%s', it must be %" PRId64 " to %" PRId64, s->name,
                        info->index_from, info->index_below - 1);
     if (info->index_ignored != info->index_from)
       snprintf(what + end, sizeof what - (size_t)end, ", or %" PRId64 ", which is ignored", info->index_ignored);
-    return refuse_number(s, i, what);
+    return refuse_number(m, s, i, what);
   }
   return 0;
 }
 
 /* The rows must be of the input's type, or numbers of another one that are exactly integers of it, and its other
  * dimensions those of the file. */
-static int check_rows(const Source *s, const ApcTensorInfo *info) {
+static ApcStatus check_rows(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
   const Tensor *t = &s->rows;
   const char *file = s->file;
   bool integers = dtype_class(s->type) == DTC_I || dtype_class(s->type) == DTC_U;
   if (!whole_may_be(t->dtype, s->type))
-    return stub_fail(APC_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
-                     s->name, dtype_name(s->type));
+    return host_error(m, RT_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
+                      s->name, dtype_name(s->type));
   bool fits = t->rank == info->rank;
   for (int d = 1; fits && d < t->rank; d++) fits = info->dims[d] < 0 || info->dims[d] == t->dims[d];
-  if (!fits) return stub_fail(APC_BAD_INPUT, "%s: its rows do not have the shape of input '%s'", file, s->name);
-  return integers ? check_numbers(s, info) : 0;
+  if (!fits) return host_error(m, RT_BAD_INPUT, "%s: its rows do not have the shape of input '%s'", file, s->name);
+  return integers ? check_numbers(m, s, info) : 0;
 }
 
 /* Takes in a source whose rows are known. */
-static int add_source(Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
+static ApcStatus add_source(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
   int64_t rows = s->rows.dims[0], batch = info->dims[0], elements = elements_of_row(&s->rows);
   if (d->rows >= 0 && (rows != d->rows || batch != d->batch))
-    return stub_fail(APC_BAD_INPUT, "%s has %lld rows for input '%s', %lld in a step; another file has %lld, %lld",
-                     file, (long long)rows, s->name, (long long)batch, (long long)d->rows, (long long)d->batch);
+    return host_error(m, RT_BAD_INPUT, "%s has %lld rows for input '%s', %lld in a step; another file has %lld, %lld",
+                      file, (long long)rows, s->name, (long long)batch, (long long)d->rows, (long long)d->batch);
   if (rows < batch)
-    return stub_fail(APC_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)rows, (long long)batch);
+    return host_error(m, RT_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)rows,
+                      (long long)batch);
   d->rows = rows, d->batch = batch;
   s->row_bytes = (size_t)elements * dtype_bytes(s->type);
   s->batch = malloc((size_t)batch * s->row_bytes + 1);
   bool tokens = strcmp(s->name, "labels") == 0 && s->type == DT_i64;
   if (tokens || !d->tokens) d->tokens = batch * (tokens || s->tokens ? elements : 1);
-  return s->batch ? 0 : stub_fail(APC_FAILED, "out of memory");
+  return s->batch ? 0 : host_error(m, RT_FAILED, "out of memory");
 }
 
-static int open_rows(Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
-  if (!npy_read(d->diags, file, &s->rows)) return refuse(d, file);
-  int code = check_rows(s, info);
-  return code ? code : add_source(d, s, info, file);
+static ApcStatus open_rows(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
+  if (!npy_read(d->diags, file, &s->rows)) return refuse(m, d, file);
+  ApcStatus code = check_rows(m, s, info);
+  return code ? code : add_source(m, d, s, info, file);
 }
 
 /* ---- windows of tokens */
@@ -192,68 +194,69 @@ static bool has_data(const DataFiles *files, const char *name) {
 }
 
 /* What comes next becomes `labels`, where the step has them, of the same shape, and no other data give them. */
-static int open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
-                     const char *file) {
+static ApcStatus open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
+                           const char *file) {
   ApcTensorInfo info;
   bool found = false;
   for (int i = 0; i < apc_inputs(m) && !found; i++)
     found = apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "labels") == 0;
   if (!found || has_data(files, "labels") || !is_window(&info)) return 0;
   if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
-    return stub_fail(APC_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option, s->name);
+    return host_error(m, RT_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option,
+                      s->name);
   s->next = d->n;
   Source *next = &d->items[d->n++];
   *next = (Source){.name = "labels", .type = (DType)info.type, .rows = s->rows, .next = -1, .follows = true};
-  return add_source(d, next, &info, file);
+  return add_source(m, d, next, &info, file);
 }
 
-static int open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
-                       const char *file) {
+static ApcStatus open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
+                             const char *file) {
   if (!is_window(info))
-    return stub_fail(APC_USAGE, "%s %s: tokens are for an input of integers, rows of a length", d->option, s->name);
+    return host_error(m, RT_USAGE, "%s %s: tokens are for an input of integers, rows of a length", d->option, s->name);
   if (info->dims[1] < 1)
-    return stub_fail(APC_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
-                     s->name, info->dim_text[1], info->dim_text[1]);
+    return host_error(m, RT_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
+                      s->name, info->dim_text[1], info->dim_text[1]);
   int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
   TokenFormat format = {d->token_bits, info->dims[1], below};
   s->tokens = tokens_open(d->diags, file, &format);
   s->window = calloc((size_t)format.length + 1, sizeof *s->window);
-  if (!s->tokens) return refuse(d, file);
-  if (!s->window) return stub_fail(APC_FAILED, "out of memory");
+  if (!s->tokens) return refuse(m, d, file);
+  if (!s->window) return host_error(m, RT_FAILED, "out of memory");
   s->rows = (Tensor){.dtype = s->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
-  int code = add_source(d, s, info, file);
+  ApcStatus code = add_source(m, d, s, info, file);
   return code ? code : open_next(m, d, files, s, info, file);
 }
 
-static int open_source(ApcModel *m, Dataset *d, const DataFiles *files, const char *text) {
+static ApcStatus open_source(ApcModel *m, Dataset *d, const DataFiles *files, const char *text) {
   Source *s = &d->items[d->n];
   ApcTensorInfo info;
   const char *file = text;
   s->next = -1;
-  int code = split_data(d, text, s, &file);
+  ApcStatus code = split_data(m, d, text, s, &file);
   if (!code) code = find_input(m, d, s->name, &info);
   if (code) return code;
   for (int i = 0; i < d->n; i++)
     if (strcmp(d->items[i].name, s->name) == 0)
-      return stub_fail(APC_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
-  if (info.rank < 1) return stub_fail(APC_USAGE, "%s %s: the input is one number", d->option, s->name);
+      return host_error(m, RT_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
+  if (info.rank < 1) return host_error(m, RT_USAGE, "%s %s: the input is one number", d->option, s->name);
   if (info.dims[0] < 1)
-    return stub_fail(APC_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
-                     info.dim_text[0]);
+    return host_error(m, RT_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
+                      info.dim_text[0]);
   s->type = (DType)info.type, s->file = file;
   d->n++; /* from here on it has to be freed */
-  return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(d, s, &info, file);
+  return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(m, d, s, &info, file);
 }
 
-int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
+ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   Dataset *d = *out = calloc(1, sizeof *d);
   if (d) d->items = calloc(2 * (size_t)files->n + 1, sizeof *d->items);
-  if (!d || !d->items) return stub_fail(APC_FAILED, "out of memory");
+  if (!d || !d->items) return host_error(m, RT_FAILED, "out of memory");
   d->arena = arena_new();
   d->diags = diags_new(d->arena);
   d->rows = -1, d->token_bits = files->token_bits, d->option = files->option;
   d->shuffled = files->shuffled, d->seed = files->seed;
-  int code = 0;
+  ApcStatus code = 0;
   for (int i = 0; i < files->n && !code; i++) code = open_source(m, d, files, files->data[i]);
   return code;
 }
@@ -299,10 +302,10 @@ static bool take_row(Dataset *d, Source *s, int64_t k, int64_t row) {
   return true;
 }
 
-int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
+ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
   for (int i = 0; i < d->n; i++)
     for (int64_t k = 0; k < d->batch && !d->items[i].follows; k++)
-      if (!take_row(d, &d->items[i], k, row_of(d, step * d->batch + k))) return refuse(d, d->items[i].name);
+      if (!take_row(d, &d->items[i], k, row_of(d, step * d->batch + k))) return refuse(m, d, d->items[i].name);
   ApcStatus status = APC_OK;
   for (int i = 0; i < d->n && !status; i++) {
     const Source *s = &d->items[i];
@@ -311,7 +314,7 @@ int dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
     dims[0] = d->batch;
     status = apc_bind_input(m, s->name, (ApcType)s->type, s->rows.rank, dims, s->batch);
   }
-  return status ? stub_fail_model(m, status) : 0;
+  return status ? status : 0;
 }
 
 static bool batch_not_finite(const Dataset *d, const Source *s, int64_t step, char *text, size_t size) {
@@ -341,7 +344,7 @@ static const char *last_part(const char *path) {
 }
 
 /* Once: files may be large. */
-static int find_sources(Dataset *d) {
+static ApcStatus find_sources(ApcModel *m, Dataset *d) {
   DataSource *sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
   int n = 0;
   for (int i = 0; i < d->n; i++) {
@@ -351,7 +354,7 @@ static int find_sources(Dataset *d) {
     if (s->follows) continue;
     data_identity_begin(&identity);
     if (!(s->tokens ? tokens_identity(s->tokens, &identity) : data_identity_add(&identity, s->file)))
-      return stub_fail(APC_BAD_INPUT, "%s: %s", s->file, strerror(errno));
+      return host_error(m, RT_BAD_INPUT, "%s: %s", s->file, strerror(errno));
     data_identity_text(&identity, text, sizeof text);
     sources[n++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
   }
@@ -359,8 +362,8 @@ static int find_sources(Dataset *d) {
   return 0;
 }
 
-int dataset_sources(Dataset *d, const DataSource **list, int *n) {
-  int code = d->sources ? 0 : find_sources(d);
+ApcStatus dataset_sources(ApcModel *m, Dataset *d, const DataSource **list, int *n) {
+  ApcStatus code = d->sources ? 0 : find_sources(m, d);
   *list = d->sources, *n = d->n_sources;
   return code;
 }

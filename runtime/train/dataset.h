@@ -1,4 +1,4 @@
-/* runtime/stub/dataset.h - rows of training data for the steps.
+/* runtime/train/dataset.h - rows of training data for the steps.
  *
  * Every file is an array whose first dimension counts rows, or windows of tokens (tokens.h), which give `labels` as
  * well: what comes next; all have as many rows.  Step s takes rows s B ... s B + B - 1 of
@@ -6,30 +6,30 @@
  * rows a step takes is a function of (seed, step) alone, so that a run that goes on later takes what it would have
  * taken.
  */
-#ifndef APC_RUNTIME_STUB_DATASET_H
-#define APC_RUNTIME_STUB_DATASET_H
+#ifndef APC_RUNTIME_TRAIN_DATASET_H
+#define APC_RUNTIME_TRAIN_DATASET_H
 
-#include "runtime/stub/stub.h"
+#include "runtime/train/train.h"
 
 typedef struct Dataset Dataset;
 
-/* Opens the files and looks whether they fit the inputs of the selected entry.  An exit code after an error, else 0. */
-int dataset_open(ApcModel *m, const DataFiles *files, Dataset **out);
+/* Opens the files and looks whether they fit the inputs of the selected entry. */
+ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out);
 void dataset_close(Dataset *d);
 
-/* Binds the rows of a step, counted from 0; an exit code after an error, else 0. */
-int dataset_bind(ApcModel *m, Dataset *d, int64_t step);
+/* Binds the rows of a step, counted from 0. */
+ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step);
 
 /* The first number of floats that a step takes and that is not finite: "input 'x' (x.npy: row 5, element [2])"; false:
  * there is none. */
 bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size);
 
-/* Which files these are: a text for each input that has one, "x.npy, 1968 bytes, hash 0011223344556677".  An exit code
- * after an error, else 0; the texts stay until dataset_close. */
+/* Which files these are: a text for each input that has one, "x.npy, 1968 bytes, hash 0011223344556677".  The
+ * texts stay until dataset_close. */
 typedef struct DataSource {
   const char *input, *text;
 } DataSource;
-int dataset_sources(Dataset *d, const DataSource **list, int *n);
+ApcStatus dataset_sources(ApcModel *m, Dataset *d, const DataSource **list, int *n);
 
 /* What one step works on: elements of `labels` that are integers (tokens), else rows. */
 int64_t dataset_tokens(const Dataset *d);

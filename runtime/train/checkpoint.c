@@ -1,7 +1,7 @@
-/* runtime/stub/checkpoint.c - see checkpoint.h.  Training programs have entries for it (passes/train/train.c):
+/* runtime/train/checkpoint.c - see checkpoint.h.  Training programs have entries for it (passes/train/train.c):
  * `states` and `weights` give what there is, `restore` takes all states.  Their tensors are in files, of which every
  * rank writes and reads its parts (apc_write_entry, apc_read_entry). */
-#include "runtime/stub/checkpoint.h"
+#include "runtime/train/checkpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/safetensors_sums.h"
+#include "runtime/host/host.h"
 
 static const char format[] = "2"; /* from 2 on a checkpoint has checksums */
 
@@ -21,23 +22,23 @@ static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "
 
 /* ---- writing */
 
-int checkpoint_can_save(ApcModel *m, const char *file) {
+ApcStatus checkpoint_can_save(ApcModel *m, const char *file) {
   ApcStatus status = apc_may_write(m, file);
-  if (status) return stub_fail_model(m, status);
+  if (status) return status;
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   FileWriter *w = file_writer_open_shared(diags, file, 0666, 0);
-  int code = w ? 0 : stub_fail(APC_BAD_INPUT, "%s: %s", file, first_of(diags));
+  ApcStatus code = w ? 0 : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
   if (w) file_writer_abandon(w);
   arena_free(a);
   return code;
 }
 
-int checkpoint_can_write(ApcModel *m, const char *dir) {
+ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
   if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-    return stub_fail(APC_BAD_INPUT, "--checkpoint %s: %s", dir, strerror(errno));
+    return host_error(m, RT_BAD_INPUT, "--checkpoint %s: %s", dir, strerror(errno));
   Arena *a = arena_new();
-  int code = checkpoint_can_save(m, path_in(a, dir));
+  ApcStatus code = checkpoint_can_save(m, path_in(a, dir));
   arena_free(a);
   return code;
 }
@@ -45,10 +46,11 @@ int checkpoint_can_write(ApcModel *m, const char *dir) {
 /* "data x": the source of input x. */
 static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
 
-int checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
+ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
   Arena *a = arena_new();
   const DataSource *sources;
-  int n = 0, of = 0, code = dataset_sources(data, &sources, &n);
+  int n = 0, of = 0;
+  ApcStatus code = dataset_sources(m, data, &sources, &n);
   const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 3));
   meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, steps);
   meta[of++] = "checkpoint", meta[of++] = format;
@@ -56,34 +58,34 @@ int checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data)
   for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
   ApcStatus status = code ? APC_OK : apc_write_entry(m, "states", path_in(a, dir), meta, of / 2);
   arena_free(a);
-  return status ? stub_fail_model(m, status) : code;
+  return status ? status : code;
 }
 
-int checkpoint_save(ApcModel *m, const char *file) {
+ApcStatus checkpoint_save(ApcModel *m, const char *file) {
   ApcStatus status = apc_write_entry(m, "weights", file, NULL, 0);
-  return status ? stub_fail_model(m, status) : 0;
+  return status;
 }
 
 /* ---- reading */
 
 /* Is the file what was written?  Those of before had no checksums. */
-static int check_sums(const Safetensors *s) {
+static ApcStatus check_sums(ApcModel *m, const Safetensors *s, const TrainWatch *w) {
   const char *wrong = NULL;
   SafetensorsChecked found = safetensors_sums_check(s, &wrong);
   if (found == SUMS_NONE && !safetensors_meta(s, "checkpoint")) {
-    fprintf(stderr, "warning: %s has no checksums; nothing of it was checked\n", s->path);
+    trainer_say(w, true, "%s has no checksums; nothing of it was checked", s->path);
     return 0;
   }
   if (found == SUMS_NONE) found = SUMS_WRONG, wrong = "the header";
-  if (found == SUMS_UNREADABLE) return stub_fail(APC_BAD_INPUT, "%s: %s", s->path, wrong);
+  if (found == SUMS_UNREADABLE) return host_error(m, RT_BAD_INPUT, "%s: %s", s->path, wrong);
   if (found == SUMS_WRONG)
-    return stub_fail(APC_BAD_INPUT, "%s is damaged: %s%s%s is not what its checksum says; nothing was read from it",
-                     s->path, strcmp(wrong, "the header") == 0 ? "" : "'", wrong,
-                     strcmp(wrong, "the header") == 0 ? "" : "'");
+    return host_error(m, RT_BAD_INPUT, "%s is damaged: %s%s%s is not what its checksum says; nothing was read from it",
+                      s->path, strcmp(wrong, "the header") == 0 ? "" : "'", wrong,
+                      strcmp(wrong, "the header") == 0 ? "" : "'");
   uint64_t bytes = 0;
   for (size_t i = 0; i < s->n; i++) bytes += s->items[i].bytes;
-  fprintf(stderr, "note: %s: the header and all %zu tensors, %" PRIu64 " bytes, are what their checksums say\n",
-          s->path, s->n, bytes);
+  trainer_say(w, false, "%s: the header and all %zu tensors, %" PRIu64 " bytes, are what their checksums say", s->path,
+              s->n, bytes);
   return 0;
 }
 
@@ -96,37 +98,38 @@ static bool same_content(const char *x, const char *y) {
 }
 
 /* Other data go on as well, but not as if there had been no end. */
-static int check_data(Arena *a, const Safetensors *s, Dataset *data) {
+static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset *data, const TrainWatch *w) {
   const DataSource *sources;
-  int n = 0, code = dataset_sources(data, &sources, &n);
+  int n = 0;
+  ApcStatus code = dataset_sources(m, data, &sources, &n);
   for (int i = 0; i < n && !code; i++) {
     const char *before = safetensors_meta(s, key_of(a, &sources[i]));
     if (before && !same_content(before, sources[i].text))
-      fprintf(stderr, "warning: --data %s: this is %s; the checkpoint was made with %s\n", sources[i].input,
-              sources[i].text, before);
+      trainer_say(w, true, "--data %s: this is %s; the checkpoint was made with %s", sources[i].input, sources[i].text,
+                  before);
   }
   return code;
 }
 
-static int read_steps(const Safetensors *s, int64_t *steps) {
+static ApcStatus read_steps(ApcModel *m, const Safetensors *s, int64_t *steps) {
   const char *made = safetensors_meta(s, "steps");
   char *end = NULL;
   errno = 0;
   *steps = made ? strtoll(made, &end, 10) : -1;
   if (*steps >= 0 && !*end && !errno) return 0;
-  return stub_fail(APC_BAD_INPUT, "%s is no checkpoint: it does not say how many steps were made", s->path);
+  return host_error(m, RT_BAD_INPUT, "%s is no checkpoint: it does not say how many steps were made", s->path);
 }
 
-int checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data) {
+ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch) {
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   const char *file = path_in(a, dir);
   Safetensors *s = safetensors_open_header(diags, file, 0, NULL);
-  int code = s ? read_steps(s, steps) : stub_fail(APC_BAD_INPUT, "%s: %s", file, first_of(diags));
-  if (!code) code = check_sums(s);
-  if (!code) code = check_data(a, s, data);
+  ApcStatus code = s ? read_steps(m, s, steps) : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
+  if (!code) code = check_sums(m, s, watch);
+  if (!code) code = check_data(m, a, s, data, watch);
   ApcStatus status = code ? APC_OK : apc_read_entry(m, "restore", file);
-  if (status) code = stub_fail_model(m, status);
+  if (status) code = status;
   if (s) safetensors_close(s);
   arena_free(a);
   return code;

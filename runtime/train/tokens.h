@@ -1,4 +1,4 @@
-/* runtime/stub/tokens.h - windows of token files.
+/* runtime/train/tokens.h - windows of token files.
  *
  * A token file is nothing but tokens, little-endian and unsigned, of 16 or 32 bits, or has the header of llm.c before
  * them: 256 numbers of 32 bits, of which the first are a magic number, a version that says how wide tokens are, and how
@@ -7,13 +7,13 @@
  * further, what comes next.  No window crosses the border of two files, and a rest that fills none is left out.
  * Files are mapped: a step touches the windows that it takes.
  */
-#ifndef APC_RUNTIME_STUB_TOKENS_H
-#define APC_RUNTIME_STUB_TOKENS_H
+#ifndef APC_RUNTIME_TRAIN_TOKENS_H
+#define APC_RUNTIME_TRAIN_TOKENS_H
 
 #include <stdint.h>
 
 #include "base/diag.h"
-#include "runtime/stub/data_identity.h"
+#include "runtime/train/data_identity.h"
 
 typedef struct Tokens Tokens;
 

@@ -1,0 +1,95 @@
+/* runtime/stub/steps.c - --steps of a compiled program: a line per step, and the signals that end a run.
+ *
+ * Lines go to standard output; notes and warnings to standard error.  SIGINT, SIGTERM and SIGUSR1 end the run after the
+ * step that is being made, as does a reader of the lines that is gone.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/standard.h"
+#include "runtime/stub/stub.h"
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void stop(int signal) {
+  (void)signal;
+  asked_to_stop = 1;
+}
+
+const volatile sig_atomic_t *stub_asked(void) { return &asked_to_stop; }
+
+void stub_listen(void) {
+  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART}, none = {.sa_handler = SIG_IGN};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  sigaction(SIGPIPE, &none, NULL);
+}
+
+static bool is_asked(void *context) {
+  (void)context;
+  return asked_to_stop;
+}
+
+/* ---- what is printed */
+
+typedef struct Printing {
+  ApcModel *m;
+  bool json;
+} Printing;
+
+/* What was printed is out; where nobody reads it, the run ends. */
+static void print_out(void) {
+  if (standard_output_written()) return;
+  if (standard_unread()) fprintf(stderr, "note: nobody reads the lines of the steps any more\n");
+  asked_to_stop = 1;
+}
+
+static void print_begun(void *context) {
+  const Printing *p = context;
+  fprintf(stderr, "%s\n", apc_trained(p->m));
+  standard_json(p->json);
+}
+
+static void print_step(void *context, const StepMade *s) {
+  const Printing *p = context;
+  if (p->json)
+    printf("{\"step\":%" PRId64
+           ",\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":%.9g,\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n",
+           s->step, s->loss, s->grad_norm, s->lr, (double)s->tokens / s->us * 1e6, s->us);
+  else
+    printf("step %" PRId64 "  loss %.6g  grad_norm %.6g  lr %.6g  %.1f ms\n", s->step, s->loss, s->grad_norm, s->lr,
+           s->us * 1e-3);
+  print_out();
+}
+
+static void print_eval(void *context, const EvalMade *e) {
+  const Printing *p = context;
+  if (p->json)
+    printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
+           e->rows, e->us);
+  else
+    printf("eval behind step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, e->rows,
+           e->us * 1e-3);
+  print_out();
+}
+
+static void print_text(void *context, bool warning, const char *text) {
+  (void)context;
+  fprintf(stderr, "%s: %s\n", warning ? "warning" : "note", text);
+}
+
+int stub_train(ApcModel *m, Training *t, bool json) {
+  Printing p = {m, json};
+  t->watch = (TrainWatch){.context = &p,
+                          .begun = print_begun,
+                          .step = print_step,
+                          .eval = print_eval,
+                          .say = print_text,
+                          .asked = is_asked};
+  stub_listen();
+  ApcStatus status = trainer_run(m, t);
+  standard_json(false);
+  return status ? stub_fail_model(m, status) : 0;
+}
