@@ -40,6 +40,7 @@ typedef struct Making {
   Open open[MAX_OPEN]; /* the innermost last */
   int nopen;
   const Expr *extents[5]; /* what dimensions are made of */
+  bool looks;             /* at indices */
 } Making;
 
 static const Expr *any_extent(Making *k) { return k->extents[below(k->r, 5)]; }
@@ -124,6 +125,7 @@ static Val index_of(Making *k, int rank, const Expr *const *dims) {
   if (rank && how == 2) v = sort(k, v, axis);
   if (rank && how == 3) v = scan(k, RED_SUM, v, axis);
   if (rank && how == 4) v = first_of(k, v, axis, dims[axis]) + (Val)below(k->r, 2);
+  if (k->looks) v = build_within(&k->b, v, ex_const(k->m, INT64_C(1) << 40), true);
   return k->integers[k->nintegers++] = v;
 }
 
@@ -600,13 +602,14 @@ static void make_outputs(Making *k) {
 typedef struct GraphShape {
   int least, most; /* operations */
   bool loops;
+  bool looks;                /* at indices: `within` */
   const Expr *extents[5];    /* what dimensions are made of */
   Val (*further)(Making *k); /* makes operations of a kind that is not here; NULL */
 } GraphShape;
 
 static Func *make_graph(Module *m, Random *r, const GraphShape *shape, Diags *diags) {
   Func *f = module_func_add(m, "main", 1);
-  Making k = {.m = m, .b = builder_new(m, f, diags), .r = r};
+  Making k = {.m = m, .b = builder_new(m, f, diags), .r = r, .looks = shape->looks};
   memcpy(k.extents, shape->extents, sizeof k.extents);
   int inputs = 2 + below(r, 2), wanted = shape->least + below(r, shape->most - shape->least);
   for (int i = 0; i < inputs; i++) k.pool[k.n++] = fresh_input(&k, 1 + below(r, 3), DT_f64);

@@ -13,7 +13,7 @@ enum { WITHOUT_LOOPS = 600 }; /* seeds up to this one make no loops */
 
 static Func *make_function(Module *m, Random *r, Diags *diags) {
   static const int sizes[] = {1, 2, 3, 4, 5, 6, 7};
-  GraphShape shape = {.least = 10, .most = 22, .loops = r->seed > WITHOUT_LOOPS};
+  GraphShape shape = {.least = 10, .most = 22, .loops = r->seed > WITHOUT_LOOPS, .looks = r->seed % 2};
   for (int i = 0; i < 4; i++) shape.extents[i] = ex_const(m, sizes[below(r, 7)]);
   int symbol = module_symbol(m, "n");
   m->symbols.items[symbol].hint = 1 + below(r, 6);
