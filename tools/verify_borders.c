@@ -29,17 +29,20 @@ typedef struct Part {
 
 static const Part parts[] = {
     {.kinds = {0},
-     /* sums over ranks, then all to all, then all of it everywhere */
+     /* sums over ranks, then all to all, then all of it everywhere; sums of columns, which a rank has in pieces */
      .text = "  %many.a = input {name=\"many.a\"} : f32[400, 6]\n"
              "  %many.b = input {name=\"many.b\"} : f32[6, 500]\n"
              "  %many = dot %many.a, %many.b {spec=\"mk,kn->mn\"} : f32[400, 500]\n"
              "  %many.rows = neg %many : f32[400, 500]\n"
              "  %many.columns = exp %many.rows : f32[400, 500]\n"
+             "  %many.part = dot %many.a, %many.b {spec=\"mk,kn->mn\"} : f32[400, 500]\n"
+             "  %many.own = abs %many.part : f32[400, 500]\n"
+             "  output \"many.own\" %many.own\n"
              "  output \"many\" %many\n"
              "  output \"many.columns\" %many.columns\n",
      .plan =
          "op \"many.a\" {x1:r}\nop \"many.b\" {x0:r}\nop \"many\" {k:r}\nop \"many.rows\" {x0:r}\nop \"many.columns\" "
-         "{x1:r}\n"},
+         "{x1:r}\nop \"many.part\" {k:r}\nop \"many.own\" {x1:r}\n"},
     {.kinds = {OP_reduce, OP_softmax, OP_norm, OP_cross_entropy, OP_scan},
      .text = "  %sum.of = input {name=\"sum.of\"} : f32[6, 5200]\n"
              "  %sum = reduce %sum.of {axes=[1], op=sum} : f32[6]\n"
@@ -130,7 +133,9 @@ static const Part parts[] = {
              "op \"back\" {n:r}\n"
              "op \"back.filter\" {n:r}\n"},
     {.kinds = {OP_pool, OP_pool_grad},
-     .text = "  %pool.of = input {name=\"pool.of\"} : f32[2, 9, 9, 37]\n"
+     /* rounded: the first of equal ones is a largest */
+     .text = "  %pool.any = input {name=\"pool.any\"} : f32[2, 9, 9, 37]\n"
+             "  %pool.of = round %pool.any : f32[2, 9, 9, 37]\n"
              "  %pool = pool %pool.of {op=max, axes=[1, 2], window=[3, 3], starts=[-1, -1], strides=[2, 2], "
              "dilations=[1, 1]} : f32[2, 5, 5, 37]\n"
              "  %pool.first = input {name=\"pool.first\"} : f32[2, 3, 9, 70]\n"
