@@ -1,0 +1,256 @@
+/* program/check_instrs.c - the part of program_open that checks instructions: their operands, objects and numbers,
+ * loops, and what is asked of communication.
+ *
+ * In: a Program whose other sections have been checked.  Out: whether executors may take each instruction as it is, or
+ * the first one that is wrong.  Time is linear in the instructions.
+ */
+#include "program/check.h"
+#include "program/comm.h"
+
+typedef enum ExprsMode { EXPRS_ANY, EXPRS_AT_MOST, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM, EXPRS_CONV } ExprsMode;
+
+typedef struct InstrRow {
+  uint32_t min_tensors, max_tensors;
+  ExprsMode mode;
+  uint32_t n;
+} InstrRow;
+
+static const InstrRow instr_rows[] = {
+#define EX_ANY EXPRS_ANY, 0
+#define EX_AT_MOST(n) EXPRS_AT_MOST, n
+#define EX_NUMBER(n) EXPRS_NUMBER, n
+#define EX_PER_DIM(n) EXPRS_PER_DIM, n
+#define EX_GEMM EXPRS_GEMM, 0
+#define EX_CONV EXPRS_CONV, 0
+#define INSTR(name, object, min, max, exprs, comm, doc) {min, max, exprs},
+#include "program/program.def"
+#undef INSTR
+};
+
+static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
+  const InstrRow *row = &instr_rows[x->kind];
+  uint32_t n = x->exprs.n;
+  switch (row->mode) {
+    case EXPRS_ANY: return n <= 1024;
+    case EXPRS_AT_MOST: return n <= row->n;
+    case EXPRS_NUMBER: return n == row->n;
+    case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
+    case EXPRS_GEMM:
+      n -= PROGRAM_GEMM_NUMBERS; /* fewer: a number above all others */
+      return n % 4 == 0 && n / 4 <= PROGRAM_MAX_BATCH_LOOPS;
+    case EXPRS_CONV: return n >= PROGRAM_CONV_NUMBERS && n <= PROGRAM_CONV_NUMBERS + 1024;
+  }
+  return false;
+}
+
+static bool tensors_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b, uint32_t body) {
+  const Program *p = c->p;
+  const InstrRow *row = &instr_rows[x->kind];
+  if (x->tensors.n < row->min_tensors || x->tensors.n > row->max_tensors || !list_ok(c, x->tensors)) return false;
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    uint32_t t = program_list(p, x->tensors)[i];
+    if (t >= p->n_tensors) return false;
+    const ProgramBuffer *buffer = &p->buffers[p->tensors[t].buffer];
+    if (buffer->stage != b->stage || (buffer->entry != PROGRAM_NONE && buffer->entry != b->entry) ||
+        (buffer->body != PROGRAM_NONE && buffer->body != body))
+      return false;
+  }
+  return true;
+}
+
+static bool object_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
+  const Program *p = c->p;
+  const ProgramEntry *e = &p->entries[b->entry];
+  switch (program_instr_object(x->kind)) {
+    case PO_NONE: return x->object == PROGRAM_NONE;
+    case PO_KERNEL: return x->object < p->n_kernels;
+    case PO_GROUP: return x->object < p->n_groups;
+    case PO_INPUT: return x->object < e->n_inputs;
+    case PO_OUTPUT: return x->object < e->n_outputs;
+    case PO_PARAM: return x->object < p->n_params;
+    case PO_TEXT: return text_ok(c, x->object);
+  }
+  return false;
+}
+
+static const ProgramTensor *operand(const Program *p, const ProgramInstr *x, uint32_t i) {
+  return &p->tensors[program_list(p, x->tensors)[i]];
+}
+
+/* Both tensors of an instruction have equal type and rank, and dim is one of it. */
+static bool pair_ok(const Program *p, const ProgramInstr *x) {
+  const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1);
+  return a->dtype == b->dtype && a->extents.n == b->extents.n;
+}
+
+static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
+  const ProgramTensor *t = operand(p, x, 0);
+  return t->dtype == p->ports[port].dtype && t->extents.n == p->ports[port].dims.n;
+}
+
+static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
+
+/* The activation is one; bias and residual have their tensors. */
+static bool epilogue_ok(const ProgramInstr *x) {
+  return !(x->mask & ~(3u | PROGRAM_TF32)) && x->dim < ACT_COUNT &&
+         x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
+}
+
+static bool is_number(const Program *p, uint32_t expr, int64_t value) {
+  return p->exprs[expr].kind == PX_const && p->exprs[expr].value == value;
+}
+
+/* Libraries add one matrix: the old C or a residual.  How many elements bias and residual have is known with the sizes
+ * (runtime/exec/validate.c). */
+static bool gemm_ok(const Program *p, const ProgramInstr *x) {
+  const uint32_t *e = program_list(p, x->exprs);
+  const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1), *c = operand(p, x, 2);
+  if (!epilogue_ok(x) || a->dtype != b->dtype || !dtype_ok(x->dim2)) return false;
+  if (!program_gemm_types((DType)a->dtype, (DType)c->dtype, (DType)x->dim2)) return false;
+  for (uint32_t i = 3; i < x->tensors.n; i++)
+    if (operand(p, x, i)->dtype != c->dtype) return false;
+  if ((x->mask & PROGRAM_TF32) && (a->dtype != DT_f32 || c->dtype != DT_f32)) return false;
+  if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
+  if ((x->mask & 2) && !is_number(p, e[9], 0)) return false;
+  bool panels = !is_number(p, e[10], 0);
+  return !panels ||
+         (b->dtype == DT_f32 && is_number(p, e[5], PROGRAM_PANEL) && is_number(p, e[6], 1) && is_number(p, e[8], 1));
+}
+
+static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry *e) {
+  const ProgramTensor *from = operand(p, x, 0), *to = operand(p, x, 1);
+  return e->prepare && from->dtype == DT_f32 && to->dtype == DT_f32 && to->extents.n == 3 &&
+         is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
+}
+
+/* Bias and residual are of f32 and follow an output; all tensors have one type, a float the library may know. */
+static bool conv_ok(const Program *p, const ProgramInstr *x) {
+  uint32_t dtype = operand(p, x, 0)->dtype;
+  if (x->dim2 >= CONV_RESULTS || (x->dim2 && (x->mask & 3u || x->dim || x->tensors.n != 3))) return false;
+  if (!epilogue_ok(x)) return false;
+  if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
+  if (dtype != DT_f32 && (x->mask || x->dim)) return false;
+  for (uint32_t i = 1; i < x->tensors.n; i++)
+    if (operand(p, x, i)->dtype != dtype) return false;
+  return true;
+}
+
+static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
+  const Program *p = c->p;
+  const ProgramEntry *e = &p->entries[b->entry];
+  bool over_axes = x->kind != PI_send && x->kind != PI_recv;
+  if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
+  switch ((ProgramInstrKind)x->kind) {
+    case PI_gemm: return gemm_ok(p, x);
+    case PI_conv: return conv_ok(p, x);
+    case PI_launch: /* of what it does not write may be tables */
+      return x->dim <= x->tensors.n && (x->tensors.n - x->dim >= 32 || x->mask >> (x->tensors.n - x->dim) == 0);
+    case PI_copy: return pair_ok(p, x);
+    case PI_pack: return pack_ok(p, x, e);
+    case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
+    case PI_reduce_scatter:
+      return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT && x->dim < operand(p, x, 0)->extents.n;
+    case PI_all_gather:
+    case PI_exchange: return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n;
+    case PI_all_to_all:
+      return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n && x->dim2 < operand(p, x, 0)->extents.n &&
+             x->dim != x->dim2;
+    case PI_send: return p->groups[x->object].from == b->stage;
+    case PI_recv: return p->groups[x->object].to == b->stage;
+    case PI_wait: return x->event < p->header->n_events;
+    case PI_feed: return like_port(p, x, e->inputs + x->object);
+    case PI_fetch: return like_port(p, x, e->outputs + x->object) && x->mask >> p->n_axes == 0;
+    case PI_load: {
+      const ProgramParam *w = &p->params[x->object];
+      const ProgramTensor *t = operand(p, x, 0);
+      return e->prepare && w->stage == b->stage && w->buffer == PROGRAM_NONE && w->dtype == t->dtype &&
+             w->dims.n == t->extents.n;
+    }
+    case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
+    case PI_repeat:
+      return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
+    default: return true;
+  }
+}
+
+/* Does the instruction of a body that is called once ask for its micro-batch?  The numbers of its expressions and
+ * tensors are in range. */
+static bool asks_micro_batch(const Check *c, const ProgramInstr *x) {
+  const Program *p = c->p;
+  if (x->guard != PROGRAM_NONE && (p->expr_uses[x->guard] & PROGRAM_USES_MICRO_BATCH)) return true;
+  if (!exprs_ok(c, x->exprs, x->exprs.n, PROGRAM_USES_MICRO_BATCH)) return true;
+  if (program_instr_has_grid(x) && (p->expr_uses[x->blocks] & PROGRAM_USES_MICRO_BATCH)) return true;
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    const ProgramTensor *t = operand(p, x, i);
+    if (p->buffers[t->buffer].slots > 1 || (p->expr_uses[t->offset] & PROGRAM_USES_MICRO_BATCH) ||
+        !exprs_ok(c, t->extents, t->extents.n, PROGRAM_USES_MICRO_BATCH))
+      return true;
+  }
+  return false;
+}
+
+static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
+  const Program *p = c->p;
+  const ProgramInstr *x = &p->instrs[i];
+  const ProgramBody *b = &p->bodies[body];
+  NEED(x->kind < PI_COUNT, "instrs", i, "the kind");
+  NEED(text_ok(c, x->where), "instrs", i, "the location");
+  NEED(tensors_ok(c, x, b, body), "instrs", i, "a tensor");
+  NEED(exprs_count_ok(c, x) && exprs_ok(c, x->exprs, x->exprs.n, 0), "instrs", i, "an expression");
+  NEED(object_ok(c, x, b), "instrs", i, "the object");
+  NEED(x->guard == PROGRAM_NONE || expr_ok(c, x->guard), "instrs", i, "the guard");
+  NEED(meaning_ok(c, x, b), "instrs", i, "an operand");
+  if (program_instr_object(x->kind) == PO_KERNEL) {
+    bool grid = p->kernels[x->object].threads > 0;
+    NEED(grid ? expr_ok(c, x->blocks) : x->blocks == PROGRAM_NONE, "instrs", i, "the grid");
+  }
+  NEED(program_phase_each(b->phase) || !asks_micro_batch(c, x), "instrs", i, "what depends on the micro-batch");
+  bool comm = program_instr_is_comm(x->kind);
+  NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
+  NEED(!comm || x->event == PROGRAM_NONE || x->event < p->header->n_events, "instrs", i, "the event");
+  NEED(x->together == 0 || (x->together == 1 && comm && i + 1 < end && p->instrs[i + 1].kind < PI_COUNT &&
+                            program_instr_is_comm(p->instrs[i + 1].kind)),
+       "instrs", i, "the flag `together`");
+  return true;
+}
+
+/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need
+ * equal rounds of both; a port in it would be read or written in every round. */
+static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
+  const Program *p = c->p;
+  uint32_t open[PROGRAM_MAX_LOOPS], n = 0;
+  for (uint32_t i = begin; i < end; i++) {
+    const ProgramInstr *x = &p->instrs[i];
+    if (x->kind == PI_loop) {
+      NEED(n < PROGRAM_MAX_LOOPS && x->dim < end - i && p->instrs[i + x->dim].kind == PI_repeat &&
+               x->guard == PROGRAM_NONE,
+           "instrs", i, "the loop");
+      open[n++] = i;
+    } else if (x->kind == PI_repeat) {
+      NEED(n > 0 && i - open[n - 1] == x->dim && p->instrs[open[n - 1]].dim == x->dim && x->guard == PROGRAM_NONE &&
+               program_list(p, x->tensors)[0] == program_list(p, p->instrs[open[n - 1]].tensors)[0],
+           "instrs", i, "the loop");
+      n--;
+    } else {
+      NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs",
+           i, "the loop around");
+    }
+  }
+  NEED(n == 0, "instrs", open[n - 1], "the loop");
+  return true;
+}
+
+bool program_check_instrs(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t b = 0; b < p->n_bodies; b++) {
+    uint32_t end = p->bodies[b].instrs + p->bodies[b].n, joined = 0;
+    for (uint32_t i = p->bodies[b].instrs; i < end; i++) {
+      if (!check_instr(c, i, b, end)) return false;
+      joined = p->instrs[i].together ? joined + 1 : 0;
+      NEED(joined < PROGRAM_MAX_TOGETHER, "instrs", i, "the flag `together`");
+    }
+    if (!check_loops(c, p->bodies[b].instrs, end)) return false;
+  }
+  NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");
+  return true;
+}
