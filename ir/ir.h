@@ -347,6 +347,8 @@ const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
 const Expr *op_expr(const Op *op, AttrKey key);
 /* One number in all elements: a const that is not a list, a size. */
 bool op_is_splat(const Op *op);
+/* A const that is 0 in all elements. */
+bool op_is_zeros(const Op *op);
 /* A source that can be made in any layout where it is needed, without communication: all constants but listed elements,
  * and random numbers. */
 bool op_is_anywhere(const Op *op);

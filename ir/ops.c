@@ -147,6 +147,10 @@ const Attr *op_attr(const Op *op, AttrKey key) {
 
 bool op_is_splat(const Op *op) { return op->kind == OP_size || (op->kind == OP_const && op_attr(op, AT_value)); }
 
+bool op_is_zeros(const Op *op) {
+  return op->kind == OP_const && op_attr(op, AT_value) && op_float(op, AT_value, 0) == 0;
+}
+
 bool op_is_anywhere(const Op *op) { return has(op->kind, OT_ANYWHERE) && (op->kind != OP_const || op_is_splat(op)); }
 
 int64_t op_int(const Op *op, AttrKey key, int64_t otherwise) {

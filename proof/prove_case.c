@@ -36,7 +36,9 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
     case OP_conv_transpose:
     case OP_conv_filter: return (operands == 1 || operands == 2) && r == RED_SUM;
     case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);
-    case OP_select: return operands == 6 && r == RED_SUM;
+    case OP_select:
+      return r == RED_SUM && (operands == 6 || (operands == 2 && op_is_zeros(op_of(f, op->in[2]))) ||
+                              (operands == 4 && op_is_zeros(op_of(f, op->in[1]))));
     case OP_gather:
     case OP_take: return operands == 1 && r == RED_SUM;
     case OP_grouped_dot: return (operands == 1 || operands == 4) && r == RED_SUM;

@@ -81,6 +81,13 @@ static void rule_pointwise(const RuleMaking *k) {
   if (rows[k->op->kind].linear) linear_groups(k, rows[k->op->kind].linear);
 }
 
+/* Both choices together; where one is zeros, which are a sum of zeros, the other alone. */
+static void rule_select(const RuleMaking *k) {
+  bool first = op_is_zeros(op_of(k->f, k->op->in[1])), second = op_is_zeros(op_of(k->f, k->op->in[2]));
+  rule_same_dims(k);
+  rule_moves_sums(k, second ? 2 : first ? 4 : 6);
+}
+
 /* Linear only when no information is lost (D7). */
 static void rule_cast(const RuleMaking *k) {
   rule_same_dims(k);
@@ -383,11 +390,8 @@ const OpRecord record_binary = {
     .infer = infer_binary, .rule = rule_pointwise, .eval = eval_binary, .gradient = gradient_binary};
 const OpRecord record_compare = {
     .infer = infer_compare, .rule = rule_pointwise, .eval = eval_compare, .gradient = gradient_compare};
-const OpRecord record_select = {.infer = infer_select,
-                                .space = "x.., x.., x.. -> x..",
-                                .kinds = "linear:12",
-                                .eval = eval_select,
-                                .gradient = gradient_select};
+const OpRecord record_select = {
+    .infer = infer_select, .rule = rule_select, .eval = eval_select, .gradient = gradient_select};
 const OpRecord record_cast = {.infer = infer_cast, .rule = rule_cast, .eval = eval_cast, .gradient = gradient_cast};
 const OpRecord record_copy = {
     .infer = infer_same, .space = "x.. -> x..", .kinds = "linear:0", .eval = eval_copy, .gradient = gradient_copy};

@@ -336,6 +336,10 @@ static const Instance others[] = {
     F(select,
       "%c = input {name=\"c\"} : bool[A, B] " X("f32[A, B]") Z("f32[A, B]") Y("select %c, %x, %z", "f32[A, B]")),
     F(select, "%c = input {name=\"c\"} : bool[C] " X("i8[C]") Z("i8[C]") Y("select %c, %x, %z", "i8[C]")),
+    F(select, "%c = input {name=\"c\"} : bool[A, B] %z = const {value=0} : f32[A, B] " X("f32[A, B]")
+                  Y("select %c, %x, %z", "f32[A, B]")),
+    F(select, "%c = input {name=\"c\"} : bool[A, B] %z = const {value=0} : f32[A, B] " X("f32[A, B]")
+                  Y("select %c, %z, %x", "f32[A, B]")),
     F(cast, X("f32[A, B]") Y("cast %x {to=f64}", "f64[A, B]")),
     F(cast, X("f32[A, B]") Y("cast %x {to=i32}", "i32[A, B]")),
     F(cast, X("i16[A, B]") Y("cast %x {to=f32}", "f32[A, B]")),
