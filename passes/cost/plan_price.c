@@ -92,8 +92,8 @@ typedef struct Pricing {
   PlanTraffic *traffic; /* by kind; NULL: nobody asks */
   double repeat;        /* micro-batches */
   bool in_turns;        /* a pipeline trains several (codegen/program_bodies.c) */
-  bool possible;
-  PlanGap gap; /* the first conversion that does not exist */
+  int ngaps;
+  PlanGap gaps[MOST_GAPS]; /* the first conversions that do not exist */
 } Pricing;
 
 /* How often what the walk tells of now is done. */
@@ -300,8 +300,8 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
   double seconds = cost_convert(p->c, type, from, to);
   live_until(p, v, w->now), want_stored(p, v);
   if (seconds == INFINITY) {
-    if (p->possible) p->gap = (PlanGap){s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
-    p->possible = false;
+    PlanGap gap = {s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
+    if (p->ngaps < MOST_GAPS) p->gaps[p->ngaps++] = gap;
   } else {
     spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
     if (p->traffic && cost_convert_path(p->c, type, from, to, &path)) count_moves(p, s, value, &path);
@@ -587,8 +587,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
                .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
                .traffic = traffic,
-               .repeat = mesh_micro_batches(&m->mesh),
-               .possible = true};
+               .repeat = mesh_micro_batches(&m->mesh)};
   WalkScope s = {.f = f,
                  .rules = rules,
                  .strategies = strategies,
@@ -606,7 +605,8 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   for (size_t i = 0; i < p.accumulated.n; i++) settle_accumulated(&p, &p.accumulated.items[i]);
   ScheduleTable made;
   const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
-  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, table)};
+  PlanPrice out = {.possible = p.ngaps == 0, .ngaps = p.ngaps, .time = pipeline_time(&p, table)};
+  memcpy(out.gaps, p.gaps, sizeof out.gaps);
   for (int k = 0; k < mesh_places(&m->mesh); k++) {
     PlanMemory mem = {0};
     double flops = 0, params = 0;

@@ -49,9 +49,12 @@ typedef struct PlanGap {
   const Layout *from, *to;
 } PlanGap;
 
+enum { MOST_GAPS = 4 };
+
 typedef struct PlanPrice {
   bool possible; /* false: some conversion does not exist */
-  PlanGap gap;   /* the first of these */
+  int ngaps;
+  PlanGap gaps[MOST_GAPS]; /* the first of these */
   PlanTime time;
   PlanMemory memory;
   double flops;       /* of the busiest rank, the whole step */

@@ -289,7 +289,7 @@ static bool complete(Fitting *p) {
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;
-  return plan->price.possible || explain_gap(p, &plan->price.gap);
+  return plan->price.possible || explain_gap(p, &plan->price.gaps[0]);
 }
 
 static void index_names(Fitting *p) {

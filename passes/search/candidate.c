@@ -385,6 +385,7 @@ static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   Graph *g = graph_new(in, &why);
   if (!g) {
     if (why) x->best->why_not = why;
+    if (why == graph_no_choice) search_no_choice(s, x->best);
     x->bound = s->watch.expired ? x->bound : INFINITY;
     x->exact = true;
     return;

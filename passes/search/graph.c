@@ -681,6 +681,8 @@ static void share_again(void *of, const int *values, double step) {
   arena_free(a);
 }
 
+const char graph_no_choice[] = "some operation and its gradients cannot be cut alike";
+
 Graph *graph_new(const GraphInput *in, const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);
@@ -688,7 +690,11 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
-  double start = solve_watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  double start = solve_watch_processor(), least = INFINITY;
+  if (make_domains(g, why)) {
+    least = cheapest(g);
+    if (least == INFINITY) *why = graph_no_choice;
+  }
   if (in->report) in->report->domains += solve_watch_processor() - start;
   if (least > in->prune_above || least == INFINITY) {
     arena_free(a);

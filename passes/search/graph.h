@@ -60,8 +60,11 @@ typedef struct GraphInput {
 
 typedef struct Graph Graph;
 
-/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning and
- * when the time is over. */
+/* *why where the operations have strategies, but none that the gradients of what they make have as well. */
+extern const char graph_no_choice[];
+
+/* NULL when some operation has no strategy; *why names it (arena of the module) or is graph_no_choice, or stays as it
+ * is after pruning and when the time is over. */
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
 const SolveProblem *graph_problem(const Graph *g);

@@ -51,22 +51,34 @@ static const char *op_text(const Search *s, const Op *op) {
   return arena_printf(s->arena, "%s \"%s\"", op_name(op->kind), op->name);
 }
 
+/* Who needs what at once, the first ones of the forward pass, if it is there that something does. */
+static const char *gaps_text(const Search *s, const PlanPrice *p) {
+  Text t = {.arena = s->arena};
+  for (int i = 0; i < p->ngaps; i++) {
+    const Op *user = p->gaps[i].user < s->f->ops.n ? &s->f->ops.items[p->gaps[i].user] : NULL;
+    if (i > 0 && (p->gaps[i].user == p->gaps[i - 1].user || !user || op_makes_gradients(user))) continue;
+    text_printf(&t, "%s%s needs all of %s at once", i ? ", " : "", user ? op_text(s, user) : "an output",
+                op_text(s, op_of(s->f, p->gaps[i].value)));
+  }
+  return text_str(&t);
+}
+
 /* What needs all micro-batches at once, when every operation is cut by time where it can be and by nothing else; NULL:
- * nothing does.  The mesh has an axis of time. */
+ * nothing does.  Of several operations the first, which gradients follow.  The mesh has an axis of time. */
 static const char *needs_whole(const Search *s) {
   Strategy *timed = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n + 1);
   int *stages = ARENA_ARRAY(s->arena, int, s->f->ops.n + 1);
-  for (size_t i = 0; i < s->f->ops.n; i++) {
+  size_t n = s->f->ops.n, adds = n;
+  for (size_t i = 0; i < n; i++) {
     const Op *op = &s->f->ops.items[i];
     int factor = s->shape->time_factor[i];
-    if (factor == TIME_IMPOSSIBLE)
-      return arena_printf(s->arena, "%s adds up rows of different micro-batches", op_text(s, op));
+    if (factor == TIME_IMPOSSIBLE && adds == n) adds = i;
     if (factor >= 0 && !op_is_source(op->kind)) timed[i] = (Strategy){.n = 1, .picks = {{0, (uint8_t)factor}}};
   }
   PlanPrice p = cost_plan(s->cost, s->m, s->f, s->rules, timed, stages);
-  if (p.possible || !p.gap.value) return NULL;
-  const char *user = p.gap.user < s->f->ops.n ? op_text(s, &s->f->ops.items[p.gap.user]) : "an output";
-  return arena_printf(s->arena, "%s needs all of %s at once", user, op_text(s, op_of(s->f, p.gap.value)));
+  if (adds < n && !(p.ngaps && p.gaps[0].user < adds))
+    return arena_printf(s->arena, "%s adds up rows of different micro-batches", op_text(s, &s->f->ops.items[adds]));
+  return p.ngaps ? gaps_text(s, &p) : NULL;
 }
 
 const char *search_one_batch(Search *s) {
@@ -156,6 +168,10 @@ Plan *refuse(const Search *s, Diags *d) {
     diag_help(d,
               "--micro-batches 1 needs nothing joined; sizes that are bound (--dim, --shape) may show that rows of "
               "several inputs belong together");
+  if (nearest && nearest->joined && func_has_gradients(s->f))
+    diag_help(d,
+              "a loss that compares rows of a batch with each other is another loss in micro-batches; --recompute, "
+              "--zero and more ranks save memory without them");
   if (large) note_parts(s, &nearest->price.memory, d);
   if (large || weights) note_largest(s, d);
   if ((large || weights) && s->too_large) *s->too_large = s->resident;

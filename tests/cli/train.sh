@@ -109,6 +109,32 @@ for own in "mean(y * y)" "sqrt(mean(y * y))"; do
 done
 expect 3 'sqrt "own" cannot be cut into 2 micro-batches' "$apc" plan own.apc -q --train own --batch 8 --micro-batches 2
 
+# Weights that some elements hide are weights of every micro-batch; rows that are compared with each other are not cut.
+cat >hidden.apc <<'M'
+import nn
+dim batch
+entry main(x: f32[batch, 12]) {
+  weight w : f32[3] = normal(1)
+  weight v : f32[3] = normal(1)
+  y = linear(x, 3, std=0.3) as "up"
+  y = y + where(iota(f32[3], 0) > 0.5, w, -1) + where(iota(f32[3], 0) > 0.5, 2, v)
+  output own = mean(y * y)
+}
+M
+expect 0 "" "$apc" verify hidden.apc -q --train own --batch 8 --target cpux2 --pp 2 --micro-batches 4
+check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
+cat >pairs.apc <<'M'
+import nn
+dim batch
+fn unit(x) { return x / sqrt(sum(x * x, [1], keep=1)) }
+entry main(x: f32[batch, 12]) {
+  output y = einsum("bd,cd->bc", unit(linear(x, 3, std=0.3) as "a"), unit(linear(x, 3, std=0.3) as "b"))
+}
+M
+expect 3 'would have to be joined again: dot "y.2" needs all of div "y.1" at once' "$apc" plan pairs.apc -q \
+  --train cross_entropy --dim batch=8 --micro-batches 2
+expect_err "another loss in micro-batches"
+
 # Whatever the number of stages and the order in which they take turns, a run has the same bits; the plan says the order.
 # shellcheck disable=SC2086
 for how in "cpu" "cpux3 --pp 3 --schedule gpipe" "cpux3 --pp 3" "cpux2 --pp 2 --schedule 1f1b" "cpux2 --pp 2 --schedule interleaved:2" \
@@ -198,4 +224,4 @@ expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 's
 expect 5 "training in it needs a scaled loss" "$apc" plan $mlp --train mse --dtype f16
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 133 107
+summary 137 111
