@@ -26,6 +26,23 @@ static void point_at(Param *p, int blob, const SafetensorsEntry *e) {
   }
 }
 
+/* Floats that no weight takes are weights of another model, or have other names there; a checkpoint has the optimizer's
+ * states too, which are called WEIGHT:STATE. */
+static void warn_of_rest(Module *m, const Safetensors *s, Diags *diags) {
+  enum { SHOWN = 4 };
+  Text t = {.arena = diags->arena};
+  size_t left = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    const SafetensorsEntry *e = &s->items[i];
+    bool state = safetensors_meta(s, "steps") && strchr(e->name, ':');
+    if (!dtype_is_float(e->dtype) || state || module_param(m, e->name)) continue;
+    if (left++ < SHOWN) text_printf(&t, "%s'%s'", left > 1 ? ", " : "", e->name);
+  }
+  if (left > SHOWN) text_printf(&t, " and %zu more", left - SHOWN);
+  if (left)
+    diag_warning(diags, DIAG_weights, (Loc){.file = s->path}, "no weight of the model is called so: %s", text_str(&t));
+}
+
 bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
   Safetensors *s = safetensors_open(diags, path);
   if (!s) return false;
@@ -35,12 +52,14 @@ bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
     Param *p = &m->params.items[i];
     if (p->init == INIT_PREPARED) continue;
     const SafetensorsEntry *e = safetensors_find(s, p->name);
+    if (!e && !p->trainable && safetensors_meta(s, "steps")) continue; /* a checkpoint has what training changes */
     if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
     else if (!driver_weight_fits(p, e))
       ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight",
                       p->name);
     else point_at(p, blob, e);
   }
+  warn_of_rest(m, s, diags);
   safetensors_close(s);
   return ok;
 }

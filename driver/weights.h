@@ -7,7 +7,8 @@
 #include "ir/ir.h"
 
 /* Points every weight of the module at the tensor of its name, which must have its type and shape.  False after
- * diagnostics, all missing ones at once. */
+ * diagnostics, all missing ones at once (of a checkpoint but for statistics, which keep the model's numbers); a warning
+ * names floats of the file that no weight takes. */
 bool driver_weights_from_file(Module *m, const char *path, Diags *diags);
 
 /* Has the tensor the weight's type and shape? */

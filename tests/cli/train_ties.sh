@@ -217,6 +217,8 @@ check "the same steps" near calls.txt calls_own.txt 2e-6
 expect 0 "" ./calls --steps 6 $data --checkpoint made
 expect 0 "" "$apc" run calls_own.onnx -q --weights calls_own.safetensors --input x=random --outputs calls.npz
 expect 0 "" "$apc" run calls.onnx -q --weights calls.safetensors --input x=random --expect calls.npz --rtol 1e-4
+expect 0 "" "$apc" run calls.onnx -q --weights made/checkpoint.safetensors --input x=random --expect calls.npz --rtol 1e-4
+check "apc says nothing of the optimizer's states: $(cat err)" sh -c '! grep -q "is called so" err'
 for file in calls.safetensors made/checkpoint.safetensors; do
   expect 0 "" "$apc" convert calls.onnx new.onnx -q --weights "$file"
   expect 0 "" "$apc" run new.onnx -q --input x=random --expect calls.npz --rtol 1e-4
@@ -248,6 +250,8 @@ train traced --untie 'onnx::*'
 says 'trains 12 of 12 weights, 318 of 318'
 check "untied: two tables" weights traced 'not np.array_equal(w["table"], w["onnx::MatMul_7"].T)'
 expect 0 "" "$apc" run traced.onnx -q --weights traced.safetensors --input ids=random --outputs untied.npz
+expect 0 "" "$apc" run own.onnx -q --weights traced.safetensors --input ids=random
+expect_err "no weight of the model is called so: 'onnx::MatMul_7'"
 train own --untie table
 expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --expect untied.npz --rtol 1e-4
 train own --untie table --freeze '*' --trainable 'table*' --trainable a.w --pad table=3
@@ -271,4 +275,4 @@ refuse "--pad tabel: the model has no such weight" --pad tabel=0
 refuse "--untie b.*: no tensor of that name is read by several nodes" --untie 'b.*'
 expect 2 "--pad table=x: TABLE=ID is wanted" "$apc" own.onnx -q --train cross_entropy --pad table=x
 expect 2 "--untie is of training" "$apc" own.onnx -q --untie table
-summary 101
+summary 105
