@@ -84,6 +84,17 @@ void diag_help(Diags *d, const char *format, ...) {
   va_end(args);
 }
 
+void diags_append(Diags *d, const Diags *more) {
+  for (size_t i = 0; i < more->n; i++) {
+    const Diag *x = &more->items[i];
+    bool belongs = x->severity == SEV_NOTE || x->severity == SEV_HELP;
+    if (!belongs) d->repeats = is_repeated(d, x);
+    if (!d->repeats) ARENA_PUSH(d->arena, d, *x);
+    d->errors += x->severity == SEV_ERROR;
+    d->warnings += x->severity == SEV_WARNING;
+  }
+}
+
 void diag_operator(Diags *d, const char *name, size_t nodes) {
   if (d->repeats || !d->n) return;
   d->items[d->n - 1].operator_name = arena_strdup(d->arena, name);

@@ -52,6 +52,9 @@ typedef struct Build {
   Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
+  double search_seconds;      /* of all searches for it */
+  double resident;            /* PlanLack.resident */
+  const Diags *unfit;         /* why the search found no plan within the limit: `plan` is the nearest; NULL: it did */
   bool measured;              /* driver_measure knows: */
   PlanMemory memory;          /* what the plan's largest rank takes */
   const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */
@@ -75,8 +78,9 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 bool driver_lower_also(Build *b, Func *l1);
 
 /* Finds out what the largest rank of a plan will take, at the sizes that it was planned for, and saves the plan
- * (--save-plan).  Where that is above the limit another plan takes its place, or it is an error.  Not known are unknown
- * operations and sizes beyond 2^63.  False after diagnostics. */
+ * (--save-plan).  Where that is above the limit another plan takes its place, or it is an error; so where memory is
+ * short and the search counted too much.  Not known are unknown operations and sizes beyond 2^63.  False after
+ * diagnostics. */
 bool driver_measure(Build *b);
 
 /* What the largest rank takes: of the Program where that is measured, else as the search counts. */

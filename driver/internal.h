@@ -9,9 +9,20 @@ void driver_go_back(Build *b, DriverStage to);
 
 /* plan.c */
 bool stage_plan(Build *b);
-/* A plan within `limit` bytes as the search counts them, in the place of the one there is; false: there is none, and
- * the old one stays.  Says nothing. */
-bool driver_plan_within(Build *b, double limit);
+/* What a further search is asked for. */
+typedef struct PlanTry {
+  double limit;      /* bytes of a rank, as the search counts them */
+  int zero;          /* as PlanOptions.zero */
+  bool alternatives; /* are to be listed, if they were asked for */
+} PlanTry;
+
+/* Such a plan in the place of the one there is; false: there is none, and the old one stays.  Says nothing.  All
+ * searches share --effort. */
+bool driver_plan_again(Build *b, const PlanTry *asked);
+/* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
+void driver_plan_beside(Build *b, const Plan *was);
+/* Says why there is no plan, and how many devices would do; false. */
+bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */
 bool save_texts(const Build *b);       /* the texts of --save-temps: the IR as far as it has come, and the plan */
 

@@ -5,8 +5,8 @@
  * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves.  What plans are compared by
  * stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
  * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
- * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Not done: plans that the search counts
- * above the limit and whose programs are not.
+ * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Where memory is short and the Program
+ * takes less than was counted, the search is asked for as much more (find_faster).
  */
 #include "driver/driver.h"
 
@@ -85,15 +85,15 @@ static bool measure(Build *b) {
   return true;
 }
 
+static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
+
 /* With all that dp can cut: where the search has found the same count with less of it. */
 static bool find_cut(Build *b, double limit, double *least) {
-  PlanOptions *o = &b->options.plan;
-  if (!b->options.model.train || o->zero) return true;
-  o->zero = 1 + 3;
-  bool found = driver_plan_within(b, limit), ok = !found || measure(b);
-  o->zero = 0;
-  if (found && ok) *least = fmin(*least, driver_memory(b)->total);
-  return ok;
+  const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
+  if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
+  if (!measure(b)) return false;
+  *least = fmin(*least, driver_memory(b)->total);
+  return true;
 }
 
 /* Plans that the search counts less and less for, until a program is within the limit; *least gets what the smallest
@@ -103,11 +103,12 @@ static bool find_smaller(Build *b, double limit, double *least) {
   const double close = 0.01;
   double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
-    if (b->options.plan.stop && *b->options.plan.stop)
+    if (is_stopped(b))
       return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
                         "planning for %s was stopped before there was a plan within the limit",
                         b->options.target->name);
-    if (!driver_plan_within(b, next)) {
+    const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
+    if (!driver_plan_again(b, &smaller)) {
       none = next, next = (none + counted) / 2;
       continue;
     }
@@ -132,10 +133,45 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
+static void take_back(Build *b, Plan *was, const Mesh *mesh, const PlanMemory *memory) {
+  b->plan = was, b->memory = *memory, b->measured = true;
+  module_set_mesh(b->model.m, mesh);
+  driver_go_back(b, DRIVER_lower);
+}
+
+/* Where memory decided, what the search counts above the limit may be within it, and faster.  So it is asked for more:
+ * by what it often counts too much, or has of the plan that there is; then by what it has of the larger one, or by half
+ * as much. */
+static bool find_faster(Build *b, double limit) {
+  enum { MOST_TRIES = 3 };
+  const double often = 1.25, much = 1e-3;
+  Plan *was = b->plan;
+  const Mesh mesh = b->model.m->mesh;
+  const PlanMemory memory = b->memory;
+  double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / memory.total);
+  for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b); i++) {
+    const PlanTry larger = {.limit = limit * more, .zero = b->options.plan.zero};
+    if (driver_plan_again(b, &larger) && b->plan->price.time.total < was->price.time.total * (1 - much)) {
+      if (!measure(b)) return false;
+      double takes = driver_memory(b)->total, ratio = b->plan->price.memory.total / takes;
+      if (takes <= limit) return driver_plan_beside(b, was), true;
+      large = more, more = none < ratio && ratio < large ? ratio : (none + large) / 2;
+    } else {
+      if (isinf(large)) break;
+      none = more, more = (none + large) / 2;
+    }
+  }
+  if (b->plan != was) take_back(b, was, &mesh, &memory);
+  was->search_seconds = b->search_seconds;
+  return true;
+}
+
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (!measure(b)) return false;
   double least = driver_memory(b)->total;
-  if (least > limit && !b->options.plan_file && !find_smaller(b, limit, &least)) return false;
+  if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
+  bool looks = !b->options.plan_file && b->measured;
+  if (looks && !(least > limit ? find_smaller(b, limit, &least) : find_faster(b, limit))) return false;
   return least <= limit ? driver_save_plan(b) : refuse_size(b, limit, least);
 }

@@ -11,6 +11,7 @@
 #include "driver/ir_file.h"
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
+#include "passes/search/watch.h"
 
 /* What holds for every search: its limits, and who looks on. */
 static PlanOptions unforced_options(const DriverOptions *o) {
@@ -58,13 +59,18 @@ static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternativ
   if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
 }
 
+static void list_beside(Arena *a, Plan *p, const Plan *other) {
+  const PlanAlternative best = plan_as_alternative(a, other);
+  PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, other->nalternatives + 1);
+  p->alternatives = list;
+  p->nalternatives = 0;
+  add_alternative(p, list, &best);
+  for (int i = 0; i < other->nalternatives; i++) add_alternative(p, list, &other->alternatives[i]);
+}
+
 /* What a search says beside its plan: the bound, and what else there is. */
 static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
-  const PlanAlternative best = plan_as_alternative(a, searched);
-  PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, searched->nalternatives + 1);
-  p->alternatives = list;
-  add_alternative(p, list, &best);
-  for (int i = 0; i < searched->nalternatives; i++) add_alternative(p, list, &searched->alternatives[i]);
+  list_beside(a, p, searched);
   p->lower_bound = searched->lower_bound;
   p->no_gaps_bound = fmin(searched->no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
@@ -125,17 +131,25 @@ bool driver_save_plan(const Build *b) {
 
 /* ---- the stage */
 
+/* One of several searches, in what the others have left of --effort. */
 static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
-  if (!b->options.micro_batch) return plan_search(b->model.m, b->l1, b->options.target, options, d);
-  return driver_micro_batch(b, options, b->options.micro_batch, d);
+  PlanOptions o = *options;
+  double began = search_watch_now();
+  if (o.effort > 0) o.effort = fmax(o.effort - b->search_seconds, 1e-3);
+  Plan *p = b->options.micro_batch ? driver_micro_batch(b, &o, b->options.micro_batch, d)
+                                   : plan_search(b->model.m, b->l1, b->options.target, &o, d);
+  b->search_seconds += search_watch_now() - began;
+  if (p) p->search_seconds = b->search_seconds;
+  return p;
 }
 
-bool driver_plan_within(Build *b, double limit) {
+bool driver_plan_again(Build *b, const PlanTry *asked) {
   PlanOptions options = b->options.plan;
   const Plan *was = b->plan;
   const Mesh mesh = b->model.m->mesh;
-  options.memory_limit = limit;
-  if (options.effort > 0) options.effort = fmax(options.effort - was->search_seconds, 1e-3);
+  options.memory_limit = asked->limit;
+  options.zero = asked->zero;
+  options.alternatives &= asked->alternatives;
   Plan *p = searched(b, &options, diags_new(b->options.model.arena));
   if (!p) return module_set_mesh(b->model.m, &mesh), false;
   /* What is known of all plans that the search may count within the limit that was asked for. */
@@ -143,20 +157,46 @@ bool driver_plan_within(Build *b, double limit) {
   p->no_gaps_bound = fmin(p->no_gaps_bound, was->no_gaps_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->one_device_seconds = was->one_device_seconds;
-  p->search_seconds += was->search_seconds;
   p->cut_short |= was->cut_short;
   b->plan = p;
   driver_go_back(b, DRIVER_lower);
   return true;
 }
 
+void driver_plan_beside(Build *b, const Plan *was) {
+  if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
+}
+
+/* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
+ * asks its Program. */
+static Plan *search_near(Build *b, const PlanOptions *options) {
+  const double most = 2; /* times as much as programs take may be counted (docs/plan.md) */
+  PlanOptions o = *options;
+  PlanLack lack = {0};
+  Diags *why = diags_new(b->options.model.arena);
+  o.lack = &lack;
+  Plan *p = searched(b, &o, why);
+  if (!p && lack.nearest > 0 && lack.nearest <= most * plan_memory_limit(b->options.target, o.memory_limit)) {
+    o.memory_limit = lack.nearest;
+    p = searched(b, &o, diags_new(b->options.model.arena));
+    if (p) b->unfit = why;
+  }
+  b->resident = lack.resident;
+  if (!p) driver_refuse(b, why);
+  else if (!b->unfit) diags_append(b->options.model.diags, why);
+  return p;
+}
+
+bool driver_refuse(Build *b, const Diags *why) {
+  diags_append(b->options.model.diags, why);
+  if (b->resident > 0) driver_help_fewest(b, &b->options.plan, b->resident);
+  return false;
+}
+
 bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
-  PlanOptions options = o->plan, unforced = unforced_options(o);
-  double resident = 0;
-  options.too_large = &resident;
-  b->plan = o->plan_file ? read_plan(b, &unforced) : searched(b, &options, o->model.diags);
-  if (!b->plan && resident > 0 && !o->plan_file) driver_help_fewest(b, &options, resident);
+  const PlanOptions unforced = unforced_options(o);
+  b->plan = o->plan_file ? read_plan(b, &unforced) : search_near(b, &o->plan);
   return b->plan && save_texts(b);
 }

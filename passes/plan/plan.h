@@ -22,6 +22,12 @@ typedef struct PlanProgress {
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 
+/* Of a search that finds no plan for lack of memory; all 0 of others. */
+typedef struct PlanLack {
+  double resident; /* bytes of all weights and state */
+  double nearest;  /* bytes that the search counts on a rank of the plan that was nearest; 0: there is none */
+} PlanLack;
+
 /* What a search without forced degrees has found: searches that force some use it. */
 typedef struct PlanKnown PlanKnown;
 
@@ -40,9 +46,8 @@ typedef struct PlanOptions {
   const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
   bool any;                          /* the first plan that fits will do */
   bool alternatives;                 /* list what else there is, each as whoever forces it gets it */
-  double
-      *too_large; /* when there is no plan for lack of memory, gets the bytes of all weights and state; may be NULL */
-  PlanProgressFunc show; /* called many times while the search runs; NULL: not */
+  PlanLack *lack;                    /* is set when there is no plan; may be NULL */
+  PlanProgressFunc show;             /* called many times while the search runs; NULL: not */
   void *show_context;
 } PlanOptions;
 
@@ -104,6 +109,7 @@ typedef struct Plan {
   double no_gaps_bound;      /* seconds, over everything that was allowed, were there no gaps in pipelines */
   double search_seconds;
   double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
+  bool short_of_memory;  /* the memory limit decided something about some candidate */
   bool cut_short;        /* the search ended at its limit of time or work */
   const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
   SearchReport report;

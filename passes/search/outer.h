@@ -150,7 +150,7 @@ typedef struct Search {
   const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL:
                            * none */
   BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
-  double *too_large;
+  PlanLack *lack;
   double resident; /* bytes of all weights and state, each kept once */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */

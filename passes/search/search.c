@@ -648,6 +648,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->mirrored = s->shape->mirrors.any;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
+  for (size_t i = 0; i < s->bounded.n; i++) p->short_of_memory |= s->bounded.items[i].limited;
   p->report = s->report;
   p->search_seconds = solve_watch_now() - started;
   return p;
@@ -703,7 +704,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->progress = (PlanProgress){.best = INFINITY};
   s->show = o->show;
   s->show_context = o->show_context;
-  s->too_large = o->too_large;
+  s->lack = o->lack;
   s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
   take_schedule(s, o);
