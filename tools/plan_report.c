@@ -117,6 +117,17 @@ static void show_choices(const Tool *t, const Plan *p, const PlanMemory *m) {
   if (p->one_batch) printf("  one micro-batch, as %s\n", p->one_batch);
 }
 
+/* What a rank may take, where that is not all of its memory: "73.4 GiB per rank (74.5 GiB less 1.1 GiB reserved)". */
+static void show_limit(const Tool *t, const Build *b) {
+  const Target *g = b->options.target;
+  double asked = b->options.plan.memory_limit, limit = plan_memory_limit(g, asked);
+  if (limit == g->memory_bytes) return;
+  printf("  %-8s %s per rank (%s)\n", "limit", show_bytes(t->arena, limit),
+         asked > 0 ? "--memory"
+                   : arena_printf(t->arena, "%s less %s reserved", show_bytes(t->arena, g->memory_bytes),
+                                  show_bytes(t->arena, g->reserve_bytes)));
+}
+
 /* What the bound is over, and what is known where schedules may fill the gaps of pipelines. */
 static const char *bounds_text(const Tool *t, const Plan *p) {
   const char *bound = show_seconds(t->arena, p->lower_bound);
@@ -133,6 +144,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p, driver_memory(b));
+  show_limit(t, b);
   show_shares(t, p, driver_memory(b));
   if (!isnan(b->options.target->usd_per_hour))
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
@@ -245,6 +257,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
   json_object_set_new(o, "allocated_bytes", allocated_json(b));
+  json_object_set_new(o, "limit_bytes", integer_of(plan_memory_limit(b->options.target, b->options.plan.memory_limit)));
   json_object_set_new(o, "counted_bytes", integer_of(p->price.memory.total));
   json_object_set_new(o, "flops", integer_of(p->flops));
   json_object_set_new(o, "params", json_integer(b->params));

@@ -68,8 +68,12 @@ plan 0 "" -D layers=5 --target whole.topox1
 plan 3 "92.5 MiB are allowed on a rank" -D layers=6 --target box.topox1 --memory 97MB
 check "no reserve where --memory counts" bash -c '! grep -q reserved err'
 plan 0 "each 1.0 TFLOPS f32, 100 MB at 1.0 TB/s, 40 MB reserved" -D layers=3 --target box.topox1
+expect_out "limit    57.2 MiB per rank (95.4 MiB less 38.1 MiB reserved)"
+plan 0 "limit    92.5 MiB per rank (--memory)" -D layers=3 --target box.topox1 --memory 97MB
+plan 0 "" -D layers=3 --target whole.topox1
+check "no limit but the memory" bash -c '! grep -q "^  limit" out'
 plan 0 "" -D layers=3 --target box.topox1 --json
-expect_json 'd["bytes_per_device"] <= 60e6 and d["time_one_device_us"] is not None'
+expect_json 'd["limit_bytes"] == 60e6 and d["bytes_per_device"] <= 60e6 and d["time_one_device_us"] is not None'
 plan 0 "" -D layers=5 --target box.topo --json # one device has memory enough, but not for programs
 expect_json 'd["time_one_device_us"] is None'
 expect 0 "100 MB at 1.0 TB/s, 40 MB reserved" "$apc" targets check box.topo
@@ -77,4 +81,4 @@ expect 0 "reserve 40 MB;" "$apc" targets show box.topo
 expect 0 "reserve 40 MB;" "$apc" targets show box.topox4
 sed 's/reserve 40 MB/reserve 100 MB/' box.topo >full.topo
 expect 1 "nothing is left of the memory of a rank" "$apc" targets check full.topo
-summary 48
+summary 51
