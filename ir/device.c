@@ -5,10 +5,23 @@
 
 #define TYPE_BIT(type) (1u << DT_##type)
 
-static const DeviceTraits devices[DEVICE_KINDS] = {
-#define DEVICE(id, word, brief, ...) {DEVICE_##id, #word, __VA_ARGS__},
+enum {
+  TRAITS = 0
+#define TRAIT(type, name) +1
 #include "ir/device.def"
-#undef DEVICE
+};
+
+/* How many initialisers there are, at most 24.  A trait that no row names would be 0 without a word. */
+#define NUMBER_OF(...) \
+  NUMBER_OF_(__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define NUMBER_OF_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, number, ...) number
+#define DEVICE(id, word, brief, ...) \
+  _Static_assert(NUMBER_OF(__VA_ARGS__) == TRAITS, "the row of " #id " does not name every trait once");
+#include "ir/device.def"
+
+static const DeviceTraits devices[DEVICE_KINDS] = {
+#define DEVICE(id, word, brief, ...) {.kind = DEVICE_##id, .name = #word, __VA_ARGS__},
+#include "ir/device.def"
 };
 
 const DeviceTraits *target_device_traits(DeviceKind kind) { return &devices[kind]; }

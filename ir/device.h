@@ -14,7 +14,6 @@
 typedef enum DeviceKind {
 #define DEVICE(id, ...) DEVICE_##id,
 #include "ir/device.def"
-#undef DEVICE
   DEVICE_KINDS
 } DeviceKind;
 
@@ -36,33 +35,12 @@ typedef enum DeviceJoin {
   JOINS_SIGMOIDS = 1 << 4 /* sigmoid, tanh, x sigmoid(x) */
 } DeviceJoin;
 
+/* What each trait says stands in the table. */
 typedef struct DeviceTraits {
   DeviceKind kind;
   const char *name;
-  uint32_t products;  /* a bit per DType: matrices of which types its library multiplies */
-  bool convolutions;  /* it convolves, with what follows, images that hold their channels last with weights of the model
-                         (op_conv_known): by a library, or by a kernel of ours */
-  bool blocks;        /* its library does that at the rate of products, and puts the weights into blocks, for which they
-                         have room, f32 weights that change and gradients included; else our kernel's rate counts,
-                         and weights lie as they are */
-  bool filters;       /* it wants those weights as one filter behind the other, [o, H, W, c]; else as [H, W, c, o] */
-  bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
-  bool contiguous_collectives; /* its engine of communication moves contiguous memory only and reduces as NCCL does
-                                  (ir/legal_comm.h); else it reads and writes parts of tensors where they are */
-  bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
-                                  producer and waited for before its first reader; where progress is made between calls
-                                  only, that gains nothing and costs memory */
-  bool sends_beside;  /* what stages that take turns send each other is beside computation, whatever else is: who
-                         sends does not wait for a stage that has not come to it */
-  bool panels;        /* products of weights want these in panels (program/epilogue.h: PROGRAM_PANEL) */
-  bool grows;         /* its attention joins caches itself while it reads them (codegen/rows/work_grow.c) */
-  bool splits;        /* its attention of few rows cuts the keys into pieces (codegen/rows/work_split.c) */
-  uint32_t row_bytes; /* rows of large matrices of 16 bits are made as long as a multiple of that, at which its
-                         library reads and writes several elements at once (codegen/rows/work_dot.c); 0: as
-                         they are */
-  uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply types of 16 bits with the units that products
-                       of the library use; the others, and those of other types, do it in f32 (f64 for f64) */
-  uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what is done along with them */
+#define TRAIT(type, name) type name;
+#include "ir/device.def"
 } DeviceTraits;
 
 const DeviceTraits *target_device_traits(DeviceKind kind);

@@ -312,7 +312,6 @@ enum {
   DEVICES = 0u
 #define DEVICE(id, word, ...) | B(word)
 #include "ir/device.def"
-#undef DEVICE
 };
 
 static void statements(unsigned block) {

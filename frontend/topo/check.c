@@ -27,7 +27,6 @@ enum {
   DEVICES = 0u
 #define DEVICE(id, word, ...) | B(word)
 #include "ir/device.def"
-#undef DEVICE
 };
 static const Field fields[] = {
 #define FIELD(blocks, name, need, pattern, brief) {blocks, #name, need, pattern, brief},
