@@ -11,7 +11,7 @@
 #include "driver/ir_file.h"
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
-#include "passes/search/watch.h"
+#include "solver/watch.h"
 
 /* What holds for every search: its limits, and who looks on. */
 static PlanOptions unforced_options(const DriverOptions *o) {
@@ -134,11 +134,11 @@ bool driver_save_plan(const Build *b) {
 /* One of several searches, in what the others have left of --effort. */
 static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
   PlanOptions o = *options;
-  double began = search_watch_now();
+  double began = solve_watch_now();
   if (o.effort > 0) o.effort = fmax(o.effort - b->search_seconds, 1e-3);
   Plan *p = b->options.micro_batch ? driver_micro_batch(b, &o, b->options.micro_batch, d)
                                    : plan_search(b->model.m, b->l1, b->options.target, &o, d);
-  b->search_seconds += search_watch_now() - began;
+  b->search_seconds += solve_watch_now() - began;
   if (p) p->search_seconds = b->search_seconds;
   return p;
 }
