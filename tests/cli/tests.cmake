@@ -90,6 +90,8 @@ apc_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${C
 # Which room may include which, and whether files that are named are there.
 apc_test(NAME rooms COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/rooms.py ${CMAKE_SOURCE_DIR})
 apc_test(NAME names COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/names.py ${CMAKE_SOURCE_DIR})
+# The texts of the recipes in CONTRIBUTING.md compile.
+apc_test(NAME recipes COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/recipes.py ${CMAKE_BINARY_DIR})
 # docs/status.md is generated: build/apc-status > docs/status.md
 apc_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')" NEEDS apc-status)
 # tests/suite/table.txt: all rooms and tests are in it.
