@@ -41,7 +41,7 @@ HIDDEN = {"exec": DEVICES + r'|"runtime/comm/(?!comm\.h)', "host": DEVICES, "lau
 HIDDEN = {f"runtime/{part}/": re.compile(rf"\s*#include (?:{what})") for part, what in HIDDEN.items()}
 # What kinds of devices share knows none of them, and none knows another.
 HIDDEN |= {f"codegen/{part}/": re.compile(rf'\s*#include "codegen/(?:{others})/') for part, others in {"rows": "cpu|cuda", "cpu": "cuda", "cuda": "cpu"}.items()}
-NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
+NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/)|(?<=\$source_dir/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(TOP))
 LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")
 RECORD = re.compile(r'#include "ir/(?:record|infer|ops/|layout/(?:rule|local|count))')   # not for proof/prove*, proof/element*

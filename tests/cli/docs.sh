@@ -32,7 +32,9 @@ if command -v man >/dev/null; then
   for f in $(sed -n 's/^OPTION([a-z_]*, "\([a-z-]*\)",.*/\1/p' "$source_dir/tools/opt_options.def"); do expect_out "$f="; done
   expect_out "outline"
   last="man apc-targets.5"; text apc-targets.5
-  for f in $(sed -n 's/^FIELD([^,]*, \([a-z0-9-]*\),.*/\1/p' "$source_dir/frontend/topo.def" | sort -u); do check "$f" grep -qE "^ +$f( |\$)" out; done
+  fields=$(sed -n 's/^FIELD([^,]*, \([a-z0-9-]*\),.*/\1/p' "$source_dir/frontend/topo/topo.def" | sort -u)
+  check "ten fields or more" test "$(wc -w <<<"$fields")" -ge 10
+  for f in $fields; do check "$f" grep -qE "^ +$f( |\$)" out; done
   for f in $("$apc" targets --names); do check "$f" grep -qF "$f" out; done
   last="man apc-plan.5"; text apc-plan.5; expect_out "apc.plan 1"; expect_out 'op "l*.wq" {x1:tp}'
 fi
