@@ -19,6 +19,8 @@ typedef struct PlanTry {
 /* Such a plan in the place of the one there is; false: there is none, and the old one stays.  Says nothing.  All
  * searches share --effort. */
 bool driver_plan_again(Build *b, const PlanTry *asked);
+/* Some of --effort is left, or it has no limit. */
+bool driver_has_effort(const Build *b);
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, const Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */

@@ -103,10 +103,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
   const double close = 0.01;
   double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
-    if (is_stopped(b))
-      return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
-                        "planning for %s was stopped before there was a plan within the limit",
-                        b->options.target->name);
+    if (is_stopped(b)) break;
     const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
     if (!driver_plan_again(b, &smaller)) {
       none = next, next = (none + counted) / 2;
@@ -117,6 +114,9 @@ static bool find_smaller(Build *b, double limit, double *least) {
     counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
     *least = fmin(*least, takes);
   }
+  if (*least > limit && is_stopped(b))
+    return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
+                      "planning for %s was stopped before there was a plan within the limit", b->options.target->name);
   return *least <= limit || find_cut(b, limit, least);
 }
 
@@ -149,7 +149,7 @@ static bool find_faster(Build *b, double limit) {
   const Mesh mesh = b->model.m->mesh;
   const PlanMemory memory = b->memory;
   double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / memory.total);
-  for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b); i++) {
+  for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b) && driver_has_effort(b); i++) {
     const PlanTry larger = {.limit = limit * more, .zero = b->options.plan.zero};
     if (driver_plan_again(b, &larger) && b->plan->price.time.total < was->price.time.total * (1 - much)) {
       if (!measure(b)) return false;

@@ -143,6 +143,10 @@ static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
   return p;
 }
 
+bool driver_has_effort(const Build *b) {
+  return b->options.plan.effort <= 0 || b->search_seconds < b->options.plan.effort;
+}
+
 bool driver_plan_again(Build *b, const PlanTry *asked) {
   PlanOptions options = b->options.plan;
   const Plan *was = b->plan;
@@ -178,8 +182,10 @@ static Plan *search_near(Build *b, const PlanOptions *options) {
   Plan *p = searched(b, &o, why);
   if (!p && lack.nearest > 0 && lack.nearest <= most * plan_memory_limit(b->options.target, o.memory_limit)) {
     o.memory_limit = lack.nearest;
-    p = searched(b, &o, diags_new(b->options.model.arena));
+    Diags *again = diags_new(b->options.model.arena);
+    p = searched(b, &o, again);
     if (p) b->unfit = why;
+    else if (o.stop && *o.stop) why = again;
   }
   b->resident = lack.resident;
   if (!p) driver_refuse(b, why);

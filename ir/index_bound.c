@@ -266,7 +266,8 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
     if (loops.of[i] >= 0 || !op->out) continue;
     const Expr *below = may_be_outside(op->kind) ? NULL : indexed_extent(m, f, op, &index);
     const Span *at = below ? &spans[op->in[index]] : NULL;
-    if (at && at->first)
+    bool from_the_end = at && at->first && op_int(op, AT_negative, 0) && !size_never_below(m, at->first, 0);
+    if (at && at->first && !from_the_end)
       out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};
     if (is_integer(type_of(f, op->out))) spans[op->out] = span_of(m, f, spans, op);
   }
@@ -281,7 +282,8 @@ static void follow_inputs(Module *m, Ranging *r, const Op *op) {
   follow(m, r, op);
   bool alike = op->kind != OP_concat || comes_from_input(r, op->out);
   for (int i = 0; op->kind == OP_concat && i < op->nin; i++)
-    alike = alike && r->same[op->in[i]] == r->same[op->in[0]] && r->wrapped[op->in[i]] == r->wrapped[op->in[0]];
+    alike = alike && r->same[op->in[i]] == r->same[op->in[0]] && r->wrapped[op->in[i]] == r->wrapped[op->in[0]] &&
+            r->ignored[op->in[i]] == r->ignored[op->in[0]];
   if (!alike) r->same[op->out] = false, r->wrapped[op->out] = NULL;
 }
 

@@ -149,6 +149,7 @@ static bool never_negative(const ImportNode *n, Val v, int *visits) {
       return ints || op_float(op, AT_value, 0) >= 0;
     case OP_add:
     case OP_mul:
+    case OP_within:
     case OP_broadcast:
     case OP_reshape:
     case OP_transpose:

@@ -149,7 +149,10 @@ static bool is_chosen(const Func *f, const Strategy *strategies, const bool *aga
 bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies) {
   if (r.kind == RECOMPUTE_auto) return true;
   Arena *scratch = arena_new();
-  bool agrees = is_chosen(f, strategies, recompute_ops(scratch, recompute_choices(scratch, f), r));
+  const RecomputeChoices *w = recompute_choices(scratch, f);
+  bool counted = r.kind == RECOMPUTE_layers || r.kind == RECOMPUTE_full_layers,
+       exists = (counted ? r.layers <= w->layers : r.kind != RECOMPUTE_full || w->layers > 0),
+       agrees = exists && is_chosen(f, strategies, recompute_ops(scratch, w, r));
   arena_free(scratch);
   return agrees;
 }

@@ -171,7 +171,8 @@ static Val moved_from(Positions *p, const Op *op, const IndexSum *at, IndexSum *
   if (!op->nin) return 0;
   const Type *from = type_of(p->f, op->in[0]);
   switch (op->kind) {
-    case OP_copy: memcpy(in, at, sizeof *in * (size_t)from->rank); return op->in[0];
+    case OP_copy:
+    case OP_within: memcpy(in, at, sizeof *in * (size_t)from->rank); return op->in[0];
     case OP_reshape: return through_reshape(p, op, at, in) ? op->in[0] : 0;
     case OP_transpose:
       for (int d = 0; d < from->rank; d++) in[op_attr(op, AT_perm)->u.ints[d]] = at[d];

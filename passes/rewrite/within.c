@@ -35,6 +35,14 @@ static bool is_made_beside(const Looks *l, Val v, size_t i) {
   return l->loops.of[at] == l->loops.of[i] && !op_is_loop_part(l->f->ops.items[at].kind);
 }
 
+/* A cast that may change an index is none: what it makes is looked at. */
+static bool is_moved(const Looks *l, const Op *op) {
+  if (!index_is_moved(l->f, op)) return false;
+  DType from = type_of(l->f, op->in[0])->dtype;
+  return op->kind != OP_cast ||
+         (dtype_class(from) == DTC_I && dtype_bytes(from) <= dtype_bytes(type_of(l->f, op->out)->dtype));
+}
+
 /* What the operation takes its indices from; *negative is set when some may count from the end. */
 static Val index_source(const Looks *l, size_t i, const Expr *below, bool *negative) {
   Val v = l->f->ops.items[i].in[1], last = v;
@@ -43,7 +51,7 @@ static Val index_source(const Looks *l, size_t i, const Expr *below, bool *negat
     last = v;
     Val raw = *negative ? 0 : index_unwrapped(l->r.m, l->f, op, below);
     *negative = *negative || raw;
-    v = raw ? raw : index_is_moved(l->f, op) ? op->in[0] : 0;
+    v = raw ? raw : is_moved(l, op) ? op->in[0] : 0;
   }
   return last;
 }

@@ -280,6 +280,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
  * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
 static void try_hastily(Search *s) {
+  const double deadline = s->watch.deadline, most = s->watch.most;
   s->watch.deadline = INFINITY;
   s->watch.most = 0;
   s->watch.expired = false;
@@ -294,6 +295,7 @@ static void try_hastily(Search *s) {
   }
   s->lower_bound = s->no_gaps_bound = INFINITY;
   for (size_t i = 0; i < s->candidates.n; i++) add_bound(s, &s->candidates.items[i], s->candidates.items[i].bound);
+  s->watch.deadline = deadline, s->watch.most = most; /* for searches that go on from this one */
   s->watch.expired = true;
 }
 

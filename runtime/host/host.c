@@ -329,6 +329,14 @@ ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
   return APC_OK;
 }
 
+void host_unbind(ApcModel *m, const char *name) {
+  Bound *b = find_bound(m, name);
+  if (!b) return;
+  unbind(b);
+  *b = m->bound[--m->n_bound];
+  m->inputs_new = true;
+}
+
 ApcStatus apc_bind_input(ApcModel *m, const char *name, ApcType type, int rank, const int64_t *dims, const void *data) {
   if (!host_begin(m)) return not_loaded(m);
   size_t bytes;

@@ -101,6 +101,8 @@ ApcStatus host_files_end(ApcModel *m, HostFiles f, const char *path, ApcStatus s
 
 /* Binds an input of that name; takes over the tensor. */
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
+/* Nothing is bound to it any more. */
+void host_unbind(ApcModel *m, const char *name);
 /* The same with a file's tensor, which may have whole numbers in another type (base/whole.h). */
 ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t);
 

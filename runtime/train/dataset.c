@@ -261,9 +261,10 @@ ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   return code;
 }
 
-void dataset_close(Dataset *d) {
+void dataset_close(ApcModel *m, Dataset *d) {
   if (!d) return;
   for (int i = 0; d->items && i < d->n; i++) {
+    host_unbind(m, d->items[i].name);
     tensor_free(&d->items[i].rows);
     tokens_close(d->items[i].tokens);
     free(d->items[i].window);

@@ -15,7 +15,8 @@ typedef struct Dataset Dataset;
 
 /* Opens the files and looks whether they fit the inputs of the selected entry. */
 ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out);
-void dataset_close(Dataset *d);
+/* Nothing of it is bound any more. */
+void dataset_close(ApcModel *m, Dataset *d);
 
 /* Binds the rows of a step, counted from 0. */
 ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step);

@@ -80,7 +80,7 @@ static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const d
 
 /* Takes the step back if it may, or ends the run. */
 static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
-  char first[1000], weight_before[700] = "";
+  char first[500], weight_before[300] = "";
   const char *weight = NULL;
   ApcStatus status = name_first(m, d, s->made, values, first, sizeof first);
   if (!status && t->skip) status = apc_back(m);
@@ -136,44 +136,55 @@ static ApcStatus check_entry(ApcModel *m) {
 
 /* ---- evaluation */
 
+/* Selects the step again, after an error as well, which stays the model's. */
+static ApcStatus back_to(ApcModel *m, const char *entry, ApcStatus status) {
+  const RtError error = m->error;
+  ApcStatus selected = apc_select(m, entry);
+  if (status) m->error = error;
+  return status ? status : selected;
+}
+
 /* The mean over all batches, each counted as what its loss is a mean of; what is no whole batch is left out. */
+static ApcStatus mean_loss(ApcModel *m, Dataset *d, int64_t batches, double *mean) {
+  double sum = 0, count = 0;
+  for (int64_t i = 0; i < batches; i++) {
+    double loss, weight;
+    ApcStatus status = dataset_bind(m, d, i);
+    if (!status) status = apc_run(m, NULL);
+    if (!status) status = read_result(m, "loss", &loss);
+    if (!status) status = read_result(m, "count", &weight);
+    if (status) return status;
+    if (weight > 0) sum += loss * weight, count += weight;
+  }
+  *mean = sum / count;
+  return count == 0 ? host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored") : APC_OK;
+}
+
 static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
-  double sum = 0, count = 0, begin = now_us();
+  double mean = NAN, begin = now_us();
   const int64_t batches = dataset_rows(d) / dataset_batch(d);
   const char *before = apc_entry_name(m, 0);
   ApcStatus status = apc_select(m, "eval");
-  for (int64_t i = 0; i < batches && !status; i++) {
-    double loss, weight;
-    ApcStatus code = dataset_bind(m, d, i);
-    if (code) return code;
-    status = apc_run(m, NULL);
-    if (!status) status = read_result(m, "loss", &loss);
-    if (!status) status = read_result(m, "count", &weight);
-    if (!status && weight > 0) sum += loss * weight, count += weight;
-  }
-  if (!status) status = apc_select(m, before);
+  status = back_to(m, before, status ? status : mean_loss(m, d, batches, &mean));
   if (status) return status;
-  double us = now_us() - begin, mean = sum / count;
-  if (count == 0) return host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored");
   if (!isfinite(mean))
     return host_error(m, RT_FAILED, "eval behind step %" PRId64 ": the loss is %g", step, plain(mean));
-  const EvalMade e = {step, batches * dataset_batch(d), mean, us};
+  const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
   if (t->watch.eval) t->watch.eval(t->watch.context, &e);
-  return 0;
+  return APC_OK;
 }
 
 static ApcStatus open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
   const char *before = apc_entry_name(m, 0);
   ApcStatus status = apc_select(m, "eval");
-  ApcStatus code = status ? status : dataset_open(m, &t->eval, out);
-  status = code ? APC_OK : apc_select(m, before);
-  if (code || status) return code ? code : status;
+  status = back_to(m, before, status ? status : dataset_open(m, &t->eval, out));
+  if (status) return status;
   int64_t rest = dataset_rows(*out) % dataset_batch(*out);
   if (rest)
     trainer_say(&t->watch, false,
                 "%" PRId64 " of %" PRId64 " rows to evaluate are left out: they fill no batch of %" PRId64, rest,
                 dataset_rows(*out), dataset_batch(*out));
-  return 0;
+  return APC_OK;
 }
 
 /* ---- the loop */
@@ -230,7 +241,8 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->watch.begun) t->watch.begun(t->watch.context);
   if (!code) code = make_steps(m, t, d, eval, made);
   if (!code && t->save) code = checkpoint_save(m, t->save);
-  dataset_close(d);
-  dataset_close(eval);
+  host_unbind(m, "step");
+  dataset_close(m, d);
+  dataset_close(m, eval);
   return code;
 }

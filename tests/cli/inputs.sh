@@ -156,6 +156,21 @@ ids = np.array([[0, 1, 2], [3, 0, 2]])
 for name, value in ("in", -6), ("out", 4), ("under", -7), ("far", 9), ("deep", -12):
     ids[1, 1] = value
     np.savez(f"c_{name}.npz", i=ids)
+x, every = ("x", T.FLOAT, [2, 5]), np.arange(10, dtype=np.float32).reshape(2, 5)
+model("e_gather", [("Gather", ["x", "k"], ["y"], {})], [x], [("y", T.FLOAT, [2, 5])], k=np.array([-1, -1]))
+model("e_take", [("GatherElements", ["x", "k"], ["y"], {"axis": 1})], [x], [("y", T.FLOAT, [2, 1])], k=np.array([[-1], [-1]]))
+model("e_put", [("ScatterElements", ["x", "k", "v"], ["y"], {"axis": 1})], [x], [("y", T.FLOAT, [2, 5])], k=np.array([[-1], [-1]]),
+      v=np.full((2, 1), 7, np.float32))
+model("e_nd", [("GatherND", ["x", "k"], ["y"], {})], [x], [("y", T.FLOAT, [1, 5])], k=np.array([[-1]]))
+model("e_scatter", [("ScatterND", ["x", "k", "v"], ["y"], {})], [x], [("y", T.FLOAT, [2, 5])], k=np.array([[-1]]),
+      v=np.full((1, 5), 7, np.float32))
+model("e_byte", [("Cast", ["x"], ["b"], {"to": T.UINT8}), ("Cast", ["b"], ["j"], {"to": T.INT64}), ("Gather", ["t", "j"], ["y"], {})],
+      [x], [("y", T.FLOAT, [2, 5, 4])], t=np.arange(40, dtype=np.float32).reshape(10, 4))
+np.savez("e_x.npz", x=every)
+put, scatter = every.copy(), every.copy()
+put[:, -1], scatter[-1] = 7, 7
+np.savez("e_want.npz", gather=every[[-1, -1]], take=every[:, -1:], put=put, nd=every[[-1]], scatter=scatter,
+         byte=np.arange(40, dtype=np.float32).reshape(10, 4)[every.astype(int)])
 for name, row in ("in", [-2, -5]), ("out", [0, 5]), ("under", [-3, 0]): np.savez(f"n_{name}.npz", i=np.array([[0, 4], [1, 1], row]))
 PY
 for target in cpu cpux3; do
@@ -176,6 +191,11 @@ for target in cpu cpux3; do
     expect 1 "index [2] is 5; it must be -5 to 4" ./c_$m --bench=1 --inputs n_out.npz
     expect 1 "index [2] is -3; it must be -2 to 1" ./c_$m --bench=1 --inputs n_under.npz
   done
+done
+# Lists whose numbers are all the same, from the end; and places that were bytes.
+for m in gather take put nd scatter byte; do
+  expect 0 "" "$apc" run e_$m.onnx -q --target cpux2 --inputs e_x.npz --outputs e_$m.npz
+  check "e_$m" /usr/bin/python3 -c 'import sys, numpy as np; sys.exit(not np.array_equal(np.load(sys.argv[1])["y"], np.load("e_want.npz")[sys.argv[2]]))' e_$m.npz $m
 done
 # A step of training ends as well, and nothing is written.
 expect 0 "" "$apc" compile c_lookup.onnx -q --target cpux2 --train cross_entropy -o c_lookup
@@ -276,4 +296,4 @@ expect 3 "needs" "$apc" run "$gpt" -q --dim batch=1000000 --memory 1MB --input z
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000 --micro-batches 1
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "above 2^40" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 98
+summary 104

@@ -129,6 +129,8 @@ check "all whole layers are full" cmp full:4.plan full.plan
 expect 0 "" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 4 --plan selective.plan
 # shellcheck disable=SC2086
 expect 2 "--recompute full:3 was asked for, the plan has full" "$apc" plan $gpt -q --target cpu --batch 64 --recompute full:3 --plan full.plan
+# shellcheck disable=SC2086
+expect 2 "--recompute 9 was asked for, the plan has selective" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 9 --plan selective.plan
 # Programs decide what fits: as much as one takes is enough for it, or for a faster one, whatever the search counts.
 for policy in selective full:2 full; do
   memory=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["bytes_per_device"])' $policy.json)
