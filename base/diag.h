@@ -57,7 +57,7 @@ void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...) __a
 void diag_note(Diags *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says again, behind what is there, what `more` says. */
+/* Adds the messages of `more` after those that are there. */
 void diags_append(Diags *d, const Diags *more);
 
 /* The error or warning before is about an operator that is unknown. */

@@ -68,6 +68,14 @@ const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t
   return text;
 }
 
+const char *tensor_index_refused(int rank, const int64_t *place, int64_t value, int64_t low, int64_t high, char *text,
+                                 size_t size) {
+  char at[200];
+  snprintf(text, size, "index%s%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64, rank ? " " : "",
+           tensor_index_text(rank, place, at, sizeof at), value, low, high);
+  return text;
+}
+
 const char *tensor_element_text(const Tensor *t, int64_t element, char *text, size_t size) {
   const char *at = (const char *)t->data + (size_t)element * dtype_bytes(t->dtype);
   if (dtype_is_float(t->dtype)) snprintf(text, size, "%.9g", dtype_load_f(t->dtype, at));

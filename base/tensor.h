@@ -49,6 +49,10 @@ void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index
 /* "[3, 17]"; "" of a scalar.  Returns text. */
 const char *tensor_index_text(int rank, const int64_t *index, char *text, size_t size);
 
+/* "index [3, 17] is 9; it must be -8 to 7": why an element of that place cannot index.  Returns text. */
+const char *tensor_index_refused(int rank, const int64_t *place, int64_t value, int64_t low, int64_t high, char *text,
+                                 size_t size);
+
 /* One element as people read it. */
 const char *tensor_element_text(const Tensor *t, int64_t element, char *text, size_t size);
 

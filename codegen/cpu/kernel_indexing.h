@@ -1,5 +1,5 @@
 /* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk, scan and within; part of every generated text,
- * behind kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * after kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
  * axis; threads share lines, never an element, and terms are combined in the order of the operand, in the computed
  * type: the same whatever the threads. */
 

@@ -68,7 +68,7 @@ static void sorted(CudaTemplate *k) {
               k->op->kind == OP_topk ? "TOPK" : "ARGSORT", dtype_name(x->dtype), rp_value_type(x->dtype));
 }
 
-/* Nobody looks at indices on GPUs (passes/rewrite/within.c): they pass. */
+/* GPUs do not check indices (passes/rewrite/within.c): they are copied. */
 void cuda_within(CudaTemplate *k) {
   const Type *x = ct_in(k, 0);
   ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");

@@ -178,15 +178,14 @@ static bool constant_element(ImportNode *n, size_t i, int64_t e, int64_t *out) {
 bool indices_are_inside(ImportNode *n, size_t i, int k, const Expr *const *extents) {
   const Type *t = input_type(n, i);
   int64_t dims[MAX_RANK], index[MAX_RANK], count = 1, v, extent;
-  char place[200];
+  char why[320];
   if (!type_constant_dims(t, dims) || dtype_is_float(t->dtype)) return true;
   for (int d = 0; d < t->rank; d++) count *= dims[d];
   for (int64_t e = 0; e < count; e++) {
     if (!ex_get_const(extents[e % k], &extent)) continue;
     if (!constant_element(n, i, e, &v) || (v >= -extent && v < extent)) continue;
     tensor_index(t->rank, dims, e, index);
-    return node_error(n, "index%s%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64, t->rank ? " " : "",
-                      tensor_index_text(t->rank, index, place, sizeof place), v, -extent, extent - 1);
+    return node_error(n, "%s", tensor_index_refused(t->rank, index, v, -extent, extent - 1, why, sizeof why));
   }
   return true;
 }

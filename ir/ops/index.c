@@ -203,7 +203,7 @@ static bool eval_within(Eval *e) {
   const InterpTensor *x = e->in[0];
   const Attr *starts = op_attr(e->op, AT_starts);
   int64_t below, start, index[MAX_RANK], n = interp_elements(x), bad = 0;
-  char place[200];
+  char why[320];
   if (!eval_same_shape(e, 0) || !eval_expr(e, op_expr(e->op, AT_below), &below)) return false;
   memcpy(e->out->cells, x->cells, sizeof(Cell) * (size_t)n);
   int64_t low = op_int(e->op, AT_negative, 0) ? -below : 0;
@@ -214,9 +214,7 @@ static bool eval_within(Eval *e) {
     if (!eval_expr(e, starts->u.exprs[d], &start)) return false;
     index[d] += start;
   }
-  return eval_fail(e, "index%s%s is %lld; it must be %lld to %lld", x->rank ? " " : "",
-                   tensor_index_text(x->rank, index, place, sizeof place), (long long)x->cells[bad].i, (long long)low,
-                   (long long)below - 1);
+  return eval_fail(e, "%s", tensor_index_refused(x->rank, index, x->cells[bad].i, low, below - 1, why, sizeof why));
 }
 
 static bool eval_gather(Eval *e) {

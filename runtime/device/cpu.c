@@ -171,11 +171,10 @@ void cpu_launch(const CpuDevice *d, const DeviceCall *c) { d->kernels[c->object]
 /* The kernel saw an index outside its table: what was to be looked up is not there.  Said once: another request may
  * have better ones. */
 static RtStatus index_error(IndexFault *f, RtError *error) {
-  char place[200];
-  tensor_index_text((int)f->rank, f->place, place, sizeof place);
+  char why[320];
   f->found = 0;
-  return rt_error(error, RT_BAD_INPUT, "index%s%s is %" PRId64 "; it must be %" PRId64 " to %" PRId64,
-                  f->rank ? " " : "", place, f->value, f->low, f->below - 1);
+  return rt_error(error, RT_BAD_INPUT, "%s",
+                  tensor_index_refused((int)f->rank, f->place, f->value, f->low, f->below - 1, why, sizeof why));
 }
 
 static RtStatus run_launch(Device *device, const DeviceCall *c, RtError *error) {

@@ -74,7 +74,7 @@ static ApcStatus check_sums(ApcModel *m, const Safetensors *s, const TrainWatch 
   SafetensorsChecked found = safetensors_sums_check(s, &wrong);
   if (found == SUMS_NONE && !safetensors_meta(s, "checkpoint")) {
     trainer_say(w, true, "%s has no checksums; nothing of it was checked", s->path);
-    return 0;
+    return APC_OK;
   }
   if (found == SUMS_NONE) found = SUMS_WRONG, wrong = "the header";
   if (found == SUMS_UNREADABLE) return host_error(m, RT_BAD_INPUT, "%s: %s", s->path, wrong);
@@ -86,7 +86,7 @@ static ApcStatus check_sums(ApcModel *m, const Safetensors *s, const TrainWatch 
   for (size_t i = 0; i < s->n; i++) bytes += s->items[i].bytes;
   trainer_say(w, false, "%s: the header and all %zu tensors, %" PRIu64 " bytes, are what their checksums say", s->path,
               s->n, bytes);
-  return 0;
+  return APC_OK;
 }
 
 /* A file may have another name now. */
@@ -116,7 +116,7 @@ static ApcStatus read_steps(ApcModel *m, const Safetensors *s, int64_t *steps) {
   char *end = NULL;
   errno = 0;
   *steps = made ? strtoll(made, &end, 10) : -1;
-  if (*steps >= 0 && !*end && !errno) return 0;
+  if (*steps >= 0 && !*end && !errno) return APC_OK;
   return host_error(m, RT_BAD_INPUT, "%s is no checkpoint: it does not say how many steps were made", s->path);
 }
 

@@ -79,7 +79,7 @@ static int64_t row_of(const Dataset *d, int64_t number) {
 
 static ApcStatus find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
   for (int i = 0; i < apc_inputs(m); i++)
-    if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return 0;
+    if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return APC_OK;
   return host_error(m, RT_USAGE, "%s %s: the program has no input of that name", d->option, name);
 }
 
@@ -91,7 +91,7 @@ static ApcStatus split_data(ApcModel *m, const Dataset *d, const char *text, Sou
     return host_error(m, RT_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
   memcpy(s->name, text, n);
   *file = at + 2;
-  return 0;
+  return APC_OK;
 }
 
 /* What the last diagnostic says; of a shard it is about that file. */
@@ -128,7 +128,7 @@ static ApcStatus refuse_number(ApcModel *m, const Source *s, int64_t element, co
 static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
   const bool index = info->index_below >= 0;
   char what[800];
-  if (!index && s->rows.dtype == s->type) return 0;
+  if (!index && s->rows.dtype == s->type) return APC_OK;
   for (int64_t i = 0, n = tensor_elements(&s->rows), v = 0; i < n; i++) {
     if (!whole_number(&s->rows, i, s->type, &v)) {
       snprintf(what, sizeof what, "input '%s' takes whole numbers of type %s", s->name, dtype_name(s->type));
@@ -141,7 +141,7 @@ static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo
       snprintf(what + end, sizeof what - (size_t)end, ", or %" PRId64 ", which is ignored", info->index_ignored);
     return refuse_number(m, s, i, what);
   }
-  return 0;
+  return APC_OK;
 }
 
 /* The rows must be of the input's type, or numbers of another one that are exactly integers of it, and its other
@@ -200,7 +200,7 @@ static ApcStatus open_next(ApcModel *m, Dataset *d, const DataFiles *files, Sour
   bool found = false;
   for (int i = 0; i < apc_inputs(m) && !found; i++)
     found = apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "labels") == 0;
-  if (!found || has_data(files, "labels") || !is_window(&info)) return 0;
+  if (!found || has_data(files, "labels") || !is_window(&info)) return APC_OK;
   if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
     return host_error(m, RT_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option,
                       s->name);
@@ -360,7 +360,7 @@ static ApcStatus find_sources(ApcModel *m, Dataset *d) {
     sources[n++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
   }
   d->sources = sources, d->n_sources = n;
-  return 0;
+  return APC_OK;
 }
 
 ApcStatus dataset_sources(ApcModel *m, Dataset *d, const DataSource **list, int *n) {

@@ -101,7 +101,7 @@ static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, St
               s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before);
   s->skipped++;
   s->made++;
-  return 0;
+  return APC_OK;
 }
 
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
@@ -119,7 +119,7 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   s->skipped = 0;
   const StepMade step = {++s->made, values[LOSS], values[GRAD_NORM], values[LR], us, dataset_tokens(d)};
   if (t->watch.step) t->watch.step(t->watch.context, &step);
-  return 0;
+  return APC_OK;
 }
 
 /* Is the selected entry a step? */
@@ -130,7 +130,7 @@ static ApcStatus check_entry(ApcModel *m) {
     has_step |= apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "step") == 0;
   for (int i = 0; i < apc_outputs(m); i++)
     has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
-  if (has_step && has_loss) return 0;
+  if (has_step && has_loss) return APC_OK;
   return host_error(m, RT_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
 }
 
@@ -195,7 +195,7 @@ static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *file
     if (at && file_same(at + 2, save))
       return host_error(m, RT_USAGE, "--save would write %s, which is read by %s", save, files->option);
   }
-  return 0;
+  return APC_OK;
 }
 
 /* Found out now, not when the steps are made. */

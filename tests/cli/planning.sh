@@ -27,9 +27,9 @@ expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --memory 300MB --effor
 expect_json 'd["bytes_per_device"] <= 300e6'
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --pp 2 --micro-batches 4 --effort 0 --json -q
 expect_json 'd["chosen"]["pp"] == 2 and d["chosen"]["micro_batches"] == 4'
-# What does not fit at all is still found out.
 # What is forced is searched after what is not, in the same time.
 expect 0 "cut short by --effort" "$apc" plan "$gpt" -D layers=4 --target cpux16 --tp 4 --effort 0
+# What does not fit at all is still found out.
 expect 3 "no feasible plan" "$apc" plan "$gpt" -D layers=4 --target cpux4 --memory 1MB --effort 0
 # With time enough the limit changes nothing.
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 1000 --json -q
