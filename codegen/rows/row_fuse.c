@@ -184,20 +184,35 @@ static int group_of(const Work *w, Val v) {
 
 static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
 
+static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
+
+static void add_bits(uint64_t *to, const uint64_t *from, size_t words) {
+  for (size_t i = 0; i < words; i++) to[i] |= from[i];
+}
+
+static void add_link(Arena *a, GroupLinks *l, int g) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i] == g) return;
+  ARENA_PUSH(a, l, g);
+}
+
 typedef struct Needs {
   Work *w;
   int group;
   size_t words;
 } Needs;
 
+/* The group is a new one, which nobody needs as yet. */
 static void add_need(void *context, Val v) {
   Needs *c = context;
   int g = group_of(c->w, v);
   if (g < 0 || g == c->group) return;
-  uint64_t *to = c->w->groups.items[c->group].needs;
-  const uint64_t *from = c->w->groups.items[g].needs;
-  for (size_t i = 0; i < c->words; i++) to[i] |= from[i];
-  to[g / 64] |= (uint64_t)1 << (g % 64);
+  WorkGroup *to = &c->w->groups.items[c->group], *from = &c->w->groups.items[g];
+  add_bits(to->needs, from->needs, c->words);
+  set_bit(to->needs, g);
+  add_link(c->w->m->arena, &to->reads, g);
+  add_link(c->w->m->arena, &from->users, c->group);
 }
 
 typedef struct Buffers {
@@ -249,12 +264,11 @@ static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
   return !s->rows && whole <= MAX_TURNED;
 }
 
-/* Is there a third group between the two? */
+/* Is there a third group between the two?  The last one on such a path is one that `to` reads. */
 static bool has_detour(const Work *w, int from, int to) {
-  for (int k = 0; k < (int)w->groups.n; k++)
-    if (k != from && k != to && !w->groups.items[k].dead && has_bit(w->groups.items[to].needs, k) &&
-        has_bit(w->groups.items[k].needs, from))
-      return true;
+  const GroupLinks *reads = &w->groups.items[to].reads;
+  for (size_t i = 0; i < reads->n; i++)
+    if (reads->items[i] != from && has_bit(w->groups.items[reads->items[i]].needs, from)) return true;
   return false;
 }
 
@@ -297,6 +311,53 @@ static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
   return true;
 }
 
+static void drop_link(GroupLinks *l, int g) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i] != g) l->items[n++] = l->items[i];
+  l->n = n;
+}
+
+/* Links of the second are links of the first. */
+static void merge_links(Work *w, int into, int from) {
+  Arena *arena = w->m->arena;
+  WorkGroup *groups = w->groups.items, *a = &groups[into], *b = &groups[from];
+  drop_link(&a->reads, from), drop_link(&a->users, from);
+  drop_link(&b->reads, into), drop_link(&b->users, into);
+  for (size_t i = 0; i < b->reads.n; i++) {
+    int g = b->reads.items[i];
+    drop_link(&groups[g].users, from);
+    add_link(arena, &groups[g].users, into), add_link(arena, &a->reads, g);
+  }
+  for (size_t i = 0; i < b->users.n; i++) {
+    int g = b->users.items[i];
+    drop_link(&groups[g].reads, from);
+    add_link(arena, &groups[g].reads, into), add_link(arena, &a->users, g);
+  }
+}
+
+/* Whatever needs one of the two groups that became `into` needs all that both do. */
+static void spread_needs(Work *w, int into, int from, size_t words) {
+  if (!w->groups.items[into].users.n) return;
+  Arena *scratch = arena_new();
+  GroupLinks todo = {0};
+  ARENA_PUSH(scratch, &todo, into);
+  uint64_t *seen = ARENA_ARRAY(scratch, uint64_t, words);
+  set_bit(seen, into);
+  while (todo.n) {
+    const WorkGroup *g = &w->groups.items[todo.items[--todo.n]];
+    for (size_t i = 0; i < g->users.n; i++) {
+      int user = g->users.items[i];
+      if (has_bit(seen, user)) continue;
+      uint64_t *needs = w->groups.items[user].needs;
+      add_bits(needs, w->groups.items[into].needs, words);
+      set_bit(needs, into), clear_bit(needs, from), set_bit(seen, user);
+      ARENA_PUSH(scratch, &todo, user);
+    }
+  }
+  arena_free(scratch);
+}
+
 static void merge(Work *w, int into, int from, const WorkSpace *space, size_t words) {
   WorkGroup *a = &w->groups.items[into], *b = &w->groups.items[from];
   int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
@@ -306,16 +367,10 @@ static void merge(Work *w, int into, int from, const WorkSpace *space, size_t wo
   a->again |= b->again, a->back &= b->back;
   for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
   b->dead = true;
-  for (size_t i = 0; i < words; i++) a->needs[i] |= b->needs[i];
-  a->needs[into / 64] &= ~((uint64_t)1 << (into % 64));
-  a->needs[from / 64] &= ~((uint64_t)1 << (from % 64));
-  for (size_t k = 0; k < w->groups.n; k++) {
-    WorkGroup *g = &w->groups.items[k];
-    if (g->dead || (int)k == into || !(has_bit(g->needs, into) || has_bit(g->needs, from))) continue;
-    for (size_t i = 0; i < words; i++) g->needs[i] |= a->needs[i];
-    g->needs[into / 64] |= (uint64_t)1 << (into % 64);
-    g->needs[from / 64] &= ~((uint64_t)1 << (from % 64));
-  }
+  add_bits(a->needs, b->needs, words);
+  clear_bit(a->needs, into), clear_bit(a->needs, from);
+  merge_links(w, into, from);
+  spread_needs(w, into, from, words);
 }
 
 static void try_merge(Work *w, int a, int b, size_t words) {

@@ -47,16 +47,23 @@ typedef struct WorkSpace {
   bool rows;         /* has row operations (their dimension may be a constant 1: reduced is then -1) */
 } WorkSpace;
 
+/* Numbers of groups. */
+typedef struct GroupLinks {
+  int *items;
+  size_t n, cap;
+} GroupLinks;
+
 typedef struct WorkGroup {
   int n, cap;
   int *ops; /* ascending */
   WorkSpace space;
-  bool fusable;    /* MAP and ROW */
-  int segment;     /* groups between the same beginnings and ends of loops, of one phase: only these merge */
-  bool again;      /* some are made again for gradients */
-  bool back;       /* all are, or are made of what is */
-  bool dead;       /* merged into another */
-  uint64_t *needs; /* transitive: bit per group */
+  bool fusable;            /* MAP and ROW */
+  int segment;             /* groups between the same beginnings and ends of loops, of one phase: only these merge */
+  bool again;              /* some are made again for gradients */
+  bool back;               /* all are, or are made of what is */
+  bool dead;               /* merged into another */
+  GroupLinks reads, users; /* groups whose results it reads, and those that read its own */
+  uint64_t *needs;         /* what it reads, and what that needs: bit per group */
 } WorkGroup;
 
 /* A sum over micro-batches: `sum` is `start` plus what each of them has, and lies where that lies. */

@@ -240,23 +240,31 @@ static void add_group(Make *k, const WorkGroup *g) {
 
 typedef struct Order {
   Make *k;
-  int *by_key; /* groups by their last operation */
-  bool *done;
+  int *by_key, *key; /* groups by their last operation, and where each stands there */
+  uint64_t *waiting; /* bit per group, in words as WorkGroup.needs */
+  size_t words;
 } Order;
 
+/* The first in that order that the group needs and that is not done; -1: none. */
+static int first_needed(const Order *o, const WorkGroup *group) {
+  int first = -1;
+  for (size_t i = 0; i < o->words; i++)
+    for (uint64_t bits = group->needs[i] & o->waiting[i]; bits; bits &= bits - 1) {
+      int x = (int)(64 * i) + __builtin_ctzll(bits);
+      if (first < 0 || o->key[x] < o->key[first]) first = x;
+    }
+  return first;
+}
+
 static void visit(Order *o, int g) {
-  Work *w = o->k->w;
-  if (o->done[g]) return;
-  o->done[g] = true;
-  const WorkGroup *group = &w->groups.items[g];
-  for (size_t i = 0; i < w->groups.n; i++) {
-    int x = o->by_key[i];
-    if (x != g && !w->groups.items[x].dead && !o->done[x] && (group->needs[x / 64] >> (x % 64) & 1)) visit(o, x);
-  }
+  const WorkGroup *group = &o->k->w->groups.items[g];
+  o->waiting[g / 64] &= ~((uint64_t)1 << (g % 64));
+  for (int x; (x = first_needed(o, group)) >= 0;) visit(o, x);
   add_group(o->k, group);
 }
 
-static void sort_groups(const Work *w, int *by_key) {
+/* Returns how many are left after merging. */
+static size_t sort_groups(const Work *w, int *by_key) {
   int *at = ARENA_ARRAY(w->m->arena, int, w->ops.n + 1); /* last operation -> group + 1 */
   size_t n = 0;
   for (size_t g = 0; g < w->groups.n; g++) {
@@ -265,8 +273,7 @@ static void sort_groups(const Work *w, int *by_key) {
   }
   for (size_t i = 0; i < w->ops.n; i++)
     if (at[i]) by_key[n++] = at[i] - 1;
-  for (size_t g = 0; g < w->groups.n; g++)
-    if (w->groups.items[g].dead) by_key[n++] = (int)g;
+  return n;
 }
 
 bool unit_is_transfer(const Unit *u) { return u->kind == UNIT_COMM && u->legal->kind == OP_transfer; }
@@ -277,10 +284,13 @@ UnitList *units_of(Work *w) {
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
   Make k = {.w = w, .m = m, .list = list, .state = find_states(w)};
-  Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, bool, w->groups.n + 1)};
-  sort_groups(w, o.by_key);
-  for (size_t i = 0; i < w->groups.n; i++)
-    if (!w->groups.items[o.by_key[i]].dead) visit(&o, o.by_key[i]);
+  Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, int, w->groups.n + 1),
+             ARENA_ARRAY(m->arena, uint64_t, w->groups.n / 64 + 1), w->groups.n / 64 + 1};
+  size_t n = sort_groups(w, o.by_key);
+  for (size_t i = 0; i < n; i++)
+    o.key[o.by_key[i]] = (int)i, o.waiting[o.by_key[i] / 64] |= (uint64_t)1 << (o.by_key[i] % 64);
+  for (size_t i = 0; i < n; i++)
+    if (o.waiting[o.by_key[i] / 64] >> (o.by_key[i] % 64) & 1) visit(&o, o.by_key[i]);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
   return list;
 }
