@@ -20,8 +20,9 @@ static void show(const char *model, const char *target, const PlanOptions *o) {
     printf(
         "%-7s tp %d pp %d dp %d cp %d mb %d  %.3f ms (one device %.3f ms)  gap %.4f  %.1f MB of weights, %.1f MB  "
         "search %.2f s\n",
-        target, p->tp, p->pp, p->dp, p->cp, p->micro_batches, 1e3 * p->price.time.total, 1e3 * p->one_device_seconds,
-        p->gap, p->price.memory.params / 1e6, p->price.memory.total / 1e6, p->search_seconds);
+        target, p->degree[DEGREE_tp], p->degree[DEGREE_pp], p->degree[DEGREE_dp], p->degree[DEGREE_cp],
+        p->micro_batches, 1e3 * p->price.time.total, 1e3 * p->one_device_seconds, p->gap, p->price.memory.params / 1e6,
+        p->price.memory.total / 1e6, p->search_seconds);
     if (getenv("PLAN_TEXT")) {
       Text text = {.arena = a};
       plan_print(m, module_func(m, "main"), p, &text);
@@ -38,15 +39,15 @@ static void row(int layers, const char *target, int tp) {
   GptShape g = {layers, 768, 12, 3072, 50257, 512, 8};
   Module *m = ir_parse("gpt.ir", gpt_text(a, &g), d);
   const Target *t = topo_target_find(d, a, target);
-  PlanOptions o = {.tp = tp};
+  PlanOptions o = {.degree[DEGREE_tp] = tp};
   clock_t start = clock();
   Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, &o, d) : NULL;
   double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
   diags_print(d, stderr, false);
   if (p)
     printf("| %d | %s%s | tp %d pp %d dp %d cp %d | %.3f s | %.1f %% | %.2g | %.2f s |\n", layers, target,
-           tp ? arena_printf(a, ", --tp %d", tp) : "", p->tp, p->pp, p->dp, p->cp, p->price.time.total, 100 * p->gap,
-           p->search_work, seconds);
+           tp ? arena_printf(a, ", --tp %d", tp) : "", p->degree[DEGREE_tp], p->degree[DEGREE_pp], p->degree[DEGREE_dp],
+           p->degree[DEGREE_cp], p->price.time.total, 100 * p->gap, p->search_work, seconds);
   if (m) module_free(m);
   arena_free(a);
 }
@@ -72,9 +73,9 @@ int main(int argc, char **argv) {
   const char *model = gpt_text(a, &g);
   PlanOptions o = {0};
   const char *tp = getenv("TP"), *pp = getenv("PP"), *dp = getenv("DP"), *mb = getenv("MB"), *gb = getenv("GB");
-  o.tp = tp ? atoi(tp) : 0;
-  o.pp = pp ? atoi(pp) : 0;
-  o.dp = dp ? atoi(dp) : 0;
+  o.degree[DEGREE_tp] = tp ? atoi(tp) : 0;
+  o.degree[DEGREE_pp] = pp ? atoi(pp) : 0;
+  o.degree[DEGREE_dp] = dp ? atoi(dp) : 0;
   o.micro_batches = mb ? atoi(mb) : 0;
   o.memory_limit = gb ? atof(gb) * 1e9 : 0;
   for (int i = 2; i < argc; i++) show(model, argv[i], &o);

@@ -32,7 +32,8 @@ static const Target *with_devices(Arena *a, const Target *g, int n) {
 void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
   const Target *g = b->options.target;
   double usable = plan_memory_limit(g, options->memory_limit);
-  bool forced = options->tp || options->pp || options->dp || options->cp || options->ep || options->micro_batches;
+  bool forced = options->micro_batches;
+  for (int i = 0; i < DEGREE_COUNT; i++) forced |= options->degree[i] > 0;
   if (forced && any_plan(b, g, options->memory_limit)) {
     diag_help(b->options.model.diags, "without what is forced there is a plan that fits");
     return;

@@ -36,7 +36,7 @@ static bool batch_to_cut(const Build *b, int64_t *batch) {
 
 static Plan *search(Build *b, const PlanOptions *base, int dp, int64_t micro_batches, Diags *diags) {
   PlanOptions o = *base;
-  o.dp = dp;
+  o.degree[DEGREE_dp] = dp;
   o.micro_batches = micro_batches > INT32_MAX ? INT32_MAX : (int)micro_batches;
   return plan_search(b->model.m, b->l1, b->options.target, &o, diags);
 }
@@ -63,7 +63,8 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   options = &with;
   if (!batch_to_cut(b, &batch)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
-  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), d);
+  const int forced = options->degree[DEGREE_dp];
+  if (forced) return search(b, options, forced, pieces(batch, forced, size), d);
   PlanOptions each = *options;
   each.effort /= degrees(b, batch) + 1;
   each.alternatives = false;

@@ -16,32 +16,34 @@
 /* What holds for every search: its limits, and who looks on. */
 static PlanOptions unforced_options(const DriverOptions *o) {
   PlanOptions p = o->plan;
-  p.tp = p.pp = p.dp = p.cp = p.ep = p.micro_batches = p.zero = 0;
+  memset(p.degree, 0, sizeof p.degree);
+  p.micro_batches = p.zero = 0;
   return p;
 }
 
 /* ---- a plan from a file */
 
 /* What is forced must be what the plan file says. */
+static bool number_agrees(const DriverOptions *o, const char *name, int wanted, int has) {
+  return !wanted || wanted == has ||
+         diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
+                    "--%s %d was asked for, the plan has %d", name, wanted, has);
+}
+
 static bool agrees(const DriverOptions *o, const Func *f, const Plan *p) {
   const PlanOptions *w = &o->plan;
-  const struct {
-    const char *name;
-    int wanted, has;
-  } forced[] = {{"--tp", w->tp, p->tp}, {"--pp", w->pp, p->pp},
-                {"--dp", w->dp, p->dp}, {"--ep", w->ep, p->ep},
-                {"--cp", w->cp, p->cp}, {"--micro-batches", w->micro_batches, p->micro_batches}};
-  for (size_t i = 0; i < sizeof forced / sizeof *forced; i++)
-    if (forced[i].wanted && forced[i].wanted != forced[i].has)
-      return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                        "%s %d was asked for, the plan has %d", forced[i].name, forced[i].wanted, forced[i].has);
+  for (int i = 0; i < DEGREE_COUNT; i++) {
+    Degree d = degrees_listed[i];
+    if (!number_agrees(o, degree_names[d], w->degree[d], p->degree[d])) return false;
+  }
+  if (!number_agrees(o, "micro-batches", w->micro_batches, p->micro_batches)) return false;
   if (!recompute_agrees(f, w->recompute, p->strategies))
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--recompute %s was asked for, the plan has %s", recompute_text(o->model.arena, w->recompute),
                       p->recompute);
   const Mesh *mesh = &p->mesh;
   bool other = w->schedule && (w->schedule - 1 != (int)mesh->schedule || w->chunks != mesh->chunks);
-  if (other && p->pp > 1 && p->micro_batches > 1)
+  if (other && p->degree[DEGREE_pp] > 1 && p->micro_batches > 1)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--schedule %s was asked for, the plan has %s",
                       schedule_text(o->model.arena, (PipelineSchedule)(w->schedule - 1), w->chunks),
@@ -54,8 +56,7 @@ static bool agrees(const DriverOptions *o, const Func *f, const Plan *p) {
 
 /* The plan is no alternative to itself; one of its degrees that takes another time is. */
 static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
-  bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep &&
-              x->micro_batches == p->micro_batches;
+  bool same = memcmp(x->degree, p->degree, sizeof x->degree) == 0 && x->micro_batches == p->micro_batches;
   if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
 }
 

@@ -15,17 +15,16 @@
 
 /* ---- words */
 
-static void degree(Text *t, const char *name, int n) {
-  if (n > 1) text_printf(t, "%s%s %d", t->n ? " x " : "", name, n);
+static void add_degree(Text *t, const int degree[DEGREE_COUNT], int d) {
+  if (degree[d] > 1) text_printf(t, "%s%s %d", t->n ? " x " : "", degree_names[d], degree[d]);
 }
 
-const char *tool_degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches) {
+/* Tensor parallelism first, as it is known best; the rest from the outside in. */
+const char *tool_degrees_text(Arena *a, const int degree[DEGREE_COUNT], int micro_batches) {
   Text t = {.arena = a};
-  degree(&t, "tp", tp);
-  degree(&t, "pp", pp);
-  degree(&t, "dp", dp);
-  degree(&t, "cp", cp);
-  degree(&t, "ep", ep);
+  add_degree(&t, degree, DEGREE_tp);
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (d != DEGREE_tp) add_degree(&t, degree, d);
   if (!t.n) text_add(&t, "one rank");
   if (micro_batches > 1) text_printf(&t, ", %d micro-batches", micro_batches);
   return text_str(&t);
@@ -260,23 +259,26 @@ bool tool_model_known(Tool *t, const Model *model) {
 /* ---- the plan */
 
 /* Degrees, and numbers of micro-batches, that no machine reaches: said as they were written. */
-static bool degrees_possible(Tool *t, const Target *g) {
-  static const struct {
-    OptionId id;
-    const char *name;
-  } forced[] = {{OPT_tp, "tp"}, {OPT_pp, "pp"}, {OPT_dp, "dp"},
-                {OPT_ep, "ep"}, {OPT_cp, "cp"}, {OPT_micro_batches, "micro-batches"}};
-  for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
-    int64_t v = option_int(&t->options, forced[i].id, 0);
-    if (v > INT32_MAX)
-      return diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
-                        "%s %" PRId64 " is not possible on %s, which has %d rank%s", forced[i].name, v, g->name,
-                        g->ranks, g->ranks == 1 ? "" : "s");
-  }
-  return true;
+static bool number_possible(Tool *t, const Target *g, OptionId id, const char *name) {
+  int64_t v = option_int(&t->options, id, 0);
+  return v <= INT32_MAX || diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
+                                      "%s %" PRId64 " is not possible on %s, which has %d rank%s", name, v, g->name,
+                                      g->ranks, g->ranks == 1 ? "" : "s");
 }
 
-static int degree_option(const Options *o, OptionId id) { return (int)option_int(o, id, 0); }
+static const OptionId degree_options[DEGREE_COUNT] = {
+#define DEGREE(name, place, label, help) [DEGREE_##name] = OPT_##name,
+#include "passes/plan/degrees.def"
+#undef DEGREE
+};
+
+static bool degrees_possible(Tool *t, const Target *g) {
+  for (int i = 0; i < DEGREE_COUNT; i++) {
+    Degree d = degrees_listed[i];
+    if (!number_possible(t, g, degree_options[d], degree_names[d])) return false;
+  }
+  return number_possible(t, g, OPT_micro_batches, "micro-batches");
+}
 
 static Recompute recompute_option(const Options *o) {
   const char *text = option_text(o, OPT_recompute);
@@ -297,13 +299,9 @@ static PlanOptions plan_options(Tool *t, const Target *target) {
   PlanOptions p = {.memory_limit = memory_option(o, target),
                    .show = t->quiet ? NULL : tool_times_show,
                    .show_context = t,
-                   .tp = degree_option(o, OPT_tp),
-                   .pp = degree_option(o, OPT_pp),
-                   .dp = degree_option(o, OPT_dp),
-                   .cp = degree_option(o, OPT_cp),
-                   .ep = degree_option(o, OPT_ep),
-                   .micro_batches = degree_option(o, OPT_micro_batches),
+                   .micro_batches = (int)option_int(o, OPT_micro_batches, 0),
                    .recompute = recompute_option(o)};
+  for (int i = 0; i < DEGREE_COUNT; i++) p.degree[i] = (int)option_int(o, degree_options[i], 0);
   if (option_given(o, OPT_zero)) p.zero = 1 + option_text(o, OPT_zero)[0] - '0';
   const char *schedule = option_text(o, OPT_schedule);
   PipelineSchedule given;

@@ -48,6 +48,6 @@ bool tool_prints_plan(const Tool *t);
 const char *tool_stub(Arena *a);
 
 /* "tp 2 x pp 2, 4 micro-batches"; "one rank" */
-const char *tool_degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches);
+const char *tool_degrees_text(Arena *a, const int degree[DEGREE_COUNT], int micro_batches);
 
 #endif

@@ -97,7 +97,7 @@ static int bench_model(Tool *t) {
     const Plan *p = r.build.plan;
     Subject b = {.path = r.build.model.path,
                  .target = r.build.options.target->name,
-                 .how = tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+                 .how = tool_degrees_text(t->arena, p->degree, p->micro_batches),
                  .predicted_s = p->price.time.total,
                  .program = r.program};
     code = compare_and_measure(t, &b, r.expected);

@@ -303,7 +303,7 @@ static bool write_dot(Tool *t, Build *b, const Emit *e) {
   const Plan *p = b->plan;
   tool_dot_print(b->model.m, b->l1, p,
                  arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->options.target->name,
-                              tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+                              tool_degrees_text(t->arena, p->degree, p->micro_batches),
                               show_seconds(t->arena, p->price.time.total)),
                  &text);
   return write_text(t, e->file, text_str(&text));

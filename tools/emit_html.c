@@ -84,12 +84,12 @@ static void choices(const Page *p) {
   const Plan *plan = p->b->plan;
   Arena *a = p->t->arena;
   text_add(p->out, "<h2>Choices</h2>\n<table><tr><th></th><th></th><th>time</th><th>largest rank</th></tr>\n");
-  choice(p, "chosen", tool_degrees_text(a, plan->tp, plan->pp, plan->dp, plan->cp, plan->ep, plan->micro_batches),
-         show_seconds(a, plan->price.time.total), show_bytes(a, driver_memory(p->b)->total));
+  choice(p, "chosen", tool_degrees_text(a, plan->degree, plan->micro_batches), show_seconds(a, plan->price.time.total),
+         show_bytes(a, driver_memory(p->b)->total));
   for (int i = 0; i < plan->nalternatives; i++) {
     const PlanAlternative *x = &plan->alternatives[i];
     bool possible = isfinite(x->seconds);
-    choice(p, i ? "" : "instead", tool_degrees_text(a, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches),
+    choice(p, i ? "" : "instead", tool_degrees_text(a, x->degree, x->micro_batches),
            possible     ? show_seconds(a, x->seconds)
            : x->why_not ? x->why_not
                         : "not possible",

@@ -71,8 +71,9 @@ static void show_shares(const Tool *t, const Plan *p, const PlanMemory *m) {
 
 /* "pp 2 x dp 4, 8 micro-batches, zbv, zero 2" */
 static const char *choice_text(const Tool *t, const Plan *p, const PlanAlternative *x) {
-  const char *text = tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches);
-  if (p->mirrored && x->pp > 1 && x->micro_batches > 1) text = arena_printf(t->arena, "%s, %s", text, x->schedule);
+  const char *text = tool_degrees_text(t->arena, x->degree, x->micro_batches);
+  if (p->mirrored && x->degree[DEGREE_pp] > 1 && x->micro_batches > 1)
+    text = arena_printf(t->arena, "%s, %s", text, x->schedule);
   return x->zero ? arena_printf(t->arena, "%s, zero %d", text, x->zero) : text;
 }
 
@@ -169,15 +170,28 @@ static int64_t micro_batch_size(const Build *b) {
   bool bound;
   for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
   int64_t batch = batch_size(b, sizes, &bound);
-  int64_t parts = (int64_t)b->plan->dp * b->plan->micro_batches;
+  int64_t parts = (int64_t)b->plan->degree[DEGREE_dp] * b->plan->micro_batches;
   return batch / parts + (batch % parts != 0);
+}
+
+/* The degrees by name, and behind them the fields of `rest`, which is taken. */
+static json_t *with_degrees(const int degree[DEGREE_COUNT], json_t *rest) {
+  json_t *o = json_object();
+  for (int i = 0; i < DEGREE_COUNT; i++) {
+    Degree d = degrees_listed[i];
+    json_object_set_new(o, degree_names[d], json_integer(degree[d]));
+  }
+  json_object_update(o, rest);
+  json_decref(rest);
+  return o;
 }
 
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
-  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
-                   p->ep, "cp", p->cp, "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
-                   p->micro_batches, "schedule", plan_schedule_name(b->model.m->arena, p), "recompute", p->recompute);
+  return with_degrees(
+      p->degree, json_pack("{s:i, s:I, s:i, s:s, s:s}", "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b),
+                           "micro_batches", p->micro_batches, "schedule", plan_schedule_name(b->model.m->arena, p),
+                           "recompute", p->recompute));
 }
 
 /* By the names that people see. */
@@ -212,12 +226,11 @@ static json_t *alternatives_json(const Plan *p) {
   json_t *array = json_array();
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
-    json_array_append_new(
-        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp,
-                         "dp", x->dp, "ep", x->ep, "cp", x->cp, "zero", x->zero, "micro_batches", x->micro_batches,
-                         "schedule", x->schedule, "recompute", x->recompute, "time_us",
-                         tool_json_real(x->seconds * 1e6), "bytes_per_device",
-                         isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
+    json_t *rest =
+        json_pack("{s:i, s:i, s:s, s:s, s:o, s:o, s:s?}", "zero", x->zero, "micro_batches", x->micro_batches,
+                  "schedule", x->schedule, "recompute", x->recompute, "time_us", tool_json_real(x->seconds * 1e6),
+                  "bytes_per_device", isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not);
+    json_array_append_new(array, with_degrees(x->degree, rest));
   }
   return array;
 }

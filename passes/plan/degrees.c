@@ -1,8 +1,33 @@
 /* passes/plan/degrees.c - see degrees.h. */
 #include "passes/plan/degrees.h"
 
-const char *const degree_names[DEGREE_COUNT] = {"dp", "cp", "ep", "tp"};
-const Label degree_labels[DEGREE_COUNT] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
+#include "ir/schedule.h"
+
+const char *const degree_names[DEGREE_COUNT] = {
+#define DEGREE(name, place, label, help) [DEGREE_##name] = #name,
+#include "passes/plan/degrees.def"
+#undef DEGREE
+};
+
+const Label degree_labels[DEGREE_COUNT] = {
+#define DEGREE(name, place, label, help) [DEGREE_##name] = LABEL_##label,
+#include "passes/plan/degrees.def"
+#undef DEGREE
+};
+
+const Degree degrees_listed[DEGREE_COUNT] = {
+#define DEGREE(name, place, label, help) DEGREE_##name,
+#include "passes/plan/degrees.def"
+#undef DEGREE
+};
+
+/* Every place is taken once. */
+#define DEGREE(name, place, label, help) +(1u << (place))
+_Static_assert(0
+#include "passes/plan/degrees.def"
+                   == (1u << DEGREE_COUNT) - 1,
+               "the places of degrees.def are 0 to DEGREE_COUNT - 1");
+#undef DEGREE
 
 Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels,
                  const Strategy *strategies) {
@@ -29,7 +54,7 @@ Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const
 
 static int most_of(const double by_label[LABEL_COUNT]) {
   int best = -1;
-  for (int d = 0; d < DEGREE_COUNT; d++) {
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     double v = by_label[degree_labels[d]];
     if (v > 0 && (best < 0 || v > by_label[degree_labels[best]])) best = d;
   }
@@ -37,18 +62,19 @@ static int most_of(const double by_label[LABEL_COUNT]) {
 }
 
 double share_of(const Shares *x, int axis, Degree d) {
-  double whole = d == DEGREE_EP ? x->of_experts : x->all;
+  double whole = d == DEGREE_ep ? x->of_experts : x->all;
   return whole > 0 ? x->by_label[axis][degree_labels[d]] / whole : 0;
 }
 
 int main_degree(const Shares *x, int axis) {
-  if (share_of(x, axis, DEGREE_EP) >= 0.5) return DEGREE_EP;
+  if (share_of(x, axis, DEGREE_ep) >= 0.5) return DEGREE_ep;
   int best = most_of(x->by_label[axis]);
   return best >= 0 ? best : most_of(x->minor[axis]);
 }
 
 void degrees_of(const Mesh *mesh, const Shares *x, int degrees[DEGREE_COUNT]) {
-  for (int d = 0; d < DEGREE_COUNT; d++) degrees[d] = 1;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) degrees[d] = 1;
+  degrees[DEGREE_pp] = mesh_places(mesh);
   for (int i = 0; i < mesh->naxes; i++) {
     int d = mesh->axes[i].temporal ? -1 : main_degree(x, i);
     if (d >= 0) degrees[d] *= mesh->axes[i].size;

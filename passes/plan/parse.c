@@ -277,13 +277,9 @@ static bool complete(Fitting *p) {
   cost_model_free(c);
   uint32_t data = 0;
   for (int i = 0; i < plan->mesh.naxes; i++)
-    if (!plan->mesh.axes[i].temporal && main_degree(&shares, i) == DEGREE_DP) data |= 1u << i;
+    if (!plan->mesh.axes[i].temporal && main_degree(&shares, i) == DEGREE_dp) data |= 1u << i;
   plan->zero = zero_stage(p->m, p->f, p->rules, plan->strategies, data, zero_mirrors(p->updates));
-  int degrees[DEGREE_COUNT];
-  degrees_of(&plan->mesh, &shares, degrees);
-  plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
-  plan->ep = degrees[DEGREE_EP];
-  plan->pp = mesh_places(&plan->mesh);
+  degrees_of(&plan->mesh, &shares, plan->degree);
   for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
   plan->recompute = recompute_name(p->m->arena, p->f, plan->strategies);
   plan->micro_batches = 1;

@@ -3,6 +3,7 @@
 #include "passes/plan/plan.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "ir/schedule.h"
@@ -28,21 +29,19 @@ const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_b
 }
 
 const char *plan_schedule_name(Arena *a, const Plan *p) {
-  return plan_name_of_schedule(a, p->mirrored, p->pp, p->micro_batches, p->mesh.schedule, p->mesh.chunks);
+  return plan_name_of_schedule(a, p->mirrored, p->degree[DEGREE_pp], p->micro_batches, p->mesh.schedule,
+                               p->mesh.chunks);
 }
 
 PlanAlternative plan_as_alternative(Arena *a, const Plan *p) {
-  return (PlanAlternative){.tp = p->tp,
-                           .pp = p->pp,
-                           .dp = p->dp,
-                           .cp = p->cp,
-                           .ep = p->ep,
-                           .micro_batches = p->micro_batches,
-                           .zero = p->zero,
-                           .seconds = p->price.time.total,
-                           .bytes = p->price.memory.total,
-                           .schedule = plan_schedule_name(a, p),
-                           .recompute = p->recompute};
+  PlanAlternative x = {.micro_batches = p->micro_batches,
+                       .zero = p->zero,
+                       .seconds = p->price.time.total,
+                       .bytes = p->price.memory.total,
+                       .schedule = plan_schedule_name(a, p),
+                       .recompute = p->recompute};
+  memcpy(x.degree, p->degree, sizeof x.degree);
+  return x;
 }
 
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {

@@ -10,6 +10,7 @@
 
 #include "ir/target.h"
 #include "passes/cost/plan_price.h"
+#include "passes/plan/degrees.h"
 #include "passes/plan/recompute.h"
 
 /* How far a search has come. */
@@ -32,13 +33,13 @@ typedef struct PlanLack {
 typedef struct PlanKnown PlanKnown;
 
 typedef struct PlanOptions {
-  int tp, pp, dp, cp, ep; /* forced degrees; 0: apc chooses */
-  int micro_batches;      /* 0: apc chooses */
-  int schedule;           /* 1 + the PipelineSchedule of a training step; 0: apc chooses */
-  int chunks;             /* of the schedule that is given: Mesh.chunks */
-  Recompute recompute;    /* of training */
-  int zero;               /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
-  double memory_limit;    /* bytes per rank; 0: what the target has */
+  int micro_batches;        /* 0: apc chooses */
+  int degree[DEGREE_COUNT]; /* forced; 0: apc chooses */
+  int schedule;             /* 1 + the PipelineSchedule of a training step; 0: apc chooses */
+  int chunks;               /* of the schedule that is given: Mesh.chunks */
+  Recompute recompute;      /* of training */
+  int zero;                 /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
+  double memory_limit;      /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
   double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
@@ -82,7 +83,7 @@ typedef struct SearchReport {
 } SearchReport;
 
 typedef struct PlanAlternative {
-  int tp, pp, dp, cp, ep, micro_batches, zero;
+  int degree[DEGREE_COUNT], micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
   const char *why_not;   /* NULL when it is possible */
   const char *schedule;  /* plan_schedule_name */
@@ -94,12 +95,13 @@ typedef struct Plan {
   const char *func;
   int ranks;
   Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
-  int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
-  int zero;                              /* the stage of ZeRO that it amounts to (zero.h) */
-  const Strategy *strategies;            /* by operation of the function */
-  const int *stages;                     /* by operation */
-  const char *recompute;                 /* recompute_name */
-  uint64_t graph;                        /* hash of the function */
+  int degree[DEGREE_COUNT]; /* what the axes amount to (degrees.h), whatever their names */
+  int micro_batches;
+  int zero;                   /* the stage of ZeRO that it amounts to (zero.h) */
+  const Strategy *strategies; /* by operation of the function */
+  const int *stages;          /* by operation */
+  const char *recompute;      /* recompute_name */
+  uint64_t graph;             /* hash of the function */
   PlanPrice price;
   double flops, params;      /* of the whole step on one rank; trainable elements */
   double one_device_seconds; /* the best on one rank of the target; INFINITY when it does not fit */

@@ -77,14 +77,14 @@ void search_set_mesh(Search *s, const Candidate *c, const char *const *names) { 
 static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
   uint32_t labels = 0;
-  for (int k = 0; k < DEGREE_COUNT; k++)
-    if (s->forced[k] == 0 && !(s->zero && k == DEGREE_DP)) labels |= 1u << degree_labels[k];
+  for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++)
+    if (s->forced[k] == 0 && !(s->zero && k == DEGREE_dp)) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels};
   return (AxisUse){.labels = 1u << degree_labels[d],
                    .forced = !c->loose,
-                   .weights = d == DEGREE_TP && !c->loose,
-                   .batch_too = d == DEGREE_EP,
-                   .data = d == DEGREE_DP};
+                   .weights = d == DEGREE_tp && !c->loose,
+                   .batch_too = d == DEGREE_ep,
+                   .data = d == DEGREE_dp};
 }
 
 static bool same_use(const AxisUse *a, const AxisUse *b) {
@@ -156,7 +156,7 @@ static const char *splits_little(const Search *s, const Outcome *o, int axis, De
   const char *kind = label_name(degree_labels[d]),
              *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d],
                                    s->forced[d] ? s->forced[d] : size);
-  if (d == DEGREE_EP && !any_expert)
+  if (d == DEGREE_ep && !any_expert)
     return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
   if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
   if (most < size)
@@ -172,11 +172,12 @@ static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   int first = o->c.micro > 1;
-  for (int d = 0; d < DEGREE_COUNT; d++) o->found[d] = 1;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) o->found[d] = 1;
+  o->found[DEGREE_pp] = o->c.stages;
   for (int i = 0; i < o->c.naxes; i++) {
     int d = main_degree(&x, first + i), wanted = o->c.degree[i];
     if (d >= 0) o->found[d] *= o->c.sizes[i];
-    if (d == DEGREE_DP) o->data_axes |= 1u << (first + i);
+    if (d == DEGREE_dp) o->data_axes |= 1u << (first + i);
     double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
     if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
     o->why_not = splits_little(s, o, first + i, (Degree)wanted, share, x.of_experts > 0);

@@ -21,7 +21,7 @@
 /* The degrees whose labels some factor of the operation has, as a bit set. */
 static unsigned degrees_in(const Search *s, size_t op) {
   unsigned found = 0;
-  for (int d = 0; d < DEGREE_COUNT; d++)
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
     if (labels_include(&s->labels[op], s->rules[op], degree_labels[d])) found |= 1u << d;
   return found;
 }
@@ -242,7 +242,7 @@ double search_share_of_micro_batch(const Candidate *c) {
 
 static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   int d = c->degree[axis];
-  return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
+  return d < 0 || degrees >> d & 1u || (d == DEGREE_ep && degrees >> DEGREE_dp & 1u);
 }
 
 /* So many stages of a connected model receive something. */
@@ -350,12 +350,12 @@ static void sort_axes(Candidate *c) {
  * over may be of any other kind. */
 static bool may_amount_to(const Search *s, const Candidate *c, int axis, const int found[DEGREE_COUNT]) {
   bool all = true, free = false;
-  for (int d = 0; d < DEGREE_COUNT; d++) {
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     all &= !s->within[d] || s->within[d] == found[d];
     free |= !s->within[d];
   }
   if (axis == c->naxes) return all;
-  for (int d = 0; d < DEGREE_COUNT; d++) {
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     int more[DEGREE_COUNT];
     memcpy(more, found, sizeof more);
     more[d] *= c->sizes[axis];
@@ -368,7 +368,7 @@ static bool may_amount_to(const Search *s, const Candidate *c, int axis, const i
  * gathered that several cut, so that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
-  if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1})) return;
+  if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1, 1})) return;
   if (one_tier(s)) sort_axes(&next);
   for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
     next.no_gaps |= fills > 0;
@@ -407,7 +407,7 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
  * use, so sizes fall. */
 static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
   if (n == 1) {
-    add_forced(s, c, 0);
+    add_forced(s, c, DEGREE_FIRST_AXIS);
     return;
   }
   if (room == 0) return;
@@ -423,19 +423,19 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
 /* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in
  * front. */
 static void add_four(Search *s, const Candidate *c, int n) {
-  for (int d = 0; d < DEGREE_COUNT; d++)
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
     if (!s->has_degree[d]) return;
-  for (int first = 0; first < (one_tier(s) ? 1 : DEGREE_COUNT); first++)
+  for (int first = DEGREE_FIRST_AXIS; first < (one_tier(s) ? DEGREE_FIRST_AXIS + 1 : DEGREE_COUNT); first++)
     for (int a = 2; a <= n / 8; a++)
       for (int b = 2; n % a == 0 && b <= n / a / 4; b++)
         for (int k = 2; n / a % b == 0 && k <= n / a / b / 2; k++) {
           if (n / a / b % k) continue;
           Candidate four = *c;
-          const int sizes[DEGREE_COUNT] = {a, b, k, n / a / b / k};
+          const int sizes[AXIS_DEGREES] = {a, b, k, n / a / b / k};
           four.loose = true;
-          four.naxes = DEGREE_COUNT;
+          four.naxes = AXIS_DEGREES;
           four.degree[0] = first;
-          for (int d = 0, at = 1; d < DEGREE_COUNT; d++)
+          for (int d = DEGREE_FIRST_AXIS, at = 1; d < DEGREE_COUNT; d++)
             if (d != first) four.degree[at++] = d;
           memcpy(four.sizes, sizes, sizeof sizes);
           add_candidate(s, &four);
@@ -445,7 +445,7 @@ static void add_four(Search *s, const Candidate *c, int n) {
 static void add_meshes_of(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
   bool any = false, left = false;
-  for (int d = 0; d < DEGREE_COUNT; d++) {
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     used *= s->forced[d] > 0 ? s->forced[d] : 1;
     nforced += s->forced[d] > 1;
     any |= s->forced[d] > 0;
@@ -461,16 +461,16 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
 /* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are. */
 static void add_meshes(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages;
-  if (!s->zero || s->forced[DEGREE_DP]) {
+  if (!s->zero || s->forced[DEGREE_dp]) {
     add_meshes_of(s, stages, least, micro);
     return;
   }
   for (int n = s->zero > 1 ? 2 : 1; n <= spatial; n++) {
     if (spatial % n) continue;
-    s->forced[DEGREE_DP] = n;
+    s->forced[DEGREE_dp] = n;
     add_meshes_of(s, stages, least, micro);
   }
-  s->forced[DEGREE_DP] = 0;
+  s->forced[DEGREE_dp] = 0;
 }
 
 /* The axes from the largest to the smallest. */
@@ -528,7 +528,8 @@ void sort_candidates(Search *s) {
 void make_candidates(Search *s, const PlanOptions *o) {
   s->candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
-    if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages) || (o->pp == 0 && stages > s->most_stages)) continue;
+    int forced_stages = s->forced[DEGREE_pp];
+    if (s->t->ranks % stages || (forced_stages ? stages != forced_stages : stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
     if (stages > 1 && forced == 0 && s->most_micro > 1)

@@ -67,7 +67,7 @@ struct PlanKnown {
   BoundedList open;
   double seconds; /* 0: it did not come to its end */
   /* Of many ranks only what may amount to these was looked at; 0: anything. */
-  int degrees[DEGREE_COUNT], stages, micro;
+  int degrees[DEGREE_COUNT], micro;
   ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others, of which all were tried if `all_schedules` */
   bool any_schedule, all_schedules;
 };

@@ -100,7 +100,7 @@ static void add_if_known(Search *s, Outcome *o, double best) {
 /* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
  * each axis is tried for one kind of parallelism as well, one of them for data. */
 static void try_kinds(Search *s, const Candidate *c) {
-  static const Degree kinds[] = {DEGREE_DP, DEGREE_TP, DEGREE_CP};
+  static const Degree kinds[] = {DEGREE_dp, DEGREE_tp, DEGREE_cp};
   enum { KINDS = sizeof kinds / sizeof *kinds };
   int all = 1;
   for (int i = 0; i < c->naxes; i++) all *= KINDS;
@@ -111,7 +111,7 @@ static void try_kinds(Search *s, const Candidate *c) {
     for (int i = 0, rest = code; i < c->naxes; i++, rest /= KINDS) {
       Degree d = kinds[rest % KINDS];
       x.degree[i] = (int)d;
-      data |= d == DEGREE_DP, same &= x.degree[0] == (int)d;
+      data |= d == DEGREE_dp, same &= x.degree[0] == (int)d;
       possible &= s->has_degree[d] && !s->forced[d];
       bool alike = i > 0 && s->t->ntiers == 1 && c->sizes[i] == c->sizes[i - 1];
       possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
@@ -253,7 +253,7 @@ static void bound_all(Search *s) {
 
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
-  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  for (int d = DEGREE_FIRST_AXIS; free_choice && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
   if (many) try_usual(s);
   s->brief = false;
@@ -300,14 +300,14 @@ static void try_hastily(Search *s) {
 }
 
 static bool anything_forced(const Search *s, const PlanOptions *o) {
-  bool any = o->pp || o->micro_batches || s->zero;
+  bool any = o->micro_batches || s->zero;
   for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
   return any;
 }
 
 static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
-  bool same = x->feasible && (!o->pp || o->pp == x->c.stages) &&
-              (!o->micro_batches || o->micro_batches == x->c.micro) && (!s->zero || s->zero - 1 == x->zero);
+  bool same =
+      x->feasible && (!o->micro_batches || o->micro_batches == x->c.micro) && (!s->zero || s->zero - 1 == x->zero);
   for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
   return same;
 }
@@ -358,14 +358,14 @@ static void run(Search *s, const PlanOptions *o) {
 
 static PlanOptions options_of(const PlanOptions *base, const int found[DEGREE_COUNT], const Candidate *c) {
   PlanOptions o = *base;
-  o.tp = found[DEGREE_TP], o.dp = found[DEGREE_DP], o.cp = found[DEGREE_CP], o.ep = found[DEGREE_EP];
-  o.pp = c->stages, o.micro_batches = c->micro;
+  memcpy(o.degree, found, sizeof o.degree);
+  o.micro_batches = c->micro;
   return o;
 }
 
 /* Some axes split nothing: their degrees cannot be forced. */
 static bool has_idle_axes(const Search *s, const Outcome *o) {
-  int ranks = o->c.stages;
+  int ranks = 1;
   for (int d = 0; d < DEGREE_COUNT; d++) ranks *= o->found[d];
   return ranks != s->t->ranks;
 }
@@ -404,15 +404,15 @@ static void keep_known(Search *s, const PlanOptions *o, const Search *x, const P
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
-  k->stages = of->pp, k->micro = of->micro_batches;
+  k->micro = of->micro_batches;
   k->schedule = x->schedule, k->any_schedule = x->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
   s->known = k;
   if (o->known) *o->known = k;
 }
 
 static bool knows(const PlanKnown *k, const Search *x, const PlanOptions *o) {
-  return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->stages == o->pp &&
-         k->micro == o->micro_batches && k->any_schedule == x->any_schedule && k->schedule.order == x->schedule.order &&
+  return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->micro == o->micro_batches &&
+         k->any_schedule == x->any_schedule && k->schedule.order == x->schedule.order &&
          k->schedule.chunks == x->schedule.chunks;
 }
 
@@ -426,7 +426,8 @@ static void find_known(Search *s, const PlanOptions *o) {
   x.known = NULL;
   if (s->t->ranks >= MANY_RANKS) {
     memcpy(x.within, s->forced, sizeof x.within);
-    none.pp = o->pp, none.micro_batches = o->micro_batches;
+    none.micro_batches = o->micro_batches;
+    none.degree[DEGREE_pp] = x.forced[DEGREE_pp] = s->forced[DEGREE_pp];
   }
   s->known = o->known ? *o->known : NULL;
   if (knows(s->known, &x, &none)) return;
@@ -448,16 +449,13 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
 
 /* ---- the answer */
 
-enum { FORCED = 5 };
-static const char *const forced_names[FORCED] = {"pp", "dp", "cp", "ep", "tp"};
-
 /* The degrees multiply to more ranks than there are, or to a number of which the ranks are no multiple. */
-static bool does_not_divide(const Search *s, const int *degrees, double product, Diags *d) {
+static bool does_not_divide(const Search *s, const int degree[DEGREE_COUNT], double product, Diags *d) {
   int rest = product > s->t->ranks ? 0 : s->t->ranks % (int)product;
   const char *forced = "";
-  for (int i = 0; i < FORCED; i++)
-    if (degrees[i] > 1)
-      forced = arena_printf(s->arena, "%s%s%s %d", forced, *forced ? " x " : "", forced_names[i], degrees[i]);
+  for (int i = 0; i < DEGREE_COUNT; i++)
+    if (degree[i] > 1)
+      forced = arena_printf(s->arena, "%s%s%s %d", forced, *forced ? " x " : "", degree_names[i], degree[i]);
   if (!*forced) forced = "the forced degrees";
   if (product > s->t->ranks)
     diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would take %.0f ranks, and %s has %d", forced, product,
@@ -470,18 +468,18 @@ static bool does_not_divide(const Search *s, const int *degrees, double product,
 }
 
 static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
-  int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp};
+  const int *degree = o->degree;
   double product = 1; /* of five numbers up to 999,999 */
   bool all = true;
-  for (int i = 0; i < FORCED; i++) {
-    if (degrees[i] < 0 || degrees[i] > s->t->ranks)
-      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0},
-                        "%s %d is not possible on %s, which has %d rank%s", forced_names[i], degrees[i], s->t->name,
+  for (int i = 0; i < DEGREE_COUNT; i++) {
+    if (degree[i] < 0 || degree[i] > s->t->ranks)
+      return diag_error(d, degree[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0},
+                        "%s %d is not possible on %s, which has %d rank%s", degree_names[i], degree[i], s->t->name,
                         s->t->ranks, s->t->ranks == 1 ? "" : "s");
-    product *= degrees[i] ? degrees[i] : 1;
-    all &= degrees[i] > 0;
+    product *= degree[i] ? degree[i] : 1;
+    all &= degree[i] > 0;
   }
-  if (o->zero > 1 && (o->dp == 1 || (!o->dp && product == s->t->ranks)))
+  if (o->zero > 1 && (degree[DEGREE_dp] == 1 || (!degree[DEGREE_dp] && product == s->t->ranks)))
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
                       "zero %d would cut nothing: it is over data parallel ranks, and there are none", o->zero - 1);
   if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
@@ -489,7 +487,7 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
                       PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
   if (product > s->t->ranks || s->t->ranks % (int)product || (all && product < s->t->ranks))
-    return does_not_divide(s, degrees, product, d);
+    return does_not_divide(s, degree, product, d);
   return true;
 }
 
@@ -545,18 +543,14 @@ static int by_seconds(const void *x, const void *y) {
 
 /* Shown as the degrees it was asked for. */
 static PlanAlternative alternative_of(const Search *s, const Outcome *asked, const Outcome *o) {
-  const int *found = asked->found;
-  PlanAlternative a = {.tp = found[DEGREE_TP],
-                       .dp = found[DEGREE_DP],
-                       .cp = found[DEGREE_CP],
-                       .ep = found[DEGREE_EP],
-                       .pp = asked->c.stages,
-                       .micro_batches = asked->c.micro,
+  PlanAlternative a = {.micro_batches = asked->c.micro,
                        .zero = o ? o->zero : asked->zero,
                        .seconds = INFINITY,
                        .why_not = "not possible"};
+  memcpy(a.degree, asked->found, sizeof a.degree);
   ScheduleKind kind = o ? o->c.schedule : s->schedule;
-  a.schedule = plan_name_of_schedule(s->arena, s->shape->mirrors.any, a.pp, a.micro_batches, kind.order, kind.chunks);
+  a.schedule =
+      plan_name_of_schedule(s->arena, s->shape->mirrors.any, asked->c.stages, a.micro_batches, kind.order, kind.chunks);
   a.recompute = recompute_name(s->arena, s->f, o && o->strategies ? o->strategies : asked->strategies);
   if (!o) return a;
   a.seconds = seconds_of(o);
@@ -566,7 +560,7 @@ static PlanAlternative alternative_of(const Search *s, const Outcome *asked, con
 }
 
 static bool can_be_forced(const Search *s, const Outcome *o) {
-  return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o);
+  return o->strategies && o->found[DEGREE_dp] && !has_idle_axes(s, o);
 }
 
 /* Where memory is short a search that is forced to degrees may find what one without has not: then that is the plan,
@@ -634,8 +628,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->func = s->f->name;
   p->ranks = s->t->ranks;
   p->mesh = s->m->mesh;
-  p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP],
-  p->pp = o->c.stages;
+  memcpy(p->degree, o->found, sizeof p->degree);
   p->micro_batches = o->c.micro;
   p->zero = o->zero;
   p->strategies = o->strategies;
@@ -665,7 +658,7 @@ static void settle_degrees(Search *s, const PlanOptions *o) {
 }
 
 static bool all_forced(const Search *s, const PlanOptions *o) {
-  bool all = o->pp && o->micro_batches;
+  bool all = o->micro_batches > 0;
   for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
   return all;
 }
@@ -692,8 +685,8 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .lower_bound = INFINITY,
                 .no_gaps_bound = INFINITY,
                 .schedule = {.order = SCHEDULE_1f1b}, /* gpipe takes as long, and more memory */
-                .zero = o->zero,
-                .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
+                .zero = o->zero};
+  memcpy(s->forced, o->degree, sizeof s->forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
          work = t->ranks >= MANY_RANKS ? usual_work : 0;
   if (o->effort > 0 || o->work > 0) work = o->work;
@@ -717,7 +710,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!cost_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
   s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
-  for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
+  for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
   find_useful_micro_batches(s);
   s->resident = resident_bytes(s->cost, m, f);

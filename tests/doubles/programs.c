@@ -54,39 +54,41 @@ typedef struct Subject {
 #define CACHED {{"prefill", 2, 5, 0, 0}, {"decode", 2, 0, 5, 0}, {"decode", 2, 0, 6, 0}, {"decode", 2, 0, 7, 0}}
 #define LLAMA {"layers", "2"}, {"d", "64"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "96"}, {"vocab", "64"}
 #define MOE {"layers", "1"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}
+#define TP_X_DP(n, m) .degree = {[DEGREE_tp] = (n), [DEGREE_dp] = (m)}
+#define TP_X_PP(n, m) .degree = {[DEGREE_tp] = (n), [DEGREE_pp] = (m)}
 #define CONVS "convolutions", "tests/doubles/convolutions.apc"
 #define A100X4 "dgx-a100x4", "80"
 #define H100X8 "dgx-h100x8", "90"
 
 static const Subject subjects[] = {
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, F32, SIZES, true},
-    {"uneven", "tests/doubles/uneven.apc", {{0}}, "dgx-a100x2", "80", {.pp = 2}, F32, UNEVEN, true},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {TP_X_PP(2, 2), .micro_batches = 2}, F32, SIZES, true},
+    {"uneven", "tests/doubles/uneven.apc", {{0}}, "dgx-a100x2", "80", {.degree[DEGREE_pp] = 2}, F32, UNEVEN, true},
     {"long rows", "tests/doubles/long_rows.apc", {{0}}, H100X8, {0}, CT_bf16, {ONE(0), AGAIN}, false},
-    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 2, .dp = 4}, F32, SIZES, false},
-    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {.tp = 2, .dp = 2}, F32, CACHED, false},
+    {"llama", "llama.apc", {LLAMA}, H100X8, {TP_X_DP(2, 4)}, F32, SIZES, false},
+    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, A100X4, {TP_X_DP(2, 2)}, F32, CACHED, false},
     {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, F32, SIZES, false},
     {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, F32, SIZES, true},
     {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
-     {.tp = 2, .dp = 2}, F32, BATCHES, false},
+     {TP_X_DP(2, 2)}, F32, BATCHES, false},
     {"unet", "unet.apc", {{"channels", "4"}, {"levels", "2"}, {"image", "16"}}, H100X8, {0}, F32, BATCHES, false},
     {CONVS, {{0}}, A100X4, {0}, F32, BATCHES, false},
     {CONVS, {{0}}, H100X8, {0}, CT_bf16, BATCHES, false},
     {CONVS, {{0}}, A100X4, {0}, CT_tf32, BATCHES, false},
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.tp = 2, .pp = 2, .micro_batches = 2}, CT_bf16, SIZES, true},
-    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {.dp = 2, .tp = 2}, CT_tf32, SIZES, false},
-    {"llama", "llama.apc", {LLAMA}, H100X8, {.tp = 4}, CT_f16, SIZES, false},
-    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, H100X8, {.tp = 2, .dp = 2}, CT_bf16, CACHED, false},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {TP_X_PP(2, 2), .micro_batches = 2}, CT_bf16, SIZES, true},
+    {"gpt", "gpt-tiny.onnx", {{0}}, A100X4, {TP_X_DP(2, 2)}, CT_tf32, SIZES, false},
+    {"llama", "llama.apc", {LLAMA}, H100X8, {.degree[DEGREE_tp] = 4}, CT_f16, SIZES, false},
+    {"cache", "llama.apc", {LLAMA, {"ctx", "24"}, {"cache", "1"}}, H100X8, {TP_X_DP(2, 2)}, CT_bf16, CACHED, false},
     {"moe", "moe.apc", {MOE, {"routing", "dropless"}}, A100X4, {0}, CT_bf16, SIZES, false},
     {"lstm", "lstm.apc", {{"layers", "1"}, {"d", "32"}, {"vocab", "50"}}, A100X4, {0}, CT_f16, SIZES, false},
     {"resnet", "resnet.apc", {{"depth", "18"}, {"width", "8"}, {"classes", "10"}, {"image", "32"}}, A100X4,
-     {.tp = 2, .dp = 2}, CT_bf16, BATCHES, false},
+     {TP_X_DP(2, 2)}, CT_bf16, BATCHES, false},
 };
 
 /* How the models that are given are compiled. */
 static const Subject given[] = {
-    {.target = "dgx-a100x4", .arch = "80", .plan = {.tp = 2}, .compute = F32, .launched = true},
+    {.target = "dgx-a100x4", .arch = "80", .plan = {.degree[DEGREE_tp] = 2}, .compute = F32, .launched = true},
     {.target = "dgx-h100x8", .arch = "90", .compute = F32, .launched = true},
-    {.target = "dgx-a100x4", .arch = "80", .plan = {.tp = 2}, .compute = CT_bf16, .launched = true},
+    {.target = "dgx-a100x4", .arch = "80", .plan = {.degree[DEGREE_tp] = 2}, .compute = CT_bf16, .launched = true},
     {.target = "dgx-h100x8", .arch = "90", .compute = CT_bf16, .launched = true},
 };
 static const Request asked[REQUESTS] = {ONE(.batch = 2, .seq = 6), {.again = true}, ONE(.batch = 1, .seq = 4)};

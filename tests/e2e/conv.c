@@ -138,10 +138,10 @@ static void check_program(const char *target, PlanOptions options) {
   if (ok) {
     const char *libraries = getenv("LD_LIBRARY_PATH");
     char *before = libraries ? strdup(libraries) : NULL;
-    snprintf(what, sizeof what, "%s, dp %d", target, options.dp);
+    snprintf(what, sizeof what, "%s, dp %d", target, options.degree[DEGREE_dp]);
     run_all(out, what);
     hide_library();
-    snprintf(what, sizeof what, "%s, dp %d, without the library", target, options.dp);
+    snprintf(what, sizeof what, "%s, dp %d, without the library", target, options.degree[DEGREE_dp]);
     run_all(out, what);
     if (before) setenv("LD_LIBRARY_PATH", before, 1);
     else unsetenv("LD_LIBRARY_PATH");
@@ -153,8 +153,8 @@ static void check_program(const char *target, PlanOptions options) {
 static void test_one_rank(void) { check_program("cpu", (PlanOptions){0}); }
 static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}); }
 static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}); }
-static void test_shared_channels(void) { check_program("cpux2", (PlanOptions){.tp = 2}); }
-static void test_stages(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}); }
+static void test_shared_channels(void) { check_program("cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}); }
+static void test_stages(void) { check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 2}); }
 
 int main(int argc, char **argv) {
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);

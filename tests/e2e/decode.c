@@ -157,8 +157,8 @@ static void check_other_batch(ApcModel *model, const char *what) {
 
 static void check_target(const char *target, PlanOptions options, double share, double copies) {
   char what[120];
-  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp,
-           options.micro_batches);
+  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.degree[DEGREE_tp],
+           options.degree[DEGREE_pp], options.degree[DEGREE_dp], options.micro_batches);
   E2eModel e;
   ApcModel *model = NULL;
   const char *out = temp_path("cached");
@@ -182,15 +182,23 @@ static void check_target(const char *target, PlanOptions options, double share, 
 static void test_one_rank(void) { check_target("cpu", (PlanOptions){0}, 1, 1); }
 static void test_two_ranks(void) { check_target("cpux2", (PlanOptions){0}, 0.5, 1); }
 static void test_four_ranks(void) { check_target("cpux4", (PlanOptions){0}, 0.5, 0); }
-static void test_tp_2(void) { check_target("cpux2", (PlanOptions){.tp = 2}, 0.5, 1); }
-static void test_dp_2(void) { check_target("cpux2", (PlanOptions){.dp = 2}, 0.5, 1); }
-static void test_tp_4(void) { check_target("cpux4", (PlanOptions){.tp = 4}, 0.5, 0); }
-static void test_pp_2(void) { check_target("cpux2", (PlanOptions){.pp = 2, .micro_batches = 1}, 0.5, 1); }
-static void test_pp_4(void) { check_target("cpux4", (PlanOptions){.pp = 4, .micro_batches = 1}, 0.25, 1); }
-static void test_tp_pp(void) { check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 1}, 0.25, 1); }
-static void test_pp_2_mb_2(void) { check_target("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}, 0.5, 1); }
+static void test_tp_2(void) { check_target("cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}, 0.5, 1); }
+static void test_dp_2(void) { check_target("cpux2", (PlanOptions){.degree[DEGREE_dp] = 2}, 0.5, 1); }
+static void test_tp_4(void) { check_target("cpux4", (PlanOptions){.degree[DEGREE_tp] = 4}, 0.5, 0); }
+static void test_pp_2(void) {
+  check_target("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1}, 0.5, 1);
+}
+static void test_pp_4(void) {
+  check_target("cpux4", (PlanOptions){.degree[DEGREE_pp] = 4, .micro_batches = 1}, 0.25, 1);
+}
+static void test_tp_pp(void) {
+  check_target("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}, .micro_batches = 1}, 0.25, 1);
+}
+static void test_pp_2_mb_2(void) {
+  check_target("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 2}, 0.5, 1);
+}
 static void test_tp_pp_mb_2(void) {
-  check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2}, 0.25, 1);
+  check_target("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}, .micro_batches = 2}, 0.25, 1);
 }
 
 int main(int argc, char **argv) {

@@ -398,19 +398,19 @@ static void loops(void) { check("examples/lstm.apc", 3, lstm, "cpu", (PlanOption
 
 static void collectives(void) {
   also.asynchronous = true;
-  check_gpt("cpux3", (PlanOptions){.tp = 3});
+  check_gpt("cpux3", (PlanOptions){.degree[DEGREE_tp] = 3});
 }
 
 /* Both stages make the positions of their attention once. */
 static void micro_batches(void) {
   also.asynchronous = true;
   also.pre_bodies = 2;
-  check_gpt("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2});
+  check_gpt("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}, .micro_batches = 2});
 }
 
 static void rounds(void) {
   also.asynchronous = also.in_loops = true;
-  check("examples/lstm.apc", 3, lstm, "cpux2", (PlanOptions){.tp = 2}, texts);
+  check("examples/lstm.apc", 3, lstm, "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}, texts);
 }
 
 /* Tables that constants alone determine are made once, before all micro-batches: in both stages, one of them cut and

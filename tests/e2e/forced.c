@@ -118,8 +118,8 @@ static void check_size(ApcModel *model, const char *what, const Size *s, const R
 /* Work, at the sizes planned for, and weights of the busiest rank may be these parts of all; 0: not checked. */
 static void check_program(const char *target, PlanOptions options, double work, double weights) {
   char what[200];
-  snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target, options.tp,
-           options.pp, options.dp, options.micro_batches);
+  snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target,
+           options.degree[DEGREE_tp], options.degree[DEGREE_pp], options.degree[DEGREE_dp], options.micro_batches);
   E2eModel e;
   const char *out = temp_path("model");
   double params = 0;
@@ -127,9 +127,8 @@ static void check_program(const char *target, PlanOptions options, double work, 
   CHECKF(ok, "%s", what);
   ApcModel *model = NULL;
   if (ok) {
-    CHECK((!options.tp || e.build.plan->tp == options.tp) && (!options.pp || e.build.plan->pp == options.pp) &&
-          (!options.dp || e.build.plan->dp == options.dp) &&
-          (!options.micro_batches || e.build.plan->micro_batches == options.micro_batches));
+    for (int d = 0; d < DEGREE_COUNT; d++) CHECK(!options.degree[d] || e.build.plan->degree[d] == options.degree[d]);
+    CHECK(!options.micro_batches || e.build.plan->micro_batches == options.micro_batches);
     CHECKF(apc_load(out, NULL, &model) == APC_OK, "%s: %s", what, apc_error(model));
     Largest largest[4] = {0};
     for (int i = 0; i < NSIZES; i++) check_size(model, what, &sizes[i], &references[i], largest, &params);
@@ -138,7 +137,7 @@ static void check_program(const char *target, PlanOptions options, double work, 
     double part = e2e_flops(&e, e.l2[0], planned) / e2e_flops(&e, e.l1[0], planned);
     if (work > 0)
       CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part,
-             e.build.plan->tp, e.build.plan->pp, e.build.plan->dp);
+             e.build.plan->degree[DEGREE_tp], e.build.plan->degree[DEGREE_pp], e.build.plan->degree[DEGREE_dp]);
     if (weights > 0)
       CHECKF(params <= weights * one_rank_params, "%s: a rank keeps %.3f of the weights", what,
              params / one_rank_params);
@@ -151,15 +150,25 @@ static void test_one_rank(void) { check_program("cpu", (PlanOptions){0}, 1.001, 
 static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}, 0.55, 0); }
 static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}, 0.4, 0); }
 static void test_four_ranks(void) { check_program("cpux4", (PlanOptions){0}, 0.4, 0); }
-static void test_tp(void) { check_program("cpux4", (PlanOptions){.tp = 4}, 0.4, 0.4); }
-static void test_dp(void) { check_program("cpux4", (PlanOptions){.dp = 4}, 0.4, 0); }
-static void test_pp(void) { check_program("cpux4", (PlanOptions){.pp = 4}, 0.4, 0.4); }
-static void test_pp_at_once(void) { check_program("cpux4", (PlanOptions){.pp = 4, .micro_batches = 1}, 0.4, 0.4); }
-static void test_tp_pp(void) { check_program("cpux4", (PlanOptions){.tp = 2, .pp = 2}, 0.4, 0.4); }
+static void test_tp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_tp] = 4}, 0.4, 0.4); }
+static void test_dp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_dp] = 4}, 0.4, 0); }
+static void test_pp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_pp] = 4}, 0.4, 0.4); }
+static void test_pp_at_once(void) {
+  check_program("cpux4", (PlanOptions){.degree[DEGREE_pp] = 4, .micro_batches = 1}, 0.4, 0.4);
+}
+static void test_tp_pp(void) {
+  check_program("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}}, 0.4, 0.4);
+}
 /* Half of everything, and what does not divide. */
-static void test_pp_1(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 1}, 0.65, 0.6); }
-static void test_pp_2(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}, 0.65, 0.6); }
-static void test_pp_4(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 4}, 0.65, 0.6); }
+static void test_pp_1(void) {
+  check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1}, 0.65, 0.6);
+}
+static void test_pp_2(void) {
+  check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 2}, 0.65, 0.6);
+}
+static void test_pp_4(void) {
+  check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 4}, 0.65, 0.6);
+}
 
 int main(int argc, char **argv) {
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);

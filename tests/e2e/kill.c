@@ -31,7 +31,7 @@ static void test_compile(void) {
   snprintf(program, sizeof program, "%s", temp_path("killed-model"));
   E2eModel e;
   CHECK(e2e_load(&e, "examples/gpt.apc", 5, defines, 2, hints, 1, (const char *const[]){"main"}) &&
-        e2e_compile(&e, "cpux2", &(PlanOptions){.tp = RANKS}, program));
+        e2e_compile(&e, "cpux2", &(PlanOptions){.degree[DEGREE_tp] = RANKS}, program));
   e2e_free(&e);
 }
 

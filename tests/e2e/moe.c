@@ -118,13 +118,14 @@ static void check_traffic(const char *what, const char *path, ApcModel *model, u
  * per layer. */
 static uint64_t exchanged_by_hand(const Routing *r, const Plan *p) {
   uint64_t places = (uint64_t)(BATCH * EXPERTS * r->capacity * D) * sizeof(float);
-  return 2 * LAYERS * places * (uint64_t)(p->ep - 1) / (uint64_t)p->ep;
+  return 2 * LAYERS * places * (uint64_t)(p->degree[DEGREE_ep] - 1) / (uint64_t)p->degree[DEGREE_ep];
 }
 
 static void check_program(int i, const char *target, PlanOptions options) {
   const Routing *r = &routings[i];
   char what[100];
-  snprintf(what, sizeof what, "%s on %s, ep %d tp %d dp %d", r->name, target, options.ep, options.tp, options.dp);
+  snprintf(what, sizeof what, "%s on %s, ep %d tp %d dp %d", r->name, target, options.degree[DEGREE_ep],
+           options.degree[DEGREE_tp], options.degree[DEGREE_dp]);
   E2eModel e;
   const char *out = temp_path("moe");
   bool ok = load(&e, r) && e2e_compile(&e, target, &options, out);
@@ -132,8 +133,9 @@ static void check_program(int i, const char *target, PlanOptions options) {
   ApcModel *model = NULL;
   static float got[NLOGITS];
   if (ok) {
-    CHECKF(e.build.plan->ep == (options.ep ? options.ep : 1) && (!options.tp || e.build.plan->tp == options.tp) &&
-               (!options.dp || e.build.plan->dp == options.dp),
+    CHECKF(e.build.plan->degree[DEGREE_ep] == (options.degree[DEGREE_ep] ? options.degree[DEGREE_ep] : 1) &&
+               (!options.degree[DEGREE_tp] || e.build.plan->degree[DEGREE_tp] == options.degree[DEGREE_tp]) &&
+               (!options.degree[DEGREE_dp] || e.build.plan->degree[DEGREE_dp] == options.degree[DEGREE_dp]),
            "%s", what);
     bool ran = apc_load(out, NULL, &model) == APC_OK &&
                apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, SEQ}, tokens) == APC_OK &&
@@ -144,7 +146,7 @@ static void check_program(int i, const char *target, PlanOptions options) {
     CHECKF(distance <= 1e-5 && alike <= 1e-5, "%s: distance %g, of one rank %g", what, distance, alike);
     uint64_t sent[COMM_KIND_COUNT] = {0};
     if (e.build.plan->ranks > 1) check_traffic(what, out, model, sent);
-    if (r->capacity && options.ep && !options.tp)
+    if (r->capacity && options.degree[DEGREE_ep] && !options.degree[DEGREE_tp])
       CHECKF(sent[COMM_all_to_all] == exchanged_by_hand(r, e.build.plan), "%s: %llu bytes exchanged, %llu by hand",
              what, (unsigned long long)sent[COMM_all_to_all], (unsigned long long)exchanged_by_hand(r, e.build.plan));
     apc_close(model);
@@ -157,11 +159,17 @@ static void on_every_routing(const char *target, PlanOptions options) {
 }
 
 static void test_one_rank(void) { on_every_routing("cpu", (PlanOptions){0}); }
-static void test_two_ranks(void) { on_every_routing("cpux2", (PlanOptions){.ep = 2}); }
-static void test_four_ranks(void) { on_every_routing("cpux4", (PlanOptions){.ep = 4}); }
-static void test_with_tp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2, .tp = 2}); }
-static void test_tp_and_dp(void) { on_every_routing("cpux4", (PlanOptions){.tp = 2, .dp = 2}); }
-static void test_with_dp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2, .dp = 2}); }
+static void test_two_ranks(void) { on_every_routing("cpux2", (PlanOptions){.degree[DEGREE_ep] = 2}); }
+static void test_four_ranks(void) { on_every_routing("cpux4", (PlanOptions){.degree[DEGREE_ep] = 4}); }
+static void test_with_tp(void) {
+  on_every_routing("cpux4", (PlanOptions){.degree = {[DEGREE_ep] = 2, [DEGREE_tp] = 2}});
+}
+static void test_tp_and_dp(void) {
+  on_every_routing("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 2}});
+}
+static void test_with_dp(void) {
+  on_every_routing("cpux4", (PlanOptions){.degree = {[DEGREE_ep] = 2, [DEGREE_dp] = 2}});
+}
 
 int main(int argc, char **argv) {
   int status;

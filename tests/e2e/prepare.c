@@ -168,8 +168,8 @@ static void check_memory(ApcModel *m, const char *what, int k, double part, doub
 
 static void check_program(const char *target, PlanOptions options, double part) {
   char what[200];
-  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp,
-           options.micro_batches);
+  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.degree[DEGREE_tp],
+           options.degree[DEGREE_pp], options.degree[DEGREE_dp], options.micro_batches);
   E2eModel e;
   const char *out = temp_path("program");
   ApcModel *m = NULL;
@@ -194,13 +194,17 @@ static void test_one_rank(void) { check_program("cpu", (PlanOptions){0}, 1); }
 static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}, 1); }
 static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}, 1); }
 static void test_four_ranks(void) { check_program("cpux4", (PlanOptions){0}, 1); }
-static void test_tp_2(void) { check_program("cpux2", (PlanOptions){.tp = 2}, 0.51); }
-static void test_tp_3(void) { check_program("cpux3", (PlanOptions){.tp = 3}, 0.36); } /* 64 is not a multiple of 3 */
-static void test_tp_4(void) { check_program("cpux4", (PlanOptions){.tp = 4}, 0.26); }
-static void test_dp(void) { check_program("cpux4", (PlanOptions){.dp = 4}, 1); }
-static void test_pp(void) { check_program("cpux4", (PlanOptions){.pp = 4}, 0.51); }
-static void test_pp_mb(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 4}, 0.8); }
-static void test_tp_pp(void) { check_program("cpux4", (PlanOptions){.tp = 2, .pp = 2}, 0.4); }
+static void test_tp_2(void) { check_program("cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}, 0.51); }
+static void test_tp_3(void) {
+  check_program("cpux3", (PlanOptions){.degree[DEGREE_tp] = 3}, 0.36);
+} /* 64 is not a multiple of 3 */
+static void test_tp_4(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_tp] = 4}, 0.26); }
+static void test_dp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_dp] = 4}, 1); }
+static void test_pp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_pp] = 4}, 0.51); }
+static void test_pp_mb(void) { check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 4}, 0.8); }
+static void test_tp_pp(void) {
+  check_program("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}}, 0.4);
+}
 
 static bool run_state(ApcModel *m, const float *x, float *out) {
   return apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){5, 64}, x) == APC_OK && apc_run(m, NULL) == APC_OK &&

@@ -296,7 +296,7 @@ static void prover_reads_calls(void) {
   Module *m = ir_parse("gpt.ir", gpt_text(a, &(GptShape){3, 64, 4, 128, 100, 16, 4}), d);
   const Target *t = topo_target_find(d, a, "cpux2");
   CHECK(m && t && pipeline_run(m, NULL, &checked, d));
-  const Plan *p = plan_search(m, module_func(m, "main"), t, &(PlanOptions){.tp = 2}, d);
+  const Plan *p = plan_search(m, module_func(m, "main"), t, &(PlanOptions){.degree[DEGREE_tp] = 2}, d);
   CHECK(p != NULL);
   Func *rank = p ? lower_spmd(m, module_func(m, "main"), &(LowerPlan){.strategies = p->strategies, .stages = p->stages},
                               "rank", d)

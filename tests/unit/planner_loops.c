@@ -91,16 +91,16 @@ typedef struct Forced {
   PlanOptions o;
 } Forced;
 
-static const Forced forced[] = {{"cpux2", {.tp = 2}},
-                                {"cpux3", {.tp = 3}},
-                                {"cpux4", {.tp = 4}},
-                                {"cpux2", {.dp = 2}},
-                                {"cpux3", {.dp = 3}},
-                                {"cpux4", {.dp = 2, .tp = 2}},
-                                {"cpux4", {.dp = 4}},
-                                {"cpux2", {.pp = 2}},
-                                {"cpux4", {.pp = 2, .tp = 2}},
-                                {"cpux2", {.pp = 2, .micro_batches = 2}},
+static const Forced forced[] = {{"cpux2", {.degree[DEGREE_tp] = 2}},
+                                {"cpux3", {.degree[DEGREE_tp] = 3}},
+                                {"cpux4", {.degree[DEGREE_tp] = 4}},
+                                {"cpux2", {.degree[DEGREE_dp] = 2}},
+                                {"cpux3", {.degree[DEGREE_dp] = 3}},
+                                {"cpux4", {.degree = {[DEGREE_dp] = 2, [DEGREE_tp] = 2}}},
+                                {"cpux4", {.degree[DEGREE_dp] = 4}},
+                                {"cpux2", {.degree[DEGREE_pp] = 2}},
+                                {"cpux4", {.degree = {[DEGREE_pp] = 2, [DEGREE_tp] = 2}}},
+                                {"cpux2", {.degree[DEGREE_pp] = 2, .micro_batches = 2}},
                                 {"cpux4", {0}}};
 
 enum { FORCED = (int)(sizeof forced / sizeof *forced) };
@@ -135,7 +135,7 @@ static void predicted_communication_is_emitted(void) {
       LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages};
       const char *why = emitted_differs(c.m, c.f, &plan, c.t, l2, a);
       CHECKF(!why, "case %d: %s", i, why);
-      CHECKF(forced[i].o.pp || c.p->gap == 0, "case %d: gap %g", i, c.p->gap);
+      CHECKF(forced[i].o.degree[DEGREE_pp] || c.p->gap == 0, "case %d: gap %g", i, c.p->gap);
     }
     done(&c);
     arena_free(a);
@@ -144,7 +144,7 @@ static void predicted_communication_is_emitted(void) {
 
 static void carries_and_leaves_agree(void) {
   Arena *a = arena_new();
-  Case c = plan_of(lstm_text(a, 1, 16, 24, 512), "cpux2", (PlanOptions){.tp = 2});
+  Case c = plan_of(lstm_text(a, 1, 16, 24, 512), "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2});
   CHECK(c.p != NULL);
   if (c.p) {
     CHECK_STR(layout_text(&c, "h0"), layout_text(&c, "hT0"));
@@ -378,7 +378,8 @@ static bool same_stage(const Case *c, const Loop *l) {
 static void a_loop_lies_in_one_stage(void) {
   Arena *a = arena_new();
   for (int micro = 1; micro <= 4; micro *= 2) {
-    Case c = plan_of(lstm_text(a, 3, 16, 24, 64), "cpux2", (PlanOptions){.pp = 2, .micro_batches = micro});
+    Case c =
+        plan_of(lstm_text(a, 3, 16, 24, 64), "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = micro});
     CHECKF(c.p != NULL, "%d micro-batches", micro);
     if (c.p) {
       Loops loops = loops_of(c.a, c.f);
@@ -401,7 +402,7 @@ static void one_loop_is_one_stage(void) {
       "%t %l = leave %h, %z : f32[8, 8] output \"l\" %l }";
   static const char *const says[] = {"cannot be cut into 2 stages", "2 micro-batches compute would have to be joined"};
   for (int micro = 1; micro <= 2; micro++) {
-    Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = micro});
+    Case c = plan_of(text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = micro});
     CHECK(!c.p && c.d->errors == 1 && strstr(c.d->items[0].message, says[micro - 1]));
     done(&c);
   }
@@ -454,7 +455,7 @@ static void refused_plans(void) {
       {"mesh [tp=2] stages 1\nop \"c*\" {x1:tp}\nop \"cn*\" {}\n", NULL, DIAG_plan_model, 0, 0},
   };
   Arena *a = arena_new();
-  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux2", (PlanOptions){.tp = 2});
+  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2});
   for (size_t i = 0; c.p && i < sizeof cases / sizeof *cases; i++) {
     Diags *d = diags_new(a);
     const char *text = arena_printf(a, "apc.plan 1\ngraph @main %016llx\ntarget cpux2 ranks 2\n%s",
@@ -477,7 +478,8 @@ static void refused_plans(void) {
  * whole; a leave is cut as its carry is, whatever its own twin has. */
 static void entries_keep_loops_together(void) {
   Arena *a = arena_new();
-  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux4", (PlanOptions){.pp = 2, .tp = 2, .micro_batches = 1});
+  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux4",
+                   (PlanOptions){.degree = {[DEGREE_pp] = 2, [DEGREE_tp] = 2}, .micro_batches = 1});
   CHECK(c.p != NULL);
   if (c.p) {
     size_t n = c.f->ops.n;

@@ -47,7 +47,7 @@ static const Plan *forced(Module *m, const Target *t, const Plan *free, PlanOpti
 /* Two quarters have a limit; each forces half of the numbers of micro-batches, so that together they force all. */
 static void check_limit(Module *m, const Target *t, double limit, const char *net, int number) {
   const PlanKnown *known = NULL;
-  const PlanOptions flat = {.memory_limit = limit, .pp = 1, .known = &known};
+  const PlanOptions flat = {.memory_limit = limit, .degree[DEGREE_pp] = 1, .known = &known};
   const Plan *free = plan_with(m, t, flat);
   none += !free;
   if (!free) return;
@@ -64,10 +64,10 @@ static void check_limit(Module *m, const Target *t, double limit, const char *ne
       CHECKF(p->price.time.total >= free->price.time.total * (1 - 2e-3), "%s: %g seconds, and the plan takes %g", what,
              p->price.time.total, free->price.time.total);
     for (int tp = 1; tp <= 4; tp *= 2) {
-      o.tp = tp, o.dp = 4 / tp;
+      o.degree[DEGREE_tp] = tp, o.degree[DEGREE_dp] = 4 / tp;
       forced(m, t, free, o, what);
     }
-    o.tp = o.dp = 0, o.known = NULL;
+    o.degree[DEGREE_tp] = o.degree[DEGREE_dp] = 0, o.known = NULL;
     for (size_t i = 0; i < sizeof policies / sizeof *policies && micro < 3; i++) {
       o.recompute = policies[i];
       forced(m, t, free, o, what);
@@ -83,7 +83,7 @@ static void less_and_less_memory(void) {
     const Target *t = topo_target_find(d, a, "cpux4");
     Module *m = t ? step_of(a, nets[i], d) : NULL;
     CHECK(m != NULL);
-    const Plan *whole = m ? plan_with(m, t, (PlanOptions){.pp = 1}) : NULL;
+    const Plan *whole = m ? plan_with(m, t, (PlanOptions){.degree[DEGREE_pp] = 1}) : NULL;
     CHECK(whole != NULL);
     for (size_t k = 0; whole && k < sizeof shares / sizeof *shares; k++)
       if (in_half((long)(i + k))) check_limit(m, t, shares[k] * whole->price.memory.total, nets[i], (int)(i + k));

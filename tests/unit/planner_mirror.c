@@ -55,7 +55,7 @@ static const char *draw_net(Arena *a, Random *r) {
 }
 
 static const Plan *plan_step(Module *m, const Target *t, Diags *d) {
-  const PlanOptions o = {.pp = 1, .micro_batches = 1};
+  const PlanOptions o = {.degree[DEGREE_pp] = 1, .micro_batches = 1};
   const Plan *p = plan_search(m, module_func(m, "main"), t, &o, d);
   if (!p) diags_print(d, stderr, false);
   return p;

@@ -73,10 +73,10 @@ static void round_trip(void) {
     PlanOptions o;
   } cases[] = {{"cpu", {0}},
                {"cpux4", {0}},
-               {"cpux4", {.tp = 4}},
-               {"cpux4", {.tp = 2, .dp = 2}},
-               {"cpux4", {.pp = 2, .micro_batches = 4}},
-               {"cpux4", {.pp = 4}}};
+               {"cpux4", {.degree[DEGREE_tp] = 4}},
+               {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 2}}},
+               {"cpux4", {.degree[DEGREE_pp] = 2, .micro_batches = 4}},
+               {"cpux4", {.degree[DEGREE_pp] = 4}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model x = open_model(cases[i].target), y = open_model(cases[i].target);
     Plan *p = plan_search(x.m, x.f, x.t, &cases[i].o, x.d);
@@ -89,8 +89,7 @@ static void round_trip(void) {
         CHECK_STR(print(&y, q), text);
         CHECKF(same_choice(x.f, p, q), "case %zu", i);
         CHECK(q->price.time.total == p->price.time.total && q->price.memory.total == p->price.memory.total);
-        CHECK(q->tp == p->tp && q->dp == p->dp && q->pp == p->pp && q->cp == p->cp &&
-              q->micro_batches == p->micro_batches);
+        CHECK(memcmp(q->degree, p->degree, sizeof q->degree) == 0 && q->micro_batches == p->micro_batches);
       }
     }
     close_model(&y);
@@ -183,7 +182,7 @@ static void layers_share_lines(void) {
     Module *m = ir_parse("gpt.ir", gpt_text(a, &g), d);
     CHECK(m && pipeline_run(m, NULL, &(PassOptions){0}, d));
     const Func *f = module_func(m, "main");
-    Plan *p = plan_search(m, f, topo_target_find(d, a, "cpux2"), &(PlanOptions){.tp = 2}, d);
+    Plan *p = plan_search(m, f, topo_target_find(d, a, "cpux2"), &(PlanOptions){.degree[DEGREE_tp] = 2}, d);
     Text t = {.arena = a};
     CHECK(p != NULL);
     if (p) plan_print(m, f, p, &t);
@@ -239,7 +238,7 @@ static void random_plans(void) {
 
 static void edited(void) {
   Model x = open_model("cpux2");
-  Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.tp = 2}, x.d);
+  Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.degree[DEGREE_tp] = 2}, x.d);
   CHECK(p != NULL);
   if (p) {
     const char *text = print(&x, p);
@@ -262,7 +261,7 @@ static void edited(void) {
 /* A plan for another graph is used where it fits; when most of it does not, it is refused. */
 static void of_another_graph(void) {
   Model x = open_model("cpux2");
-  Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.tp = 2}, x.d);
+  Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.degree[DEGREE_tp] = 2}, x.d);
   CHECK(p != NULL);
   const char *text = p ? edit(&x, print(&x, p), "graph @main ", "graph @main 0123456789abcdef # ") : "";
   Diags *d = diags_new(x.a);
@@ -321,7 +320,8 @@ static void malformed(void) {
       {"mesh [", "# mesh [", DIAG_plan_syntax, 7, 0},
   };
   Model x = open_model("cpux4");
-  Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.tp = 2, .pp = 2, .micro_batches = 1}, x.d);
+  Plan *p =
+      plan_search(x.m, x.f, x.t, &(PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}, .micro_batches = 1}, x.d);
   CHECK(p != NULL);
   const char *text = p ? print(&x, p) : "";
   for (size_t i = 0; p && i < sizeof cases / sizeof *cases; i++) {

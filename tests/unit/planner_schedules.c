@@ -50,7 +50,8 @@ static bool leaves_gaps(const char *schedule) { return !strcmp(schedule, "1f1b")
 static void check_degrees(Module *m, const Target *t, const Plan *free, PlanOptions o) {
   const Plan *chosen = plan_by(m, t, o, NULL);
   if (!chosen) return;
-  const char *what = arena_printf(m->arena, "%s, pp %d, %d micro-batches", t->name, o.pp, o.micro_batches);
+  const char *what =
+      arena_printf(m->arena, "%s, pp %d, %d micro-batches", t->name, o.degree[DEGREE_pp], o.micro_batches);
   double seconds = chosen->price.time.total, in_turns = 0;
   CHECKF(seconds >= free->price.time.total * (1 - 1e-9), "%s: %g s, without force %g s", what, seconds,
          free->price.time.total);
@@ -83,7 +84,7 @@ static void check_net(const char *net, const char *target) {
   CHECK(free != NULL);
   for (int pp = 2; free && pp <= t->ranks; pp *= 2)
     for (int micro = 2; micro <= 8; micro *= 4)
-      check_degrees(m, t, free, (PlanOptions){.pp = pp, .micro_batches = micro});
+      check_degrees(m, t, free, (PlanOptions){.degree[DEGREE_pp] = pp, .micro_batches = micro});
   if (m) module_free(m);
   arena_free(a);
 }

@@ -99,10 +99,10 @@ static void merged_labels(void) {
 /* Column then row: the hidden dimension is cut, the sum is reduced once per layer. */
 static void megatron_mlp(void) {
   Arena *a = arena_new();
-  Case c = plan_of(mlp_text(a, 2, 512, 2048), "cpux2", (PlanOptions){.tp = 2});
+  Case c = plan_of(mlp_text(a, 2, 512, 2048), "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2});
   CHECK(c.p != NULL);
   if (c.p) {
-    CHECK(c.p->tp == 2 && c.p->dp == 1 && c.p->pp == 1 && c.p->gap == 0);
+    CHECK(c.p->degree[DEGREE_tp] == 2 && c.p->degree[DEGREE_dp] == 1 && c.p->degree[DEGREE_pp] == 1 && c.p->gap == 0);
     CHECK_STR(strategy(&c, "l0.w1"), "{x1:tp}");
     CHECK_STR(strategy(&c, "l0.fc1"), "{n:tp}");
     CHECK_STR(strategy(&c, "l0.act"), "{x1:tp}");
@@ -141,10 +141,10 @@ static void bound_labels(void) {
 
 static void megatron_gpt(void) {
   Arena *a = arena_new();
-  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.tp = 2});
+  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2});
   CHECK(c.p != NULL);
   if (c.p) {
-    CHECK(c.p->tp == 2 && c.p->gap == 0);
+    CHECK(c.p->degree[DEGREE_tp] == 2 && c.p->gap == 0);
     CHECK_STR(strategy(&c, "l1.wq"), "{x1:tp}");
     CHECK_STR(strategy(&c, "l1.q0"), "{h:tp}");
     CHECK_STR(strategy(&c, "l1.att"), "{g:tp}");
@@ -165,15 +165,15 @@ static void plans_lower(void) {
     PlanOptions o;
   } cases[] = {{"cpux2", {0}},
                {"cpux4", {0}},
-               {"cpux4", {.tp = 4}},
-               {"cpux4", {.tp = 2, .dp = 2}},
-               {"cpux4", {.cp = 2, .dp = 2}},
-               {"cpux4", {.pp = 2, .tp = 2}},
-               {"cpux4", {.pp = 4}},
-               {"cpux4", {.cp = 4}},
-               {"cpux4", {.dp = 4}},
-               {"cpux3", {.tp = 3}},
-               {"cpux2", {.pp = 2, .micro_batches = 4}}};
+               {"cpux4", {.degree[DEGREE_tp] = 4}},
+               {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 2}}},
+               {"cpux4", {.degree = {[DEGREE_cp] = 2, [DEGREE_dp] = 2}}},
+               {"cpux4", {.degree = {[DEGREE_pp] = 2, [DEGREE_tp] = 2}}},
+               {"cpux4", {.degree[DEGREE_pp] = 4}},
+               {"cpux4", {.degree[DEGREE_cp] = 4}},
+               {"cpux4", {.degree[DEGREE_dp] = 4}},
+               {"cpux3", {.degree[DEGREE_tp] = 3}},
+               {"cpux2", {.degree[DEGREE_pp] = 2, .micro_batches = 4}}};
   Arena *a = arena_new();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Case c = plan_of(gpt_text(a, &small), cases[i].target, cases[i].o);
@@ -189,11 +189,10 @@ static void plans_lower(void) {
         CHECKF(proof.verdict == PROVED, "case %zu: %s %s: %s", i, verdict_name(proof.verdict), proof.op, proof.reason);
       }
       const PlanOptions *o = &cases[i].o;
-      CHECKF((!o->tp || c.p->tp == o->tp) && (!o->dp || c.p->dp == o->dp) && (!o->cp || c.p->cp == o->cp) &&
-                 (!o->pp || c.p->pp == o->pp),
-             "case %zu", i);
-      if (o->tp || o->dp || o->cp) {
-        double parts = c.t->ranks / (double)c.p->pp;
+      for (int d = 0; d < DEGREE_COUNT; d++)
+        CHECKF(!o->degree[d] || c.p->degree[d] == o->degree[d], "case %zu: %s", i, degree_names[d]);
+      if (o->degree[DEGREE_tp] || o->degree[DEGREE_dp] || o->degree[DEGREE_cp]) {
+        double parts = c.t->ranks / (double)c.p->degree[DEGREE_pp];
         CHECKF(c.p->price.flops < 1.35 * c.p->flops / parts, "case %zu: %g of %g", i, c.p->price.flops, c.p->flops);
       }
     }
@@ -204,10 +203,10 @@ static void plans_lower(void) {
 
 static void pipeline(void) {
   Arena *a = arena_new();
-  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.pp = 2, .micro_batches = 4});
+  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 4});
   CHECK(c.p != NULL);
   if (c.p) {
-    CHECK(c.p->pp == 2 && c.p->micro_batches == 4 && c.p->mesh.stages == 2);
+    CHECK(c.p->degree[DEGREE_pp] == 2 && c.p->micro_batches == 4 && c.p->mesh.stages == 2);
     CHECK(c.p->stages[op_index(c.f, "e0")] == 0 && c.p->stages[op_index(c.f, "logits")] == 1);
     CHECK(strstr(strategy(&c, "l0.f0"), "b:mb") != NULL);
     CHECK(c.p->price.time.total < 0.8 * c.p->one_device_seconds);
@@ -227,18 +226,19 @@ static void pipeline(void) {
 static void memory_limit(void) {
   Arena *a = arena_new();
   const char *text = mlp_text(a, 2, 512, 2048);
-  Case free_choice = plan_of(text, "cpux2", (PlanOptions){.dp = 2});
+  Case free_choice = plan_of(text, "cpux2", (PlanOptions){.degree[DEGREE_dp] = 2});
   CHECK(free_choice.p != NULL);
   if (free_choice.p) {
     double all = free_choice.p->price.memory.total, rest = all - free_choice.p->price.memory.params;
     CHECK(free_choice.p->price.memory.params > 0.99 * 4 * free_choice.p->params);
-    Case tight = plan_of(text, "cpux2",
-                         (PlanOptions){.dp = 2, .memory_limit = rest * 3 + free_choice.p->price.memory.params * 0.8});
+    Case tight = plan_of(
+        text, "cpux2",
+        (PlanOptions){.degree[DEGREE_dp] = 2, .memory_limit = rest * 3 + free_choice.p->price.memory.params * 0.8});
     CHECK(tight.p != NULL);
     if (tight.p) {
       CHECK(tight.p->price.memory.total <= rest * 3 + free_choice.p->price.memory.params * 0.8);
       CHECK(tight.p->price.time.total > free_choice.p->price.time.total);
-      CHECK(tight.p->dp == 2);
+      CHECK(tight.p->degree[DEGREE_dp] == 2);
     }
     done(&tight);
   }
@@ -256,11 +256,12 @@ static void pipeline_memory(void) {
   g.layers = 16;
   g.vocab = 100;
   const char *text = gpt_text(a, &g);
-  Case wide = plan_of(text, "cpux8", (PlanOptions){.pp = 2, .dp = 4});
+  Case wide = plan_of(text, "cpux8", (PlanOptions){.degree = {[DEGREE_pp] = 2, [DEGREE_dp] = 4}});
   CHECK(wide.p != NULL);
   for (int percent = 90; wide.p && percent >= 50; percent -= 10) {
     double limit = wide.p->price.memory.total - wide.p->price.memory.params * (100 - percent) / 100;
-    Case tight = plan_of(text, "cpux8", (PlanOptions){.pp = 2, .dp = 4, .memory_limit = limit});
+    Case tight =
+        plan_of(text, "cpux8", (PlanOptions){.degree = {[DEGREE_pp] = 2, [DEGREE_dp] = 4}, .memory_limit = limit});
     CHECKF(tight.p && tight.p->price.memory.total <= limit, "%d%%", percent);
     done(&tight);
   }
@@ -274,16 +275,20 @@ static void refused(void) {
     PlanOptions o;
     const char *says;
   } cases[] = {
-      {"cpux4", {.tp = 3}, "tp 3 would leave 1 of the 4 ranks of cpux4 idle"},
-      {"cpux4", {.tp = 2, .dp = 1, .pp = 1, .cp = 1, .ep = 1}, "tp 2 would leave 2 of the 4 ranks of cpux4 idle"},
-      {"cpux4", {.tp = 2, .dp = 3}, "dp 3 x tp 2 would take 6 ranks, and cpux4 has 4"},
-      {"cpux64", {.tp = 64, .dp = 64, .pp = 64, .cp = 64, .ep = 64}, "would take 1073741824 ranks"},
-      {"cpux4", {.cp = 4}, "kind sequence"}, /* an MLP has none */
-      {"cpux4", {.ep = 4}, "replicate"},
-      {"cpux4", {.tp = 8}, "tp 8 is not possible on cpux4, which has 4 ranks"},
-      {"cpux64", {.pp = 64}, "64 stages: it has too few places"},
-      {"cpux4", {.tp = -1}, "-1"},
-      {"cpux2", {.pp = 2, .micro_batches = 1000}, "micro-batches"},
+      {"cpux4", {.degree[DEGREE_tp] = 3}, "tp 3 would leave 1 of the 4 ranks of cpux4 idle"},
+      {"cpux4",
+       {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 1, [DEGREE_pp] = 1, [DEGREE_cp] = 1, [DEGREE_ep] = 1}},
+       "tp 2 would leave 2 of the 4 ranks of cpux4 idle"},
+      {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 3}}, "dp 3 x tp 2 would take 6 ranks, and cpux4 has 4"},
+      {"cpux64",
+       {.degree = {[DEGREE_tp] = 64, [DEGREE_dp] = 64, [DEGREE_pp] = 64, [DEGREE_cp] = 64, [DEGREE_ep] = 64}},
+       "would take 1073741824 ranks"},
+      {"cpux4", {.degree[DEGREE_cp] = 4}, "kind sequence"}, /* an MLP has none */
+      {"cpux4", {.degree[DEGREE_ep] = 4}, "replicate"},
+      {"cpux4", {.degree[DEGREE_tp] = 8}, "tp 8 is not possible on cpux4, which has 4 ranks"},
+      {"cpux64", {.degree[DEGREE_pp] = 64}, "64 stages: it has too few places"},
+      {"cpux4", {.degree[DEGREE_tp] = -1}, "-1"},
+      {"cpux2", {.degree[DEGREE_pp] = 2, .micro_batches = 1000}, "micro-batches"},
   };
   Arena *a = arena_new();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -306,7 +311,7 @@ static const char rows_text[] =
 
 /* Who stands in the way of micro-batches and degrees is said, with what helps; pass rows takes it out of the way. */
 static void joined_rows(void) {
-  const PlanOptions forced[] = {{.pp = 2, .micro_batches = 2}, {.cp = 2}};
+  const PlanOptions forced[] = {{.degree[DEGREE_pp] = 2, .micro_batches = 2}, {.degree[DEGREE_cp] = 2}};
   static const char *const says[] = {"dot \"d\" needs all of reshape \"r\" at once",
                                      "most of the rest is in dot \"d\""};
   for (int i = 0; i < 2; i++) {
@@ -319,10 +324,10 @@ static void joined_rows(void) {
            says[i]);
     done(&c);
   }
-  Case c = plan_of(rows_text, "cpux2", (PlanOptions){.pp = 2});
+  Case c = plan_of(rows_text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2});
   CHECK(c.p && c.p->micro_batches == 1 && c.p->one_batch && strstr(c.p->one_batch, says[0]));
   done(&c);
-  Case one = plan_of(rows_text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+  Case one = plan_of(rows_text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
   CHECK(one.p && !one.p->one_batch); /* it was asked for */
   done(&one);
 }
@@ -332,7 +337,9 @@ static void depth(void) {
   static const struct {
     const char *target;
     PlanOptions o;
-  } cases[] = {{"cpux8", {0}}, {"cpux8", {.tp = 2, .dp = 4}}, {"cpux4", {.tp = 2, .pp = 2}}};
+  } cases[] = {{"cpux8", {0}},
+               {"cpux8", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 4}}},
+               {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}}}};
   Arena *a = arena_new();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double work[2] = {0}, seconds[2] = {0};
@@ -486,12 +493,12 @@ static void micro_batches(void) {
   c.f = module_func(c.m, "main");
   c.m->symbols.items[0].hint = 1000;
   c.p = plan_search(c.m, c.f, t, &(PlanOptions){0}, c.d);
-  CHECKF(c.p && c.p->pp == 2 && c.p->micro_batches > 8, "pp %d, %d micro-batches", c.p ? c.p->pp : 0,
-         c.p ? c.p->micro_batches : 0);
+  CHECKF(c.p && c.p->degree[DEGREE_pp] == 2 && c.p->micro_batches > 8, "pp %d, %d micro-batches",
+         c.p ? c.p->degree[DEGREE_pp] : 0, c.p ? c.p->micro_batches : 0);
   const PlanKnown *known = NULL;
   for (int m = 1; c.p && m <= 1000; m += 1 + m / 5) {
-    const Plan *p =
-        plan_search(c.m, c.f, t, &(PlanOptions){.pp = 2, .micro_batches = m, .known = &known}, diags_new(a));
+    const Plan *p = plan_search(
+        c.m, c.f, t, &(PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = m, .known = &known}, diags_new(a));
     CHECKF(!p || (p->micro_batches == m && p->price.time.total >= c.p->lower_bound * (1 - 1e-9)), "%d", m);
     CHECKF(!p || p->price.time.total >= c.p->price.time.total * (1 - 1e-9), "%d micro-batches take %g s, the plan %g",
            m, p->price.time.total, c.p->price.time.total);
@@ -511,7 +518,8 @@ static void in_every_micro_batch(void) {
   double one = 0;
   for (int stages = 1; stages <= 2; stages++)
     for (int micro = 1; micro <= 4; micro += 3) {
-      Case c = plan_of(text, stages == 1 ? "cpu" : "cpux2", (PlanOptions){.pp = stages, .micro_batches = micro});
+      Case c = plan_of(text, stages == 1 ? "cpu" : "cpux2",
+                       (PlanOptions){.degree[DEGREE_pp] = stages, .micro_batches = micro});
       double seconds = c.p ? c.p->price.time.total : 0,
              least = stages == 1 ? 3.9 : 2.4; /* with two stages (1 + 3 / 2), if these are equal */
       if (micro == 1) one = seconds;
@@ -530,16 +538,16 @@ static void shown_is_forced(void) {
   CHECK(c.p && c.p->nalternatives > 1);
   for (int i = 0; c.p && i < c.p->nalternatives; i++) {
     const PlanAlternative *x = &c.p->alternatives[i];
-    Case forced = plan_of(
-        text, "cpux4",
-        (PlanOptions){
-            .tp = x->tp, .pp = x->pp, .dp = x->dp, .cp = x->cp, .ep = x->ep, .micro_batches = x->micro_batches});
+    PlanOptions o = {.micro_batches = x->micro_batches};
+    memcpy(o.degree, x->degree, sizeof o.degree);
+    Case forced = plan_of(text, "cpux4", o);
     CHECKF(forced.p ? forced.p->price.time.total == x->seconds && forced.p->price.memory.total == x->bytes
                     : isinf(x->seconds),
            "%d", i);
     done(&forced);
   }
-  Case idle = plan_of(mlp_text(a, 2, 64, 64), "cpux8", (PlanOptions){.dp = 2, .tp = 2, .cp = 1, .pp = 1});
+  Case idle = plan_of(mlp_text(a, 2, 64, 64), "cpux8",
+                      (PlanOptions){.degree = {[DEGREE_dp] = 2, [DEGREE_tp] = 2, [DEGREE_cp] = 1, [DEGREE_pp] = 1}});
   CHECK(!idle.p);
   done(&idle);
   Case unasked = plan_of(text, "cpux4", (PlanOptions){0});
@@ -581,7 +589,8 @@ static void limit_of_work(void) {
   }
   CHECKF(cut > 0 && cut < 5, "%d of 5 were cut short", cut);
   for (double work = 1e4; work < 1e9; work *= 3) { /* there is one candidate, in which it ends */
-    Case x = plan_of(text, "cpux8", (PlanOptions){.work = work, .dp = 2, .tp = 2, .cp = 2});
+    Case x = plan_of(text, "cpux8",
+                     (PlanOptions){.work = work, .degree = {[DEGREE_dp] = 2, [DEGREE_tp] = 2, [DEGREE_cp] = 2}});
     CHECKF(x.p != NULL, "no plan with work %.3g", work);
     done(&x);
   }

@@ -30,7 +30,7 @@ static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
   cuts[0] = 0;
   for (size_t i = 0; i < f->ops.n; i++)
     if (stages_is_placed(f, derived, i) && home[i] == i && p->stages[i] == found) cuts[found++] = i;
-  CHECKF(found == p->pp, "%d stages", found);
+  CHECKF(found == p->degree[DEGREE_pp], "%d stages", found);
 }
 
 /* What a step is counted to take when it is cut, by which plans are left out that are slower than the best: it must not
@@ -53,8 +53,9 @@ static void check_counted(const char *target, PlanOptions o) {
   const Func *f = m ? module_func(m, "main") : NULL;
   const Plan *p = f && t ? plan_search(m, f, t, &o, d) : NULL;
   if (!p) diags_print(d, stderr, false);
-  CHECK(p && p->pp == o.pp && p->dp == o.dp && p->micro_batches == o.micro_batches);
-  if (p && p->pp == o.pp) {
+  CHECK(p && p->degree[DEGREE_pp] == o.degree[DEGREE_pp] && p->degree[DEGREE_dp] == o.degree[DEGREE_dp] &&
+        p->micro_batches == o.micro_batches);
+  if (p && p->degree[DEGREE_pp] == o.degree[DEGREE_pp]) {
     const Rule *const *rules = (const Rule *const *)rules_of(m, f);
     CostModel *cost = cost_model_new(m, t);
     StageCost priced[8] = {{0}};
@@ -62,8 +63,9 @@ static void check_counted(const char *target, PlanOptions o) {
     size_t cuts[8];
     cuts_of(f, p, a, cuts);
     cost_plan_stages(cost, m, f, rules, p->strategies, p->stages, priced, NULL);
-    stages_seconds(cost, m, f, rules, p->strategies, p->pp, cuts, counted);
-    for (int s = 0; s < p->pp; s++) sum += counted[s], takes += priced[s].each + priced[s].once / p->micro_batches;
+    stages_seconds(cost, m, f, rules, p->strategies, p->degree[DEGREE_pp], cuts, counted);
+    for (int s = 0; s < p->degree[DEGREE_pp]; s++)
+      sum += counted[s], takes += priced[s].each + priced[s].once / p->micro_batches;
     CHECKF(sum > 0.97 * takes && sum < 1.03 * takes, "%s, zero %d: stages count %.4g s together, predicted %.4g",
            target, o.zero - 1, sum, takes);
     check_whole(cost, m, f, rules, p, a);
@@ -75,9 +77,12 @@ static void check_counted(const char *target, PlanOptions o) {
 
 static void training(void) {
   for (int zero = 0; zero <= 2; zero++) {
-    PlanOptions o = {.schedule = 1 + SCHEDULE_1f1b, .pp = 2, .dp = 2, .micro_batches = 4, .zero = 1 + zero};
+    PlanOptions o = {.schedule = 1 + SCHEDULE_1f1b,
+                     .degree = {[DEGREE_pp] = 2, [DEGREE_dp] = 2},
+                     .micro_batches = 4,
+                     .zero = 1 + zero};
     check_counted("cpux4", o);
-    o.dp = 4;
+    o.degree[DEGREE_dp] = 4;
     check_counted("dgx-a100x8", o);
   }
 }

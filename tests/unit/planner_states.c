@@ -42,7 +42,7 @@ static void check_plan(const char *text, PlanOptions o) {
   if (c.p) {
     int last = 0;
     for (size_t i = 0; i < c.f->ops.n; i++) last = c.p->stages[i] > last ? c.p->stages[i] : last;
-    CHECK(last == c.p->pp - 1);
+    CHECK(last == c.p->degree[DEGREE_pp] - 1);
     CHECK(c.p->stages[op_index(c.f, "n")] == c.p->stages[op_index(c.f, "n.w")]);
     check_lowered(&c, c.p->strategies, c.p->stages);
   }
@@ -51,18 +51,18 @@ static void check_plan(const char *text, PlanOptions o) {
 
 static void a_state_is_written_where_it_is_read(void) {
   for (int micro = 1; micro <= 2; micro++) {
-    check_plan(twice, (PlanOptions){.pp = 2, .micro_batches = micro});
-    check_plan(written, (PlanOptions){.pp = 2, .micro_batches = micro});
+    check_plan(twice, (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = micro});
+    check_plan(written, (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = micro});
   }
-  check_plan(counter, (PlanOptions){.pp = 2, .micro_batches = 1});
-  check_plan(counter, (PlanOptions){.pp = 2});
-  check_plan(twice, (PlanOptions){.tp = 2, .micro_batches = 2});
+  check_plan(counter, (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
+  check_plan(counter, (PlanOptions){.degree[DEGREE_pp] = 2});
+  check_plan(twice, (PlanOptions){.degree[DEGREE_tp] = 2, .micro_batches = 2});
 }
 
 /* Every cut by hand: what a later stage needs of a state is sent there; a state that is read and written in two stages
  * is refused. */
 static void check_cut(const char *text, size_t cut, int read, int write) {
-  Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+  Case c = plan_of(text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
   int stages[64] = {0};
   CHECK(c.p && c.f->ops.n <= 64);
   for (size_t i = cut; i < c.f->ops.n; i++) stages[i] = 1;
@@ -90,7 +90,7 @@ static void stages_share_what_was_read(void) {
 
 /* Each micro-batch would count. */
 static void a_state_without_batch_has_no_micro_batches(void) {
-  Case c = plan_of(counter, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 2});
+  Case c = plan_of(counter, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 2});
   CHECK(!c.p && c.d->errors == 1 && strstr(c.d->items[0].message, "write \"n.w\" cannot be cut into 2 micro-batches"));
   done(&c);
 }
@@ -107,7 +107,7 @@ static const char derived[] =
 static void plans_with_stages_come_back(void) {
   static const char *const models[] = {counter, twice, written, derived};
   for (int i = 0; i < 4; i++) {
-    Case c = plan_of(models[i], "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+    Case c = plan_of(models[i], "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
     Text before = {.arena = c.a}, after = {.arena = c.a};
     CHECK(c.p);
     if (c.p) plan_print(c.m, c.f, c.p, &before);
@@ -152,9 +152,9 @@ static void check_entries(const char *text, PlanOptions o) {
 }
 
 static void entries_that_only_read_or_write(void) {
-  check_entries(saved, (PlanOptions){.tp = 2});
-  check_entries(saved, (PlanOptions){.dp = 2});
-  check_entries(loaded, (PlanOptions){.tp = 2});
+  check_entries(saved, (PlanOptions){.degree[DEGREE_tp] = 2});
+  check_entries(saved, (PlanOptions){.degree[DEGREE_dp] = 2});
+  check_entries(loaded, (PlanOptions){.degree[DEGREE_tp] = 2});
 }
 
 int main(void) {

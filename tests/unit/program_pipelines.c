@@ -622,7 +622,7 @@ static void check_case(const Case *c) {
                                .batch = 16},
                      .target = topo_target_find(diags, arena, c->target),
                      .producer = "test",
-                     .plan = {.pp = c->pp, .tp = c->tp, .micro_batches = MICRO_BATCHES}};
+                     .plan = {.degree = {[DEGREE_pp] = c->pp, [DEGREE_tp] = c->tp}, .micro_batches = MICRO_BATCHES}};
   Build b;
   PipelineSchedule schedule = SCHEDULE_1f1b;
   bool ok = o.target && optimizer_parse(arena, "adamw", &train.optimizer, diags) &&

@@ -168,12 +168,12 @@ static Choice draw_plan(Module *m, const Func *f, Random *r, Arena *a) {
 static bool search_plan(Module *m, const Func *f, Random *r, bool change, Arena *a, Choice *c) {
   static const int degrees[] = {0, 0, 0, 1, 2, 2, 3, 4};
   Diags *d = diags_new(a);
-  PlanOptions o = {.tp = degrees[below(r, 8)],
-                   .pp = degrees[below(r, 8)],
-                   .dp = degrees[below(r, 8)],
-                   .cp = below(r, 3) ? 0 : degrees[below(r, 8)],
-                   .memory_limit = 1e18};
-  o.micro_batches = o.pp > 1 ? below(r, 4) : 0;
+  PlanOptions o = {.memory_limit = 1e18};
+  o.degree[DEGREE_tp] = degrees[below(r, 8)];
+  o.degree[DEGREE_pp] = degrees[below(r, 8)];
+  o.degree[DEGREE_dp] = degrees[below(r, 8)];
+  o.degree[DEGREE_cp] = below(r, 3) ? 0 : degrees[below(r, 8)];
+  o.micro_batches = o.degree[DEGREE_pp] > 1 ? below(r, 4) : 0;
   const Target *t = topo_target_find(d, a, arena_printf(a, "cpux%d", 2 + below(r, 11)));
   const Plan *p = plan_search(m, f, t, &o, d);
   if (!p) return false;
