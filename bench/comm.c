@@ -52,7 +52,7 @@ static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error)
   for (int i = -WARM_UP; i < p.repetitions && status == RT_OK; i++) {
     CommTicket ticket;
     double before = ranks_now();
-    status = comm_enqueue(r->comm, (uint64_t)(i + WARM_UP), &op, 1, &ticket, error);
+    status = comm_enqueue(r->comm, (uint64_t)(i + WARM_UP), &op, &ticket, error);
     if (status == RT_OK) status = comm_wait(r->comm, ticket, error);
     if (i >= 0) times[i] = ranks_now() - before;
   }

@@ -189,7 +189,7 @@ static bool asks_micro_batch(const Check *c, const ProgramInstr *x) {
   return false;
 }
 
-static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
+static bool check_instr(Check *c, uint32_t i, uint32_t body) {
   const Program *p = c->p;
   const ProgramInstr *x = &p->instrs[i];
   const ProgramBody *b = &p->bodies[body];
@@ -208,9 +208,6 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   bool comm = program_instr_is_comm(x->kind);
   NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
   NEED(!comm || x->event == PROGRAM_NONE || x->event < p->header->n_events, "instrs", i, "the event");
-  NEED(x->together == 0 || (x->together == 1 && comm && i + 1 < end && p->instrs[i + 1].kind < PI_COUNT &&
-                            program_instr_is_comm(p->instrs[i + 1].kind)),
-       "instrs", i, "the flag `together`");
   return true;
 }
 
@@ -243,12 +240,9 @@ static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
 bool program_check_instrs(Check *c) {
   const Program *p = c->p;
   for (uint32_t b = 0; b < p->n_bodies; b++) {
-    uint32_t end = p->bodies[b].instrs + p->bodies[b].n, joined = 0;
-    for (uint32_t i = p->bodies[b].instrs; i < end; i++) {
-      if (!check_instr(c, i, b, end)) return false;
-      joined = p->instrs[i].together ? joined + 1 : 0;
-      NEED(joined < PROGRAM_MAX_TOGETHER, "instrs", i, "the flag `together`");
-    }
+    uint32_t end = p->bodies[b].instrs + p->bodies[b].n;
+    for (uint32_t i = p->bodies[b].instrs; i < end; i++)
+      if (!check_instr(c, i, b)) return false;
     if (!check_loops(c, p->bodies[b].instrs, end)) return false;
   }
   NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");

@@ -78,13 +78,6 @@ static bool varies(const Program *p, const ProgramInstr *x) {
   return x->kind == PI_load && uses(p, program_list(p, p->params[x->object].interval), p->params[x->object].interval.n);
 }
 
-/* How many communication instructions from `instr` on are one position. */
-static uint32_t joined_from(const Program *p, uint32_t instr) {
-  uint32_t n = 1;
-  while (p->instrs[instr + n - 1].together) n++;
-  return n;
-}
-
 /* Where the next record's parts go. */
 typedef struct Cursor {
   CallTensor *tensors;
@@ -124,8 +117,6 @@ static void make_call(DeviceCalls *l, DeviceCall *c, uint32_t instr, uint32_t ra
   c->comm = &l->comms[l->n_comms];
   *c->comm = (CallComm){.index = l->n_comms++, .members = program_group_of(p, x->object, rank)};
   c->comm->n_parts = device_call_parts(p, x, c->comm->part_exprs);
-  bool first = here == 0 || !p->instrs[instr - 1].together;
-  if (first) c->comm->joined = joined_from(p, instr);
 }
 
 RtStatus device_calls_make(const Program *p, uint32_t body, uint32_t rank, DeviceCalls *l, RtError *error) {

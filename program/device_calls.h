@@ -62,8 +62,7 @@ typedef struct CallTensor {
 enum { CALL_PARTS = 4 /* most expressions that say what a member holds or wants */ };
 
 typedef struct CallComm {
-  uint32_t index;  /* among the communication of the list */
-  uint32_t joined; /* how many records are one position of the order, this one and those behind it; 0: not the first */
+  uint32_t index; /* among the communication of the list */
   ProgramMembers members;
   uint32_t n_parts, part_exprs[CALL_PARTS];
   const int64_t *parts; /* [member][n_parts]: the caller's */

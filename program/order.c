@@ -14,9 +14,9 @@ typedef struct Op {
   uint32_t number; /* among the operations of its stage on its pair group; PROGRAM_NONE: a group within the stage */
 } Op;
 
-/* What a stage does next: a position of `n` operations, or a wait (n = 0). */
+/* What a stage does next: an operation, or a wait (op = PROGRAM_NONE). */
 typedef struct Step {
-  uint32_t op, n;
+  uint32_t op;
   uint32_t instr, micro_batch;
 } Step;
 
@@ -24,10 +24,10 @@ typedef struct Line {
   Op *ops;
   Step *steps;
   uint32_t n_ops, n_steps;
-  uint32_t at;       /* the step under way */
-  bool entered;      /* the step under way is issued */
-  uint32_t *pending; /* [event][micro-batch]: step + 1 of what nobody waited for yet */
-  uint32_t *met;     /* per group: operations issued */
+  uint32_t at;   /* the step under way */
+  bool entered;  /* the step under way is issued */
+  bool *pending; /* [event][micro-batch]: issued, and nobody waited for it yet */
+  uint32_t *met; /* per group: operations issued */
 } Line;
 
 typedef struct Check {
@@ -55,20 +55,10 @@ static RtStatus wrong(const Check *c, uint32_t stage, uint32_t instr, uint32_t m
 
 /* ---- the schedule of a stage, written out */
 
-static uint32_t joined(const Program *p, uint32_t instr) {
-  uint32_t n = 1;
-  while (p->instrs[instr + n - 1].together) n++;
-  return n;
-}
-
-static void add_position(const Check *c, Line *l, uint32_t instr, uint32_t n, uint32_t micro_batch, bool again,
-                         uint32_t *counts) {
-  l->steps[l->n_steps++] = (Step){l->n_ops, n, instr, micro_batch};
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t group = c->p->instrs[instr + i].object;
-    l->ops[l->n_ops++] =
-        (Op){instr + i, micro_batch, again, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
-  }
+static void add_op(const Check *c, Line *l, uint32_t instr, uint32_t micro_batch, bool again, uint32_t *counts) {
+  uint32_t group = c->p->instrs[instr].object;
+  l->steps[l->n_steps++] = (Step){l->n_ops, instr, micro_batch};
+  l->ops[l->n_ops++] = (Op){instr, micro_batch, again, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
 }
 
 static RtStatus write_out(const Check *c, uint32_t stage) {
@@ -93,11 +83,9 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
   for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
     for (uint32_t i = b->instrs, again = PROGRAM_NONE; i < b->instrs + b->n; i = program_next(p, i, &again)) {
-      if (p->instrs[i].kind == PI_wait) l->steps[l->n_steps++] = (Step){0, 0, i, p->calls[k].micro_batch};
-      if (!program_instr_is_comm(p->instrs[i].kind)) continue;
-      uint32_t n = joined(p, i);
-      add_position(c, l, i, n, p->calls[k].micro_batch, again != PROGRAM_NONE, counts);
-      i += n - 1;
+      if (p->instrs[i].kind == PI_wait) l->steps[l->n_steps++] = (Step){PROGRAM_NONE, i, p->calls[k].micro_batch};
+      if (program_instr_is_comm(p->instrs[i].kind))
+        add_op(c, l, i, p->calls[k].micro_batch, again != PROGRAM_NONE, counts);
     }
   }
   free(counts);
@@ -259,33 +247,27 @@ static RtStatus loops_ok(const Check *c) {
 
 /* ---- progress */
 
-static const Op *not_met(const Check *c, uint32_t stage, uint32_t step) {
+/* Is the other stage not yet at the operation that this one is at? */
+static bool not_met(const Check *c, uint32_t stage) {
   const Line *l = &c->lines[stage];
-  for (uint32_t i = 0; i < l->steps[step].n; i++) {
-    const Op *o = &l->ops[l->steps[step].op + i];
-    const ProgramGroup *g = group_of(c, o);
-    if (!is_pair(g)) continue;
-    uint32_t other = g->from == stage ? g->to : g->from;
-    if (c->lines[other].met[c->p->instrs[o->instr].object] <= o->number) return o;
-  }
-  return NULL;
+  const Op *o = &l->ops[l->steps[l->at].op];
+  const ProgramGroup *g = group_of(c, o);
+  if (!is_pair(g)) return false;
+  uint32_t other = g->from == stage ? g->to : g->from;
+  return c->lines[other].met[c->p->instrs[o->instr].object] <= o->number;
 }
 
-/* Enters a position; an operation joins the rendezvous of its group. */
+/* The operation joins the rendezvous of its group. */
 static RtStatus issue(const Check *c, uint32_t stage) {
   Line *l = &c->lines[stage];
-  const Step *s = &l->steps[l->at];
+  const Op *o = &l->ops[l->steps[l->at].op];
+  const ProgramInstr *x = &c->p->instrs[o->instr];
   l->entered = true;
-  for (uint32_t i = 0; i < s->n; i++) {
-    const Op *o = &l->ops[s->op + i];
-    const ProgramInstr *x = &c->p->instrs[o->instr];
-    l->met[x->object]++;
-    if (x->event == PROGRAM_NONE) continue;
-    uint32_t *pending = &l->pending[(size_t)x->event * c->p->micro_batches + o->micro_batch];
-    if (*pending && *pending != l->at + 1)
-      return wrong(c, stage, o->instr, o->micro_batch, "its event is still under way");
-    *pending = l->at + 1;
-  }
+  l->met[x->object]++;
+  if (x->event == PROGRAM_NONE) return RT_OK;
+  bool *pending = &l->pending[(size_t)x->event * c->p->micro_batches + o->micro_batch];
+  if (*pending) return wrong(c, stage, o->instr, o->micro_batch, "its event is still under way");
+  *pending = true;
   return RT_OK;
 }
 
@@ -295,10 +277,10 @@ static RtStatus wait_for(const Check *c, uint32_t stage) {
   const Step *s = &l->steps[l->at];
   const ProgramInstr *x = &c->p->instrs[s->instr];
   if (s->micro_batch < x->lag) return RT_OK;
-  uint32_t *pending = &l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag];
+  bool *pending = &l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag];
   if (!*pending)
     return wrong(c, stage, s->instr, s->micro_batch, "nothing was sent or received that it could wait for");
-  *pending = 0;
+  *pending = false;
   return RT_OK;
 }
 
@@ -307,14 +289,14 @@ static RtStatus advance(const Check *c, uint32_t stage, bool *moved) {
   Line *l = &c->lines[stage];
   for (; l->at < l->n_steps; l->at++) {
     RtStatus status = RT_OK;
-    bool communicates = l->steps[l->at].n > 0;
+    bool communicates = l->steps[l->at].op != PROGRAM_NONE;
     if (!communicates) status = wait_for(c, stage);
     if (communicates && !l->entered) {
       status = issue(c, stage);
       *moved = true;
     }
     if (status) return status;
-    if (communicates && not_met(c, stage, l->at)) return RT_OK;
+    if (communicates && not_met(c, stage)) return RT_OK;
     *moved = true;
     l->entered = false;
   }
@@ -323,7 +305,7 @@ static RtStatus advance(const Check *c, uint32_t stage, bool *moved) {
 
 static RtStatus stuck(const Check *c, uint32_t stage) {
   const Line *l = &c->lines[stage];
-  const Op *o = not_met(c, stage, l->at);
+  const Op *o = &l->ops[l->steps[l->at].op];
   const ProgramGroup *g = group_of(c, o);
   uint32_t other = g->from == stage ? g->to : g->from;
   const Line *ol = &c->lines[other];

@@ -211,7 +211,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   if (x->kind == PI_gemm) print_sums(p, t, x);
   if ((x->kind == PI_conv || x->kind == PI_gemm) && (x->mask & PROGRAM_TF32)) text_add(t, " tf32");
   if (x->kind == PI_fetch && x->mask) text_printf(t, " mask %#x", x->mask);
-  if (program_instr_is_comm(x->kind)) text_printf(t, " key %u%s", x->key, x->together ? " together" : "");
+  if (program_instr_is_comm(x->kind)) text_printf(t, " key %u", x->key);
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))
     text_printf(t, " event %u", x->event);
   if (x->kind == PI_wait && x->lag) text_printf(t, " lag %u", x->lag);

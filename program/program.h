@@ -40,11 +40,10 @@
  *
  * Communication.  `key` is a number below 2^24, the same for all instructions that meet: the two of a send and its
  * recv, and the one instruction (of one body) for a group within a stage.  Members of a group meet in the same order.
- * `together` joins an instruction with the next one, also communication, into one position of the order: both progress
- * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.  The compiler writes
- * events for devices that have a queue for communication: asked for directly behind its producer, all in the one order
- * of the level-2 function, waited for before the first instruction that reads what it fills or writes what it sends.  A
- * wait may stand in another body than what it waits for, and with `lag` that many micro-batches later: so do those for
+ * `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.  The compiler writes events for
+ * devices that have a queue for communication: asked for directly behind its producer, all in the one order of the
+ * level-2 function, waited for before the first instruction that reads what it fills or writes what it sends.  A wait
+ * may stand in another body than what it waits for, and with `lag` that many micro-batches later: so do those for
  * transfers of stages that take turns.
  *
  * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
@@ -70,7 +69,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 12,
+  PROGRAM_VERSION = 13,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -82,8 +81,7 @@ enum {
   PROGRAM_MAX_KEY = 1 << 24,
   PROGRAM_MAX_IMAGES = 64,
   PROGRAM_MAX_BLOCKS = INT32_MAX, /* of a grid */
-  PROGRAM_MAX_TOGETHER = 16,      /* instructions in one position of communication */
-  PROGRAM_POSITIONS = 64,         /* positions of communication that a rank has under way */
+  PROGRAM_POSITIONS = 64,         /* communication that a rank has under way */
   PROGRAM_MAX_LOOPS = 64,         /* loops inside each other */
   PROGRAM_MAX_INSTRS = (1 << 20) - 1
 };
@@ -303,15 +301,13 @@ typedef struct ProgramInstr {
                          the last ones, are written */
   uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;       /* communication */
-  uint32_t together;  /* communication: 1 joins the next instruction's position */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;       /* wait: for how many micro-batches before; nothing where there is none */
   uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual, 4
                          operands may be rounded to tf32;
                         launch: bit i: of tensor i only what other values name is read (a table) */
   uint32_t blocks;    /* launch, conv: expression: of the grid; NONE for kernels without one */
-  uint32_t zero;
-  double value; /* fill, exchange */
+  double value;       /* fill, exchange */
 } ProgramInstr;
 
 typedef struct ProgramSection {

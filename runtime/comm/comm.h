@@ -1,10 +1,10 @@
 /* runtime/comm/comm.h - collectives between ranks: the table of functions every engine offers (CommOps).
  *
  * A rank opens a communicator, makes the groups of its program (all ranks, the same order), and then
- * enqueues operations.  One enqueue is one position in the order of communication: the ranks of a group
- * enqueue that group's operations in the same order with the same key, and never wait for a position before
- * they enqueued all earlier ones.  Then nothing here can deadlock, whatever the groups.  The operations
- * of one enqueue progress together, so a send and the receive that crosses it belong in one enqueue.
+ * enqueues operations.  Each has a position in the order of communication: the ranks of a group enqueue
+ * that group's operations in the same order with the same key, and never wait for one before they enqueued
+ * all earlier ones.  Then nothing here can deadlock, whatever the groups.  Operations that are enqueued
+ * progress at once, so a send and the receive that crosses it are enqueued before either is waited for.
  *
  * Blocks.  All operations are moves of 2-D strided byte blocks: member i sends send[j] of its `src` to
  * member j, which receives that stream of bytes into recv[i] of its `dst`.  The two have the same number
@@ -56,8 +56,7 @@ static inline int comm_send_blocks(CommKind kind, int members) { return kind == 
 static inline int comm_recv_blocks(CommKind kind, int members) { return comm_is_reduction(kind) ? 1 : members; }
 
 typedef struct CommOptions {
-  int max_positions;      /* enqueued and not yet complete; 0: 64 */
-  int max_operations;     /* in those positions; 0: 256 */
+  int max_operations;     /* enqueued and not yet complete; 0: 64 */
   int timeout_ms;         /* longest wait without any byte moving, then RT_LATE; 0: unlimited */
   CommProgress *progress; /* may be NULL */
 } CommOptions;
@@ -86,9 +85,9 @@ typedef struct CommOps {
   /* All groups are made; asked once by all ranks.  May be NULL. */
   RtStatus (*ready)(Comm *comm, RtError *error);
 
-  /* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
-   * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
-  RtStatus (*enqueue)(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
+  /* Adds an operation to the order; never blocks.  key < 2^48 is the same on all members of a group, need not be
+   * consecutive, and may repeat. */
+  RtStatus (*enqueue)(Comm *comm, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error);
 
   /* Progress without waiting; *done tells whether the ticket is complete. */
   RtStatus (*poll)(Comm *comm, CommTicket ticket, bool *done, RtError *error);
@@ -142,9 +141,8 @@ static inline RtStatus comm_ready(Comm *c, RtError *error) { return c->ops->read
 static inline void comm_give_up(Comm *c) {
   if (c->ops->give_up) c->ops->give_up(c);
 }
-static inline RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket,
-                                    RtError *error) {
-  return c->ops->enqueue(c, key, ops, n, ticket, error);
+static inline RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error) {
+  return c->ops->enqueue(c, key, op, ticket, error);
 }
 static inline RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
   return c->ops->poll(c, ticket, done, error);

@@ -1,7 +1,7 @@
 /* runtime/comm/cpu.c - the collectives for CPU ranks, written once over a byte transport; see comm.h.
  *
  * Every operation becomes items, at most one send and one receive per peer and phase.  Items wait in one
- * queue per peer and direction, in the order (position, phase, operation), which is the same on both sides;
+ * queue per peer and direction, in the order (operation, phase), which is the same on both sides;
  * only the head of a queue is with the transport, and only when it is ready.  The first incomplete item in
  * that order can always move, on every rank, so nothing deadlocks.
  *
@@ -38,12 +38,11 @@ static bool allocate(CpuComm *c) {
   size_t world = (size_t)c->world;
   c->queues = calloc(2 * world, sizeof *c->queues);
   c->posted = calloc(2 * world, sizeof *c->posted);
-  c->positions = calloc((size_t)c->options.max_positions, sizeof *c->positions);
   c->operations = calloc((size_t)c->options.max_operations, sizeof *c->operations);
   c->items = calloc((size_t)c->options.max_operations * 4 * world, sizeof *c->items);
   c->staging = aligned_alloc(64, staging_bytes(c->world));
   c->sources = calloc(world, sizeof *c->sources);
-  return c->queues && c->posted && c->positions && c->operations && c->items && c->staging && c->sources;
+  return c->queues && c->posted && c->operations && c->items && c->staging && c->sources;
 }
 
 static void close_comm(Comm *comm) {
@@ -53,7 +52,6 @@ static void close_comm(Comm *comm) {
   free(c->groups);
   free(c->queues);
   free(c->posted);
-  free(c->positions);
   free(c->operations);
   free(c->items);
   free(c->staging);
@@ -101,7 +99,7 @@ static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtE
 /* ---- waiting ---- */
 
 static bool is_done(const CpuComm *c, CommTicket ticket) {
-  return ticket < c->first_position || c->positions[ticket % (uint64_t)c->options.max_positions].left == 0;
+  return ticket < c->first || operation_at(c, ticket)->left == 0;
 }
 
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
@@ -112,15 +110,9 @@ static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
-/* What this rank waits for: the first incomplete operation of a ticket; NULL when there is none. */
+/* What this rank waits for; NULL when it is complete. */
 static const Operation *incomplete(const CpuComm *c, CommTicket ticket) {
-  if (is_done(c, ticket)) return NULL;
-  const Position *p = &c->positions[ticket % (uint64_t)c->options.max_positions];
-  for (int i = 0; i < p->n; i++) {
-    const Operation *op = &c->operations[(p->first + (uint64_t)i) % (uint64_t)c->options.max_operations];
-    if (op->left) return op;
-  }
-  return NULL;
+  return is_done(c, ticket) ? NULL : operation_at(c, ticket);
 }
 
 static void publish(CpuComm *c, CommTicket ticket, bool waiting) {
@@ -241,8 +233,7 @@ RtStatus comm_cpu_open(Transport *transport, const CommOptions *options, Comm **
   c->rank = transport->rank;
   c->world = transport->world;
   if (options) c->options = *options;
-  if (c->options.max_positions <= 0) c->options.max_positions = 64;
-  if (c->options.max_operations <= 0) c->options.max_operations = 256;
+  if (c->options.max_operations <= 0) c->options.max_operations = 64;
   if (!allocate(c)) {
     close_comm(&c->base);
     return rt_error(error, RT_FAILED, "out of memory");

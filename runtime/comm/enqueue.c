@@ -1,5 +1,5 @@
-/* runtime/comm/enqueue.c - turns a position's operations into items: what each rank sends to and receives from each
- * peer, and checks what this rank can see of them; see cpu.c.
+/* runtime/comm/enqueue.c - turns an operation into items: what each rank sends to and receives from each peer, and
+ * checks what this rank can see of it; see cpu.c.
  */
 #include "runtime/comm/internal.h"
 #include "runtime/comm/reduce.h"
@@ -143,7 +143,11 @@ static RtStatus check_blocks(const CommOp *op, const Group *g, RtError *error) {
   return RT_OK;
 }
 
-static RtStatus check_operation(const CpuComm *c, const CommOp *op, RtError *error) {
+static RtStatus check_operation(const CpuComm *c, uint64_t key, const CommOp *op, RtError *error) {
+  if (key >> KEY_BITS) return rt_error(error, RT_INTERNAL, "order key %#llx is too large", (unsigned long long)key);
+  if (c->next - c->first >= (CommTicket)c->options.max_operations)
+    return rt_error(error, RT_INTERNAL, "more than %d operations of communication are under way",
+                    c->options.max_operations);
   if ((unsigned)op->kind >= COMM_KIND_COUNT) return rt_error(error, RT_INTERNAL, "operation kind %d", (int)op->kind);
   if (op->group < 0 || op->group >= c->n_groups)
     return rt_error(error, RT_INTERNAL, "%s: no group %d", program_comm_kind_name(op->kind), op->group);
@@ -157,56 +161,25 @@ static RtStatus check_operation(const CpuComm *c, const CommOp *op, RtError *err
   return check_blocks(op, c->groups[op->group], error);
 }
 
-static RtStatus check_position(const CpuComm *c, uint64_t key, const CommOp *ops, int n, RtError *error) {
-  if (key >> KEY_BITS) return rt_error(error, RT_INTERNAL, "order key %#llx is too large", (unsigned long long)key);
-  if (n < 1) return rt_error(error, RT_INTERNAL, "%d operations at one position", n);
-  if (c->next_position - c->first_position >= (uint64_t)c->options.max_positions ||
-      c->next_operation - c->first_operation + (uint64_t)n > (uint64_t)c->options.max_operations)
-    return rt_error(error, RT_INTERNAL, "more than %d positions or %d operations of communication are under way",
-                    c->options.max_positions, c->options.max_operations);
-  for (int i = 0; i < n; i++) {
-    RtStatus status = check_operation(c, &ops[i], error);
-    if (status != RT_OK) return status;
-  }
-  return RT_OK;
-}
-
 /* ---- enqueueing ---- */
 
-static Operation *operation_at(CpuComm *c, uint64_t number) {
-  return &c->operations[number % (uint64_t)c->options.max_operations];
-}
-
-static void add_operation(CpuComm *c, Position *p, int index, const CommOp *spec) {
-  Operation *op = operation_at(c, p->first + (uint64_t)index);
+RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *spec, CommTicket *ticket, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
+  if (c->failure.status != RT_OK) return rt_error(error, c->failure.status, "%s", c->failure.text);
+  RtStatus status = check_operation(c, key, spec, error);
+  if (status != RT_OK) return status;
+  Operation *op = operation_at(c, *ticket = c->next++);
   *op = (Operation){.kind = spec->kind,
                     .group = c->groups[spec->group],
-                    .position = p,
-                    .tag = p->key << TAG_SHIFT | (uint64_t)spec->group << 1,
+                    .tag = key << TAG_SHIFT | (uint64_t)spec->group << 1,
                     .items = op->items,
                     .dtype = spec->dtype,
                     .reduction = spec->reduction,
                     .left = 1}; /* until all its parts are appended */
   c->counts[spec->kind].operations++;
   append_first_phase(c, op, spec);
-}
-
-RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
-  CpuComm *c = (CpuComm *)comm;
-  if (c->failure.status != RT_OK) return rt_error(error, c->failure.status, "%s", c->failure.text);
-  RtStatus status = check_position(c, key, ops, n, error);
-  if (status != RT_OK) return status;
-  *ticket = c->next_position++;
-  Position *p = &c->positions[*ticket % (uint64_t)c->options.max_positions];
-  *p = (Position){key, c->next_operation, n, n};
-  c->next_operation += (uint64_t)n;
-  for (int i = 0; i < n; i++) add_operation(c, p, i, &ops[i]);
-  for (int i = 0; i < n; i++) {
-    Operation *op = operation_at(c, p->first + (uint64_t)i);
-    if (op->two_phases) append_results(c, op, comm_block_bytes(ops[i].send[0]));
-  }
-  uint64_t first = p->first;
-  for (int i = 0; i < n; i++) comm_complete_part(c, operation_at(c, first + (uint64_t)i));
+  if (op->two_phases) append_results(c, op, comm_block_bytes(spec->send[0]));
+  comm_complete_part(c, op);
   bool moved;
   if (comm_step(c, &moved) != RT_OK) return rt_error(error, c->failure.status, "%s", c->failure.text);
   return RT_OK;

@@ -39,9 +39,8 @@ typedef struct Group {
 struct Operation {
   CommKind kind;
   const Group *group;
-  struct Position *position;
   uint64_t tag;
-  int left;       /* items, and the reduction, still to be done */
+  int left;       /* items, and the reduction, still to be done; 0: it is complete */
   int sends_left; /* sends of the first phase */
   Item *items;    /* 4 * world of them: (phase, direction, group rank) */
 
@@ -56,12 +55,6 @@ struct Operation {
   Operation *next_reducing;
 };
 
-typedef struct Position {
-  uint64_t key;
-  uint64_t first; /* its operations, as running numbers */
-  int n, left;
-} Position;
-
 typedef struct CpuComm {
   Comm base;
   Transport *transport;
@@ -74,10 +67,8 @@ typedef struct CpuComm {
   Queue **posted;
   int n_posted;
 
-  Position *positions; /* rings: running number modulo capacity */
-  uint64_t first_position, next_position;
-  Operation *operations;
-  uint64_t first_operation, next_operation;
+  Operation *operations;  /* a ring by ticket */
+  CommTicket first, next; /* all before `first` are complete */
   Item *items;
 
   Operation *reducing, *last_reducing; /* a list; the first one owns the staging area */
@@ -94,8 +85,12 @@ typedef struct CpuComm {
 
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
+static inline Operation *operation_at(const CpuComm *c, CommTicket ticket) {
+  return &c->operations[ticket % (CommTicket)c->options.max_operations];
+}
+
 /* enqueue.c */
-RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
+RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error);
 
 /* items.c: the queues. */
 

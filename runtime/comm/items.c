@@ -49,13 +49,7 @@ Item *comm_append(CpuComm *c, Operation *op, int phase, bool send, int member, s
 
 void comm_complete_part(CpuComm *c, Operation *op) {
   if (--op->left > 0) return;
-  op->position->left--;
-  while (c->first_position < c->next_position) {
-    Position *p = &c->positions[c->first_position % (uint64_t)c->options.max_positions];
-    if (p->left) break;
-    c->first_position++;
-    c->first_operation += (uint64_t)p->n;
-  }
+  while (c->first < c->next && operation_at(c, c->first)->left == 0) c->first++;
 }
 
 static void complete_message(CpuComm *c, Queue *q) {

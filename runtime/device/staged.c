@@ -1,8 +1,8 @@
 /* runtime/device/staged.c - see staged.h.
  *
- * A position of the order keeps for each of its operations two pieces of the host's memory, in which blocks lie at the
- * offsets that they have on the device: what is sent, and what arrives.  So the host's engine gets the same blocks, and
- * what may be one buffer on the device never is one here.
+ * An operation has two pieces of the host's memory, in which blocks lie at the offsets that they have on the device:
+ * what is sent, and what arrives.  So the host's engine gets the same blocks, and what may be one buffer on the device
+ * never is one here.
  */
 #include "runtime/device/staged.h"
 
@@ -15,18 +15,13 @@ typedef struct Mirror {
 } Mirror;
 
 typedef struct StagedOp {
+  CommTicket host;
+  bool delivered;
   Mirror sent, arrived;
   char *to;          /* on the device */
   CommBlock *blocks; /* of what arrives; room for all members */
   int n_blocks;
 } StagedOp;
-
-typedef struct StagedPosition {
-  CommTicket host;
-  bool delivered;
-  StagedOp *ops;
-  int n, room; /* of ops */
-} StagedPosition;
 
 typedef struct StagedComm {
   Comm base;
@@ -35,9 +30,8 @@ typedef struct StagedComm {
   CommOptions options;
   int *sizes; /* per group: its members */
   int n_groups;
-  StagedPosition *positions; /* a ring by ticket */
+  StagedOp *ops; /* a ring by ticket */
   CommTicket next;
-  CommOp *ops; /* of one enqueue, as the host's engine gets them */
 } StagedComm;
 
 /* ---- blocks */
@@ -103,13 +97,12 @@ static RtStatus stage(const StagedComm *c, const CommOp *op, StagedOp *s, CommOp
   return status;
 }
 
-static RtStatus deliver(const StagedComm *c, StagedPosition *p, RtError *error) {
+static RtStatus deliver(const StagedComm *c, StagedOp *s, RtError *error) {
   RtStatus status = RT_OK;
-  if (p->delivered) return RT_OK;
-  p->delivered = true;
-  for (int i = 0; i < p->n; i++)
-    for (int k = 0; k < p->ops[i].n_blocks && !status; k++)
-      status = move_block(c, p->ops[i].to, p->ops[i].arrived.data, p->ops[i].blocks[k], false, error);
+  if (s->delivered) return RT_OK;
+  s->delivered = true;
+  for (int i = 0; i < s->n_blocks && !status; i++)
+    status = move_block(c, s->to, s->arrived.data, s->blocks[i], false, error);
   return status;
 }
 
@@ -127,59 +120,52 @@ static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtE
   return RT_OK;
 }
 
-/* The place of a new ticket in the ring, with room for its operations and their blocks. */
-static RtStatus take_position(StagedComm *c, const CommOp *ops, int n, StagedPosition **out, RtError *error) {
-  StagedPosition *p = *out = &c->positions[c->next % (CommTicket)c->options.max_positions];
-  if (c->next >= (CommTicket)c->options.max_positions && !p->delivered)
-    return rt_error(error, RT_INTERNAL, "more than %d positions of communication are under way",
-                    c->options.max_positions);
-  if (n < 1 || n > c->options.max_operations) return rt_error(error, RT_INTERNAL, "%d operations at one position", n);
-  StagedOp *grown = n > p->room ? realloc(p->ops, (size_t)n * sizeof *grown) : p->ops;
-  if (!grown) return rt_error(error, RT_FAILED, "out of memory");
-  p->ops = grown;
-  while (p->room < n) p->ops[p->room++] = (StagedOp){0};
-  for (int i = 0; i < n; i++) {
-    size_t members = ops[i].group >= 0 && ops[i].group < c->n_groups ? (size_t)c->sizes[ops[i].group] : 0;
-    CommBlock *blocks = realloc(p->ops[i].blocks, (members + 1) * sizeof *blocks);
-    if (!blocks) return rt_error(error, RT_FAILED, "out of memory");
-    p->ops[i].blocks = blocks;
-  }
-  p->n = n;
-  p->delivered = false;
+/* The place of a new ticket in the ring, with room for the operation's blocks. */
+static RtStatus take_place(StagedComm *c, const CommOp *op, StagedOp **out, RtError *error) {
+  StagedOp *s = *out = &c->ops[c->next % (CommTicket)c->options.max_operations];
+  if (c->next >= (CommTicket)c->options.max_operations && !s->delivered)
+    return rt_error(error, RT_INTERNAL, "more than %d operations of communication are under way",
+                    c->options.max_operations);
+  size_t members = op->group >= 0 && op->group < c->n_groups ? (size_t)c->sizes[op->group] : 0;
+  CommBlock *blocks = realloc(s->blocks, (members + 1) * sizeof *blocks);
+  if (!blocks) return rt_error(error, RT_FAILED, "out of memory");
+  s->blocks = blocks;
+  s->delivered = false;
   return RT_OK;
 }
 
-static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error) {
   StagedComm *c = (StagedComm *)comm;
-  StagedPosition *p;
-  RtStatus status = take_position(c, ops, n, &p, error);
-  for (int i = 0; i < n && !status; i++) status = stage(c, &ops[i], &p->ops[i], &c->ops[i], error);
-  if (!status) status = comm_enqueue(c->host, key, c->ops, n, &p->host, error);
+  StagedOp *s;
+  CommOp on_host;
+  RtStatus status = take_place(c, op, &s, error);
+  if (!status) status = stage(c, op, s, &on_host, error);
+  if (!status) status = comm_enqueue(c->host, key, &on_host, &s->host, error);
   *ticket = c->next++;
   return status;
 }
 
 /* NULL: it is done, and its place in the ring is another one's. */
-static StagedPosition *position_of(const StagedComm *c, CommTicket ticket) {
-  bool kept = c->next - ticket <= (CommTicket)c->options.max_positions;
-  return kept ? &c->positions[ticket % (CommTicket)c->options.max_positions] : NULL;
+static StagedOp *op_of(const StagedComm *c, CommTicket ticket) {
+  bool kept = c->next - ticket <= (CommTicket)c->options.max_operations;
+  return kept ? &c->ops[ticket % (CommTicket)c->options.max_operations] : NULL;
 }
 
 static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
   StagedComm *c = (StagedComm *)comm;
-  StagedPosition *p = position_of(c, ticket);
-  if (!p || p->delivered) return RT_OK;
-  RtStatus status = comm_wait(c->host, p->host, error);
-  return status ? status : deliver(c, p, error);
+  StagedOp *s = op_of(c, ticket);
+  if (!s || s->delivered) return RT_OK;
+  RtStatus status = comm_wait(c->host, s->host, error);
+  return status ? status : deliver(c, s, error);
 }
 
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
   StagedComm *c = (StagedComm *)comm;
-  StagedPosition *p = position_of(c, ticket);
-  *done = !p || p->delivered;
+  StagedOp *s = op_of(c, ticket);
+  *done = !s || s->delivered;
   if (*done) return RT_OK;
-  RtStatus status = comm_poll(c->host, p->host, done, error);
-  return status || !*done ? status : deliver(c, p, error);
+  RtStatus status = comm_poll(c->host, s->host, done, error);
+  return status || !*done ? status : deliver(c, s, error);
 }
 
 static RtStatus check_all(Comm *comm, RtError *error) { return comm_check(((StagedComm *)comm)->host, error); }
@@ -194,21 +180,15 @@ static CommCount count(const Comm *comm, CommKind kind) { return comm_count(((co
 
 static uint64_t waited(const Comm *comm) { return comm_waited(((const StagedComm *)comm)->host); }
 
-static void close_position(StagedPosition *p) {
-  for (int i = 0; i < p->room; i++) {
-    free(p->ops[i].sent.data);
-    free(p->ops[i].arrived.data);
-    free(p->ops[i].blocks);
-  }
-  free(p->ops);
-}
-
 static void close_comm(Comm *comm) {
   StagedComm *c = (StagedComm *)comm;
-  for (int i = 0; c->positions && i < c->options.max_positions; i++) close_position(&c->positions[i]);
-  free(c->positions);
-  free(c->sizes);
+  for (int i = 0; c->ops && i < c->options.max_operations; i++) {
+    free(c->ops[i].sent.data);
+    free(c->ops[i].arrived.data);
+    free(c->ops[i].blocks);
+  }
   free(c->ops);
+  free(c->sizes);
   free(c);
 }
 
@@ -228,9 +208,8 @@ RtStatus staged_open(Device *device, Comm *host, const CommOptions *options, Com
   StagedComm *c = calloc(1, sizeof *c);
   if (!c) return rt_error(error, RT_FAILED, "out of memory");
   *c = (StagedComm){.base.ops = &staged_ops, .device = device, .host = host, .options = *options};
-  c->positions = calloc((size_t)options->max_positions, sizeof *c->positions);
   c->ops = calloc((size_t)options->max_operations, sizeof *c->ops);
-  if (!c->positions || !c->ops) {
+  if (!c->ops) {
     close_comm(&c->base);
     return rt_error(error, RT_FAILED, "out of memory");
   }

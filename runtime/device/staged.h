@@ -13,7 +13,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 
-/* `host` stays open behind it, and groups are made in it; `options`: its limits of positions and operations. */
+/* `host` stays open behind it, and groups are made in it; `options`: its limit of operations. */
 RtStatus staged_open(Device *device, Comm *host, const CommOptions *options, Comm **out, RtError *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* runtime/exec/comm.c - positions of communication: what is enqueued, and what is waited for. */
+/* runtime/exec/comm.c - communication: what is enqueued, and what is waited for. */
 #include <string.h>
 
 #include "runtime/exec/internal.h"
@@ -17,23 +17,17 @@ static RtStatus fill_gaps(const Executor *e, const BoundBody *b, const DeviceCal
 }
 
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error) {
-  uint32_t n = c->comm->joined;
-  RtStatus status = RT_OK;
-  for (uint32_t i = 0; i < n && !status; i++)
-    status = c[i].refused ? exec_error(e, c[i].instr, RT_INTERNAL, error, c[i].refused) : fill_gaps(e, b, &c[i], error);
+  RtStatus status = fill_gaps(e, b, c, error);
   if (status) return status;
   uint32_t turn = exec_turn(e->p->bodies[b->calls.body].phase, e->micro_batch);
   uint64_t position = e->positions++, key = exec_key(e->request, turn, e->p->instrs[c->instr].key);
   CommTicket *ticket = &e->window[position % PROGRAM_POSITIONS];
   if (position >= PROGRAM_POSITIONS) status = comm_wait(e->comm, *ticket, error);
-  if (!status) status = comm_enqueue(e->comm, key, &b->ops[c->comm->index], (int)n, ticket, error);
-  bool wait = false;
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t event = e->p->instrs[c[i].instr].event;
-    if (event == PROGRAM_NONE) wait = true;
-    else e->tickets[(size_t)event * e->p->micro_batches + e->micro_batch] = *ticket + 1, e->beside++;
-  }
-  return !status && wait ? comm_wait(e->comm, *ticket, error) : status;
+  if (!status) status = comm_enqueue(e->comm, key, &b->ops[c->comm->index], ticket, error);
+  uint32_t event = e->p->instrs[c->instr].event;
+  if (event != PROGRAM_NONE)
+    e->tickets[(size_t)event * e->p->micro_batches + e->micro_batch] = *ticket + 1, e->beside++;
+  return !status && event == PROGRAM_NONE ? comm_wait(e->comm, *ticket, error) : status;
 }
 
 RtStatus exec_progress(Executor *e, RtError *error) {

@@ -100,7 +100,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
 
 /* The engine of communication: the device's own, or the host's. */
 static RtStatus open_comm(Executor *e, RtError *error) {
-  CommOptions options = exec_comm_options(e->p);
+  CommOptions options = exec_comm_options();
   options.progress = e->options.progress;
   e->comm = e->options.comm;
   if (!e->comm || !e->ops->comm) return RT_OK;
@@ -328,19 +328,7 @@ static RtStatus open_weights(Executor *e, RtError *error) {
 
 /* ---- opening */
 
-/* The most communication instructions joined into one position. */
-static int most_joined(const Program *p) {
-  int most = 1, now = 1;
-  for (uint32_t i = 0; i < p->n_instrs; i++) {
-    now = p->instrs[i].together ? now + 1 : 1;
-    if (now > most) most = now;
-  }
-  return most;
-}
-
-CommOptions exec_comm_options(const Program *p) {
-  return (CommOptions){.max_positions = PROGRAM_POSITIONS, .max_operations = PROGRAM_POSITIONS * most_joined(p)};
-}
+CommOptions exec_comm_options(void) { return (CommOptions){.max_operations = PROGRAM_POSITIONS}; }
 
 static bool allocate_tables(Executor *e) {
   const Program *p = e->p;

@@ -52,7 +52,7 @@ bool exec_comm_staged(void);
 bool exec_conv_kernels(void);
 
 /* What a communicator for the program must hold. */
-CommOptions exec_comm_options(const Program *p);
+CommOptions exec_comm_options(void);
 
 RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out, RtError *error);
 

@@ -1,6 +1,6 @@
 /* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
  * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
- * (positions of communication), pack.c (weights in panels), share.c (weights of several ranks), ports.c (inputs and
+ * (communication), pack.c (weights in panels), share.c (weights of several ranks), ports.c (inputs and
  * outputs in place), run.c (the walk), capture.c (requests as one). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
@@ -209,7 +209,7 @@ void exec_capture_release(const Executor *e, BoundCapture *k);
 RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error);
 RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error);
 
-/* comm.c: enqueues the position that begins with this record. */
+/* comm.c: enqueues what the record asks for. */
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
 /* Between calls: moves what is under way beside them, where nobody else does. */

@@ -158,11 +158,8 @@ RtStatus exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, 
   RecordHead *h = e->record;
   RecordRow *rows = record_rows(h), *row = &rows[c->instr];
   uint64_t before = h->events;
-  uint32_t n = program_instr_is_comm(c->kind) ? c->comm->joined : 1;
-  for (uint32_t i = 0; i < n; i++) {
-    rows[c[i].instr].calls++;
-    rows[c[i].instr].bytes += bytes_of(b, &c[i], &e->p->instrs[c[i].instr]);
-  }
+  row->calls++;
+  row->bytes += bytes_of(b, c, &e->p->instrs[c->instr]);
   if (!e->ops->stamp) row->ns += end - mark->begin;
   row->wait_ns += wait;
   row->flops += flops_of(c, row->size);

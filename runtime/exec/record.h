@@ -27,7 +27,7 @@ typedef struct RecordHead {
  *   conv  images, groups, channels of a group in and out, then per dimension: of the output (3), of the window (3) */
 enum { RECORD_SIZES = 10 };
 
-/* All calls of an instruction.  Of communication that is joined to one position, the first instruction has the time. */
+/* All calls of an instruction. */
 typedef struct RecordRow {
   uint64_t calls, ns;
   uint64_t wait_ns; /* communication: of ns, while nothing moved */

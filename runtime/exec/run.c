@@ -132,10 +132,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   if (c->kind == PI_check) return run_check(e, c, error);
   if (c->kind == PI_wait) return exec_wait(e, c, error);
   if (c->refused) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
-  if (program_instr_is_comm(c->kind)) {
-    *next += c->comm->joined - 1;
-    return exec_communicate(e, b, c, error);
-  }
+  if (program_instr_is_comm(c->kind)) return exec_communicate(e, b, c, error);
   inner.status = RT_OK, inner.text[0] = 0;
   RtStatus status;
   if (c->kind != PI_load || !exec_pack_stored(e, b, c, next, &status, &inner))

@@ -87,7 +87,7 @@ static RtStatus wait_idle(Launched *l, CommTicket ticket, RtError *error) {
 static RtStatus move(Launched *l, const void *src, void *dst, bool idle, RtError *error) {
   CommTicket ticket;
   CommOp op = {.kind = COMM_broadcast, .group = l->everyone, .src = src, .dst = dst, .send = l->send, .recv = l->recv};
-  RtStatus status = comm_enqueue(l->comm, l->key, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(l->comm, l->key, &op, &ticket, error);
   if (!status) status = idle ? wait_idle(l, ticket, error) : comm_wait(l->comm, ticket, error);
   memset(l->send, 0, sizeof *l->send * (size_t)l->place.world);
   memset(l->recv, 0, sizeof *l->recv * (size_t)l->place.world);
@@ -258,7 +258,7 @@ static RtStatus open_comm(Launched *l, RtError *error) {
   bool mpi = l->place.transport == LAUNCH_MPI;
   RtStatus status = mpi ? open_mpi(l, error) : open_tcp(l, error);
   if (status) return status;
-  CommOptions options = exec_comm_options(&l->artifact->program);
+  CommOptions options = exec_comm_options();
   options.timeout_ms = l->options.timeout_ms;
   status = comm_cpu_open(l->transport, &options, &l->comm, error);
   if (status) l->transport = NULL; /* comm_cpu_open has closed it */

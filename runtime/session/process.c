@@ -42,7 +42,7 @@ static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, R
   Transport *transport;
   RtStatus status = session_rank_transport(session, &transport, error);
   if (status) return status;
-  CommOptions options = exec_comm_options(p);
+  CommOptions options = exec_comm_options();
   options.progress = session_rank_progress(session);
   return comm_cpu_open(transport, &options, comm, error);
 }

@@ -149,7 +149,7 @@ static RtStatus serve(const Run *run, uint32_t rank, RtError *error) {
   RtStatus status = artifact_open(run->path, "the program", &a, error);
   if (!status) status = param_files_open(&a, NULL, NULL, &files, error);
   if (!status && a.program.ranks > 1) {
-    CommOptions options = exec_comm_options(&a.program);
+    CommOptions options = exec_comm_options();
     status = transport_local_open(run->rings, (int)rank, (int)a.program.ranks, true, &transport, error);
     if (!status) status = comm_cpu_open(transport, &options, &comm, error);
     if (!status && run->device) comm = far_comm(comm, run->contiguous);

@@ -264,19 +264,16 @@ static bool library_reduces(const CommOp *op) {
   return !narrow;
 }
 
-static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
-  CommOp near[PROGRAM_MAX_TOGETHER];
-  for (int i = 0; i < n; i++) {
-    near[i] = ops[i];
-    near[i].src = near_of(ops[i].src);
-    near[i].dst = near_of(ops[i].dst);
-    if (((FarComm *)c)->contiguous && !contiguous((FarComm *)c, &ops[i]))
-      return rt_error(error, RT_INTERNAL, "%s of parts that are not contiguous", program_comm_kind_name(ops[i].kind));
-    if (((FarComm *)c)->contiguous && !library_reduces(&ops[i]))
-      return rt_error(error, RT_INTERNAL, "%s by %s of %s", program_comm_kind_name(ops[i].kind),
-                      program_comm_reduction_name(ops[i].reduction), dtype_name(ops[i].dtype));
-  }
-  return comm_enqueue(inner_of(c), key, near, n, ticket, error);
+static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error) {
+  CommOp near = *op;
+  near.src = near_of(op->src);
+  near.dst = near_of(op->dst);
+  if (((FarComm *)c)->contiguous && !contiguous((FarComm *)c, op))
+    return rt_error(error, RT_INTERNAL, "%s of parts that are not contiguous", program_comm_kind_name(op->kind));
+  if (((FarComm *)c)->contiguous && !library_reduces(op))
+    return rt_error(error, RT_INTERNAL, "%s by %s of %s", program_comm_kind_name(op->kind),
+                    program_comm_reduction_name(op->reduction), dtype_name(op->dtype));
+  return comm_enqueue(inner_of(c), key, &near, ticket, error);
 }
 
 static RtStatus poll_ticket(Comm *c, CommTicket ticket, bool *done, RtError *error) {

@@ -1,5 +1,5 @@
-/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, joined positions and
- * groups whose order is not the mesh's. */
+/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, events and groups
+ * whose order is not the mesh's. */
 #include "tests/programs.h"
 
 enum { R = 3, C = 5 };
@@ -35,7 +35,7 @@ static void add_halo(Make *m, const Cuts *k, uint32_t group, uint32_t x) {
   make_io(m, PI_fetch, 3, wide, 0, MAKE_LIST(m, make_add(m, k->lo, make_mul(m, make_number(m, 2), k->rank)), k->zero));
 }
 
-/* Only rank 0 keeps the gathered value, the others hold 0: the sum is the value.  Twice, joined and asynchronous. */
+/* Only rank 0 keeps the gathered value, the others hold 0: the sum is the value.  Twice, both under way at once. */
 static void add_masked_sums(Make *m, const Cuts *k, uint32_t group, uint32_t full) {
   uint32_t other = program_expr(m->b, PX_min, k->rank, k->one), first = make_sub(m, k->one, other);
   uint32_t sums[2];
@@ -49,14 +49,16 @@ static void add_masked_sums(Make *m, const Cuts *k, uint32_t group, uint32_t ful
     make_put(m, fill);
     make_put(m, copy);
   }
-  for (int i = 0; i < 2; i++) {
+  for (uint32_t i = 0; i < 2; i++) {
     ProgramInstr sum = make_comm(m, PI_all_reduce, "masked", group, MAKE_LIST(m, sums[i], sums[i]));
-    sum.event = 0;
-    sum.together = i == 0;
+    sum.event = i;
     make_put(m, sum);
   }
-  make_put(m, make_instr(m, PI_wait, "masked", (ProgramList){0, 0}));
-  program_at_instrs(m->b, program_count_instrs(m->b) - 1)->event = 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    ProgramInstr wait = make_instr(m, PI_wait, "masked", (ProgramList){0, 0});
+    wait.event = i;
+    make_put(m, wait);
+  }
   for (uint32_t i = 0; i < 2; i++) make_io(m, PI_fetch, 4 + i, sums[i], 1, MAKE_LIST(m, k->zero, k->zero));
 }
 
@@ -69,7 +71,7 @@ static Make everything(void) {
   make_port(&m, "x", DT_f32, dims);
   for (int i = 0; i < 6; i++) make_port(&m, outputs[i], DT_f32, i == 3 ? wide : dims);
   make_entry(&m, "main", 1, 6);
-  m.events = 1;
+  m.events = 2;
   make_begin(&m, 0);
   uint32_t x = activation(&m, k.mine, k.c), full = activation(&m, k.n, k.c), columns = activation(&m, k.n, k.c_mine);
   make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, k.lo, k.zero));

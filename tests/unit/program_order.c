@@ -486,7 +486,7 @@ static void faults_are_caught(void) {
 
 /* ---- two stages that both send first */
 
-typedef enum Crossing { PLAIN, TOGETHER, ASYNCHRONOUS, WAIT_TOO_SOON, EVENT_TWICE } Crossing;
+typedef enum Crossing { PLAIN, ASYNCHRONOUS, WAIT_TOO_SOON, EVENT_TWICE } Crossing;
 
 static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t stage) {
   uint32_t out = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, make_number(m, 4)));
@@ -497,7 +497,6 @@ static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t
   send.key = stage;
   recv.key = 1 - stage;
   wait.event = 0;
-  send.together = how == TOGETHER;
   if (how >= ASYNCHRONOUS) send.event = 0;
   if (how == EVENT_TWICE) recv.event = 0;
   if (how == WAIT_TOO_SOON) make_put(m, wait);
@@ -532,7 +531,6 @@ static void crossing_sends(void) {
       "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at "
       "send of there from stage 1 to 0";
   crossing(PLAIN, for_ever);
-  crossing(TOGETHER, NULL);
   crossing(ASYNCHRONOUS, for_ever); /* each queue stands at what it sends */
   crossing(WAIT_TOO_SOON, "nothing was sent or received that it could wait for");
   crossing(EVENT_TWICE, "its event is still under way");

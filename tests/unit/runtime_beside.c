@@ -36,7 +36,7 @@ static void ask(Rank *r, bool sends, char *bytes) {
                      .dst = sends ? NULL : bytes,
                      .send = sends ? to_1 : nothing,
                      .recv = sends ? nothing : from_0};
-  CHECKF(comm_enqueue(r->comm, 7, &op, 1, &r->ticket, &error) == RT_OK, "%s", error.text);
+  CHECKF(comm_enqueue(r->comm, 7, &op, &r->ticket, &error) == RT_OK, "%s", error.text);
 }
 
 static bool is_over(const Rank *r) {

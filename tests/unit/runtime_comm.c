@@ -282,31 +282,33 @@ typedef struct Flight {
   Draw *draws;
   Buffers buffers[OPS_MOST];
   int index[OPS_MOST], n; /* the draws this rank takes part in */
-  CommTicket ticket;
+  CommTicket tickets[OPS_MOST];
 } Flight;
 
 static RtStatus launch(RankContext *r, Flight *f, int n, int position, RtError *error) {
-  CommOp ops[OPS_MOST];
+  RtStatus status = RT_OK;
   f->n = 0;
-  for (int k = 0; k < n; k++) {
+  for (int k = 0; k < n && status == RT_OK; k++) {
     int self = rank_in(r, &f->draws[k]);
     if (self < 0) continue;
     prepare(&f->draws[k], self, &f->buffers[f->n]);
-    ops[f->n] = f->draws[k].op;
+    status = comm_enqueue(r->comm, (uint64_t)position, &f->draws[k].op, &f->tickets[f->n], error);
     f->index[f->n++] = k;
   }
-  return f->n ? comm_enqueue(r->comm, (uint64_t)position, ops, f->n, &f->ticket, error) : RT_OK;
+  return status;
 }
 
 static RtStatus land(RankContext *r, Flight *f, int position, RtError *error) {
-  RtStatus status = f->n ? comm_wait(r->comm, f->ticket, error) : RT_OK;
-  for (int k = 0; k < f->n && status == RT_OK; k++)
-    status = compare(&f->draws[f->index[k]], &f->buffers[k], position, error);
+  RtStatus status = RT_OK;
+  for (int k = 0; k < f->n && status == RT_OK; k++) {
+    status = comm_wait(r->comm, f->tickets[k], error);
+    if (status == RT_OK) status = compare(&f->draws[f->index[k]], &f->buffers[k], position, error);
+  }
   f->n = 0;
   return status;
 }
 
-/* Up to SEVERAL positions under way at a time, waited for in any order. */
+/* Up to SEVERAL flights of operations under way at a time, waited for in any order. */
 static RtStatus random_job(RankContext *r, const Payload *p, RtError *error) {
   uint64_t seed = p->seed;
   int groups[GROUPS_MOST][SESSION_MAX_RANKS], sizes[GROUPS_MOST], ids[GROUPS_MOST];
@@ -334,23 +336,23 @@ static RtStatus random_job(RankContext *r, const Payload *p, RtError *error) {
   return status;
 }
 
-/* Every rank sends far more than a ring holds to its right and left neighbour in one position. */
+/* Every rank sends far more than a ring holds to its right and left neighbour, both at once. */
 static RtStatus crossing_job(RankContext *r, RtError *error) {
   size_t bytes = 1 << 20;
   int n = r->world, right = (r->rank + 1) % n, left = (r->rank + n - 1) % n;
   char *buffer = allocate(4 * bytes);
   memset(buffer, r->rank + 1, 2 * bytes);
   CommBlock send[2][SESSION_MAX_RANKS] = {0}, recv[2][SESSION_MAX_RANKS] = {0};
-  CommOp ops[2];
-  for (int k = 0; k < 2; k++) {
+  CommTicket tickets[2];
+  RtStatus status = RT_OK;
+  for (int k = 0; k < 2 && status == RT_OK; k++) {
     send[k][k ? left : right] = comm_contiguous((size_t)k * bytes, bytes);
     recv[k][k ? right : left] = comm_contiguous((size_t)(k + 2) * bytes, bytes);
-    ops[k] = (CommOp){
+    CommOp op = {
         .kind = COMM_send, .group = r->everyone, .src = buffer, .dst = buffer, .send = send[k], .recv = recv[k]};
+    status = comm_enqueue(r->comm, 7, &op, &tickets[k], error);
   }
-  CommTicket ticket;
-  RtStatus status = comm_enqueue(r->comm, 7, ops, 2, &ticket, error);
-  if (status == RT_OK) status = comm_wait(r->comm, ticket, error);
+  for (int k = 0; k < 2 && status == RT_OK; k++) status = comm_wait(r->comm, tickets[k], error);
   for (size_t i = 0; i < bytes && status == RT_OK; i++)
     if (buffer[2 * bytes + i] != left + 1 || buffer[3 * bytes + i] != right + 1)
       status = rt_error(error, RT_FAILED, "wrong byte %zu", i);
@@ -371,7 +373,7 @@ static RtStatus columns_job(RankContext *r, RtError *error) {
   }
   CommOp op = {.kind = COMM_all_gather, .group = r->everyone, .src = matrix, .dst = matrix, .send = send, .recv = recv};
   CommTicket ticket;
-  RtStatus status = comm_enqueue(r->comm, 1, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(r->comm, 1, &op, &ticket, error);
   bool done = false;
   while (status == RT_OK && !done) status = comm_poll(r->comm, ticket, &done, error);
   for (int i = 0; i < rows * columns && status == RT_OK; i++)
@@ -392,7 +394,7 @@ static RtStatus all_reduce_floats(RankContext *r, uint64_t key, float *values, s
                .send = &block,
                .recv = &block};
   CommTicket ticket;
-  RtStatus status = comm_enqueue(r->comm, key, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(r->comm, key, &op, &ticket, error);
   return status == RT_OK ? comm_wait(r->comm, ticket, error) : status;
 }
 
@@ -429,7 +431,7 @@ static RtStatus counts_job(RankContext *r, RtError *error) {
   for (int i = 0; i < 4; i++) {
     RtError refused = {0};
     CommTicket ticket;
-    if (comm_enqueue(r->comm, 4, &wrong[i], 1, &ticket, &refused) != RT_INTERNAL || !refused.text[0])
+    if (comm_enqueue(r->comm, 4, &wrong[i], &ticket, &refused) != RT_INTERNAL || !refused.text[0])
       return rt_error(error, RT_FAILED, "bad operation %d was accepted", i);
   }
   return RT_OK;
@@ -451,7 +453,7 @@ static RtStatus aliases_job(RankContext *r, RtError *error) {
                .send = send,
                .recv = &send[r->rank]};
   CommTicket ticket;
-  RtStatus status = comm_enqueue(r->comm, 1, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(r->comm, 1, &op, &ticket, error);
   if (status == RT_OK) status = comm_wait(r->comm, ticket, error);
   for (size_t i = 0; i < n && status == RT_OK; i++) {
     float want = (float)w * (float)(((size_t)r->rank * n + i) % 1000) + (float)(w * (w - 1) / 2);

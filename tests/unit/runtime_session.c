@@ -48,7 +48,7 @@ static RtStatus all_reduce(RankContext *r, uint64_t key, const float *src, float
                .send = &block,
                .recv = &block};
   CommTicket ticket;
-  RtStatus status = comm_enqueue(r->comm, key, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(r->comm, key, &op, &ticket, error);
   return status == RT_OK ? comm_wait(r->comm, ticket, error) : status;
 }
 

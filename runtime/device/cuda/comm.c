@@ -29,7 +29,7 @@ static RtStatus agree(Comm *host, int group, int32_t *value, RtError *error) {
                .dst = value,
                .send = &block,
                .recv = &block};
-  RtStatus status = comm_enqueue(host, 0, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(host, 0, &op, &ticket, error);
   return status ? status : comm_wait(host, ticket, error);
 }
 

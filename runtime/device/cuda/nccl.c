@@ -19,7 +19,7 @@ typedef struct NcclName {
   CommKind kind;
 } NcclName;
 
-/* A position of the order: when its operations could begin, and when they are done. */
+/* A position of the order: when its operation could begin, and when it is done. */
 typedef struct NcclPosition {
   CUevent ready, done;
   NcclName name;
@@ -33,7 +33,7 @@ typedef struct NcclCapture {
 } NcclCapture;
 
 /* What queues write when they come there: the number of a position, from 1 on in a captured request, else its ticket
- * + 1. BEGUN: its operations could begin; the queue of computation writes it, which has nothing better to do then. */
+ * + 1. BEGUN: its operation could begin; the queue of computation writes it, which has nothing better to do then. */
 enum { BEGUN, DONE, N_WORDS };
 
 typedef struct NcclComm {
@@ -133,7 +133,7 @@ static RtStatus share_id(NcclComm *c, int everyone, ncclUniqueId *id, RtError *e
   blocks[c->ranks] = comm_contiguous(0, sizeof *id);
   CommOp op = {
       .kind = COMM_broadcast, .group = everyone, .src = &mine, .dst = id, .send = blocks, .recv = blocks + c->ranks};
-  if (!status) status = comm_enqueue(c->host, 0, &op, 1, &ticket, error);
+  if (!status) status = comm_enqueue(c->host, 0, &op, &ticket, error);
   if (!status) status = comm_wait(c->host, ticket, error);
   free(blocks);
   return status;
@@ -379,7 +379,7 @@ static RtStatus ask(const Asked *a, RtError *error) {
   }
 }
 
-/* ---- one position */
+/* ---- one operation */
 
 static bool contiguous(const CommBlock *b, int n) {
   for (int i = 0; i < n; i++)
@@ -409,19 +409,14 @@ static void count_op(const NcclComm *c, const CommOp *op, CommCount counts[COMM_
 }
 
 /* A call in a group of calls happens when the group ends. */
-static RtStatus ask_all(NcclComm *c, const CommOp *ops, int n, RtError *error) {
+static RtStatus ask_grouped(NcclComm *c, const CommOp *op, RtError *error) {
+  Asked a = {c, op, &c->groups[op->group]};
   RtStatus status = NCCL_CALL(c, group_start, "a position of communication", error);
   if (status) return status;
-  for (int i = 0; i < n && !status; i++) {
-    Asked a = {c, &ops[i], &c->groups[ops[i].group]};
-    status = ask(&a, error);
-  }
+  status = ask(&a, error);
   ncclResult_t ended = c->api.group_end(); /* also after an error */
   if (!status) status = judge(c, ended, names.group_end, "a position of communication", error);
-  for (int i = 0; i < n && !status; i++)
-    if (c->groups[ops[i].group].comm)
-      status = settle(c, c->groups[ops[i].group].comm, program_comm_kind_name(ops[i].kind), error);
-  return status;
+  return status || !a.g->comm ? status : settle(c, a.g->comm, program_comm_kind_name(op->kind), error);
 }
 
 static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) {
@@ -462,23 +457,23 @@ static RtStatus name_position(NcclComm *c, NcclName name, uint32_t *number, RtEr
 
 /* A place in the ring is taken again when the device has been told to wait for what had it.  What is written behind
  * `ready` and `done` holds up nobody that waits for them. */
-static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error) {
   static const char *const purpose = "the order of the queues";
   NcclComm *c = (NcclComm *)comm;
   NcclPosition *at = place_of(c, *ticket = c->next);
   uint32_t number;
   end_again(c);
-  RtStatus status = name_position(c, (NcclName){key, ops[0].kind}, &number, error);
+  RtStatus status = name_position(c, (NcclName){key, op->kind}, &number, error);
   if (c->progress) atomic_store_explicit(&c->progress->waiting, 0, memory_order_relaxed);
-  for (int i = 0; i < n && !status; i++) status = check_op(c, &ops[i], error);
+  if (!status) status = check_op(c, op, error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->ready, c->d->compute);
   if (!status) status = gpu_set_word(c->d, &c->words[BEGUN], number, c->d->compute, error);
   if (!status) status = GPU_CALL(c->d, queue_wait, purpose, error, c->queue, at->ready, 0);
-  if (!status) status = ask_all(c, ops, n, error);
+  if (!status) status = ask_grouped(c, op, error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->done, c->queue);
   if (!status) status = gpu_set_word(c->d, &c->words[DONE], number, c->queue, error);
   c->next++;
-  for (int i = 0; i < n && !status; i++) count_op(c, &ops[i], c->capture ? c->capture->counts : c->counts);
+  if (!status) count_op(c, op, c->capture ? c->capture->counts : c->counts);
   return status;
 }
 
@@ -687,7 +682,7 @@ RtStatus gpu_nccl_open(CudaDevice *d, const CudaNccl *api, Comm *host, int every
                   .host = host,
                   .rank = (int)d->options.rank,
                   .ranks = (int)d->p->ranks,
-                  .positions = options->max_positions,
+                  .positions = options->max_operations,
                   .captures = captured_too,
                   .progress = options->progress};
   RtStatus status = open_queue(c, error);
