@@ -29,7 +29,9 @@ bool emit_panels(EmitBody *b) {
     if (k->stage != b->stage || !is_stored(e, k)) continue;
     if (!emit_param_record(e, k->name, k->stage, k->layout, &r)) return false;
     uint32_t whole = emit_scratch(b, k->local);
-    emit_instr(b, PI_load, k->name, program_add_params(e->b, &r), 1, &whole, program_list_of(e->b, 0, NULL));
+    uint32_t load =
+        emit_instr(b, PI_load, k->name, program_add_params(e->b, &r), 1, &whole, program_list_of(e->b, 0, NULL));
+    program_at_instrs(e->b, load)->dim = 1;
     emit_pack(b, k, whole);
   }
   return true;

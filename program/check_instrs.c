@@ -4,6 +4,8 @@
  * In: a Program whose other sections have been checked.  Out: whether executors may take each instruction as it is, or
  * the first one that is wrong.  Time is linear in the instructions.
  */
+#include <stdlib.h>
+
 #include "program/check.h"
 #include "program/comm.h"
 
@@ -237,6 +239,42 @@ static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
   return true;
 }
 
+/* How often instructions name each buffer; NULL: no memory. */
+static uint32_t *count_uses(const Program *p) {
+  uint32_t *uses = calloc(p->n_buffers + 1u, sizeof *uses);
+  for (uint32_t i = 0; uses && i < p->n_instrs; i++)
+    for (uint32_t k = 0; k < p->instrs[i].tensors.n; k++) uses[operand(p, &p->instrs[i], k)->buffer]++;
+  return uses;
+}
+
+/* What is loaded for a pack has no other reader, not even behind the entry: the load may be left out. */
+static bool load_packed_ok(const Program *p, uint32_t i, uint32_t end, const uint32_t *uses) {
+  const ProgramInstr *load = &p->instrs[i], *pack = load + 1;
+  if (load->dim == 0) return true;
+  if (load->dim != 1 || i + 1 == end || pack->kind != PI_pack) return false;
+  if (load->guard != PROGRAM_NONE || pack->guard != PROGRAM_NONE) return false;
+  uint32_t buffer = operand(p, load, 0)->buffer;
+  return program_list(p, load->tensors)[0] == program_list(p, pack->tensors)[0] && uses[buffer] == 2 &&
+         p->buffers[buffer].entry != PROGRAM_NONE;
+}
+
+static bool check_packs(Check *c) {
+  const Program *p = c->p;
+  uint32_t *uses = count_uses(p), wrong = PROGRAM_NONE;
+  if (!uses) {
+    rt_error(c->error, RT_FAILED, "out of memory");
+    return false;
+  }
+  for (uint32_t b = 0; b < p->n_bodies; b++) {
+    uint32_t end = p->bodies[b].instrs + p->bodies[b].n;
+    for (uint32_t i = p->bodies[b].instrs; i < end && wrong == PROGRAM_NONE; i++)
+      if (p->instrs[i].kind == PI_load && !load_packed_ok(p, i, end, uses)) wrong = i;
+  }
+  free(uses);
+  NEED(wrong == PROGRAM_NONE, "instrs", wrong, "the pack behind the load");
+  return true;
+}
+
 bool program_check_instrs(Check *c) {
   const Program *p = c->p;
   for (uint32_t b = 0; b < p->n_bodies; b++) {
@@ -246,5 +284,5 @@ bool program_check_instrs(Check *c) {
     if (!check_loops(c, p->bodies[b].instrs, end)) return false;
   }
   NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");
-  return true;
+  return check_packs(c);
 }

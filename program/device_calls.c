@@ -111,6 +111,7 @@ static void make_call(DeviceCalls *l, DeviceCall *c, uint32_t instr, uint32_t ra
   uint32_t here = (uint32_t)(c - l->items);
   if (x->kind == PI_loop) c->to = here + x->dim + 1;
   if (x->kind == PI_repeat) c->to = here - x->dim + 1;
+  if (x->kind == PI_load && x->dim) c->to = here + 2;
   if (x->kind == PI_gemm) c->gemm = at->gemm++;
   if (x->kind == PI_conv) c->conv = at->conv++;
   if (!program_instr_is_comm(x->kind)) return;

@@ -81,7 +81,8 @@ typedef struct DeviceCall {
   uint32_t kind;   /* ProgramInstrKind */
   uint32_t instr;  /* it was made of this one */
   uint32_t object; /* kernel, input, output, weight or text */
-  uint32_t to;     /* loop: the record behind its repeat; repeat: the one behind its loop */
+  uint32_t to;     /* loop: the record behind its repeat; repeat: the one behind its loop; load: the one behind the pack
+                      that alone reads what is loaded, 0: there is none */
   uint32_t n_tensors, n_scalars;
   int64_t blocks; /* launch, conv: of the grid; without one 1 */
   bool skipped;   /* its guard is 0 */

@@ -298,7 +298,7 @@ typedef struct ProgramInstr {
   ProgramList exprs;
   uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; gemm, conv: dim is the Activation; gemm:
                          dim2 is the DType of the sums; conv: dim2 is the ProgramConvResult; launch: dim of the tensors,
-                         the last ones, are written */
+                         the last ones, are written; load: dim 1: the pack behind it alone reads what is loaded */
   uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;       /* communication */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */

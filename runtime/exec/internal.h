@@ -225,10 +225,9 @@ bool exec_shared_has(const Executor *e, uint32_t buffer, uint64_t piece);
 void exec_shared_wrote(const Executor *e, uint32_t buffer, uint64_t piece);
 uint64_t exec_shared_first(const Executor *e, uint64_t n);
 
-/* pack.c: makes the load `c` and the pack behind it, *next, as one, which reads the weight where its file is mapped.
- * False: they have to be made as they are. */
-bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtStatus *status,
-                      RtError *error);
+/* pack.c: makes a load and the pack it is for as one, which reads the weight where its file is mapped.  False: they
+ * have to be made as they are. */
+bool exec_pack_stored(const Executor *e, const DeviceCall *load, RtStatus *status, RtError *error);
 
 /* The part of a weight, from its source into the device's memory. */
 /* This rank's part of a weight that bodies write. */

@@ -1,28 +1,15 @@
 /* runtime/exec/pack.c - weights in panels, straight from their files.
  *
- * In @prepare a weight is loaded and then packed (codegen/program_panels.c).  Where the device reads the host's memory
- * and the file holds this rank's part as a matrix, rows any distance apart, nothing is loaded: panels are made from the
- * mapped file, in pieces that stay in a core's cache, and the pages of a piece are given back behind it.  So a weight
- * is read from memory once, and is there once: at no time are more than some pieces of it and its panels in memory.
- * Each of the device's threads takes the next piece: getting the file's pages and clearing those of the panels take as
- * long as packing, so threads that shared out the inside of a piece would wait for these.
- *
- * Not done: where anything else reads what would be loaded.
+ * In @prepare a weight is loaded for the pack behind it, and the Program says so.  Where the device reads the host's
+ * memory and the file holds this rank's part as a matrix, rows any distance apart, nothing is loaded: panels are made
+ * from the mapped file, in pieces that stay in a core's cache, and the pages of a piece are given back behind it.  So a
+ * weight is read from memory once, and is there once: at no time are more than some pieces of it and its panels in
+ * memory. Each of the device's threads takes the next piece: getting the file's pages and clearing those of the panels
+ * take as long as packing, so threads that shared out the inside of a piece would wait for these.
  */
 #include "runtime/exec/internal.h"
 
 enum { PIECE = 512 << 10 }; /* bytes of a file */
-
-/* Does any other instruction touch the buffer of what is loaded? */
-static bool read_elsewhere(const Program *p, const DeviceCall *load, const DeviceCall *pack) {
-  uint32_t buffer = p->tensors[program_list(p, p->instrs[load->instr].tensors)[0]].buffer;
-  for (uint32_t i = 0; i < p->n_instrs; i++) {
-    const ProgramInstr *x = &p->instrs[i];
-    for (uint32_t t = 0; t < x->tensors.n && i != load->instr && i != pack->instr; t++)
-      if (p->tensors[program_list(p, x->tensors)[t]].buffer == buffer) return true;
-  }
-  return false;
-}
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -89,15 +76,12 @@ static RtStatus pack_matrix(const Executor *e, const DeviceCall *pack, const Wei
   return p.failed ? rt_error(error, p.error.status, "%s", p.error.text) : RT_OK;
 }
 
-bool exec_pack_stored(const Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtStatus *status,
-                      RtError *error) {
-  const DeviceCall *pack = *next < b->calls.n ? &b->calls.items[*next] : NULL;
+bool exec_pack_stored(const Executor *e, const DeviceCall *load, RtStatus *status, RtError *error) {
+  const DeviceCall *pack = load + 1;
   WeightsMatrix m;
-  if (!e->host_memory || !pack || pack->kind != PI_pack || pack->refused || pack->skipped) return false;
-  if (pack->data[0] != c->data[0] || pack->tensors[0].elements != c->tensors[0].elements) return false;
-  if (read_elsewhere(e->p, c, pack)) return false;
-  if (!weights_matrix(e->weights, c->object, c->scalars, c->tensors[0].extents, pack->scalars, &m)) return false;
+  if (!e->host_memory || pack->refused) return false;
+  if (!weights_matrix(e->weights, load->object, load->scalars, load->tensors[0].extents, pack->scalars, &m))
+    return false;
   *status = pack_matrix(e, pack, &m, error);
-  ++*next;
   return true;
 }

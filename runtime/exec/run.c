@@ -135,8 +135,8 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   if (program_instr_is_comm(c->kind)) return exec_communicate(e, b, c, error);
   inner.status = RT_OK, inner.text[0] = 0;
   RtStatus status;
-  if (c->kind != PI_load || !exec_pack_stored(e, b, c, next, &status, &inner))
-    status = run_on_device(e, c, next, &inner);
+  if (c->kind == PI_load && c->to && exec_pack_stored(e, c, &status, &inner)) *next = c->to;
+  else status = run_on_device(e, c, next, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 

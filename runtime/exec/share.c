@@ -53,18 +53,14 @@ static uint32_t buffer_of(const Program *p, const ProgramInstr *x, uint32_t oper
   return p->tensors[program_list(p, x->tensors)[operand]].buffer;
 }
 
-/* The weight that instruction k packs, which the one before has loaded; NONE: it does something else. */
-static uint32_t packed_param(const Program *p, const ProgramBody *body, uint32_t k) {
-  const ProgramInstr *x = &p->instrs[k], *load = x - 1;
-  if (x->kind != PI_pack || k == body->instrs || load->kind != PI_load) return PROGRAM_NONE;
-  return program_list(p, load->tensors)[0] == program_list(p, x->tensors)[0] ? load->object : PROGRAM_NONE;
-}
+/* Is it a weight that is loaded for the pack behind it? */
+static bool is_packed(const ProgramInstr *x) { return x->kind == PI_load && x->dim; }
 
 /* Buffers that a body of @prepare writes are alike where it packs a part that is the same for all. */
 static void note_packs(const Program *p, const ProgramBody *body, const bool *same, bool *alike) {
   for (uint32_t k = body->instrs; k < body->instrs + body->n; k++) {
-    uint32_t param = packed_param(p, body, k);
-    if (param != PROGRAM_NONE && same[param]) alike[buffer_of(p, &p->instrs[k], 1)] = true;
+    const ProgramInstr *x = &p->instrs[k];
+    if (is_packed(x) && same[x->object]) alike[buffer_of(p, x + 1, 1)] = true;
   }
 }
 
@@ -73,9 +69,9 @@ static void note_others(const Program *p, const ProgramBody *body, bool *alike) 
   bool prepare = p->entries[body->entry].prepare;
   for (uint32_t k = body->instrs; k < body->instrs + body->n; k++) {
     const ProgramInstr *x = &p->instrs[k];
-    bool packs = packed_param(p, body, k) != PROGRAM_NONE;
-    if (x->kind != PI_conv && (!prepare || packs)) continue;
-    for (uint32_t t = 0; t < x->tensors.n; t++) alike[buffer_of(p, x, t)] = false;
+    if (is_packed(x)) k++;
+    else if (x->kind == PI_conv || prepare)
+      for (uint32_t t = 0; t < x->tensors.n; t++) alike[buffer_of(p, x, t)] = false;
   }
 }
 

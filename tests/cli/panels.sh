@@ -8,6 +8,8 @@ packs() {
   shift
   expect 0 "" "$apc" "$@" -q --emit=schedule=program
   check "$*: $(grep -c '^  pack' program) weights in panels, not $count" test "$(grep -c '^  pack' program)" = "$count"
+  check "$*: a load in front of a pack that does not say it is for that alone" \
+    awk '/^  pack/ && load ~ /^  load/ && load !~ / packed  #/ { exit 1 } { load = $0 }' program
 }
 examples=$source_dir/examples
 mlp=("$examples/mlp.apc" -D layers=2 -D d=40 -D hidden=64)

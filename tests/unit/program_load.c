@@ -10,8 +10,8 @@
 enum { K = 1024, N = 2040, ODD = 3, MOST_KIB = 3 << 10 };
 
 /* The part of K x N that is taken; `columns`: the file holds it column by column; `again`: something else reads what is
- * loaded as well, so that it has to be; `apart`: how many columns behind those of the first rank the second's begin;
- * `own`: numbers in front of the panels in memory that each rank has for itself. */
+ * loaded as well, so that it is not for the pack alone; `apart`: how many columns behind those of the first rank the
+ * second's begin; `own`: numbers in front of the panels in memory that each rank has for itself. */
 typedef struct Case {
   const char *name;
   int64_t first_row, rows, first_column, n;
@@ -74,6 +74,7 @@ static void make_packing(Make *m, const Case *c, uint32_t rank, uint32_t panels)
   ProgramInstr load = make_instr(m, PI_load, "w", MAKE_LIST(m, whole)),
                pack = make_instr(m, PI_pack, "w", MAKE_LIST(m, whole, panels));
   load.object = make_weight(m, c, rank);
+  load.dim = !c->again;
   make_put(m, load);
   pack.exprs = MAKE_LIST(m, k, n, n, one);
   make_put(m, pack);
@@ -184,7 +185,7 @@ static void check_memory(const Case *c) {
   long least = 0, file = of_ranks("weights.bin", "Rss", &least), panels = (long)(c->n * c->rows / 256);
   CHECKF(file >= 0 && file < MOST_KIB, "%s: %ld KiB of the file are in memory", c->name, file);
   long shared = of_ranks("memfd:apc-weights", "Pss", &least);
-  if (c->ranks == 1 || c->apart) {
+  if (c->ranks == 1 || c->apart || c->again) {
     CHECKF(shared <= 4, "%s: %ld KiB are shared", c->name, shared); /* flags */
     return;
   }

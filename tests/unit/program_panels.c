@@ -1,8 +1,24 @@
 /* tests/unit/program_panels.c - a Program whose `prepare` packs a weight into panels: run through the whole runtime,
- * and refused where the panels, or a product of them, do not fit. */
+ * and refused where the panels, a product of them, or the load that is for the pack alone do not fit. */
 #include "tests/programs.h"
 
 enum { ROWS = 5, K = 3, N = 20, PANELS = 2 };
+
+/* How the load and its pack stand in the Program. */
+typedef enum Pair {
+  APART, /* the load does not say that it is for the pack alone; then all of them may be */
+  PAIR,
+  PAIR_OF_TWO,
+  READ_BEHIND,
+  READ_BEFORE,
+  PACK_FIRST,
+  FILL_BEHIND,
+  OTHER_TENSOR,
+  GUARDED_LOAD,
+  GUARDED_PACK,
+  KEPT,
+  PAIRS
+} Pair;
 
 /* What differs from the right Program. */
 typedef struct Slip {
@@ -10,6 +26,7 @@ typedef struct Slip {
   ApcStatus status;
   int64_t b_k, b_panel, columns, column_step, panels;
   bool late; /* packed by the entry that is asked for */
+  Pair pair;
 } Slip;
 
 static uint32_t make_weight(Make *m, ProgramInit init, uint32_t buffer, ProgramList dims, ProgramList interval) {
@@ -26,14 +43,24 @@ static uint32_t make_weight(Make *m, ProgramInit init, uint32_t buffer, ProgramL
 
 static void make_packing(Make *m, const Slip *s, uint32_t panels) {
   uint32_t k = make_number(m, K), n = make_number(m, N), zero = make_number(m, 0);
-  uint32_t whole = make_tensor(m, PC_workspace, DT_f32, 1, MAKE_LIST(m, k, n));
+  ProgramClass class_ = s->pair == KEPT ? PC_param : PC_workspace;
+  uint32_t whole = make_tensor(m, class_, DT_f32, 1, MAKE_LIST(m, k, n)),
+           other = make_tensor(m, PC_workspace, DT_f32, 1, MAKE_LIST(m, k, n)),
+           from = s->pair == OTHER_TENSOR || s->pair == FILL_BEHIND ? other : whole;
   ProgramInstr load = make_instr(m, PI_load, "w", MAKE_LIST(m, whole)),
-               pack = make_instr(m, PI_pack, "w", MAKE_LIST(m, whole, panels));
+               pack = make_instr(m, PI_pack, "w", MAKE_LIST(m, from, panels)),
+               fill = make_instr(m, PI_fill, "w", MAKE_LIST(m, whole));
   load.object = make_weight(m, PINIT_constant, PROGRAM_NONE, MAKE_LIST(m, k, n), MAKE_LIST(m, zero, k, zero, n));
-  if (!s->late) make_put(m, load);
-  else make_put(m, make_instr(m, PI_fill, "w", MAKE_LIST(m, whole)));
+  load.dim = s->pair == PAIR_OF_TWO ? 2 : s->pair != APART;
+  if (s->pair == GUARDED_LOAD) load.guard = k;
+  if (s->pair == GUARDED_PACK) pack.guard = k;
   pack.exprs = MAKE_LIST(m, k, make_number(m, s->columns), n, make_number(m, s->column_step));
-  make_put(m, pack);
+  if (s->late || s->pair == READ_BEFORE || s->pair == OTHER_TENSOR) make_put(m, fill);
+  if (s->pair == PACK_FIRST) make_put(m, pack);
+  if (!s->late) make_put(m, load);
+  if (s->pair == FILL_BEHIND) make_put(m, fill);
+  if (s->pair != PACK_FIRST) make_put(m, pack);
+  if (s->pair == READ_BEHIND) make_put(m, fill);
 }
 
 static Make make_program(const Slip *s) {
@@ -69,7 +96,7 @@ static Make make_program(const Slip *s) {
   return m;
 }
 
-static const Slip right = {"right", NULL, APC_OK, PROGRAM_PANEL, K *PROGRAM_PANEL, N, 1, PANELS, false};
+static const Slip right = {"right", NULL, APC_OK, PROGRAM_PANEL, K *PROGRAM_PANEL, N, 1, PANELS, false, PAIR};
 
 /* The last panel is not whole. */
 static void runs(void) {
@@ -105,14 +132,16 @@ static const char *fault_of(const Slip *s) {
 /* What is known without sizes is refused when the Program is opened, all else when it is run. */
 static void slips(void) {
   const Slip list[] = {
-      {"rows of panels", "an operand", APC_OK, PROGRAM_PANEL - 1, K * PROGRAM_PANEL, N, 1, PANELS, false},
-      {"packed late", "an operand", APC_OK, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, PANELS, true},
-      {"panels overlap", "the matrices reach outside", APC_INTERNAL, PROGRAM_PANEL, PROGRAM_PANEL, N, 1, PANELS, false},
-      {"too few panels", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, 1, false},
+      {"rows of panels", "an operand", APC_OK, PROGRAM_PANEL - 1, K * PROGRAM_PANEL, N, 1, PANELS, false, APART},
+      {"packed late", "an operand", APC_OK, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, PANELS, true, APART},
+      {"panels overlap", "the matrices reach outside", APC_INTERNAL, PROGRAM_PANEL, PROGRAM_PANEL, N, 1, PANELS, false,
+       APART},
+      {"too few panels", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, 1, false,
+       APART},
       {"too many columns", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N + 8, 1,
-       PANELS, false},
+       PANELS, false, APART},
       {"a step too far", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 2, PANELS,
-       false},
+       false, APART},
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     const Slip *s = &list[i];
@@ -129,8 +158,22 @@ static void slips(void) {
   }
 }
 
+/* The pair is for the pack alone, or the Program is refused; where it says nothing, all of them run. */
+static void pairs(void) {
+  for (int i = PAIR_OF_TWO; i < PAIRS; i++) {
+    Slip s = right;
+    s.pair = (Pair)i;
+    const char *fault = fault_of(&s);
+    CHECKF(fault && strstr(fault, "the pack behind the load"), "%d: %s", i, fault ? fault : "opens");
+  }
+  Slip apart = right;
+  apart.pair = APART;
+  CHECKF(!fault_of(&apart), "%s", fault_of(&apart));
+}
+
 int main(void) {
   RUN(runs);
+  RUN(pairs);
   RUN(slips);
   return test_summary();
 }
