@@ -133,9 +133,9 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
-static void take_back(Build *b, Plan *was, const Mesh *mesh, const PlanMemory *memory) {
-  b->plan = was, b->memory = *memory, b->measured = true;
-  module_set_mesh(b->model.m, mesh);
+static void take_back(Build *b, Plan *was, const PlanMemory *memory) {
+  driver_take_plan(b, was);
+  b->memory = *memory, b->measured = true;
   driver_go_back(b, DRIVER_lower);
 }
 
@@ -146,7 +146,6 @@ static bool find_faster(Build *b, double limit) {
   enum { MOST_TRIES = 3 };
   const double often = 1.25, much = 1e-3;
   Plan *was = b->plan;
-  const Mesh mesh = b->model.m->mesh;
   const PlanMemory memory = b->memory;
   double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / memory.total);
   for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b) && driver_has_effort(b); i++) {
@@ -161,7 +160,7 @@ static bool find_faster(Build *b, double limit) {
       none = more, more = (none + large) / 2;
     }
   }
-  if (b->plan != was) take_back(b, was, &mesh, &memory);
+  if (b->plan != was) take_back(b, was, &memory);
   was->search_seconds = b->search_seconds;
   return true;
 }

@@ -56,7 +56,6 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   int64_t batch;
   int best = 0;
   Plan *found = NULL;
-  Mesh mesh;
   const PlanKnown *known = NULL;
   PlanOptions with = *options;
   with.known = &known;
@@ -71,11 +70,10 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) {
     if (b->options.target->ranks % dp) continue;
     Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(b->options.model.arena));
-    if (p && (!found || p->price.time.total < found->price.time.total)) best = dp, found = p, mesh = b->model.m->mesh;
+    if (p && (!found || p->price.time.total < found->price.time.total)) best = dp, found = p;
   }
-  if (found && options->stop && *options->stop) return module_set_mesh(b->model.m, &mesh), found;
+  if (found && options->stop && *options->stop) return found;
   if (!best) best = 1; /* which says why not */
   each.alternatives = options->alternatives;
-  return search(b, &each, best, pieces(batch, best, size),
-                d); /* again: the mesh in the module is that of the last search */
+  return search(b, &each, best, pieces(batch, best, size), d); /* again, with alternatives and what all of them found */
 }

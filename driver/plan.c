@@ -81,9 +81,8 @@ static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* A plan that cannot be used is refused before the search, which only who is shown the plan needs.  Then it is read
- * again, because the plan that is used has to leave its mesh in the module; that the search finds nothing is no error
- * here. */
+/* A plan that cannot be used is refused before the search, which only who is shown the plan needs; that the search
+ * finds nothing is no error here. */
 static Plan *read_plan(Build *b, const PlanOptions *options) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;
@@ -95,9 +94,7 @@ static Plan *read_plan(Build *b, const PlanOptions *options) {
   Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
   if (!p || !agrees(o, b->l1, p)) return NULL;
   const Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
-  double one_device = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
-  p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
-  p->one_device_seconds = one_device;
+  p->one_device_seconds = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
   if (searched) compare_with_search(a, p, searched);
   return p;
 }
@@ -132,6 +129,11 @@ bool driver_save_plan(const Build *b) {
 
 /* ---- the stage */
 
+void driver_take_plan(Build *b, Plan *p) {
+  b->plan = p;
+  module_set_mesh(b->model.m, &p->mesh);
+}
+
 /* One of several searches, in what the others have left of --effort. */
 static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
   PlanOptions o = *options;
@@ -151,19 +153,18 @@ bool driver_has_effort(const Build *b) {
 bool driver_plan_again(Build *b, const PlanTry *asked) {
   PlanOptions options = b->options.plan;
   const Plan *was = b->plan;
-  const Mesh mesh = b->model.m->mesh;
   options.memory_limit = asked->limit;
   options.zero = asked->zero;
   options.alternatives &= asked->alternatives;
   Plan *p = searched(b, &options, diags_new(b->options.model.arena));
-  if (!p) return module_set_mesh(b->model.m, &mesh), false;
+  if (!p) return false;
   /* What is known of all plans that the search may count within the limit that was asked for. */
   p->lower_bound = fmin(p->lower_bound, was->lower_bound);
   p->no_gaps_bound = fmin(p->no_gaps_bound, was->no_gaps_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->one_device_seconds = was->one_device_seconds;
   p->cut_short |= was->cut_short;
-  b->plan = p;
+  driver_take_plan(b, p);
   driver_go_back(b, DRIVER_lower);
   return true;
 }
@@ -204,6 +205,8 @@ bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
   const PlanOptions unforced = unforced_options(o);
-  b->plan = o->plan_file ? read_plan(b, &unforced) : search_near(b, &o->plan);
-  return b->plan && save_texts(b);
+  Plan *p = o->plan_file ? read_plan(b, &unforced) : search_near(b, &o->plan);
+  if (!p) return false;
+  driver_take_plan(b, p);
+  return save_texts(b);
 }

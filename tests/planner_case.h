@@ -15,12 +15,13 @@ typedef struct Case {
   Plan *p;
 } Case;
 
-/* Without a target, or with a text that is no model, there is no plan. */
+/* Without a target, or with a text that is no model, there is no plan.  The module has the plan's mesh. */
 static inline Case plan_on(Arena *a, const char *text, const Target *t, PlanOptions o) {
   Case c = {.a = a, .d = diags_new(a), .t = t};
   c.m = ir_parse("model.ir", text, c.d);
   if (c.m) c.f = module_func(c.m, "main");
   if (c.m && c.t) c.p = plan_search(c.m, c.f, c.t, &o, c.d);
+  if (c.p) module_set_mesh(c.m, &c.p->mesh);
   return c;
 }
 

@@ -45,7 +45,7 @@ static void node(const Dot *d, size_t i) {
     if (v > op->out) text_add(&type, ", ");
     type_print(d->m, &type, type_of(d->f, v));
   }
-  if (s->n) strategy_print(d->m, &strategy, d->rules[i], s);
+  if (s->n) strategy_print(&d->m->mesh, &strategy, d->rules[i], s);
   const char *shape = op->kind == OP_input ? "invhouse" : op_is_resident(op->kind) ? "cylinder" : "box";
   text_printf(d->out, "    n%zu [shape=%s, style=filled, fillcolor=\"%s\", label=\"", i, shape,
               op->kind == OP_param ? "#ffffff" : "#d2e3fc");

@@ -168,7 +168,7 @@ static void operation(const Page *p, size_t i) {
     type_print(m, &type, type_of(p->b->l1, op->out + (Val)k));
     layout_print(m, &layout, strategy_result(m, p->rules[i], s, k));
   }
-  if (s->n) strategy_print(m, &strategy, p->rules[i], s);
+  if (s->n) strategy_print(&m->mesh, &strategy, p->rules[i], s);
   text_printf(p->out, "<tr%s>", p->b->plan->stages[i] % 2 ? " class=\"odd\"" : "");
   cell(p->out, op->name);
   cell(p->out, op_name(op->kind));

@@ -307,7 +307,7 @@ static bool add_pick(Module *m, const Rule *r, Strategy *s, int axis, int factor
   if (factor < 0) return false;
   Strategy t = *s;
   t.picks[t.n++] = (Pick){(uint8_t)axis, (uint8_t)factor};
-  if (!strategy_legal(m, r, &t, NULL)) return false;
+  if (!strategy_legal(&m->mesh, r, &t, NULL)) return false;
   *s = t;
   return true;
 }

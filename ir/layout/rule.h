@@ -68,7 +68,7 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op);
  * Illegal: a frozen factor; a factor that is not the major one of some dimension it occurs in (values are never
  * strided); an axis twice; two partial kinds on one value; a temporal axis on anything but parallel, sums and
  * accumulation, another axis on accumulation. */
-bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const char **why);
+bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const char **why);
 
 /* May micro-batches cut the factor? */
 bool strategy_cut_by_time(const Rule *r, int factor);
@@ -88,8 +88,8 @@ bool strategy_needs_body(const Rule *r, const Strategy *s);
 int rule_factor_find(const Rule *r, const char *name); /* -1 */
 
 /* Text: {b:dp, h:tp.x}; {} when empty.  Parsing is by factor and axis names. */
-void strategy_print(const Module *m, Text *t, const Rule *r, const Strategy *s);
-bool strategy_parse(Module *m, const Rule *r, const char *text, Strategy *out, const char **why);
+void strategy_print(const Mesh *mesh, Text *t, const Rule *r, const Strategy *s);
+bool strategy_parse(Arena *arena, const Mesh *mesh, const Rule *r, const char *text, Strategy *out, const char **why);
 
 void rule_print(const Module *m, Text *t, const Rule *r);
 

@@ -59,20 +59,20 @@ bool strategy_cut_by_time(const Rule *r, int factor) {
   return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
 }
 
-bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const char **why) {
+bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const char **why) {
   const char *ignored;
   uint32_t used = 0;
   int partial = -1;
   if (!why) why = &ignored;
   for (int i = 0; i < s->n; i++) {
     Pick p = s->picks[i];
-    if (p.axis >= m->mesh.naxes) return *why = "no such mesh axis", false;
+    if (p.axis >= mesh->naxes) return *why = "no such mesh axis", false;
     if (p.factor >= r->nfactors) return *why = "no such factor", false;
     if (used & (1u << p.axis)) return *why = "a mesh axis is used twice", false;
     used |= 1u << p.axis;
     if (!factor_cuttable(r, p.factor, why)) return false;
     const Factor *f = &r->factors[p.factor];
-    if (!(m->mesh.axes[p.axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE))
+    if (!(mesh->axes[p.axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE))
       return *why = "micro-batches cut only parallel factors and sums, and only they are accumulated", false;
     if (partial_kind(f)) {
       if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
@@ -173,7 +173,7 @@ static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
       memmove(&t.picks[at + 1], &t.picks[at], sizeof(Pick) * (size_t)(s->n - at));
       t.picks[at] = (Pick){(uint8_t)axis, (uint8_t)f};
       t.n++;
-      if (strategy_legal(e->m, e->r, &t, NULL)) enumerate_axis(e, axis + 1, &t);
+      if (strategy_legal(&e->m->mesh, e->r, &t, NULL)) enumerate_axis(e, axis + 1, &t);
     }
   }
 }
@@ -187,7 +187,7 @@ int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **o
 
 /* ---- text */
 
-void strategy_print(const Module *m, Text *t, const Rule *r, const Strategy *s) {
+void strategy_print(const Mesh *mesh, Text *t, const Rule *r, const Strategy *s) {
   const char *separator = "";
   text_add(t, "{");
   for (int f = 0; f < r->nfactors; f++) {
@@ -195,7 +195,7 @@ void strategy_print(const Module *m, Text *t, const Rule *r, const Strategy *s) 
     for (int i = 0; i < s->n; i++) {
       if (s->picks[i].factor != f) continue;
       if (!before) text_printf(t, "%s%s:", separator, r->factors[f].name);
-      text_printf(t, "%s%s", before ? "." : "", m->mesh.axes[s->picks[i].axis].name);
+      text_printf(t, "%s%s", before ? "." : "", mesh->axes[s->picks[i].axis].name);
       before = separator = ", ";
     }
   }
@@ -207,22 +207,22 @@ static const char *spaces(const char *s) {
   return s;
 }
 
-bool strategy_parse(Module *m, const Rule *r, const char *text, Strategy *out, const char **why) {
+bool strategy_parse(Arena *arena, const Mesh *mesh, const Rule *r, const char *text, Strategy *out, const char **why) {
   const char *s = spaces(text);
   *out = (Strategy){0};
   if (*s++ != '{') return *why = "expected {", false;
   s = spaces(s);
   while (*s != '}') {
     size_t n = strcspn(s, ":}, ");
-    int f = rule_factor_find(r, arena_strndup(m->arena, s, n));
-    if (f < 0) return *why = arena_printf(m->arena, "no factor '%.*s'", (int)n, s), false;
+    int f = rule_factor_find(r, arena_strndup(arena, s, n));
+    if (f < 0) return *why = arena_printf(arena, "no factor '%.*s'", (int)n, s), false;
     s = spaces(s + n);
     if (*s++ != ':') return *why = "expected : after a factor", false;
     do {
       s = spaces(s);
       n = strcspn(s, ".,} ");
-      int a = mesh_axis_find(&m->mesh, arena_strndup(m->arena, s, n));
-      if (a < 0) return *why = arena_printf(m->arena, "no mesh axis '%.*s'", (int)n, s), false;
+      int a = mesh_axis_find(mesh, arena_strndup(arena, s, n));
+      if (a < 0) return *why = arena_printf(arena, "no mesh axis '%.*s'", (int)n, s), false;
       if (out->n == MAX_AXES) return *why = "too many axes", false;
       out->picks[out->n++] = (Pick){(uint8_t)a, (uint8_t)f};
       s = spaces(s + n);
@@ -230,7 +230,7 @@ bool strategy_parse(Module *m, const Rule *r, const char *text, Strategy *out, c
     if (*s == ',') s = spaces(s + 1);
     else if (*s != '}') return *why = "expected , or }", false;
   }
-  return strategy_legal(m, r, out, why);
+  return strategy_legal(mesh, r, out, why);
 }
 
 static void print_tensor(Text *t, const Rule *r, const TensorFactors *k) {

@@ -227,22 +227,22 @@ Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loop
 
 /* ---- strategies */
 
-Strategy mirror_strategy(const Module *m, const Rule *r, const int8_t *factors, const Strategy *head) {
+Strategy mirror_strategy(const Mesh *mesh, const Rule *r, const int8_t *factors, const Strategy *head) {
   Strategy s = {0};
   for (int i = 0; i < head->n; i++)
     for (int k = 0; k < r->nfactors; k++) {
       if (factors[k] != head->picks[i].factor) continue;
       Strategy more = s;
       more.picks[more.n++] = (Pick){head->picks[i].axis, (uint8_t)k};
-      if (!strategy_legal(m, r, &more, NULL)) continue;
+      if (!strategy_legal(mesh, r, &more, NULL)) continue;
       s = more;
       break;
     }
   return s;
 }
 
-bool mirror_sum_fits(const Module *m, const Rule *r, const int8_t *factors, const Strategy *head, const Strategy *s) {
-  Strategy follows = mirror_strategy(m, r, factors, head);
+bool mirror_sum_fits(const Mesh *mesh, const Rule *r, const int8_t *factors, const Strategy *head, const Strategy *s) {
+  Strategy follows = mirror_strategy(mesh, r, factors, head);
   uint32_t partial = 0;
   int at = 0;
   for (int i = 0; i < s->n; i++)

@@ -32,10 +32,10 @@ typedef struct Mirrors {
 Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops);
 
 /* The strategy of a follower whose head has strategy `head`: as much of it as is legal. */
-Strategy mirror_strategy(const Module *m, const Rule *r, const int8_t *factors, const Strategy *head);
+Strategy mirror_strategy(const Mesh *mesh, const Rule *r, const int8_t *factors, const Strategy *head);
 
 /* May a sum of gradients have strategy `s` when what makes the value has `head`?  It follows, but on axes on which it
  * passes on partial sums. */
-bool mirror_sum_fits(const Module *m, const Rule *r, const int8_t *factors, const Strategy *head, const Strategy *s);
+bool mirror_sum_fits(const Mesh *mesh, const Rule *r, const int8_t *factors, const Strategy *head, const Strategy *s);
 
 #endif

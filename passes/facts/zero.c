@@ -2,7 +2,6 @@
 #include "passes/facts/zero.h"
 
 struct ZeroUpdates {
-  Module *m;
   const Func *f;
   const Rule *const *rules;
   Mirrors mirrors;
@@ -11,11 +10,11 @@ struct ZeroUpdates {
 
 bool zero_is_storage(Module *m, const Op *op) { return op->kind == OP_read && op_is_of_weight(m, op); }
 
-double zero_parts(Module *m, const Rule *r, const Strategy *s, uint32_t axes) {
+double zero_parts(const Mesh *mesh, const Rule *r, const Strategy *s, uint32_t axes) {
   double parts = 1;
   for (int i = 0; i < s->n; i++)
     if ((axes >> s->picks[i].axis & 1u) && r->factors[s->picks[i].factor].kind == FK_PARALLEL)
-      parts *= m->mesh.axes[s->picks[i].axis].size;
+      parts *= mesh->axes[s->picks[i].axis].size;
   return parts;
 }
 
@@ -48,22 +47,22 @@ static size_t gradient_of(const Func *f, const Mirrors *mirrors, size_t storage)
   return SIZE_MAX;
 }
 
-static int stage_of(Module *m, const Rule *const *rules, const Strategy *strategies, uint32_t data, size_t storage,
-                    size_t gradient) {
-  if (zero_parts(m, rules[storage], &strategies[storage], data) == 1) return 0;
+static int stage_of(const Mesh *mesh, const Rule *const *rules, const Strategy *strategies, uint32_t data,
+                    size_t storage, size_t gradient) {
+  if (zero_parts(mesh, rules[storage], &strategies[storage], data) == 1) return 0;
   if (strategies[storage].gather_at_use) return 3;
-  return gradient != SIZE_MAX && zero_parts(m, rules[gradient], &strategies[gradient], data) > 1 ? 2 : 1;
+  return gradient != SIZE_MAX && zero_parts(mesh, rules[gradient], &strategies[gradient], data) > 1 ? 2 : 1;
 }
 
-int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data,
-               const Mirrors *mirrors) {
+int zero_stage(Module *m, const Mesh *mesh, const Func *f, const Rule *const *rules, const Strategy *strategies,
+               uint32_t data, const Mirrors *mirrors) {
   double elements[ZERO_STAGES] = {0};
   for (size_t i = 0; data && i < f->ops.n; i++) {
     int64_t dims[MAX_RANK];
     double n = 1;
     if (!zero_is_storage(m, &f->ops.items[i]) || !type_constant_dims(type_of(f, f->ops.items[i].out), dims)) continue;
     for (int d = 0; d < type_of(f, f->ops.items[i].out)->rank; d++) n *= (double)dims[d];
-    elements[stage_of(m, rules, strategies, data, i, gradient_of(f, mirrors, i))] += n;
+    elements[stage_of(mesh, rules, strategies, data, i, gradient_of(f, mirrors, i))] += n;
   }
   int most = 0;
   for (int z = 1; z < ZERO_STAGES; z++)
@@ -79,7 +78,7 @@ ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const 
   for (size_t i = 0; i < f->ops.n; i++) storage[i] = zero_is_storage(m, &f->ops.items[i]);
   Loops *loops = ARENA_NEW(a, Loops);
   *loops = loops_of(a, f);
-  *u = (ZeroUpdates){m, f, rules, mirrors_of(a, f, rules, loops), storage};
+  *u = (ZeroUpdates){f, rules, mirrors_of(a, f, rules, loops), storage};
   return u;
 }
 
@@ -95,8 +94,8 @@ ZeroRole zero_role(const ZeroUpdates *u, size_t op) {
   return zero_is_gradient(&u->f->ops.items[op]) ? ZERO_GRAD : ZERO_OP;
 }
 
-bool zero_follows(const ZeroUpdates *u, size_t op, const Strategy *strategies, Strategy *out) {
+bool zero_follows(const ZeroUpdates *u, const Mesh *mesh, size_t op, const Strategy *strategies, Strategy *out) {
   if (!is_update(u, op)) return false;
-  *out = mirror_strategy(u->m, u->rules[op], u->mirrors.factors[op], &strategies[u->mirrors.head[op]]);
+  *out = mirror_strategy(mesh, u->rules[op], u->mirrors.factors[op], &strategies[u->mirrors.head[op]]);
   return true;
 }

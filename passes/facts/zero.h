@@ -27,7 +27,7 @@ bool zero_is_storage(Module *m, const Op *op);
 static inline bool zero_is_gradient(const Op *op) { return op->kind == OP_accumulate; }
 
 /* Into how many parts these axes cut the operation's dimensions. */
-double zero_parts(Module *m, const Rule *r, const Strategy *s, uint32_t axes);
+double zero_parts(const Mesh *mesh, const Rule *r, const Strategy *s, uint32_t axes);
 /* Axes, as a bit set, over which it passes partial sums on. */
 uint32_t zero_partial_axes(const Rule *r, const Strategy *s);
 
@@ -35,8 +35,8 @@ uint32_t zero_partial_axes(const Rule *r, const Strategy *s);
 bool zero_gather_at_use(Module *m, const Func *f, Strategy *strategies, bool at_use);
 
 /* The stage that most elements of trained weights have; `data`: the axes of data parallel ranks, as a bit set. */
-int zero_stage(Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, uint32_t data,
-               const Mirrors *mirrors);
+int zero_stage(Module *m, const Mesh *mesh, const Func *f, const Rule *const *rules, const Strategy *strategies,
+               uint32_t data, const Mirrors *mirrors);
 
 /* Which operations of a plan file need no line: an update follows the storage of its weight. */
 typedef struct ZeroUpdates ZeroUpdates;
@@ -45,6 +45,6 @@ const Mirrors *zero_mirrors(const ZeroUpdates *u);
 /* Of operation number `op`. */
 ZeroRole zero_role(const ZeroUpdates *u, size_t op);
 /* The strategy of operation number `op` then; false when it is part of no update. */
-bool zero_follows(const ZeroUpdates *u, size_t op, const Strategy *strategies, Strategy *out);
+bool zero_follows(const ZeroUpdates *u, const Mesh *mesh, size_t op, const Strategy *strategies, Strategy *out);
 
 #endif

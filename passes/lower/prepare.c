@@ -22,7 +22,7 @@ static void carry_back(Module *m, const Rule *r, int which, const Layout *layout
     uint8_t f = r->results[which].dims[d].f[k];
     Strategy tried = *st;
     for (int i = 0; i < layout->dims[d].n; i++) tried.picks[tried.n++] = (Pick){layout->dims[d].axes[i], f};
-    if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(m, r, &tried, NULL) ||
+    if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(&m->mesh, r, &tried, NULL) ||
         !cuts_within(strategy_result(m, r, &tried, which), layout))
       continue;
     *st = tried;

@@ -256,12 +256,12 @@ static bool accumulates(const Walk *w, const WalkScope *s, size_t index) {
 static bool check_strategy(Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   const char *why;
-  if (strategy_legal(w->m, s->rules[index], &s->strategies[index], &why)) {
+  if (strategy_legal(&w->m->mesh, s->rules[index], &s->strategies[index], &why)) {
     if (accumulates(w, s, index)) return true;
     why = "every micro-batch has a part of what is accumulated";
   }
   Text t = {.arena = w->m->arena};
-  strategy_print(w->m, &t, s->rules[index], &s->strategies[index]);
+  strategy_print(&w->m->mesh, &t, s->rules[index], &s->strategies[index]);
   return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t),
                     op_name(op->kind), why);
 }

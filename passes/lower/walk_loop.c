@@ -45,7 +45,7 @@ static bool enters(const WalkScope *s, const Loop *l, int loop, size_t index, Va
 static bool enter_op(Walk *w, const WalkScope *s, const Loop *l, int loop, size_t index) {
   const Op *op = &s->f->ops.items[index];
   /* An illegal strategy will be said where the operation is made. */
-  if (w->diags && !strategy_legal(w->m, s->rules[index], &s->strategies[index], NULL)) return true;
+  if (w->diags && !strategy_legal(&w->m->mesh, s->rules[index], &s->strategies[index], NULL)) return true;
   w->reader = op;
   for (int k = 0; k < op->nin; k++) {
     const Layout *layout = walk_operand(w, s, index, k);

@@ -52,7 +52,7 @@ static Strategy late_strategy(const Walk *w, const WalkScope *s, size_t index, c
   for (int k = 0; k < r->nfactors; k++)
     for (int a = 0; a < w->m->mesh.naxes && r->factors[k].kind == FK_LINEAR; a++)
       if (wanted->partial_axes >> a & 1u) out.picks[out.n++] = (Pick){.axis = (uint8_t)a, .factor = (uint8_t)k};
-  if (strategy_legal(w->m, r, &out, NULL)) return out;
+  if (strategy_legal(&w->m->mesh, r, &out, NULL)) return out;
   out = s->strategies[index];
   out.n = 0;
   for (int i = 0; i < s->strategies[index].n; i++)

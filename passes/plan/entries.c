@@ -53,7 +53,7 @@ static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule
     int f = rule_factor_find(to, from->factors[s->picks[i].factor].name);
     if (f < 0) continue;
     out.picks[out.n++] = (Pick){s->picks[i].axis, (uint8_t)f};
-    if (!strategy_legal(m, to, &out, NULL)) out.n--;
+    if (!strategy_legal(&m->mesh, to, &out, NULL)) out.n--;
   }
   return out;
 }
@@ -82,7 +82,7 @@ static Strategy cut_as_operands(Module *m, const Func *f, const Strategy *made, 
       int factor = factor_of_operand(m, f, made, op, r, k, a);
       if (factor < 0) continue;
       out = (Strategy){.n = 1, .picks = {{(uint8_t)a, (uint8_t)factor}}};
-      if (!strategy_legal(m, r, &out, NULL)) out.n = 0;
+      if (!strategy_legal(&m->mesh, r, &out, NULL)) out.n = 0;
     }
   return out;
 }

@@ -142,13 +142,13 @@ static bool check_matches(Fitting *p) {
 static bool read_strategies(Fitting *p) {
   for (size_t i = 0; i < p->f->ops.n; i++) {
     if (p->line_of[i] < 0) {
-      zero_follows(p->updates, i, p->strategies, &p->strategies[i]);
+      zero_follows(p->updates, &p->plan->mesh, i, p->strategies, &p->strategies[i]);
       continue;
     }
     const PlanFileOp *line = &p->file->ops.items[p->line_of[i]];
     const Op *op = &p->f->ops.items[i];
     const char *why = NULL;
-    bool ok = strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why);
+    bool ok = strategy_parse(p->m->arena, &p->plan->mesh, p->rules[i], line->strategy, &p->strategies[i], &why);
     if (ok && line->again && (op->phase != PH_fwd || op_is_source(op->kind)))
       why = arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients"),
       ok = false;
@@ -278,7 +278,7 @@ static bool complete(Fitting *p) {
   uint32_t data = 0;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (!plan->mesh.axes[i].temporal && main_degree(&shares, i) == DEGREE_dp) data |= 1u << i;
-  plan->zero = zero_stage(p->m, p->f, p->rules, plan->strategies, data, zero_mirrors(p->updates));
+  plan->zero = zero_stage(p->m, &plan->mesh, p->f, p->rules, plan->strategies, data, zero_mirrors(p->updates));
   degrees_of(&plan->mesh, &shares, plan->degree);
   for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
   plan->recompute = recompute_name(p->m->arena, p->f, plan->strategies);
@@ -305,7 +305,7 @@ static void match_lines(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) match(p, &p->file->ops.items[i], (int)i);
 }
 
-Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
+static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
   Fitting p = {.m = m,
                .f = f,
                .t = t,
@@ -327,4 +327,11 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
     return NULL;
   warn_idle_axes(&p);
   return p.plan;
+}
+
+Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
+  const Mesh before = m->mesh;
+  Plan *p = read_plan(m, f, t, file, text, d);
+  module_set_mesh(m, &before);
+  return p;
 }

@@ -46,10 +46,12 @@ PlanAlternative plan_as_alternative(Arena *a, const Plan *p) {
 
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
   Arena *a = arena_new();
+  const Mesh before = m->mesh;
   module_set_mesh(m, &(Mesh){.stages = 1});
   CostModel *c = cost_model_new(m, t);
   PlanPrice p = cost_plan(c, m, f, rules_of(m, f), ARENA_ARRAY(a, Strategy, f->ops.n), NULL);
   cost_model_free(c);
+  module_set_mesh(m, &before);
   arena_free(a);
   return p.memory.total <= plan_memory_limit(t, memory_limit) ? p.time.total : INFINITY;
 }

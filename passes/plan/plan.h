@@ -119,12 +119,14 @@ typedef struct Plan {
   const PlanAlternative *alternatives; /* best first, without the plan itself */
 } Plan;
 
-/* The fastest plan for the level-1 function (calls inlined) on the target.  Sets the module's mesh.  NULL after
- * diagnostics: no feasible plan, contradictory options. */
+/* The module has its own mesh again when these return: whoever goes on with a plan gives the module the plan's
+ * (module_set_mesh). */
+
+/* The fastest plan for the level-1 function (calls inlined) on the target.  NULL after diagnostics: no feasible plan,
+ * contradictory options. */
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
 
-/* The least on one rank of the target; INFINITY when it does not fit.  Sets the module's mesh.  `memory_limit` as in
- * PlanOptions. */
+/* The least on one rank of the target; INFINITY when it does not fit.  `memory_limit` as in PlanOptions. */
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
 
 /* Bytes that a rank may have: what is asked for, or, where that is 0, what the target has. */
@@ -146,11 +148,10 @@ PlanAlternative plan_as_alternative(Arena *a, const Plan *p);
 /* Identity of a function for plans: its text without locations. */
 uint64_t plan_graph_hash(const Module *m, const Func *f);
 
-/* The text of a plan: globs only where they say the same.  The mesh of the module must be that of the plan. */
+/* The text of a plan: globs only where they say the same. */
 void plan_print(Module *m, const Func *f, const Plan *p, Text *out);
 
-/* Reads a plan for the function, sets the module's mesh, prices the plan on the target.  NULL after diagnostics with
- * line and column. */
+/* Reads a plan for the function and prices it on the target.  NULL after diagnostics with line and column. */
 Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d);
 
 #endif

@@ -51,9 +51,9 @@ static const char *escaped(Arena *a, const char *name) {
   return text_str(&t);
 }
 
-static const char *strategy_text(Module *m, Arena *a, const Rule *r, const Strategy *s) {
+static const char *strategy_text(const Mesh *mesh, Arena *a, const Rule *r, const Strategy *s) {
   Text t = {.arena = a};
-  strategy_print(m, &t, r, s);
+  strategy_print(mesh, &t, r, s);
   if (s->gather_at_use) text_add(&t, " gather use");
   if (s->again) text_add(&t, " again");
   return text_str(&t);
@@ -216,10 +216,10 @@ static void texts_of(OpLines *w, Module *m, const Plan *p) {
   w->without = ARENA_ARRAY(w->a, const char *, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     Strategy without = {0};
-    zero_follows(updates, i, p->strategies, &without);
+    zero_follows(updates, &p->mesh, i, p->strategies, &without);
     kinds[i] = zero_role(updates, i);
-    w->strategies[i] = strategy_text(m, w->a, rules[i], &p->strategies[i]);
-    w->without[i] = strategy_text(m, w->a, rules[i], &without);
+    w->strategies[i] = strategy_text(&p->mesh, w->a, rules[i], &p->strategies[i]);
+    w->without[i] = strategy_text(&p->mesh, w->a, rules[i], &without);
   }
 }
 

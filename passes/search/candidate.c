@@ -196,7 +196,7 @@ static void price_outcome(Search *s, Outcome *o) {
     if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
     s->limited = true;
   }
-  o->zero = zero_stage(s->m, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
+  o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->price.possible) search_no_choice(s, o);
   else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
 }

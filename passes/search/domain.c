@@ -55,7 +55,7 @@ static uint32_t data_axes(const GraphInput *in) {
 }
 
 static bool zero_allowed(const Making *k, const Strategy *s) {
-  return !zero_forced(k) || zero_cuts(k) || zero_parts(k->in->m, k->rule, s, data_axes(k->in)) == 1;
+  return !zero_forced(k) || zero_cuts(k) || zero_parts(&k->in->m->mesh, k->rule, s, data_axes(k->in)) == 1;
 }
 
 /* To be as large as it can: parts, or, of a gradient that is kept whole, ranks that have a sum of their own. */
@@ -63,7 +63,7 @@ static double zero_forced_parts(const Making *k, const Strategy *s) {
   uint32_t data = data_axes(k->in), partial = zero_partial_axes(k->rule, s) & data;
   double parts = 1;
   if (!zero_forced(k)) return 1;
-  if (zero_cuts(k)) return zero_parts(k->in->m, k->rule, s, data);
+  if (zero_cuts(k)) return zero_parts(&k->in->m->mesh, k->rule, s, data);
   for (int i = 0; i < k->in->m->mesh.naxes && k->gradient; i++)
     if (partial >> i & 1u) parts *= k->in->m->mesh.axes[i].size;
   return parts;
@@ -238,7 +238,7 @@ Domain *domain_follow(const GraphInput *in, Arena *a, int class, Domain *head) {
   Domain *d = domain_with_room(&k, a, head->n);
   d->n = head->n;
   for (int v = 0; v < head->n; v++) {
-    Strategy s = mirror_strategy(in->m, k.rule, factors, &head->strategies[v]);
+    Strategy s = mirror_strategy(&in->m->mesh, k.rule, factors, &head->strategies[v]);
     set_strategy(&k, d, v, &s);
     if (!may_follow(&k, &s)) d->time[v] = INFINITY;
   }
@@ -250,7 +250,8 @@ bool domain_sum_fits(const GraphInput *in, int class, const Strategy *head, cons
   size_t index = in->shape->first[class];
   Strategy others[MAX_EXCHANGES] = {*s};
   int n = in->symmetry ? symmetry_strategies(in->symmetry, s, others) : 1, i = 0;
-  while (i < n && !mirror_sum_fits(in->m, in->rules[index], in->shape->mirrors.factors[index], head, &others[i])) i++;
+  while (i < n && !mirror_sum_fits(&in->m->mesh, in->rules[index], in->shape->mirrors.factors[index], head, &others[i]))
+    i++;
   return i < n;
 }
 

@@ -110,6 +110,7 @@ enum { MOST_MODELS = 8 };
 
 typedef struct Search {
   Module *m;
+  Mesh mesh_before; /* that the module had, and gets again */
   const Func *f;
   const Target *t;
   Arena *arena; /* the module's */

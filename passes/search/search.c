@@ -679,6 +679,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
 
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   *s = (Search){.m = m,
+                .mesh_before = m->mesh,
                 .f = f,
                 .t = t,
                 .arena = m->arena,
@@ -722,6 +723,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
 void search_close(Search *s) {
   free_models(s);
   cost_model_free(s->base);
+  module_set_mesh(s->m, &s->mesh_before);
 }
 
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {

@@ -330,9 +330,9 @@ static void show(Brute *b, const Strategy *strategies) {
   for (size_t i = 0; i < b->f->ops.n; i++) {
     Text t = {.arena = a};
     op_print(b->m, &t, b->f, &b->f->ops.items[i]);
-    strategy_print(b->m, &t, b->rules[i], &strategies[i]);
+    strategy_print(&b->m->mesh, &t, b->rules[i], &strategies[i]);
     text_add(&t, "   enumeration ");
-    strategy_print(b->m, &t, b->rules[i], &b->all[i][b->best_choice[i]]);
+    strategy_print(&b->m->mesh, &t, b->rules[i], &b->all[i][b->best_choice[i]]);
     fprintf(stderr, "  %s\n", text_str(&t));
   }
   arena_free(a);

@@ -124,7 +124,7 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
   if (why) {
     Text t = {.arena = scratch};
     text_printf(&t, "%s on %s with ", op_name(g->instance->kind), g->mesh);
-    strategy_print(m, &t, g->rule, s);
+    strategy_print(&m->mesh, &t, g->rule, s);
     text_printf(&t, " in\n%s", g->text);
     guard_report(m, ref->f, lowered, text_str(&t), why);
   }
@@ -144,7 +144,7 @@ static void check_least(const Guard *g, CostModel *const *costs, const Strategy 
     counted += bound > 0;
     if (bound <= seconds * (1 + 1e-12)) continue;
     Text t = {.arena = arena_new()};
-    strategy_print(g->p.m, &t, g->rule, s);
+    strategy_print(&g->p.m->mesh, &t, g->rule, s);
     CHECKF(false, "%s on %s with %s takes %g s, at least %g s are counted on target %d, in\n%s", op_name(y->kind),
            g->mesh, text_str(&t), seconds, bound, k, g->text);
     arena_free(t.arena);

@@ -176,7 +176,7 @@ static void strategies(void) {
   Strategy s, *out = ARENA_ARRAY(p.m->arena, Strategy, body->ops.n);
   const char *why;
   const Rule *r = rule_of(p.m, f, op);
-  CHECK(strategy_parse(p.m, r, "{t:b, g:a}", &s, &why));
+  CHECK(strategy_parse(p.m->arena, &p.m->mesh, r, "{t:b, g:a}", &s, &why));
   body_strategies(p.m, f, op, &s, body, out);
   static const struct {
     const char *name, *strategy;
@@ -185,15 +185,15 @@ static void strategies(void) {
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const Op *o = op_of(body, func_find(body, want[i].name));
     Text t = {.arena = p.arena};
-    strategy_print(p.m, &t, rule_of(p.m, body, o), &out[o - body->ops.items]);
+    strategy_print(&p.m->mesh, &t, rule_of(p.m, body, o), &out[o - body->ops.items]);
     CHECK_STR(text_str(&t), want[i].strategy);
   }
   /* v may arrive as a partial sum: it stays one through the dot and the division. */
-  CHECK(strategy_parse(p.m, r, "{L2:a}", &s, &why));
+  CHECK(strategy_parse(p.m->arena, &p.m->mesh, r, "{L2:a}", &s, &why));
   body_strategies(p.m, f, op, &s, body, out);
   const Op *y = op_of(body, func_find(body, "y"));
   Text t = {.arena = p.arena};
-  strategy_print(p.m, &t, rule_of(p.m, body, y), &out[y - body->ops.items]);
+  strategy_print(&p.m->mesh, &t, rule_of(p.m, body, y), &out[y - body->ops.items]);
   CHECK_STR(text_str(&t), "{L0:a}");
   program_free(&p);
 }

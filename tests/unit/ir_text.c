@@ -229,25 +229,25 @@ static void rules(void) {
   CHECK(strategy_enumerate(m, r, false, &list) > 10);
   Strategy s;
   const char *why;
-  CHECK(strategy_parse(m, r, "{k: x, n: y}", &s, &why));
+  CHECK(strategy_parse(m->arena, &m->mesh, r, "{k: x, n: y}", &s, &why));
   Text t = {.arena = a};
-  strategy_print(m, &t, r, &s);
+  strategy_print(&m->mesh, &t, r, &s);
   text_add(&t, " ");
   layout_print(m, &t, strategy_operand(m, r, &s, 0));
   layout_print(m, &t, strategy_operand(m, r, &s, 1));
   layout_print(m, &t, strategy_result(m, r, &s, 0));
   CHECK_STR(text_str(&t), "{k:x, n:y} {2:x}{0:x, 1:y}{2:y, sum:x}");
   r = rule_of(m, f, op_of(f, func_find(f, "h")));
-  CHECK(strategy_parse(m, r, "{x2:x}", &s, &why)); /* unit 6 is invisible: 4 over 2 is even */
+  CHECK(strategy_parse(m->arena, &m->mesh, r, "{x2:x}", &s, &why)); /* unit 6 is invisible: 4 over 2 is even */
   t = (Text){.arena = a};
   layout_print(m, &t, strategy_operand(m, r, &s, 0));
   CHECK_STR(text_str(&t), "{2:x}");
-  CHECK(strategy_parse(m, r, "{x2:y}", &s, &why));
+  CHECK(strategy_parse(m->arena, &m->mesh, r, "{x2:y}", &s, &why));
   t = (Text){.arena = a};
   layout_print(m, &t, strategy_operand(m, r, &s, 0));
   CHECK_STR(text_str(&t), "{2:y/(6)}");
-  CHECK(!strategy_parse(m, r, "{x3:x}", &s, &why));
-  CHECK(!strategy_parse(m, r, "{zz:x}", &s, &why));
+  CHECK(!strategy_parse(m->arena, &m->mesh, r, "{x3:x}", &s, &why));
+  CHECK(!strategy_parse(m->arena, &m->mesh, r, "{zz:x}", &s, &why));
   module_free(m);
   arena_free(a);
 }

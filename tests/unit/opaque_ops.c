@@ -55,7 +55,7 @@ static Func *lowered(Module *m, Func *f) {
   for (size_t i = 0; i < f->ops.n; i++) {
     OpKind k = f->ops.items[i].kind;
     if (k == OP_tanh || k == OP_sub || k == OP_input)
-      CHECK(strategy_parse(m, rule_of(m, f, &f->ops.items[i]), "{x0:a}", &s[i], &why));
+      CHECK(strategy_parse(m->arena, &m->mesh, rule_of(m, f, &f->ops.items[i]), "{x0:a}", &s[i], &why));
   }
   Func *l2 = lower_spmd(m, f, &(LowerPlan){.strategies = s}, "rank", diags);
   CHECK(l2 && verify_func(m, l2, diags));

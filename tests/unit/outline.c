@@ -298,6 +298,7 @@ static void prover_reads_calls(void) {
   CHECK(m && t && pipeline_run(m, NULL, &checked, d));
   const Plan *p = plan_search(m, module_func(m, "main"), t, &(PlanOptions){.degree[DEGREE_tp] = 2}, d);
   CHECK(p != NULL);
+  if (p) module_set_mesh(m, &p->mesh);
   Func *rank = p ? lower_spmd(m, module_func(m, "main"), &(LowerPlan){.strategies = p->strategies, .stages = p->stages},
                               "rank", d)
                  : NULL;

@@ -90,8 +90,11 @@ static void round_trip(void) {
         CHECKF(same_choice(x.f, p, q), "case %zu", i);
         CHECK(q->price.time.total == p->price.time.total && q->price.memory.total == p->price.memory.total);
         CHECK(memcmp(q->degree, p->degree, sizeof q->degree) == 0 && q->micro_batches == p->micro_batches);
+        CHECK(q->mesh.naxes == p->mesh.naxes && q->mesh.stages == p->mesh.stages);
       }
     }
+    CHECK(x.m->mesh.naxes == 0 && x.m->mesh.stages == 1); /* nobody leaves a mesh behind */
+    CHECK(y.m->mesh.naxes == 0 && y.m->mesh.stages == 1);
     close_model(&y);
     close_model(&x);
   }

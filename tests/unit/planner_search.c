@@ -16,7 +16,7 @@ static const GptShape small = {2, 256, 4, 1024, 1000, 64, 8};
 static const char *strategy(const Case *c, const char *name) {
   Text t = {.arena = c->a};
   size_t i = op_index(c->f, name);
-  strategy_print(c->m, &t, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]);
+  strategy_print(&c->m->mesh, &t, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]);
   return text_str(&t);
 }
 

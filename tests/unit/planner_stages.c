@@ -57,6 +57,7 @@ static void check_counted(const char *target, PlanOptions o) {
         p->micro_batches == o.micro_batches);
   if (p && p->degree[DEGREE_pp] == o.degree[DEGREE_pp]) {
     const Rule *const *rules = (const Rule *const *)rules_of(m, f);
+    module_set_mesh(m, &p->mesh);
     CostModel *cost = cost_model_new(m, t);
     StageCost priced[8] = {{0}};
     double counted[8], sum = 0, takes = 0;

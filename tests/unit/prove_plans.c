@@ -177,6 +177,7 @@ static bool search_plan(Module *m, const Func *f, Random *r, bool change, Arena 
   const Target *t = topo_target_find(d, a, arena_printf(a, "cpux%d", 2 + below(r, 11)));
   const Plan *p = plan_search(m, f, t, &o, d);
   if (!p) return false;
+  module_set_mesh(m, &p->mesh);
   *c = (Choice){ARENA_ARRAY(a, Strategy, f->ops.n), ARENA_ARRAY(a, int, f->ops.n)};
   memcpy(c->strategies, p->strategies, sizeof(Strategy) * f->ops.n);
   memcpy(c->stages, p->stages, sizeof(int) * f->ops.n);
