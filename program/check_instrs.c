@@ -24,7 +24,7 @@ static const InstrRow instr_rows[] = {
 #define EX_PER_DIM(n) EXPRS_PER_DIM, n
 #define EX_GEMM EXPRS_GEMM, 0
 #define EX_CONV EXPRS_CONV, 0
-#define INSTR(name, object, min, max, exprs, comm, doc) {min, max, exprs},
+#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) {min, max, exprs},
 #include "program/program.def"
 #undef INSTR
 };
@@ -79,10 +79,16 @@ static const ProgramTensor *operand(const Program *p, const ProgramInstr *x, uin
   return &p->tensors[program_list(p, x->tensors)[i]];
 }
 
-/* Both tensors of an instruction have equal type and rank, and dim is one of it. */
+/* Both tensors of an instruction have equal type and rank. */
 static bool pair_ok(const Program *p, const ProgramInstr *x) {
   const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1);
   return a->dtype == b->dtype && a->extents.n == b->extents.n;
+}
+
+/* What it cuts or joins are dimensions of its tensors, two different ones where there are two. */
+static bool dims_ok(const Program *p, const ProgramInstr *x) {
+  uint32_t n = program_instr_dims(x->kind), rank = n ? operand(p, x, 0)->extents.n : 0;
+  return (n < 1 || x->dim < rank) && (n < 2 || (x->dim2 < rank && x->dim != x->dim2));
 }
 
 static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
@@ -141,22 +147,20 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   const Program *p = c->p;
   const ProgramEntry *e = &p->entries[b->entry];
   bool over_axes = x->kind != PI_send && x->kind != PI_recv;
+  if (!dims_ok(p, x)) return false;
   if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
     case PI_launch: /* of what it does not write may be tables */
       return x->dim <= x->tensors.n && (x->tensors.n - x->dim >= 32 || x->mask >> (x->tensors.n - x->dim) == 0);
-    case PI_copy: return pair_ok(p, x);
     case PI_pack: return pack_ok(p, x, e);
-    case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
-    case PI_reduce_scatter:
-      return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT && x->dim < operand(p, x, 0)->extents.n;
+    case PI_all_reduce:
+    case PI_reduce_scatter: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
+    case PI_copy:
     case PI_all_gather:
-    case PI_exchange: return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n;
-    case PI_all_to_all:
-      return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n && x->dim2 < operand(p, x, 0)->extents.n &&
-             x->dim != x->dim2;
+    case PI_exchange:
+    case PI_all_to_all: return pair_ok(p, x);
     case PI_send: return p->groups[x->object].from == b->stage;
     case PI_recv: return p->groups[x->object].to == b->stage;
     case PI_wait: return x->event < p->header->n_events;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum CommKind {
 #define COMM_KIND(name) COMM_##name,
@@ -21,6 +22,9 @@ typedef enum CommReduction {
 #undef REDUCTION
   COMM_REDUCTION_COUNT
 } CommReduction;
+
+/* What an instruction of that kind (ProgramInstrKind) is; COMM_KIND_COUNT: no communication. */
+CommKind program_instr_comm(uint32_t kind);
 
 const char *program_comm_kind_name(CommKind kind);
 const char *program_comm_reduction_name(CommReduction reduction);

@@ -182,10 +182,6 @@ static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
   if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));
 }
 
-static bool has_dim(uint32_t kind) {
-  return kind == PI_all_gather || kind == PI_reduce_scatter || kind == PI_all_to_all || kind == PI_exchange;
-}
-
 static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const ProgramEntry *e, int depth) {
   text_printf(t, "%*s%s", 2 + 2 * depth, "", program_instr_name(x->kind));
   print_object(p, t, x, e);
@@ -198,8 +194,8 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
     text_add(t, x->kind == PI_loop ? " at most " : " ");
     print_exprs(p, t, x->exprs);
   }
-  if (has_dim(x->kind)) text_printf(t, " dim %u", x->dim);
-  if (x->kind == PI_all_to_all) text_printf(t, " to %u", x->dim2);
+  if (program_instr_dims(x->kind) > 0) text_printf(t, " dim %u", x->dim);
+  if (program_instr_dims(x->kind) > 1) text_printf(t, " to %u", x->dim2);
   if (x->kind == PI_all_reduce || x->kind == PI_reduce_scatter)
     text_printf(t, " %s", program_comm_reduction_name((CommReduction)x->reduction));
   if (x->kind == PI_fill || x->kind == PI_exchange) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "program/comm.h"
 
 const char *program_instr_name(uint32_t kind) {
   static const char *const names[] = {
@@ -93,13 +94,25 @@ ProgramObject program_instr_object(uint32_t kind) {
   return objects[kind];
 }
 
-bool program_instr_is_comm(uint32_t kind) {
-  static const bool comm[] = {
-#define INSTR(name, object, min, max, exprs, comm, doc) comm,
+CommKind program_instr_comm(uint32_t kind) {
+  enum { COMM_NONE = COMM_KIND_COUNT };
+  static const uint8_t kinds[] = {
+#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) comm,
 #include "program/program.def"
 #undef INSTR
   };
-  return comm[kind];
+  return (CommKind)kinds[kind];
+}
+
+bool program_instr_is_comm(uint32_t kind) { return program_instr_comm(kind) != COMM_KIND_COUNT; }
+
+uint32_t program_instr_dims(uint32_t kind) {
+  static const uint8_t counts[] = {
+#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) dims,
+#include "program/program.def"
+#undef INSTR
+  };
+  return counts[kind];
 }
 
 uint32_t program_conv_image(const ProgramInstr *x) { return x->dim2 == CONV_OF_IMAGE ? 2 : 0; }
@@ -109,25 +122,13 @@ uint32_t program_conv_output(const ProgramInstr *x) {
 }
 
 bool program_instr_writes(const ProgramInstr *x, uint32_t i) {
-  switch ((ProgramInstrKind)x->kind) {
-    case PI_launch: return i + x->dim >= x->tensors.n;
-    case PI_gemm:
-    case PI_conv: return i == 2;
-    case PI_copy:
-    case PI_pack:
-    case PI_all_reduce:
-    case PI_all_gather:
-    case PI_reduce_scatter:
-    case PI_all_to_all:
-    case PI_exchange: return i == 1;
-    case PI_fill:
-    case PI_recv:
-    case PI_feed:
-    case PI_load:
-    case PI_loop:
-    case PI_repeat: return i == 0;
-    default: return false;
-  }
+  enum { WRITES_NONE = 254, WRITES_LAST };
+  static const uint8_t written[] = {
+#define INSTR(name, object, min, max, writes, ...) writes,
+#include "program/program.def"
+#undef INSTR
+  };
+  return written[x->kind] == WRITES_LAST ? i + x->dim >= x->tensors.n : i == written[x->kind];
 }
 
 uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again) {

@@ -121,7 +121,8 @@ static RtStatus intervals_ok(const Meeting *m) {
 
 /* Is the tensors' dimension one along which messages are cut or joined? */
 static bool along(const Meeting *m, uint32_t d) {
-  return m->x->kind != PI_all_reduce && (d == m->x->dim || (m->x->kind == PI_all_to_all && d == m->x->dim2));
+  uint32_t n = program_instr_dims(m->x->kind);
+  return (n > 0 && d == m->x->dim) || (n > 1 && d == m->x->dim2);
 }
 
 /* What every message is a multiple of: the bytes of a member's tensor i over the dimensions along which nothing is cut
@@ -173,20 +174,40 @@ static bool meeting_of(const Traffic *t, uint32_t instr, uint32_t rank, Meeting 
   return m->n > 0;
 }
 
-/* The recv of every send of the entry: the same key on the same group. */
-static void find_partners(Traffic *t) {
+/* A send or recv. */
+typedef struct End {
+  uint32_t group, key;
+  bool sends;
+  uint32_t instr;
+} End;
+
+/* Those of one message side by side, what receives it first. */
+static int by_message(const void *x, const void *y) {
+  const End *a = x, *b = y;
+  if (a->group != b->group) return a->group < b->group ? -1 : 1;
+  if (a->key != b->key) return a->key < b->key ? -1 : 1;
+  if (a->sends != b->sends) return a->sends ? 1 : -1;
+  return a->instr < b->instr ? -1 : a->instr > b->instr;
+}
+
+/* The recv of every send: the same key on the same group.  False: out of memory. */
+static bool find_partners(Traffic *t) {
   const Program *p = t->p;
-  uint32_t n = 0, *recvs = t->partner + p->n_instrs; /* the second half */
-  for (uint32_t i = 0; i < p->n_instrs; i++) {
+  End *ends = malloc(sizeof *ends * (p->n_instrs + 1u));
+  const End *recv = NULL;
+  uint32_t n = 0;
+  for (uint32_t i = 0; ends && i < p->n_instrs; i++) {
+    const ProgramInstr *x = &p->instrs[i];
     t->partner[i] = PROGRAM_NONE;
-    if (p->instrs[i].kind == PI_recv) recvs[n++] = i;
+    if (x->kind == PI_send || x->kind == PI_recv) ends[n++] = (End){x->object, x->key, x->kind == PI_send, i};
   }
-  for (uint32_t b = 0; b < p->n_bodies; b++)
-    for (uint32_t i = p->bodies[b].instrs; p->bodies[b].entry == t->entry && i < p->bodies[b].instrs + p->bodies[b].n;
-         i++)
-      for (uint32_t k = 0; p->instrs[i].kind == PI_send && k < n; k++)
-        if (p->instrs[recvs[k]].key == p->instrs[i].key && p->instrs[recvs[k]].object == p->instrs[i].object)
-          t->partner[i] = recvs[k];
+  if (ends) qsort(ends, n, sizeof *ends, by_message);
+  for (uint32_t k = 0; k < n; k++) {
+    if (!ends[k].sends) recv = &ends[k];
+    else if (recv && recv->group == ends[k].group && recv->key == ends[k].key) t->partner[ends[k].instr] = recv->instr;
+  }
+  free(ends);
+  return ends != NULL;
 }
 
 static RtStatus send_ok(const Traffic *t, uint32_t instr, uint32_t rank) {
@@ -210,24 +231,12 @@ static RtStatus check_instr(const Traffic *t, uint32_t instr, uint32_t rank) {
   return meeting_of(t, instr, rank, &m, &place) && place == 0 ? meeting_ok(&m) : RT_OK;
 }
 
-CommKind traffic_kind(uint32_t kind) {
-  switch ((ProgramInstrKind)kind) {
-    case PI_all_reduce: return COMM_all_reduce;
-    case PI_all_gather: return COMM_all_gather;
-    case PI_reduce_scatter: return COMM_reduce_scatter;
-    case PI_all_to_all: return COMM_all_to_all;
-    case PI_exchange: return COMM_exchange;
-    case PI_send: return COMM_send;
-    default: return COMM_recv;
-  }
-}
-
 static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t rounds, uint64_t *sent) {
   const ProgramInstr *x = &t->p->instrs[instr];
   Meeting m;
   uint32_t place;
   if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
-  uint64_t *total = &sent[traffic_kind(x->kind)];
+  uint64_t *total = &sent[program_instr_comm(x->kind)];
   if (x->kind == PI_all_reduce) {
     *total += rounds * program_comm_all_reduce_sent((size_t)given(&m, place, 0),
                                                     dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
@@ -280,10 +289,9 @@ static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *s
 static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, uint32_t first, uint32_t end,
                      uint64_t *sent, RtError *error) {
   Traffic t = {.p = p, .entry = entry, .symbols = symbols, .error = error};
-  t.partner = calloc(2 * (size_t)p->n_instrs + 1, sizeof *t.partner);
+  t.partner = calloc(p->n_instrs + 1u, sizeof *t.partner);
   RtStatus status = program_values_open(p, &t.values, error);
-  if (!status && !t.partner) status = rt_error(error, RT_FAILED, "out of memory");
-  if (!status) find_partners(&t);
+  if (!status && !(t.partner && find_partners(&t))) status = rt_error(error, RT_FAILED, "out of memory");
   bool all = sent || p->uses & PROGRAM_USES_MICRO_BATCH; /* else all micro-batches have the same sizes */
   for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && !status; mb++) {
     t.micro_batch = mb;

@@ -9,9 +9,6 @@
 #include "program/comm.h"
 #include "program/program.h"
 
-/* The communication that an instruction is; only for those of program_instr_is_comm. */
-CommKind traffic_kind(uint32_t kind);
-
 /* For every communication of an entry, micro-batch and group: do the two sides of each message agree about its
  * bytes and element type, and do the parts make up the whole?  RT_INTERNAL names rank, instruction and sizes. */
 RtStatus traffic_check(const Program *p, uint32_t entry, const int64_t *symbols, RtError *error);

@@ -82,5 +82,13 @@ static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
 
 static const char *const prelude = kernel_prelude;
 extern const KernelTarget kernel_target_cpu;
-const KernelTarget kernel_target_cpu = {"C",     &prelude, template_exists, print,    definition, texts,
-                                        compile, check,    ready,           schedule, NULL,       0};
+const KernelTarget kernel_target_cpu = {.language = "C",
+                                        .prelude = &prelude,
+                                        .has_template = template_exists,
+                                        .print = print,
+                                        .definition = definition,
+                                        .texts = texts,
+                                        .compile = compile,
+                                        .check = check,
+                                        .ready = ready,
+                                        .schedule = schedule};

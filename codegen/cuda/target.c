@@ -81,6 +81,14 @@ enum { CONV_WORKSPACE = 32 << 20 };
 
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {
-    "CUDA", &prelude, cuda_template_exists, print,     cuda_text,     texts, compile,
-    NULL,   ready,    cuda_schedule_print,  workspace, CONV_WORKSPACE};
+const KernelTarget kernel_target_cuda = {.language = "CUDA",
+                                         .prelude = &prelude,
+                                         .has_template = cuda_template_exists,
+                                         .print = print,
+                                         .definition = cuda_text,
+                                         .texts = texts,
+                                         .compile = compile,
+                                         .ready = ready,
+                                         .schedule = cuda_schedule_print,
+                                         .workspace = workspace,
+                                         .conv_workspace = CONV_WORKSPACE};

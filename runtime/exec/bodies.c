@@ -3,7 +3,6 @@
  */
 #include <stdlib.h>
 
-#include "program/traffic.h"
 #include "runtime/exec/internal.h"
 
 /* ---- communication */
@@ -30,7 +29,7 @@ static void describe_comms(const Executor *e, BoundBody *b) {
     const DeviceCall *c = &b->calls.items[i];
     if (!program_instr_is_comm(c->kind)) continue;
     const ProgramInstr *x = &e->p->instrs[c->instr];
-    b->ops[c->comm->index] = (CommOp){.kind = traffic_kind(c->kind),
+    b->ops[c->comm->index] = (CommOp){.kind = program_instr_comm(c->kind),
                                       .group = e->groups[x->object],
                                       .dtype = (DType)c->tensors[0].dtype,
                                       .reduction = (CommReduction)x->reduction,
