@@ -13,8 +13,8 @@ function(apc_double name file)
 endfunction()
 set(doubles ${CMAKE_CURRENT_LIST_DIR})
 apc_double(cuda libcuda.so.1 ${doubles}/report.c ${doubles}/memory.c ${doubles}/queue.c ${doubles}/graph.c
-           ${doubles}/cubin.c ${doubles}/ptx.c ${doubles}/text.c ${doubles}/watch.c ${doubles}/module.c ${doubles}/copy.c ${doubles}/cuda.c
-           ${CMAKE_SOURCE_DIR}/base/hash.c)
+           ${doubles}/cubin.c ${doubles}/ptx.c ${doubles}/text.c ${doubles}/watch.c ${doubles}/module.c ${doubles}/copy.c
+           ${doubles}/cuda.c ${doubles}/cuda_memory.c ${doubles}/cuda_streams.c ${CMAKE_SOURCE_DIR}/base/hash.c)
 apc_double(nccl libnccl.so.2 ${doubles}/nccl_comm.c ${doubles}/nccl_calls.c ${doubles}/board.c ${doubles}/reduction.c
            ${CMAKE_SOURCE_DIR}/base/hash.c)
 target_link_libraries(double_nccl PRIVATE double_cuda)

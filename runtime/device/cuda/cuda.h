@@ -7,7 +7,7 @@
  *   conv.c     convolutions, by cuDNN
  *   graph.c    several calls, and whole requests, as one: CUDA graphs
  *   marks.c    how far queues have come, and when they came there
- *   comm.c     which engine of communication; nccl.c: NCCL
+ *   comm.c     which engine of communication; nccl.c, nccl_ask.c: NCCL
  *
  * Everything that a device is asked for goes to the queue `compute`, in the order it is asked for.
  *

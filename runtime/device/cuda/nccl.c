@@ -1,113 +1,11 @@
-/* runtime/device/cuda/nccl.c - see nccl.h. */
-#include "runtime/device/cuda/nccl.h"
-
+/* runtime/device/cuda/nccl.c - see nccl.h: communicators and their groups, the order of positions, captured requests,
+ * progress. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "runtime/device/cuda/library.h"
-
-typedef struct NcclGroup {
-  int n, place; /* place -1: not a member */
-  int *members;
-  ncclComm_t comm; /* NULL: it has one member, or this rank is none */
-} NcclGroup;
-
-typedef struct NcclName {
-  uint64_t key;
-  CommKind kind;
-} NcclName;
-
-/* A position of the order: when its operation could begin, and when it is done. */
-typedef struct NcclPosition {
-  CUevent ready, done;
-  NcclName name;
-} NcclPosition;
-
-/* The positions of a captured request, and what a request with them moves. */
-typedef struct NcclCapture {
-  NcclName *names;
-  uint32_t n, room;
-  CommCount counts[COMM_KIND_COUNT];
-} NcclCapture;
-
-/* What queues write when they come there: the number of a position, from 1 on in a captured request, else its ticket
- * + 1. BEGUN: its operation could begin; the queue of computation writes it, which has nothing better to do then. */
-enum { BEGUN, DONE, N_WORDS };
-
-typedef struct NcclComm {
-  Comm base;
-  CudaDevice *d;
-  CudaNccl api;
-  Comm *host;
-  int rank, ranks, positions;
-  ncclComm_t world;
-  ncclComm_t *splits; /* those that this rank is in */
-  int n_splits;
-  NcclGroup *groups;
-  int n_groups;
-  CUstream queue;
-  NcclPosition *at; /* a ring by ticket */
-  CommTicket next;
-  CommTicket awaited; /* the queue of computation waits for all before this one */
-  GpuWord *words;
-  uint32_t seen; /* of DONE */
-  bool captures;
-  CUevent end;              /* of what is captured */
-  NcclCapture *capture;     /* that is being made; NULL */
-  const NcclCapture *again; /* the words are of this one, with keys `shift` further; NULL: of tickets */
-  uint64_t shift;
-  CommProgress *progress; /* may be NULL */
-  bool broken;            /* what is closed now is not waited for */
-  CommCount counts[COMM_KIND_COUNT];
-} NcclComm;
-
-/* ---- calls */
-
-typedef struct NcclNames {
-#define CUDA_NCCL(result, symbol, member, parameters) const char *member;
-#include "runtime/device/cuda/api.def"
-#undef CUDA_NCCL
-} NcclNames;
-
-static const NcclNames names = {
-#define CUDA_NCCL(result, symbol, member, parameters) .member = #symbol,
-#include "runtime/device/cuda/api.def"
-#undef CUDA_NCCL
-};
-
-/* What has begun and goes on is no failure. */
-static RtStatus judge(NcclComm *c, ncclResult_t result, const char *call, const char *purpose, RtError *error) {
-  if (result == ncclSuccess || result == ncclInProgress) return RT_OK;
-  const char *last = c->api.last_error(NULL);
-  c->broken = true;
-  return rt_error(error, RT_FAILED, "%s (%s): %s%s%s; APC_COMM=staged does without NCCL, and lets ranks share a GPU",
-                  call, purpose, c->api.error_text(result), last && *last ? ": " : "", last ? last : "");
-}
-
-#define NCCL_CALL(c, member, purpose, error, ...) judge(c, (c)->api.member(__VA_ARGS__), names.member, purpose, error)
-
-/* What went wrong behind a call. */
-static RtStatus async_error(NcclComm *c, ncclComm_t comm, ncclResult_t *state, const char *purpose, RtError *error) {
-  *state = ncclSuccess;
-  RtStatus status = NCCL_CALL(c, async_error, purpose, error, comm, state);
-  return status ? status : judge(c, *state, purpose, "on the way", error);
-}
-
-/* Until the last call on a communicator has happened; or a rank has failed, which the host's engine knows. */
-static RtStatus settle(NcclComm *c, ncclComm_t comm, const char *purpose, RtError *error) {
-  for (unsigned turn = 0;; turn++) {
-    ncclResult_t state;
-    RtStatus status = async_error(c, comm, &state, purpose, error);
-    if (status || state == ncclSuccess) return status;
-    status = gpu_pause(c->d, turn, error);
-    if (status) {
-      c->broken = true;
-      return status;
-    }
-  }
-}
+#include "runtime/device/cuda/nccl_internal.h"
 
 /* ---- opening */
 
@@ -159,7 +57,7 @@ static RtStatus open_world(NcclComm *c, int everyone, RtError *error) {
   ncclConfig_t how = config();
   RtStatus status = share_id(c, everyone, &id, error);
   if (!status) status = NCCL_CALL(c, init, purpose, error, &c->world, c->ranks, id, c->rank, &how);
-  return status ? status : settle(c, c->world, purpose, error);
+  return status ? status : gpu_nccl_settle(c, c->world, purpose, error);
 }
 
 /* ---- groups */
@@ -213,8 +111,8 @@ static RtStatus split(NcclComm *c, int first, int n, RtError *error) {
   if (!any) return RT_OK;
   int color = mine ? (int)(mine - c->groups) : NCCL_SPLIT_NOCOLOR, key = mine ? mine->place : 0;
   RtStatus status = NCCL_CALL(c, split, purpose, error, c->world, color, key, &made, &how);
-  if (!status) status = settle(c, c->world, purpose, error);
-  if (!status && made) status = settle(c, made, purpose, error);
+  if (!status) status = gpu_nccl_settle(c, c->world, purpose, error);
+  if (!status && made) status = gpu_nccl_settle(c, made, purpose, error);
   if (!made) return status;
   c->splits[c->n_splits++] = made;
   if (mine) mine->comm = made;
@@ -233,190 +131,6 @@ static RtStatus make_groups(Comm *comm, RtError *error) {
   }
   free(taken);
   return status;
-}
-
-/* ---- operations */
-
-/* An operation while it is asked for. */
-typedef struct Asked {
-  NcclComm *c;
-  const CommOp *op;
-  const NcclGroup *g;
-} Asked;
-
-static const char *from_of(const CommOp *op, CommBlock b) { return (const char *)op->src + b.offset; }
-static char *to_of(const CommOp *op, CommBlock b) { return (char *)op->dst + b.offset; }
-
-/* What NCCL calls elements and what it does with them; how many bytes one has. */
-typedef struct Elements {
-  ncclDataType_t type;
-  ncclRedOp_t op;
-  size_t bytes;
-} Elements;
-
-static const ncclDataType_t types[DT_COUNT] = {
-#define NCCL_TYPE(type, name) [DT_##type] = name,
-#include "program/nccl.def"
-#undef NCCL_TYPE
-};
-
-static const ncclRedOp_t operations[COMM_REDUCTION_COUNT] = {
-#define NCCL_REDUCTION(reduction, name) [COMM_RED_##reduction] = name,
-#include "program/nccl.def"
-#undef NCCL_REDUCTION
-};
-
-static bool reduces(CommReduction r, DType t, Elements *out) {
-  bool narrow = t == DT_i16 || t == DT_u16, is_float = dtype_is_float(t);
-  *out = (Elements){types[t], operations[r], dtype_bytes(t)};
-  switch (r) {
-    case COMM_RED_sum:
-    case COMM_RED_product: return !narrow;
-    case COMM_RED_max:
-    case COMM_RED_min: return !narrow && !is_float;
-    case COMM_RED_or:
-    case COMM_RED_and: return t == DT_bool;
-    default: break;
-  }
-  out->bytes = out->bytes == 2 ? 1 : out->bytes; /* the bytes of zeros carry nothing */
-  out->type = out->bytes == 8 ? ncclUint64 : out->bytes == 4 ? ncclUint32 : ncclUint8;
-  return true;
-}
-
-static RtStatus elements_of(const Asked *a, Elements *out, RtError *error) {
-  if (reduces(a->op->reduction, a->op->dtype, out)) return RT_OK;
-  return rt_error(error, RT_UNSUPPORTED, "NCCL has no %s of %s", program_comm_reduction_name(a->op->reduction),
-                  dtype_name(a->op->dtype));
-}
-
-/* Are the blocks equally large and one behind the other? */
-static bool in_a_row(const CommBlock *b, int n) {
-  for (int i = 1; i < n; i++)
-    if (comm_block_bytes(b[i]) != comm_block_bytes(b[0]) || b[i].offset != b[i - 1].offset + comm_block_bytes(b[0]))
-      return false;
-  return true;
-}
-
-static RtStatus ask_all_reduce(const Asked *a, RtError *error) {
-  Elements e;
-  const CommOp *op = a->op;
-  size_t bytes = comm_block_bytes(op->send[0]);
-  RtStatus status = elements_of(a, &e, error);
-  if (status || bytes == 0) return status;
-  return NCCL_CALL(a->c, all_reduce, "an all_reduce", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
-                   bytes / e.bytes, e.type, e.op, a->g->comm, a->c->queue);
-}
-
-static RtStatus ask_reduce_scatter(const Asked *a, RtError *error) {
-  Elements e;
-  const CommOp *op = a->op;
-  NcclComm *c = a->c;
-  RtStatus status = elements_of(a, &e, error);
-  if (!status && in_a_row(op->send, a->g->n) && comm_block_bytes(op->send[0]))
-    return NCCL_CALL(c, reduce_scatter, "a reduce_scatter", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
-                     comm_block_bytes(op->recv[0]) / e.bytes, e.type, e.op, a->g->comm, c->queue);
-  for (int i = 0; i < a->g->n && !status; i++) {
-    size_t bytes = comm_block_bytes(op->send[i]);
-    char *to = i == a->g->place ? to_of(op, op->recv[0]) : NULL;
-    if (bytes)
-      status = NCCL_CALL(c, reduce, "a reduce_scatter", error, from_of(op, op->send[i]), to, bytes / e.bytes, e.type,
-                         e.op, i, a->g->comm, c->queue);
-  }
-  return status;
-}
-
-static RtStatus ask_all_gather(const Asked *a, RtError *error) {
-  const CommOp *op = a->op;
-  NcclComm *c = a->c;
-  RtStatus status = RT_OK;
-  if (in_a_row(op->recv, a->g->n) && comm_block_bytes(op->recv[0]))
-    return NCCL_CALL(c, all_gather, "an all_gather", error, from_of(op, op->send[0]), to_of(op, op->recv[0]),
-                     comm_block_bytes(op->recv[0]), ncclUint8, a->g->comm, c->queue);
-  for (int i = 0; i < a->g->n && !status; i++) {
-    size_t bytes = comm_block_bytes(op->recv[i]);
-    const char *from = i == a->g->place ? from_of(op, op->send[i]) : NULL;
-    if (bytes)
-      status = NCCL_CALL(c, broadcast, "an all_gather", error, from, to_of(op, op->recv[i]), bytes, ncclUint8, i,
-                         a->g->comm, c->queue);
-  }
-  return status;
-}
-
-/* This rank's own block needs no NCCL. */
-static RtStatus move_own(const Asked *a, RtError *error) {
-  const CommOp *op = a->op;
-  CommBlock from = op->send[a->g->place], to = op->recv[a->g->place];
-  size_t bytes = comm_block_bytes(from);
-  if (bytes == 0 || from_of(op, from) == to_of(op, to)) return RT_OK;
-  return GPU_CALL(a->c->d, copy_on, "a rank's own part", error, gpu_address(to_of(op, to)),
-                  gpu_address(from_of(op, from)), bytes, a->c->queue);
-}
-
-static RtStatus ask_blocks(const Asked *a, RtError *error) {
-  const CommOp *op = a->op;
-  NcclComm *c = a->c;
-  RtStatus status = move_own(a, error);
-  for (int i = 0; i < a->g->n && !status; i++) {
-    size_t out = comm_block_bytes(op->send[i]), in = comm_block_bytes(op->recv[i]);
-    if (i == a->g->place) continue;
-    if (out)
-      status = NCCL_CALL(c, send, "sending a block", error, from_of(op, op->send[i]), out, ncclUint8, i, a->g->comm,
-                         c->queue);
-    if (in && !status)
-      status = NCCL_CALL(c, receive, "receiving a block", error, to_of(op, op->recv[i]), in, ncclUint8, i, a->g->comm,
-                         c->queue);
-  }
-  return status;
-}
-
-static RtStatus ask(const Asked *a, RtError *error) {
-  if (a->g->n == 1) return move_own(a, error); /* a reduction of one operand is that */
-  switch (a->op->kind) {
-    case COMM_all_reduce: return ask_all_reduce(a, error);
-    case COMM_reduce_scatter: return ask_reduce_scatter(a, error);
-    case COMM_all_gather: return ask_all_gather(a, error);
-    default: return ask_blocks(a, error);
-  }
-}
-
-/* ---- one operation */
-
-static bool contiguous(const CommBlock *b, int n) {
-  for (int i = 0; i < n; i++)
-    if (b[i].rows > 1 && b[i].stride != b[i].row_bytes && comm_block_bytes(b[i])) return false;
-  return true;
-}
-
-static RtStatus check_op(const NcclComm *c, const CommOp *op, RtError *error) {
-  const char *kind = program_comm_kind_name(op->kind);
-  if (op->group < 0 || op->group >= c->n_groups || c->groups[op->group].place < 0)
-    return rt_error(error, RT_INTERNAL, "%s: rank %d is in no group %d", kind, c->rank, op->group);
-  int n = c->groups[op->group].n;
-  if (!contiguous(op->send, comm_send_blocks(op->kind, n)) || !contiguous(op->recv, comm_recv_blocks(op->kind, n)))
-    return rt_error(error, RT_INTERNAL, "%s: NCCL moves no parts that are not contiguous", kind);
-  return RT_OK;
-}
-
-static void count_op(const NcclComm *c, const CommOp *op, CommCount counts[COMM_KIND_COUNT]) {
-  const NcclGroup *g = &c->groups[op->group];
-  CommCount *count = &counts[op->kind];
-  count->operations++;
-  if (op->kind == COMM_all_reduce)
-    count->bytes_sent +=
-        program_comm_all_reduce_sent(comm_block_bytes(op->send[0]), dtype_bytes(op->dtype), g->n, g->place);
-  for (int i = 0; i < g->n && op->kind != COMM_all_reduce; i++)
-    if (i != g->place) count->bytes_sent += comm_block_bytes(op->send[i]);
-}
-
-/* A call in a group of calls happens when the group ends. */
-static RtStatus ask_grouped(NcclComm *c, const CommOp *op, RtError *error) {
-  Asked a = {c, op, &c->groups[op->group]};
-  RtStatus status = NCCL_CALL(c, group_start, "a position of communication", error);
-  if (status) return status;
-  status = ask(&a, error);
-  ncclResult_t ended = c->api.group_end(); /* also after an error */
-  if (!status) status = judge(c, ended, names.group_end, "a position of communication", error);
-  return status || !a.g->comm ? status : settle(c, a.g->comm, program_comm_kind_name(op->kind), error);
 }
 
 static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) {
@@ -465,15 +179,15 @@ static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *
   end_again(c);
   RtStatus status = name_position(c, (NcclName){key, op->kind}, &number, error);
   if (c->progress) atomic_store_explicit(&c->progress->waiting, 0, memory_order_relaxed);
-  if (!status) status = check_op(c, op, error);
+  if (!status) status = gpu_nccl_check(c, op, error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->ready, c->d->compute);
   if (!status) status = gpu_set_word(c->d, &c->words[BEGUN], number, c->d->compute, error);
   if (!status) status = GPU_CALL(c->d, queue_wait, purpose, error, c->queue, at->ready, 0);
-  if (!status) status = ask_grouped(c, op, error);
+  if (!status) status = gpu_nccl_ask(c, op, error);
   if (!status) status = GPU_CALL(c->d, event_record, purpose, error, at->done, c->queue);
   if (!status) status = gpu_set_word(c->d, &c->words[DONE], number, c->queue, error);
   c->next++;
-  if (!status) count_op(c, op, c->capture ? c->capture->counts : c->counts);
+  if (!status) gpu_nccl_count(c, op, c->capture ? c->capture->counts : c->counts);
   return status;
 }
 
@@ -585,9 +299,9 @@ static RtStatus check_all(Comm *comm, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   ncclResult_t state;
   RtStatus status = comm_check(c->host, error);
-  if (!status && c->world) status = async_error(c, c->world, &state, "communication", error);
+  if (!status && c->world) status = gpu_nccl_async_error(c, c->world, &state, "communication", error);
   for (int i = 0; i < c->n_splits && !status; i++)
-    status = async_error(c, c->splits[i], &state, "communication", error);
+    status = gpu_nccl_async_error(c, c->splits[i], &state, "communication", error);
   if (!status && c->progress) publish(c);
   if (status) c->broken = true;
   return status;
@@ -617,7 +331,7 @@ static bool ends(NcclComm *c, ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   RtStatus status = NCCL_CALL(c, finalize, "the end", &unread, comm);
   for (int i = 0; i < END_TURNS && !status && state == ncclInProgress; i++) {
-    status = async_error(c, comm, &state, "the end", &unread);
+    status = gpu_nccl_async_error(c, comm, &state, "the end", &unread);
     if (!status && state == ncclInProgress) nanosleep(&(struct timespec){0, END_NS}, NULL);
   }
   return !status && state == ncclSuccess;
