@@ -401,6 +401,13 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
   if (b->is_transfer || b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
+/* The instruction that has the operation's name. */
+static ProgramInstrKind comm_instr(const Op *op) {
+  for (uint32_t k = 0; k < PI_COUNT; k++)
+    if (program_instr_is_comm(k) && strcmp(program_instr_name(k), op_name(op->kind)) == 0) return (ProgramInstrKind)k;
+  die("no instruction for %s", op_name(op->kind));
+}
+
 static void emit_comm(EmitBody *b, const Unit *u) {
   const Op *op = u->legal;
   uint32_t key = b->e->entry_base + (uint32_t)u->op;
@@ -408,32 +415,16 @@ static void emit_comm(EmitBody *b, const Unit *u) {
     emit_transfer(b, u, op, key);
     return;
   }
-  ProgramInstrKind kind = PI_COUNT;
-  uint32_t dim = (uint32_t)op_int(op, AT_axis, 0), dim2 = 0, reduction = 0;
+  const Attr *s = op_attr(op, AT_source), *t = op_attr(op, AT_target);
+  uint32_t dim = (uint32_t)op_int(op, op_attr(op, AT_split) ? AT_split : AT_axis, 0), reduction = 0;
   ProgramList exprs = no_exprs(b);
-  switch (op->kind) {
-    case OP_all_reduce: kind = PI_all_reduce, dim = 0; break;
-    case OP_all_gather: kind = PI_all_gather; break;
-    case OP_reduce_scatter: kind = PI_reduce_scatter; break;
-    case OP_all_to_all:
-      kind = PI_all_to_all;
-      dim = (uint32_t)op_int(op, AT_split, 0), dim2 = (uint32_t)op_int(op, AT_concat, 0);
-      break;
-    case OP_exchange: {
-      const Attr *s = op_attr(op, AT_source), *t = op_attr(op, AT_target);
-      const Expr *list[4] = {s->u.exprs[0], s->u.exprs[1], t->u.exprs[0], t->u.exprs[1]};
-      kind = PI_exchange;
-      exprs = emit_exprs(b->e, 4, list);
-      break;
-    }
-    default: die("no instruction for %s", op_name(op->kind));
-  }
+  if (s) exprs = emit_exprs(b->e, 4, (const Expr *[]){s->u.exprs[0], s->u.exprs[1], t->u.exprs[0], t->u.exprs[1]});
   if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
   emit_fresh_tensor(b, u->out[0], result_class(b, u->out[0]));
   uint32_t tensors[2] = {emit_body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
-  uint32_t at = emit_instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
+  uint32_t at = emit_instr(b, comm_instr(op), op->name, axes_group(b, op), 2, tensors, exprs);
   ProgramInstr *i = program_at_instrs(b->e->b, at);
-  i->dim = dim, i->dim2 = dim2, i->reduction = reduction, i->key = key;
+  i->dim = dim, i->dim2 = (uint32_t)op_int(op, AT_concat, 0), i->reduction = reduction, i->key = key;
   i->value = op_float(op, AT_value, 0);
   if (b->e->legal->source.device->asynchronous) emit_event(b, at);
 }

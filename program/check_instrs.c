@@ -24,7 +24,7 @@ static const InstrRow instr_rows[] = {
 #define EX_PER_DIM(n) EXPRS_PER_DIM, n
 #define EX_GEMM EXPRS_GEMM, 0
 #define EX_CONV EXPRS_CONV, 0
-#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) {min, max, exprs},
+#define INSTR(name, object, min, max, writes, exprs, comm, doc) {min, max, exprs},
 #include "program/program.def"
 #undef INSTR
 };
@@ -85,12 +85,6 @@ static bool pair_ok(const Program *p, const ProgramInstr *x) {
   return a->dtype == b->dtype && a->extents.n == b->extents.n;
 }
 
-/* What it cuts or joins are dimensions of its tensors, two different ones where there are two. */
-static bool dims_ok(const Program *p, const ProgramInstr *x) {
-  uint32_t n = program_instr_dims(x->kind), rank = n ? operand(p, x, 0)->extents.n : 0;
-  return (n < 1 || x->dim < rank) && (n < 2 || (x->dim2 < rank && x->dim != x->dim2));
-}
-
 static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
   const ProgramTensor *t = operand(p, x, 0);
   return t->dtype == p->ports[port].dtype && t->extents.n == p->ports[port].dims.n;
@@ -143,24 +137,27 @@ static bool conv_ok(const Program *p, const ProgramInstr *x) {
   return true;
 }
 
+/* What its row of comm.def says it has: a reduction, one dimension or two different ones. */
+static bool collective_ok(const Program *p, const ProgramInstr *x) {
+  CommKind kind = program_instr_comm(x->kind);
+  uint32_t rank = operand(p, x, 0)->extents.n;
+  int dims = program_comm_dims(kind);
+  if (!pair_ok(p, x) || (program_comm_reduces(kind) && x->reduction >= COMM_REDUCTION_COUNT)) return false;
+  return (dims < 1 || x->dim < rank) && (dims < 2 || (x->dim2 < rank && x->dim2 != x->dim));
+}
+
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
   const Program *p = c->p;
   const ProgramEntry *e = &p->entries[b->entry];
   bool over_axes = x->kind != PI_send && x->kind != PI_recv;
-  if (!dims_ok(p, x)) return false;
   if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
     case PI_launch: /* of what it does not write may be tables */
       return x->dim <= x->tensors.n && (x->tensors.n - x->dim >= 32 || x->mask >> (x->tensors.n - x->dim) == 0);
+    case PI_copy: return pair_ok(p, x);
     case PI_pack: return pack_ok(p, x, e);
-    case PI_all_reduce:
-    case PI_reduce_scatter: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
-    case PI_copy:
-    case PI_all_gather:
-    case PI_exchange:
-    case PI_all_to_all: return pair_ok(p, x);
     case PI_send: return p->groups[x->object].from == b->stage;
     case PI_recv: return p->groups[x->object].to == b->stage;
     case PI_wait: return x->event < p->header->n_events;
@@ -175,7 +172,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
     case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
     case PI_repeat:
       return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
-    default: return true;
+    default: return !program_instr_is_comm(x->kind) || collective_ok(p, x);
   }
 }
 

@@ -8,11 +8,29 @@ enum {
 
 const char *program_comm_kind_name(CommKind kind) {
   static const char *const names[] = {
-#define COMM_KIND(name) #name,
+#define COMM_KIND(name, ...) #name,
 #include "program/comm.def"
 #undef COMM_KIND
   };
   return (unsigned)kind < COMM_KIND_COUNT ? names[kind] : "unknown operation";
+}
+
+int program_comm_dims(CommKind kind) {
+  static const int dims_of[] = {
+#define COMM_KIND(name, dims, reduces) dims,
+#include "program/comm.def"
+#undef COMM_KIND
+  };
+  return dims_of[kind];
+}
+
+bool program_comm_reduces(CommKind kind) {
+  static const bool reduces_of[] = {
+#define COMM_KIND(name, dims, reduces) reduces,
+#include "program/comm.def"
+#undef COMM_KIND
+  };
+  return reduces_of[kind];
 }
 
 const char *program_comm_reduction_name(CommReduction reduction) {

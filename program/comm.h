@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef enum CommKind {
-#define COMM_KIND(name) COMM_##name,
+#define COMM_KIND(name, ...) COMM_##name,
 #include "program/comm.def"
 #undef COMM_KIND
   COMM_KIND_COUNT
@@ -27,6 +27,8 @@ typedef enum CommReduction {
 CommKind program_instr_comm(uint32_t kind);
 
 const char *program_comm_kind_name(CommKind kind);
+int program_comm_dims(CommKind kind);
+bool program_comm_reduces(CommKind kind);
 const char *program_comm_reduction_name(CommReduction reduction);
 
 /* Part of a tensor: rows of bytes, from `offset` on.  An empty block has rows or row_bytes 0. */

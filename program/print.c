@@ -182,6 +182,13 @@ static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
   if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));
 }
 
+static void print_collective(Text *t, const ProgramInstr *x) {
+  CommKind kind = program_instr_comm(x->kind);
+  if (program_comm_dims(kind) > 0) text_printf(t, " dim %u", x->dim);
+  if (program_comm_dims(kind) > 1) text_printf(t, " to %u", x->dim2);
+  if (program_comm_reduces(kind)) text_printf(t, " %s", program_comm_reduction_name((CommReduction)x->reduction));
+}
+
 static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const ProgramEntry *e, int depth) {
   text_printf(t, "%*s%s", 2 + 2 * depth, "", program_instr_name(x->kind));
   print_object(p, t, x, e);
@@ -194,10 +201,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
     text_add(t, x->kind == PI_loop ? " at most " : " ");
     print_exprs(p, t, x->exprs);
   }
-  if (program_instr_dims(x->kind) > 0) text_printf(t, " dim %u", x->dim);
-  if (program_instr_dims(x->kind) > 1) text_printf(t, " to %u", x->dim2);
-  if (x->kind == PI_all_reduce || x->kind == PI_reduce_scatter)
-    text_printf(t, " %s", program_comm_reduction_name((CommReduction)x->reduction));
+  if (program_instr_is_comm(x->kind)) print_collective(t, x);
   if (x->kind == PI_fill || x->kind == PI_exchange) {
     text_add(t, " value ");
     text_double(t, x->value);

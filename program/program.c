@@ -97,7 +97,7 @@ ProgramObject program_instr_object(uint32_t kind) {
 CommKind program_instr_comm(uint32_t kind) {
   enum { COMM_NONE = COMM_KIND_COUNT };
   static const uint8_t kinds[] = {
-#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) comm,
+#define INSTR(name, object, min, max, writes, exprs, comm, doc) comm,
 #include "program/program.def"
 #undef INSTR
   };
@@ -105,15 +105,6 @@ CommKind program_instr_comm(uint32_t kind) {
 }
 
 bool program_instr_is_comm(uint32_t kind) { return program_instr_comm(kind) != COMM_KIND_COUNT; }
-
-uint32_t program_instr_dims(uint32_t kind) {
-  static const uint8_t counts[] = {
-#define INSTR(name, object, min, max, writes, exprs, comm, dims, doc) dims,
-#include "program/program.def"
-#undef INSTR
-  };
-  return counts[kind];
-}
 
 uint32_t program_conv_image(const ProgramInstr *x) { return x->dim2 == CONV_OF_IMAGE ? 2 : 0; }
 uint32_t program_conv_weights(const ProgramInstr *x) { return x->dim2 == CONV_OF_WEIGHTS ? 2 : 1; }

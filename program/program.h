@@ -373,7 +373,6 @@ bool program_phase_each(uint32_t phase);
 ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
-uint32_t program_instr_dims(uint32_t kind); /* how many dimensions of its tensors it cuts or joins: `dim`, `dim2` */
 Epilogue program_instr_epilogue(const ProgramInstr *x); /* of gemm and conv */
 /* Which tensor of a conv is the image, the weights, the output? */
 uint32_t program_conv_image(const ProgramInstr *x);

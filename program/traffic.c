@@ -121,8 +121,8 @@ static RtStatus intervals_ok(const Meeting *m) {
 
 /* Is the tensors' dimension one along which messages are cut or joined? */
 static bool along(const Meeting *m, uint32_t d) {
-  uint32_t n = program_instr_dims(m->x->kind);
-  return (n > 0 && d == m->x->dim) || (n > 1 && d == m->x->dim2);
+  int dims = program_comm_dims(program_instr_comm(m->x->kind));
+  return (dims > 0 && d == m->x->dim) || (dims > 1 && d == m->x->dim2);
 }
 
 /* What every message is a multiple of: the bytes of a member's tensor i over the dimensions along which nothing is cut

@@ -276,10 +276,9 @@ static void print_comm(const Call *q) {
     case PI_all_reduce: print_all_reduce(q); break;
     case PI_all_gather: print_all_gather(q); break;
     case PI_reduce_scatter: print_reduce_scatter(q); break;
-    case PI_all_to_all: print_blocks(q); break;
-    case PI_exchange: print_blocks(q); break;
     case PI_send: print_pair(q, "ncclSend"); break;
-    default: print_pair(q, "ncclRecv");
+    case PI_recv: print_pair(q, "ncclRecv"); break;
+    default: print_blocks(q);
   }
 }
 

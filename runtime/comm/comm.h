@@ -49,7 +49,7 @@ typedef struct CommOp {
   const CommBlock *recv;
 } CommOp;
 
-static inline bool comm_is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
+static inline bool comm_is_reduction(CommKind kind) { return program_comm_reduces(kind); }
 
 /* How many blocks `send` and `recv` of an operation have, in a group of so many members. */
 static inline int comm_send_blocks(CommKind kind, int members) { return kind == COMM_all_reduce ? 1 : members; }
