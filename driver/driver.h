@@ -55,8 +55,6 @@ typedef struct Build {
   double search_seconds;      /* of all searches for it */
   double resident;            /* PlanLack.resident */
   const Diags *unfit;         /* why the search found no plan within the limit: `plan` is the nearest; NULL: it did */
-  bool measured;              /* driver_measure knows: */
-  PlanMemory memory;          /* what the plan's largest rank takes */
   const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */
   Legal *legal;
   ProgramResult program; /* until it is written */
@@ -77,14 +75,11 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);
 
-/* Finds out what the largest rank of a plan will take, at the sizes that it was planned for, and saves the plan
- * (--save-plan).  Where that is above the limit another plan takes its place, or it is an error; so where memory is
- * short and the search counted too much.  Not known are unknown operations and sizes beyond 2^63.  False after
- * diagnostics. */
+/* Finds out what the largest rank of a plan will take, at the sizes that it was planned for (Plan.allocated), so of its
+ * alternatives, and saves the plan (--save-plan).  Where that is above the limit another plan takes its place, or it is
+ * an error; so where memory is short and the search counted too much.  Not known are unknown operations and sizes
+ * beyond 2^63.  False after diagnostics. */
 bool driver_measure(Build *b);
-
-/* What the largest rank takes: of the Program where that is measured, else as the search counts. */
-const PlanMemory *driver_memory(const Build *b);
 
 /* What codegen_write and codegen_program_open need, of a build that has kernels. */
 ArtifactSpec driver_artifact_spec(const Build *b);

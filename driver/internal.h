@@ -25,7 +25,7 @@ bool driver_plan_again(Build *b, const PlanTry *asked);
 /* Some of --effort is left, or it has no limit. */
 bool driver_has_effort(const Build *b);
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
-void driver_plan_beside(Build *b, const Plan *was);
+void driver_plan_beside(Build *b, Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */
 bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */

@@ -70,19 +70,23 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   return ok;
 }
 
-const PlanMemory *driver_memory(const Build *b) { return b->measured ? &b->memory : &b->plan->price.memory; }
-
 static bool measure(Build *b) {
   const DeviceTraits *device = b->device;
-  b->measured = false;
+  PlanMemory *memory = ARENA_NEW(b->options.model.arena, PlanMemory);
   if (opaque_any(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
   if (!driver_run(b, DRIVER_kernels)) return false;
   b->legal->source.unread = true;
-  b->measured = program_memory(b, &b->memory);
+  if (program_memory(b, memory)) b->plan->allocated = memory;
   b->legal->source.unread = false;
   driver_make_for(b, device);
   return true;
+}
+
+/* That plan in the place of the one there is. */
+static void take_plan(Build *b, Plan *p) {
+  driver_take_plan(b, p);
+  driver_go_back(b, DRIVER_lower);
 }
 
 static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
@@ -92,7 +96,7 @@ static bool find_cut(Build *b, double limit, double *least) {
   const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
   if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
   if (!measure(b)) return false;
-  *least = fmin(*least, driver_memory(b)->total);
+  *least = fmin(*least, plan_memory(b->plan)->total);
   return true;
 }
 
@@ -110,7 +114,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
       continue;
     }
     if (!measure(b)) return false;
-    double takes = driver_memory(b)->total;
+    double takes = plan_memory(b->plan)->total;
     counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
     *least = fmin(*least, takes);
   }
@@ -133,12 +137,6 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
-static void take_back(Build *b, Plan *was, const PlanMemory *memory) {
-  driver_take_plan(b, was);
-  b->memory = *memory, b->measured = true;
-  driver_go_back(b, DRIVER_lower);
-}
-
 /* Where memory decided, what the search counts above the limit may be within it, and faster.  So it is asked for more:
  * by what it often counts too much, or has of the plan that there is; then by what it has of the larger one, or by half
  * as much. */
@@ -146,13 +144,12 @@ static bool find_faster(Build *b, double limit) {
   enum { MOST_TRIES = 3 };
   const double often = 1.25, much = 1e-3;
   Plan *was = b->plan;
-  const PlanMemory memory = b->memory;
-  double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / memory.total);
+  double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / plan_memory(was)->total);
   for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b) && driver_has_effort(b); i++) {
     const PlanTry larger = {.limit = limit * more, .zero = b->options.plan.zero};
     if (driver_plan_again(b, &larger) && b->plan->price.time.total < was->price.time.total * (1 - much)) {
       if (!measure(b)) return false;
-      double takes = driver_memory(b)->total, ratio = b->plan->price.memory.total / takes;
+      double takes = plan_memory(b->plan)->total, ratio = b->plan->price.memory.total / takes;
       if (takes <= limit) return driver_plan_beside(b, was), true;
       large = more, more = none < ratio && ratio < large ? ratio : (none + large) / 2;
     } else {
@@ -160,17 +157,61 @@ static bool find_faster(Build *b, double limit) {
       none = more, more = (none + large) / 2;
     }
   }
-  if (b->plan != was) take_back(b, was, &memory);
+  if (b->plan != was) take_plan(b, was);
   was->search_seconds = b->search_seconds;
   return true;
+}
+
+static void refuse_alternative(const Build *b, PlanAlternative *x, double limit) {
+  Arena *a = b->options.model.arena;
+  x->why_not =
+      arena_printf(a, "its program takes %s on a rank, %s are allowed", show_bytes(a, x->bytes), show_bytes(a, limit));
+  x->seconds = INFINITY;
+}
+
+static void possible_first(Arena *a, PlanAlternative *list, int n) {
+  PlanAlternative *last = ARENA_ARRAY(a, PlanAlternative, n + 1);
+  int kept = 0, moved = 0;
+  for (int i = 0; i < n; i++)
+    if (list[i].why_not) last[moved++] = list[i];
+    else list[kept++] = list[i];
+  for (int i = 0; i < moved; i++) list[kept + i] = last[i];
+}
+
+/* Programs of so much take a second or less to make, for whom `apc plan` is to be quick (docs/plan.md). */
+static bool is_small(const Build *b, const Plan *p) {
+  const double most = 20e3; /* operations of all stages */
+  double ops = 0;
+  for (int i = 0; i < b->nentries; i++) ops += (double)b->l1s[i]->ops.n;
+  return ops * p->mesh.stages <= most;
+}
+
+/* So that one plan has one number, wherever it is shown; one that takes more than is allowed is none. */
+static bool measure_alternatives(Build *b, double limit) {
+  Plan *const chosen = b->plan;
+  const DriverWatch watch = b->options.model.watch;
+  bool ok = true, any = false;
+  b->options.model.watch = (DriverWatch){0}; /* nobody asked for them one by one */
+  for (int i = 0; ok && i < chosen->nalternatives && !is_stopped(b); i++) {
+    PlanAlternative *x = &chosen->alternatives[i];
+    if (!x->plan || !is_small(b, x->plan)) continue;
+    if (!x->plan->allocated) take_plan(b, x->plan), ok = measure(b), any = true;
+    x->bytes = plan_memory(x->plan)->total, x->counted = !x->plan->allocated;
+    if (x->bytes > limit) refuse_alternative(b, x, limit);
+  }
+  b->options.model.watch = watch;
+  if (any) take_plan(b, chosen);
+  possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
+  return ok;
 }
 
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (!measure(b)) return false;
-  double least = driver_memory(b)->total;
+  double least = plan_memory(b->plan)->total;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
-  bool looks = !b->options.plan_file && b->measured;
+  bool looks = !b->options.plan_file && b->plan->allocated;
   if (looks && !(least > limit ? find_smaller(b, limit, &least) : find_faster(b, limit))) return false;
-  return least <= limit ? driver_save_plan(b) : refuse_size(b, limit, least);
+  if (least > limit) return refuse_size(b, limit, least);
+  return measure_alternatives(b, limit) && save_texts(b) && driver_save_plan(b);
 }

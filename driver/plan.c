@@ -60,8 +60,9 @@ static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternativ
   if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
 }
 
-static void list_beside(Arena *a, Plan *p, const Plan *other) {
-  const PlanAlternative best = plan_as_alternative(a, other);
+static void list_beside(Arena *a, Plan *p, Plan *other) {
+  PlanAlternative best = plan_as_alternative(a, other);
+  best.plan = other;
   PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, other->nalternatives + 1);
   p->alternatives = list;
   p->nalternatives = 0;
@@ -70,7 +71,7 @@ static void list_beside(Arena *a, Plan *p, const Plan *other) {
 }
 
 /* What a search says beside its plan: the bound, and what else there is. */
-static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
+static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
   list_beside(a, p, searched);
   p->lower_bound = searched->lower_bound;
   p->no_gaps_bound = fmin(searched->no_gaps_bound, p->lower_bound);
@@ -93,7 +94,7 @@ static Plan *read_plan(Build *b, const PlanOptions *options) {
   diag_source(d, o->plan_file, text);
   Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
   if (!p || !agrees(o, b->l1, p)) return NULL;
-  const Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
+  Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
   p->one_device_seconds = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
   if (searched) compare_with_search(a, p, searched);
   return p;
@@ -169,7 +170,7 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   return true;
 }
 
-void driver_plan_beside(Build *b, const Plan *was) {
+void driver_plan_beside(Build *b, Plan *was) {
   if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
 }
 

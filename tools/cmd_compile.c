@@ -23,7 +23,7 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
   tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l),
            (tool_now_ms() - t->start_ms) / 1e3, tool_degrees_text(t->arena, p->degree, p->micro_batches),
            show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
-           show_bytes(t->arena, driver_memory(b)->total));
+           show_bytes(t->arena, plan_memory(b->plan)->total));
 }
 
 /* Of forms that need no plan. */

@@ -85,7 +85,7 @@ static void choices(const Page *p) {
   Arena *a = p->t->arena;
   text_add(p->out, "<h2>Choices</h2>\n<table><tr><th></th><th></th><th>time</th><th>largest rank</th></tr>\n");
   choice(p, "chosen", tool_degrees_text(a, plan->degree, plan->micro_batches), show_seconds(a, plan->price.time.total),
-         show_bytes(a, driver_memory(p->b)->total));
+         show_bytes(a, plan_memory(plan)->total));
   for (int i = 0; i < plan->nalternatives; i++) {
     const PlanAlternative *x = &plan->alternatives[i];
     bool possible = isfinite(x->seconds);
@@ -93,7 +93,7 @@ static void choices(const Page *p) {
            possible     ? show_seconds(a, x->seconds)
            : x->why_not ? x->why_not
                         : "not possible",
-           possible ? show_bytes(a, x->bytes) : "");
+           possible ? tool_bytes_text(a, x) : "");
   }
   choice(p, "", "one device", one_device_text(a, plan), "");
   text_add(p->out, "</table>\n");
@@ -200,12 +200,12 @@ void html_print(Tool *t, const Build *b, Text *out) {
   for (size_t i = 0; i < b->l1->ops.n; i++) p.rules[i] = rule_of(b->model.m, b->l1, &b->l1->ops.items[i]);
   number_rows(&p);
   tool_time_shares(&b->plan->price.time, time);
-  int nmemory = tool_memory_shares(driver_memory(b), memory);
+  int nmemory = tool_memory_shares(plan_memory(b->plan), memory);
   head(&p);
   summary(&p);
   choices(&p);
   bars(&p, "Time (busiest stage)", time, TIME_SHARES, b->plan->price.time.total, true);
-  bars(&p, "Memory (largest rank)", memory, nmemory, driver_memory(b)->total, false);
+  bars(&p, "Memory (largest rank)", memory, nmemory, plan_memory(b->plan)->total, false);
   graph(&p);
   text_add(out, "</body></html>\n");
 }

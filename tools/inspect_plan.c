@@ -21,7 +21,7 @@ bool begins_like_plan(const char *path) {
 }
 
 /* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes
- * them */
+ * them; "about 6" is what the search counts */
 
 typedef struct Share {
   const char *name;
@@ -29,7 +29,7 @@ typedef struct Share {
 } Share;
 
 typedef struct Prediction {
-  bool given;
+  bool given, estimate;
   double total;
   struct {
     Share *items;
@@ -42,9 +42,13 @@ static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
   for (size_t i = 0; i < f->comments.n && !p.given; i++) {
     const char *s = f->comments.items[i];
     if (strncmp(s, begin, strlen(begin)) != 0) continue;
+    static const char about[] = "about ";
     char *end;
-    p.total = strtod(s + strlen(begin), &end);
-    p.given = end != s + strlen(begin);
+    s += strlen(begin);
+    p.estimate = strncmp(s, about, strlen(about)) == 0;
+    if (p.estimate) s += strlen(about);
+    p.total = strtod(s, &end);
+    p.given = end != s;
     for (s = strchr(end, ':'); s; s = strchr(s, ',')) {
       s += 1 + strspn(s + 1, " ");
       const char *name = arena_strndup(t->arena, s, strcspn(s, " "));
@@ -61,7 +65,7 @@ static json_t *prediction_json(const Prediction *p, const char *total, double sc
   json_t *shares = json_object();
   for (size_t i = 0; i < p->shares.n; i++)
     json_set_text(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
-  return json_pack("{s:f, s:o}", total, p->total * scale, "shares", shares);
+  return json_pack("{s:f, s:b, s:o}", total, p->total * scale, "estimate", p->estimate, "shares", shares);
 }
 
 /* {"x1": ["mb", "tp"]} */
@@ -102,8 +106,10 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
 /* ---- text */
 
 static void print_prediction(Tool *t, const char *what, const Prediction *p, bool bytes) {
-  if (!p->given) return;
-  printf("  %-9s %s", what, bytes ? show_bytes(t->arena, p->total) : show_seconds(t->arena, p->total * 1e-3));
+  printf("  %-9s %s%s", what, p->estimate ? "about " : "",
+         !p->given ? "not known: the file does not say (apc plan MODEL --plan FILE does)"
+         : bytes   ? show_bytes(t->arena, p->total)
+                   : show_seconds(t->arena, p->total * 1e-3));
   int shown = 0;
   for (size_t i = 0; i < p->shares.n; i++) {
     const Share *s = &p->shares.items[i];

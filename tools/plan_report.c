@@ -77,6 +77,10 @@ static const char *choice_text(const Tool *t, const Plan *p, const PlanAlternati
   return x->zero ? arena_printf(t->arena, "%s, zero %d", text, x->zero) : text;
 }
 
+const char *tool_bytes_text(Arena *a, const PlanAlternative *x) {
+  return x->counted ? arena_printf(a, "about %s", show_bytes(a, x->bytes)) : show_bytes(a, x->bytes);
+}
+
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
   printf("  %-8s %-28s ", first ? "instead" : "", choice_text(t, p, x));
   if (!isfinite(x->seconds)) {
@@ -84,7 +88,7 @@ static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative
     return;
   }
   printf("%10s  %+5.0f %%  %10s\n", show_seconds(t->arena, x->seconds), (x->seconds / p->price.time.total - 1) * 100,
-         show_bytes(t->arena, x->bytes));
+         tool_bytes_text(t->arena, x));
 }
 
 /* The ranks of cpuxN share one machine: one of them has a part of it. */
@@ -101,10 +105,10 @@ static bool others_help(const Plan *p) {
   return false;
 }
 
-static void show_choices(const Tool *t, const Plan *p, const PlanMemory *m) {
+static void show_choices(const Tool *t, const Plan *p) {
   const PlanAlternative own = plan_as_alternative(t->arena, p);
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", choice_text(t, p, &own),
-         show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, m->total));
+         show_seconds(t->arena, p->price.time.total), "", tool_bytes_text(t->arena, &own));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
   if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
@@ -144,9 +148,9 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s on %s: %s\n", b->model.path, b->options.target->name, tool_target_line(t->arena, b->options.target));
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
-  show_choices(t, p, driver_memory(b));
+  show_choices(t, p);
   show_limit(t, b);
-  show_shares(t, p, driver_memory(b));
+  show_shares(t, p, plan_memory(p));
   if (!isnan(b->options.target->usd_per_hour))
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
            b->options.target->price_terms, b->options.target->price_date,
@@ -213,8 +217,8 @@ static json_t *memory_json(const PlanMemory *m) {
 
 /* What the largest rank of the program takes; null where it is not known. */
 static json_t *allocated_json(const Build *b) {
-  const PlanMemory *m = &b->memory;
-  if (!b->measured) return json_null();
+  const PlanMemory *m = b->plan->allocated;
+  if (!m) return json_null();
   json_t *o = json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", integer_of(m->total), "params", integer_of(m->params),
                         "state", integer_of(m->state), "activations",
                         integer_of(cost_memory_made(m) - m->communication), "comm", integer_of(m->communication));
@@ -226,10 +230,10 @@ static json_t *alternatives_json(const Plan *p) {
   json_t *array = json_array();
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
-    json_t *rest =
-        json_pack("{s:i, s:i, s:s, s:s, s:o, s:o, s:s?}", "zero", x->zero, "micro_batches", x->micro_batches,
-                  "schedule", x->schedule, "recompute", x->recompute, "time_us", tool_json_real(x->seconds * 1e6),
-                  "bytes_per_device", isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not);
+    json_t *rest = json_pack(
+        "{s:i, s:i, s:s, s:s, s:o, s:o, s:b, s:s?}", "zero", x->zero, "micro_batches", x->micro_batches, "schedule",
+        x->schedule, "recompute", x->recompute, "time_us", tool_json_real(x->seconds * 1e6), "bytes_per_device",
+        isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "estimate", x->counted, "why_not", x->why_not);
     json_array_append_new(array, with_degrees(x->degree, rest));
   }
   return array;
@@ -255,7 +259,7 @@ static json_t *cost_json(const Target *g, double seconds) {
 json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
-  const PlanMemory *y = driver_memory(b);
+  const PlanMemory *y = plan_memory(p);
   json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
                                 x->memory_bound * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
                                 x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);

@@ -17,6 +17,9 @@ int tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
 void tool_plan_show(Tool *t, const Build *b);
 json_t *tool_plan_json(Tool *t, const Build *b);
 
+/* Bytes on the largest rank: "about 1.2 GiB" where no Program was asked. */
+const char *tool_bytes_text(Arena *a, const PlanAlternative *x);
+
 /* "12.1 ms", or that the model does not fit. */
 const char *one_device_text(Arena *a, const Plan *p);
 

@@ -37,7 +37,8 @@ PlanAlternative plan_as_alternative(Arena *a, const Plan *p) {
   PlanAlternative x = {.micro_batches = p->micro_batches,
                        .zero = p->zero,
                        .seconds = p->price.time.total,
-                       .bytes = p->price.memory.total,
+                       .bytes = plan_memory(p)->total,
+                       .counted = !p->allocated,
                        .schedule = plan_schedule_name(a, p),
                        .recompute = p->recompute};
   memcpy(x.degree, p->degree, sizeof x.degree);

@@ -82,15 +82,19 @@ typedef struct SearchReport {
   SearchFan fans[SEARCH_FANS];    /* those with the most users */
 } SearchReport;
 
+typedef struct Plan Plan;
+
 typedef struct PlanAlternative {
   int degree[DEGREE_COUNT], micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
+  bool counted;          /* bytes are what the search counts: no Program was asked */
+  Plan *plan;            /* NULL when it is not possible */
   const char *why_not;   /* NULL when it is possible */
   const char *schedule;  /* plan_schedule_name */
   const char *recompute; /* recompute_name */
 } PlanAlternative;
 
-typedef struct Plan {
+struct Plan {
   const char *target;
   const char *func;
   int ranks;
@@ -103,12 +107,13 @@ typedef struct Plan {
   const char *recompute;      /* recompute_name */
   uint64_t graph;             /* hash of the function */
   PlanPrice price;
-  double flops, params;      /* of the whole step on one rank; trainable elements */
-  double one_device_seconds; /* the best on one rank of the target; INFINITY when it does not fit */
-  bool mirrored;             /* the bound is over plans in which gradients follow the forward pass (D57) */
-  double lower_bound, gap;   /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
-                                plan_gap */
-  double no_gaps_bound;      /* seconds, over everything that was allowed, were there no gaps in pipelines */
+  const PlanMemory *allocated; /* what the largest rank of its Program takes; NULL: it was not asked */
+  double flops, params;        /* of the whole step on one rank; trainable elements */
+  double one_device_seconds;   /* the best on one rank of the target; INFINITY when it does not fit */
+  bool mirrored;               /* the bound is over plans in which gradients follow the forward pass (D57) */
+  double lower_bound, gap;     /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
+                                  plan_gap */
+  double no_gaps_bound;        /* seconds, over everything that was allowed, were there no gaps in pipelines */
   double search_seconds;
   double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
   bool short_of_memory;  /* the memory limit decided something about some candidate */
@@ -116,8 +121,8 @@ typedef struct Plan {
   const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
   SearchReport report;
   int nalternatives;
-  const PlanAlternative *alternatives; /* best first, without the plan itself */
-} Plan;
+  PlanAlternative *alternatives; /* best first, without the plan itself */
+};
 
 /* The module has its own mesh again when these return: whoever goes on with a plan gives the module the plan's
  * (module_set_mesh). */
@@ -142,7 +147,10 @@ static inline double plan_gap(double seconds, double lower_bound) {
 const char *plan_schedule_name(Arena *a, const Plan *p);
 const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s, int chunks);
 
-/* A plan as what else there is beside another one. */
+/* What the largest rank takes: of the Program where that was asked, else as the search counts. */
+static inline const PlanMemory *plan_memory(const Plan *p) { return p->allocated ? p->allocated : &p->price.memory; }
+
+/* A plan as what else there is beside another one, but for PlanAlternative.plan. */
 PlanAlternative plan_as_alternative(Arena *a, const Plan *p);
 
 /* Identity of a function for plans: its text without locations. */

@@ -270,7 +270,7 @@ static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
 void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   Arena *a = arena_new();
   const PlanTime *t = &p->price.time;
-  const PlanMemory *b = &p->price.memory;
+  const PlanMemory *b = plan_memory(p);
   text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\ntarget %s ranks %d\n", p->func, p->graph, p->target,
               p->ranks);
   print_mesh(p, out);
@@ -278,7 +278,7 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
               1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
               1e3 * t->idle);
   MemoryShare shares[MEMORY_SHARES];
-  text_printf(out, "# bytes per rank %.0f", b->total);
+  text_printf(out, "# bytes per rank %s%.0f", p->allocated ? "" : "about ", b->total);
   for (int i = 0, n = cost_memory_shares(b, shares); i < n; i++)
     text_printf(out, "%s %s %.0f", i ? "," : ":", shares[i].name, shares[i].bytes);
   text_add(out, "\n");

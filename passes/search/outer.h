@@ -129,6 +129,7 @@ typedef struct Search {
   bool any_schedule;        /* others are candidates of their own (Candidate.no_gaps) */
   int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
   double limit;
+  uint64_t graph; /* plan_graph_hash */
   LeastList least;
   int npolicies; /* the fastest first: the first that fits is taken */
   Policy policies[MOST_POLICIES];

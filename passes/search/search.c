@@ -541,8 +541,45 @@ static int by_seconds(const void *x, const void *y) {
   return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
 }
 
+/* Axes get the name of what they split; several of one kind are numbered. */
+static void name_axes(Search *s, const Outcome *o) {
+  const char *names[MAX_AXES];
+  int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
+  for (int i = 0; i < o->c.naxes; i++) {
+    int d = main_degree(&x, first + i);
+    const char *base = d < 0 ? "idle" : degree_names[d];
+    int count = ++used[d < 0 ? DEGREE_COUNT : d];
+    names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
+  }
+  search_set_mesh(s, &o->c, names);
+}
+
+/* Sets the mesh of the module. */
+static Plan *plan_of(Search *s, const Outcome *o) {
+  Plan *p = ARENA_NEW(s->arena, Plan);
+  search_set_mesh(s, &o->c, NULL);
+  name_axes(s, o);
+  p->target = arena_strdup(s->arena, s->t->name);
+  p->func = s->f->name;
+  p->ranks = s->t->ranks;
+  p->mesh = s->m->mesh;
+  memcpy(p->degree, o->found, sizeof p->degree);
+  p->micro_batches = o->c.micro;
+  p->zero = o->zero;
+  p->strategies = o->strategies;
+  p->stages = o->stages;
+  p->recompute = recompute_name(s->arena, s->f, o->strategies);
+  p->graph = s->graph;
+  p->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
+  p->params = cost_plan_params(s->m, s->f);
+  p->mirrored = s->shape->mirrors.any;
+  return p;
+}
+
 /* Shown as the degrees it was asked for. */
-static PlanAlternative alternative_of(const Search *s, const Outcome *asked, const Outcome *o) {
+static PlanAlternative alternative_of(Search *s, const Outcome *asked, const Outcome *o) {
   PlanAlternative a = {.micro_batches = asked->c.micro,
                        .zero = o ? o->zero : asked->zero,
                        .seconds = INFINITY,
@@ -554,8 +591,9 @@ static PlanAlternative alternative_of(const Search *s, const Outcome *asked, con
   a.recompute = recompute_name(s->arena, s->f, o && o->strategies ? o->strategies : asked->strategies);
   if (!o) return a;
   a.seconds = seconds_of(o);
-  a.bytes = o->price.memory.total;
+  a.bytes = o->price.memory.total, a.counted = true;
   a.why_not = o->feasible ? NULL : o->why_not;
+  if (o->feasible) a.plan = plan_of(s, o);
   return a;
 }
 
@@ -574,9 +612,14 @@ static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forc
   }
 }
 
+typedef struct PlanAlternatives {
+  PlanAlternative *items;
+  int n;
+} PlanAlternatives;
+
 /* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
  * that were solved here, or without force. */
-static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
+static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives *out) {
   enum { MOST = 6, MOST_OF_MANY_RANKS = 3 };
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
   size_t nknown = s->known ? s->known->n : 0;
@@ -595,52 +638,26 @@ static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
     if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
   if (s->limited_flat) prefer_forced(s, asked, forced, kept);
-  for (int i = 0; i < kept; i++) list[i] = alternative_of(s, asked[i], forced[i]);
-  if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
-  p->alternatives = list;
-  p->nalternatives = o->alternatives ? kept : 0;
-}
-
-/* Axes get the name of what they split; several of one kind are numbered. */
-static void name_axes(Search *s, const Outcome *o) {
-  const char *names[MAX_AXES];
-  int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
-  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
-  for (int i = 0; i < o->c.naxes; i++) {
-    int d = main_degree(&x, first + i);
-    const char *base = d < 0 ? "idle" : degree_names[d];
-    int count = ++used[d < 0 ? DEGREE_COUNT : d];
-    names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
-  }
-  search_set_mesh(s, &o->c, names);
+  for (int i = 0; o->alternatives && i < kept; i++) list[i] = alternative_of(s, asked[i], forced[i]);
+  if (o->alternatives && kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
+  *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
-  Plan *p = ARENA_NEW(s->arena, Plan);
-  p->cut_short = s->watch.expired;
-  if (options->alternatives || s->limited_flat) list_alternatives(s, options, p);
-  p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
+  PlanAlternatives beside = {0};
+  bool expired = s->watch.expired;
+  if (options->alternatives || s->limited_flat) list_alternatives(s, options, &beside);
+  double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
-  if (o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches) p->one_batch = search_one_batch(s);
-  search_set_mesh(s, &o->c, NULL);
-  name_axes(s, o);
-  p->target = arena_strdup(s->arena, s->t->name);
-  p->func = s->f->name;
-  p->ranks = s->t->ranks;
-  p->mesh = s->m->mesh;
-  memcpy(p->degree, o->found, sizeof p->degree);
-  p->micro_batches = o->c.micro;
-  p->zero = o->zero;
-  p->strategies = o->strategies;
-  p->stages = o->stages;
-  p->recompute = recompute_name(s->arena, s->f, o->strategies);
-  p->graph = plan_graph_hash(s->m, s->f);
-  p->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
-  p->params = cost_plan_params(s->m, s->f);
+  bool one_batch = o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches;
+  const char *why_one = one_batch ? search_one_batch(s) : NULL;
+  Plan *p = plan_of(s, o);
+  p->cut_short = expired;
+  p->alternatives = beside.items, p->nalternatives = beside.n;
+  p->one_device_seconds = one_device;
+  p->one_batch = why_one;
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->no_gaps_bound = fmin(s->no_gaps_bound, p->lower_bound);
-  p->mirrored = s->shape->mirrors.any;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
   for (size_t i = 0; i < s->bounded.n; i++) p->short_of_memory |= s->bounded.items[i].limited;
@@ -712,6 +729,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   if (!cost_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
   s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
+  s->graph = plan_graph_hash(m, f);
   s->most_micro = most_micro_batches(s);
   find_useful_micro_batches(s);
   s->resident = resident_bytes(s->cost, m, f);

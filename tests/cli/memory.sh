@@ -41,4 +41,57 @@ expect_json "d['allocated_bytes']['total'] > 665e6 and d['bytes_per_device'] > 6
 expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --json; cp out f32.json
 expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --dtype bf16 --json
 expect_json "d['allocated_bytes']['params'] * 2 == json.load(open('f32.json'))['allocated_bytes']['params']"
-summary 33
+# One plan has one number: as it is chosen, as an alternative to another one, in the file, in what is compiled, and in what the
+# program says.
+one_number() {
+  expect 0 "" "$apc" plan "$@" --json --save-plan one.plan
+  cp out plan.json
+  expect 0 "" "$apc" inspect one.plan --json
+  cp out inspect.json
+  expect 0 "" "$apc" "$@" --plan one.plan -o model -q --json
+  cp out compiled.json
+  expect 0 "" ./model --describe=json
+  cp out described.json
+  other=$(/usr/bin/python3 -c 'import json; x = next(x for x in json.load(open("plan.json"))["alternatives"] if not x["why_not"]); print(*(f"--{k} {x[k]}" for k in ("tp", "pp", "dp", "cp", "ep")), "--micro-batches", x["micro_batches"])')
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan "$@" $other --json --save-plan other.plan
+  cp out other.json
+  expect 0 "" "$apc" plan "$@" --plan other.plan --json
+  /usr/bin/python3 - "$@" >differences 2>&1 <<'END'
+import json, sys
+plan, inspected, compiled, described, other, beside = (json.load(open(f)) for f in (
+    "plan.json", "inspect.json", "compiled.json", "described.json", "other.json", "out"))
+degrees = "tp pp dp cp ep micro_batches".split()
+same = lambda x, y: all(x[k] == y[k] for k in degrees)
+alternative = next(x for x in plan["alternatives"] if same(x, other["chosen"]))
+chosen = next((x for x in beside["alternatives"] if same(x, plan["chosen"])), None)
+sums = lambda r: sum(v for k, v in r["predicted_bytes"].items() if k != "of_activations")
+numbers = [plan["bytes_per_device"], inspected["memory"]["bytes_per_device"], compiled["bytes_per_device"],
+           max(sums(r) for r in described["memory"])]
+print(numbers, alternative, other["bytes_per_device"])
+if "--pp" not in sys.argv: # what is compared with a plan from a file is what nothing forces
+    numbers.append(chosen["bytes_per_device"])
+assert len(set(numbers)) == 1 and not inspected["memory"]["estimate"]
+assert alternative["bytes_per_device"] == other["bytes_per_device"] and not alternative["estimate"]
+END
+  local code=$?
+  check "$*: $(cat differences)" [ $code -eq 0 ]
+}
+small="-D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --dim seq=16"
+one_number "$examples/gpt-tiny.onnx" --target cpux4
+# shellcheck disable=SC2086
+one_number "$examples/gpt.apc" $small --train cross_entropy --batch 8 --target cpux4
+# shellcheck disable=SC2086
+one_number "$examples/gpt.apc" $small --train cross_entropy --batch 8 --target cpux4 --pp 2
+# A file that was written by hand says nothing of memory, and a model that is large is not asked for all that is shown.
+grep -v '^#' one.plan >hand.plan
+expect 0 "per rank  not known: the file does not say" "$apc" inspect hand.plan
+expect 0 "" "$apc" inspect hand.plan --json
+expect_json 'd["memory"] is None and d["time"] is None'
+large="-D layers=80 -D d=16 -D heads=2 -D vocab=24 -D ctx=8 --dim seq=6 --target cpux16 --pp 16"
+# shellcheck disable=SC2086
+expect 0 " about " "$apc" plan "$examples/gpt.apc" $large
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan "$examples/gpt.apc" $large --json
+expect_json 'd["allocated_bytes"]["total"] == d["bytes_per_device"] and all(x["estimate"] for x in d["alternatives"]) and d["alternatives"]'
+summary 52

@@ -254,8 +254,8 @@ static bool write_program(E2eModel *e, const char *target, ComputeType compute, 
   o->plan = *plan;
   o->producer = "tests/doubles";
   o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
-  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && driver_measure(&e->build) && e->build.measured;
-  *planned = e->build.memory.total;
+  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && driver_measure(&e->build) && e->build.plan->allocated;
+  *planned = e->build.plan->allocated->total;
   return ok && driver_write(&e->build, o->target->device, out);
 }
 
