@@ -302,6 +302,16 @@ static bool *find_forbidden(const Cutting *k) {
 /* A stage may begin here: stages of a training step cut its forward pass. */
 static bool can_cut_at(const Cutting *k, size_t i) { return !k->training || k->training[i] == i; }
 
+/* Behind a source it is the same cut as the one before it. */
+static bool may_begin(const Cutting *k, const bool *forbidden, int i) {
+  return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
+}
+
+/* Of more than there is room for, those that lie evenly: what is left of the function is one run behind the last. */
+static bool is_spread(int i, int all, int room) {
+  return all <= room || (int64_t)(i + 1) * room / all > (int64_t)i * room / all;
+}
+
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
 static void find_positions(Cutting *k, int stages) {
@@ -322,12 +332,13 @@ static void find_positions(Cutting *k, int stages) {
   k->positions = ARENA_ARRAY(k->arena, int, n + 2);
   k->positions[k->npositions++] = 0;
   int wanted = 4 * stages > 32 ? 4 * stages : 32;
-  for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
-    for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
-      bool source = op_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
-      bool may = crossing[i] == limit && !source && !forbidden[i] && can_cut_at(k, (size_t)i);
-      if (may) k->positions[k->npositions++] = i;
-    }
+  for (int limit = 1; limit <= most && k->npositions < wanted; limit++) {
+    int all = 0, room = MAX_POSITIONS - k->npositions, seen = 0;
+    for (int i = 1; i < n; i++) all += crossing[i] == limit && may_begin(k, forbidden, i);
+    for (int i = 1; i < n; i++)
+      if (crossing[i] == limit && may_begin(k, forbidden, i) && is_spread(seen++, all, room))
+        k->positions[k->npositions++] = i;
+  }
   k->positions[k->npositions++] = n;
   qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
 }

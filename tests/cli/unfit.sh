@@ -61,6 +61,10 @@ plan 3 "" -D layers=7 --target box.topox1 --dtype f32
 plan 0 "" -D layers=6 --target box.topox1 --dtype bf16
 plan 3 "the fewest devices on which a plan was found are 2" -D layers=8 --target box.topox1 --dtype bf16
 
+# Of a long function stages are cut everywhere, not in its beginning alone: 16 with 10 layers of 32 MiB each.
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" -D layers=160 --target cpux16 --pp 16 --micro-batches 1 --json -q
+expect_json 'd["bytes_per_device"] < 400e6'
+
 # The reserve: between 60 and 100 MB it decides; --memory says otherwise; it is shown.
 plan 3 "(95.4 MiB less 38.1 MiB reserved)" -D layers=5 --target box.topox1
 plan 0 "" -D layers=5 --target box.topox1 --memory 100MB
