@@ -78,7 +78,7 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
   uint32_t labels = 0;
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++)
-    if (s->forced[k] == 0 && !(s->zero && k == DEGREE_dp)) labels |= 1u << degree_labels[k];
+    if (s->run.forced[k] == 0 && !(s->run.zero && k == DEGREE_dp)) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels};
   return (AxisUse){.labels = 1u << degree_labels[d],
                    .forced = !c->loose,
@@ -111,14 +111,14 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
                    .report = &s->report};
   int first = c->micro > 1;
   if (s->brief) in.rounds = in.split_rounds = 4, in.whole_work = 0;
-  if (s->hasty) {
+  if (s->run.hasty) {
     in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
     in.rounds = in.split_rounds = 0, in.whole_work = 0;
   }
   in.repeat = repeat_of(c);
   in.before = 1. / c->stages; /* stages do it at the same time */
   in.micro = c->least;
-  in.zero = s->zero;
+  in.zero = s->run.zero;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
 }
@@ -155,7 +155,7 @@ static const char *splits_little(const Search *s, const Outcome *o, int axis, De
   int64_t most = largest_factor(s, degree_labels[d]);
   const char *kind = label_name(degree_labels[d]),
              *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d],
-                                   s->forced[d] ? s->forced[d] : size);
+                                   s->run.forced[d] ? s->run.forced[d] : size);
   if (d == DEGREE_ep && !any_expert)
     return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
   if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
@@ -188,13 +188,13 @@ static bool judge_axes(Search *s, Outcome *o) {
 
 /* Weights are gathered at use where that is forced, or else it does not fit. */
 static void price_outcome(Search *s, Outcome *o) {
-  bool forced = s->zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
+  bool forced = s->run.zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
   for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
-    if (o->feasible || !o->price.possible || !some || at_use || s->zero) break;
-    s->limited = true;
+    if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
+    s->run.limited = true;
   }
   o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->price.possible) search_no_choice(s, o);
@@ -205,7 +205,7 @@ static void price_outcome(Search *s, Outcome *o) {
 static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
   const double differ = 1.08;
   double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
-  return s->best && seconds + t->once > differ * s->best->price.time.total;
+  return s->run.best && seconds + t->once > differ * s->run.best->price.time.total;
 }
 
 static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
@@ -254,7 +254,7 @@ static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.to
 static bool cut_and_price(Search *s, Outcome *o) {
   int last = s->npolicies - 1;
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
-  s->limited = true;
+  s->run.limited = true;
   Outcome some = *o, all = *o;
   if (!cut_and_price_with(s, s->policies[last].again, &all) && !all.slower) return *o = all, false;
   bool selective = cut_and_price_with(s, s->policies[1].again, &some);
@@ -266,7 +266,8 @@ static bool cut_and_price(Search *s, Outcome *o) {
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */
 static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
   double idle = schedule_idle(by.order, o->c.stages, by.chunks),
-         best = fmin(o->feasible ? o->price.time.total : INFINITY, s->best ? s->best->price.time.total : INFINITY);
+         best =
+             fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
   return o->solved * (1 + idle / o->c.micro) < best;
 }
 
@@ -348,7 +349,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   SolveResult r = solve(p, scratch);
   s->work += r.work;
   x->exact = r.exact, x->split = r.split;
-  s->limited |= r.memory_weight > 0 || !r.feasible;
+  s->run.limited |= r.memory_weight > 0 || !r.feasible;
   search_report_add(&s->report, g, &r, s->arena);
   Outcome o = {.c = best->c,
                .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n),
@@ -363,16 +364,16 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
     if (guessed) p->memory_aim = 0, again = true;
   } else {
     graph_strategies(g, r.values, o.strategies);
-    s->memory_weight = p->memory_weight = r.memory_weight;
+    s->run.memory_weight = p->memory_weight = r.memory_weight;
     bool judged = judge_axes(s, &o), fits = judged && schedule_and_price(s, &o);
     double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
     again = judged && !o.slower && left > 0 && (o.price.possible || uncut(&o)) &&
             (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
-    s->limited |= !fits && !o.slower;
+    s->run.limited |= !fits && !o.slower;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
-    if (fits && r.memory_weight > 0) s->activations = cost_memory_made(&o.price.memory);
+    if (fits && r.memory_weight > 0) s->run.activations = cost_memory_made(&o.price.memory);
   }
   if (r.feasible || !best->strategies) keep_outcome(best, &o);
   arena_free(scratch);
@@ -392,8 +393,9 @@ static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
     return;
   }
   SolveProblem p = *graph_problem(g);
-  p.memory_weight = s->memory_weight;
-  if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * x->best->c.stages;
+  p.memory_weight = s->run.memory_weight;
+  if (s->run.activations > 0 && s->run.activations < s->limit)
+    p.memory_aim = (s->limit - s->run.activations) * x->best->c.stages;
   for (int round = 0; round < MAX_ROUNDS; round++)
     if (!solve_round(s, &p, g, x)) break;
   graph_free(g);
@@ -416,8 +418,8 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
 
 /* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
 static bool is_slowed(const Search *s, const Outcome *o, double bound) {
-  return s->best && s->limited && o->feasible &&
-         o->price.time.total - fmax(0, o->solved - bound) > s->best->price.time.total;
+  return s->run.best && s->run.limited && o->feasible &&
+         o->price.time.total - fmax(0, o->solved - bound) > s->run.best->price.time.total;
 }
 
 /* Nothing that is left of the candidate can be faster, or by more than `differ`. */
@@ -462,7 +464,7 @@ static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry,
 static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Solving *x) {
   const double much = 0.01;
   const int many = 6;
-  bool first = symmetry && !s->hasty && symmetry_ways(symmetry) >= many;
+  bool first = symmetry && !s->run.hasty && symmetry_ways(symmetry) >= many;
   Outcome *o = x->best;
   GraphInput whole = *in;
   if (symmetry) whole.split_rounds = 0;
@@ -483,7 +485,7 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
   Arena *a = arena_new();
   Solving x = {.best = ARENA_NEW(s->arena, Outcome)};
   *x.best = (Outcome){.c = *c};
-  s->limited = false;
+  s->run.limited = false;
   search_set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;

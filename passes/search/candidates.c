@@ -308,10 +308,10 @@ static bool same_mesh(const Candidate *a, const Candidate *b) {
 /* What a search without force says of the mesh, which has tried useful numbers of micro-batches only.  Without stages
  * they make nothing faster. */
 static double known_bound(const Search *s, const Candidate *c) {
-  if (!s->known || c->naxes > MAX_SPATIAL || (search_fills(s, c) && !s->known->all_schedules)) return 0;
-  double bound = s->known->seconds;
-  for (size_t i = 0; i < s->known->open.n; i++) {
-    const Bounded *x = &s->known->open.items[i];
+  if (!s->run.known || c->naxes > MAX_SPATIAL || (search_fills(s, c) && !s->run.known->all_schedules)) return 0;
+  double bound = s->run.known->seconds;
+  for (size_t i = 0; i < s->run.known->open.n; i++) {
+    const Bounded *x = &s->run.known->open.items[i];
     bool among = c->stages == 1 || (useful_up_to(s, c->least) <= x->c.micro && x->c.micro <= c->micro);
     if (among && same_mesh(&x->c, c) && x->c.no_gaps == c->no_gaps) bound = fmin(bound, x->bound);
   }
@@ -351,15 +351,15 @@ static void sort_axes(Candidate *c) {
 static bool may_amount_to(const Search *s, const Candidate *c, int axis, const int found[DEGREE_COUNT]) {
   bool all = true, free = false;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
-    all &= !s->within[d] || s->within[d] == found[d];
-    free |= !s->within[d];
+    all &= !s->run.within[d] || s->run.within[d] == found[d];
+    free |= !s->run.within[d];
   }
   if (axis == c->naxes) return all;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     int more[DEGREE_COUNT];
     memcpy(more, found, sizeof more);
     more[d] *= c->sizes[axis];
-    if (s->within[d] && s->within[d] % more[d] == 0 && may_amount_to(s, c, axis + 1, more)) return true;
+    if (s->run.within[d] && s->run.within[d] % more[d] == 0 && may_amount_to(s, c, axis + 1, more)) return true;
   }
   return free && may_amount_to(s, c, axis + 1, found);
 }
@@ -373,24 +373,24 @@ static void add_candidate(Search *s, const Candidate *c) {
   for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
     next.no_gaps |= fills > 0;
     next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
-    ARENA_PUSH(s->arena, &s->candidates, next);
+    ARENA_PUSH(s->arena, &s->run.candidates, next);
   }
 }
 
 static int forced_behind(const Search *s, int degree) {
   int n = 0;
-  for (int d = degree + 1; d < DEGREE_COUNT; d++) n += s->forced[d] > 1;
+  for (int d = degree + 1; d < DEGREE_COUNT; d++) n += s->run.forced[d] > 1;
   return n;
 }
 
 /* Appends the forced axes, each whole or as two sub-axes where that leaves no more axes than a free choice has. */
 static void add_forced(Search *s, const Candidate *c, int degree) {
-  while (degree < DEGREE_COUNT && s->forced[degree] <= 1) degree++;
+  while (degree < DEGREE_COUNT && s->run.forced[degree] <= 1) degree++;
   if (degree == DEGREE_COUNT) {
     add_candidate(s, c);
     return;
   }
-  int n = s->forced[degree];
+  int n = s->run.forced[degree];
   for (int major = n; major >= 2; major--) {
     Candidate next = *c;
     if (n % major) continue;
@@ -446,10 +446,10 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
   bool any = false, left = false;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
-    used *= s->forced[d] > 0 ? s->forced[d] : 1;
-    nforced += s->forced[d] > 1;
-    any |= s->forced[d] > 0;
-    left |= !s->forced[d] && s->has_degree[d];
+    used *= s->run.forced[d] > 0 ? s->run.forced[d] : 1;
+    nforced += s->run.forced[d] > 1;
+    any |= s->run.forced[d] > 0;
+    left |= !s->run.forced[d] && s->has_degree[d];
   }
   if (spatial % used || (any && !left && spatial != used)) return; /* ranks would be idle */
   Candidate c = candidate_of(s, stages, least, micro);
@@ -461,16 +461,16 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
 /* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are. */
 static void add_meshes(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages;
-  if (!s->zero || s->forced[DEGREE_dp]) {
+  if (!s->run.zero || s->run.forced[DEGREE_dp]) {
     add_meshes_of(s, stages, least, micro);
     return;
   }
-  for (int n = s->zero > 1 ? 2 : 1; n <= spatial; n++) {
+  for (int n = s->run.zero > 1 ? 2 : 1; n <= spatial; n++) {
     if (spatial % n) continue;
-    s->forced[DEGREE_dp] = n;
+    s->run.forced[DEGREE_dp] = n;
     add_meshes_of(s, stages, least, micro);
   }
-  s->forced[DEGREE_dp] = 0;
+  s->run.forced[DEGREE_dp] = 0;
 }
 
 /* The axes from the largest to the smallest. */
@@ -522,13 +522,14 @@ static int by_bound(const void *x, const void *y) {
 }
 
 void sort_candidates(Search *s) {
-  if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
+  if (s->run.candidates.n)
+    qsort(s->run.candidates.items, s->run.candidates.n, sizeof *s->run.candidates.items, by_bound);
 }
 
 void make_candidates(Search *s, const PlanOptions *o) {
-  s->candidates.n = 0;
+  s->run.candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
-    int forced_stages = s->forced[DEGREE_pp];
+    int forced_stages = s->run.forced[DEGREE_pp];
     if (s->t->ranks % stages || (forced_stages ? stages != forced_stages : stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);

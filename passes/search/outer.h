@@ -47,7 +47,7 @@ typedef struct Outcome {
 } Outcome;
 
 /* A candidate that may be faster than the plan: it was solved, and this is its bound, without what is made again for
- * gradients (seconds_again).  `limited`: Search.limited. */
+ * gradients (seconds_again).  `limited`: SearchRun.limited. */
 typedef struct Bounded {
   Candidate c;
   double bound;
@@ -108,6 +108,35 @@ typedef struct MeshModel {
 
 enum { MOST_MODELS = 8 };
 
+/* What one run of a search is forced to, and what it has found so far.  A search runs several times: without what is
+ * forced, to know what there is, and forced to the degrees of each alternative. */
+typedef struct SearchRun {
+  int forced[DEGREE_COUNT];
+  int within[DEGREE_COUNT]; /* free axes are looked at that can amount to these degrees; 0: to any */
+  int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
+  const PlanKnown *known; /* outcomes of the run without forced degrees, which count where they amount to them; NULL:
+                             none */
+  struct {
+    Candidate *items;
+    size_t n, cap;
+  } candidates;
+  struct {
+    Outcome **items;
+    size_t n, cap;
+  } outcomes;
+  BoundedList bounded; /* candidates with one number of micro-batches that were solved */
+  const Outcome *best;
+  const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
+  double lower_bound;
+  double no_gaps_bound; /* with any_schedule, of candidates whose schedules may leave no gaps */
+  /* Where the last candidate met the memory limit: */
+  double memory_weight; /* seconds per byte */
+  double activations;   /* bytes that weights and state could not have */
+  bool limited;         /* memory decided something about the last candidate that was solved */
+  bool limited_flat;    /* and about one of a training step without stages */
+  bool hasty;           /* the time was over before there was a plan: any plan will do */
+} SearchRun;
+
 typedef struct Search {
   Module *m;
   Mesh mesh_before; /* that the module had, and gets again */
@@ -121,13 +150,10 @@ typedef struct Search {
   CostModel *base;               /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
-  CostModel *whole; /* of one micro-batch, while a range of them is bounded: it is not dropped */
-  int forced[DEGREE_COUNT];
-  int within[DEGREE_COUNT]; /* free axes are looked at that can amount to these degrees; 0: to any */
-  ScheduleKind schedule;    /* of pipelines of a training step */
-  bool no_gaps;             /* it may leave a stage none */
-  bool any_schedule;        /* others are candidates of their own (Candidate.no_gaps) */
-  int zero; /* PlanOptions.zero; then what no degree is forced for splits no batch, as ranks that do have to be known */
+  CostModel *whole;      /* of one micro-batch, while a range of them is bounded: it is not dropped */
+  ScheduleKind schedule; /* of pipelines of a training step */
+  bool no_gaps;          /* it may leave a stage none */
+  bool any_schedule;     /* others are candidates of their own (Candidate.no_gaps) */
   double limit;
   uint64_t graph; /* plan_graph_hash */
   LeastList least;
@@ -141,28 +167,9 @@ typedef struct Search {
   bool has_degree[DEGREE_COUNT];          /* some factor of the function has its label */
   int most_micro;
   bool *useful; /* by number of micro-batches: all others are no better than fewer */
-  struct {
-    Candidate *items;
-    size_t n, cap;
-  } candidates;
-  struct {
-    Outcome **items;
-    size_t n, cap;
-  } outcomes;
-  const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL:
-                           * none */
-  BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
   PlanLack *lack;
   double resident; /* bytes of all weights and state, each kept once */
-  const Outcome *best;
-  const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
-  double lower_bound;
-  double no_gaps_bound; /* with any_schedule, of candidates whose schedules may leave no gaps */
-  /* Where the last candidate met the memory limit: */
-  double memory_weight; /* seconds per byte */
-  double activations;   /* bytes that weights and state could not have */
-  bool limited;         /* memory decided something about the last candidate that was solved */
-  bool limited_flat;    /* and about one of a training step without stages */
+  SearchRun run;
   double work;
   SolveWatch watch;
   PlanProgress progress; /* what is shown, */
@@ -170,7 +177,6 @@ typedef struct Search {
   void *show_context;
   SearchReport report;
   bool brief; /* a plan is looked for, not a proof */
-  bool hasty; /* the time was over before there was a plan: any plan will do */
 } Search;
 
 /* ---- search.c */
@@ -242,7 +248,7 @@ void search_no_choice(const Search *s, Outcome *o);
 /* Why there can be no micro-batches; NULL: there can.  Sets the mesh. */
 const char *search_one_batch(Search *s);
 /* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
-const Outcome *search_nearest_outcome(const Search *s);
+const Outcome *search_nearest_outcome(const SearchRun *run);
 /* Say why there is no plan; NULL. */
 Plan *refuse(const Search *s, Diags *d);
 Plan *refuse_size(const Search *s, Diags *d);

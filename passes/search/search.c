@@ -41,21 +41,21 @@ static const double worth_filling = 0.04;
 
 /* ---- which are tried */
 
-static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
+static double best_time(const Search *s) { return s->run.best ? s->run.best->price.time.total : INFINITY; }
 
 /* No plan among those of a candidate is faster. */
 static void add_bound(Search *s, const Candidate *c, double bound) {
-  double *least = search_fills(s, c) ? &s->no_gaps_bound : &s->lower_bound;
+  double *least = search_fills(s, c) ? &s->run.no_gaps_bound : &s->run.lower_bound;
   *least = fmin(*least, bound);
 }
 
 /* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
 static bool is_hopeless(const Search *s, double bound) {
   double best = best_time(s);
-  return bound > (s->best == s->alone ? best : best * (1 - 1e-9));
+  return bound > (s->run.best == s->run.alone ? best : best * (1 - 1e-9));
 }
 
-static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcomes, o); }
+static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->run.outcomes, o); }
 
 /* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan,
  * which leaves the candidates only what can be faster. */
@@ -68,7 +68,7 @@ static void try_alone(Search *s, int degree) {
   if (limited) c.least = c.micro = 1;
   Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
   if (o->feasible) add_outcome(s, o);
-  if (o->feasible && o->price.time.total < best_time(s)) s->best = s->alone = o;
+  if (o->feasible && o->price.time.total < best_time(s)) s->run.best = s->run.alone = o;
 }
 
 /* The time is over: nothing more is known of the candidate. */
@@ -79,22 +79,22 @@ static bool is_over(Search *s, const Candidate *c) {
 
 /* What was proved of it; NULL: it was not solved yet. */
 static const Bounded *find_bounded(const Search *s, const Candidate *c) {
-  for (size_t i = 0; i < s->bounded.n; i++)
-    if (search_same_candidate(&s->bounded.items[i].c, c)) return &s->bounded.items[i];
+  for (size_t i = 0; i < s->run.bounded.n; i++)
+    if (search_same_candidate(&s->run.bounded.items[i].c, c)) return &s->run.bounded.items[i];
   return NULL;
 }
 
 static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
-  s->limited = limited;
-  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound, limited}));
+  s->run.limited = limited;
+  ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited}));
   return bound;
 }
 
 /* The outcome of a candidate, if it has one, which may be the best. */
 static void add_if_known(Search *s, Outcome *o, double best) {
-  bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
+  bool as_good = s->run.best == s->run.alone && o->price.time.total == best; /* a free axis covers what is alone */
   if (o->strategies || o->why_not) add_outcome(s, o);
-  if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
+  if (o->feasible && (o->price.time.total < best || as_good)) s->run.best = o;
 }
 
 /* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
@@ -112,7 +112,7 @@ static void try_kinds(Search *s, const Candidate *c) {
       Degree d = kinds[rest % KINDS];
       x.degree[i] = (int)d;
       data |= d == DEGREE_dp, same &= x.degree[0] == (int)d;
-      possible &= s->has_degree[d] && !s->forced[d];
+      possible &= s->has_degree[d] && !s->run.forced[d];
       bool alike = i > 0 && s->t->ntiers == 1 && c->sizes[i] == c->sizes[i - 1];
       possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
     }
@@ -132,23 +132,23 @@ static double try_one(Search *s, const Candidate *c) {
   bool makes_again;
   double bound, best = best_time(s), again = seconds_again(s, c, &makes_again);
   const Bounded *before = find_bounded(s, c);
-  if (before) return s->limited = before->limited, before->bound;
+  if (before) return s->run.limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
   if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
   s->report.candidates++;
   Outcome *o = search_solve_mesh(s, c, best - again, &bound);
-  s->limited |= makes_again;
+  s->run.limited |= makes_again;
   bool known = o->strategies || o->why_not;
   if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
-    return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->limited) : INFINITY;
+    return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->run.limited) : INFINITY;
   add_if_known(s, o, best);
-  bool limited = s->limited;
+  bool limited = s->run.limited;
   bool pays = o->feasible && o->wanted > 0 && o->price.time.total > o->wanted;
-  if (pays && c->stages == 1 && !s->zero && is_free(c)) try_kinds(s, c);
-  s->limited = limited;
+  if (pays && c->stages == 1 && !s->run.zero && is_free(c)) try_kinds(s, c);
+  s->run.limited = limited;
   bound = fmax(bound, c->bound);
   add_bound(s, c, bound + again);
-  return keep_bound(s, c, bound, s->limited);
+  return keep_bound(s, c, bound, s->run.limited);
 }
 
 /* Few numbers of micro-batches are solved at once where a range of them is bounded by little more than all operations
@@ -192,8 +192,8 @@ static void bound_rest(Search *s, const Candidate *c, int least, int most, doubl
   rest.least = useful_from(s, least), rest.micro = useful_up_to(s, most);
   if (rest.least > rest.micro) return;
   rest.bound = fmax(bound, ideal_seconds(s, &rest));
-  if (rest.bound < s->lower_bound) rest.bound = fmax(rest.bound, bound_mesh(s, &rest, 0, best_time(s)));
-  s->lower_bound = fmin(s->lower_bound, rest.bound);
+  if (rest.bound < s->run.lower_bound) rest.bound = fmax(rest.bound, bound_mesh(s, &rest, 0, best_time(s)));
+  s->run.lower_bound = fmin(s->run.lower_bound, rest.bound);
 }
 
 /* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: activations take less of
@@ -201,14 +201,14 @@ static void bound_rest(Search *s, const Candidate *c, int least, int most, doubl
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bool limited = true;
   int tried = 1;
-  s->limited_flat = func_has_gradients(s->f);
+  s->run.limited_flat = func_has_gradients(s->f);
   while (2 * tried <= s->most_micro && limited && bound < best_time(s) * (1 - 1e-3)) {
     Candidate next = *c;
     bound_rest(s, c, tried + 1, 2 * tried - 1, bound);
     next.least = next.micro = tried *= 2;
     next.bound = fmax(bound, ideal_seconds(s, &next));
     try_one(s, &next);
-    limited = s->limited;
+    limited = s->run.limited;
   }
   bound_rest(s, c, tried + 1, s->most_micro, bound);
 }
@@ -221,12 +221,13 @@ static bool filled_later(const Search *s, const Candidate *c) {
 /* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
  * only, where `all` says so. */
 static void bound_orders(Search *s, size_t first, int loose, bool all) {
-  Candidate *c = &s->candidates.items[first];
+  Candidate *c = &s->run.candidates.items[first];
   size_t n = 1;
   if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
-  while (first + n < s->candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
+  while (first + n < s->run.candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
   bool alike = (n == 1 || s->t->ntiers == 1) && !all;
-  if (alike || filled_later(s, c) || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
+    return;
   double bound = bound_mesh(s, c, loose, best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
 }
@@ -247,7 +248,7 @@ static void try_usual(Search *s) {
 
 /* Of many ranks, the most promising first, by what graphs say. */
 static void bound_all(Search *s) {
-  for (size_t i = 0; i < s->candidates.n; i++) bound_orders(s, i, s->candidates.items[i].naxes, true);
+  for (size_t i = 0; i < s->run.candidates.n; i++) bound_orders(s, i, s->run.candidates.items[i].naxes, true);
   sort_candidates(s);
 }
 
@@ -258,22 +259,22 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   if (many) try_usual(s);
   s->brief = false;
   if (many) bound_all(s);
-  for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
-    for (int loose = s->candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
-    const Candidate c = s->candidates.items[i];
+  for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
+    for (int loose = s->run.candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
+    const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {
       add_bound(s, &c, c.bound);
       continue;
     }
-    s->progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
-                                 fmin(best_time(s), fmin(s->lower_bound, c.bound)), INFINITY};
+    s->progress = (PlanProgress){(int)i, (int)s->run.candidates.n, best_time(s),
+                                 fmin(best_time(s), fmin(s->run.lower_bound, c.bound)), INFINITY};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
       continue;
     }
     double bound = try_one(s, &c);
-    if (s->limited && o->micro_batches == 0 && !(o->any && s->best)) try_for_memory(s, &c, bound);
+    if (s->run.limited && o->micro_batches == 0 && !(o->any && s->run.best)) try_for_memory(s, &c, bound);
   }
 }
 
@@ -284,31 +285,32 @@ static void try_hastily(Search *s) {
   s->watch.deadline = INFINITY;
   s->watch.most = 0;
   s->watch.expired = false;
-  for (int pass = 0; pass < 2 && !s->best; pass++) {
-    s->hasty = pass == 0;
-    s->outcomes.n = s->bounded.n = 0;
-    for (size_t i = 0; i < s->candidates.n && !s->best; i++) {
-      Candidate c = s->candidates.items[i];
+  for (int pass = 0; pass < 2 && !s->run.best; pass++) {
+    s->run.hasty = pass == 0;
+    s->run.outcomes.n = s->run.bounded.n = 0;
+    for (size_t i = 0; i < s->run.candidates.n && !s->run.best; i++) {
+      Candidate c = s->run.candidates.items[i];
       c.micro = c.least;
       try_one(s, &c);
     }
   }
-  s->lower_bound = s->no_gaps_bound = INFINITY;
-  for (size_t i = 0; i < s->candidates.n; i++) add_bound(s, &s->candidates.items[i], s->candidates.items[i].bound);
+  s->run.lower_bound = s->run.no_gaps_bound = INFINITY;
+  for (size_t i = 0; i < s->run.candidates.n; i++)
+    add_bound(s, &s->run.candidates.items[i], s->run.candidates.items[i].bound);
   s->watch.deadline = deadline, s->watch.most = most; /* for searches that go on from this one */
   s->watch.expired = true;
 }
 
 static bool anything_forced(const Search *s, const PlanOptions *o) {
-  bool any = o->micro_batches || s->zero;
-  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
+  bool any = o->micro_batches || s->run.zero;
+  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->run.forced[d] > 0;
   return any;
 }
 
 static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
-  bool same =
-      x->feasible && (!o->micro_batches || o->micro_batches == x->c.micro) && (!s->zero || s->zero - 1 == x->zero);
-  for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
+  bool same = x->feasible && (!o->micro_batches || o->micro_batches == x->c.micro) &&
+              (!s->run.zero || s->run.zero - 1 == x->zero);
+  for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->run.forced[d] || s->run.forced[d] == x->found[d];
   return same;
 }
 
@@ -327,11 +329,11 @@ static int by_without_gaps(const void *x, const void *y) {
 
 /* Of one at least, if it pays, where the search ended at its limit of work; of none where the time is over. */
 static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
-  size_t n = 0, nknown = s->known ? s->known->n : 0;
-  const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
-  for (size_t i = 0; i < s->outcomes.n; i++) found[n++] = s->outcomes.items[i];
+  size_t n = 0, nknown = s->run.known ? s->run.known->n : 0;
+  const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + nknown + 1);
+  for (size_t i = 0; i < s->run.outcomes.n; i++) found[n++] = s->run.outcomes.items[i];
   for (size_t i = 0; i < nknown; i++)
-    if (amounts_to(s, o, s->known->items[i])) found[n++] = s->known->items[i];
+    if (amounts_to(s, o, s->run.known->items[i])) found[n++] = s->run.known->items[i];
   if (n) qsort(found, n, sizeof *found, by_without_gaps);
   for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++) {
     if (s->watch.expired && (i > 0 || o->effort > 0 || solve_watch_stopped(&s->watch))) break;
@@ -340,18 +342,17 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
 }
 
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
- * is s->best. */
+ * is s->run.best. */
 static void run(Search *s, const PlanOptions *o) {
-  s->watch.context = s;
   if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
-  for (size_t i = 0; s->known && i < s->known->n; i++)
-    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
-      s->best = s->known->items[i];
+  for (size_t i = 0; s->run.known && i < s->run.known->n; i++)
+    if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < best_time(s))
+      s->run.best = s->run.known->items[i];
   make_candidates(s, o);
   try_all(s, o, free_choice);
-  if (!s->best && s->watch.expired && !solve_watch_stopped(&s->watch)) try_hastily(s);
-  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->best)) fill_gaps_of_found(s, o);
+  if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) try_hastily(s);
+  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -370,50 +371,43 @@ static bool has_idle_axes(const Search *s, const Outcome *o) {
   return ranks != s->t->ranks;
 }
 
-/* The same search, forced to other degrees; it knows what was found without forced degrees. */
-static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
-  Search x = *s;
-  memcpy(x.forced, degrees, sizeof x.forced);
-  x.candidates.items = NULL, x.candidates.n = x.candidates.cap = 0;
-  x.outcomes.items = NULL, x.outcomes.n = x.outcomes.cap = 0;
-  x.bounded = (BoundedList){0};
-  memset(x.within, 0, sizeof x.within);
-  x.best = x.alone = NULL;
-  x.lower_bound = x.no_gaps_bound = INFINITY;
-  x.memory_weight = x.activations = 0;
-  x.hasty = false;
-  return x;
+/* Forced to these degrees, it knows what was found without force. */
+static SearchRun forced_run(const Search *s, const int degrees[DEGREE_COUNT]) {
+  SearchRun r = {.zero = s->run.zero, .known = s->run.known, .lower_bound = INFINITY, .no_gaps_bound = INFINITY};
+  memcpy(r.forced, degrees, sizeof r.forced);
+  return r;
 }
 
-/* Takes over what another search has cost, and its prices. */
-static void take_effort(Search *s, const Search *x) {
-  memcpy(s->models, x->models, sizeof s->models);
-  s->nmodels = x->nmodels;
-  s->cost = x->cost;
-  s->work = x->work;
-  s->watch = x->watch;
-  s->watch.context = s;
-  s->report = x->report;
+/* In the place of the run that is on, which then goes on; returns it with what it has found. */
+static SearchRun run_apart(Search *s, const SearchRun *r, const PlanOptions *o) {
+  const SearchRun before = s->run;
+  s->run = *r;
+  run(s, o);
+  const SearchRun found = s->run;
+  s->run = before;
+  return found;
 }
 
 /* Keeps what a search without force has found, but for some of pp and micro-batches. */
-static void keep_known(Search *s, const PlanOptions *o, const Search *x, const PlanOptions *of) {
+static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, const PlanOptions *of) {
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
-  *k = (PlanKnown){
-      .items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  *k = (PlanKnown){.items = x->outcomes.items,
+                   .n = x->outcomes.n,
+                   .seconds = x->best && !s->watch.expired ? x->best->price.time.total : 0};
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
   k->micro = of->micro_batches;
-  k->schedule = x->schedule, k->any_schedule = x->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
-  s->known = k;
+  k->schedule = s->schedule, k->any_schedule = s->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
+  s->run.known = k;
   if (o->known) *o->known = k;
 }
 
-static bool knows(const PlanKnown *k, const Search *x, const PlanOptions *o) {
+static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
+  const PlanKnown *k = s->run.known;
   return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->micro == o->micro_batches &&
-         k->any_schedule == x->any_schedule && k->schedule.order == x->schedule.order &&
-         k->schedule.chunks == x->schedule.chunks;
+         k->any_schedule == s->any_schedule && k->schedule.order == s->schedule.order &&
+         k->schedule.chunks == s->schedule.chunks;
 }
 
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
@@ -421,28 +415,26 @@ static bool knows(const PlanKnown *k, const Search *x, const PlanOptions *o) {
  * micro-batches that are forced, and axes that can amount to the degrees. */
 static void find_known(Search *s, const PlanOptions *o) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
-  Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
   x.zero = 0;
   x.known = NULL;
   if (s->t->ranks >= MANY_RANKS) {
-    memcpy(x.within, s->forced, sizeof x.within);
+    memcpy(x.within, s->run.forced, sizeof x.within);
     none.micro_batches = o->micro_batches;
-    none.degree[DEGREE_pp] = x.forced[DEGREE_pp] = s->forced[DEGREE_pp];
+    none.degree[DEGREE_pp] = x.forced[DEGREE_pp] = s->run.forced[DEGREE_pp];
   }
-  s->known = o->known ? *o->known : NULL;
-  if (knows(s->known, &x, &none)) return;
-  run(&x, &none);
-  take_effort(s, &x);
+  s->run.known = o->known ? *o->known : NULL;
+  if (knows(s, &x, &none)) return;
+  x = run_apart(s, &x, &none);
   keep_known(s, o, &x, &none);
 }
 
 /* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
 static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
   PlanOptions o = options_of(base, as->found, &as->c);
-  Search x = forced_search(s, as->found);
+  SearchRun x = forced_run(s, as->found);
   bool over = s->watch.expired;
-  run(&x, &o);
-  take_effort(s, &x);
+  x = run_apart(s, &x, &o);
   if (isinf(s->watch.deadline)) s->watch.expired = over || solve_watch_stopped(&s->watch);
   return x.best ? x.best : search_nearest_outcome(&x);
 }
@@ -606,8 +598,8 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
 static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
   for (int i = 0; i < n; i++) {
     if (!forced[i] || seconds_of(forced[i]) >= best_time(s) * (1 - 1e-9)) continue;
-    const Outcome *was = s->best;
-    s->best = forced[i];
+    const Outcome *was = s->run.best;
+    s->run.best = forced[i];
     asked[i] = forced[i] = was;
   }
 }
@@ -622,22 +614,23 @@ typedef struct PlanAlternatives {
 static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives *out) {
   enum { MOST = 6, MOST_OF_MANY_RANKS = 3 };
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
-  size_t nknown = s->known ? s->known->n : 0;
-  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
+  size_t nknown = s->run.known ? s->run.known->n : 0;
+  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + nknown + 1);
   const Outcome *asked[MOST], *forced[MOST];
   PlanAlternative *list = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
   size_t n = 0;
-  for (size_t i = 0; i < s->outcomes.n; i++)
-    if (can_be_forced(s, s->outcomes.items[i])) all[n++] = s->outcomes.items[i];
+  for (size_t i = 0; i < s->run.outcomes.n; i++)
+    if (can_be_forced(s, s->run.outcomes.items[i])) all[n++] = s->run.outcomes.items[i];
   for (size_t i = 0; i < nknown; i++)
-    if (can_be_forced(s, s->known->items[i]) && amounts_to(s, o, s->known->items[i])) all[n++] = s->known->items[i];
+    if (can_be_forced(s, s->run.known->items[i]) && amounts_to(s, o, s->run.known->items[i]))
+      all[n++] = s->run.known->items[i];
   if (n) qsort(all, n, sizeof *all, by_time);
   for (size_t i = 0; i < n && kept < most && !s->watch.expired; i++) {
-    bool known = same_degrees(all[i], s->best);
+    bool known = same_degrees(all[i], s->run.best);
     for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
     if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
-  if (s->limited_flat) prefer_forced(s, asked, forced, kept);
+  if (s->run.limited_flat) prefer_forced(s, asked, forced, kept);
   for (int i = 0; o->alternatives && i < kept; i++) list[i] = alternative_of(s, asked[i], forced[i]);
   if (o->alternatives && kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
@@ -646,9 +639,9 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   PlanAlternatives beside = {0};
   bool expired = s->watch.expired;
-  if (options->alternatives || s->limited_flat) list_alternatives(s, options, &beside);
+  if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
   double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
-  const Outcome *o = s->best;
+  const Outcome *o = s->run.best;
   bool one_batch = o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches;
   const char *why_one = one_batch ? search_one_batch(s) : NULL;
   Plan *p = plan_of(s, o);
@@ -656,11 +649,11 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->alternatives = beside.items, p->nalternatives = beside.n;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
-  p->lower_bound = fmin(s->lower_bound, p->price.time.total);
-  p->no_gaps_bound = fmin(s->no_gaps_bound, p->lower_bound);
+  p->lower_bound = fmin(s->run.lower_bound, p->price.time.total);
+  p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
-  for (size_t i = 0; i < s->bounded.n; i++) p->short_of_memory |= s->bounded.items[i].limited;
+  for (size_t i = 0; i < s->run.bounded.n; i++) p->short_of_memory |= s->run.bounded.items[i].limited;
   p->report = s->report;
   p->search_seconds = solve_watch_now() - started;
   return p;
@@ -669,14 +662,14 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
 /* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others
  * take as long. */
 static void settle_degrees(Search *s, const PlanOptions *o) {
-  if (has_idle_axes(s, s->best)) return;
-  const Outcome *forced = forced_to(s, o, s->best);
-  if (forced && seconds_of(forced) <= s->best->price.time.total * (1 + 1e-12)) s->best = forced;
+  if (has_idle_axes(s, s->run.best)) return;
+  const Outcome *forced = forced_to(s, o, s->run.best);
+  if (forced && seconds_of(forced) <= s->run.best->price.time.total * (1 + 1e-12)) s->run.best = forced;
 }
 
 static bool all_forced(const Search *s, const PlanOptions *o) {
   bool all = o->micro_batches > 0;
-  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
+  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->run.forced[d] > 0;
   return all;
 }
 
@@ -684,12 +677,12 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   if (anything_forced(s, o) && !o->any) find_known(s, o);
   run(s, o);
-  if (!s->best && solve_watch_stopped(&s->watch)) {
+  if (!s->run.best && solve_watch_stopped(&s->watch)) {
     diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
     return NULL;
   }
-  if (!s->best) return refuse(s, d);
-  if (!anything_forced(s, o)) keep_known(s, o, s, o);
+  if (!s->run.best) return refuse(s, d);
+  if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
   if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
   return finish(s, o, started);
 }
@@ -700,11 +693,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .f = f,
                 .t = t,
                 .arena = m->arena,
-                .lower_bound = INFINITY,
-                .no_gaps_bound = INFINITY,
-                .schedule = {.order = SCHEDULE_1f1b}, /* gpipe takes as long, and more memory */
-                .zero = o->zero};
-  memcpy(s->forced, o->degree, sizeof s->forced);
+                .run = {.zero = o->zero, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
+                .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
+  memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
          work = t->ranks >= MANY_RANKS ? usual_work : 0;
   if (o->effort > 0 || o->work > 0) work = o->work;

@@ -148,10 +148,10 @@ static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
   diag_note(d, (Loc){0}, "on that rank: %s", text_str(&t));
 }
 
-const Outcome *search_nearest_outcome(const Search *s) {
+const Outcome *search_nearest_outcome(const SearchRun *run) {
   const Outcome *nearest = NULL;
-  for (size_t i = 0; i < s->outcomes.n; i++) {
-    const Outcome *o = s->outcomes.items[i];
+  for (size_t i = 0; i < run->outcomes.n; i++) {
+    const Outcome *o = run->outcomes.items[i];
     bool less = !nearest || (o->price.memory.total > 0 &&
                              (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
     if (less && !o->c.loose) nearest = o;
@@ -160,7 +160,7 @@ const Outcome *search_nearest_outcome(const Search *s) {
 }
 
 Plan *refuse(const Search *s, Diags *d) {
-  const Outcome *nearest = search_nearest_outcome(s);
+  const Outcome *nearest = search_nearest_outcome(&s->run);
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);

@@ -178,9 +178,9 @@ static void candidates(void) {
   CHECK(open);
   if (open) {
     make_candidates(&s, &(PlanOptions){0});
-    CHECKF(s.candidates.n > 1000, "%zu candidates", s.candidates.n);
-    for (size_t i = 0; i < s.candidates.n; i++) {
-      const Candidate *c = &s.candidates.items[i];
+    CHECKF(s.run.candidates.n > 1000, "%zu candidates", s.run.candidates.n);
+    for (size_t i = 0; i < s.run.candidates.n; i++) {
+      const Candidate *c = &s.run.candidates.items[i];
       int ranks = c->stages;
       for (int k = 0; k < c->naxes; k++) ranks *= c->sizes[k];
       CHECKF(ranks == RANKS, "%d ranks", ranks);
