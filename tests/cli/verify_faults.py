@@ -1,10 +1,11 @@
 """tests/cli/verify_faults.py BUILD - `apc verify` finds faults of the compiler and the runtime.
 
-Each fault is a change of one place of a source.  The changed file is compiled as the build compiles it (what the build's
-ninja says), apc or the runtime is linked with it, and `apc verify` of a small model must not say that all is well: exit 4
-with what differs, or a program that the checkers refuse.  Without a fault it must say ok.  Gradients and updates are
-asked with more ranks than run here, so that nothing but the step itself is looked at.
+Each fault is a change of one place of a source.  The changed file is compiled and linked into apc or the runtime as the
+build does it, by what CMake writes for its generator, and `apc verify` of a small model must not say that all is well:
+exit 4 with what differs, or a program that the checkers refuse.  Without a fault it must say ok.  Gradients and updates
+are asked with more ranks than run here, so that nothing but the step itself is looked at.
 """
+import json
 import os
 import pathlib
 import re
@@ -159,13 +160,22 @@ FAULTS = [
 ]
 
 
-def commands(target):
+def compile_command(source):
+    """Of a source of a room's library, or of the kernels' prelude; and where it is given."""
+    room = "codegen" if source.is_relative_to(BUILD / "generated") else source.relative_to(ROOT).parts[0]
+    for x in json.loads((BUILD / "compile_commands.json").read_text()):
+        if pathlib.Path(x["file"]) == source and f"/apc_{room}.dir/" in x["command"]:
+            return x["command"], x["directory"]
+    raise SystemExit(f"compile_commands.json has no {source} of {room}")
+
+
+def link_command(target):
+    """A file of Make's generator; Ninja is asked."""
+    written = BUILD / f"CMakeFiles/{target}.dir/link.txt"
+    if written.exists():
+        return written.read_text()
     done = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", target], check=True, capture_output=True, text=True)
-    return done.stdout.splitlines()
-
-
-def compile_command(lines, source):
-    return next(x for x in lines if re.search(rf"-c \S*{re.escape(str(source))}$", x))
+    return done.stdout.splitlines()[-1]
 
 
 def plant(folder, where, source, old, new):
@@ -174,15 +184,13 @@ def plant(folder, where, source, old, new):
     path = BUILD / "generated/kernel_prelude.c" if where == "kernels" else ROOT / source
     text = path.read_text()
     assert text.count(old) == 1, f"{path}: {text.count(old)} times {old}"
-    lines = commands(target)
     changed, made = folder / path.name, folder / "changed.o"
     changed.write_text(text.replace(old, new))
-    name = path.relative_to(BUILD if where == "kernels" else ROOT)
-    build = re.sub(r" -MD.* -o \S+ -c \S+$", f" -I{path.parent} -w -o {made} -c {changed}", compile_command(lines, name))
-    subprocess.run(build, shell=True, check=True, cwd=BUILD)
-    link = next(x for x in reversed(lines) if f"-o {target} " in x)
-    link = re.sub(rf"-o {target} ", f"-o {folder / target} {made} ", link, count=1)
-    link = re.sub(rf"\S*{re.escape(str(name))}\.o ", "", link)
+    command, at = compile_command(path)
+    build, compiles = re.subn(r" -o \S+ -c \S+$", f" -I{path.parent} -w -o {made} -c {changed}", command)
+    link, links = re.subn(rf" -o {target} ", f" -o {folder / target} {made} ", link_command(target))  # before the library
+    assert compiles == links == 1, (command, link)
+    subprocess.run(build, shell=True, check=True, cwd=at)
     subprocess.run(link, shell=True, check=True, cwd=BUILD)
 
 
