@@ -76,7 +76,7 @@ def put(text, place, code):
     lines = text.splitlines()
     if place is None:
         if not ROW.match(code[0]):
-            return "\n".join(lines + code) + "\n"
+            return "\n".join(lines + [""] * bool(lines) + code) + "\n"
         for row in rows_of(code):
             put_row(lines, row)
         return "\n".join(lines) + "\n"
@@ -86,6 +86,8 @@ def put(text, place, code):
     if where == "instead of":
         return text.replace(anchor, "\n".join(code))
     at = next(i for i, line in enumerate(lines) if anchor in line) + (where == "behind")
+    if where == "before" and (code[-1] == "}" or anchor.startswith("/* ----")):
+        code = code + [""]
     lines[at:at] = code
     return "\n".join(lines) + "\n"
 
