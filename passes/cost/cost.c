@@ -1,4 +1,4 @@
-/* passes/cost/cost.c - see cost.h. */
+/* passes/cost/cost.c - the cost model of a mesh, sizes of shards, and what operations take; see cost.h. */
 #include "passes/cost/cost.h"
 
 #include <math.h>
@@ -7,66 +7,7 @@
 
 #include "base/die.h"
 #include "ir/layout/count.h"
-#include "ir/legal_comm.h"
-#include "ir/window.h"
-#include "passes/facts/agreed.h"
-#include "passes/cost/comm.h"
-#include "passes/cost/dot.h"
-#include "passes/cost/kernel.h"
-
-/* The conversions of values of one type. */
-typedef struct TypeTable {
-  const Type *type;
-  ConvertTable *table;
-} TypeTable;
-
-/* The decomposition of an operation. */
-typedef struct OpenBody {
-  const Op *op;
-  Body *body;
-} OpenBody;
-
-/* What joins what in a function. */
-typedef struct Joined {
-  const Func *f;
-  const LegalJoin *joins; /* by operation */
-} Joined;
-
-/* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
-typedef struct OpenBodies {
-  Arena *arena;
-  DotMemo dots;
-  OpenBody *items;
-  size_t slots, n;
-  struct {
-    Joined *items;
-    size_t n, cap;
-  } joined;
-} OpenBodies;
-
-/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
- * counts. */
-typedef struct GroupCosts {
-  int n;
-  CommCosts *items;
-} GroupCosts;
-
-struct CostModel {
-  Module *m;
-  const Target *target;
-  OpenBodies *bodies; /* shared with the models beside it */
-  bool beside;
-  int loose; /* the first so many spatial axes have no order */
-  Mesh mesh;
-  Arena *arena;        /* of what follows, which depends on the mesh */
-  GroupCosts **groups; /* by set of axes; NULL until asked for */
-  int64_t *sizes;      /* by symbol */
-  size_t nsizes;
-  struct {
-    TypeTable *items;
-    size_t n, cap;
-  } tables;
-};
+#include "passes/cost/model.h"
 
 static void begin(CostModel *c) {
   Module *m = c->m;
@@ -157,7 +98,7 @@ double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
   return cost_elements(c, global, l) * (double)dtype_bytes(global->dtype);
 }
 
-static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
+int64_t cost_factor_parts(const CostModel *c, const Strategy *s, int factor) {
   int64_t n = 1;
   for (int i = 0; i < s->n; i++)
     if (s->picks[i].factor == factor) n *= c->mesh.axes[s->picks[i].axis].size;
@@ -165,14 +106,14 @@ static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
 }
 
 static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
-  int64_t n = cost_extent(c, r->factors[factor].size), parts = factor_parts(c, s, factor);
+  int64_t n = cost_extent(c, r->factors[factor].size), parts = cost_factor_parts(c, s, factor);
   return (double)divide_up(n, parts);
 }
 
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro) {
   for (int i = 0; i < s->n; i++) {
     int f = s->picks[i].factor;
-    int64_t parts = factor_parts(c, s, f);
+    int64_t parts = cost_factor_parts(c, s, f);
     for (int j = 0; j < s->n && micro > 0; j++) {
       const MeshAxis *axis = &c->mesh.axes[s->picks[j].axis];
       if (s->picks[j].factor == f && axis->temporal) parts = parts / axis->size * micro;
@@ -180,284 +121,6 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int
     if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
   }
   return true;
-}
-
-/* ---- collectives */
-
-static int common_divisor(int a, int b) {
-  while (b) {
-    int rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks
- * in every group: where groups straddle blocks, fewer than in the luckiest. */
-static int part_inside(int size, int stride, int block) {
-  return block % stride ? 1 : common_divisor(size, block / stride);
-}
-
-/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
-static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const int *order) {
-  const Target *t = c->target;
-  CommGroup g = {{0}};
-  for (int i = 0; i < t->ntiers; i++) {
-    int stride = 1, block = i + 1 < t->ntiers ? t->tiers[i].group : t->ranks;
-    g.inside[i] = 1;
-    for (int k = n - 1; k >= 0; k--) {
-      int size = c->mesh.axes[order[k]].size;
-      if ((axes >> order[k]) & 1u) g.inside[i] *= part_inside(size, stride, block);
-      stride *= size;
-    }
-  }
-  return g;
-}
-
-static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, CommGroup *known) {
-  for (int i = 0; i < out->n; i++)
-    if (memcmp(&known[i], g, sizeof *g) == 0) return;
-  known[out->n] = *g;
-  out->items[out->n++] = cost_comms(c->target, g);
-}
-
-/* The group under every order of the loose axes behind the first `done`. */
-static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out,
-                       CommGroup *known) {
-  if (done >= c->loose - 1) {
-    CommGroup g = group_in_order(c, axes, n, order);
-    add_group(c, out, &g, known);
-    return;
-  }
-  for (int i = done; i < c->loose; i++) {
-    int first = order[done];
-    order[done] = order[i], order[i] = first;
-    add_orders(c, axes, n, order, done + 1, out, known);
-    order[i] = order[done], order[done] = first;
-  }
-}
-
-static GroupCosts *group_costs(const CostModel *c, uint32_t axes) {
-  int n = 0, orders = 1, order[MAX_AXES];
-  for (int a = 0; a < c->mesh.naxes; a++)
-    if (!c->mesh.axes[a].temporal) order[n++] = a;
-  for (int i = 2; i <= c->loose; i++) orders *= i;
-  GroupCosts *g = ARENA_NEW(c->arena, GroupCosts);
-  g->items = ARENA_ARRAY(c->arena, CommCosts, orders);
-  add_orders(c, axes, n, order, 0, g, ARENA_ARRAY(c->arena, CommGroup, orders));
-  return g;
-}
-
-double cost_comm(const CostModel *c, const CommSize *x) {
-  if (!c->groups[x->axes]) c->groups[x->axes] = group_costs(c, x->axes);
-  const GroupCosts *g = c->groups[x->axes];
-  double least = INFINITY;
-  for (int i = 0; i < g->n; i++) least = fmin(least, cost_comm_seconds(&g->items[i], x->kind, x->bytes));
-  return least;
-}
-
-static double traffic(const CostModel *c, double bytes) {
-  return c->target->launch + cost_memory_seconds(c->target, bytes);
-}
-
-/* ---- what contiguous collectives take beside the communication (ir/legal_comm.h) */
-
-static bool stages(const CostModel *c) { return c->target->device->contiguous_collectives; }
-
-/* Is the extent of a rank's part the constant 1? */
-static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout *l) {
-  if (!l->n) return ex_is_const(extent, 1);
-  return extent->kind == EX_CONST && ex_is_const(l->unit, 1) && extent->value == layout_parts(&c->mesh, l);
-}
-
-/* Have the members along a mesh axis, one of those of `l`, parts of one size that needs no coordinate to say? */
-static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
-  return ex_exact_div(c->m, ex_div(c->m, extent, l->unit), ex_const(c->m, layout_parts(&c->mesh, l))) != NULL;
-}
-
-static bool comes_first(const CostModel *c, const Type *global, const Layout *l, int dim) {
-  for (int d = 0; d < dim; d++)
-    if (!part_is_one(c, global->dims[d], &l->dims[d])) return false;
-  return true;
-}
-
-/* A transpose that moves a dimension to the front or back from there. */
-static double moved_dim(const CostModel *c, const Type *global, const Layout *l, int dim) {
-  bool stays = comes_first(c, global, l, dim) || part_is_one(c, global->dims[dim], &l->dims[dim]);
-  return stays ? 0 : traffic(c, 2 * cost_bytes(c, global, l));
-}
-
-/* One that makes b, dimensions of which the flagged ones are 1, of the order a; or back. */
-static double reordered(const CostModel *c, double bytes, int n, const bool *one, const int *order) {
-  int last = -1;
-  for (int i = 0; i < n; i++) {
-    if (one[order[i]]) continue;
-    if (order[i] < last) return traffic(c, 2 * bytes);
-    last = order[i];
-  }
-  return 0;
-}
-
-static void to_front(int n, int a, int b, int *order) {
-  int k = 0;
-  order[k++] = a;
-  if (b != a) order[k++] = b;
-  for (int d = 0; d < n; d++)
-    if (d != a && d != b) order[k++] = d;
-}
-
-static LegalAllToAll all_to_all_form(const CostModel *c, const Type *global, const Move *move) {
-  int cut = move->dim2, joined = move->dim;
-  AllToAllForm f = {.rank = global->rank,
-                    .split_first = comes_first(c, global, move->before, cut),
-                    .join_first = comes_first(c, global, move->after, joined),
-                    .split_evenly = cut_evenly(c, global->dims[cut], &move->after->dims[cut]),
-                    .join_evenly = cut_evenly(c, global->dims[joined], &move->before->dims[joined])};
-  return stages(c) ? legal_all_to_all(&f) : ALL_TO_ALL_AS_IT_IS;
-}
-
-/* What an all-to-all gathers before it is cut. */
-static Layout gathered_first(const Move *move) {
-  Layout l = *move->before;
-  l.dims[move->dim] = move->after->dims[move->dim];
-  return l;
-}
-
-static double all_to_all_beside(const CostModel *c, const Type *global, const Move *move) {
-  int cut = move->dim2, joined = move->dim, n = global->rank, order[MAX_RANK + 1];
-  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
-  bool sent[MAX_RANK + 1], had[MAX_RANK + 1], got[MAX_RANK], one = c->mesh.axes[move->axis].size == 1;
-  LegalAllToAll form = all_to_all_form(c, global, move);
-  Layout middle = gathered_first(move);
-  for (int d = 0; d < n; d++) {
-    had[d] = part_is_one(c, global->dims[d], &move->before->dims[d]);
-    got[d] = part_is_one(c, global->dims[d], &move->after->dims[d]);
-  }
-  switch (form) {
-    case ALL_TO_ALL_AS_IT_IS: return 0;
-    case ALL_TO_ALL_SPLIT_EVENLY: /* the number of parts stands before what is cut */
-      for (int d = 0; d <= n; d++) sent[d] = d < cut ? had[d] : d == cut ? one : d == cut + 1 ? got[cut] : had[d - 1];
-      to_front(n + 1, cut, joined + (joined > cut), order);
-      before = reordered(c, before, n + 1, sent, order);
-      to_front(n, joined, joined, order);
-      return before + reordered(c, after, n, got, order);
-    case ALL_TO_ALL_JOIN_EVENLY: /* and before what is joined */
-      for (int d = 0; d <= n; d++)
-        sent[d] = d < joined ? got[d] : d == joined ? one : d == joined + 1 ? had[joined] : got[d - 1];
-      to_front(n, cut, joined, order);
-      before = reordered(c, before, n, had, order);
-      order[0] = joined, order[1] = cut + (cut > joined), order[2] = joined + 1;
-      for (int d = 0, k = 3; d <= n; d++)
-        if (d != order[0] && d != order[1] && d != order[2]) order[k++] = d;
-      return before + reordered(c, after, n + 1, sent, order);
-    default:
-      return moved_dim(c, global, move->before, joined) + moved_dim(c, global, &middle, joined) + traffic(c, 2 * after);
-  }
-}
-
-/* Does a kernel reduce what the members held, of which the library knows no reduction? */
-static bool reduced_here(const CostModel *c, const Type *global, const Move *move) {
-  bool reduces = move->kind == MOVE_ALL_REDUCE || move->kind == MOVE_REDUCE_SCATTER;
-  return reduces && stages(c) && !legal_reduces(move->before->partial, global->dtype);
-}
-
-static double members_of(const CostModel *c, uint32_t axes) {
-  double n = 1;
-  for (int a = 0; a < c->mesh.naxes; a++) n *= axes >> a & 1u ? c->mesh.axes[a].size : 1;
-  return n;
-}
-
-/* The kernel, and the slice of a reduce-scatter. */
-static double reducing(const CostModel *c, const Type *global, const Move *move) {
-  double one = cost_bytes(c, global, move->before), seconds = traffic(c, (members_of(c, move->axes) + 1) * one);
-  if (move->kind == MOVE_ALL_REDUCE) return seconds;
-  return seconds + traffic(c, 2 * cost_bytes(c, global, move->after));
-}
-
-static double beside_move(const CostModel *c, const Type *global, const Move *move) {
-  if (!stages(c)) return 0;
-  if (reduced_here(c, global, move)) return reducing(c, global, move);
-  switch (move->kind) {
-    case MOVE_ALL_GATHER:
-    case MOVE_REDUCE_SCATTER:
-    case MOVE_EXCHANGE:
-      return moved_dim(c, global, move->before, move->dim) + moved_dim(c, global, move->after, move->dim);
-    case MOVE_ALL_TO_ALL: return all_to_all_beside(c, global, move);
-    default: return 0;
-  }
-}
-
-bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
-  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
-  *out = (CommSize){.axes = move->axes, .bytes = before};
-  if (reduced_here(c, global, move)) {
-    bool one_axis = (move->axes & (move->axes - 1)) == 0;
-    out->kind = one_axis ? COMM_all_gather : COMM_exchange, out->bytes = before * members_of(c, move->axes);
-    return true;
-  }
-  switch (move->kind) {
-    case MOVE_ALL_GATHER: out->kind = COMM_all_gather, out->bytes = after; return true;
-    case MOVE_REDUCE_SCATTER: out->kind = COMM_reduce_scatter; return true;
-    case MOVE_ALL_TO_ALL:
-      out->kind = COMM_all_to_all;
-      if (all_to_all_form(c, global, move) != ALL_TO_ALL_GATHERED) return true;
-      Layout middle = gathered_first(move);
-      out->kind = COMM_all_gather, out->bytes = cost_bytes(c, global, &middle);
-      return true;
-    case MOVE_ALL_REDUCE: out->kind = COMM_all_reduce; return true;
-    case MOVE_EXCHANGE: out->kind = COMM_exchange, out->bytes = fmax(before, after); return true;
-    default: return false;
-  }
-}
-
-double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
-  const CostModel *c = context;
-  CommSize x;
-  (void)m;
-  if (cost_comm_of_move(c, global, move, &x))
-    return c->loose && x.kind == COMM_exchange ? 0 : cost_comm(c, &x) + beside_move(c, global, move);
-  if (move->kind == MOVE_SLICE) return traffic(c, 2 * cost_bytes(c, global, move->after));
-  return move->kind == MOVE_MASK ? traffic(c, 2 * cost_bytes(c, global, move->before)) : 0;
-}
-
-double cost_transfer(const CostModel *c, double bytes) {
-  int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
-  return cost_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
-}
-
-/* ---- conversions */
-
-static ConvertTable *table_for(CostModel *c, const Type *type) {
-  for (size_t i = 0; i < c->tables.n; i++)
-    if (c->tables.items[i].type == type) return c->tables.items[i].table;
-  ConvertTable *t = (c->loose ? convert_table_of_sets : convert_table_new)(c->m, type, cost_move, c);
-  ARENA_PUSH(c->arena, &c->tables, ((TypeTable){type, t}));
-  return t;
-}
-
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
-                      double *seconds) {
-  convert_table_costs(table_for(c, global), from, n, to, seconds);
-}
-
-double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
-  double seconds = 0;
-  if (from != to) cost_convert_all(c, global, from, 1, &to, &seconds);
-  return seconds;
-}
-
-bool cost_convert_path(CostModel *c, const Type *global, const Layout *from, const Layout *to, Conversion *out) {
-  return convert_find(c->m, global, from, to, cost_move, c, out);
-}
-
-bool cost_agreement_path(CostModel *c, const Type *scalar, Conversion *out) {
-  return agreement_find(c->m, scalar, cost_move, c, out);
-}
-
-double cost_agreement(CostModel *c, const Type *scalar) {
-  Conversion x;
-  return cost_agreement_path(c, scalar, &x) ? x.cost : 0;
 }
 
 /* ---- operations */
@@ -513,31 +176,6 @@ Body *cost_body(CostModel *c, const Func *f, const Op *op) {
   *b = (OpenBody){op, body_open(c->m, f, op)};
   all->n++;
   return b->body;
-}
-
-/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both
- * ends. */
-static double window_part(const CostModel *c, const Func *f, const Op *op, const Strategy *s, const WalkWindow *x) {
-  if (!op_is_windowed(op->kind)) return 1;
-  Window w = window_of(f, op);
-  int i = 0;
-  while (w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i] != x->dim) i++;
-  double beyond = (double)(cost_extent(c, window_reach(c->m, &w, i)) - w.stride[i]);
-  double held = (double)cost_extent(c, w.extent[WINDOW_IMAGE][i]) / (double)factor_parts(c, s, x->factor);
-  return fmin(fmax(beyond, 0) / fmax(held, 1), 1);
-}
-
-CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
-                             int operand, const WalkWindow *window) {
-  double shard = cost_bytes(c, type_of(f, op->in[operand]), strategy_operand(c->m, r, s, operand));
-  return (CommSize){COMM_exchange, window->axes, window_part(c, f, op, s, window) * shard};
-}
-
-double cost_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int operand,
-                   const WalkWindow *window) {
-  CommSize x = cost_comm_of_window(c, f, op, r, s, operand, window);
-  const Layout *l = strategy_operand(c->m, r, s, operand);
-  return cost_comm(c, &x) + (stages(c) ? 2 * moved_dim(c, type_of(f, op->in[operand]), l, window->dim) : 0);
 }
 
 /* All windows that are exchanged for the operation. */
@@ -632,11 +270,11 @@ OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *
 double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout) {
   double bytes = cost_bytes(c, type_of(f, op->out), layout);
   if (!is_joined(c, f, op, cost_join(c, f, op), layout)) return 0;
-  return traffic(c, (op->nin + 1) * bytes) - joined_seconds(c, cost_join(c, f, op)->kind, bytes);
+  return cost_traffic(c, (op->nin + 1) * bytes) - joined_seconds(c, cost_join(c, f, op)->kind, bytes);
 }
 
 double cost_write(const CostModel *c, const Type *global, const Layout *l) {
-  return traffic(c, cost_bytes(c, global, l));
+  return cost_traffic(c, cost_bytes(c, global, l));
 }
 
 /* ---- an operation with a cut body factor: what the walk makes in its place */

@@ -1,0 +1,72 @@
+/* passes/cost/model.h - what a cost model keeps, shared by the files that price with it: cost.c (operations), moves.c
+ * (what changes layouts).
+ */
+#ifndef APC_PASSES_COST_MODEL_H
+#define APC_PASSES_COST_MODEL_H
+
+#include "passes/cost/cost.h"
+#include "passes/cost/kernel.h"
+
+/* The conversions of values of one type. */
+typedef struct TypeTable {
+  const Type *type;
+  ConvertTable *table;
+} TypeTable;
+
+/* The decomposition of an operation. */
+typedef struct OpenBody {
+  const Op *op;
+  Body *body;
+} OpenBody;
+
+/* What joins what in a function. */
+typedef struct Joined {
+  const Func *f;
+  const LegalJoin *joins; /* by operation */
+} Joined;
+
+/* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
+typedef struct OpenBodies {
+  Arena *arena;
+  DotMemo dots;
+  OpenBody *items;
+  size_t slots, n;
+  struct {
+    Joined *items;
+    size_t n, cap;
+  } joined;
+} OpenBodies;
+
+/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
+ * counts. */
+typedef struct GroupCosts {
+  int n;
+  CommCosts *items;
+} GroupCosts;
+
+struct CostModel {
+  Module *m;
+  const Target *target;
+  OpenBodies *bodies; /* shared with the models beside it */
+  bool beside;
+  int loose; /* the first so many spatial axes have no order */
+  Mesh mesh;
+  Arena *arena;        /* of what follows, which depends on the mesh */
+  GroupCosts **groups; /* by set of axes; NULL until asked for */
+  int64_t *sizes;      /* by symbol */
+  size_t nsizes;
+  struct {
+    TypeTable *items;
+    size_t n, cap;
+  } tables;
+};
+
+/* A kernel that only reads and writes so much. */
+static inline double cost_traffic(const CostModel *c, double bytes) {
+  return c->target->launch + cost_memory_seconds(c->target, bytes);
+}
+
+/* Into how many parts the strategy cuts the factor. */
+int64_t cost_factor_parts(const CostModel *c, const Strategy *s, int factor);
+
+#endif
