@@ -1,9 +1,11 @@
-/* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (which candidates are tried, the
- * answer), candidates.c (what candidates there are), candidate.c (the best plan and the bound of one),
- * unfit.c (why nothing fits).
+/* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
+ * (which candidates are tried), candidates.c (what candidates there are), candidate.c (the best plan and the bound of
+ * one), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
+
+#include <math.h>
 
 #include "passes/plan/degrees.h"
 #include "passes/plan/plan.h"
@@ -11,6 +13,9 @@
 #include "passes/search/graph.h"
 
 enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
+
+/* From so many ranks on there are hundreds of candidates. */
+enum { MANY_RANKS = 128 };
 
 /* The order in which stages train their micro-batches, and the stages on each place (Mesh.chunks). */
 typedef struct ScheduleKind {
@@ -185,6 +190,20 @@ typedef struct Search {
  * close. */
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
 void search_close(Search *s);
+
+/* ---- tries.c */
+
+/* Of the best plan so far. */
+static inline double search_best_time(const Search *s) {
+  return s->run.best ? s->run.best->price.time.total : INFINITY;
+}
+/* Takes what came of a candidate, which may be the best; `best`: seconds of the one before. */
+void search_add_if_known(Search *s, Outcome *o, double best);
+/* Tries the candidates of the run; with a free choice at first each kind of parallelism alone. */
+void search_try_all(Search *s, const PlanOptions *o, bool free_choice);
+/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
+ * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
+void search_try_hastily(Search *s);
 
 /* ---- candidates.c */
 

@@ -2,21 +2,11 @@
  * is solved exactly.
  *
  * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some
- * axes and what the others may split.  Candidates are visited best first, by the time of their operations cut among all
- * ranks; one is dropped when that, or the sum of its cheapest operations, exceeds the best plan so far (at first that
- * of one kind of parallelism alone).  The graph's optimum, with everything that repeats weighted as if the stages were
- * equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and
- * the result is priced as it will be lowered.
+ * axes and what the others may split.  They are tried best first (tries.c); the plan's lower bound is the least of all.
+ * The result is cut into stages and priced as it will be lowered.
  *
  * Pipelines of a training step are candidates twice: with 1f1b, and with schedules that fill gaps, for which there is a
  * bound of its own.
- *
- * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
- * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
- * nothing faster, but they need less memory.
- *
- * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by
- * one.
  *
  * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
  */
@@ -30,276 +20,13 @@
 #include "passes/cost/sizes.h"
 #include "program/program.h"
 
-/* From so many ranks on there are hundreds of candidates. */
-enum { MANY_RANKS = 128 };
-
 /* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
 static const double usual_work = 2.3e10;
 
 /* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;
 
-/* ---- which are tried */
-
-static double best_time(const Search *s) { return s->run.best ? s->run.best->price.time.total : INFINITY; }
-
-/* No plan among those of a candidate is faster. */
-static void add_bound(Search *s, const Candidate *c, double bound) {
-  double *least = search_fills(s, c) ? &s->run.no_gaps_bound : &s->run.lower_bound;
-  *least = fmin(*least, bound);
-}
-
-/* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
-static bool is_hopeless(const Search *s, double bound) {
-  double best = best_time(s);
-  return bound > (s->run.best == s->run.alone ? best : best * (1 - 1e-9));
-}
-
-static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->run.outcomes, o); }
-
-/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan,
- * which leaves the candidates only what can be faster. */
-static void try_alone(Search *s, int degree) {
-  double ignored;
-  bool limited = true;
-  Candidate c = candidate_of(s, 1, 1, 1);
-  c.naxes = 1, c.sizes[0] = s->t->ranks, c.degree[0] = degree;
-  while (seconds_again(s, &c, &limited) > 0 && limited && 2 * c.micro <= s->most_micro) c.least = c.micro *= 2;
-  if (limited) c.least = c.micro = 1;
-  Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
-  if (o->feasible) add_outcome(s, o);
-  if (o->feasible && o->price.time.total < best_time(s)) s->run.best = s->run.alone = o;
-}
-
-/* The time is over: nothing more is known of the candidate. */
-static bool is_over(Search *s, const Candidate *c) {
-  if (s->watch.expired) add_bound(s, c, c->bound);
-  return s->watch.expired;
-}
-
-/* What was proved of it; NULL: it was not solved yet. */
-static const Bounded *find_bounded(const Search *s, const Candidate *c) {
-  for (size_t i = 0; i < s->run.bounded.n; i++)
-    if (search_same_candidate(&s->run.bounded.items[i].c, c)) return &s->run.bounded.items[i];
-  return NULL;
-}
-
-static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
-  s->run.limited = limited;
-  ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited}));
-  return bound;
-}
-
-/* The outcome of a candidate, if it has one, which may be the best. */
-static void add_if_known(Search *s, Outcome *o, double best) {
-  bool as_good = s->run.best == s->run.alone && o->price.time.total == best; /* a free axis covers what is alone */
-  if (o->strategies || o->why_not) add_outcome(s, o);
-  if (o->feasible && (o->price.time.total < best || as_good)) s->run.best = o;
-}
-
-/* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
- * each axis is tried for one kind of parallelism as well, one of them for data. */
-static void try_kinds(Search *s, const Candidate *c) {
-  static const Degree kinds[] = {DEGREE_dp, DEGREE_tp, DEGREE_cp};
-  enum { KINDS = sizeof kinds / sizeof *kinds };
-  int all = 1;
-  for (int i = 0; i < c->naxes; i++) all *= KINDS;
-  for (int code = 0; code < all; code++) {
-    Candidate x = *c;
-    double ignored;
-    bool data = false, same = true, possible = true;
-    for (int i = 0, rest = code; i < c->naxes; i++, rest /= KINDS) {
-      Degree d = kinds[rest % KINDS];
-      x.degree[i] = (int)d;
-      data |= d == DEGREE_dp, same &= x.degree[0] == (int)d;
-      possible &= s->has_degree[d] && !s->run.forced[d];
-      bool alike = i > 0 && s->t->ntiers == 1 && c->sizes[i] == c->sizes[i - 1];
-      possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
-    }
-    if (!data || same || !possible || s->watch.expired) continue;
-    add_if_known(s, search_solve_mesh(s, &x, best_time(s), &ignored), best_time(s));
-  }
-}
-
-static bool is_free(const Candidate *c) {
-  for (int i = 0; i < c->naxes; i++)
-    if (c->degree[i] >= 0) return false;
-  return true;
-}
-
-/* Returns the bound that was found, which does not count what is made again for gradients. */
-static double try_one(Search *s, const Candidate *c) {
-  bool makes_again;
-  double bound, best = best_time(s), again = seconds_again(s, c, &makes_again);
-  const Bounded *before = find_bounded(s, c);
-  if (before) return s->run.limited = before->limited, before->bound;
-  if (is_over(s, c)) return c->bound;
-  if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
-  s->report.candidates++;
-  Outcome *o = search_solve_mesh(s, c, best - again, &bound);
-  s->run.limited |= makes_again;
-  bool known = o->strategies || o->why_not;
-  if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
-    return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->run.limited) : INFINITY;
-  add_if_known(s, o, best);
-  bool limited = s->run.limited;
-  bool pays = o->feasible && o->wanted > 0 && o->price.time.total > o->wanted;
-  if (pays && c->stages == 1 && !s->run.zero && is_free(c)) try_kinds(s, c);
-  s->run.limited = limited;
-  bound = fmax(bound, c->bound);
-  add_bound(s, c, bound + again);
-  return keep_bound(s, c, bound, s->run.limited);
-}
-
-/* Few numbers of micro-batches are solved at once where a range of them is bounded by little more than all operations
- * take. */
-static bool try_each(Search *s, const Candidate *c) {
-  enum { FEW = 4 };
-  int n = 0;
-  for (int m = c->least; m <= c->micro; m++) n += s->useful[m];
-  if (!c->no_gaps || n > FEW) return false;
-  for (int m = c->micro; m >= c->least; m--) {
-    Candidate one = *c;
-    one.least = one.micro = m;
-    one.bound = fmax(c->bound, ideal_seconds(s, &one));
-    if (s->useful[m] && !is_hopeless(s, one.bound)) try_one(s, &one);
-  }
-  return true;
-}
-
-/* Halves a range of micro-batches; the half that is not filled comes second. */
-static void try_candidate(Search *s, const Candidate *given) {
-  Candidate c = *given;
-  c.bound = fmax(c.bound, ideal_seconds(s, &c));
-  if (is_hopeless(s, c.bound)) return;
-  if (c.least == c.micro) {
-    try_one(s, &c);
-    return;
-  }
-  if (is_over(s, &c) || try_each(s, &c)) return;
-  c.bound = fmax(c.bound, bound_mesh(s, &c, 0, best_time(s)));
-  if (is_hopeless(s, c.bound)) return;
-  Candidate few = c, many = c;
-  few.micro = useful_up_to(s, (int)sqrt((double)c.least * c.micro));
-  many.least = useful_from(s, few.micro + 1);
-  try_candidate(s, &many);
-  try_candidate(s, &few);
-}
-
-/* Numbers of micro-batches of a mesh without stages that are not tried. */
-static void bound_rest(Search *s, const Candidate *c, int least, int most, double bound) {
-  Candidate rest = *c;
-  rest.least = useful_from(s, least), rest.micro = useful_up_to(s, most);
-  if (rest.least > rest.micro) return;
-  rest.bound = fmax(bound, ideal_seconds(s, &rest));
-  if (rest.bound < s->run.lower_bound) rest.bound = fmax(rest.bound, bound_mesh(s, &rest, 0, best_time(s)));
-  s->run.lower_bound = fmin(s->run.lower_bound, rest.bound);
-}
-
-/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: activations take less of
- * it.  More of them than memory asks for make nothing faster. */
-static void try_for_memory(Search *s, const Candidate *c, double bound) {
-  bool limited = true;
-  int tried = 1;
-  s->run.limited_flat = func_has_gradients(s->f);
-  while (2 * tried <= s->most_micro && limited && bound < best_time(s) * (1 - 1e-3)) {
-    Candidate next = *c;
-    bound_rest(s, c, tried + 1, 2 * tried - 1, bound);
-    next.least = next.micro = tried *= 2;
-    next.bound = fmax(bound, ideal_seconds(s, &next));
-    try_one(s, &next);
-    limited = s->run.limited;
-  }
-  bound_rest(s, c, tried + 1, s->most_micro, bound);
-}
-
-/* Of many ranks gaps are filled of what was found only. */
-static bool filled_later(const Search *s, const Candidate *c) {
-  return search_fills(s, c) && s->t->ranks >= MANY_RANKS;
-}
-
-/* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
- * only, where `all` says so. */
-static void bound_orders(Search *s, size_t first, int loose, bool all) {
-  Candidate *c = &s->run.candidates.items[first];
-  size_t n = 1;
-  if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
-  while (first + n < s->run.candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
-  bool alike = (n == 1 || s->t->ntiers == 1) && !all;
-  if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
-    return;
-  double bound = bound_mesh(s, c, loose, best_time(s));
-  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
-}
-
-/* Of many ranks: plans that are often good, so that there soon is one: an axis within the innermost links, one over
- * what is left, and as many micro-batches as that leaves samples. */
-static void try_usual(Search *s) {
-  for (int stages = 1; stages <= s->most_stages && stages <= s->t->ranks; stages++) {
-    int spatial = s->t->ranks / stages, inner = s->t->tiers[0].group < spatial ? s->t->tiers[0].group : spatial;
-    if (s->t->ranks % stages || spatial % inner) continue;
-    int outer = spatial / inner, micro = stages > 1 ? useful_up_to(s, s->most_micro / outer) : 1;
-    Candidate c = candidate_of(s, stages, micro > 1 ? micro : 1, micro > 1 ? micro : 1);
-    if (outer > 1) c.sizes[c.naxes] = outer, c.degree[c.naxes++] = -1;
-    if (inner > 1) c.sizes[c.naxes] = inner, c.degree[c.naxes++] = -1;
-    if (!is_hopeless(s, ideal_seconds(s, &c))) try_one(s, &c);
-  }
-}
-
-/* Of many ranks, the most promising first, by what graphs say. */
-static void bound_all(Search *s) {
-  for (size_t i = 0; i < s->run.candidates.n; i++) bound_orders(s, i, s->run.candidates.items[i].naxes, true);
-  sort_candidates(s);
-}
-
-static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
-  for (int d = DEGREE_FIRST_AXIS; free_choice && d < DEGREE_COUNT; d++) try_alone(s, d);
-  s->brief = many;
-  if (many) try_usual(s);
-  s->brief = false;
-  if (many) bound_all(s);
-  for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
-    for (int loose = s->run.candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
-    const Candidate c = s->run.candidates.items[i];
-    if (filled_later(s, &c)) {
-      add_bound(s, &c, c.bound);
-      continue;
-    }
-    s->progress = (PlanProgress){(int)i, (int)s->run.candidates.n, best_time(s),
-                                 fmin(best_time(s), fmin(s->run.lower_bound, c.bound)), INFINITY};
-    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
-    if (!without_stages) {
-      try_candidate(s, &c);
-      continue;
-    }
-    double bound = try_one(s, &c);
-    if (s->run.limited && o->micro_batches == 0 && !(o->any && s->run.best)) try_for_memory(s, &c, bound);
-  }
-}
-
-/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
- * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
-static void try_hastily(Search *s) {
-  const double deadline = s->watch.deadline, most = s->watch.most;
-  s->watch.deadline = INFINITY;
-  s->watch.most = 0;
-  s->watch.expired = false;
-  for (int pass = 0; pass < 2 && !s->run.best; pass++) {
-    s->run.hasty = pass == 0;
-    s->run.outcomes.n = s->run.bounded.n = 0;
-    for (size_t i = 0; i < s->run.candidates.n && !s->run.best; i++) {
-      Candidate c = s->run.candidates.items[i];
-      c.micro = c.least;
-      try_one(s, &c);
-    }
-  }
-  s->run.lower_bound = s->run.no_gaps_bound = INFINITY;
-  for (size_t i = 0; i < s->run.candidates.n; i++)
-    add_bound(s, &s->run.candidates.items[i], s->run.candidates.items[i].bound);
-  s->watch.deadline = deadline, s->watch.most = most; /* for searches that go on from this one */
-  s->watch.expired = true;
-}
+/* ---- one run */
 
 static bool anything_forced(const Search *s, const PlanOptions *o) {
   bool any = o->micro_batches || s->run.zero;
@@ -335,9 +62,9 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
   for (size_t i = 0; i < nknown; i++)
     if (amounts_to(s, o, s->run.known->items[i])) found[n++] = s->run.known->items[i];
   if (n) qsort(found, n, sizeof *found, by_without_gaps);
-  for (size_t i = 0; i < n && without_gaps(found[i]) < best_time(s) * (1 - worth_filling); i++) {
+  for (size_t i = 0; i < n && without_gaps(found[i]) < search_best_time(s) * (1 - worth_filling); i++) {
     if (s->watch.expired && (i > 0 || o->effort > 0 || solve_watch_stopped(&s->watch))) break;
-    add_if_known(s, search_fill_gaps(s, found[i]), best_time(s));
+    search_add_if_known(s, search_fill_gaps(s, found[i]), search_best_time(s));
   }
 }
 
@@ -347,11 +74,11 @@ static void run(Search *s, const PlanOptions *o) {
   if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   for (size_t i = 0; s->run.known && i < s->run.known->n; i++)
-    if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < best_time(s))
+    if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < search_best_time(s))
       s->run.best = s->run.known->items[i];
   make_candidates(s, o);
-  try_all(s, o, free_choice);
-  if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) try_hastily(s);
+  search_try_all(s, o, free_choice);
+  if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
   if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
 
@@ -597,7 +324,7 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
  * whether a list is asked for or not. */
 static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
   for (int i = 0; i < n; i++) {
-    if (!forced[i] || seconds_of(forced[i]) >= best_time(s) * (1 - 1e-9)) continue;
+    if (!forced[i] || seconds_of(forced[i]) >= search_best_time(s) * (1 - 1e-9)) continue;
     const Outcome *was = s->run.best;
     s->run.best = forced[i];
     asked[i] = forced[i] = was;
