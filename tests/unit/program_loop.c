@@ -217,7 +217,7 @@ static void a_rank_dies_or_is_late(void) {
         *program_at_indices(make.b, x->exprs.first + 1) = make_number(&make, cases[i].x);
     }
     end(&make, p.x, 1);
-    ApcModel *m = make_load(make_artifact(&make, "trouble"));
+    ApcModel *m = make_load_late(make_artifact(&make, "trouble"));
     float x[N] = {0};
     int64_t n = 10;
     OK(apc_bind_input(m, "x", APC_F32, 1, (int64_t[]){N}, x));

@@ -171,13 +171,16 @@ static void empty_batch(void) {
 
 static void a_rank_dies_or_is_late(void) {
   Make make = mlp(weights_file(), false);
-  ApcModel *m = make_load(make_artifact(&make, "mlp"));
+  const char *program = make_artifact(&make, "mlp");
+  ApcModel *m = make_load(program);
   float x[D] = {666};
   CHECK(run_mlp(m, 4) < 1e-5);
   OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x));
   CHECK(apc_run(m, NULL) == APC_FAILED);
   CHECKF(strstr(apc_error(m), "rank 1") && strstr(apc_error(m), "launch of trouble"), "%s", apc_error(m));
   CHECK(run_mlp(m, 4) < 1e-5); /* new ranks */
+  apc_close(m);
+  m = make_load_late(program);
   x[0] = 777;
   OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x));
   CHECK(apc_run(m, NULL) == APC_LATE);
