@@ -202,7 +202,7 @@ static void note_kernel(Emitting *e, const Unit *u) {
     ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){.symbol = new->symbol, .text = text}));
   }
   ProgramKernelText *k = &e->out->kernels.items[u->kernel];
-  k->how = u->how, k->threads = u->threads, k->shared = u->shared;
+  k->how = u->how, k->threads = u->threads, k->shared = u->shared, k->looks = u->looks;
 }
 
 static void put_grid(EmitBody *b, uint32_t instr, const Unit *u) {
@@ -617,9 +617,10 @@ static bool add_entries(Emitting *e, const Legal *legal) {
   if (!prepares && emit_has_panels(e) && !add_panels(e)) return false;
   for (size_t i = 0; i < e->out->kernels.n; i++) {
     const ProgramKernelText *k = &e->out->kernels.items[i];
-    program_add_kernels(
-        e->b, &(ProgramKernel){
-                  .name = emit_text(e, k->symbol), .threads = (uint32_t)k->threads, .shared = (uint32_t)k->shared});
+    program_add_kernels(e->b, &(ProgramKernel){.name = emit_text(e, k->symbol),
+                                               .threads = (uint32_t)k->threads,
+                                               .shared = (uint32_t)k->shared,
+                                               .looks = k->looks});
   }
   return !e->m->expr_fault ||
          diag_error(e->diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", e->m->expr_fault);

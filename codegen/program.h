@@ -19,6 +19,7 @@ typedef struct ProgramKernelText {
   const char *symbol, *text; /* complete behind the target's prelude */
   const char *how;           /* its schedule, for people; NULL: nothing to say */
   int threads, shared;       /* of a block, and bytes of its shared memory; 0 on devices without grids */
+  bool looks;                /* as ProgramKernel has it */
 } ProgramKernelText;
 
 typedef struct ProgramResult {

@@ -41,8 +41,6 @@ static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
 }
 static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
-static bool run_within(Module *m, const PassOptions *o, Diags *diags) { return pass_within(m, device_of(o), diags); }
-
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
@@ -55,7 +53,7 @@ static const Pass passes[] = {
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
     {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
-    {"within", NULL, NULL, false, KEEPS_FIELD, run_within},
+    {"within", pass_within, NULL, false, KEEPS_FIELD, NULL},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD, NULL},
     {"unshare", pass_unshare, NULL, false, KEEPS_FIELD, NULL},

@@ -184,6 +184,7 @@ static bool check_kernels(Check *c) {
       if (program_image_has_grid(p->images[m].kind))
         fits &= program_image_fits(p->images[m].kind, k->threads, k->shared);
     NEED(fits, "kernels", i, "the block");
+    NEED(k->looks == 0 || (k->looks == 1 && k->threads), "kernels", i, "where it notes indices");
   }
   return true;
 }

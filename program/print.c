@@ -85,6 +85,7 @@ static void print_grids(const Program *p, Text *t) {
     const ProgramKernel *k = &p->kernels[i];
     if (k->threads) text_printf(t, "kernel %s threads %u", program_text(p, k->name), k->threads);
     if (k->shared) text_printf(t, " shared %u", k->shared);
+    if (k->looks) text_add(t, " looks");
     if (k->threads) text_add(t, "\n");
   }
 }

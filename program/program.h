@@ -237,7 +237,7 @@ typedef struct ProgramKernel {
   uint32_t name;    /* symbol in the images */
   uint32_t threads; /* of a block; 0: it is called once, without a grid */
   uint32_t shared;  /* bytes of a block that its text declares; a compiler may make do with less */
-  uint32_t zero;
+  uint32_t looks;   /* 1: at indices, behind whose launch stands where it notes one (program/index_fault.h) */
 } ProgramKernel;
 
 /* All kernels, as machine code of one kind for one architecture; no two are for the same. */

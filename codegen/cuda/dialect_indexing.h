@@ -1,6 +1,6 @@
-/* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort, topk and scan in the dialect.
- * Behind dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along
- * the axis; values and index are the operands, y the result.
+/* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort, topk, scan and within in the
+ * dialect.  Behind dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n,
+ * inner] along the axis; values and index are the operands, y the result.
  *
  * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and
  * the bits of the CPU kernels.  Put, argsort and topk look at the whole line for each element: their work is quadratic
@@ -102,3 +102,37 @@
     int64_t at = i / inner / n * k * inner + i % inner + place * inner; \
     if (place < k) store_##T(y + at, key), z[at] = own; \
   })
+
+/* program/index_fault.h */
+typedef struct IndexNote { int64_t found, value, low, below, rank, place[8], instr; } IndexNote;
+
+/* Of the launch that is under way: its first element outside, and how many blocks are done.  Between launches both are
+ * as they are here. */
+enum { NONE_OUTSIDE = -1 };
+typedef struct IndexLook { uint64_t first; uint32_t done; } IndexLook;
+STATE(IndexLook, index_look) = {(uint64_t)NONE_OUTSIDE, 0};
+
+/* Copies indices values[n] into y; all must be in [low, below).  A thread has 4 elements.  The block that is done last
+ * knows the first one outside, whatever the order of blocks, and notes it for the host, unless a launch before has
+ * noted one.  Where nothing is outside, all that is written beside y is the count, and not even that by a block alone.
+ * What follows makes place[] of element `at`. */
+#define WITHIN(T, ...) do { \
+    int64_t from = block_index() * 1024 + thread_index(); \
+    uint64_t mine = (uint64_t)NONE_OUTSIDE; \
+    UNROLL for (int u = 3; u >= 0; u--) { \
+      int64_t i = from + 256 * u, v = i < n ? (int64_t)load_##T(values + i) : low; \
+      if (i < n) y[i] = values[i]; \
+      if (i < n && (v < low || v >= below)) mine = (uint64_t)i; \
+    } \
+    if (mine != (uint64_t)NONE_OUTSIDE) least_u64(&index_look.first, mine); \
+    barrier(); \
+    if (thread_index() || (blocks > 1 && !count_to(&index_look.done, (uint32_t)blocks))) return; \
+    int64_t at = (int64_t)least_u64(&index_look.first, (uint64_t)NONE_OUTSIDE), *place = a.note->place; \
+    if (at == NONE_OUTSIDE) return; \
+    index_look.first = (uint64_t)NONE_OUTSIDE; \
+    if (a.note->found) return; \
+    a.note->value = (int64_t)load_##T(values + at); \
+    a.note->low = low, a.note->below = below, a.note->rank = rank, a.note->instr = a.instr; \
+    __VA_ARGS__ \
+    a.note->found = 1; \
+  } while (0)

@@ -1,5 +1,5 @@
-/* codegen/cuda/indexing.c - prints the CUDA kernels of scatter, put, argsort, topk and scan: sizes, then one macro of
- * dialect_indexing.h. */
+/* codegen/cuda/indexing.c - prints the CUDA kernels of scatter, put, argsort, topk, scan and within: sizes, then one
+ * macro of dialect_indexing.h. */
 #include "codegen/cuda/template.h"
 #include "codegen/rows/print_row.h"
 
@@ -68,13 +68,22 @@ static void sorted(CudaTemplate *k) {
               k->op->kind == OP_topk ? "TOPK" : "ARGSORT", dtype_name(x->dtype), rp_value_type(x->dtype));
 }
 
-/* GPUs do not check indices (passes/rewrite/within.c): they are copied. */
 void cuda_within(CudaTemplate *k) {
   const Type *x = ct_in(k, 0);
-  ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");
+  const Expr *const *starts = op_attr(k->op, AT_starts)->u.exprs;
+  ct_launch(k, type_elements(k->m, x), 1024, 256, "4 elements per thread");
+  k->k->looks = true;
   pointers(k);
-  text_printf(&k->body, "  const int64_t i = block_index() * 256 + thread_index();\n  if (i < %s) y[i] = values[i];\n",
-              ct_scalar(k, type_elements(k->m, x)));
+  text_printf(&k->body, "  const int64_t n = %s, blocks = %s, below = %s, low = %s, rank = %d;\n  WITHIN(%s,",
+              ct_scalar(k, type_elements(k->m, x)), ct_scalar(k, k->k->launch.blocks),
+              ct_scalar(k, op_expr(k->op, AT_below)), op_int(k->op, AT_negative, 0) ? "-below" : "0", x->rank,
+              dtype_name(x->dtype));
+  for (int d = x->rank - 1; d >= 0; d--) {
+    const char *extent = ct_scalar(k, x->dims[d]);
+    text_printf(&k->body, "\n         place[%d] = %s + at %% %s, at /= %s;", d, ct_scalar(k, starts[d]), extent,
+                extent);
+  }
+  text_add(&k->body, ");\n");
 }
 
 void cuda_indexing(CudaTemplate *k) {

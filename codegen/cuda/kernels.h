@@ -7,12 +7,13 @@
 #include "codegen/rows/units.h"
 
 /* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars
- * (int64). */
+ * (int64), then, of one that looks at indices, an IndexNote (pointer) and a number. */
 typedef struct CudaKernel {
   int kernel; /* its number in the set */
   int nscalars;
   const Expr *const *scalars;
   const char *how;     /* the schedule, for people */
+  bool looks;          /* at indices (ProgramKernel) */
   CudaSchedule launch; /* of a template: threads, shared and blocks only */
 } CudaKernel;
 

@@ -1,10 +1,10 @@
 /* codegen/cuda/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no
  * header of a toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
  *
- * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE UNROLL ROLL,
+ * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE STATE UNROLL ROLL,
  * thread_index block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide, copy_async copy_wait,
- * load_matrices load_matrices_turned, tensor_f16 tensor_bf16, pack_f16 pack_bf16, exp2_fast; dialect.h builds the rest
- * on them.
+ * load_matrices load_matrices_turned, tensor_f16 tensor_bf16, pack_f16 pack_bf16, exp2_fast, least_u64 count_to;
+ * dialect.h builds the rest on them.
  * tests/dialect/prelude_host.h gives the same names a meaning on CPUs: a text behind it takes those.
  */
 #ifndef KERNEL
@@ -94,6 +94,8 @@ typedef unsigned long long uintptr_t;
 /* Read 16 bytes at a time, when it is that large. */
 #define SHARED(type, name, count) __shared__ alignas(sizeof(type) * (count) < 64 ? sizeof(type) : 16) type name[count]
 #define TABLE(type, name, count) static __device__ const type name[count]
+/* Of all launches of a device. */
+#define STATE(type, name) static __device__ type name
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
 #define ROLL _Pragma("unroll 1")
@@ -192,5 +194,15 @@ FN float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+/* *p becomes v where that is less; gives what it was. */
+FN uint64_t least_u64(uint64_t *p, uint64_t v) { return atomicMin((unsigned long long *)p, (unsigned long long)v); }
+/* Is this the last of n calls?  It sees what the others' blocks have written before, and *count is 0 again. */
+FN _Bool count_to(uint32_t *count, uint32_t n) {
+  __threadfence();
+  uint32_t before = atomicInc(count, n - 1);
+  __threadfence();
+  return before == n - 1;
 }
 #endif

@@ -441,11 +441,13 @@ static void print_table(const Cuda *k, const RowBuffer *b, size_t i) {
   text_add(k->r.t, n ? "};\n" : "0};\n");
 }
 
-void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars) {
+void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars,
+                     bool looks) {
   text_add(t, "typedef struct " CUDA_NAME "_args {\n");
   for (int i = 0; i < nbuffers; i++)
     text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", rp_stored_type(dtypes[i]), i);
   if (nscalars) text_printf(t, "  int64_t x[%zu];\n", nscalars);
+  if (looks) text_add(t, "  IndexNote *note;\n  int64_t instr;\n");
   text_add(t, "} " CUDA_NAME "_args;\n");
   text_printf(t, "KERNEL(" CUDA_NAME ", " CUDA_NAME "_args, %d) {\n", threads);
   if (nscalars) text_add(t, "  const int64_t *const x = a.x;\n");
@@ -471,7 +473,7 @@ static void print_head(const Cuda *k, Text *t) {
     dtypes[n++] = p->buffers.items[i].dtype;
     outputs += p->buffers.items[i].output;
   }
-  cuda_print_head(t, k->s->threads, n, dtypes, outputs, k->r.scalars->n);
+  cuda_print_head(t, k->s->threads, n, dtypes, outputs, k->r.scalars->n, false);
   print_buffers(k, t);
 }
 

@@ -38,6 +38,7 @@ const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, 
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s);
 
 /* Opens a kernel: its argument struct and names for what is in it.  Closed by "}". */
-void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars);
+void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars,
+                     bool looks);
 
 #endif

@@ -1,7 +1,7 @@
 /* codegen/cuda/target.c - kernels for NVIDIA's GPUs: CUDA texts, compiled by NVRTC.
  *
  * A kernel takes one struct of eight-byte words: the operands and results of its unit in order (pointers), then its
- * scalars.
+ * scalars; one that looks at indices, where it notes them and the number of its instruction behind these.
  *
  * Where texts are kept (--save-temps), that of an image with the hash H (program_blob_hash) is H.cu, sixteen
  * hexadecimal digits: whoever has the cubin or the PTX finds what it was made of. */
@@ -23,6 +23,7 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
     if (u->kind != UNIT_KERNEL) continue;
     u->kernel = k->kernel, u->nscalars = k->nscalars, u->scalars = k->scalars;
     u->blocks = k->launch.blocks, u->threads = k->launch.threads, u->shared = k->launch.shared;
+    u->looks = k->looks;
     u->how = k->how;
   }
 }

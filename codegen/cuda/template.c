@@ -67,7 +67,7 @@ const char *cuda_template(Module *m, const Func *l2, const UnitList *units, cons
   for (int i = 0; i < u->nin; i++) dtypes[i] = units_type(units, l2, u->in[i])->dtype;
   for (int i = 0; i < u->nout; i++) dtypes[u->nin + i] = units_type(units, l2, u->out[i])->dtype;
   Text t = {.arena = m->arena};
-  cuda_print_head(&t, out->launch.threads, u->nin + u->nout, dtypes, u->nout, k.scalars.n);
+  cuda_print_head(&t, out->launch.threads, u->nin + u->nout, dtypes, u->nout, k.scalars.n, out->looks);
   text_printf(&t, "%s}\n\n", text_str(&k.body));
   out->nscalars = (int)k.scalars.n, out->scalars = k.scalars.items;
   return text_str(&t);

@@ -96,6 +96,7 @@ typedef struct Unit {
   const Expr *const *scalars; /* what it takes beside tensors */
   const Expr *blocks;         /* of its grid; NULL on devices without grids */
   int threads, shared;        /* of a block, and bytes of its shared memory; 0 there */
+  bool looks;                 /* its launch says where it notes an index (program/index_fault.h) */
   const char *how;            /* how it is scheduled, for people; NULL: nothing to say */
 } Unit;
 

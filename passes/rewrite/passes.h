@@ -21,7 +21,7 @@ bool pass_narrow(Module *m, DType to, Diags *diags); /* narrow.c: f32 is compute
 bool pass_widen(Module *m, Diags *diags);            /* widen.c: products with 16-bit weights are done in f32 */
 bool pass_strided(Module *m, const DeviceTraits *device,
                   Diags *diags); /* strided.c: products read transposed operands where they lie */
-bool pass_within(Module *m, const DeviceTraits *device,
+bool pass_within(Module *m,
                  Diags *diags); /* within.c: indices that the model computes are looked at before they are used */
 bool pass_prepare(Module *m,
                   Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */

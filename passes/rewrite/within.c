@@ -4,9 +4,7 @@
  * marks; where an index may lie outside its table, a `within` of it, whose kernel notes the first that does.  Not where
  * inputs and sizes are checked before a program runs, or nothing can lie outside (index_places, ir/index_bound.h). What
  * only moves indices (broadcasts, reshapes, the idiom for negative ones) stands behind the `within`, so that few are
- * looked at, and the moves are part of the kernel that uses them; not beyond a loop, whose body may not run. A device
- * that does calls later cannot say which of them failed: there nothing is looked at, and every `within` of the front
- * end goes.
+ * looked at, and the moves are part of the kernel that uses them; not beyond a loop, whose body may not run.
  */
 #include "ir/index_bound.h"
 #include "ir/loops.h"
@@ -99,7 +97,7 @@ static bool copy_op(Looks *l, size_t i, bool goes) {
   return true;
 }
 
-static bool look_at_indices(Module *m, const Func *f, bool asynchronous, Diags *diags) {
+static bool look_at_indices(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
   const IndexPlace *places = index_places(m, f);
   Looks l = {.r = rewrite_start(m, f, diags),
@@ -111,19 +109,19 @@ static bool look_at_indices(Module *m, const Func *f, bool asynchronous, Diags *
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     any = any || is_marked(op) || op->kind == OP_within;
-    if (is_marked(op) && places[i] == INDEX_ANYWHERE && !asynchronous) plan_look(&l, i);
+    if (is_marked(op) && places[i] == INDEX_ANYWHERE) plan_look(&l, i);
   }
   for (size_t i = 0; i < f->ops.n && any && ok; i++) {
     bool looks = f->ops.items[i].kind == OP_within;
-    ok = copy_op(&l, i, looks && (asynchronous || places[i] == INDEX_INSIDE));
+    ok = copy_op(&l, i, looks && places[i] == INDEX_INSIDE);
   }
   if (any && ok) rewrite_finish(&l.r);
   arena_free(scratch);
   return ok;
 }
 
-bool pass_within(Module *m, const DeviceTraits *d, Diags *diags) {
+bool pass_within(Module *m, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && !look_at_indices(m, m->funcs.items[k], d->asynchronous, diags)) return false;
+    if (m->funcs.items[k]->level == 1 && !look_at_indices(m, m->funcs.items[k], diags)) return false;
   return true;
 }

@@ -124,6 +124,11 @@ typedef struct DeviceOps {
 
   /* Everything that was asked for is done. */
   RtStatus (*finish)(Device *d, RtError *error);
+
+  /* The first index outside its table that a launch has met of those that are done, and was not told yet: *instr is the
+   * launch's.  RT_OK: none.  It waits for nothing, and is asked where the device was waited for.  NULL on devices that
+   * have done a call when it returns: there it is the call's error. */
+  RtStatus (*looked)(Device *d, uint32_t *instr, RtError *error);
 } DeviceOps;
 
 /* Every implementation starts with this. */

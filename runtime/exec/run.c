@@ -66,6 +66,19 @@ static RtStatus run_check(const Executor *e, const DeviceCall *c, RtError *error
                   (long long)lo, (long long)hi);
 }
 
+/* ---- indices */
+
+/* A device that does calls later has seen them by now: what it was waited for may be made of one that is wrong.  The
+ * rank's place is that of the launch, as if it had waited for it; of which micro-batch it was is not known. */
+static RtStatus ask_indices(const Executor *e, RtError *error) {
+  uint32_t instr = 0;
+  RtError inner = {0};
+  RtStatus status = e->ops->looked ? e->ops->looked(e->device, &instr, &inner) : RT_OK;
+  if (!status) return RT_OK;
+  if (e->options.place && e->p->micro_batches == 1) rank_place_step(e->options.place, exec_step(instr, 0));
+  return exec_error(e, instr, status, error, inner.text);
+}
+
 /* ---- loops: the executor counts itself, so that no round can change how many there are */
 
 /* To the watchdog: the round of the innermost loop, from 1. */
@@ -76,14 +89,23 @@ static void tell_place(const Executor *e) {
 
 static RtStatus begin_round(const Executor *e, const DeviceCall *c, RtError *error) {
   int64_t round = e->loops[e->n_loops - 1].round;
+  RtError inner = {0};
   tell_place(e);
-  return e->ops->upload(e->device, c->data[0], &round, sizeof round, error);
+  RtStatus status = e->ops->upload(e->device, c->data[0], &round, sizeof round, &inner);
+  return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
+}
+
+/* What says whether there is a round, before it begins. */
+static RtStatus read_data(const Executor *e, const DeviceCall *c, void *to, size_t bytes, RtError *error) {
+  RtError inner = {0};
+  RtStatus status = e->ops->read(e->device, to, c->data[1], bytes, &inner);
+  return status ? exec_error(e, c->instr, status, error, inner.text) : ask_indices(e, error);
 }
 
 /* *next: the first record of the body, or the one behind the loop. */
 static RtStatus run_loop(Executor *e, const DeviceCall *c, uint32_t *next, RtError *error) {
   int64_t rounds;
-  RtStatus status = e->ops->read(e->device, &rounds, c->data[1], sizeof rounds, error);
+  RtStatus status = read_data(e, c, &rounds, sizeof rounds, error);
   if (status) return status;
   if (c->n_scalars && rounds > c->scalars[0]) rounds = c->scalars[0];
   if (rounds <= 0) return *next = c->to, RT_OK;
@@ -95,7 +117,7 @@ static RtStatus run_loop(Executor *e, const DeviceCall *c, uint32_t *next, RtErr
 static RtStatus run_repeat(Executor *e, const DeviceCall *c, uint32_t *next, RtError *error) {
   int64_t *round = &e->loops[e->n_loops - 1].round;
   unsigned char again = 1;
-  RtStatus status = c->n_tensors > 1 ? e->ops->read(e->device, &again, c->data[1], 1, error) : RT_OK;
+  RtStatus status = c->n_tensors > 1 ? read_data(e, c, &again, 1, error) : RT_OK;
   if (status) return status;
   if (!again || *round + 1 >= e->loops[e->n_loops - 1].rounds) {
     e->n_loops--;
@@ -110,7 +132,7 @@ static RtStatus run_repeat(Executor *e, const DeviceCall *c, uint32_t *next, RtE
 /* ---- the walk */
 
 /* What a device does; its errors do not say yet which call it was. */
-static RtStatus run_on_device(Executor *e, const DeviceCall *c, uint32_t *next, RtError *error) {
+static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *error) {
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch: return e->ops->launch(e->device, c, error);
     case PI_gemm: return e->ops->gemm(e->device, c, error);
@@ -120,9 +142,7 @@ static RtStatus run_on_device(Executor *e, const DeviceCall *c, uint32_t *next, 
     case PI_pack: return e->ops->pack(e->device, c, error);
     case PI_feed: return run_feed(e, c, error);
     case PI_fetch: return run_fetch(e, c, error);
-    case PI_load: return exec_load_part(e, c->object, c->scalars, c->tensors[0].extents, c->data[0], error);
-    case PI_loop: return run_loop(e, c, next, error);
-    default: return run_repeat(e, c, next, error);
+    default: return exec_load_part(e, c->object, c->scalars, c->tensors[0].extents, c->data[0], error);
   }
 }
 
@@ -132,11 +152,13 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   if (c->kind == PI_check) return run_check(e, c, error);
   if (c->kind == PI_wait) return exec_wait(e, c, error);
   if (c->refused) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
+  if (c->kind == PI_loop) return run_loop(e, c, next, error);
+  if (c->kind == PI_repeat) return run_repeat(e, c, next, error);
   if (program_instr_is_comm(c->kind)) return exec_communicate(e, b, c, error);
   inner.status = RT_OK, inner.text[0] = 0;
   RtStatus status;
   if (c->kind == PI_load && c->to && exec_pack_stored(e, c, &status, &inner)) *next = c->to;
-  else status = run_on_device(e, c, next, &inner);
+  else status = run_on_device(e, c, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 
@@ -196,9 +218,10 @@ static RtStatus run_calls(Executor *e, uint32_t entry, RtError *error) {
 
 static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   BoundCapture *k = &e->binding->capture;
-  if (k->made && !e->record && !e->file) return exec_capture_run(e, error);
+  bool captured = k->made && !e->record && !e->file;
   if (!k->made) k->ports = 0;
-  RtStatus status = run_calls(e, entry, error);
+  RtStatus status = captured ? exec_capture_run(e, error) : run_calls(e, entry, error);
+  if (!status) status = ask_indices(e, error);
   if (!status && !e->file) k->made = k->wanted; /* what lies in files is moved by the host, in every request */
   return status;
 }

@@ -24,6 +24,7 @@
   static type name[count] __attribute__((aligned(16))); \
   host_shared(name, sizeof name)
 #define TABLE(type, name, count) static const type name[count]
+#define STATE(type, name) static type name __attribute__((unused))
 #define UNROLL
 #define UNROLL_4
 #define ROLL
@@ -283,3 +284,15 @@ static inline void tensor_bf16(float *d, const uint32_t *a, const uint32_t *b) {
 #define pack_f16(low, high) ((uint32_t)bits_f16(low) | (uint32_t)bits_f16(high) << 16) /* kernel_elements.h */
 #define pack_bf16(low, high) ((uint32_t)bits_bf16(low) | (uint32_t)bits_bf16(high) << 16)
 static inline float exp2_fast(float x) { return exp2f(x); }
+
+/* ---- what blocks share: they run one after another */
+
+static inline uint64_t least_u64(uint64_t *p, uint64_t v) {
+  uint64_t before = *p;
+  *p = v < before ? v : before;
+  return before;
+}
+static inline _Bool count_to(uint32_t *count, uint32_t n) {
+  *count = (*count + 1) % n;
+  return *count == 0;
+}

@@ -54,4 +54,5 @@ apc_test(NAME doubles.mutants COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> $
          $<TARGET_FILE:doubles_programs> 12)
 apc_test(NAME doubles.train COMMAND ${doubles}/train.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.graphs COMMAND ${doubles}/graphs.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
+apc_test(NAME doubles.indices COMMAND ${doubles}/indices.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 set_tests_properties(doubles.programs PROPERTIES PROCESSORS 2)

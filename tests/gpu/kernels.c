@@ -7,7 +7,8 @@
  *
  * Both make the same cases, so that kernels have the same numbers; the folder holds cubins of TOGETHER kernels each,
  * and which cases they are of.  A case runs as in tests/unit/kernels_emitted.c, twice: with results in memory of their
- * own, and sharing memory with operands wherever units.h allows it.
+ * own, and sharing memory with operands wherever units.h allows it.  What looks at indices runs once more with the last
+ * of them too large, and must note it.
  *
  * An error of the device ends what a process can do with it, and a kernel may never end.  So cases run in a child that
  * says which one it begins and how that ended; when it dies or is late, its case has failed, and another child goes on
@@ -74,6 +75,7 @@ typedef struct Loaded {
   const char *folder;
   CUmodule *modules;         /* by number of the cubin, loaded when asked for */
   const CudaKernel *kernels; /* of the case, by unit */
+  IndexNote *note;           /* pinned */
 } Loaded;
 
 /* From FILE or FILE.gz; free it. */
@@ -130,16 +132,51 @@ static void copy_back(const Gpu *g, const Copy *copies, int n) {
   }
 }
 
+static void launch(Loaded *l, const CudaKernel *k, int64_t blocks, uint64_t *words, size_t n) {
+  const Gpu *g = &l->gpu;
+  const char *symbol = set.kernels.items[k->kernel].symbol;
+  size_t bytes = (n + (k->looks ? 2 : 0)) * sizeof *words;
+  void *extra[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, words, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
+                   &bytes, NULL};
+  words[n] = gpu_address(l->note), words[n + 1] = 7;
+  l->note->fault.found = 0;
+  if (blocks > 0)
+    MUST(g, launch, symbol, function_of(l, k->kernel), (unsigned)blocks, 1, 1, (unsigned)k->launch.threads, 1, 1, 0,
+         g->queue, NULL, bytes ? extra : NULL);
+  MUST(g, queue_finish, symbol, g->queue);
+}
+
+/* The last element of a copy of the operand is too large. */
+static void check_note(Loaded *l, const Case *c, const Unit *u, const CudaKernel *k, uint64_t *words, size_t n) {
+  const Op *op = &c->f->ops.items[u->op];
+  const Type *t = units_type(c->units, c->f, u->in[0]);
+  size_t size = dtype_bytes(t->dtype), last = (size_t)elements_of(c, u->in[0]) - 1;
+  const IndexFault *f = &l->note->fault;
+  unsigned char value[8];
+  CUdeviceptr own;
+  CHECKF(!f->found, "%s: notes %lld", c->name, (long long)f->value);
+  memset(value, 0x7f, sizeof value);
+  MUST(&l->gpu, memory_alloc, "indices", &own, (last + 1) * size);
+  MUST(&l->gpu, copy_on, "indices", own, words[0], (last + 1) * size, l->gpu.queue);
+  MUST(&l->gpu, set_8, "an index", own + last * size, 0x7f, size, l->gpu.queue);
+  words[0] = words[1] = own;
+  launch(l, k, value_of(c, k->launch.blocks), words, n);
+  MUST(&l->gpu, memory_free, "indices", own);
+  CHECKF(f->found && l->note->instr == 7 && f->value == dtype_load_i(t->dtype, value) && f->rank == t->rank &&
+             f->below == value_of(c, op_expr(op, AT_below)),
+         "%s: notes %lld", c->name, (long long)f->value);
+  for (int d = 0; d < t->rank; d++)
+    CHECKF(f->place[d] == value_of(c, op_attr(op, AT_starts)->u.exprs[d]) + value_of(c, t->dims[d]) - 1,
+           "%s: notes an index at .. %lld ..", c->name, (long long)f->place[d]);
+}
+
 static void call_gpu(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
-  (void)share;
   Loaded *l = r->more;
   const Gpu *g = &l->gpu;
   const CudaKernel *k = &l->kernels[u - c->units->items];
-  const char *symbol = set.kernels.items[k->kernel].symbol;
   Copy copies[MOST_OPERANDS] = {0};
   uint64_t words[WORDS];
   int n = u->nin + u->nout;
-  int64_t blocks = value_of(c, k->launch.blocks);
   for (int turn = 0; turn < n; turn++) {
     int i = (u->nin + turn) % n; /* results first: what shares their memory has no more than they have */
     Val v = i < u->nin ? u->in[i] : u->out[i - u->nin];
@@ -149,14 +186,9 @@ static void call_gpu(const Runner *r, const Case *c, const Unit *u, void *const 
     words[i] = copies[i].at;
   }
   for (int i = 0; i < k->nscalars; i++) words[n + i] = (uint64_t)value_of(c, k->scalars[i]);
-  size_t bytes = (size_t)(n + k->nscalars) * sizeof *words;
-  void *extra[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, words, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
-                   &bytes, NULL};
   MUST(g, queue_finish, "operands", g->queue);
-  if (blocks > 0)
-    MUST(g, launch, symbol, function_of(l, k->kernel), (unsigned)blocks, 1, 1, (unsigned)k->launch.threads, 1, 1, 0,
-         g->queue, NULL, bytes ? extra : NULL);
-  MUST(g, queue_finish, symbol, g->queue);
+  launch(l, k, value_of(c, k->launch.blocks), words, (size_t)(n + k->nscalars));
+  if (k->looks && !share) check_note(l, c, u, k, words, (size_t)(n + k->nscalars));
   copy_back(g, copies, n);
 }
 
@@ -200,6 +232,7 @@ static void run_cases(const char *folder, const CudaKernel *const *of, int first
   Runner r = {.call = call_gpu, .more = &l};
   int n = 0;
   raw_open(&l.gpu);
+  MUST(&l.gpu, pinned_alloc, "what kernels note", (void **)&l.note, sizeof *l.note, 0);
   for (const Case *c = cases; c; c = c->next, n++) {
     if (n < first || n % every) continue;
     int before = test_failed_here;
@@ -211,6 +244,7 @@ static void run_cases(const char *folder, const CudaKernel *const *of, int first
   }
   for (size_t i = 0; i < cubins; i++)
     if (l.modules[i]) MUST(&l.gpu, module_unload, "the kernels", l.modules[i]);
+  MUST(&l.gpu, pinned_free, "what kernels note", l.note);
   raw_close(&l.gpu);
 }
 

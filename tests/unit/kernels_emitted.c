@@ -8,10 +8,11 @@
  *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
  * Attention and its gradients add in another order, convolutions but of f64 in tiles, and so does a product of floats
- * down columns.
+ * down columns.  Both note the same of indices that are outside their table.
  */
 #include "codegen/cuda/kernels.h"
 #include "codegen/rows/row.h"
+#include "program/index_fault.h"
 #include "tests/kernel_cases.h"
 
 static KernelSet dialect; /* the CUDA kernels of the cases that are run */
@@ -88,18 +89,64 @@ static void call_threads(const Runner *r, const Case *c, const Unit *u, void *co
   set(usual);
 }
 
+/* ---- indices outside */
+
+typedef void DialectKernel(const void *words, int64_t blocks, int descending);
+
+static int noted;
+
+/* One element and every so many behind it become too large. */
+static void spoil(unsigned char *to, const void *from, int64_t n, size_t size, int64_t first) {
+  memcpy(to, from, (size_t)n * size);
+  for (int64_t i = first; i < n; i += 1 + n / 7) memset(to + (size_t)i * size, 0x7f, size);
+}
+
+/* words: of the kernel, the last two for what it notes. */
+static void check_notes(const Dialect *d, const Case *c, const Unit *u, DialectKernel *kernel, int64_t *words,
+                        size_t nwords) {
+  int64_t n = elements_of(c, u->in[0]), blocks = value_of(c, d->kernels[u - c->units->items].launch.blocks);
+  size_t size = dtype_bytes(units_type(c->units, c->f, u->in[0])->dtype);
+  IndexFault *fault = dlsym(cpu.library, INDEX_FAULT_SYMBOL);
+  IndexNote note = {.fault.found = 0};
+  void *own[2] = {malloc((size_t)n * size), malloc((size_t)n * size)}, *operand = (void *)(uintptr_t)words[0];
+  CHECK(fault != NULL && own[0] && own[1] && u->nin == 1 && u->nout == 1);
+  words[nwords - 2] = (int64_t)(uintptr_t)&note, words[nwords - 1] = 0;
+  kernel(words, blocks, d->descending);
+  CHECKF(!note.fault.found, "%s: notes %lld", c->name, (long long)note.fault.value);
+  words[0] = (int64_t)(uintptr_t)own[0], words[1] = (int64_t)(uintptr_t)own[1];
+  for (int64_t first = 0; fault && first < n; first += 1 + n / 3) {
+    note = (IndexNote){.fault.found = 0}, *fault = note.fault;
+    spoil(own[0], operand, n, size, first);
+    call_c(&cpu, c, u, own, false);
+    for (int again = 0; again < 2; again++) { /* a later launch changes nothing */
+      words[nwords - 1] = 7 + again;
+      kernel(words, blocks, d->descending);
+      spoil(own[0], operand, n, size, 0);
+    }
+    CHECKF(note.instr == 7 && fault->found && memcmp(fault, &note.fault, sizeof *fault) == 0,
+           "%s: notes %lld at .. %lld, the CPU's %lld at .. %lld", c->name, (long long)note.fault.value,
+           (long long)note.fault.place[0], (long long)fault->value, (long long)fault->place[0]);
+    noted++;
+  }
+  free(own[0]), free(own[1]);
+}
+
 static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
   const Dialect *d = r->more;
   const CudaKernel *k = &d->kernels[u - c->units->items];
   const char *symbol = dialect.kernels.items[k->kernel].symbol;
   int64_t words[512];
-  void (*kernel)(const void *, int64_t, int) = NULL;
+  size_t n = (size_t)(u->nin + u->nout + k->nscalars);
+  DialectKernel *kernel = NULL;
   *(void **)&kernel = dlsym(r->library, symbol);
   CHECKF(kernel != NULL, "%s", symbol);
   if (!kernel) return;
   memcpy(words, ptr, sizeof *words * (size_t)(u->nin + u->nout));
   for (int i = 0; i < k->nscalars; i++) words[u->nin + u->nout + i] = value_of(c, k->scalars[i]);
+  IndexNote unread = {.fault.found = 0};
+  words[n] = (int64_t)(uintptr_t)&unread, words[n + 1] = 0; /* a kernel that does not look takes fewer */
   kernel(words, value_of(c, k->launch.blocks), d->descending);
+  if (k->looks && !share) check_notes(d, c, u, kernel, words, n + 2);
   if (!share && exact(c, u, k)) check_bits(c, u, ptr, "than on a CPU");
 }
 
@@ -276,6 +323,7 @@ static void cuda_cases(void) {
       run_case(c, &r, true);
     }
   }
+  CHECKF(noted > 0 || getenv("APC_QUARTER"), "%d notes", noted);
 }
 
 /* The same kernels for sizes of 0: no row, no element, nothing to reduce.  Last: it draws other inputs. */

@@ -72,6 +72,9 @@ static void blocks_of_threads_fit_devices(void) {
       {{.threads = 0}, NO_BLOCKS, beside, "the block of kernels[0]"}, /* a GPU has a grid */
       {{.threads = 256}, NO_BLOCKS, NULL, "the grid of instrs[1]"},
       {{.threads = 0}, BY_SIZE, NULL, "the grid of instrs[1]"},
+      {{.threads = 32, .looks = 1}, BY_SIZE, NULL, NULL},
+      {{.threads = 32, .looks = 2}, BY_SIZE, NULL, "where it notes indices of kernels[0]"},
+      {{.looks = 1}, NO_BLOCKS, NULL, "where it notes indices of kernels[0]"}, /* who calls it looks */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Opened o = one_launch(cases[i].kernel, cases[i].by, PHASE_fwd, cases[i].images);
@@ -81,11 +84,11 @@ static void blocks_of_threads_fit_devices(void) {
 }
 
 static void prints(void) {
-  Opened o = one_launch((ProgramKernel){.threads = 256, .shared = 4096}, BY_SIZE, PHASE_fwd, NULL);
+  Opened o = one_launch((ProgramKernel){.threads = 256, .shared = 4096, .looks = 1}, BY_SIZE, PHASE_fwd, NULL);
   Text t = {.arena = arena_new()};
   CHECKF(o.ok, "%s", o.error.text);
   if (o.ok) program_print(&o.p, &t);
-  CHECKF(strstr(text_str(&t), "kernel k0_relu threads 256 shared 4096\n") &&
+  CHECKF(strstr(text_str(&t), "kernel k0_relu threads 256 shared 4096 looks\n") &&
              strstr(text_str(&t), "launch k0_relu b0:f32[8] [n] blocks 7 + n  # k0_relu\n"),
          "%s", text_str(&t));
   arena_free(t.arena);

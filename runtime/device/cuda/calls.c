@@ -3,7 +3,8 @@
 
 #include "runtime/device/cuda/cuda.h"
 
-/* ---- launches: the kernel's one argument is a struct of eight-byte words, the tensors' addresses, then the scalars */
+/* ---- launches: the kernel's one argument is a struct of eight-byte words, the tensors' addresses, then the scalars,
+ * then what program/index_fault.h says */
 
 enum { WORDS_MOST = 511 /* 4 KiB, what every GPU takes */ };
 
@@ -11,11 +12,12 @@ static RtStatus launch(CudaDevice *d, const DeviceCall *c, void *const *data, Rt
   const ProgramKernel *k = &d->p->kernels[c->object];
   const char *name = program_text(d->p, k->name);
   uint64_t words[WORDS_MOST];
-  size_t n = c->n_tensors + c->n_scalars, bytes = n * sizeof *words;
+  size_t n = c->n_tensors + c->n_scalars + (k->looks ? 2 : 0), bytes = n * sizeof *words;
   if (c->blocks <= 0) return RT_OK;
   if (n > WORDS_MOST) return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU", name, n);
   for (uint32_t i = 0; i < c->n_tensors; i++) words[i] = gpu_address(data[i]);
   for (uint32_t i = 0; i < c->n_scalars; i++) words[c->n_tensors + i] = (uint64_t)c->scalars[i];
+  if (k->looks) words[n - 2] = gpu_address(d->note), words[n - 1] = c->instr;
   void *extra[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, words, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
                    &bytes, NULL};
   return GPU_CALL(d, launch, name, error, d->kernels[c->object], (unsigned)c->blocks, 1, 1, k->threads, 1, 1, 0,

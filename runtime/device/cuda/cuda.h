@@ -7,6 +7,7 @@
  *   conv.c     convolutions, by cuDNN
  *   graph.c    several calls, and whole requests, as one: CUDA graphs
  *   marks.c    how far queues have come, and when they came there
+ *   looks.c    indices outside their tables, which kernels note
  *   comm.c     which engine of communication; nccl.c, nccl_ask.c: NCCL
  *
  * Everything that a device is asked for goes to the queue `compute`, in the order it is asked for.
@@ -17,6 +18,7 @@
 #ifndef APC_RUNTIME_DEVICE_CUDA_CUDA_H
 #define APC_RUNTIME_DEVICE_CUDA_CUDA_H
 
+#include "program/index_fault.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/known.h"
 #include "runtime/device/device.h"
@@ -87,6 +89,7 @@ typedef struct CudaDevice {
   CUstream compute;
   CUmodule module;
   CUfunction *kernels;
+  IndexNote *note; /* pinned: kernels that look at indices write there; NULL: the Program has none */
   GpuLane lane;
   char *landing; /* pinned: where what comes from the device arrives */
   CUevent reached;
@@ -175,6 +178,11 @@ RtStatus gpu_set_word(CudaDevice *d, GpuWord *word, uint32_t value, CUstream que
 RtStatus gpu_mark(Device *device, uint32_t step, RtError *error);
 RtStatus gpu_stamp(Device *device, RtError *error);
 RtStatus gpu_times(Device *device, uint64_t *ns, uint32_t n, RtError *error);
+
+/* ---- looks.c */
+RtStatus gpu_looks_open(CudaDevice *d, RtError *error);
+void gpu_looks_close(CudaDevice *d);
+RtStatus gpu_looked(Device *device, uint32_t *instr, RtError *error);
 
 /* ---- memory.c */
 RtStatus gpu_memory_open(CudaDevice *d, RtError *error);

@@ -225,6 +225,7 @@ static void cuda_close(Device *device) {
     gpu_convs_close(d);
     gpu_memory_close(d);
     gpu_marks_close(d);
+    gpu_looks_close(d);
     if (d->module) d->driver.module_unload(d->module);
     if (d->compute) d->driver.queue_destroy(d->compute);
     d->driver.context_set(NULL);
@@ -245,6 +246,7 @@ static RtStatus open_all(CudaDevice *d, RtError *error) {
   if (!status) status = open_context(d, error);
   if (!status) status = gpu_memory_open(d, error);
   if (!status) status = gpu_marks_open(d, error);
+  if (!status) status = gpu_looks_open(d, error);
   if (!status) status = load_kernels(d, error);
   if (!status && wanted.products) status = gpu_products_open(d, error);
   if (!status && wanted.convolutions && !d->options.kernels) status = gpu_convs_open(d, error);
@@ -304,4 +306,5 @@ const DeviceOps device_cuda = {.name = "gpu",
                                .mark = gpu_mark,
                                .stamp = gpu_stamp,
                                .times = gpu_times,
+                               .looked = gpu_looked,
                                .finish = gpu_finish};
