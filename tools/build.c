@@ -231,14 +231,15 @@ bool tool_model_imported(Tool *t, const char *path, Model *out) {
   return model_options(t, path, &o) && model_load(&o, out) && model_train(&o, out);
 }
 
-bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const Optimizer **optimizer) {
+bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const TrainOptions **options) {
   const int64_t few = 3;
   ModelOptions o;
   *out = (Model){0};
   if (!model_options(t, path, &o)) return false;
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
   *train = *o.train;
-  *optimizer = &train->optimizer;
+  train->report = ARENA_NEW(t->arena, TrainReport);
+  *options = train;
   if (rate) {
     const char *kept = train->optimizer.train, *frozen = train->optimizer.freeze;
     if (!optimizer_parse(t->arena, arena_printf(t->arena, "sgd(lr=%d)", rate), &train->optimizer, t->diags))

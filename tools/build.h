@@ -15,8 +15,8 @@ bool tool_model_with_own_weights(Tool *t, const char *path, Model *out);
 /* The same with nothing done to it: with --train, the step of the model as it was imported. */
 bool tool_model_imported(Tool *t, const char *path, Model *out);
 /* The same of a step at small sizes, for who looks at its derivative: with `rate`, one of plain gradient descent with
- * that learning rate (0: of the line's optimizer, which is told). */
-bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const struct Optimizer **optimizer);
+ * that learning rate (0: of the line's optimizer); `options` are the line's, and report on the step. */
+bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const struct TrainOptions **options);
 /* All NAME=N of an option (--dim, --dim-hint). */
 const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count);
 /* Warns of operators apc does not know; false, with errors, for commands that compute. */

@@ -274,7 +274,7 @@ static const char *not_run(Tool *t, const Verify *v) {
                       MAX_RANKS_HERE);
 }
 
-static bool step_right(const StepCheck *s) { return s->why || (s->gradient_ok && s->update_ok); }
+static bool step_right(const StepCheck *s) { return s->why || (s->gradient_ok && s->update_ok && s->loss_ok); }
 
 static json_t *step_json(const Tool *t, const StepCheck *s) {
   if (!option_given(&t->options, OPT_train)) return json_null();
@@ -284,6 +284,7 @@ static json_t *step_json(const Tool *t, const StepCheck *s) {
   json_object_set_new(o, "gradient_of", json_text(s->gradient_of));
   json_object_set_new(o, "update_error", s->why ? json_null() : tool_json_real(s->update));
   json_object_set_new(o, "update_of", json_text(s->update_of));
+  json_object_set_new(o, "loss_error", s->why || !s->has_loss ? json_null() : tool_json_real(s->loss));
   return o;
 }
 
@@ -306,6 +307,8 @@ static void show_step(const Tool *t, const StepCheck *s) {
           s->gradient_ok ? "equal" : "DIFFERS", s->directions, s->gradient, at_state(t->arena, s->gradient_of));
   fprintf(f, "%-8s update and the optimizer's formula: relative error %.3g%s\n", s->update_ok ? "equal" : "DIFFERS",
           s->update, at_state(t->arena, s->update_of));
+  if (s->has_loss)
+    fprintf(f, "%-8s loss and its formula: relative error %.3g\n", s->loss_ok ? "equal" : "DIFFERS", s->loss);
 }
 
 /* Whether anything was found that is wrong.  Runs that agree are no proof: what is unknown stays so. */

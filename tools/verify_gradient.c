@@ -17,7 +17,7 @@
 #include "tools/reference.h"
 
 enum { TRIES = 3, LEAST_DIRECTIONS = 4 };
-static const double most_work = 3e9, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5;
+static const double most_work = 3e9, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5, loss_error = 1e-6;
 
 /* One step: plain descent with rate 1 or 2, or that of the line. */
 typedef struct Step {
@@ -31,6 +31,8 @@ typedef struct Check {
   Step steps[3]; /* rates 1 and 2; the step itself */
   Arena *arena;  /* of one try */
   Diags *diags;
+  LossOptions kind; /* of the loss */
+  Val output;       /* the model's first one, in the step itself */
   int64_t *symbols;
   int ninputs, nweights;
   InterpNamed *inputs, *weights; /* at this try's point */
@@ -62,6 +64,12 @@ static const Func *step_function(const Module *m) {
   return NULL;
 }
 
+/* Some labels are to be ignored, if they are more than two. */
+static void ignore_some(const Check *c, InterpTensor *labels) {
+  if (c->kind.kind != LOSS_cross_entropy) return;
+  for (int64_t k = 2; k < interp_elements(labels); k += 3) labels->cells[k].i = (int64_t)c->kind.ignore;
+}
+
 static bool draw_inputs(Check *c, uint64_t seed) {
   Module *m = c->steps[2].model.m;
   const Func *f = c->steps[2].f;
@@ -80,6 +88,7 @@ static bool draw_inputs(Check *c, uint64_t seed) {
     if (strcmp(x->name, "step") == 0) below = 5;
     bool floats = dtype_is_float(type->dtype);
     interp_fill(&x->tensor, DOMAIN_FLOAT, seed + i, floats ? -1 : 0, floats ? 1 : (double)below);
+    if (strcmp(x->name, "labels") == 0) ignore_some(c, &x->tensor);
   }
   return true;
 }
@@ -253,6 +262,25 @@ static bool check_gradients(Check *c, int n) {
   return true;
 }
 
+/* ---- the loss */
+
+/* Of a loss that apc builds, at the point that was looked at last. */
+static bool check_loss(Check *c) {
+  const Step *s = &c->steps[2];
+  Func forward = forward_pass(c->arena, s->f);
+  Output both[] = {*forward.outputs.items, {.name = "output", .value = c->output}};
+  InterpResult got;
+  forward.outputs.items = both, forward.outputs.n = 2;
+  if (!c->out->has_loss) return c->out->loss_ok = true;
+  if (!run_step(c, s, &forward, c->nweights, c->weights, c->arena, &got)) return false;
+  double loss = scalar(got.outputs, got.noutputs, "loss");
+  double want = loss_value(&c->kind, interp_find(got.outputs, got.noutputs, "output"),
+                           interp_find(c->inputs, c->ninputs, "labels"));
+  c->out->loss = fabs(loss - want) / fmax(fabs(want), 1e-12);
+  c->out->loss_ok = c->out->loss <= loss_error;
+  return true;
+}
+
 /* ---- the update */
 
 static void note_update(Check *c, const char *name, double got, double want, double size) {
@@ -305,13 +333,16 @@ static bool check_update(Check *c, const Optimizer *o) {
 
 /* ---- all of it */
 
-static bool load_steps(Check *c, const char *path, const Optimizer **optimizer) {
+static bool load_steps(Check *c, const char *path, const TrainOptions **options) {
   for (int i = 0; i < 3; i++) {
     Step *s = &c->steps[i];
-    if (!tool_model_step(c->t, path, i == 2 ? 0 : i + 1, &s->model, optimizer)) return false;
+    if (!tool_model_step(c->t, path, i == 2 ? 0 : i + 1, &s->model, options)) return false;
     s->f = step_function(s->model.m);
     s->files = tool_weights_open(s->model.m->arena, s->model.m);
   }
+  c->output = (*options)->report->output;
+  if (!train_loss_parse(c->t->arena, (*options)->loss, &c->kind, c->diags)) return false;
+  c->out->has_loss = c->kind.kind != LOSS_own;
   return true;
 }
 
@@ -331,13 +362,13 @@ static int directions(Check *c) {
 
 bool tool_check_step(Tool *t, const char *path, StepCheck *out) {
   Check c = {.t = t, .diags = t->diags, .out = out};
-  const Optimizer *optimizer = NULL;
+  const TrainOptions *options = NULL;
   *out = (StepCheck){0};
   tool_stage(t, "Deriving", "%s at small sizes", path);
-  bool ok = load_steps(&c, path, &optimizer);
+  bool ok = load_steps(&c, path, &options);
   int n = ok ? directions(&c) : 0;
   if (ok && !n) out->why = "too large, even at small sizes";
-  if (n) ok = (check_gradients(&c, n) && check_update(&c, optimizer)) || out->why;
+  if (n) ok = (check_gradients(&c, n) && check_loss(&c) && check_update(&c, &options->optimizer)) || out->why;
   if (c.arena) arena_free(c.arena);
   for (int i = 0; i < 3; i++) {
     tool_weights_close(c.steps[i].files);

@@ -254,5 +254,6 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
   train_report(&w);
+  if (o->report) o->report->output = mapped_outputs(&r)[0].value;
   return add_entries(&w, eval ? eval : f);
 }

@@ -40,6 +40,7 @@ typedef struct LossOptions {
 typedef struct TrainReport {
   int64_t weights, all, elements, all_elements;
   TrainingReasons left; /* those that could be and are not, and why */
+  Val output;           /* the model's first output, in the step */
 } TrainReport;
 
 typedef struct TrainOptions {
@@ -56,10 +57,10 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags);
 /* "adamw(lr=3e-4,clip=1)"; NULL: adamw as it is.  False after a diagnostic. */
 bool optimizer_parse(Arena *a, const char *text, Optimizer *out, Diags *diags);
 
-/* ---- between the files of this folder */
-
-/* options.c: "cross_entropy(ignore=-1)"; what is none of losses.def is an output's name.  False after a diagnostic. */
+/* "cross_entropy(ignore=-1)"; what is none of losses.def is an output's name.  False after a diagnostic. */
 bool train_loss_parse(Arena *a, const char *text, LossOptions *out, Diags *diags);
+
+/* ---- between the files of this folder */
 
 /* A trained weight: its state as read, and the gradient of the loss. */
 typedef struct Trained {

@@ -76,6 +76,8 @@ FAR = "--target dgx-a100x128 --dp 128 --batch 128"
 STEP = {name: f"net.apc --train mse {FAR} --optimizer {how}" for name, how in {
     "adamw": "adamw(lr=0.01,clip=0.5,weight_decay=0.1)", "sgd": "sgd(lr=0.1,momentum=0.9,weight_decay=0.1)",
     "lion": "lion(lr=0.01)", "slow": "sgd(lr=0.1,schedule=cosine,warmup=2,steps=9,min_lr=0.01)"}.items()}
+STEP["bce"] = f"net.apc --train bce {FAR}"
+STEP["mean"] = f"{GPT}(label_smoothing=0.1) {FAR}"
 RUN, LOOKS, GPTS = "dot.ir --target cpux2", "look.ir --target cpux2", f"{GPT} {FAR}"
 CONVS, GROUPS = "conv.ir --target cpu", "group.ir --target cpux2"
 ONE_GPT = f"{GPT} --target cpux2 --batch 4"
@@ -98,6 +100,19 @@ FAULTS = [
      "gradient_sub(g, across, gradient_mul(g, y, along))", "across", GPTS),
     ("gradient: scores of an attention without their scale", "kernels", None,
      "(b->change.p[j][l] - b->delta[l]) * a->scale;", "(b->change.p[j][l] - b->delta[l]);", ONE_GPT),
+    ("loss: the mean is over all labels, ignored ones too", "apc", "passes/train/loss.c",
+     "Val count = all_sum(b, build_cast(b, kept, t));",
+     "Val count = all_sum(b, number(b, build_cast(b, kept, t), 1));", GPTS),
+    ("loss: ignored labels are counted as class 0", "apc", "passes/train/loss.c",
+     "Val counted = select(b, kept, each, number(b, each, 0));", "Val counted = each;", GPTS),
+    ("loss: smoothing over one class less", "apc", "passes/train/loss.c",
+     "build_size(b, type_of(b->f, sum), t->dims[t->rank - 1])",
+     "build_size(b, type_of(b->f, sum), ex_addi(b->m, t->dims[t->rank - 1], -1))", STEP["mean"]),
+    ("loss: squares are added", "apc", "passes/train/loss.c",
+     "total_over(b, x, build_size(b, type_get(b->m, t->dtype, 0, NULL), type_elements(b->m, t)))",
+     "total_over(b, x, build_splat(b, type_get(b->m, t->dtype, 0, NULL), 1))", STEP["adamw"]),
+    ("loss: binary entropy of the other label", "apc", "passes/train/loss.c",
+     "build_binary(b, OP_sub, positive, product)", "build_binary(b, OP_sub, product, positive)", STEP["bce"]),
     ("update: both corrections by one beta", "apc", "passes/train/update.c", "correction(&u, i ? o->beta2 : o->beta1)",
      "correction(&u, o->beta1)", STEP["adamw"]),
     ("update: the moment takes as much as it keeps", "apc", "passes/train/update.c", "scaled(u, y, 1 - part)", "scaled(u, y, part)",
