@@ -95,6 +95,14 @@ calls 2
 calls 5
 check "calls of more requests: $(diff calls.2 calls.5)" test "$(diff calls.2 calls.5 | awk '/[<>]/ { print $3 }' | uniq)" = cuGraphLaunch
 
+# Ranks of a launcher, whichever of them it is: all end.
+for file in one late; do
+  launcher=(WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)))
+  "${gpu[@]}" "${launcher[@]}" RANK=1 LOCAL_RANK=1 ./look2 >out.1 2>err.1 &
+  expect 1 "; it must be 0 to 9" "${gpu[@]}" "${launcher[@]}" RANK=0 LOCAL_RANK=0 ./look2 --input i=@$file.npy --bench=3
+  wait
+done
+
 # In a loop: the first round that has one, though later rounds have others, of earlier elements.
 cat >rounds.ir <<'I'
 apc.ir 1
