@@ -82,9 +82,10 @@ static bool channels_fit(ImportNode *n) {
   return true;
 }
 
-/* What training measures, and does not learn. */
+/* What training measures, and does not learn, in whatever type it is read. */
 static void is_buffer(const ImportNode *n, Val v) {
   const Op *op = v ? op_of(n->b->f, v) : NULL;
+  while (op && (op->kind == OP_cast || op->kind == OP_copy)) op = op_of(n->b->f, op->in[0]);
   if (op && op->kind == OP_param) module_param(n->m, op_str(op, AT_name))->trainable = false;
 }
 

@@ -67,15 +67,22 @@ static const Onnx__NodeProto *node_of(const Ties *t, ImportUse use) { return t->
 
 static bool is_op(const Onnx__NodeProto *n, const char *type) { return strcmp(onnx_text(n->op_type), type) == 0; }
 
-/* Is what the node reads there measured, and never learned? */
-static bool is_statistic(const Onnx__NodeProto *n, size_t operand) {
-  return is_op(n, "BatchNormalization") && operand >= 3;
+/* Is what the node reads there measured, and never learned?  Also where it hands it on to nodes that measure it. */
+static bool is_statistic(const Ties *t, ImportUse use, int steps) {
+  enum { MOST_STEPS = 4 };
+  const Onnx__NodeProto *n = node_of(t, use);
+  if (is_op(n, "BatchNormalization")) return use.operand >= 3;
+  if (steps == MOST_STEPS || !n->n_output || !(is_op(n, "Identity") || is_op(n, "Cast"))) return false;
+  ImportUses uses = import_uses_of(t->im, n->output[0]);
+  bool all = uses.n > 0;
+  for (size_t i = 0; i < uses.n && all; i++) all = is_statistic(t, uses.items[i], steps + 1);
+  return all;
 }
 
 static ImportUses weight_uses(const Ties *t, const ImportItem *item) {
   ImportUses all = import_uses_of(t->im, item->name), list = {0};
   for (size_t i = 0; i < all.n; i++)
-    if (!is_statistic(node_of(t, all.items[i]), all.items[i].operand)) ARENA_PUSH(t->im->m->arena, &list, all.items[i]);
+    if (!is_statistic(t, all.items[i], 0)) ARENA_PUSH(t->im->m->arena, &list, all.items[i]);
   return list;
 }
 
@@ -134,7 +141,7 @@ static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   size_t place = *n = 0;
   for (size_t k = 0; k < node->n_input; k++) {
     const ImportItem *item = import_find(t->im, node->input[k]);
-    if (!item || is_statistic(node, k) || !is_shared(t, item)) continue;
+    if (!item || is_statistic(t, (ImportUse){use.node, k}, 0) || !is_shared(t, item)) continue;
     if (k == use.operand) place = *n;
     ++*n;
   }
@@ -250,22 +257,24 @@ static bool was_untied(const Ties *t, const ImportItem *item, const ImportUses *
 }
 
 /* Statistics of norms are no weights: they are trained with none.  Where a file of weights lacks them it is no work of
- * apc, and means the tensor as it is; a checkpoint has no statistics ever. */
-static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses) {
+ * apc, and means the tensor as it is; a checkpoint has no statistics ever.  One that an Identity hands on has its name.
+ */
+static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses, bool also_weight) {
   const struct Safetensors *weights = t->im->dims.options->weights;
-  const char *name = free_name(t, arena_printf(t->im->m->arena, "%s.statistics", item->name));
-  ImportItem *copy = NULL;
-  if (weights && !safetensors_find(weights, name) && !safetensors_meta(weights, "steps")) return;
+  const char *together = free_name(t, arena_printf(t->im->m->arena, "%s.statistics", item->name));
+  ImportItem *shared = NULL;
   for (size_t i = 0; i < uses->n; i++) {
-    if (!is_statistic(node_of(t, uses->items[i]), uses->items[i].operand)) continue;
-    if (!copy) copy = copy_of(t, item, name);
-    read_apart(t, item, uses->items[i], copy);
+    const char *name = is_identity(t, uses->items[i]) ? node_of(t, uses->items[i])->output[0] : NULL;
+    if (!is_statistic(t, uses->items[i], 0) || (!name && !also_weight)) continue;
+    if (weights && !safetensors_find(weights, name ? name : together) && !safetensors_meta(weights, "steps")) continue;
+    if (!name && !shared) shared = copy_of(t, item, together);
+    read_apart(t, item, uses->items[i], name ? copy_of(t, item, name) : shared);
   }
 }
 
 static void untie(Ties *t, ImportItem *item) {
   ImportUses all = import_uses_of(t->im, item->name), uses = weight_uses(t, item);
-  if (uses.n && uses.n < all.n) untie_statistics(t, item, &all);
+  if (uses.n < all.n && all.n > 1) untie_statistics(t, item, &all, uses.n > 0);
   if (uses.n < 2) return;
   if (unties(t, item->name) || was_untied(t, item, &uses)) return untie_uses(t, item, &uses);
   if (import_is_traced(t->im)) return untie_traced(t, item, &uses);
@@ -495,9 +504,9 @@ static void find_lost(Ties *t) {
 static void warn(const Ties *t, const OnnxReads *names, const char *format) {
   if (!names->n) return;
   diag_warning(t->im->d, DIAG_onnx_tensor, t->im->loc, "%s: %s", format, import_names_text(t->im, names));
-  diag_help(t->im->d,
-            "export the model with optimize=False, or in training "
-            "mode, to train its own parameters");
+  diag_help(t->im->d, import_is_traced(t->im) ? "export the model with training=torch.onnx.TrainingMode.PRESERVE and "
+                                                "do_constant_folding=False to train its own parameters"
+                                              : "export the model with optimize=False to train its own parameters");
 }
 
 static void say_all(const Ties *t) {

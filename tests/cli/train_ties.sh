@@ -123,13 +123,33 @@ def save_calls(name, noted):
     model.ir_version = 8
     onnx.save(model, name + ".onnx")
 
+# Statistics that nodes hand on to their norm: of tensors that are its gain and bias as well, equal ones and others, and
+# in another type.  A convolution that the older exporter made.
+def save_handed(name, nodes, weights, producer=""):
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, name, [info("x", TensorProto.FLOAT, [4, D])], [info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(v, n) for n, v in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], producer_name=producer)
+    model.ir_version = 8
+    onnx.save(model, name + ".onnx")
+
+product = [node("MatMul", ["x", "w"], ["h"]), node("BatchNormalization", ["h", "gain", "bias", "mean", "var"], ["y"])]
+some_of = np.arange(1, D + 1, dtype=np.float32)
+layer = {"w": draw(D, D), "gain": np.ones(D, np.float32), "bias": some_of, "var": some_of + 1}
+save_handed("handed_same", [node("Identity", ["bias"], ["mean"]), node("Identity", ["gain"], ["var"])] + product,
+            {"w": layer["w"], "gain": layer["gain"], "bias": np.zeros(D, np.float32)}, "pytorch")
+save_handed("handed_other", [node("Identity", ["bias"], ["mean"])] + product, layer)
+save_handed("handed_cast", [node("Cast", ["mean16"], ["mean"], to=TensorProto.FLOAT)] + product, {**layer, "mean16": some_of.astype(np.float16)})
+save_handed("joined", [node("Unsqueeze", ["x", "last"], ["i"]), node("Conv", ["i", "onnx::Conv_7"], ["y"])],
+            {"last": np.array([2]), "onnx::Conv_7": draw(D, D, 1)}, "pytorch")
+
 save_calls("calls", True)
 save_calls("calls_own", False)
 np.save("x.npy", rng.normal(size=(20, D))), np.save("class.npy", rng.integers(0, D, 20)), np.save("squares.npy", rng.integers(0, D, (20, 4)))
 ids = rng.integers(0, V, (20, 4))
 ids[::2, 1] = 3
 np.save("ids.npy", ids), np.save("labels.npy", rng.integers(0, V, (20, 5)))
-np.savez("first.npz", **own)
+np.savez("first.npz", **own), np.save("narrow.npy", draw(20, D))
 P
 /usr/bin/python3 model.py
 
@@ -223,6 +243,21 @@ for file in calls.safetensors made/checkpoint.safetensors; do
   expect 0 "" "$apc" convert calls.onnx new.onnx -q --weights "$file"
   expect 0 "" "$apc" run new.onnx -q --input x=random --expect calls.npz --rtol 1e-4
 done
+
+# Statistics that are handed on are no weights, and keep their numbers where a checkpoint is read.
+for name in handed_same handed_other handed_cast; do
+  expect 0 "" "$apc" $name.onnx --train mse --target cpu -o handed
+  mv err said
+  says 'trains 3 of 3 weights, 48 of 48'
+  check "apc says that no statistic is trained: $(cat said)" sh -c '! grep -q "trained apart" said'
+  expect 0 "" ./handed --steps 4 --data x=@narrow.npy --data labels=@narrow.npy --save handed.safetensors --checkpoint handed.made
+  expect 0 "" "$apc" run $name.onnx -q --weights handed.safetensors --input x=random --outputs handed.npz
+  expect 0 "" "$apc" run $name.onnx -q --weights handed.made/checkpoint.safetensors --input x=random --expect handed.npz --rtol 1e-5
+  rm -rf handed.made
+done
+expect 0 "" "$apc" joined.onnx --train mse --target cpu -o joined
+mv err said
+says 'with training=torch.onnx.TrainingMode.PRESERVE and do_constant_folding=False to train its own parameters'
 data=$all
 
 # A part is spread only where the file is known to repeat it.
