@@ -108,9 +108,18 @@ static int declared_rank(ImportNode *n) {
   return tensor && t->tensor_type->shape->n_dim ? (int)t->tensor_type->shape->n_dim : -1;
 }
 
+/* With 1 the result would have another rank: a dimension without a size is at least 2, which is said. */
+static void assume_stays(ImportNode *n, const Type *t, int d) {
+  Text size = {.arena = n->m->arena};
+  ex_print(n->m, &size, t->dims[d]);
+  assume_extent(n->m, ex_addi(n->m, t->dims[d], -2));
+  diag_warning(n->b->diags, DIAG_onnx_assumed, n->b->loc,
+               "Squeeze without axes would drop a dimension of 1, so %s is taken to be at least 2", text_str(&size));
+  diag_help(n->b->diags, "where it is 1, compile the model with --dim or --shape for that size");
+}
+
 /* Without axes every dimension of 1 goes, and one of another size stays.  A dimension without a size is 1 if the
- * declared rank of the result says so, else at least 2: with 1 the result would have another rank.  A rank that cannot
- * be, as some files declare, says nothing. */
+ * declared rank of the result says so, else at least 2.  A rank that cannot be, as some files declare, says nothing. */
 static bool ones_without_axes(ImportNode *n, const Type *t, unsigned *axes) {
   int open = 0, ones = 0, rank = declared_rank(n), gone = rank < 0 ? 0 : t->rank - rank;
   for (int d = 0; d < t->rank; d++) {
@@ -124,7 +133,7 @@ static bool ones_without_axes(ImportNode *n, const Type *t, unsigned *axes) {
     Bounds b = known_bounds(n->m, t->dims[d]);
     if (b.low > 1 || b.high < 1) continue;
     if (all || ex_is_const(t->dims[d], 1)) *axes |= 1u << d;
-    else assume_extent(n->m, ex_addi(n->m, t->dims[d], -2));
+    else assume_stays(n, t, d);
     if (!(*axes >> d & 1) && known_bounds(n->m, t->dims[d]).low < 2)
       return node_error(n, "cannot tell whether dimension %d of %s is 1", d, import_type_string(n->m, t));
   }

@@ -142,6 +142,7 @@ static void squeezing_without_axes(void) {
   IMPORTS(); /* n stays, so it is not 1 */
   HAS("symbol n min 2");
   HAS(": f32[n, 8]");
+  CHECK(diags->warnings == 1 && strstr(diags->items[0].message, "so n is taken to be at least 2"));
   start(13);
   in("x", F32, "n,m,1"), out_of("n");
   node("Squeeze", "x", "y");
