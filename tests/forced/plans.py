@@ -170,7 +170,7 @@ class Pair:
         if plan is None and time is not None:
             self.fault(f"shown at {time} us and refused")
         elif plan is not None:
-            forced, its_size = plan["time_us"], plan["counted_bytes"]
+            forced, its_size = plan["time_us"], plan["bytes_per_device"]
             if time is None or not near(forced, time) or its_size != size:
                 self.fault(f"shown at {time} us, {size} bytes; forced {forced} us, {its_size} bytes")
 
@@ -242,7 +242,7 @@ class Pair:
             if code is None:
                 return
         if code == 0:
-            shown = [best["chosen"] | {"time_us": best["time_us"], "bytes_per_device": best["counted_bytes"]}]
+            shown = [best["chosen"] | {"time_us": best["time_us"], "bytes_per_device": best["bytes_per_device"]}]
             x = self.random.choice(shown + best["alternatives"])
             self.check_shown(x, x["time_us"], x["bytes_per_device"])
         else:
