@@ -158,7 +158,7 @@ static double ratio_for(const Plan *p, Plan *const *asked, int n) {
  * stays. */
 static bool find_faster(Build *b, double limit) {
   enum { MOST_ASKED = 8 };
-  const double close = b->unfit ? 0.75 : 0.9; /* what is made again changes the ratio, by a quarter at most */
+  const double close = 0.9; /* what is made again changes the ratio */
   Plan *was = b->plan, *asked[MOST_ASKED + 1] = {was};
   int n = 1;
   for (int i = 0; i < was->nnear && n <= MOST_ASKED && !is_stopped(b); i++) {

@@ -139,13 +139,6 @@ for policy in selective full:2 full; do
   expect_json "d['bytes_per_device'] <= $memory < d['counted_bytes']"
   expect_json "d['time_us'] <= json.load(open('$policy.json'))['time_us'] * 1.0001"
 done
-# Also where Programs of other steps take a larger part of what is counted.
-# shellcheck disable=SC2086
-expect 0 "" "$apc" plan $gpt -q --target cpux2 --batch 64 --dp 2 --micro-batches 2 --recompute full:3 --json
-memory=$(/usr/bin/python3 -c 'import json; print(int(json.load(open("out"))["bytes_per_device"] * 1.075))')
-# shellcheck disable=SC2086
-expect 0 "" "$apc" plan $gpt -q --target cpux2 --batch 64 --dp 2 --micro-batches 2 --memory "$memory" --json
-expect_json "d['bytes_per_device'] <= $memory < d['counted_bytes']"
 # shellcheck disable=SC2086
 expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
 
