@@ -11,8 +11,9 @@ void driver_go_back(Build *b, DriverStage to);
 bool stage_plan(Build *b);
 /* What a further search is asked for. */
 typedef struct PlanTry {
-  double limit; /* bytes of a rank, as the search counts them */
-  int zero;     /* as PlanOptions.zero */
+  double limit;      /* bytes of a rank, as the search counts them */
+  int zero;          /* as PlanOptions.zero */
+  bool alternatives; /* are to be listed, if they were asked for */
 } PlanTry;
 
 /* The plan to go on with: its mesh is the module's from here on, which the text of the module says and level 2 stands
@@ -21,8 +22,9 @@ void driver_take_plan(Build *b, Plan *p);
 /* Such a plan in the place of the one there is; false: there is none, and the old one stays.  Says nothing.  All
  * searches share --effort. */
 bool driver_plan_again(Build *b, const PlanTry *asked);
-/* What was found with the plan that `was` holds for the one there is; it is an alternative now, as its alternatives
- * are. */
+/* Some of --effort is left, or it has no limit. */
+bool driver_has_effort(const Build *b);
+/* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */
 bool driver_refuse(Build *b, const Diags *why);

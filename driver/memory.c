@@ -93,7 +93,7 @@ static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->opti
 
 /* With all that dp can cut: where the search has found the same count with less of it. */
 static bool find_cut(Build *b, double limit, double *least) {
-  const PlanTry cut = {.limit = limit, .zero = 1 + 3};
+  const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
   if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
   if (!measure(b)) return false;
   *least = fmin(*least, plan_memory(b->plan)->total);
@@ -108,7 +108,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
   double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
     if (is_stopped(b)) break;
-    const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero};
+    const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
     if (!driver_plan_again(b, &smaller)) {
       none = next, next = (none + counted) / 2;
       continue;
@@ -137,39 +137,28 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
-/* Of one number of stages and micro-batches with one schedule. */
-static bool same_kind(const Plan *a, const Plan *b) {
-  return a->mesh.stages == b->mesh.stages && a->micro_batches == b->micro_batches &&
-         a->mesh.schedule == b->mesh.schedule && a->mesh.chunks == b->mesh.chunks;
-}
-
-/* What the Program takes of what the search counts. */
-static double ratio_of(const Plan *p) { return plan_memory(p)->total / p->price.memory.total; }
-
-/* Of the last one of the kind, or as little as such Programs often take (docs/plan.md). */
-static double ratio_for(const Plan *p, Plan *const *asked, int n) {
-  const double flat = 0.8, staged = 0.55;
-  for (int i = n - 1; i >= 0; i--)
-    if (same_kind(asked[i], p)) return ratio_of(asked[i]);
-  return p->mesh.stages > 1 ? staged : flat;
-}
-
-/* The fastest whose Program is within the limit, of those that the search counts above it; where none is, the plan
- * stays. */
+/* Where memory decided, what the search counts above the limit may be within it, and faster.  So it is asked for more:
+ * by what it often counts too much, or has of the plan that there is; then by what it has of the larger one, or by half
+ * as much. */
 static bool find_faster(Build *b, double limit) {
-  enum { MOST_ASKED = 8 };
-  const double close = 0.9; /* what is made again changes the ratio */
-  Plan *was = b->plan, *asked[MOST_ASKED + 1] = {was};
-  int n = 1;
-  for (int i = 0; i < was->nnear && n <= MOST_ASKED && !is_stopped(b); i++) {
-    Plan *p = was->near[i];
-    if (p->price.memory.total * ratio_for(p, asked, n) * close > limit) continue;
-    take_plan(b, p);
-    if (!measure(b)) return false;
-    asked[n++] = p;
-    if (plan_memory(p)->total <= limit) return driver_plan_beside(b, was), true;
+  enum { MOST_TRIES = 3 };
+  const double often = 1.25, much = 1e-3;
+  Plan *was = b->plan;
+  double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / plan_memory(was)->total);
+  for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b) && driver_has_effort(b); i++) {
+    const PlanTry larger = {.limit = limit * more, .zero = b->options.plan.zero};
+    if (driver_plan_again(b, &larger) && b->plan->price.time.total < was->price.time.total * (1 - much)) {
+      if (!measure(b)) return false;
+      double takes = plan_memory(b->plan)->total, ratio = b->plan->price.memory.total / takes;
+      if (takes <= limit) return driver_plan_beside(b, was), true;
+      large = more, more = none < ratio && ratio < large ? ratio : (none + large) / 2;
+    } else {
+      if (isinf(large)) break;
+      none = more, more = (none + large) / 2;
+    }
   }
-  if (n > 1) take_plan(b, was);
+  if (b->plan != was) take_plan(b, was);
+  was->search_seconds = b->search_seconds;
   return true;
 }
 
@@ -219,11 +208,10 @@ static bool measure_alternatives(Build *b, double limit) {
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (!measure(b)) return false;
-  bool looks = !b->options.plan_file && b->plan->allocated;
-  if (looks && b->plan->nnear > 0 && !find_faster(b, limit)) return false;
   double least = plan_memory(b->plan)->total;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
-  if (looks && least > limit && !find_smaller(b, limit, &least)) return false;
+  bool looks = !b->options.plan_file && b->plan->allocated;
+  if (looks && !(least > limit ? find_smaller(b, limit, &least) : find_faster(b, limit))) return false;
   if (least > limit) return refuse_size(b, limit, least);
   return measure_alternatives(b, limit) && save_texts(b) && driver_save_plan(b);
 }

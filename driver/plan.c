@@ -147,11 +147,16 @@ static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
   return p;
 }
 
+bool driver_has_effort(const Build *b) {
+  return b->options.plan.effort <= 0 || b->search_seconds < b->options.plan.effort;
+}
+
 bool driver_plan_again(Build *b, const PlanTry *asked) {
   PlanOptions options = b->options.plan;
   const Plan *was = b->plan;
   options.memory_limit = asked->limit;
   options.zero = asked->zero;
+  options.alternatives &= asked->alternatives;
   Plan *p = searched(b, &options, diags_new(b->options.model.arena));
   if (!p) return false;
   /* What is known of all plans that the search may count within the limit that was asked for. */
@@ -166,29 +171,24 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
 }
 
 void driver_plan_beside(Build *b, Plan *was) {
-  Plan *p = b->plan;
-  compare_with_search(b->options.model.arena, p, was);
-  p->lower_bound = fmin(was->near_bound, p->price.time.total);
-  p->no_gaps_bound = fmin(was->near_no_gaps_bound, p->lower_bound);
-  p->gap = plan_gap(p->price.time.total, p->lower_bound);
-  p->one_device_seconds = was->one_device_seconds;
-  p->short_of_memory = was->short_of_memory;
-  if (!b->options.plan.alternatives) p->nalternatives = 0;
+  if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
 }
 
 /* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
  * asks its Program. */
 static Plan *search_near(Build *b, const PlanOptions *options) {
+  const double most = 2; /* times as much as programs take may be counted (docs/plan.md) */
   PlanOptions o = *options;
   PlanLack lack = {0};
   Diags *why = diags_new(b->options.model.arena);
   o.lack = &lack;
-  o.near = true;
   Plan *p = searched(b, &o, why);
-  if (!p && lack.nearest) {
-    p = lack.nearest, b->unfit = why;
-    p->search_seconds = b->search_seconds;
-    module_set_mesh(b->model.m, &p->mesh);
+  if (!p && lack.nearest > 0 && lack.nearest <= most * plan_memory_limit(b->options.target, o.memory_limit)) {
+    o.memory_limit = lack.nearest;
+    Diags *again = diags_new(b->options.model.arena);
+    p = searched(b, &o, again);
+    if (p) b->unfit = why;
+    else if (o.stop && *o.stop) why = again;
   }
   b->resident = lack.resident;
   if (!p) driver_refuse(b, why);

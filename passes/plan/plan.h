@@ -23,13 +23,10 @@ typedef struct PlanProgress {
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 
-typedef struct Plan Plan;
-
 /* Of a search that finds no plan for lack of memory; all 0 of others. */
 typedef struct PlanLack {
   double resident; /* bytes of all weights and state */
-  Plan *nearest;   /* of those that the search counts above the limit, by up to twice, the one with the least bytes, and
-                      those beside it (Plan.near); NULL: there is none */
+  double nearest;  /* bytes that the search counts on a rank of the plan that was nearest; 0: there is none */
 } PlanLack;
 
 /* What a search without forced degrees has found: searches that force some use it. */
@@ -49,7 +46,6 @@ typedef struct PlanOptions {
                               NULL: found each time */
   const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
   bool any;                          /* the first plan that fits will do */
-  bool near;                         /* keep what may fit all the same (Plan.near, PlanLack.nearest) */
   bool alternatives;                 /* list what else there is, each as whoever forces it gets it */
   PlanLack *lack;                    /* is set when there is no plan; may be NULL */
   PlanProgressFunc show;             /* called many times while the search runs; NULL: not */
@@ -86,6 +82,8 @@ typedef struct SearchReport {
   SearchFan fans[SEARCH_FANS];    /* those with the most users */
 } SearchReport;
 
+typedef struct Plan Plan;
+
 typedef struct PlanAlternative {
   int degree[DEGREE_COUNT], micro_batches, zero;
   double seconds, bytes; /* seconds is INFINITY when it is not possible */
@@ -116,17 +114,12 @@ struct Plan {
   double lower_bound, gap;     /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
                                   plan_gap */
   double no_gaps_bound;        /* seconds, over everything that was allowed, were there no gaps in pipelines */
-  double near_bound,
-      near_no_gaps_bound; /* the same over `near` as well: memory is no reason there to make things again */
   double search_seconds;
   double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
   bool short_of_memory;  /* the memory limit decided something about some candidate */
   bool cut_short;        /* the search ended at its limit of time or work */
   const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
   SearchReport report;
-  int nnear;
-  Plan **near; /* faster than this one, the fastest first, that the search counts above the limit, by up to twice: their
-                  Programs may be within it */
   int nalternatives;
   PlanAlternative *alternatives; /* best first, without the plan itself */
 };

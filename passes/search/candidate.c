@@ -193,11 +193,10 @@ static void price_outcome(Search *s, Outcome *o) {
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
-    o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
-    if (!o->feasible) search_keep_near(s, o);
     if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
     s->run.limited = true;
   }
+  o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->price.possible) search_no_choice(s, o);
   else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
 }
@@ -228,65 +227,48 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   return o->feasible;
 }
 
-bool search_price_again(Search *s, Recompute r, Outcome *o) {
+static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outcome *o) {
   Arena *scratch = arena_new();
-  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, r), o);
+  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, (Recompute){kind, layers}), o);
   arena_free(scratch);
   return fits;
 }
 
-/* With the fewest layers with which it fits; with so many it does. */
-static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
-  int too_few = 0;
+/* With the fewest layers with which it fits; with all of them it does. */
+static bool price_fewest_layers(Search *s, RecomputeKind kind, Outcome *o) {
+  int too_few = 0, enough = s->nlayers;
   while (enough - too_few > 1) {
     int middle = (too_few + enough) / 2;
     Outcome x = *o;
-    if (search_price_again(s, (Recompute){kind, middle}, &x)) enough = middle;
+    if (cut_and_price_layers(s, kind, middle, &x)) enough = middle;
     else too_few = middle;
   }
-  return search_price_again(s, (Recompute){kind, enough}, o);
+  return cut_and_price_layers(s, kind, enough, o);
 }
 
 /* No price: it could not be cut into stages within the memory limit. */
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
 
-/* As much made again as there is.  The last layer is made again at once, so all but that one may take less. */
-static bool price_most(Search *s, int *layers, Outcome *o) {
-  Outcome but_one = *o;
-  *layers = s->nlayers;
-  if (cut_and_price_with(s, s->policies[s->npolicies - 1].again, o) || o->slower || s->nlayers < 2) return o->feasible;
-  *layers = s->nlayers - 1;
-  bool fits = search_price_again(s, (Recompute){RECOMPUTE_full_layers, *layers}, &but_one);
-  if (fits || (but_one.price.possible && but_one.price.memory.total < o->price.memory.total)) *o = but_one;
-  return fits;
-}
-
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
- * which has made again what the one before has, the first.  If the last does not fit, none does; nor is any worth it
- * cut into stages that takes `best` seconds before. */
-static bool cut_and_price(Search *s, double best, Outcome *o) {
-  int most, last = s->npolicies - 1;
+ * which has made again what the one before has, the first.  If the last does not fit, none does. */
+static bool cut_and_price(Search *s, Outcome *o) {
+  int last = s->npolicies - 1;
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
-  if (o->c.stages > 1 && o->price.time.total >= best) return false;
   Outcome some = *o, all = *o;
-  if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
+  if (!cut_and_price_with(s, s->policies[last].again, &all) && !all.slower) return *o = all, false;
   bool selective = cut_and_price_with(s, s->policies[1].again, &some);
   if (!s->nlayers || some.slower) return *o = some, selective;
   if (!selective && all.slower) return *o = all, false;
-  return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
-                   : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
-}
-
-/* Seconds that are worth finding. */
-static double faster_than(const Search *s, const Outcome *o) {
-  return fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
+  return price_fewest_layers(s, selective ? RECOMPUTE_layers : RECOMPUTE_full_layers, o);
 }
 
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */
 static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
-  double idle = schedule_idle(by.order, o->c.stages, by.chunks);
-  return o->solved * (1 + idle / o->c.micro) < faster_than(s, o);
+  double idle = schedule_idle(by.order, o->c.stages, by.chunks),
+         best =
+             fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
+  return o->solved * (1 + idle / o->c.micro) < best;
 }
 
 /* Those that fill gaps, the most promising first, where it is left to apc: more stages on a place seldom pay. */
@@ -319,7 +301,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
     x.stages = ARENA_ARRAY(s->arena, int, n);
     search_set_mesh(s, &x.c, NULL);
     if (again) cut_and_price_with(s, again, &x);
-    else cut_and_price(s, faster_than(s, o), &x);
+    else cut_and_price(s, &x);
     bool faster = x.feasible && o->feasible && x.price.time.total < o->price.time.total;
     if (worth(&x) > worth(o) || faster) *o = x;
   }
@@ -328,7 +310,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
 }
 
 static bool schedule_and_price(Search *s, Outcome *o) {
-  return search_fills(s, &o->c) ? choose_schedule(s, NULL, o) : cut_and_price(s, faster_than(s, o), o);
+  return search_fills(s, &o->c) ? choose_schedule(s, NULL, o) : cut_and_price(s, o);
 }
 
 Outcome *search_fill_gaps(Search *s, const Outcome *of) {
@@ -356,24 +338,8 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
 typedef struct Solving {
   Outcome *best;
   double bound;
-  bool exact, split;          /* of the last solution: nothing costs less; some join was too large */
-  const Strategy *strategies; /* of that before, and what came of it; NULL: there was none */
-  Outcome outcome;
-  bool judged;
+  bool exact, split; /* of the last solution: nothing costs less; some join was too large */
 } Solving;
-
-/* Prices what was solved.  With less memory the same may come out. */
-static bool judge_and_price(Search *s, Solving *x, Outcome *o) {
-  const size_t bytes = sizeof *o->strategies * s->f->ops.n;
-  if (!x->strategies || memcmp(x->strategies, o->strategies, bytes) != 0) {
-    x->strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, s->f->ops.n + 1), o->strategies, bytes);
-    x->judged = judge_axes(s, o);
-    if (x->judged) schedule_and_price(s, o);
-    x->outcome = *o;
-  }
-  *o = x->outcome;
-  return x->judged;
-}
 
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
 static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) {
@@ -399,7 +365,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   } else {
     graph_strategies(g, r.values, o.strategies);
     s->run.memory_weight = p->memory_weight = r.memory_weight;
-    bool judged = judge_and_price(s, x, &o), fits = judged && o.feasible;
+    bool judged = judge_axes(s, &o), fits = judged && schedule_and_price(s, &o);
     double left = (s->limit - cost_memory_made(&o.price.memory)) * o.c.stages,
            now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */

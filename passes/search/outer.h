@@ -1,6 +1,6 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
  * (which candidates are tried), candidates.c (what candidates there are), candidate.c (the best plan and the bound of
- * one), near.c (what may fit all the same), unfit.c (why nothing fits).
+ * one), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -12,7 +12,7 @@
 #include "passes/plan/recompute.h"
 #include "passes/search/graph.h"
 
-enum { MAX_SPATIAL = 3, MOST_POLICIES = 3, MOST_NEAR = 32 };
+enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
 
 /* From so many ranks on there are hundreds of candidates. */
 enum { MANY_RANKS = 128 };
@@ -64,17 +64,11 @@ typedef struct BoundedList {
   size_t n, cap;
 } BoundedList;
 
-typedef struct NearList {
-  Outcome **items;
-  size_t n, cap;
-} NearList;
-
 /* What a search without forced degrees has found: its outcomes; what was left open below `seconds`, where it came to
  * its end: nothing else on a mesh of at most MAX_SPATIAL axes is faster than that. */
 struct PlanKnown {
   Outcome *const *items;
   size_t n;
-  NearList *near;
   BoundedList open;
   double seconds; /* 0: it did not come to its end */
   /* Of many ranks only what may amount to these was looked at; 0: anything. */
@@ -135,7 +129,6 @@ typedef struct SearchRun {
     Outcome **items;
     size_t n, cap;
   } outcomes;
-  NearList *near;      /* near.c; NULL: nobody asks */
   BoundedList bounded; /* candidates with one number of micro-batches that were solved */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
@@ -258,22 +251,9 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
  * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
-/* What was cut and priced for a candidate, with that made again. */
-bool search_price_again(Search *s, Recompute r, Outcome *o);
 void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
-
-/* ---- near.c */
-
-/* Of an outcome that was priced: keeps a copy if it may be a plan. */
-void search_keep_near(Search *s, const Outcome *o);
-/* When all is tried: what else could be made again of the fastest that are kept. */
-void search_refine_near(Search *s);
-/* The one with the least bytes; NULL: there is none. */
-Outcome *search_least_near(const Search *s);
-/* Those that are faster than so much, the fastest first. */
-size_t search_near_before(const Search *s, double seconds, Outcome *out[MOST_NEAR]);
 
 /* ---- unfit.c */
 

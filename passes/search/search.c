@@ -34,14 +34,11 @@ static bool anything_forced(const Search *s, const PlanOptions *o) {
   return any;
 }
 
-static bool has_forced(const Search *s, const PlanOptions *o, const Outcome *x) {
-  bool same = (!o->micro_batches || o->micro_batches == x->c.micro) && (!s->run.zero || s->run.zero - 1 == x->zero);
+static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
+  bool same = x->feasible && (!o->micro_batches || o->micro_batches == x->c.micro) &&
+              (!s->run.zero || s->run.zero - 1 == x->zero);
   for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->run.forced[d] || s->run.forced[d] == x->found[d];
   return same;
-}
-
-static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
-  return x->feasible && has_forced(s, o, x);
 }
 
 /* What a pipeline that was found would take without its gaps; INFINITY: it is none, or has filled them. */
@@ -79,8 +76,6 @@ static void run(Search *s, const PlanOptions *o) {
   for (size_t i = 0; s->run.known && i < s->run.known->n; i++)
     if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < search_best_time(s))
       s->run.best = s->run.known->items[i];
-  for (size_t i = 0; s->run.known && i < s->run.known->near->n; i++)
-    if (has_forced(s, o, s->run.known->near->items[i])) search_keep_near(s, s->run.known->near->items[i]);
   make_candidates(s, o);
   search_try_all(s, o, free_choice);
   if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
@@ -105,11 +100,7 @@ static bool has_idle_axes(const Search *s, const Outcome *o) {
 
 /* Forced to these degrees, it knows what was found without force. */
 static SearchRun forced_run(const Search *s, const int degrees[DEGREE_COUNT]) {
-  SearchRun r = {.zero = s->run.zero,
-                 .known = s->run.known,
-                 .near = s->run.near,
-                 .lower_bound = INFINITY,
-                 .no_gaps_bound = INFINITY};
+  SearchRun r = {.zero = s->run.zero, .known = s->run.known, .lower_bound = INFINITY, .no_gaps_bound = INFINITY};
   memcpy(r.forced, degrees, sizeof r.forced);
   return r;
 }
@@ -133,7 +124,6 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
-  k->near = x->near ? x->near : ARENA_NEW(s->arena, NearList);
   k->micro = of->micro_batches;
   k->schedule = s->schedule, k->any_schedule = s->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
   s->run.known = k;
@@ -155,7 +145,6 @@ static void find_known(Search *s, const PlanOptions *o) {
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
   x.zero = 0;
   x.known = NULL;
-  if (s->run.near) x.near = ARENA_NEW(s->arena, NearList);
   if (s->t->ranks >= MANY_RANKS) {
     memcpy(x.within, s->run.forced, sizeof x.within);
     none.micro_batches = o->micro_batches;
@@ -342,11 +331,6 @@ static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forc
   }
 }
 
-typedef struct PlanNear {
-  Plan **items;
-  int n;
-} PlanNear;
-
 typedef struct PlanAlternatives {
   PlanAlternative *items;
   int n;
@@ -379,33 +363,10 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
-/* Those that are worth a Program. */
-static void list_near(Search *s, PlanNear *out) {
-  const double much = 1e-3;
-  Outcome *near[MOST_NEAR];
-  if (s->run.near && !s->watch.expired) search_refine_near(s);
-  out->n = (int)search_near_before(s, search_best_time(s) * (1 - much), near);
-  out->items = ARENA_ARRAY(s->arena, Plan *, out->n + 1);
-  for (int i = 0; i < out->n; i++) out->items[i] = plan_of(s, near[i]);
-}
-
-/* What holds of them too: bounds without what memory asks for (Bounded). */
-static void bound_near(const Search *s, Plan *p) {
-  p->near_bound = p->lower_bound, p->near_no_gaps_bound = p->no_gaps_bound;
-  for (size_t i = 0; i < s->run.bounded.n; i++) {
-    const Bounded *x = &s->run.bounded.items[i];
-    double *least = search_fills(s, &x->c) ? &p->near_no_gaps_bound : &p->near_bound;
-    *least = fmin(*least, x->bound);
-  }
-  p->near_no_gaps_bound = fmin(p->near_no_gaps_bound, p->near_bound);
-}
-
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   PlanAlternatives beside = {0};
-  PlanNear near;
   bool expired = s->watch.expired;
   if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
-  list_near(s, &near);
   double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->run.best;
   bool one_batch = o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches;
@@ -413,13 +374,11 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = plan_of(s, o);
   p->cut_short = expired;
   p->alternatives = beside.items, p->nalternatives = beside.n;
-  p->near = near.items, p->nnear = near.n;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
   p->lower_bound = fmin(s->run.lower_bound, p->price.time.total);
   p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
-  bound_near(s, p);
   p->search_work = s->work;
   for (size_t i = 0; i < s->run.bounded.n; i++) p->short_of_memory |= s->run.bounded.items[i].limited;
   p->report = s->report;
@@ -441,15 +400,6 @@ static bool all_forced(const Search *s, const PlanOptions *o) {
   return all;
 }
 
-/* What the search counts too much may be within the limit all the same: whoever asks hears of it. */
-static Plan *refuse_with_nearest(Search *s, const PlanOptions *o, double started, Diags *d) {
-  refuse(s, d);
-  if (!s->watch.expired) search_refine_near(s);
-  const Outcome *least = search_least_near(s);
-  if (s->lack && least) s->run.best = least, s->lack->nearest = finish(s, o, started);
-  return NULL;
-}
-
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   if (anything_forced(s, o) && !o->any) find_known(s, o);
@@ -458,7 +408,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
     diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
     return NULL;
   }
-  if (!s->run.best) return refuse_with_nearest(s, o, started, d);
+  if (!s->run.best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
   if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
   return finish(s, o, started);
@@ -486,7 +436,6 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->show = o->show;
   s->show_context = o->show_context;
   s->lack = o->lack;
-  if (o->near) s->run.near = ARENA_NEW(s->arena, NearList);
   s->limit = plan_memory_limit(t, o->memory_limit);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
   take_schedule(s, o);
