@@ -234,9 +234,9 @@ static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outc
   return fits;
 }
 
-/* With the fewest layers with which it fits; with all of them it does. */
-static bool price_fewest_layers(Search *s, RecomputeKind kind, Outcome *o) {
-  int too_few = 0, enough = s->nlayers;
+/* With the fewest layers with which it fits; with so many it does. */
+static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
+  int too_few = 0;
   while (enough - too_few > 1) {
     int middle = (too_few + enough) / 2;
     Outcome x = *o;
@@ -249,18 +249,30 @@ static bool price_fewest_layers(Search *s, RecomputeKind kind, Outcome *o) {
 /* No price: it could not be cut into stages within the memory limit. */
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
 
+/* As much made again as there is.  The last layer is made again at once, so all but that one may take less. */
+static bool price_most(Search *s, int *layers, Outcome *o) {
+  Outcome but_one = *o;
+  *layers = s->nlayers;
+  if (cut_and_price_with(s, s->policies[s->npolicies - 1].again, o) || o->slower || s->nlayers < 2) return o->feasible;
+  *layers = s->nlayers - 1;
+  bool fits = cut_and_price_layers(s, RECOMPUTE_full_layers, *layers, &but_one);
+  if (fits || (but_one.price.possible && but_one.price.memory.total < o->price.memory.total)) *o = but_one;
+  return fits;
+}
+
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
  * which has made again what the one before has, the first.  If the last does not fit, none does. */
 static bool cut_and_price(Search *s, Outcome *o) {
-  int last = s->npolicies - 1;
+  int most, last = s->npolicies - 1;
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
   Outcome some = *o, all = *o;
-  if (!cut_and_price_with(s, s->policies[last].again, &all) && !all.slower) return *o = all, false;
+  if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
   bool selective = cut_and_price_with(s, s->policies[1].again, &some);
   if (!s->nlayers || some.slower) return *o = some, selective;
   if (!selective && all.slower) return *o = all, false;
-  return price_fewest_layers(s, selective ? RECOMPUTE_layers : RECOMPUTE_full_layers, o);
+  return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
+                   : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
 }
 
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */

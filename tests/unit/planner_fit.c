@@ -4,6 +4,7 @@
 #include "passes/pipeline.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
+#include "tests/train_step.h"
 
 /* plan_of, computing in another type. */
 static Case plan_in(const char *text, const char *target, ComputeType type, PlanOptions o) {
@@ -102,9 +103,45 @@ static void reserve_and_deficit(void) {
   arena_free(a);
 }
 
+/* What can be made again, from nothing to whole layers: as much memory as one of these counts is enough for it, or for
+ * a faster one.  The last takes more than the one before it. */
+static void every_rung(void) {
+  static const Recompute rungs[] = {{RECOMPUTE_none, 0},        {RECOMPUTE_layers, 1},      {RECOMPUTE_layers, 3},
+                                    {RECOMPUTE_selective, 0},   {RECOMPUTE_full_layers, 1}, {RECOMPUTE_full_layers, 2},
+                                    {RECOMPUTE_full_layers, 3}, {RECOMPUTE_full, 0}};
+  enum { RUNGS = sizeof rungs / sizeof *rungs };
+  static const char net[] =
+      "import nn\nentry main(x: f32[64, 64, 32]) {\n"
+      "  for i in 0..4 {\n"
+      "    x = x + (self_attention(layer_norm(x) as \"n{i}\", 4, causal=true) as \"a{i}\")\n"
+      "    x = x + (linear(gelu(linear(layer_norm(x) as \"m{i}\", 128) as \"u{i}\"), 32) as \"d{i}\")\n"
+      "  }\n"
+      "  output y = linear(x, 32) as \"last\"\n}\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  const Target *t = topo_target_find(d, a, "cpu");
+  Module *m = t ? step_of(a, net, d) : NULL;
+  CHECK(m != NULL);
+  double bytes[RUNGS] = {0};
+  for (int i = 0; m && i < RUNGS; i++) {
+    PlanOptions o = {.micro_batches = 1, .recompute = rungs[i]};
+    const Plan *p = plan_search(m, module_func(m, "main"), t, &o, d);
+    CHECKF(p != NULL, "rung %d", i);
+    if (!p) continue;
+    o = (PlanOptions){.micro_batches = 1, .memory_limit = bytes[i] = p->price.memory.total};
+    const Plan *q = plan_search(m, module_func(m, "main"), t, &o, d);
+    CHECKF(q && q->price.memory.total <= bytes[i] && q->price.time.total <= p->price.time.total * (1 + 1e-9),
+           "rung %d: %s", i, q ? q->recompute : "none");
+  }
+  CHECK(bytes[RUNGS - 2] < bytes[RUNGS - 1]);
+  if (m) module_free(m);
+  arena_free(a);
+}
+
 int main(void) {
   RUN(compute_type);
   RUN(reserve_and_deficit);
   RUN(huge_sizes);
+  RUN(every_rung);
   return test_summary();
 }
