@@ -14,8 +14,16 @@ static void free_program(Build *b) {
   b->program = (ProgramResult){0};
 }
 
+/* What was lowered for another plan stands on another mesh. */
+static void drop_lowered(Build *b) {
+  for (int i = 0; b->l2s && i < b->nentries; i++) module_func_remove(b->model.m, b->l2s[i]);
+  module_func_remove(b->model.m, b->prepare_l2);
+  b->l2s = NULL, b->l2 = b->prepare_l2 = NULL;
+}
+
 void driver_go_back(Build *b, DriverStage to) {
   if (to <= DRIVER_program) free_program(b);
+  if (to <= DRIVER_lower) drop_lowered(b);
   if (b->next > to) b->next = to;
 }
 

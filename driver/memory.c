@@ -75,12 +75,12 @@ static bool measure(Build *b) {
   PlanMemory *memory = ARENA_NEW(b->options.model.arena, PlanMemory);
   if (opaque_any(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
-  if (!driver_run(b, DRIVER_kernels)) return false;
-  b->legal->source.unread = true;
-  if (program_memory(b, memory)) b->plan->allocated = memory;
-  b->legal->source.unread = false;
+  bool ok = driver_run(b, DRIVER_kernels);
+  if (ok) b->legal->source.unread = true;
+  if (ok && program_memory(b, memory)) b->plan->allocated = memory;
+  if (ok) b->legal->source.unread = false;
   driver_make_for(b, device);
-  return true;
+  return ok;
 }
 
 /* That plan in the place of the one there is. */
@@ -186,23 +186,33 @@ static bool is_small(const Build *b, const Plan *p) {
   return ops * p->mesh.stages <= most;
 }
 
-/* So that one plan has one number, wherever it is shown; one that takes more than is allowed is none. */
-static bool measure_alternatives(Build *b, double limit) {
+static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
+  if (!x->plan->allocated) {
+    take_plan(b, x->plan);
+    if (!measure(b)) {
+      x->why_not = "its program cannot be made", x->seconds = INFINITY;
+      return;
+    }
+  }
+  x->bytes = plan_memory(x->plan)->total, x->counted = !x->plan->allocated;
+  if (x->bytes > limit) refuse_alternative(b, x, limit);
+}
+
+/* So that one plan has one number, wherever it is shown; one that takes more than is allowed is none.  Nobody asked for
+ * them one by one: they say nothing. */
+static void measure_alternatives(Build *b, double limit) {
   Plan *const chosen = b->plan;
   const DriverWatch watch = b->options.model.watch;
-  bool ok = true, any = false;
-  b->options.model.watch = (DriverWatch){0}; /* nobody asked for them one by one */
-  for (int i = 0; ok && i < chosen->nalternatives && !is_stopped(b); i++) {
+  Diags *diags = b->options.model.diags;
+  b->options.model.watch = (DriverWatch){0};
+  b->options.model.diags = diags_new(b->options.model.arena);
+  for (int i = 0; i < chosen->nalternatives && !is_stopped(b); i++) {
     PlanAlternative *x = &chosen->alternatives[i];
-    if (!x->plan || !is_small(b, x->plan)) continue;
-    if (!x->plan->allocated) take_plan(b, x->plan), ok = measure(b), any = true;
-    x->bytes = plan_memory(x->plan)->total, x->counted = !x->plan->allocated;
-    if (x->bytes > limit) refuse_alternative(b, x, limit);
+    if (x->plan && (x->plan->allocated || is_small(b, x->plan))) measure_alternative(b, x, limit);
   }
-  b->options.model.watch = watch;
-  if (any) take_plan(b, chosen);
+  b->options.model.watch = watch, b->options.model.diags = diags;
+  if (b->plan != chosen) take_plan(b, chosen);
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
-  return ok;
 }
 
 bool driver_measure(Build *b) {
@@ -213,5 +223,6 @@ bool driver_measure(Build *b) {
   bool looks = !b->options.plan_file && b->plan->allocated;
   if (looks && !(least > limit ? find_smaller(b, limit, &least) : find_faster(b, limit))) return false;
   if (least > limit) return refuse_size(b, limit, least);
-  return measure_alternatives(b, limit) && save_texts(b) && driver_save_plan(b);
+  measure_alternatives(b, limit);
+  return save_texts(b) && driver_save_plan(b);
 }

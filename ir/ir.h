@@ -294,6 +294,7 @@ State *module_state_add(Module *m, const char *name, const Type *type, double va
 void module_state_remove(Module *m, const char *name); /* nothing reads or writes it */
 Func *module_func(const Module *m, const char *name);
 Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
+void module_func_remove(Module *m, const Func *f);             /* nothing where it is none of the module */
 
 /* Mesh of the module; coordinates become symbols.  Must be called before level-2 functions exist. */
 void module_set_mesh(Module *m, const Mesh *mesh);

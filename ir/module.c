@@ -188,6 +188,13 @@ Func *module_func_add(Module *m, const char *name, int level) {
   return f;
 }
 
+void module_func_remove(Module *m, const Func *f) {
+  size_t n = 0;
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (m->funcs.items[i] != f) m->funcs.items[n++] = m->funcs.items[i];
+  m->funcs.n = n;
+}
+
 /* ---- types */
 
 static int type_equal(const void *key, const void *item) {

@@ -27,6 +27,9 @@ expect 1 "there is no folder '/nonexistent'" "$apc" convert "$source_dir/example
 check "something was written" test "$(ls | tr '\n' ' ')" = "err file folder out "
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --emit=plan=/dev/null --save-temps=temps; check "no temporary files" test -s temps/mlp.plan
+# what the alternatives were lowered to is no part of what is kept: it stands on other meshes
+expect 0 "" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" --target cpux4 -q --save-temps=temps
+expect 0 "gpt-tiny.ir on cpux4" "$apc" plan temps/gpt-tiny.ir --target cpux4 -q
 mkfifo pipe; cat pipe >from_pipe &
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --emit=plan=pipe; wait; check "the pipe has no plan" grep -q "^apc.plan" from_pipe
