@@ -21,7 +21,7 @@ int program_comm_dims(CommKind kind) {
 #include "program/comm.def"
 #undef COMM_KIND
   };
-  return dims_of[kind];
+  return (unsigned)kind < COMM_KIND_COUNT ? dims_of[kind] : 0;
 }
 
 bool program_comm_reduces(CommKind kind) {
@@ -30,7 +30,7 @@ bool program_comm_reduces(CommKind kind) {
 #include "program/comm.def"
 #undef COMM_KIND
   };
-  return reduces_of[kind];
+  return (unsigned)kind < COMM_KIND_COUNT && reduces_of[kind];
 }
 
 const char *program_comm_reduction_name(CommReduction reduction) {

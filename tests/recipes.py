@@ -112,7 +112,7 @@ def apply(parts, sources, out):
 def includers():
     """{file: the C files that include it themselves}; a header is compiled as the C file of its name."""
     found = {}
-    for folder in ("base", "codegen", "frontend", "ir", "passes", "proof", "tools"):
+    for folder in ("base", "codegen", "frontend", "ir", "passes", "program", "proof", "runtime", "tools"):
         for at, _, files in os.walk(os.path.join(SOURCES, folder)):
             for file in (f for f in files if f.endswith((".c", ".h"))):
                 path = os.path.relpath(os.path.join(at, file), SOURCES)

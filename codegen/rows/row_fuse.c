@@ -182,11 +182,6 @@ static int group_of(const Work *w, Val v) {
   return def < 0 ? -1 : w->ops.items[def].group;
 }
 
-static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
-
-static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
-static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
-
 static void add_bits(uint64_t *to, const uint64_t *from, size_t words) {
   for (size_t i = 0; i < words; i++) to[i] |= from[i];
 }
@@ -210,7 +205,7 @@ static void add_need(void *context, Val v) {
   if (g < 0 || g == c->group) return;
   WorkGroup *to = &c->w->groups.items[c->group], *from = &c->w->groups.items[g];
   add_bits(to->needs, from->needs, c->words);
-  set_bit(to->needs, g);
+  work_set_bit(to->needs, g);
   add_link(c->w->m->arena, &to->reads, g);
   add_link(c->w->m->arena, &from->users, c->group);
 }
@@ -268,7 +263,7 @@ static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
 static bool has_detour(const Work *w, int from, int to) {
   const GroupLinks *reads = &w->groups.items[to].reads;
   for (size_t i = 0; i < reads->n; i++)
-    if (reads->items[i] != from && has_bit(w->groups.items[reads->items[i]].needs, from)) return true;
+    if (reads->items[i] != from && work_has_bit(w->groups.items[reads->items[i]].needs, from)) return true;
   return false;
 }
 
@@ -343,15 +338,15 @@ static void spread_needs(Work *w, int into, int from, size_t words) {
   GroupLinks todo = {0};
   ARENA_PUSH(scratch, &todo, into);
   uint64_t *seen = ARENA_ARRAY(scratch, uint64_t, words);
-  set_bit(seen, into);
+  work_set_bit(seen, into);
   while (todo.n) {
     const WorkGroup *g = &w->groups.items[todo.items[--todo.n]];
     for (size_t i = 0; i < g->users.n; i++) {
       int user = g->users.items[i];
-      if (has_bit(seen, user)) continue;
+      if (work_has_bit(seen, user)) continue;
       uint64_t *needs = w->groups.items[user].needs;
       add_bits(needs, w->groups.items[into].needs, words);
-      set_bit(needs, into), clear_bit(needs, from), set_bit(seen, user);
+      work_set_bit(needs, into), work_clear_bit(needs, from), work_set_bit(seen, user);
       ARENA_PUSH(scratch, &todo, user);
     }
   }
@@ -368,7 +363,7 @@ static void merge(Work *w, int into, int from, const WorkSpace *space, size_t wo
   for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
   b->dead = true;
   add_bits(a->needs, b->needs, words);
-  clear_bit(a->needs, into), clear_bit(a->needs, from);
+  work_clear_bit(a->needs, into), work_clear_bit(a->needs, from);
   merge_links(w, into, from);
   spread_needs(w, into, from, words);
 }

@@ -66,6 +66,11 @@ typedef struct WorkGroup {
   uint64_t *needs;         /* what it reads, and what that needs: bit per group */
 } WorkGroup;
 
+/* Sets of groups. */
+static inline bool work_has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
+static inline void work_set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+static inline void work_clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
+
 /* A sum over micro-batches: `sum` is `start` plus what each of them has, and lies where that lies. */
 typedef struct WorkSum {
   Val start, sum;

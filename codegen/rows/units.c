@@ -258,7 +258,7 @@ static int first_needed(const Order *o, const WorkGroup *group) {
 
 static void visit(Order *o, int g) {
   const WorkGroup *group = &o->k->w->groups.items[g];
-  o->waiting[g / 64] &= ~((uint64_t)1 << (g % 64));
+  work_clear_bit(o->waiting, g);
   for (int x; (x = first_needed(o, group)) >= 0;) visit(o, x);
   add_group(o->k, group);
 }
@@ -284,13 +284,16 @@ UnitList *units_of(Work *w) {
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
   Make k = {.w = w, .m = m, .list = list, .state = find_states(w)};
-  Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, int, w->groups.n + 1),
-             ARENA_ARRAY(m->arena, uint64_t, w->groups.n / 64 + 1), w->groups.n / 64 + 1};
+  const size_t words = w->groups.n / 64 + 1;
+  Order o = {.k = &k,
+             .by_key = ARENA_ARRAY(m->arena, int, w->groups.n + 1),
+             .key = ARENA_ARRAY(m->arena, int, w->groups.n + 1),
+             .waiting = ARENA_ARRAY(m->arena, uint64_t, words),
+             .words = words};
   size_t n = sort_groups(w, o.by_key);
+  for (size_t i = 0; i < n; i++) o.key[o.by_key[i]] = (int)i, work_set_bit(o.waiting, o.by_key[i]);
   for (size_t i = 0; i < n; i++)
-    o.key[o.by_key[i]] = (int)i, o.waiting[o.by_key[i] / 64] |= (uint64_t)1 << (o.by_key[i] % 64);
-  for (size_t i = 0; i < n; i++)
-    if (o.waiting[o.by_key[i] / 64] >> (o.by_key[i] % 64) & 1) visit(&o, o.by_key[i]);
+    if (work_has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
   return list;
 }

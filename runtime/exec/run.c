@@ -69,13 +69,16 @@ static RtStatus run_check(const Executor *e, const DeviceCall *c, RtError *error
 /* ---- indices */
 
 /* A device that does calls later has seen them by now: what it was waited for may be made of one that is wrong.  The
- * rank's place is that of the launch, as if it had waited for it; of which micro-batch it was is not known. */
+ * rank's place is that of the launch, as if it had waited for it.  Of which micro-batch it was is not known: of several
+ * there is no place, rather than where the rank waits.  Nor is the round of a loop whose rounds the host does not read.
+ */
 static RtStatus ask_indices(const Executor *e, RtError *error) {
   uint32_t instr = 0;
   RtError inner = {0};
   RtStatus status = e->ops->looked ? e->ops->looked(e->device, &instr, &inner) : RT_OK;
   if (!status) return RT_OK;
-  if (e->options.place && e->p->micro_batches == 1) rank_place_step(e->options.place, exec_step(instr, 0));
+  uint32_t step = e->p->micro_batches == 1 ? exec_step(instr, 0) : 0;
+  if (e->options.place) rank_place_step(e->options.place, step);
   return exec_error(e, instr, status, error, inner.text);
 }
 

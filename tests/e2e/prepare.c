@@ -195,9 +195,8 @@ static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}, 1); 
 static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}, 1); }
 static void test_four_ranks(void) { check_program("cpux4", (PlanOptions){0}, 1); }
 static void test_tp_2(void) { check_program("cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}, 0.51); }
-static void test_tp_3(void) {
-  check_program("cpux3", (PlanOptions){.degree[DEGREE_tp] = 3}, 0.36);
-} /* 64 is not a multiple of 3 */
+/* 64 is not a multiple of 3. */
+static void test_tp_3(void) { check_program("cpux3", (PlanOptions){.degree[DEGREE_tp] = 3}, 0.36); }
 static void test_tp_4(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_tp] = 4}, 0.26); }
 static void test_dp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_dp] = 4}, 1); }
 static void test_pp(void) { check_program("cpux4", (PlanOptions){.degree[DEGREE_pp] = 4}, 0.51); }

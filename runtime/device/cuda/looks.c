@@ -4,8 +4,6 @@
  * A call returns before the device has come to it, so nobody waits for what a kernel sees: the executor asks where it
  * has waited anyway.  Kernels write there only when something is wrong, and a graph has the same place in it.
  */
-#include "program/index_fault.h"
-
 #include <string.h>
 
 #include "base/tensor.h"
@@ -27,7 +25,7 @@ void gpu_looks_close(CudaDevice *d) {
   if (d->note) d->driver.pinned_free(d->note);
 }
 
-/* Said once: another request may have better indices. */
+/* Told once.  Until it is read, no kernel writes the note again. */
 RtStatus gpu_looked(Device *device, uint32_t *instr, RtError *error) {
   IndexNote *note = ((CudaDevice *)device)->note;
   char why[320];

@@ -39,12 +39,12 @@ static RtStatus share_id(NcclComm *c, int everyone, ncclUniqueId *id, RtError *e
 
 static RtStatus open_queue(NcclComm *c, RtError *error) {
   static const char *const purpose = "the queue of communication";
-  c->at = calloc((size_t)c->positions, sizeof *c->at);
+  c->at = calloc((size_t)c->room, sizeof *c->at);
   if (!c->at) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = GPU_CALL(c->d, queue_create, purpose, error, &c->queue, CU_STREAM_NON_BLOCKING);
   if (!status) status = gpu_words_alloc(c->d, N_WORDS, &c->words, error);
   if (!status && c->captures) status = GPU_CALL(c->d, event_create, purpose, error, &c->end, CU_EVENT_DISABLE_TIMING);
-  for (int i = 0; i < c->positions && !status; i++) {
+  for (int i = 0; i < c->room && !status; i++) {
     status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].ready, CU_EVENT_DISABLE_TIMING);
     if (!status) status = GPU_CALL(c->d, event_create, purpose, error, &c->at[i].done, CU_EVENT_DISABLE_TIMING);
   }
@@ -133,9 +133,7 @@ static RtStatus make_groups(Comm *comm, RtError *error) {
   return status;
 }
 
-static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) {
-  return &c->at[ticket % (CommTicket)c->positions];
-}
+static NcclPosition *place_of(const NcclComm *c, CommTicket ticket) { return &c->at[ticket % (CommTicket)c->room]; }
 
 static uint32_t word(const NcclComm *c, int which) {
   return atomic_load_explicit(&c->words[which], memory_order_relaxed);
@@ -193,7 +191,7 @@ static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *
 
 /* NULL: its place in the ring is another one's, for which the device waited when it was taken. */
 static CUevent done_of(const NcclComm *c, CommTicket ticket) {
-  return c->next - ticket <= (CommTicket)c->positions ? place_of(c, ticket)->done : NULL;
+  return c->next - ticket <= (CommTicket)c->room ? place_of(c, ticket)->done : NULL;
 }
 
 static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
@@ -276,7 +274,7 @@ static bool oldest(const NcclComm *c, uint32_t done, NcclName *name) {
     name->key += c->shift;
     return true;
   }
-  if (left > (uint32_t)c->positions) left = (uint32_t)c->positions;
+  if (left > (uint32_t)c->room) left = (uint32_t)c->room;
   *name = place_of(c, c->next - left)->name;
   return true;
 }
@@ -350,7 +348,7 @@ static void close_comm(Comm *comm) {
   bool idle = !c->broken; /* else the words are left to the end of the process, which is near */
   for (int i = c->n_splits; i-- > 0;) close_one(c, c->splits[i]);
   close_one(c, c->world);
-  for (int i = 0; i < c->positions && c->at; i++) {
+  for (int i = 0; i < c->room && c->at; i++) {
     if (c->at[i].ready) c->d->driver.event_destroy(c->at[i].ready);
     if (c->at[i].done) c->d->driver.event_destroy(c->at[i].done);
   }
@@ -396,7 +394,7 @@ RtStatus gpu_nccl_open(CudaDevice *d, const CudaNccl *api, Comm *host, int every
                   .host = host,
                   .rank = (int)d->options.rank,
                   .ranks = (int)d->p->ranks,
-                  .positions = options->max_operations,
+                  .room = options->max_operations,
                   .captures = captured_too,
                   .progress = options->progress};
   RtStatus status = open_queue(c, error);

@@ -217,10 +217,10 @@ void gpu_nccl_count(const NcclComm *c, const CommOp *op, CommCount counts[COMM_K
 /* A call in a group of calls happens when the group ends. */
 RtStatus gpu_nccl_ask(NcclComm *c, const CommOp *op, RtError *error) {
   Asked a = {c, op, &c->groups[op->group]};
-  RtStatus status = NCCL_CALL(c, group_start, "a position of communication", error);
+  RtStatus status = NCCL_CALL(c, group_start, "an operation of communication", error);
   if (status) return status;
   status = ask(&a, error);
   ncclResult_t ended = c->api.group_end(); /* also after an error */
-  if (!status) status = gpu_nccl_judge(c, ended, gpu_nccl_names.group_end, "a position of communication", error);
+  if (!status) status = gpu_nccl_judge(c, ended, gpu_nccl_names.group_end, "an operation of communication", error);
   return status || !a.g->comm ? status : gpu_nccl_settle(c, a.g->comm, program_comm_kind_name(op->kind), error);
 }

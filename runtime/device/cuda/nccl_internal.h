@@ -39,7 +39,8 @@ typedef struct NcclComm {
   CudaDevice *d;
   CudaNccl api;
   Comm *host;
-  int rank, ranks, positions;
+  int rank, ranks;
+  int room; /* positions that are kept */
   ncclComm_t world;
   ncclComm_t *splits; /* those that this rank is in */
   int n_splits;
