@@ -92,7 +92,7 @@ expect_out "layers.0.up.dot"
 expect 0 "" "$apc" inspect saved.plan --json
 expect_json 'd["schema"] == "apc.inspect/1" and d["kind"] == "plan" and d["ranks"] == 4 and d["stages"] == 1 and {x["axis"][:2] for x in d["mesh"]} == {"tp"}'
 expect_json 'abs(d["time"]["time_us"] - json.load(open("first"))["time_us"]) < 1 and any(x["glob"] == "layers.0.up.dot" and "tp" in x["strategy"]["c"] for x in d["ops"])'
-expect_json 'd["memory"]["bytes_per_device"] == json.load(open("first"))["counted_bytes"] and d["memory"]["shares"]["weights"] > 0'
+expect_json 'd["memory"]["bytes_per_device"] == json.load(open("first"))["bytes_per_device"] and d["memory"]["shares"]["weights"] > 0'
 sed 's/ranks 4/ranks many/' saved.plan >bad.plan; expect 1 "error[APC0403]" "$apc" inspect bad.plan
 
 # emit: every form, twice the same bytes
