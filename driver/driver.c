@@ -14,7 +14,7 @@ static void free_program(Build *b) {
   b->program = (ProgramResult){0};
 }
 
-/* What was lowered for another plan stands on another mesh. */
+/* Level 2 of one plan uses symbols of its mesh, which another plan does not have. */
 static void drop_lowered(Build *b) {
   for (int i = 0; b->l2s && i < b->nentries; i++) module_func_remove(b->model.m, b->l2s[i]);
   module_func_remove(b->model.m, b->prepare_l2);

@@ -16,8 +16,8 @@ typedef struct PlanTry {
   bool alternatives; /* are to be listed, if they were asked for */
 } PlanTry;
 
-/* The plan to go on with: its mesh is the module's from here on, which the text of the module says and level 2 stands
- * on. */
+/* The plan to go on with: what was lowered for another one is dropped, and its mesh becomes the module's, which the
+ * text of the module says and level 2 stands on. */
 void driver_take_plan(Build *b, Plan *p);
 /* Such a plan in the place of the one there is; false: there is none, and the old one stays.  Says nothing.  All
  * searches share --effort. */

@@ -76,17 +76,13 @@ static bool measure(Build *b) {
   if (opaque_any(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
   bool ok = driver_run(b, DRIVER_kernels);
-  if (ok) b->legal->source.unread = true;
-  if (ok && program_memory(b, memory)) b->plan->allocated = memory;
-  if (ok) b->legal->source.unread = false;
+  if (ok) {
+    b->legal->source.unread = true;
+    if (program_memory(b, memory)) b->plan->allocated = memory;
+    b->legal->source.unread = false;
+  }
   driver_make_for(b, device);
   return ok;
-}
-
-/* That plan in the place of the one there is. */
-static void take_plan(Build *b, Plan *p) {
-  driver_take_plan(b, p);
-  driver_go_back(b, DRIVER_lower);
 }
 
 static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
@@ -157,7 +153,7 @@ static bool find_faster(Build *b, double limit) {
       none = more, more = (none + large) / 2;
     }
   }
-  if (b->plan != was) take_plan(b, was);
+  if (b->plan != was) driver_take_plan(b, was);
   was->search_seconds = b->search_seconds;
   return true;
 }
@@ -188,7 +184,7 @@ static bool is_small(const Build *b, const Plan *p) {
 
 static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
   if (!x->plan->allocated) {
-    take_plan(b, x->plan);
+    driver_take_plan(b, x->plan);
     if (!measure(b)) {
       x->why_not = "its program cannot be made", x->seconds = INFINITY;
       return;
@@ -198,8 +194,8 @@ static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
   if (x->bytes > limit) refuse_alternative(b, x, limit);
 }
 
-/* So that one plan has one number, wherever it is shown; one that takes more than is allowed is none.  Nobody asked for
- * them one by one: they say nothing. */
+/* Each gets the bytes of its Program, as whoever forces it is shown; one that takes more than is allowed is refused.
+ * Nobody asked for them one by one, so their stages and errors are not shown. */
 static void measure_alternatives(Build *b, double limit) {
   Plan *const chosen = b->plan;
   const DriverWatch watch = b->options.model.watch;
@@ -211,7 +207,7 @@ static void measure_alternatives(Build *b, double limit) {
     if (x->plan && (x->plan->allocated || is_small(b, x->plan))) measure_alternative(b, x, limit);
   }
   b->options.model.watch = watch, b->options.model.diags = diags;
-  if (b->plan != chosen) take_plan(b, chosen);
+  if (b->plan != chosen) driver_take_plan(b, chosen);
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
 }
 

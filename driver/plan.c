@@ -131,6 +131,7 @@ bool driver_save_plan(const Build *b) {
 /* ---- the stage */
 
 void driver_take_plan(Build *b, Plan *p) {
+  driver_go_back(b, DRIVER_lower);
   b->plan = p;
   module_set_mesh(b->model.m, &p->mesh);
 }
@@ -166,7 +167,6 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   p->one_device_seconds = was->one_device_seconds;
   p->cut_short |= was->cut_short;
   driver_take_plan(b, p);
-  driver_go_back(b, DRIVER_lower);
   return true;
 }
 

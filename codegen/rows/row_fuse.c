@@ -198,7 +198,7 @@ typedef struct Needs {
   size_t words;
 } Needs;
 
-/* The group is a new one, which nobody needs as yet. */
+/* The group is new: no other group needs it yet. */
 static void add_need(void *context, Val v) {
   Needs *c = context;
   int g = group_of(c->w, v);
