@@ -182,10 +182,6 @@ static int group_of(const Work *w, Val v) {
   return def < 0 ? -1 : w->ops.items[def].group;
 }
 
-static void add_bits(uint64_t *to, const uint64_t *from, size_t words) {
-  for (size_t i = 0; i < words; i++) to[i] |= from[i];
-}
-
 static void add_link(Arena *a, GroupLinks *l, int g) {
   for (size_t i = 0; i < l->n; i++)
     if (l->items[i] == g) return;
@@ -195,7 +191,6 @@ static void add_link(Arena *a, GroupLinks *l, int g) {
 typedef struct Needs {
   Work *w;
   int group;
-  size_t words;
 } Needs;
 
 /* The group is new: no other group needs it yet. */
@@ -204,8 +199,7 @@ static void add_need(void *context, Val v) {
   int g = group_of(c->w, v);
   if (g < 0 || g == c->group) return;
   WorkGroup *to = &c->w->groups.items[c->group], *from = &c->w->groups.items[g];
-  add_bits(to->needs, from->needs, c->words);
-  work_set_bit(to->needs, g);
+  if (from->late > to->late) to->late = from->late;
   add_link(c->w->m->arena, &to->reads, g);
   add_link(c->w->m->arena, &from->users, c->group);
 }
@@ -259,12 +253,39 @@ static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
   return !s->rows && whole <= MAX_TURNED;
 }
 
+/* Groups that are yet to be looked at, each once: `round` marks those that were. */
+typedef struct Search {
+  Work *w;
+  Arena *arena;
+  GroupLinks todo;
+  int round;
+} Search;
+
+static Search search_new(Work *w) { return (Search){.w = w, .arena = arena_new(), .round = ++w->round}; }
+
+/* Whatever needs another group is as late as that. */
+static void look_at(Search *s, int g, int late) {
+  WorkGroup *group = &s->w->groups.items[g];
+  if (group->late < late || group->seen == s->round) return;
+  group->seen = s->round;
+  ARENA_PUSH(s->arena, &s->todo, g);
+}
+
 /* Is there a third group between the two?  The last one on such a path is one that `to` reads. */
-static bool has_detour(const Work *w, int from, int to) {
-  const GroupLinks *reads = &w->groups.items[to].reads;
-  for (size_t i = 0; i < reads->n; i++)
-    if (reads->items[i] != from && work_has_bit(w->groups.items[reads->items[i]].needs, from)) return true;
-  return false;
+static bool has_detour(Work *w, int from, int to) {
+  const WorkGroup *groups = w->groups.items;
+  const int late = groups[from].late;
+  if (groups[to].late < late) return false;
+  Search s = search_new(w);
+  bool found = false;
+  for (size_t i = 0; i < groups[to].reads.n; i++)
+    if (groups[to].reads.items[i] != from) look_at(&s, groups[to].reads.items[i], late);
+  while (s.todo.n && !found) {
+    const GroupLinks *reads = &groups[s.todo.items[--s.todo.n]].reads;
+    for (size_t i = 0; i < reads->n; i++) found |= reads->items[i] == from, look_at(&s, reads->items[i], late);
+  }
+  arena_free(s.arena);
+  return found;
 }
 
 typedef struct Within {
@@ -331,29 +352,23 @@ static void merge_links(Work *w, int into, int from) {
   }
 }
 
-/* Whatever needs one of the two groups that became `into` needs all that both do. */
-static void spread_needs(Work *w, int into, int from, size_t words) {
-  if (!w->groups.items[into].users.n) return;
-  Arena *scratch = arena_new();
-  GroupLinks todo = {0};
-  ARENA_PUSH(scratch, &todo, into);
-  uint64_t *seen = ARENA_ARRAY(scratch, uint64_t, words);
-  work_set_bit(seen, into);
-  while (todo.n) {
-    const WorkGroup *g = &w->groups.items[todo.items[--todo.n]];
+/* Whatever needs the group is as late as it. */
+static void spread_late(Work *w, int into) {
+  Search s = search_new(w);
+  ARENA_PUSH(s.arena, &s.todo, into);
+  while (s.todo.n) {
+    const WorkGroup *g = &w->groups.items[s.todo.items[--s.todo.n]];
     for (size_t i = 0; i < g->users.n; i++) {
-      int user = g->users.items[i];
-      if (work_has_bit(seen, user)) continue;
-      uint64_t *needs = w->groups.items[user].needs;
-      add_bits(needs, w->groups.items[into].needs, words);
-      work_set_bit(needs, into), work_clear_bit(needs, from), work_set_bit(seen, user);
-      ARENA_PUSH(scratch, &todo, user);
+      WorkGroup *user = &w->groups.items[g->users.items[i]];
+      if (user->late >= g->late) continue;
+      user->late = g->late;
+      ARENA_PUSH(s.arena, &s.todo, g->users.items[i]);
     }
   }
-  arena_free(scratch);
+  arena_free(s.arena);
 }
 
-static void merge(Work *w, int into, int from, const WorkSpace *space, size_t words) {
+static void merge(Work *w, int into, int from, const WorkSpace *space) {
   WorkGroup *a = &w->groups.items[into], *b = &w->groups.items[from];
   int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
   for (int i = 0, x = 0, y = 0; i < n; i++)
@@ -362,13 +377,12 @@ static void merge(Work *w, int into, int from, const WorkSpace *space, size_t wo
   a->again |= b->again, a->back &= b->back;
   for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
   b->dead = true;
-  add_bits(a->needs, b->needs, words);
-  work_clear_bit(a->needs, into), work_clear_bit(a->needs, from);
+  if (b->late > a->late) a->late = b->late;
   merge_links(w, into, from);
-  spread_needs(w, into, from, words);
+  spread_late(w, into);
 }
 
-static void try_merge(Work *w, int a, int b, size_t words) {
+static void try_merge(Work *w, int a, int b) {
   WorkSpace s;
   if (a == b || a < 0 || b < 0 || !w->groups.items[a].fusable || !w->groups.items[b].fusable) return;
   if (w->groups.items[a].segment != w->groups.items[b].segment) return;
@@ -377,7 +391,7 @@ static void try_merge(Work *w, int a, int b, size_t words) {
   if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
   if (!within_limits(w, a, b, &s) || !members_in_place(w, a, b, &s)) return;
   if (has_detour(w, a, b) || has_detour(w, b, a)) return;
-  merge(w, b, a, &s, words);
+  merge(w, b, a, &s);
 }
 
 typedef struct Candidates {
@@ -408,14 +422,14 @@ static void find_stored(Work *w) {
 }
 
 /* A group of its own; a carry and a leave belong to the group before, of their loop or repeat. */
-static void add_to_group(Work *w, int i, size_t words, int *segment) {
+static void add_to_group(Work *w, int i, int *segment) {
   WorkOp *o = &w->ops.items[i];
   if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
     WorkGroup *g = &w->groups.items[w->groups.n - 1];
     int *ops = ARENA_ARRAY(w->m->arena, int, g->n + 1);
     memcpy(ops, g->ops, sizeof *ops * (size_t)g->n);
     ops[g->n++] = i;
-    g->ops = ops;
+    g->ops = ops, g->late = i;
     o->group = (int)w->groups.n - 1;
     return;
   }
@@ -427,7 +441,7 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
                  .again = o->op->again,
                  .back = o->back,
                  .segment = (PH_END - PH_FIRST) * *segment + o->phase - PH_FIRST,
-                 .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
+                 .late = i};
   g.ops[0] = i;
   o->group = (int)w->groups.n;
   ARENA_PUSH(w->m->arena, &w->groups, g);
@@ -445,15 +459,14 @@ static void find_back(Work *w) {
 }
 
 void work_fuse(Work *w) {
-  size_t words = w->ops.n / 64 + 1;
   int last_comm = -1, segment = 0;
   find_virtual(w);
   find_back(w);
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;
-    add_to_group(w, (int)i, words, &segment);
-    Needs needs = {w, o->group, words};
+    add_to_group(w, (int)i, &segment);
+    Needs needs = {w, o->group};
     Candidates c = {.w = w};
     bool arrives = o->class == WC_COMM && o->op->stage != w->stage;
     for (int k = 0; k < o->op->nin && !arrives; k++) {
@@ -466,7 +479,7 @@ void work_fuse(Work *w) {
       last_comm = (int)i;
     }
     for (int k = 0; k < c.n; k++)
-      if (!w->groups.items[c.groups[k]].dead) try_merge(w, o->group, c.groups[k], words);
+      if (!w->groups.items[c.groups[k]].dead) try_merge(w, o->group, c.groups[k]);
   }
   find_stored(w);
 }

@@ -187,7 +187,9 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_repeat:
     case OP_leave: return WC_REPEAT;
     case OP_opaque:
-    case OP_call: die("work_new: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
+    case OP_call:
+      if (w->f->level == 1) return WC_TEMPLATE;
+      die("work_new: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : op_is_along(op->kind) ? WC_ROW : WC_MAP;
   }
 }
@@ -273,11 +275,13 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
 }
 
-/* Looks through copies, so that they never stand between operations that fuse. */
-static Val resolve(const Work *w, Val v) {
+/* Level 1 is one device's, which does the whole batch at once. */
+static bool accumulates(const Work *w) { return w->f->level == 2 && mesh_micro_batches(&w->m->mesh) > 1; }
+
+Val work_resolve(const Work *w, Val v) {
   for (;;) {
     const Op *op = op_of(w->f, v);
-    if (op->kind != OP_copy && (op->kind != OP_accumulate || mesh_micro_batches(&w->m->mesh) > 1)) return v;
+    if (op->kind != OP_copy && (op->kind != OP_accumulate || accumulates(w))) return v;
     v = op->in[0];
   }
 }
@@ -303,13 +307,13 @@ static void add_accumulate(Work *w, const Op *op, int origin) {
 static void add_op(Work *w, const Op *source, int origin) {
   Op *op = copy_op(w->m, source);
   Val *in = ARENA_ARRAY(w->m->arena, Val, op->nin);
-  for (int i = 0; i < op->nin; i++) in[i] = resolve(w, op->in[i]);
+  for (int i = 0; i < op->nin; i++) in[i] = work_resolve(w, op->in[i]);
   op->in = in;
   if (op->kind == OP_reduce) add_reduce(w, op, origin);
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
   else if (op_is_comm(op->kind)) work_add_comm(w, op, origin);
-  else if (op->kind == OP_accumulate && mesh_micro_batches(&w->m->mesh) > 1) add_accumulate(w, op, origin);
+  else if (op->kind == OP_accumulate && accumulates(w)) add_accumulate(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }
 
@@ -333,7 +337,7 @@ static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *ne
     const Op *op = &f->ops.items[i];
     if (!is_root(op, value)) continue;
     needed[i] = true;
-    for (int k = 0; k < op->nin; k++) value[resolve(w, op->in[k])] = true;
+    for (int k = 0; k < op->nin; k++) value[work_resolve(w, op->in[k])] = true;
     if (op->kind == OP_leave) value[f->ops.items[loops->items[loops_reads_in(loops, f, i)].begin].out] = true;
     if (op->kind != OP_carry) continue;
     const Loop *l = &loops->items[loops->of[i]];
@@ -531,8 +535,7 @@ static const bool *find_early(Module *m, const Func *f) {
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
-  if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
-  w->in_turns = schedule_in_turns(&m->mesh, f);
+  w->in_turns = f->level == 2 && schedule_in_turns(&m->mesh, f);
   w->early = w->in_turns ? find_early(m, f) : NULL;
   add_ops(w);
   move_out_of_loops(w);

@@ -63,13 +63,9 @@ typedef struct WorkGroup {
   bool back;               /* all are, or are made of what is */
   bool dead;               /* merged into another */
   GroupLinks reads, users; /* groups whose results it reads, and those that read its own */
-  uint64_t *needs;         /* what it reads, and what that needs: bit per group */
+  int late;                /* the last operation of it and of all that it needs */
+  int seen;                /* Work.round in which it was looked at */
 } WorkGroup;
-
-/* Sets of groups. */
-static inline bool work_has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
-static inline void work_set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
-static inline void work_clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
 /* A sum over micro-batches: `sum` is `start` plus what each of them has, and lies where that lies. */
 typedef struct WorkSum {
@@ -100,6 +96,7 @@ typedef struct Work {
   int *def; /* Val -> index in ops, -1 */
   size_t ndef;
   bool *stored; /* Val -> must be in memory */
+  int round;
   struct {
     WorkGroup *items;
     size_t n, cap;
@@ -107,11 +104,14 @@ typedef struct Work {
 } Work;
 
 /* The operations of one stage, legalised for a device; with `join`, convolutions and products of its library take in
- * what follows them, and attentions the joins of what they read.  Dies on IR that verify_func would refuse. */
+ * what follows them, and attentions the joins of what they read.  A function of level 1 is what one device does of the
+ * whole batch, which prices ask for (passes/cost/parts.h).  Dies on IR that verify_func would refuse. */
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
 void work_fuse(Work *w); /* groups and `stored` */
 
 const Type *work_type(const Work *w, Val v);
+/* Looks through copies, so that they never stand between operations that fuse. */
+Val work_resolve(const Work *w, Val v);
 Val work_temp(Work *w, const Type *type);
 static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
 /* Appends an operation; its result is `out`. */

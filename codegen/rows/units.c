@@ -240,16 +240,34 @@ static void add_group(Make *k, const WorkGroup *g) {
 
 typedef struct Order {
   Make *k;
-  int *by_key, *key; /* groups by their last operation, and where each stands there */
-  uint64_t *waiting; /* bit per group, in words as WorkGroup.needs */
+  Arena *arena;
+  int *by_key, *key;          /* groups by their last operation, and where each stands there */
+  uint64_t *waiting, **needs; /* bit per group: it is not done; by group, what it needs */
   size_t words;
 } Order;
 
+static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
+static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
+
+/* What a group reads, and what that needs. */
+static const uint64_t *find_needs(Order *o, int g) {
+  const GroupLinks *reads = &o->k->w->groups.items[g].reads;
+  if (o->needs[g]) return o->needs[g];
+  uint64_t *needs = ARENA_ARRAY(o->arena, uint64_t, o->words);
+  for (size_t i = 0; i < reads->n; i++) {
+    const uint64_t *more = find_needs(o, reads->items[i]);
+    for (size_t k = 0; k < o->words; k++) needs[k] |= more[k];
+    set_bit(needs, reads->items[i]);
+  }
+  return o->needs[g] = needs;
+}
+
 /* The first in that order that the group needs and that is not done; -1: none. */
-static int first_needed(const Order *o, const WorkGroup *group) {
+static int first_needed(const Order *o, const uint64_t *needs) {
   int first = -1;
   for (size_t i = 0; i < o->words; i++)
-    for (uint64_t bits = group->needs[i] & o->waiting[i]; bits; bits &= bits - 1) {
+    for (uint64_t bits = needs[i] & o->waiting[i]; bits; bits &= bits - 1) {
       int x = (int)(64 * i) + __builtin_ctzll(bits);
       if (first < 0 || o->key[x] < o->key[first]) first = x;
     }
@@ -257,10 +275,10 @@ static int first_needed(const Order *o, const WorkGroup *group) {
 }
 
 static void visit(Order *o, int g) {
-  const WorkGroup *group = &o->k->w->groups.items[g];
-  work_clear_bit(o->waiting, g);
-  for (int x; (x = first_needed(o, group)) >= 0;) visit(o, x);
-  add_group(o->k, group);
+  const uint64_t *needs = find_needs(o, g);
+  clear_bit(o->waiting, g);
+  for (int x; (x = first_needed(o, needs)) >= 0;) visit(o, x);
+  add_group(o->k, &o->k->w->groups.items[g]);
 }
 
 /* Returns how many are left after merging. */
@@ -284,16 +302,16 @@ UnitList *units_of(Work *w) {
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
   Make k = {.w = w, .m = m, .list = list, .state = find_states(w)};
-  const size_t words = w->groups.n / 64 + 1;
-  Order o = {.k = &k,
-             .by_key = ARENA_ARRAY(m->arena, int, w->groups.n + 1),
-             .key = ARENA_ARRAY(m->arena, int, w->groups.n + 1),
-             .waiting = ARENA_ARRAY(m->arena, uint64_t, words),
-             .words = words};
+  Order o = {.k = &k, .arena = arena_new(), .words = w->groups.n / 64 + 1};
+  o.by_key = ARENA_ARRAY(o.arena, int, w->groups.n + 1);
+  o.key = ARENA_ARRAY(o.arena, int, w->groups.n + 1);
+  o.waiting = ARENA_ARRAY(o.arena, uint64_t, o.words);
+  o.needs = ARENA_ARRAY(o.arena, uint64_t *, w->groups.n + 1);
   size_t n = sort_groups(w, o.by_key);
-  for (size_t i = 0; i < n; i++) o.key[o.by_key[i]] = (int)i, work_set_bit(o.waiting, o.by_key[i]);
+  for (size_t i = 0; i < n; i++) o.key[o.by_key[i]] = (int)i, set_bit(o.waiting, o.by_key[i]);
   for (size_t i = 0; i < n; i++)
-    if (work_has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
+    if (has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
+  arena_free(o.arena);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
   return list;
 }

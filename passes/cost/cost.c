@@ -207,13 +207,20 @@ static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
 
+/* A sum over micro-batches: nothing with one; with more, each adds its part where the sum lies. */
+static double bytes_of(const OpPart *p) { return op_bytes(p) + (p->op->kind == OP_accumulate ? p->bytes : 0); }
+
+static bool is_no_kernel(const CostModel *c, const Op *op) {
+  return is_free(op->kind) || (op->kind == OP_accumulate && mesh_micro_batches(&c->mesh) == 1);
+}
+
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
-  if (is_free(op->kind)) return out;
+  if (is_no_kernel(c, op)) return out;
   OpPart part = part_of(c, f, op, r, s);
   out.flops = op_flops(&part);
   DType type = computed_type(f, op);
-  DotCost dot = {.bytes = op_bytes(&part)};
+  DotCost dot = {.bytes = bytes_of(&part)};
   if (op->kind == OP_dot) {
     DotWork work = cost_dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
     dot = cost_dot_form(c->target, &work, type);
@@ -226,13 +233,83 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   return out;
 }
 
-const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op) {
+/* What kernels of rows compute joins nothing, whatever it could. */
+static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const KernelPart *parts) {
+  Arena *a = c->bodies->arena;
+  LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
+  memcpy(joins, legal_joins(a, c->m, c->target->device, f), sizeof *joins * f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (parts[i].kind == PART_ROWS) joins[i].kind = JOIN_NONE;
+  return joins;
+}
+
+static const Joined *joined_in(const CostModel *c, const Func *f) {
   OpenBodies *b = c->bodies;
-  size_t i = 0;
-  while (i < b->joined.n && b->joined.items[i].f != f) i++;
-  if (i == b->joined.n)
-    ARENA_PUSH(b->arena, &b->joined, ((Joined){f, legal_joins(b->arena, c->m, c->target->device, f)}));
-  return &b->joined.items[i].joins[op - f->ops.items];
+  for (size_t i = 0; i < b->joined.n; i++)
+    if (b->joined.items[i].f == f) return &b->joined.items[i];
+  const KernelPart *parts = kernel_parts(b->arena, c->m, c->target->device, f);
+  ARENA_PUSH(b->arena, &b->joined, ((Joined){f, joins_beside(c, f, parts), parts}));
+  return &b->joined.items[b->joined.n - 1];
+}
+
+const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op) {
+  return &joined_in(c, f)->joins[op - f->ops.items];
+}
+
+const KernelPart *cost_part(const CostModel *c, const Func *f, const Op *op) {
+  return &joined_in(c, f)->parts[op - f->ops.items];
+}
+
+/* ---- as part of a kernel */
+
+/* What reads and writes take without a launch. */
+static double stream_seconds(const CostModel *c, double bytes) {
+  return cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0);
+}
+
+static bool has(uint64_t set, int i) { return set >> i & 1; }
+
+/* Of the operand, or of what it is made of where that is read instead.  What is repeated is small beside what it is
+ * read with, and counts whole: cuts that only make it smaller are no reason to choose a plan. */
+static double read_bytes(const CostModel *c, const Func *f, const Op *op, const KernelPart *k, const Layout *l, int i) {
+  const Type *t = type_of(f, op->in[i]);
+  PartRead as = k->as ? k->as[i] : (PartRead){0};
+  double n = 1;
+  for (int d = 0; d < t->rank; d++) {
+    if (!as.spread) n *= dim_elements(c, t->dims[d], &l->dims[d]);
+    else if (!has(as.spread, d)) n *= (double)cost_extent(c, t->dims[d]);
+  }
+  return n * (double)(as.bytes ? (size_t)as.bytes : dtype_bytes(t->dtype));
+}
+
+/* A gather and the like read less than their operands. */
+static double reads_of(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, const KernelPart *k) {
+  double bytes = 0, most = op_bytes(p) - p->bytes;
+  for (int i = 0; i < p->op->nin; i++)
+    if (has(k->reads, i)) bytes += read_bytes(c, f, p->op, k, strategy_operand(c->m, p->rule, s, i), i);
+  return fmin(bytes, fmax(most, 0));
+}
+
+static double stores_of(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, const KernelPart *k) {
+  double bytes = 0;
+  for (int i = 0; i < p->op->nout; i++)
+    if (has(k->stores, i))
+      bytes += cost_bytes(c, type_of(f, p->op->out + (Val)i), strategy_result(c->m, p->rule, s, i));
+  return bytes;
+}
+
+static double rows_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  const KernelPart *k = cost_part(c, f, op);
+  OpPart part = part_of(c, f, op, r, s);
+  double bytes = reads_of(c, f, &part, s, k) + stores_of(c, f, &part, s, k);
+  return k->launches * cost_traffic(c, 0) + stream_seconds(c, bytes);
+}
+
+double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int k) {
+  const KernelPart *part = cost_part(c, f, op);
+  if (part->kind != PART_ROWS || !has(part->inside, k) || strategy_needs_body(r, s)) return 0;
+  double bytes = cost_bytes(c, type_of(f, op->in[k]), strategy_operand(c->m, r, s, k));
+  return cost_traffic(c, has(part->alone, k) ? 2 * bytes : bytes);
 }
 
 /* Has every rank one element of the vector that is added?  Then level 2 has a constant extent there. */
@@ -259,7 +336,13 @@ static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
 }
 
 OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  PartKind kind = cost_part(c, f, op)->kind;
   OpCost out = cost_kernel(c, f, op, r, s);
+  if (kind != PART_OWN) {
+    out.seconds = kind == PART_ROWS ? rows_seconds(c, f, op, r, s) : 0;
+    out.rows = kind == PART_ROWS;
+    return out;
+  }
   const LegalJoin *join = cost_join(c, f, op);
   const Layout *result = op->out ? strategy_result(c->m, r, s, 0) : NULL;
   if (is_joined(c, f, op, join, result))
@@ -376,10 +459,15 @@ static bool has_body(const Rule *r) {
 
 OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r) {
   const Strategy whole = {0};
-  if (is_free(op->kind)) return (OpLeast){0};
-  OpLeast out = {.launch = c->target->launch};
+  const KernelPart *kernel = cost_part(c, f, op);
+  if (is_free(op->kind) || op->kind == OP_accumulate || kernel->kind == PART_FREE) return (OpLeast){0};
+  OpLeast out = {.launch = kernel->kind == PART_ROWS ? kernel->launches * c->target->launch : c->target->launch};
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
+  if (kernel->kind == PART_ROWS) {
+    out.memory = stream_seconds(c, reads_of(c, f, &part, &whole, kernel) + stores_of(c, f, &part, &whole, kernel));
+    return out;
+  }
   const LegalJoin *join = cost_join(c, f, op);
   if (join_is_counted(join) && !join->apart) return (OpLeast){.memory = joined_seconds(c, join->kind, part.bytes)};
   if (op_is_grouped(op->kind))

@@ -2,9 +2,10 @@
  *
  * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its
  * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
- * tiers of links that its axes span.  Every constant comes from the target.  Sizes that are still symbols count as
- * their hint. What is made, and so paid, where and how often, is the walk's to say (passes/lower/walk.h). Not modelled
- * yet: overlap of communication and arithmetic, fusion of elementwise operations with each other, caches.
+ * tiers of links that its axes span.  Operations that one kernel computes share its launch and its memory traffic
+ * (parts.h).  Every constant comes from the target.  Sizes that are still symbols count as their hint.  What is made,
+ * and so paid, where and how often, is the walk's to say (passes/lower/walk.h).  Not modelled yet: overlap of
+ * communication and arithmetic, caches.
  */
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H
@@ -16,6 +17,7 @@
 #include "ir/target.h"
 #include "passes/cost/comm.h"
 #include "passes/cost/dot.h"
+#include "passes/cost/parts.h"
 #include "passes/lower/walk.h"
 
 /* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same
@@ -50,17 +52,22 @@ typedef struct OpCost {
   double communication; /* the part of it that is communication inside the operation (bodies, windows) */
   double flops;         /* arithmetic of this rank; a multiply-add is two */
   bool compute_bound;
+  bool rows; /* as part of a kernel of rows */
 } OpCost;
 
 /* One execution of the operation alone on its shards: without windows, and not of its decomposition.  Sources,
  * reshapes, broadcasts and what loops carry are free: they are views, or read or written in place. */
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
-/* The same where it joins the product or convolution before it (ir/legal_join.h): a residual is read, and that is all.
- */
+/* The same as part of a kernel (parts.h), or where it joins the product or convolution before it (ir/legal_join.h): a
+ * residual is read, and that is all. */
 OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
-/* What it joins; asked of functions that do not change any more. */
+/* What it joins, and what it is of a kernel; asked of functions that do not change any more. */
 const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op);
+const KernelPart *cost_part(const CostModel *c, const Func *f, const Op *op);
+/* How much more an operation takes where operand k, which its own kernel makes (KernelPart.inside), comes converted or
+ * from another stage; 0 for other operands. */
+double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int k);
 /* How much more an operation that joins takes where its value comes converted, or from another stage, in a layout. */
 double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout);
 

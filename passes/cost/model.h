@@ -19,10 +19,11 @@ typedef struct OpenBody {
   Body *body;
 } OpenBody;
 
-/* What joins what in a function. */
+/* What joins what in a function, and which kernels it becomes. */
 typedef struct Joined {
   const Func *f;
-  const LegalJoin *joins; /* by operation */
+  const LegalJoin *joins;  /* by operation */
+  const KernelPart *parts; /* the same */
 } Joined;
 
 /* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */

@@ -369,7 +369,11 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   bool alone = s->from || is_apart(p, s, op, in);
   OpCost cost = (alone ? cost_kernel : cost_joined)(p->c, s->f, op, s->rules[index], &s->strategies[index]);
   if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
+  for (int k = 0; k < op->nin && cost.rows; k++)
+    if (p->held.items[in[k] - 1].converted)
+      cost.seconds += cost_outside(p->c, s->f, op, s->rules[index], &s->strategies[index], k);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  if (cost.rows) *(phase_each(w->phase) ? &sum->rows_each : &sum->rows_once) += cost.seconds * runs;
   sum->flops += cost.flops * runs * repeats(p);
   if (s->from) return NOT_HELD;
   size_t kernel = op->out ? kernel_of(p, op, in) : p->walk.now;

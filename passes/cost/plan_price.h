@@ -66,6 +66,7 @@ typedef struct StageCost {
   double each, once;                                    /* seconds per micro-batch, and before and behind all of them */
   ScheduleWork phases;                                  /* of `each` */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
+  double rows_each, rows_once; /* what of `each` and `once` kernels of rows take, which are memory-bound */
   double flops, params, state;
 } StageCost;
 

@@ -33,8 +33,8 @@ typedef struct Need {
   WalkSupply supply;
   double convert, transfer, once; /* once: of `convert`, what is done once a step */
   size_t reader;                  /* who asks for it; `apart`: what that takes longer when it is sent */
-  double apart;
-  int weight; /* id of the weight, -1: none */
+  double apart, outside;          /* outside: the same, of a kernel that makes it otherwise (cost_outside) */
+  int weight;                     /* id of the weight, -1: none */
   double weight_bytes;
 } Need;
 
@@ -204,6 +204,10 @@ static double apart_seconds(const Cutting *k, size_t i) {
   return cost_apart(k->c, k->f, &k->f->ops.items[i], result) * runs_of_op(k->loops, i);
 }
 
+static double outside_seconds(const Cutting *k, size_t i, int j) {
+  return cost_outside(k->c, k->f, &k->f->ops.items[i], k->rules[i], &k->strategies[i], j) * runs_of_op(k->loops, i);
+}
+
 static bool is_each(const Cutting *k, size_t index) {
   return phase_each(k->f->ops.items[index].phase) && !is_once(k, index, produced(k, index, 0));
 }
@@ -215,6 +219,8 @@ static double own_seconds(const Cutting *k, size_t index) {
   double part = is_each(k, index) ? 1 : part_of_once(k);
   if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
+  for (int j = 0; j < op->nin; j++)
+    if (is_converted(k, index, j)) own += outside_seconds(k, index, j);
   return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);
 }
 
@@ -262,6 +268,7 @@ static void find_needs(Cutting *k) {
     for (int j = 0; j < op->nin; j++) {
       Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
       if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
+      if (need && !is_converted(k, i, j)) need->outside = outside_seconds(k, i, j);
     }
   }
   for (size_t i = 0; i < f->outputs.n; i++) {
@@ -376,6 +383,7 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
     bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
+    if (sent) run->time += need->outside;
     if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
     if (!is_first(&run->wanted[need->id], run->mark)) continue;
     run->once += need->once;

@@ -121,6 +121,10 @@ static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
   return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
 }
 
+static double outside_of(const Making *k, CostModel *c, const Strategy *s, int operand) {
+  return cost_outside(c, k->in->f, k->op, k->rule, s, operand) * runs_of_op(k->in->shape->loops, k->index);
+}
+
 static const Layout *layout_form(const GraphInput *in, const Layout *l) {
   const Layout *form = cost_layout(in->cost, l);
   return in->symmetry ? symmetry_layout(in->symmetry, form) : form;
@@ -136,8 +140,11 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   /* What depends on more than constants is in a micro-batch's body all the same. */
   bool before = d->before;
   for (int i = 0; i < d->nout; i++) before &= walk_layout_once(m, d->results[i][at]);
-  d->time[at] = seconds_of(k, k->in->cost, s) * (before ? k->in->before : k->in->repeat);
+  double weight = before ? k->in->before : k->in->repeat;
+  d->time[at] = seconds_of(k, k->in->cost, s) * weight;
   if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
+  for (int i = 0; i < d->nin; i++)
+    if (d->outside[i]) d->outside[i][at] = outside_of(k, k->in->cost, s, i) * weight;
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->results[0][at]);
   /* Its share, should all reads of the weight have one layout. */
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index];
@@ -171,7 +178,12 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   for (int i = 0; i < d->nout; i++) d->results[i] = ARENA_ARRAY(a, const Layout *, n);
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
   d->memory = op_is_resident(k->op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
-  for (int i = 0; i < nin; i++) d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
+  d->outside = ARENA_ARRAY(a, double *, nin + 1);
+  const KernelPart *part = cost_part(k->in->cost, k->in->f, k->op);
+  for (int i = 0; i < nin; i++) {
+    d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
+    if (part->inside >> i & 1) d->outside[i] = ARENA_ARRAY(a, double, n);
+  }
   return d;
 }
 
@@ -262,6 +274,8 @@ static void keep_strategies(Domain *d, const bool *keep, int n) {
     d->strategies[kept] = d->strategies[v];
     for (int k = 0; k < d->nout; k++) d->results[k][kept] = d->results[k][v];
     for (int k = 0; k < d->nin; k++) d->operands[k][kept] = d->operands[k][v];
+    for (int k = 0; k < d->nin; k++)
+      if (d->outside[k]) d->outside[k][kept] = d->outside[k][v];
     d->time[kept] = d->time[v];
     if (d->memory) d->memory[kept] = d->memory[v];
     if (d->total) d->total[kept] = d->total[v];

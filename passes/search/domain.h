@@ -14,6 +14,8 @@ typedef struct Domain {
   bool before;              /* Shape.before */
   bool read_behind;         /* the results are read once, whenever they are made */
   double *time;             /* by strategy, weighted */
+  double **outside;         /* by operand, strategy: what it takes longer when the operand comes converted
+                               (cost_outside); NULL for operands that its own kernel does not make */
   double *memory;           /* NULL: none */
   double *total;            /* time with that of all that follow it (mirror.h); NULL: the same */
   double *total_memory;     /* of the same; NULL: none */

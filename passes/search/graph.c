@@ -60,20 +60,26 @@ static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_vari
   return graph_pair_factor(g, graph_identity_map(g, n[0]), n[0], graph_identity_map(g, n[1]), n[1], table);
 }
 
-static size_t tie_of(const Graph *g, const Domain *const d[2], bool same) {
+/* The number of a tie like that; as many as there are: none is known. */
+static size_t tie_of(const Graph *g, const Tie *like) {
   size_t i = 0;
-  while (i < g->ties.n &&
-         !(g->ties.items[i].domains[0] == d[0] && g->ties.items[i].domains[1] == d[1] && g->ties.items[i].same == same))
-    i++;
+  for (; i < g->ties.n; i++) {
+    const Tie *x = &g->ties.items[i];
+    bool domains = x->domains[0] == like->domains[0] && x->domains[1] == like->domains[1];
+    if (domains && x->same == like->same && x->result == like->result && x->operand == like->operand) break;
+  }
   return i;
 }
 
 static void add_pair(Graph *g, LayoutPair pair) {
   const Domain *d[2] = {graph_domain(g, pair.first), graph_domain(g, pair.second)};
   int vars[2] = {g->variable[pair.first], g->variable[pair.second]};
-  size_t i = tie_of(g, d, vars[0] == vars[1]);
-  if (i == g->ties.n)
-    ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, vars[0] == vars[1], pair_table(g, d, vars[0] == vars[1])}));
+  Tie tie = {{d[0], d[1]}, vars[0] == vars[1], -1, -1, {0}};
+  size_t i = tie_of(g, &tie);
+  if (i == g->ties.n) {
+    tie.factor = pair_table(g, d, tie.same);
+    ARENA_PUSH(g->arena, &g->ties, tie);
+  }
   add_factor(g, &g->ties.items[i].factor, vars);
 }
 
@@ -95,10 +101,48 @@ static SolveFactor sum_table(Graph *g, int class, const Domain *const d[2]) {
 
 static void add_sum(Graph *g, size_t head, size_t sum) {
   const Domain *d[2] = {graph_domain(g, head), graph_domain(g, sum)};
-  size_t i = tie_of(g, d, false);
-  if (i == g->ties.n)
-    ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, false, sum_table(g, g->in.shape->class[sum], d)}));
+  Tie tie = {{d[0], d[1]}, false, -1, -1, {0}};
+  size_t i = tie_of(g, &tie);
+  if (i == g->ties.n) {
+    tie.factor = sum_table(g, g->in.shape->class[sum], d);
+    ARENA_PUSH(g->arena, &g->ties, tie);
+  }
   add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[head], g->variable[sum]});
+}
+
+/* Where a value comes converted to an operation of the kernel that makes it, that reads it from memory after all. */
+static SolveFactor inside_table(Graph *g, const Tie *tie) {
+  const Domain *maker = tie->domains[0], *user = tie->domains[1];
+  const Layout *const *made = maker->results[tie->result], *const *asked = user->operands[tie->operand];
+  const double *outside = user->outside[tie->operand];
+  if (tie->same) {
+    const int **map = ARENA_ARRAY(g->arena, const int *, 1);
+    int *classes = ARENA_ARRAY(g->arena, int, 1);
+    double *row = ARENA_ARRAY(g->arena, double, maker->n);
+    *map = graph_identity_map(g, *classes = maker->n);
+    for (int v = 0; v < maker->n; v++) row[v] = made[v] == asked[v] ? 0 : outside[v];
+    return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
+  }
+  double *table = ARENA_ARRAY(g->arena, double, maker->n * user->n);
+  for (int v = 0; v < maker->n * user->n; v++)
+    table[v] = made[v / user->n] == asked[v % user->n] ? 0 : outside[v % user->n];
+  return graph_pair_factor(g, graph_identity_map(g, maker->n), maker->n, graph_identity_map(g, user->n), user->n,
+                           table);
+}
+
+static void add_inside(Graph *g, size_t user, int operand) {
+  Val v = g->in.f->ops.items[user].in[operand];
+  size_t maker = (size_t)g->in.f->values.items[v].op;
+  if (g->variable[maker] < 0 || !graph_domain(g, user)->outside[operand]) return;
+  int vars[2] = {g->variable[maker], g->variable[user]};
+  Tie tie = {
+      {graph_domain(g, maker), graph_domain(g, user)}, vars[0] == vars[1], value_index(g->in.f, v), operand, {0}};
+  size_t i = tie_of(g, &tie);
+  if (i == g->ties.n) {
+    tie.factor = inside_table(g, &tie);
+    ARENA_PUSH(g->arena, &g->ties, tie);
+  }
+  add_factor(g, &g->ties.items[i].factor, vars);
 }
 
 /* The class of what the first operation of a class follows; -1: nothing. */
@@ -151,6 +195,8 @@ static void fill(Graph *g) {
     g->variable[i] = s->class[i] < 0 ? -1 : head != i ? g->variable[head] : add_variable(g, graph_domain(g, i));
   }
   for (size_t i = 0; i < s->nfans && !solve_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
+  for (size_t i = 0; i < g->in.f->ops.n && !solve_watch_work(g->in.watch, 0); i++)
+    for (int k = 0; k < g->in.f->ops.items[i].nin && s->class[i] >= 0; k++) add_inside(g, i, k);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
   for (size_t i = 0; i < g->in.f->ops.n; i++)
     if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
@@ -186,7 +232,8 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     if (least == INFINITY) *why = graph_no_choice;
   }
   if (in->report) in->report->domains += solve_watch_processor() - start;
-  if (least > in->prune_above || least == INFINITY) {
+  const double as_fast = 1 - 1e-9; /* what is no faster is a plan that is known, in another mesh */
+  if (least > in->prune_above * as_fast || least == INFINITY) {
     arena_free(a);
     return NULL;
   }

@@ -128,6 +128,14 @@ static void find_time_factors(Shaping *w) {
   w->out->time_factor = factors;
 }
 
+static void add_part(const Shaping *w, Text *t, const Op *op) {
+  const KernelPart *p = cost_part(w->cost, w->out->f, op);
+  if (p->kind == PART_OWN) return;
+  text_printf(t, "part %d %d %llx %llx %llx %x ", (int)p->kind, p->launches, (unsigned long long)p->reads,
+              (unsigned long long)p->inside, (unsigned long long)p->alone, p->stores);
+  for (int k = 0; k < op->nin && p->as; k++) text_printf(t, "%x:%d ", p->as[k].spread, p->as[k].bytes);
+}
+
 static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
@@ -140,6 +148,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   if (agreed_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[agreed_loop_control(op)]);
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
   if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
+  add_part(w, &t, op);
   for (int i = 0; i < op->nin; i++) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
     text_add(&t, " ");

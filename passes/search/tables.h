@@ -56,11 +56,13 @@ typedef struct Between {
   const FanOut *fan;
 } Between;
 
-/* Tables of two operations: what has one layout, or one variable then; a sum of gradients and what makes the value. */
+/* Tables of two operations: what has one layout, or one variable then; a sum of gradients and what makes the value;
+ * what makes a value and a reader in the same kernel. */
 typedef struct Tie {
   const Domain *domains[2];
-  bool same;          /* variable */
-  SolveFactor factor; /* without vars */
+  bool same;           /* variable */
+  int result, operand; /* of those in one kernel; -1 */
+  SolveFactor factor;  /* without vars */
 } Tie;
 
 /* The operands of several users with one variable, as if of one. */

@@ -191,6 +191,7 @@ static double new_conversions(Brute *b, int i) {
       for (int l = 0; l < b->f->ops.items[j].nin && (j < i || l < k) && !paid; l++)
         paid = b->f->ops.items[j].in[l] == op->in[k] && b->asked[j][l] == want;
     if (want != have && joins_as(b, op, k)) sum += b->runs[i] * cost_apart(b->cost, b->f, op, want);
+    if (want != have) sum += b->runs[i] * cost_outside(b->cost, b->f, op, b->rules[i], &b->all[i][b->choice[i]], k);
     if (!paid) sum += b->remade[maker] * cost_convert(b->cost, type_of(b->f, op->in[k]), have, want);
   }
   return sum;

@@ -1,7 +1,8 @@
 /* What a plan is predicted to cost is the sum of what is emitted for it: random graphs with fan-out, loops, composites,
  * windows, weights and states, random legal strategies and stages, meshes with several axes, stages and micro-batches,
  * targets of one tier and of several.  What the search counts for a stage before it knows the others is held against
- * the same predictions.
+ * the same predictions.  Kernels of rows, which prices know as those of the whole function, are held against what is
+ * emitted on the whole.
  *
  * usage: test_planner_emitted [first seed [count]].  A failure prints its seed.
  */
@@ -14,6 +15,23 @@
 #include "tests/random_plan.h"
 
 /* ---- the check */
+
+/* Kernels of rows, of plans that convert nothing and have one stage: these are the kernels of the whole function. */
+typedef struct Rows {
+  double predicted, emitted;
+} Rows;
+
+static Rows unconverted;
+static long whole_plans, whole_apart;
+
+static Rows rows_so_far(void) { return (Rows){predicted_rows_seconds, emitted_rows_seconds}; }
+
+static void add_whole(Rows before) {
+  Rows now = rows_so_far(), x = {now.predicted - before.predicted, now.emitted - before.emitted};
+  unconverted.predicted += x.predicted, unconverted.emitted += x.emitted;
+  whole_plans++;
+  whole_apart += fabs(x.predicted - x.emitted) > 0.02 * x.emitted;
+}
 
 static long lowered, refused, timed, once, cuts_compared, drawn[OP_COUNT], joined, apart, by_ones;
 
@@ -86,8 +104,8 @@ static bool joins_by_ones(Module *m, const Func *f, const LowerPlan *p, const Ta
   return false;
 }
 
-static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, const Target *t, const char *what,
-                       Arena *arena) {
+static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, bool converts, const Target *t,
+                       const char *what, Arena *arena) {
   Diags *diags = diags_new(arena);
   CostModel *cost = cost_model_new(m, t);
   LowerPlan p = *drawn_plan;
@@ -96,7 +114,9 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
   const Func *l2 = lower_spmd(m, f, &p, "rank", diags);
   const char *why = NULL;
   if (l2) {
+    Rows before = rows_so_far();
     why = emitted_differs(m, f, &p, t, l2, arena);
+    if (!converts && m->mesh.stages == 1) add_whole(before);
     if (why && joins_by_ones(m, f, &p, t, arena)) by_ones++, why = NULL;
     for (size_t i = 0; i < l2->ops.n; i++) {
       drawn[l2->ops.items[i].kind]++;
@@ -191,7 +211,7 @@ static void check_seed(uint64_t seed) {
     if (i == 0) p.strategies = ARENA_ARRAY(arena, Strategy, f->ops.n); /* nothing is converted */
     cost_model_free(cost);
     check_cuts(m, f, p.strategies, t, &r, what, arena);
-    check_plan(m, f, &p, t, what, arena);
+    check_plan(m, f, &p, i > 0, t, what, arena);
   }
   if (m) module_free(m);
   arena_free(arena);
@@ -207,11 +227,18 @@ static void predictions_are_sums_of_what_is_emitted(void) {
   Quarter q = quarter_range(seeds);
   int n = q.to - q.from;
   for (int i = q.from; i < q.to; i++) check_seed(first_seed + (uint64_t)i);
+  double rows = predicted_rows_seconds / emitted_rows_seconds;
   printf(
       "seeds %llu to %llu: %ld plans lowered, %ld of them cut into micro-batches, %ld operations done once before, "
-      "%ld refused, %ld cuts, %ld operations joined and %ld apart\n",
+      "%ld refused, %ld cuts, %ld operations joined and %ld apart, kernels of rows %.3f times as long as emitted\n",
       (unsigned long long)first_seed + (unsigned)q.from, (unsigned long long)first_seed + (unsigned)q.to - 1, lowered,
-      timed, once, refused, cuts_compared, joined, apart);
+      timed, once, refused, cuts_compared, joined, apart, rows);
+  if (n >= 300) {
+    CHECKF(fabs(rows - 1) < 0.03, "kernels of rows are predicted to take %.3f times what is emitted", rows);
+    CHECKF(fabs(unconverted.predicted / unconverted.emitted - 1) < 0.01 && whole_apart < whole_plans / 15,
+           "where nothing is converted %.3f times; %ld of %ld plans are off by more than 2 %%",
+           unconverted.predicted / unconverted.emitted, whole_apart, whole_plans);
+  }
   CHECKF(by_ones <= lowered / 400, "%ld of %ld", by_ones, lowered);
   CHECK(joined > lowered / 20 && apart > lowered / 20);
   CHECK(lowered > 2 * refused && timed > lowered / 50 && once > lowered / 10 && cuts_compared > lowered / 2);

@@ -1,0 +1,144 @@
+/* passes/cost/parts.c - see parts.h. */
+#include "passes/cost/parts.h"
+
+#include "base/die.h"
+#include "codegen/rows/row_work.h"
+
+/* What codegen makes of an operation. */
+typedef struct Made {
+  int n;      /* its work */
+  bool rows;  /* kernels of rows do all of it */
+  int first;  /* the group that reads its operands; -1: none */
+  int groups; /* that begin with it */
+} Made;
+
+typedef struct Parts {
+  Work *w;
+  const Func *f;
+  Arena *arena, *scratch;
+  Made *made;          /* by operation */
+  GroupLinks *readers; /* by value: the groups that were seen to read it */
+  bool *alone;         /* by value: somebody was seen to read it inside the kernel that makes it */
+  KernelPart *out;     /* by operation */
+} Parts;
+
+/* The work that makes a value of level 1, which copies and sums over one micro-batch stand for as well. */
+static const WorkOp *maker(const Parts *p, Val *v) {
+  int def = work_def(p->w, *v = work_resolve(p->w, *v));
+  return def < 0 ? NULL : &p->w->ops.items[def];
+}
+
+/* Memory seen differently. */
+static bool is_view(const Parts *p, const WorkOp *o) {
+  const Expr *offset;
+  if (o->class == WC_VIEW) return true;
+  return o->class == WC_MAP && !o->virtual_ && o->group >= 0 && p->w->groups.items[o->group].n == 1 &&
+         work_is_view(p->w, o->op, &offset);
+}
+
+static bool in_rows(const Parts *p, const WorkOp *o) {
+  return (o->class == WC_MAP || o->class == WC_ROW) && !o->virtual_ && !is_view(p, o);
+}
+
+static void find_made(Parts *p) {
+  for (size_t i = 0; i < p->f->ops.n; i++) p->made[i] = (Made){.rows = true, .first = -1};
+  for (size_t i = 0; i < p->w->ops.n; i++) {
+    const WorkOp *o = &p->w->ops.items[i];
+    Made *made = &p->made[o->origin];
+    bool free = o->virtual_ || is_view(p, o);
+    if (!o->live) continue;
+    made->n++;
+    made->rows &= free || in_rows(p, o);
+    if (free || o->group < 0) continue;
+    if (made->first < 0) made->first = o->group;
+    made->groups += p->w->groups.items[o->group].ops[0] == (int)i;
+  }
+}
+
+/* Is dimension d of a broadcast's result one of its operand's? */
+static bool keeps_dim(const Parts *p, const Op *broadcast, int d) {
+  const Attr *dims = op_attr(broadcast, AT_dims);
+  const Type *from = work_type(p->w, broadcast->in[0]), *to = work_type(p->w, broadcast->out);
+  for (int k = 0; k < dims->n; k++)
+    if (dims->u.ints[k] == d) return from->dims[k] == to->dims[d];
+  return false;
+}
+
+/* What is read of an operand that who reads it computes: what stands in memory at the beginning of the chain, followed
+ * as long as its dimensions are those of the operand. */
+static PartRead read_as(const Parts *p, Val v) {
+  PartRead read = {0};
+  const int rank = type_of(p->f, v)->rank;
+  for (const WorkOp *o; (o = maker(p, &v)) && o->virtual_ && o->op->nin == 1; v = o->op->in[0]) {
+    read.bytes = (int)dtype_bytes(work_type(p->w, o->op->in[0])->dtype);
+    for (int d = 0; d < rank && o->op->kind == OP_broadcast; d++)
+      if (!keeps_dim(p, o->op, d)) read.spread |= 1u << d;
+    bool same = o->op->kind == OP_cast || o->op->kind == OP_slice || o->op->kind == OP_broadcast;
+    if (!same || work_type(p->w, o->op->in[0])->rank != rank) break;
+  }
+  return read;
+}
+
+/* Nothing of it is in memory: a constant. */
+static bool is_computed(const Parts *p, Val v) {
+  const WorkOp *o = maker(p, &v);
+  while (o && o->virtual_ && o->op->nin == 1) v = o->op->in[0], o = maker(p, &v);
+  return o ? o->virtual_ && !o->op->nin : op_is_constant(op_of(p->f, v)->kind);
+}
+
+/* Is the group seen to read it for the first time? */
+static bool is_first(Parts *p, Val v, int group) {
+  GroupLinks *seen = &p->readers[v];
+  for (size_t i = 0; i < seen->n; i++)
+    if (seen->items[i] == group) return false;
+  ARENA_PUSH(p->scratch, seen, group);
+  return true;
+}
+
+static void add_read(Parts *p, size_t i, int k) {
+  const Op *op = &p->f->ops.items[i];
+  KernelPart *part = &p->out[i];
+  Val v = op->in[k];
+  const WorkOp *from = maker(p, &v);
+  int group = p->made[i].first;
+  uint64_t bit = (uint64_t)1 << k;
+  if (from && from->group == group && in_rows(p, from) && !op_is_source(from->op->kind)) {
+    part->inside |= bit;
+    if (!p->w->stored[v] && !p->alone[v]) part->alone |= bit;
+    p->alone[v] = true;
+    return;
+  }
+  if ((from && from->group == group) || is_computed(p, v) || !is_first(p, v, group)) return;
+  part->reads |= bit;
+  PartRead as = read_as(p, op->in[k]);
+  if (!as.bytes) return;
+  PartRead *all = part->as ? (PartRead *)(uintptr_t)part->as : ARENA_ARRAY(p->arena, PartRead, op->nin);
+  all[k] = as, part->as = all;
+}
+
+static void find_part(Parts *p, size_t i) {
+  const Op *op = &p->f->ops.items[i];
+  const Made *made = &p->made[i];
+  KernelPart *part = &p->out[i];
+  if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
+  part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
+  part->launches = made->groups;
+  for (int k = 0; k < op->nin && part->kind == PART_ROWS; k++) add_read(p, i, k);
+  for (int k = 0; k < op->nout && part->kind == PART_ROWS; k++)
+    if (p->w->stored[op->out + (Val)k]) part->stores |= 1u << k;
+}
+
+const KernelPart *kernel_parts(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
+  Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
+  if (f->level != 1) return p.out;
+  p.scratch = arena_new();
+  p.w = work_new(m, f, 0, device, true);
+  work_fuse(p.w);
+  p.made = ARENA_ARRAY(p.scratch, Made, f->ops.n + 1);
+  p.readers = ARENA_ARRAY(p.scratch, GroupLinks, f->values.n + p.w->temps.n + 1);
+  p.alone = ARENA_ARRAY(p.scratch, bool, f->values.n + p.w->temps.n + 1);
+  find_made(&p);
+  for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
+  arena_free(p.scratch);
+  return p.out;
+}
