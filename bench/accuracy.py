@@ -2,10 +2,9 @@
 """bench/accuracy.py [APC] [ROW...] - published runs against what the planner says of them.
 
 In: bench/published/training.csv, one published training run a row with its layout and seconds per step (RUNS=FILE: another
-file); APC, build/apc without it; names of rows, all without them.  Out: tables on standard output, what is left out and why
-on standard error.
+file); APC, build/apc without it; names of rows, all without them.  Out: docs/accuracy.md.
 
-Each row is one `apc plan` of an example with every degree forced.  What a source does not say is set once for all its rows,
+Each row is one `apc plan --assume-kernels` of an example with every degree forced.  What a source does not say is set once for all its rows,
 and said in the column `assumed`.  The error of a row is predicted / published - 1; a source's is the mean of its rows' absolute
 errors, and the whole is the mean of the sources', so that a long table counts as one.  Rows in fp8 are told apart and not
 judged.
@@ -23,6 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {"A100": "dgx-a100", "A100-80GB-SXM": "dgx-a100", "A100-SXM": "dgx-a100", "A100-40GB-SXM": "dgx-a100-40gb",
            "H100-80GB-SXM": "dgx-h100", "H200-141GB-SXM": "dgx-h200", "B200-180GB-SXM": "dgx-b200"}
 NEEDED = ["layers", "hidden", "heads", "seq", "n_gpus", "tp", "pp", "dp", "cp", "microbatch", "global_batch", "seconds"]
+
+
+HEAD = """# Published training runs against predictions
+
+Made by `bench/accuracy.py` of `bench/published/training.csv`: what a source says a step took against what
+`apc plan --assume-kernels` says of the same layout, every degree forced. Errors are predicted / published - 1. No constant
+of a target was fitted to these rows unless the table says so. Not counted: overlap of communication and arithmetic, and
+products in fp8, which the rows that are not judged had.
+"""
 
 
 def model_of(row):
@@ -54,7 +62,7 @@ def command(apc, row):
     micro = int(row["global_batch"]) // (int(row["dp"]) * int(row["microbatch"]))
     schedule = f"interleaved:{row['vpp']}" if int(row["pp"]) > 1 and int(row["vpp"] or 1) > 1 else "1f1b"
     dtype = {"fp32": "f32", "tf32": "tf32"}.get(row["precision"], "bf16")
-    args = [apc, "plan", ROOT / "examples" / example, "-q", "--json", "--train", "cross_entropy", "--optimizer", "adamw",
+    args = [apc, "plan", ROOT / "examples" / example, "-q", "--json", "--assume-kernels", "--train", "cross_entropy", "--optimizer", "adamw",
             "--target", f"{TARGETS[row['gpu']]}x{row['n_gpus']}", "--dtype", dtype, "--dim", f"seq={row['seq']}",
             "--batch", row["global_batch"], "--micro-batches", str(micro), "--zero", row["zero"],
             "--recompute", row["recompute"], "--memory", "1000GiB"]
@@ -94,6 +102,7 @@ def tell(rows):
     if means:
         print(f"\nMean of the sources' means {100 * statistics.mean(means):.1f} %,",
               f"of their biases {percent(statistics.mean(biases))}.\n")
+    print("## Rows\n")
     line(["row", "GPUs", "published, s", "predicted, s", "error"]), line(["---"] * 5)
     for row, seconds in rows:
         line([row["id"], row["n_gpus"], row["seconds"], f"{seconds:.4g}", percent(seconds / float(row["seconds"]) - 1)])
@@ -110,8 +119,10 @@ def main():
     with ThreadPoolExecutor(os.cpu_count()) as pool: said = list(pool.map(lambda row: predict(apc, row), kept))
     for row, (_, _, error) in zip(kept, said):
         if error: left.setdefault(error, []).append(row["id"])
+    print(HEAD)
     tell([(row, seconds) for row, (seconds, _, error) in zip(kept, said) if not error])
-    for reason, names in left.items(): print(f"left out, {len(names)}: {reason}: {' '.join(names[:6])}", file=sys.stderr)
+    if left: print("\n## Left out\n")
+    for reason, names in left.items(): print(f"- {len(names)}, {reason}: {names[0]}" + (" and others" if len(names) > 1 else ""))
 
 
 main()

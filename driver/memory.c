@@ -211,8 +211,14 @@ static void measure_alternatives(Build *b, double limit) {
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
 }
 
+/* A large layout that is priced for who asks what it would take. */
+static bool is_asked_only(const Build *b) {
+  return b->plan->layout && b->options.plan.alternatives && !is_small(b, b->plan);
+}
+
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
+  if (is_asked_only(b)) return save_texts(b) && driver_save_plan(b);
   if (!measure(b)) return false;
   double least = plan_memory(b->plan)->total;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);

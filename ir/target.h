@@ -34,9 +34,10 @@ typedef struct KernelCosts {
   double sustained[CT_COUNT]; /* share of the peak; NaN: 1 */
   int ntiles;                 /* 0: products run at the sustained rate whatever their shape */
   KernelTile tiles[MAX_TILES];
-  double prologue, smoothing; /* depth a tile's start and end cost; share of the last wave that is evened out */
-  double attention;           /* share of the sustained rate */
-  double bandwidth, ramp;     /* share of the memory bandwidth; bytes */
+  double prologue, smoothing;       /* depth a tile's start and end cost; share of the last wave that is evened out */
+  double attention, attention_half; /* share of the sustained rate, and in 16 bits */
+  double assumed;                   /* the same in 16 bits of kernels that are not built; NaN: none are known */
+  double bandwidth, ramp;           /* share of the memory bandwidth; bytes */
 } KernelCosts;
 
 /* One way to run a collective over links of a tier: base + steps * step + bytes over a share of the bandwidth. */
@@ -67,6 +68,7 @@ typedef struct Target {
   const char *arch;           /* NULL when not given */
   int ranks, nodes;           /* nodes: hosts the ranks are spread over */
   int per_machine;            /* ranks of one whole machine */
+  bool assumes;               /* kernels that are not built count as well (--assume-kernels) */
   ComputeType compute;        /* what products of values of its storage type are computed in (--dtype) */
   double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;

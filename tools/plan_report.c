@@ -137,6 +137,7 @@ static void show_limit(const Tool *t, const Build *b) {
 static const char *bounds_text(const Tool *t, const Plan *p) {
   const char *bound = show_seconds(t->arena, p->lower_bound);
   if (p->mirrored) bound = arena_printf(t->arena, "%s of mirrored plans", bound);
+  if (p->layout) bound = arena_printf(t->arena, "%s with one mesh axis per degree", bound);
   if (p->no_gaps_bound >= p->lower_bound) return bound;
   return arena_printf(t->arena, "%s with 1f1b, %s were there no gaps in pipelines", bound,
                       show_seconds(t->arena, p->no_gaps_bound));
@@ -274,6 +275,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
   json_object_set_new(o, "allocated_bytes", allocated_json(b));
+  if (b->options.target->assumes) json_object_set_new(o, "assumed_kernels", json_true());
   json_object_set_new(o, "limit_bytes", integer_of(plan_memory_limit(b->options.target, b->options.plan.memory_limit)));
   json_object_set_new(o, "counted_bytes", integer_of(p->price.memory.total));
   json_object_set_new(o, "flops", integer_of(p->flops));

@@ -79,8 +79,8 @@ static const Target *computing(Tool *t, const Target *g) {
 const Target *tool_target(Tool *t) {
   const char *name = option_text(&t->options, OPT_target);
   if (!name) name = getenv("APC_TARGET");
-  const Target *g = tool_target_of(t, name && *name ? name : "cpu");
-  return g ? computing(t, g) : NULL;
+  const Target *g = tool_target_of(t, name && *name ? name : "cpu"), *own = g ? computing(t, g) : NULL;
+  return own && option_given(&t->options, OPT_assume_kernels) ? topo_target_assuming(t->arena, own) : own;
 }
 
 /* ---- for people */
@@ -95,6 +95,7 @@ const char *tool_target_line(Arena *a, const Target *g) {
   if (g->reserve_bytes > 0) text_printf(&text, ", %s reserved", show_scaled(a, g->reserve_bytes, "B"));
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
     text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
+  if (g->assumes) text_add(&text, "; assuming kernels that are known but not built");
   return text_str(&text);
 }
 

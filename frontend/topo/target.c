@@ -214,6 +214,14 @@ const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType ty
   return copy;
 }
 
+const Target *topo_target_assuming(Arena *a, const Target *t) {
+  Target *copy = ARENA_NEW(a, Target);
+  *copy = *t;
+  copy->assumes = true;
+  if (t->has_kernels && !isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;
+  return copy;
+}
+
 const char *const *topo_target_names(Arena *a) {
   struct {
     const char **items;

@@ -196,11 +196,20 @@ static MatrixKernel kernel_of(OpKind k) {
   die("no rate for %s", op_name(k));
 }
 
+/* Of all pairs of queries and keys, those that a kernel computes.  A rank that has a part of the queries is as slow as
+ * the one that has the last. */
+static double share_computed(const OpPart *p) {
+  bool attention = p->op->kind == OP_attention || p->op->kind == OP_attention_grad;
+  if (!attention || !op_int(p->op, AT_causal, 0)) return 1;
+  return cost_causal_share(part_size(p, "s"), part_size(p, "t"));
+}
+
 /* Of what multiplies, but dots: kernels of ours, and convolutions of a library. */
 static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, double flops) {
   DType type = computed_type(f, p->op);
   OpKind k = p->op->kind;
   if (!op_is_contraction(k)) return 0;
+  flops *= share_computed(p);
   if (op_is_windowed(k)) return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
   return cost_kernel_seconds(c->target, kernel_of(k), type, flops);
 }
@@ -247,7 +256,7 @@ static const Joined *joined_in(const CostModel *c, const Func *f) {
   OpenBodies *b = c->bodies;
   for (size_t i = 0; i < b->joined.n; i++)
     if (b->joined.items[i].f == f) return &b->joined.items[i];
-  const KernelPart *parts = kernel_parts(b->arena, c->m, c->target->device, f);
+  const KernelPart *parts = cost_parts_of(b->arena, c->m, c->target->device, f);
   ARENA_PUSH(b->arena, &b->joined, ((Joined){f, joins_beside(c, f, parts), parts}));
   return &b->joined.items[b->joined.n - 1];
 }
@@ -473,7 +482,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (op_is_grouped(op->kind))
     out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
   else if (op_is_contraction(op->kind))
-    out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), op_flops(&part));
+    out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), share_computed(&part) * op_flops(&part));
   out.memory = cost_memory_seconds(c->target, op_bytes(&part)) - cost_memory_seconds(c->target, 0);
   return out;
 }

@@ -70,7 +70,16 @@ double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, dou
   bool units = t->device->kernels & kernel && dtype_bytes(type) == 2;
   double seconds = units ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
   bool attention = kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_GRAD;
-  return attention && t->has_kernels ? seconds / t->kernels.attention : seconds;
+  if (!attention || !t->has_kernels) return seconds;
+  return seconds / (units ? t->kernels.attention_half : t->kernels.attention);
+}
+
+double cost_causal_share(double queries, double keys) {
+  enum { BLOCK = 64 };
+  if (!(queries >= 1 && keys >= 1)) return 1;
+  /* The last query sees the last key; where there are more queries than keys, the first see none. */
+  double seen = queries <= keys ? keys - (queries - 1) / 2 : keys * (keys + 1) / (2 * queries);
+  return fmin(1, (seen + (BLOCK - 1) / 2.) / keys);
 }
 
 double cost_least_seconds(const Target *t, DType type, double flops) {

@@ -128,7 +128,7 @@ static void find_part(Parts *p, size_t i) {
     if (p->w->stored[op->out + (Val)k]) part->stores |= 1u << k;
 }
 
-const KernelPart *kernel_parts(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
+const KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
   Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
   if (f->level != 1) return p.out;
   p.scratch = arena_new();

@@ -38,6 +38,6 @@ typedef struct KernelPart {
 } KernelPart;
 
 /* By operation; of level 2, where a function is that of several devices, all are PART_OWN. */
-const KernelPart *kernel_parts(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
+const KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
 
 #endif

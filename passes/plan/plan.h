@@ -110,6 +110,7 @@ struct Plan {
   const PlanMemory *allocated; /* what the largest rank of its Program takes; NULL: it was not asked */
   double flops, params;        /* of the whole step on one rank; trainable elements */
   double one_device_seconds;   /* the best on one rank of the target; INFINITY when it does not fit */
+  bool layout;                 /* all was forced: the bound is over one mesh, with an axis per degree */
   bool mirrored;               /* the bound is over plans in which gradients follow the forward pass (D57) */
   double lower_bound, gap;     /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
                                   plan_gap */

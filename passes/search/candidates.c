@@ -393,7 +393,7 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   int n = s->run.forced[degree];
   for (int major = n; major >= 2; major--) {
     Candidate next = *c;
-    if (n % major) continue;
+    if (n % major || (s->layout && major < n)) continue;
     if (major < n && (c->naxes + 2 + forced_behind(s, degree) > MAX_SPATIAL || (one_tier(s) && major * major < n)))
       continue;
     next.degree[next.naxes] = degree;

@@ -151,6 +151,7 @@ typedef struct Search {
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;
+  bool layout;                   /* all is forced: only the mesh with one axis per degree is looked at */
   CostModel *cost;               /* of the mesh that was set last: one of `models` */
   CostModel *base;               /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */

@@ -294,6 +294,7 @@ static Plan *plan_of(Search *s, const Outcome *o) {
   p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
   p->params = cost_plan_params(s->m, s->f);
   p->mirrored = s->shape->mirrors.any;
+  p->layout = s->layout;
   return p;
 }
 
@@ -400,17 +401,33 @@ static bool all_forced(const Search *s, const PlanOptions *o) {
   return all;
 }
 
+/* Does who asks for a step of training say all that a plan is, but for the layouts of values?  Then one mesh is priced,
+ * as others name such a plan, and none is searched for. */
+static bool is_layout(const Search *s, const PlanOptions *o) {
+  int product = 1;
+  for (int d = 0; d < DEGREE_COUNT; d++) product *= s->run.forced[d] > 0 ? s->run.forced[d] : 1;
+  bool scheduled = o->schedule || s->run.forced[DEGREE_pp] <= 1 || o->micro_batches == 1,
+       cut = o->zero || s->run.forced[DEGREE_dp] <= 1;
+  return func_has_gradients(s->f) && product == s->t->ranks && o->micro_batches > 0 && scheduled && cut &&
+         o->recompute.kind != RECOMPUTE_auto;
+}
+
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
-  if (anything_forced(s, o) && !o->any) find_known(s, o);
-  run(s, o);
+  s->layout = is_layout(s, o);
+  if (s->layout) run(s, o);
+  s->layout &= s->run.best != NULL;
+  if (!s->layout) {
+    if (anything_forced(s, o) && !o->any) find_known(s, o);
+    run(s, o);
+  }
   if (!s->run.best && solve_watch_stopped(&s->watch)) {
     diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
     return NULL;
   }
   if (!s->run.best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
-  if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
+  if (!s->layout && !all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
   return finish(s, o, started);
 }
 

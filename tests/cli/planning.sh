@@ -17,7 +17,7 @@ expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
 expect_json '0 < d["lower_bound_us"] <= d["time_us"] and 0 <= d["gap"] < 1'
 # What was not looked at counts with its launches and memory traffic as well, not with its products alone; and stages that nothing is left for are none.
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target dgx-a100x16 --effort 0 --json -q
-expect_json 'd["gap"] < 0.65'
+expect_json 'd["gap"] < 0.7'
 expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" --target dgx-a100x12288 --effort 0 --json -q
 expect_json 'd["gap"] < 0.8'
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
@@ -38,7 +38,7 @@ expect 2 "--effort" "$apc" plan "$gpt" --target cpux4 --effort soon
 expect 2 "--effort" "$apc" plan "$gpt" --target cpux4 --effort -1
 
 # A training step that does not fit at once: in micro-batches without stages, with nothing made again.
-expect 0 "" "$apc" plan "$gpt" --train cross_entropy --optimizer 'adamw(lr=3e-4)' --batch 64 --target cpux4 --json -q
+expect 0 "" "$apc" plan "$gpt" --train cross_entropy --optimizer 'adamw(lr=3e-4)' --batch 64 --target cpux4 --memory 3GB --json -q
 expect_json 'd["gap"] < 0.01 and d["chosen"]["micro_batches"] > 1 and d["chosen"]["pp"] == 1'
 step_us=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
 for forced in "--dp 4 --micro-batches 2" "--tp 2 --dp 2 --micro-batches 2" "--pp 2" "--cp 4"; do
@@ -66,6 +66,14 @@ expect 0 "" "$apc" plan "$gpt" -D layers=2 -D d=24 -D heads=3 -D ffn=36 -D vocab
 check "one sum over dp" grep -q '%x.gather.grad.add.reduce_scatter = ' tied.ir
 check "only numbers are all-reduced" [ "$(grep '= all_reduce' tied.ir | grep -vc ': f32\[\]')" -eq 0 ]
 
+# A step of training of which everything is named is priced on one mesh; with something left open it is searched for.
+layout=("$gpt" -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --train cross_entropy --batch 16 --target cpux8 -q
+  --tp 2 --pp 2 --dp 2 --micro-batches 4 --zero 1 --recompute selective --time-report)
+expect 0 "of mirrored plans with one mesh axis per degree" "$apc" plan "${layout[@]}" --schedule 1f1b
+expect_err "1 candidates, 1 graphs"
+expect 0 "of mirrored plans" "$apc" plan "${layout[@]}"
+check "more than one mesh" [ "$(grep -c "one mesh axis" out) $(grep -c " 1 candidates" err)" = "0 0" ]
+
 # A signal while it is planned: the best plan so far, shown and saved; what it says is not said twice.
 /usr/bin/python3 - "${long[@]}" --save-plan stopped.plan >signalled 2>&1 <<'P'
 import signal, subprocess, sys
@@ -87,4 +95,4 @@ for sig in signal.SIGINT, signal.SIGTERM:
 P
 code=$?
 check "a signal: $(cat signalled)" [ $code -eq 0 ]
-summary 33
+summary 36

@@ -140,6 +140,19 @@ static void products(void) {
   is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f16, 1e13), 1, "f16 values in f32");
   is(cost_kernel_seconds(&other, KERNEL_GROUPED, DT_f16, 1e14), 1, "as products of the library");
   is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f16, 1e13), 2, "f16 values in f32: attention");
+  other = *half, other.kernels.attention_half = 0.25;
+  is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f16, 1e14), 4, "attention of f16 with a share of its own");
+  is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f32, 1e13), 2, "which f32 has not");
+}
+
+/* Keys that the last 64 queries, or fewer, see; 31.5 more than the mean, as blocks are computed whole. */
+static void causal_attention(void) {
+  is(cost_causal_share(1, 4096), 1, "one query, which sees all keys");
+  is(cost_causal_share(64, 64), 1, "one block");
+  is(cost_causal_share(1024, 1024), (512.5 + 31.5) / 1024, "a square");
+  is(cost_causal_share(256, 1024), (1024 - 127.5 + 31.5) / 1024, "the last quarter of the queries");
+  is(cost_causal_share(1024, 256), (256 * 257 / 2048. + 31.5) / 256, "more queries than keys");
+  is(cost_causal_share(0, 0), 1, "none");
 }
 
 /* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be
@@ -223,6 +236,7 @@ int main(void) {
   RUN(pairs);
   RUN(sane);
   RUN(products);
+  RUN(causal_attention);
   RUN(thin_products);
   RUN(parts_of_products);
   RUN(grouped_work);
