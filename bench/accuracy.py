@@ -27,9 +27,9 @@ NEEDED = ["layers", "hidden", "heads", "seq", "n_gpus", "tp", "pp", "dp", "cp", 
 HEAD = """# Published training runs against predictions
 
 Made by `bench/accuracy.py` of `bench/published/training.csv`: what a source says a step took against what
-`apc plan --assume-kernels` says of the same layout, every degree forced. Errors are predicted / published - 1. No constant
-of a target was fitted to these rows unless the table says so. Not counted: overlap of communication and arithmetic, and
-products in fp8, which the rows that are not judged had.
+`apc plan --assume-kernels` says of the same layout, every degree forced. Errors are predicted / published - 1. No
+constant of a target was fitted to these rows unless the table says so. Not counted: overlap of communication and
+arithmetic, and products in fp8, which the rows that are not judged had.
 """
 
 
@@ -96,7 +96,7 @@ def tell(rows):
         judged = [e for row, e in errors if row["precision"] != "fp8"]
         told = judged or [e for _, e in errors]
         if judged: means.append(statistics.mean(map(abs, told))), biases.append(statistics.mean(told))
-        line([source + ("" if judged else " (fp8, not judged)"), len(told), "yes" if errors[0][0]["use"] == "fit" else "no",
+        line([source.replace("docs/", "") + ("" if judged else " (fp8, not judged)"), len(told), "yes" if errors[0][0]["use"] == "fit" else "no",
               f"{100 * statistics.mean(map(abs, told)):.1f} %", percent(statistics.mean(told)), percent(max(told, key=abs)),
               errors[0][0]["assumed"]])
     if means:
@@ -121,8 +121,10 @@ def main():
         if error: left.setdefault(error, []).append(row["id"])
     print(HEAD)
     tell([(row, seconds) for row, (seconds, _, error) in zip(kept, said) if not error])
-    if left: print("\n## Left out\n")
-    for reason, names in left.items(): print(f"- {len(names)}, {reason}: {names[0]}" + (" and others" if len(names) > 1 else ""))
+    if not left: return
+    print("\n## Left out\n")
+    line(["rows", "why", "the first of them"]), line(["---"] * 3)
+    for reason, names in left.items(): line([len(names), reason, names[0]])
 
 
 main()
