@@ -64,7 +64,7 @@ def command(apc, row):
     dtype = {"fp32": "f32", "tf32": "tf32"}.get(row["precision"], "bf16")
     args = [apc, "plan", ROOT / "examples" / example, "-q", "--json", "--assume-kernels", "--train", "cross_entropy", "--optimizer", "adamw",
             "--target", f"{TARGETS[row['gpu']]}x{row['n_gpus']}", "--dtype", dtype, "--dim", f"seq={row['seq']}",
-            "--batch", row["global_batch"], "--micro-batches", str(micro), "--zero", row["zero"],
+            "--batch", row["global_batch"], "--micro-batches", str(micro), "--zero", row["zero"] if int(row["dp"]) > 1 else "0",
             "--recompute", row["recompute"], "--memory", "1000GiB"]
     for name, value in sizes.items(): args += ["-D", f"{name}={value}"]
     for name in ("tp", "pp", "dp", "cp"): args += ["--" + name, row[name]]

@@ -211,9 +211,9 @@ static void measure_alternatives(Build *b, double limit) {
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
 }
 
-/* A large layout that is priced for who asks what it would take. */
+/* A large layout that is priced for who asks what it would take, and within the limit as the search counts. */
 static bool is_asked_only(const Build *b) {
-  return b->plan->layout && b->options.plan.alternatives && !is_small(b, b->plan);
+  return b->plan->layout && b->options.plan.alternatives && !b->unfit && !is_small(b, b->plan);
 }
 
 bool driver_measure(Build *b) {

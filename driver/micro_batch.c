@@ -65,6 +65,7 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   const int forced = options->degree[DEGREE_dp];
   if (forced) return search(b, options, forced, pieces(batch, forced, size), d);
   PlanOptions each = *options;
+  each.searched = true;
   each.effort /= degrees(b, batch) + 1;
   each.alternatives = false;
   for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) {

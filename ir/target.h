@@ -68,7 +68,7 @@ typedef struct Target {
   const char *arch;           /* NULL when not given */
   int ranks, nodes;           /* nodes: hosts the ranks are spread over */
   int per_machine;            /* ranks of one whole machine */
-  bool assumes;               /* kernels that are not built count as well (--assume-kernels) */
+  bool assumes;               /* kernels that are not built count (--assume-kernels) */
   ComputeType compute;        /* what products of values of its storage type are computed in (--dtype) */
   double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;

@@ -275,6 +275,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
   json_object_set_new(o, "allocated_bytes", allocated_json(b));
+  if (p->layout) json_object_set_new(o, "bound_of", json_string("one mesh axis per degree"));
   if (b->options.target->assumes) json_object_set_new(o, "assumed_kernels", json_true());
   json_object_set_new(o, "limit_bytes", integer_of(plan_memory_limit(b->options.target, b->options.plan.memory_limit)));
   json_object_set_new(o, "counted_bytes", integer_of(p->price.memory.total));

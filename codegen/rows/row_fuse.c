@@ -261,8 +261,6 @@ typedef struct Search {
   int round;
 } Search;
 
-static Search search_new(Work *w) { return (Search){.w = w, .arena = arena_new(), .round = ++w->round}; }
-
 /* Whatever needs another group is as late as that. */
 static void look_at(Search *s, int g, int late) {
   WorkGroup *group = &s->w->groups.items[g];
@@ -276,7 +274,7 @@ static bool has_detour(Work *w, int from, int to) {
   const WorkGroup *groups = w->groups.items;
   const int late = groups[from].late;
   if (groups[to].late < late) return false;
-  Search s = search_new(w);
+  Search s = {.w = w, .arena = arena_new(), .round = ++w->round};
   bool found = false;
   for (size_t i = 0; i < groups[to].reads.n; i++)
     if (groups[to].reads.items[i] != from) look_at(&s, groups[to].reads.items[i], late);
@@ -354,18 +352,19 @@ static void merge_links(Work *w, int into, int from) {
 
 /* Whatever needs the group is as late as it. */
 static void spread_late(Work *w, int into) {
-  Search s = search_new(w);
-  ARENA_PUSH(s.arena, &s.todo, into);
-  while (s.todo.n) {
-    const WorkGroup *g = &w->groups.items[s.todo.items[--s.todo.n]];
+  Arena *scratch = arena_new();
+  GroupLinks todo = {0};
+  ARENA_PUSH(scratch, &todo, into);
+  while (todo.n) {
+    const WorkGroup *g = &w->groups.items[todo.items[--todo.n]];
     for (size_t i = 0; i < g->users.n; i++) {
       WorkGroup *user = &w->groups.items[g->users.items[i]];
       if (user->late >= g->late) continue;
       user->late = g->late;
-      ARENA_PUSH(s.arena, &s.todo, g->users.items[i]);
+      ARENA_PUSH(scratch, &todo, g->users.items[i]);
     }
   }
-  arena_free(s.arena);
+  arena_free(scratch);
 }
 
 static void merge(Work *w, int into, int from, const WorkSpace *space) {

@@ -279,11 +279,12 @@ static void add_reduce(Work *w, const Op *op, int origin) {
 static bool accumulates(const Work *w) { return w->f->level == 2 && mesh_micro_batches(&w->m->mesh) > 1; }
 
 Val work_resolve(const Work *w, Val v) {
-  for (;;) {
+  while (v < w->f->values.n) { /* legalising copies nothing */
     const Op *op = op_of(w->f, v);
     if (op->kind != OP_copy && (op->kind != OP_accumulate || accumulates(w))) return v;
     v = op->in[0];
   }
+  return v;
 }
 
 Val work_sum_start(const Work *w, Val sum) {

@@ -215,10 +215,11 @@ const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType ty
 }
 
 const Target *topo_target_assuming(Arena *a, const Target *t) {
+  if (!t->has_kernels || isnan(t->kernels.assumed)) return t;
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
   copy->assumes = true;
-  if (t->has_kernels && !isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;
+  copy->kernels.attention_half = t->kernels.assumed;
   return copy;
 }
 

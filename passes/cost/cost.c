@@ -196,12 +196,13 @@ static MatrixKernel kernel_of(OpKind k) {
   die("no rate for %s", op_name(k));
 }
 
-/* Of all pairs of queries and keys, those that a kernel computes.  A rank that has a part of the queries is as slow as
- * the one that has the last. */
-static double share_computed(const OpPart *p) {
+/* Of all pairs of queries and keys, those that a kernel computes: on the rank that has most of them, which has the last
+ * queries and the first keys. */
+static double share_computed(const CostModel *c, const OpPart *p) {
   bool attention = p->op->kind == OP_attention || p->op->kind == OP_attention_grad;
   if (!attention || !op_int(p->op, AT_causal, 0)) return 1;
-  return cost_causal_share(part_size(p, "s"), part_size(p, "t"));
+  double keys = (double)cost_extent(c, p->rule->factors[rule_factor_find(p->rule, "t")].size);
+  return cost_causal_share(part_size(p, "s"), part_size(p, "t"), keys);
 }
 
 /* Of what multiplies, but dots: kernels of ours, and convolutions of a library. */
@@ -209,27 +210,31 @@ static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart
   DType type = computed_type(f, p->op);
   OpKind k = p->op->kind;
   if (!op_is_contraction(k)) return 0;
-  flops *= share_computed(p);
+  flops *= share_computed(c, p);
   if (op_is_windowed(k)) return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
   return cost_kernel_seconds(c->target, kernel_of(k), type, flops);
 }
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
 
-/* A sum over micro-batches: nothing with one; with more, each adds its part where the sum lies. */
-static double bytes_of(const OpPart *p) { return op_bytes(p) + (p->op->kind == OP_accumulate ? p->bytes : 0); }
+/* What reads and writes take without a launch. */
+static double stream_seconds(const CostModel *c, double bytes) {
+  return cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0);
+}
 
-static bool is_no_kernel(const CostModel *c, const Op *op) {
-  return is_free(op->kind) || (op->kind == OP_accumulate && mesh_micro_batches(&c->mesh) == 1);
+/* A sum over micro-batches: whatever makes a part of it reads what there is, and writes the sum in the part's place. */
+static double accumulate_seconds(const CostModel *c, const OpPart *p) {
+  return mesh_micro_batches(&c->mesh) > 1 ? stream_seconds(c, p->bytes) : 0;
 }
 
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
-  if (is_no_kernel(c, op)) return out;
+  if (is_free(op->kind)) return out;
   OpPart part = part_of(c, f, op, r, s);
   out.flops = op_flops(&part);
+  if (op->kind == OP_accumulate) return out.seconds = accumulate_seconds(c, &part), out;
   DType type = computed_type(f, op);
-  DotCost dot = {.bytes = bytes_of(&part)};
+  DotCost dot = {.bytes = op_bytes(&part)};
   if (op->kind == OP_dot) {
     DotWork work = cost_dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
     dot = cost_dot_form(c->target, &work, type);
@@ -270,11 +275,6 @@ const KernelPart *cost_part(const CostModel *c, const Func *f, const Op *op) {
 }
 
 /* ---- as part of a kernel */
-
-/* What reads and writes take without a launch. */
-static double stream_seconds(const CostModel *c, double bytes) {
-  return cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0);
-}
 
 static bool has(uint64_t set, int i) { return set >> i & 1; }
 
@@ -482,7 +482,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (op_is_grouped(op->kind))
     out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
   else if (op_is_contraction(op->kind))
-    out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), share_computed(&part) * op_flops(&part));
+    out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), share_computed(c, &part) * op_flops(&part));
   out.memory = cost_memory_seconds(c->target, op_bytes(&part)) - cost_memory_seconds(c->target, 0);
   return out;
 }

@@ -74,12 +74,14 @@ double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, dou
   return seconds / (units ? t->kernels.attention_half : t->kernels.attention);
 }
 
-double cost_causal_share(double queries, double keys) {
+double cost_causal_share(double queries, double keys, double all_keys) {
   enum { BLOCK = 64 };
   if (!(queries >= 1 && keys >= 1)) return 1;
-  /* The last query sees the last key; where there are more queries than keys, the first see none. */
-  double seen = queries <= keys ? keys - (queries - 1) / 2 : keys * (keys + 1) / (2 * queries);
-  return fmin(1, (seen + (BLOCK - 1) / 2.) / keys);
+  /* Key j is hidden from as many queries as it comes behind the first of them. */
+  double first = all_keys - queries, behind = fmax(0, keys - 1 - first);
+  double hidden = first >= 0 ? behind * (behind + 1) / 2 : keys * (keys - 1) / 2 - first * keys;
+  double share = 1 - hidden / (queries * keys);
+  return fmin(1, fmax(0, share) + (BLOCK - 1) / 2. / keys);
 }
 
 double cost_least_seconds(const Target *t, DType type, double flops) {

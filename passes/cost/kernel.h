@@ -11,9 +11,10 @@ double cost_flops_seconds(const Target *t, DType type, double flops);
 /* So many operations of a kernel of ours: at the rate of large products where the kernel uses their units
  * (ir/device.def), else at that of f32. */
 double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops);
-/* Which part of all pairs of queries and keys causal attention computes: whole blocks of keys that some of 64 queries
- * see, when the last query sees the last key. */
-double cost_causal_share(double queries, double keys);
+/* Which part of all pairs of queries and keys causal attention computes, of the last queries and the first of all keys:
+ * whole blocks of keys that some of 64 queries see.  The last query sees the last key; where there are more queries
+ * than keys, the first see none. */
+double cost_causal_share(double queries, double keys, double all_keys);
 /* What products of so many operations take at least, whatever their shapes. */
 double cost_least_seconds(const Target *t, DType type, double flops);
 /* Bytes read and written together. */

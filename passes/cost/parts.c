@@ -83,7 +83,8 @@ static PartRead read_as(const Parts *p, Val v) {
 static bool is_computed(const Parts *p, Val v) {
   const WorkOp *o = maker(p, &v);
   while (o && o->virtual_ && o->op->nin == 1) v = o->op->in[0], o = maker(p, &v);
-  return o ? o->virtual_ && !o->op->nin : op_is_constant(op_of(p->f, v)->kind);
+  if (!o) return v < p->f->values.n && op_is_constant(op_of(p->f, v)->kind);
+  return o->virtual_ && !o->op->nin;
 }
 
 /* Is the group seen to read it for the first time? */

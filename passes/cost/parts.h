@@ -6,8 +6,8 @@
  * operations hand to each other inside costs nothing.
  *
  * A plan may take a kernel apart: where a value is converted or sent to another stage between two operations of one
- * kernel, the second reads it after all, and the first stores it if nobody else has it stored.  The launch of the
- * second kernel that this makes is not counted.
+ * kernel, the second is a kernel of its own that reads it after all, and the first stores it if nobody else has it
+ * stored.  That counts for each operand that comes so.
  */
 #ifndef APC_PASSES_COST_PARTS_H
 #define APC_PASSES_COST_PARTS_H

@@ -46,6 +46,7 @@ typedef struct PlanOptions {
                               NULL: found each time */
   const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
   bool any;                          /* the first plan that fits will do */
+  bool searched;                     /* also where all is forced: by who tries several */
   bool alternatives;                 /* list what else there is, each as whoever forces it gets it */
   PlanLack *lack;                    /* is set when there is no plan; may be NULL */
   PlanProgressFunc show;             /* called many times while the search runs; NULL: not */

@@ -268,7 +268,8 @@ static void find_needs(Cutting *k) {
     for (int j = 0; j < op->nin; j++) {
       Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
       if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
-      if (need && !is_converted(k, i, j)) need->outside = outside_seconds(k, i, j);
+      if (need && !is_converted(k, i, j))
+        need->outside = outside_seconds(k, i, j) * (is_each(k, i) ? 1 : part_of_once(k));
     }
   }
   for (size_t i = 0; i < f->outputs.n; i++) {
@@ -372,9 +373,9 @@ static bool is_first(int *marks, int mark) {
   return first;
 }
 
-static void add_back(Run *run, const Need *need) {
-  if (is_first(&run->made[need->made], run->mark)) run->due[need->made] = 0;
-  run->due[need->made] += need->transfer, run->back += need->transfer;
+static void add_back(Run *run, size_t made, double seconds) {
+  if (is_first(&run->made[made], run->mark)) run->due[made] = 0;
+  run->due[made] += seconds, run->back += seconds;
 }
 
 /* An operation with what it wants. */
@@ -383,13 +384,14 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
     bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
+    bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
     if (sent) run->time += need->outside;
+    if (back && need->outside > 0) add_back(run, need->made, need->outside);
     if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
     if (!is_first(&run->wanted[need->id], run->mark)) continue;
     run->once += need->once;
     run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
-    bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
-    if (back && is_first(&run->sent[need->sent], run->mark)) add_back(run, need);
+    if (back && is_first(&run->sent[need->sent], run->mark)) add_back(run, need->made, need->transfer);
     if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
     if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
   }

@@ -408,8 +408,8 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
   for (int d = 0; d < DEGREE_COUNT; d++) product *= s->run.forced[d] > 0 ? s->run.forced[d] : 1;
   bool scheduled = o->schedule || s->run.forced[DEGREE_pp] <= 1 || o->micro_batches == 1,
        cut = o->zero || s->run.forced[DEGREE_dp] <= 1;
-  return func_has_gradients(s->f) && product == s->t->ranks && o->micro_batches > 0 && scheduled && cut &&
-         o->recompute.kind != RECOMPUTE_auto;
+  return func_has_gradients(s->f) && s->t->ranks > 1 && product == s->t->ranks && o->micro_batches > 0 &&
+         !o->searched && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {

@@ -147,12 +147,14 @@ static void products(void) {
 
 /* Keys that the last 64 queries, or fewer, see; 31.5 more than the mean, as blocks are computed whole. */
 static void causal_attention(void) {
-  is(cost_causal_share(1, 4096), 1, "one query, which sees all keys");
-  is(cost_causal_share(64, 64), 1, "one block");
-  is(cost_causal_share(1024, 1024), (512.5 + 31.5) / 1024, "a square");
-  is(cost_causal_share(256, 1024), (1024 - 127.5 + 31.5) / 1024, "the last quarter of the queries");
-  is(cost_causal_share(1024, 256), (256 * 257 / 2048. + 31.5) / 256, "more queries than keys");
-  is(cost_causal_share(0, 0), 1, "none");
+  is(cost_causal_share(1, 4096, 4096), 1, "one query, which sees all keys");
+  is(cost_causal_share(64, 64, 64), 1, "one block");
+  is(cost_causal_share(1024, 1024, 1024), (512.5 + 31.5) / 1024, "a square");
+  is(cost_causal_share(256, 1024, 1024), (1024 - 127.5 + 31.5) / 1024, "the last quarter of the queries");
+  is(cost_causal_share(1024, 256, 256), (256 * 257 / 2048. + 31.5) / 256, "more queries than keys");
+  is(cost_causal_share(8192, 1024, 8192), 1 - 1023 / 16384. + 31.5 / 1024, "the first eighth of the keys");
+  is(cost_causal_share(1024, 1024, 8192), 1, "the last queries and the first keys");
+  is(cost_causal_share(0, 0, 0), 1, "none");
 }
 
 /* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be
