@@ -250,7 +250,7 @@ static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 6
 static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
 static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-/* What a group reads, and what that needs. */
+/* The groups that must come before this one: those it reads, and those that they need. */
 static const uint64_t *find_needs(Order *o, int g) {
   const GroupLinks *reads = &o->k->w->groups.items[g].reads;
   if (o->needs[g]) return o->needs[g];

@@ -341,7 +341,7 @@ static bool is_joined(const CostModel *c, const Func *f, const Op *op, const Leg
 
 /* Of so many bytes of the result. */
 static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
-  return k == JOIN_RESIDUAL ? cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0) : 0;
+  return k == JOIN_RESIDUAL ? stream_seconds(c, bytes) : 0;
 }
 
 OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
@@ -483,6 +483,6 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
     out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
   else if (op_is_contraction(op->kind))
     out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), share_computed(c, &part) * op_flops(&part));
-  out.memory = cost_memory_seconds(c->target, op_bytes(&part)) - cost_memory_seconds(c->target, 0);
+  out.memory = stream_seconds(c, op_bytes(&part));
   return out;
 }

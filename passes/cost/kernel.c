@@ -77,7 +77,7 @@ double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, dou
 double cost_causal_share(double queries, double keys, double all_keys) {
   enum { BLOCK = 64 };
   if (!(queries >= 1 && keys >= 1)) return 1;
-  /* Key j is hidden from as many queries as it comes behind the first of them. */
+  /* A key that comes d places after the first query is hidden from d queries. */
   double first = all_keys - queries, behind = fmax(0, keys - 1 - first);
   double hidden = first >= 0 ? behind * (behind + 1) / 2 : keys * (keys - 1) / 2 - first * keys;
   double share = 1 - hidden / (queries * keys);

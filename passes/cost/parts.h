@@ -32,7 +32,7 @@ typedef struct KernelPart {
   int launches;       /* kernels that begin with it */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */
-  uint64_t alone;     /* of these, those that nobody else needs in memory, and it is the first to read */
+  uint64_t alone;     /* the part of `inside` that no other kernel reads; only its first reader has the bit */
   uint32_t stores;    /* results that are stored */
   const PartRead *as; /* by operand; NULL: all as they are */
 } KernelPart;

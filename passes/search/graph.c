@@ -42,18 +42,23 @@ static void add_fan(Graph *g, const FanOut *fan) {
     if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
 }
 
+/* A table of one variable with n values. */
+static SolveFactor row_factor(Graph *g, int n, const double *row) {
+  const int **map = ARENA_ARRAY(g->arena, const int *, 1);
+  int *classes = ARENA_ARRAY(g->arena, int, 1);
+  *map = graph_identity_map(g, *classes = n);
+  return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
+}
+
 /* Both must have one layout: that of what they make, or, for writes, take. */
 static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_variable) {
   const Layout **layouts[2];
   int n[2] = {d[0]->n, d[1]->n};
   for (int k = 0; k < 2; k++) layouts[k] = d[k]->nout ? d[k]->results[0] : d[k]->operands[0];
   if (same_variable) {
-    const int **map = ARENA_ARRAY(g->arena, const int *, 1);
-    int *classes = ARENA_ARRAY(g->arena, int, 1);
     double *row = ARENA_ARRAY(g->arena, double, n[0]);
-    *map = graph_identity_map(g, *classes = n[0]);
     for (int v = 0; v < n[0]; v++) row[v] = layouts[0][v] == layouts[1][v] ? 0 : INFINITY;
-    return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
+    return row_factor(g, n[0], row);
   }
   double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
   for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
@@ -116,12 +121,9 @@ static SolveFactor inside_table(Graph *g, const Tie *tie) {
   const Layout *const *made = maker->results[tie->result], *const *asked = user->operands[tie->operand];
   const double *outside = user->outside[tie->operand];
   if (tie->same) {
-    const int **map = ARENA_ARRAY(g->arena, const int *, 1);
-    int *classes = ARENA_ARRAY(g->arena, int, 1);
     double *row = ARENA_ARRAY(g->arena, double, maker->n);
-    *map = graph_identity_map(g, *classes = maker->n);
     for (int v = 0; v < maker->n; v++) row[v] = made[v] == asked[v] ? 0 : outside[v];
-    return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
+    return row_factor(g, maker->n, row);
   }
   double *table = ARENA_ARRAY(g->arena, double, maker->n * user->n);
   for (int v = 0; v < maker->n * user->n; v++)
