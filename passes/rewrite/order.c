@@ -1,7 +1,8 @@
 /* passes/rewrite/order.c - gives sources and writes one place each; see order.h.
  *
- * In: a function in any legal order.  Out: the same operations; where a source or a write stands depends only on the
- * order of the others.  So a block may hand them to its caller and get them back when it is inlined, byte for byte.
+ * In: a function in any legal order.  Out: the same operations; where a source, a cast of one or a write stands depends
+ * only on the order of the others.  So a block may hand them to its caller and get them back when it is inlined, byte
+ * for byte.
  *
  * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits
  * for the end of a loop.
@@ -31,7 +32,19 @@ typedef struct Order {
   uint32_t *last_use; /* by value: the last use that is no write */
 } Order;
 
-static bool moves(const Op *op) { return op->kind == OP_write || blocks_is_source(op->kind); }
+static size_t maker(const Order *w, Val v) { return (size_t)w->f->values.items[v].op; }
+
+/* A weight in another type: where a model lists its weights first, it would stand before the first layer otherwise, and
+ * so would the stage that keeps the weight. */
+static bool casts_source(const Order *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  return op->kind == OP_cast && w->loops.of[i] < 0 && blocks_is_source(w->f->ops.items[maker(w, op->in[0])].kind);
+}
+
+static bool moves(const Order *w, size_t i) {
+  OpKind kind = w->f->ops.items[i].kind;
+  return kind == OP_write || blocks_is_source(kind) || casts_source(w, i);
+}
 
 static bool emit(Order *w, size_t i) {
   if (w->done[i]) return true;
@@ -40,8 +53,9 @@ static bool emit(Order *w, size_t i) {
 }
 
 static bool emit_source(Order *w, Val v) {
-  size_t i = (size_t)w->f->values.items[v].op;
-  return !moves(&w->f->ops.items[i]) || emit(w, i);
+  size_t i = maker(w, v);
+  if (casts_source(w, i) && !emit(w, maker(w, w->f->ops.items[i].in[0]))) return false;
+  return !moves(w, i) || emit(w, i);
 }
 
 static bool tool_emit_write(Order *w, size_t i) {
@@ -57,12 +71,17 @@ static void find_last_uses(Order *w) {
     for (int k = 0; op->kind != OP_write && k < op->nin; k++)
       w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
   }
+  for (size_t i = 0; i < w->f->ops.n; i++) { /* a cast will stand where its first use does */
+    const Op *op = &w->f->ops.items[i];
+    if (casts_source(w, i) && w->last_use[op->out] > w->last_use[op->in[0]])
+      w->last_use[op->in[0]] = w->last_use[op->out];
+  }
 }
 
 /* Behind which operation a write goes; SIZE_MAX: nothing holds it, it goes to the end. */
 static size_t due_behind(const Order *w, size_t i) {
-  const Op *write = &w->f->ops.items[i], *made = op_of(w->f, write->in[0]);
-  size_t at = moves(made) ? SIZE_MAX : loops_behind(&w->loops, w->f, (size_t)w->f->values.items[write->in[0]].op);
+  const Op *write = &w->f->ops.items[i];
+  size_t made = maker(w, write->in[0]), at = moves(w, made) ? SIZE_MAX : loops_behind(&w->loops, w->f, made);
   for (size_t k = w->states.first[i]; k < i; k = w->states.next[k]) {
     const Op *op = &w->f->ops.items[k];
     if (op->kind != OP_read) continue;
@@ -90,7 +109,7 @@ static bool emit_sources(Order *w, size_t i) {
 
 static bool emit_all(Order *w) {
   for (size_t i = 0; i < w->f->ops.n; i++) {
-    if (moves(&w->f->ops.items[i])) continue;
+    if (moves(w, i)) continue;
     if (!emit_sources(w, i) || !emit(w, i)) return false;
     for (size_t k = 0; k < w->due[i].n; k++)
       if (!tool_emit_write(w, w->due[i].items[k])) return false;
