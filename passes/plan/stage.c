@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "passes/facts/home.h"
+#include "solver/balance.h"
 #include "solver/partition.h"
 
 enum { MAX_POSITIONS = 600 };
@@ -549,6 +550,31 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   return t;
 }
 
+/* What is done once is no part of a micro-batch here, as all places do it at the same time. */
+static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
+  const Mesh *mesh = &k->m->mesh;
+  size_t all = (size_t)k->npositions * (size_t)k->npositions;
+  double *each = arena_alloc(k->arena, sizeof *each * all), *once = arena_alloc(k->arena, sizeof *once * all);
+  int *place = ARENA_ARRAY(k->arena, int, stages), places = mesh_places(mesh);
+  for (size_t i = 0; i < all; i++) {
+    bool known = !isinf(k->time[i]);
+    each[i] = known ? k->time[i] - k->once_time[i] : INFINITY, once[i] = known ? k->once_time[i] / part_of_once(k) : 0;
+  }
+  for (int s = 0; s < stages; s++) place[s] = mesh_place_of(mesh, s);
+  double idle = schedule_idle(mesh->schedule, places, mesh->chunks > 1 ? mesh->chunks : 1);
+  const Balance b = {.n = k->npositions,
+                     .time = each,
+                     .once = once,
+                     .bytes = k->bytes,
+                     .parts = stages,
+                     .places = places,
+                     .place = place,
+                     .repeat = mesh_micro_batches(mesh),
+                     .ramp = idle / (places - 1),
+                     .memory_limit = memory_limit};
+  balance_runs(&b, cuts);
+}
+
 StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                      double memory_limit, int *stages, StagesTime *time) {
   int n = m->mesh.stages;
@@ -560,11 +586,15 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
   find_positions(&k, n);
+
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
   int *places = ARENA_ARRAY(a, int, n);
   StagesCut how = run_program(&k, n, repeat, memory_limit, places) ? STAGES_CUT
                   : has_places(&k, n)                              ? STAGES_TOO_LARGE
                                                                    : STAGES_TOO_MANY;
+
+  if (how == STAGES_CUT && mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1)
+    balance(&k, n, memory_limit, places);
   for (int s = 0; s < n && how == STAGES_CUT; s++) cuts[s] = (size_t)k.positions[places[s]];
   if (how == STAGES_CUT) stages_place(f, n, cuts, stages), *time = time_of(&k, n, places);
   arena_free(a);

@@ -1,0 +1,133 @@
+/* solver/balance.c - see balance.h. */
+#include "solver/balance.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* Uneven places wait for each other more than the slowest alone says. */
+static const double uneven = 0.05;
+
+enum { MOST_ROUNDS = 200, MOST_SHIFT = 2 };
+
+typedef struct Moving {
+  const Balance *b;
+  double *busy, *once; /* by place */
+  int *trial;
+} Moving;
+
+static int run_of(const Balance *b, const int *cuts, int part) {
+  return cuts[part] * b->n + (part + 1 < b->parts ? cuts[part + 1] : b->n - 1);
+}
+
+static double step_seconds(const Moving *m, const int *cuts) {
+  const Balance *b = m->b;
+  double sum = 0, most = 0, squares = 0, once = 0;
+  for (int p = 0; p < b->places; p++) m->busy[p] = m->once[p] = 0;
+  for (int k = 0; k < b->parts; k++) {
+    int run = run_of(b, cuts, k);
+    if (isinf(b->time[run]) || b->bytes[run] > b->memory_limit) return INFINITY;
+    m->busy[b->place[k]] += b->time[run], m->once[b->place[k]] += b->once[run];
+  }
+  for (int p = 0; p < b->places; p++) {
+    sum += m->busy[p], squares += m->busy[p] * m->busy[p];
+    most = fmax(most, m->busy[p]), once = fmax(once, m->once[p]);
+  }
+  double spread = sqrt(fmax(0, squares / b->places - (sum / b->places) * (sum / b->places)));
+  return once + b->repeat * (most + uneven * spread) + b->ramp * (sum - most);
+}
+
+static Moving moving_of(Arena *a, const Balance *b) {
+  return (Moving){.b = b,
+                  .busy = ARENA_ARRAY(a, double, b->places),
+                  .once = ARENA_ARRAY(a, double, b->places),
+                  .trial = ARENA_ARRAY(a, int, b->parts)};
+}
+
+double balance_seconds(const Balance *b, const int *cuts) {
+  Arena *a = arena_new();
+  const Moving m = moving_of(a, b);
+  double seconds = step_seconds(&m, cuts);
+  arena_free(a);
+  return seconds;
+}
+
+/* Moves the borders before parts first to last by so many positions, if that is better. */
+static bool move(const Moving *m, int *cuts, int first, int last, int by, double *seconds) {
+  const Balance *b = m->b;
+  int before = cuts[first - 1], after = last + 1 < b->parts ? cuts[last + 1] : b->n - 1;
+  if (cuts[first] + by <= before || cuts[last] + by >= after) return false;
+  memcpy(m->trial, cuts, sizeof *cuts * (size_t)b->parts);
+  for (int k = first; k <= last; k++) m->trial[k] += by;
+  double now = step_seconds(m, m->trial);
+  if (now >= *seconds * (1 - 1e-9)) return false;
+  *seconds = now;
+  memcpy(cuts, m->trial, sizeof *cuts * (size_t)b->parts);
+  return true;
+}
+
+static double climb(const Moving *m, int *cuts) {
+  double seconds = step_seconds(m, cuts);
+  bool better = true;
+  for (int round = 0; round < MOST_ROUNDS && better; round++) {
+    better = false;
+    for (int first = 1; first < m->b->parts; first++)
+      for (int last = first; last < m->b->parts; last++)
+        for (int by = -MOST_SHIFT; by <= MOST_SHIFT; by++) better |= by && move(m, cuts, first, last, by, &seconds);
+  }
+  return seconds;
+}
+
+/* The run that ends at the last position and takes least. */
+static double least_at_end(const Balance *b) {
+  double least = INFINITY;
+  for (int from = 0; from + 1 < b->n; from++) least = fmin(least, b->time[from * b->n + b->n - 1]);
+  return least;
+}
+
+/* What each part should take so that all places take the same: the last one at least what it has to. */
+static double *shares_of(Arena *a, const Balance *b, double sum) {
+  double *share = ARENA_ARRAY(a, double, b->parts), each = sum / b->places, last = least_at_end(b);
+  int *parts = ARENA_ARRAY(a, int, b->places), final = b->parts - 1, place = b->place[final];
+  for (int k = 0; k < b->parts; k++) parts[b->place[k]]++;
+  for (int k = 0; k < b->parts; k++) share[k] = each / parts[b->place[k]];
+  if (last <= share[final]) return share;
+  for (int k = 0; k < final; k++)
+    if (b->place[k] == place) share[k] = fmax(0, each - last) / (parts[place] - 1);
+  share[final] = last;
+  return share;
+}
+
+/* The partition with the least squares of what runs differ from their share; false: there is none. */
+static bool nearest_to(const Balance *b, const double *share, int *cuts) {
+  Arena *a = arena_new();
+  int n = b->n, *from = ARENA_ARRAY(a, int, (b->parts + 1) * n);
+  double *cost = ARENA_ARRAY(a, double, (b->parts + 1) * n);
+  for (int i = 0; i < (b->parts + 1) * n; i++) cost[i] = INFINITY;
+  cost[0] = 0;
+  for (int k = 0; k < b->parts; k++)
+    for (int i = 0; i < n; i++)
+      for (int to = i + 1; to < n && !isinf(cost[k * n + i]); to++) {
+        double off = b->time[i * n + to] - share[k], sum = cost[k * n + i] + off * off;
+        if (b->bytes[i * n + to] > b->memory_limit || !(sum < cost[(k + 1) * n + to])) continue;
+        cost[(k + 1) * n + to] = sum, from[(k + 1) * n + to] = i;
+      }
+  bool found = !isinf(cost[b->parts * n + n - 1]);
+  for (int k = b->parts, at = n - 1; found && k > 0; k--) cuts[k - 1] = at = from[k * n + at];
+  arena_free(a);
+  return found;
+}
+
+void balance_runs(const Balance *b, int *cuts) {
+  Arena *a = arena_new();
+  const Moving m = moving_of(a, b);
+  int *other = ARENA_ARRAY(a, int, b->parts);
+  double sum = 0;
+  for (int k = 0; k < b->parts; k++) sum += b->time[run_of(b, cuts, k)];
+  bool found = nearest_to(b, shares_of(a, b, sum), other);
+  double given = climb(&m, cuts);
+  if (found && climb(&m, other) < given) memcpy(cuts, other, sizeof *cuts * (size_t)b->parts);
+  arena_free(a);
+}
