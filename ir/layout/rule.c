@@ -163,6 +163,7 @@ void rule_same_dims(const RuleMaking *k) {
 
 const Rule *rule_of(Module *m, const Func *f, const Op *op) {
   RuleMaking k = {m, f, op, ARENA_NEW(m->arena, Rule)};
+  k.r->layouts = rule_layouts_new(m);
   const OpRecord *record = op_record(op->kind);
   start_rule(&k);
   if (record->rule) record->rule(&k);

@@ -46,6 +46,7 @@ typedef struct Rule {
   Factor factors[MAX_FACTORS];
   TensorFactors *operands;            /* noperands of them */
   TensorFactors results[MAX_RESULTS]; /* the first has rank 0 and no factors for operations without result */
+  struct RuleLayouts *layouts;        /* what strategies made of it (ir/layout/strategy.c); NULL: nobody remembers */
 } Rule;
 
 /* One mesh axis given to one factor.  Among picks of the same factor the earlier is the more major. */
@@ -77,8 +78,12 @@ bool strategy_cut_by_time(const Rule *r, int factor);
  * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an arena array. */
 int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **out);
 
+/* Room for the layouts that strategies of a rule in this module make. */
+struct RuleLayouts *rule_layouts_new(Module *m);
+
 /* Layout the operand must have, and layout a result will have.  Body factors are treated as parallel on
- * operands and results that have them, and results that lack them are replicated (the body reduces). */
+ * operands and results that have them, and results that lack them are replicated (the body reduces).  Those that no
+ * mesh changes are remembered. */
 const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand);
 const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result);
 

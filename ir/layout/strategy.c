@@ -85,54 +85,125 @@ bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const ch
 
 /* ---- layouts */
 
-/* Axes of a dimension: those of its factors in factor order; the unit is what stands behind the cut factor. */
-static void dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFactors *k, DimLayout *out) {
-  const Expr *unit = ex_const(m, 1);
+/* Axes of a dimension: those of its factors in factor order; the unit is what stands behind the cut factor.  False
+ * where another mesh may say otherwise. */
+static bool dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFactors *k, DimLayout *out) {
+  const Expr *unit = NULL, *one = ex_const(m, 1);
   for (int i = 0; i < k->n; i++) {
-    if (out->n) unit = ex_mul(m, unit, r->factors[k->f[i]].size);
+    if (out->n) unit = unit ? ex_mul(m, unit, r->factors[k->f[i]].size) : r->factors[k->f[i]].size;
     for (int j = 0; j < s->n; j++)
       if (s->picks[j].factor == k->f[i]) out->axes[out->n++] = s->picks[j].axis;
   }
-  if (!out->n) return;
-  out->unit = ex_is_const(unit, 0) ? ex_const(m, 1) : unit; /* of nothing, every part is empty */
-  if (ex_is_const(out->unit, 1)) return;
+  if (!out->n) return true;
+  out->unit = !unit || ex_is_const(unit, 0) ? one : unit; /* of nothing, every part is empty */
+  if (ex_is_const(out->unit, 1)) return true;
   /* Where cutting single elements gives the same intervals, say so: equal layouts must be equal pointers. */
-  const Expr *extent = ex_const(m, 1), *lo[2], *hi[2];
+  const Expr *extent = one, *lo[2], *hi[2];
   for (int i = 0; i < k->n; i++) extent = ex_mul(m, extent, r->factors[k->f[i]].size);
   DimLayout fine = *out;
-  fine.unit = ex_const(m, 1);
+  fine.unit = one;
   layout_interval(m, out, extent, &lo[0], &hi[0]);
   layout_interval(m, &fine, extent, &lo[1], &hi[1]);
   if (lo[0] == lo[1] && hi[0] == hi[1]) *out = fine;
+  return false;
 }
 
-static void tensor_layout(Module *m, const Rule *r, const Strategy *s, const TensorFactors *t, Layout *l) {
+static bool tensor_layout(Module *m, const Rule *r, const Strategy *s, const TensorFactors *t, Layout *l) {
+  bool always = true;
   l->rank = t->rank;
-  for (int d = 0; d < t->rank; d++) dim_layout(m, r, s, &t->dims[d], &l->dims[d]);
+  for (int d = 0; d < t->rank; d++)
+    if (t->dims[d].n) always &= dim_layout(m, r, s, &t->dims[d], &l->dims[d]);
+  return always;
 }
 
-const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand) {
-  Layout l = {0};
-  tensor_layout(m, r, s, &r->operands[operand], &l);
+static void partial_operand(const Rule *r, const Strategy *s, int operand, Layout *l) {
   for (int i = 0; i < s->n; i++) {
     const Factor *f = &r->factors[s->picks[i].factor];
     if ((f->kind != FK_LINEAR && f->kind != FK_ACCUMULATE) || !(f->operands & (1u << operand))) continue;
-    l.partial_axes |= 1u << s->picks[i].axis;
-    l.partial = f->reduction;
+    l->partial_axes |= 1u << s->picks[i].axis;
+    l->partial = f->reduction;
   }
-  return layout_get(m, &l);
 }
 
-const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result) {
-  Layout l = {0};
-  tensor_layout(m, r, s, &r->results[result], &l);
+static void partial_result(const Rule *r, const Strategy *s, int result, Layout *l) {
   for (int i = 0; i < s->n; i++) {
     const Factor *f = &r->factors[s->picks[i].factor];
     if (!partial_kind(f) || !(f->results >> result & 1u)) continue;
-    l.partial = l.partial_axes && l.partial != f->reduction ? RED_SUM : f->reduction;
-    l.partial_axes |= 1u << s->picks[i].axis;
+    l->partial = l->partial_axes && l->partial != f->reduction ? RED_SUM : f->reduction;
+    l->partial_axes |= 1u << s->picks[i].axis;
   }
-  return layout_get(m, &l);
+}
+
+/* What a strategy makes: operands, then results; NULL: not asked for yet, or another mesh may say otherwise. */
+typedef struct StrategyLayouts {
+  int n;
+  Pick picks[MAX_AXES];
+  const Layout **items; /* NULL: a free place */
+} StrategyLayouts;
+
+/* By strategy: open addressing. */
+struct RuleLayouts {
+  Module *m;
+  StrategyLayouts *items;
+  size_t n, slots;
+};
+
+struct RuleLayouts *rule_layouts_new(Module *m) {
+  struct RuleLayouts *k = ARENA_NEW(m->arena, struct RuleLayouts);
+  k->m = m;
+  return k;
+}
+
+static StrategyLayouts *place_of(const struct RuleLayouts *k, int n, const Pick *picks) {
+  uint64_t h = (uint64_t)n;
+  for (int i = 0; i < n; i++) h = (h << 13 | h >> 51) ^ ((uint64_t)picks[i].axis << 8 | picks[i].factor);
+  size_t i = (size_t)(h * 0x9E3779B97F4A7C15u >> 32) & (k->slots - 1);
+  for (; k->items[i].items; i = (i + 1) & (k->slots - 1))
+    if (k->items[i].n == n && memcmp(k->items[i].picks, picks, sizeof *picks * (size_t)n) == 0) break;
+  return &k->items[i];
+}
+
+static void grow_layouts(struct RuleLayouts *k) {
+  StrategyLayouts *old = k->items;
+  size_t n = k->slots;
+  k->slots = n ? 2 * n : 16;
+  k->items = ARENA_ARRAY(k->m->arena, StrategyLayouts, k->slots);
+  for (size_t i = 0; i < n; i++)
+    if (old[i].items) *place_of(k, old[i].n, old[i].picks) = old[i];
+}
+
+/* Where the layout of operand or result number `tensor` is remembered; NULL: nowhere. */
+static const Layout **known_layout(const Module *m, const Rule *r, const Strategy *s, int tensor) {
+  struct RuleLayouts *k = r->layouts;
+  if (!k || k->m != m) return NULL;
+  if (2 * k->n >= k->slots) grow_layouts(k);
+  StrategyLayouts *x = place_of(k, s->n, s->picks);
+  if (!x->items) {
+    x->items = ARENA_ARRAY(k->m->arena, const Layout *, r->noperands + MAX_RESULTS);
+    x->n = s->n, k->n++;
+    memcpy(x->picks, s->picks, sizeof *s->picks * (size_t)s->n);
+  }
+  return &x->items[tensor];
+}
+
+const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand) {
+  const Layout **known = known_layout(m, r, s, operand);
+  if (known && *known) return *known;
+  Layout l = {0};
+  bool always = tensor_layout(m, r, s, &r->operands[operand], &l);
+  partial_operand(r, s, operand, &l);
+  const Layout *out = layout_get(m, &l);
+  return always && known ? (*known = out) : out;
+}
+
+const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result) {
+  const Layout **known = known_layout(m, r, s, r->noperands + result);
+  if (known && *known) return *known;
+  Layout l = {0};
+  bool always = tensor_layout(m, r, s, &r->results[result], &l);
+  partial_result(r, s, result, &l);
+  const Layout *out = layout_get(m, &l);
+  return always && known ? (*known = out) : out;
 }
 
 bool strategy_needs_body(const Rule *r, const Strategy *s) {

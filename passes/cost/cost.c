@@ -7,6 +7,7 @@
 
 #include "base/die.h"
 #include "ir/layout/count.h"
+#include "passes/cost/alike.h"
 #include "passes/cost/model.h"
 
 static void begin(CostModel *c) {
@@ -21,6 +22,8 @@ static void begin(CostModel *c) {
     c->sizes[i] = s->axis >= 0 ? last : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
   c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
+  c->prices = ARENA_NEW(c->arena, Prices);
+  c->prices->arena = c->arena;
 }
 
 static void end(CostModel *c) {
@@ -153,6 +156,8 @@ static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rul
 
 /* ---- decompositions */
 
+static const Op *alike(const CostModel *c, const Func *f, const Op *op);
+
 static OpenBody *find_body(const OpenBodies *b, const Op *op) {
   size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (b->slots - 1);
   while (b->items[i].op && b->items[i].op != op) i = (i + 1) & (b->slots - 1);
@@ -170,6 +175,7 @@ static void grow_bodies(OpenBodies *b) {
 
 Body *cost_body(CostModel *c, const Func *f, const Op *op) {
   OpenBodies *all = c->bodies;
+  op = alike(c, f, op);
   if (2 * all->n >= all->slots) grow_bodies(all);
   OpenBody *b = find_body(all, op);
   if (b->op) return b->body;
@@ -262,8 +268,14 @@ static const Joined *joined_in(const CostModel *c, const Func *f) {
   for (size_t i = 0; i < b->joined.n; i++)
     if (b->joined.items[i].f == f) return &b->joined.items[i];
   const KernelPart *parts = cost_parts_of(b->arena, c->m, c->target->device, f);
-  ARENA_PUSH(b->arena, &b->joined, ((Joined){f, joins_beside(c, f, parts), parts}));
+  const LegalJoin *joins = joins_beside(c, f, parts);
+  ARENA_PUSH(b->arena, &b->joined, ((Joined){f, joins, parts, cost_alike_of(b->arena, f, joins, parts)}));
   return &b->joined.items[b->joined.n - 1];
+}
+
+/* The first operation that costs the same. */
+static const Op *alike(const CostModel *c, const Func *f, const Op *op) {
+  return &f->ops.items[joined_in(c, f)->alike[op - f->ops.items]];
 }
 
 const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op) {
@@ -344,7 +356,7 @@ static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
   return k == JOIN_RESIDUAL ? stream_seconds(c, bytes) : 0;
 }
 
-OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   PartKind kind = cost_part(c, f, op)->kind;
   OpCost out = cost_kernel(c, f, op, r, s);
   if (kind != PART_OWN) {
@@ -357,6 +369,13 @@ OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *
   if (is_joined(c, f, op, join, result))
     out.seconds = joined_seconds(c, join->kind, cost_bytes(c, type_of(f, op->out), result));
   return out;
+}
+
+OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  bool known;
+  OpCost *cost = cost_price_of(c->prices, alike(c, f, op), PRICED_JOINED, s, &known);
+  if (!known) *cost = joined_price(c, f, op, r, s);
+  return *cost;
 }
 
 double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout) {
@@ -402,10 +421,13 @@ static Val sum_exchange(Walk *w, const WalkScope *s, size_t index, int operand, 
 
 static Val sum_operation(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage) {
   BodySum *b = (BodySum *)w;
-  OpCost one = cost_kernel(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index]);
+  const Op *op = &s->f->ops.items[index];
+  bool known;
+  OpCost *one = cost_price_of(b->c->prices, op, PRICED_KERNEL, &s->strategies[index], &known);
+  if (!known) *one = cost_kernel(b->c, s->f, op, s->rules[index], &s->strategies[index]);
   (void)in, (void)stage;
-  b->sum.seconds += one.seconds;
-  b->sum.flops += one.flops;
+  b->sum.seconds += one->seconds;
+  b->sum.flops += one->flops;
   return SOME_VALUE;
 }
 
@@ -442,11 +464,21 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
   return b.sum;
 }
 
-OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+static OpCost whole_price(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
   OpCost out = cost_joined(c, f, op, r, s);
   out.communication = window_cost(c, f, op, r, s);
   out.seconds += out.communication;
+  return out;
+}
+
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  const Op *first = alike(c, f, op);
+  bool known;
+  OpCost *cost = cost_price_of(c->prices, first, PRICED_WHOLE, s, &known);
+  if (known) return *cost;
+  OpCost out = whole_price(c, f, first, r, s); /* which asks for prices of others */
+  *cost_price_of(c->prices, first, PRICED_WHOLE, s, &known) = out;
   return out;
 }
 

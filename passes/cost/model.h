@@ -24,6 +24,7 @@ typedef struct Joined {
   const Func *f;
   const LegalJoin *joins;  /* by operation */
   const KernelPart *parts; /* the same */
+  const size_t *alike;     /* the first that costs the same (alike.h) */
 } Joined;
 
 /* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
@@ -54,7 +55,8 @@ struct CostModel {
   Mesh mesh;
   Arena *arena;        /* of what follows, which depends on the mesh */
   GroupCosts **groups; /* by set of axes; NULL until asked for */
-  int64_t *sizes;      /* by symbol */
+  struct Prices *prices;
+  int64_t *sizes; /* by symbol */
   size_t nsizes;
   struct {
     TypeTable *items;

@@ -17,7 +17,8 @@ typedef struct OpLabels {
 /* Whether some factor of the operation has the label. */
 bool labels_include(const OpLabels *labels, const Rule *r, Label l);
 
-/* The rules of all operations of a level-1 function, by operation.  Rules do not depend on the mesh. */
+/* The rules of all operations of a level-1 function, by operation: equal ones are one, whose layouts are found once.
+ * Rules do not depend on the mesh. */
 const Rule **rules_of(Module *m, const Func *f);
 
 /* Labels by operation, in the module's arena. */
