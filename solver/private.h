@@ -17,7 +17,8 @@ typedef struct FrontierPoint {
 
 /* A table that is joined. */
 typedef struct Operand {
-  int step; /* whose result it is; -1: an input */
+  int step;   /* whose result it is; -1: an input */
+  int number; /* of an input: the first factor with its table */
   const double *input;
   int n;
   const int *const *maps;
@@ -45,6 +46,10 @@ typedef struct Step {
   double floor;  /* what all entries are at least */
   double *table; /* by entry */
   int *choice;   /* by entry: best value; -1: not asked for yet */
+  /* Of the last run that computed it: */
+  double lambda, reach; /* the weight, and up to what entries are right */
+  bool weighs;          /* it depends on the weight */
+  bool changed;         /* the run that is on has computed it */
   /* Frontiers: those of entry e are points[starts[e] .. starts[e+1]) */
   const FrontierPoint *points;
   const size_t *starts;
@@ -89,6 +94,11 @@ typedef struct StepProgram {
   int *first, *last; /* by variable: its eliminations; several when its join was split */
   bool split;        /* some join was split: results are lower bounds */
   double work;       /* sums formed by one run */
+  int *inputs;       /* the first factor with each table */
+  int ninputs;
+  /* Tables that are moved between runs (SolveProblem.share), by the first factor with them: */
+  double **seen; /* what was in it in the run before; NULL: there was none, or nothing is moved */
+  bool *moved;   /* it is different now */
 } StepProgram;
 
 /* order.c: the order in which variables are eliminated. */

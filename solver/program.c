@@ -204,6 +204,7 @@ static Step *step_new(Compiler *c, const Join *j, uint64_t hash) {
     int *places = ARENA_ARRAY(c->arena, int, t->n + 1);
     for (int i = 0; i < t->n; i++) places[i] = place_of(j, t->vars[i]);
     s->operands[f] = (Operand){t->step,
+                               t->number,
                                t->input ? t->input->table : NULL,
                                t->n,
                                t->maps,
@@ -371,6 +372,8 @@ StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool m
                        .eliminations = ARENA_ARRAY(a, Elimination, most)};
   out->first = ARENA_ARRAY(a, int, p->nvars);
   out->last = ARENA_ARRAY(a, int, p->nvars);
+  out->seen = ARENA_ARRAY(a, double *, p->nfactors + 1);
+  out->moved = ARENA_ARRAY(a, bool, p->nfactors + 1);
   Compiler c = {.out = out, .p = p, .arena = a, .may_split = may_split, .nknown = 64};
   while (c.nknown < 2 * most) c.nknown *= 2;
   c.known = ARENA_ARRAY(a, int, c.nknown);
@@ -378,6 +381,9 @@ StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool m
   c.of_var = ARENA_ARRAY(a, IntList, p->nvars);
   c.zeros = ARENA_ARRAY(a, double, widest);
   const int *number = number_inputs(p, a);
+  out->inputs = ARENA_ARRAY(a, int, p->nfactors + 1);
+  for (size_t f = 0; f < p->nfactors; f++)
+    if (number[f] == (int)f) out->inputs[out->ninputs++] = (int)f;
   for (size_t f = 0; f < p->nfactors; f++) {
     const SolveFactor *k = &p->factors[f];
     add_live(&c, (Live){-1 - (int)f, -1, number[f], k->n, k->vars, k->maps, k->classes, k});

@@ -78,6 +78,18 @@ PART_OF_WIDE void lower_row(double *restrict out, const double *restrict row, do
   }
 }
 
+/* Four rows at once: `out` is read and written once. */
+PART_OF_WIDE void lower_rows(double *restrict out, const double *const *rows, const double *values, int n) {
+  const double *restrict a = rows[0], *restrict b = rows[1], *restrict c = rows[2], *restrict d = rows[3];
+  const double u = values[0], v = values[1], w = values[2], x = values[3];
+  for (int k = 0; k < n; k++) {
+    double first = a[k] + u, second = b[k] + v, third = c[k] + w, fourth = d[k] + x;
+    double low = second < first ? second : first, high = fourth < third ? fourth : third;
+    low = high < low ? high : low;
+    out[k] = low < out[k] ? low : out[k];
+  }
+}
+
 /* In four lanes: one would wait for itself. */
 PART_OF_WIDE double largest(const double *row, int n) {
   double most[4] = {0};
@@ -191,16 +203,17 @@ PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int 
   for (int k = 0; k < n; k++) out[k] += row[k];
 }
 
+/* What of a class depends on the last place and is copied. */
+PART_OF_WIDE const double *first_row(const Rows *r, int c, const size_t *rows) {
+  size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
+  return r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
+}
+
 PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row,
                            double *out) {
   const Step *s = r->s;
   size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
-  const double *first = r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
-  if (r->nvarying == r->npacked && r->npacked <= 1) {
-    lower_row(out, first, sum, r->inner);
-    return;
-  }
-  memcpy(row, first, sizeof(double) * (size_t)r->inner);
+  memcpy(row, first_row(r, c, rows), sizeof(double) * (size_t)r->inner);
   for (int i = 1; i < r->npacked; i++) add_row(row, r->varying[i].values + rows[i] * width + at, r->inner);
   for (int i = r->npacked; i < r->nvarying; i++) {
     int f = r->varying[i].operand;
@@ -208,6 +221,19 @@ PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base,
                r->inner);
   }
   lower_row(out, row, sum, r->inner);
+}
+
+/* Some classes, where nothing but a copy depends on the last place: four by four. */
+PART_OF_WIDE void lower_simply(const Rows *r, const int *some, int n, const double *sums, const size_t *rows,
+                               double *out) {
+  const double *four[4];
+  double values[4];
+  int i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (int k = 0; k < 4; k++) four[k] = first_row(r, some[i + k], rows), values[k] = sums[some[i + k]];
+    lower_rows(out, four, values, r->inner);
+  }
+  for (; i < n; i++) lower_row(out, first_row(r, some[i], rows), sums[some[i]], r->inner);
 }
 
 /* Entries above `most` may be left at infinity. */
@@ -220,18 +246,23 @@ WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1), *rows = ARENA_ARRAY(a, size_t, s->noperands + 1);
   double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes),
          *row = ARENA_ARRAY(a, double, r.inner);
+  const bool simple = r.nvarying == r.npacked && r.npacked <= 1;
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
     if (solve_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
     int best = outer_costs(&r, at, base, rows, sums, keys);
     double worst = most;
-    int taken = 0;
+    int some[8], n = 0;
     for (int i = -1; i < r.classes; i++) {
       int c = i < 0 ? best : i;
-      if (i == best || keys[c] > worst || keys[c] == INFINITY) continue;
-      lower_by(&r, c, sums[c], base, rows, row, out);
-      if (taken++ % 8 == 0) worst = fmin(most, largest(out, r.inner));
+      if (i != best && keys[c] <= worst && keys[c] != INFINITY) some[n++] = c;
+      bool last = i + 1 == r.classes;
+      if (!n || (n < 8 && i >= 0 && !last)) continue;
+      if (simple) lower_simply(&r, some, n, sums, rows, out);
+      for (int k = 0; k < n && !simple; k++) lower_by(&r, some[k], sums[some[k]], base, rows, row, out);
+      n = 0;
+      if (!last) worst = fmin(most, largest(out, r.inner));
     }
     for (int i = r.last - 1; i >= 0 && ++at[i] == s->classes[i]; i--) at[i] = 0;
   }
@@ -311,7 +342,50 @@ static void find_floors(const StepProgram *p, int done) {
     if (i >= done || !p->steps[i]->split) p->steps[i]->floor = least_sum(p, p->steps[i]);
 }
 
+/* ---- what is known from the run before */
+
+static size_t entries_of(const SolveFactor *f) {
+  size_t n = 1;
+  for (int i = 0; i < f->n; i++) n *= (size_t)f->classes[i];
+  return n;
+}
+
+/* Which inputs are different from what they were. */
+static void find_moved(StepProgram *p) {
+  if (!p->p->share || !p->p->nrests) return;
+  for (int i = 0; i < p->ninputs; i++) {
+    int f = p->inputs[i];
+    const SolveFactor *k = &p->p->factors[f];
+    if (!k->table) continue;
+    size_t bytes = sizeof(double) * entries_of(k);
+    p->moved[f] = p->seen[f] && memcmp(p->seen[f], k->table, bytes) != 0;
+    if (!p->seen[f]) p->seen[f] = arena_alloc(p->arena, bytes);
+    memcpy(p->seen[f], k->table, bytes);
+  }
+}
+
+/* Does it have the numbers already that a run would give it, up to `most`? */
+static bool is_known(const StepProgram *p, const Step *s, double lambda, double most) {
+  if (!s->table || s->split || most > s->reach || (s->weighs && lambda != s->lambda)) return false;
+  for (int f = 0; f < s->noperands; f++) {
+    const Operand *o = &s->operands[f];
+    if (o->step < 0 ? p->moved[o->number] : p->steps[o->step]->changed) return false;
+  }
+  return true;
+}
+
+/* Where no entry is above `most`, all of them are right. */
+static void note_run(const StepProgram *p, Step *s, double lambda, double most) {
+  double largest = 0;
+  for (size_t e = 0; e < s->entries; e++) largest = s->table[e] > largest ? s->table[e] : largest;
+  s->lambda = lambda;
+  s->reach = largest <= most ? INFINITY : most;
+  s->weighs = s->memory || s->split;
+  for (int f = 0; f < s->noperands; f++) s->weighs |= s->operands[f].step >= 0 && p->steps[s->operands[f].step]->weighs;
+}
+
 double elimination_run(StepProgram *p, double lambda, double most) {
+  find_moved(p);
   for (int i = 0; i < p->nsteps; i++) {
     step_begin(p->steps[i], lambda, p->arena);
     p->steps[i]->floor = least_sum(p, p->steps[i]);
@@ -324,13 +398,20 @@ double elimination_run(StepProgram *p, double lambda, double most) {
       find_floors(p, i + s->split->n);
       slack = most - sum_of_roots(p, true);
     }
+    s->changed = !is_known(p, s, lambda, s->floor + slack);
+    if (!s->changed) {
+      if (solve_watch_work(p->p->watch, s->work)) return NAN; /* searches end in one place, known or not */
+      continue;
+    }
     if (!s->table) {
       s->table = ARENA_ARRAY(p->arena, double, s->entries);
       s->choice = ARENA_ARRAY(p->arena, int, s->entries);
     }
+    s->reach = -INFINITY; /* where it does not come to its end */
     fill_table(p, s, s->floor + slack);
     if (p->p->watch && p->p->watch->expired) return NAN;
     memset(s->choice, 0xff, sizeof *s->choice * s->entries);
+    note_run(p, s, lambda, s->floor + slack);
   }
   return sum_of_roots(p, false);
 }
