@@ -349,6 +349,16 @@ static bool know_target(ConvertTable *t, int dim, const DimLayout *d, uint8_t *p
   return false;
 }
 
+/* Moves out of some states may be others now: with a fresh target, where it has the axes of that dimension in another
+ * way; else anywhere. */
+static void find_again(ConvertTable *t, int dim, const DimLayout *target) {
+  for (int i = 0; i < t->n; i++) {
+    const DimLayout *d = target ? &t->states[i].layout->dims[dim] : NULL;
+    if (!d || (d->n == target->n && axes_of(d) == axes_of(target) && memcmp(d, target, sizeof *d) != 0))
+      t->states[i].expanded = false;
+  }
+}
+
 /* Makes room for what a goal has; moves that were found before are found again when there is something new.  Returns
  * its state, or -1. */
 static int know_goal(ConvertTable *t, const Layout *to) {
@@ -361,9 +371,9 @@ static int know_goal(ConvertTable *t, const Layout *to) {
   for (int d = 0; d < to->rank; d++) {
     if (!to->dims[d].n) continue;
     fresh |= !know_unit(t, d, to->dims[d].unit);
-    fresh |= !know_target(t, d, &to->dims[d], &s->targets[d]);
+    if (!know_target(t, d, &to->dims[d], &s->targets[d])) find_again(t, d, &to->dims[d]);
   }
-  for (int i = 0; i < t->n && fresh; i++) t->states[i].expanded = false;
+  if (fresh) find_again(t, 0, NULL);
   return at;
 }
 
