@@ -31,27 +31,40 @@ typedef struct Search {
   Arena *arena;
   const Partition *p;
   int parts;
+  Runs all;
+  double floor; /* some run of every partition is longer */
 } Search;
 
+static bool is_run(const Partition *p, int from, int to) {
+  return !isinf(p->time[from * p->n + to]) && p->bytes[from * p->n + to] <= p->memory_limit;
+}
+
+/* All that keep the memory limit. */
+static Runs runs_of(Arena *a, const Partition *p) {
+  size_t *starts = ARENA_ARRAY(a, size_t, p->n + 2), n = 0;
+  for (int from = 0; from < p->n; from++)
+    for (int to = from + 1; to < p->n; to++) starts[to + 1] += is_run(p, from, to);
+  for (int to = 0; to < p->n; to++) n += starts[to + 1], starts[to + 1] = n;
+  Run *items = ARENA_ARRAY(a, Run, n + 1);
+  for (int from = 0; from < p->n; from++)
+    for (int to = from + 1; to < p->n; to++)
+      if (is_run(p, from, to)) items[starts[to]++] = (Run){from, p->time[from * p->n + to]};
+  for (int to = p->n; to > 0; to--) starts[to] = starts[to - 1];
+  starts[0] = 0;
+  return (Runs){items, starts};
+}
+
+/* Those that take up to `most`. */
 static Runs runs_within(const Search *s, double most) {
-  const Partition *p = s->p;
-  size_t *starts = ARENA_ARRAY(s->arena, size_t, p->n + 1), n = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    Run *items = pass ? ARENA_ARRAY(s->arena, Run, n + 1) : NULL;
-    n = 0;
-    for (int to = 0; to < p->n; to++) {
-      starts[to] = n;
-      for (int from = 0; from < to; from++) {
-        double time = p->time[from * p->n + to];
-        if (isinf(time) || time > most || p->bytes[from * p->n + to] > p->memory_limit) continue;
-        if (pass) items[n] = (Run){from, time};
-        n++;
-      }
-    }
-    starts[p->n] = n;
-    if (pass) return (Runs){items, starts};
+  size_t *starts = ARENA_ARRAY(s->arena, size_t, s->p->n + 1), n = 0;
+  Run *items = ARENA_ARRAY(s->arena, Run, s->all.starts[s->p->n] + 1);
+  for (int to = 0; to < s->p->n; to++) {
+    starts[to] = n;
+    for (size_t i = s->all.starts[to]; i < s->all.starts[to + 1]; i++)
+      if (s->all.items[i].time <= most) items[n++] = s->all.items[i];
   }
-  return (Runs){0};
+  starts[s->p->n] = n;
+  return (Runs){items, starts};
 }
 
 /* [part * n + position]: the least sum of the runs behind the first `part` ones, from that position on; INFINITY: they
@@ -65,8 +78,10 @@ static double *rests_of(const Search *s, const Runs *runs) {
     for (int to = 1; to < n; to++) {
       double behind = rest[part * n + to], *before = rest + (part - 1) * n;
       if (isinf(behind)) continue;
-      for (size_t i = runs->starts[to]; i < runs->starts[to + 1]; i++)
-        before[runs->items[i].from] = fmin(before[runs->items[i].from], behind + runs->items[i].time);
+      for (size_t i = runs->starts[to]; i < runs->starts[to + 1]; i++) {
+        double *least = &before[runs->items[i].from], sum = behind + runs->items[i].time;
+        *least = sum < *least ? sum : *least;
+      }
     }
   return rest;
 }
@@ -88,15 +103,20 @@ static double slowest_run(const Partition *p) {
   return most;
 }
 
-/* What the best of some partitions takes at most: of the limits of the slowest run that are between all and none. */
-static double some_partition(const Search *s) {
+/* What the best of some partitions takes at most: of the limits of the slowest run that are between all and none, then
+ * of some between none and what is too slow. */
+static double some_partition(Search *s) {
+  enum { STEPS = 12 };
   double high = slowest_run(s->p), low = fmin(high, s->p->least / s->parts), best = takes_within(s, high);
-  for (int i = 0; i < 12; i++) {
+  for (int i = 0; i < STEPS; i++) {
     double middle = (low + high) / 2, takes = takes_within(s, middle);
     best = fmin(best, takes);
-    if (isinf(takes)) low = middle;
+    if (isinf(takes)) s->floor = low = middle;
     else high = middle;
   }
+  double most = s->p->repeat > 1 && !isinf(best) ? (best - s->p->least) / (s->p->repeat - 1) : low;
+  for (int i = 1; i <= STEPS && most > low; i++)
+    best = fmin(best, takes_within(s, low + (most - low) * i / (STEPS + 1)));
   return best;
 }
 
@@ -109,6 +129,12 @@ static void add_state(const Search *s, States *l, State x) {
     if (!(x.sum <= l->items[i].sum && x.slowest <= l->items[i].slowest)) l->items[kept++] = l->items[i];
   l->n = kept;
   ARENA_PUSH(s->arena, l, x);
+}
+
+/* What a state leads to takes at least; `rest`: the sum of the runs that are still to come, so many. */
+static double takes_at_least(const Search *s, const State *x, double rest, int runs) {
+  double slowest = x->slowest > s->floor ? x->slowest : s->floor, mean = runs ? rest / runs : 0;
+  return x->sum + rest + (s->p->repeat - 1) * (slowest > mean ? slowest : mean);
 }
 
 /* All states that may lead to what takes no more than `best`. */
@@ -124,7 +150,7 @@ static States *states_within(const Search *s, const Runs *runs, double best) {
         const States *before = &states[(part - 1) * n + run->from];
         for (size_t i = 0; i < before->n; i++) {
           State x = {before->items[i].sum + run->time, fmax(before->items[i].slowest, run->time), run->from, (int)i};
-          if (x.sum + rest[part * n + to] + (s->p->repeat - 1) * x.slowest <= best)
+          if (takes_at_least(s, &x, rest[part * n + to], s->parts - part) <= best)
             add_state(s, &states[part * n + to], x);
         }
       }
@@ -147,7 +173,8 @@ static bool trace(const Search *s, const States *states, int *cuts) {
 }
 
 bool partition_find(const Partition *p, int parts, int *cuts, double *needed) {
-  Search s = {arena_new(), p, parts};
+  Search s = {.arena = arena_new(), .p = p, .parts = parts};
+  s.all = runs_of(s.arena, p);
   double best = some_partition(&s) * (1 + 1e-9); /* sums have another order */
   *needed = isinf(best) || p->repeat <= 1 ? INFINITY : (best - p->least) / (p->repeat - 1);
   const Runs runs = runs_within(&s, fmin(p->most, *needed));

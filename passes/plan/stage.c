@@ -75,19 +75,22 @@ static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   return k->f->ops.items[op].out;
 }
 
-/* The layouts that values are wanted in. */
+/* A layout that a value is wanted in, and the number of both. */
+typedef struct SeenLayout {
+  const Layout *layout;
+  int id;
+} SeenLayout;
+
 typedef struct Seen {
-  const Layout **items;
+  SeenLayout *items;
   size_t n, cap;
 } Seen;
 
-enum { MAX_SEEN = 64 };
-
-static int id_of(const Cutting *k, Seen *seen, Val v, const Layout *layout) {
+static int id_of(Cutting *k, Seen *seen, Val v, const Layout *layout) {
   size_t e = 0;
-  while (e < seen[v].n && seen[v].items[e] != layout) e++;
-  if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], layout);
-  return (int)v * MAX_SEEN + (int)(e < MAX_SEEN ? e : MAX_SEEN - 1);
+  while (e < seen[v].n && seen[v].items[e].layout != layout) e++;
+  if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], ((SeenLayout){layout, k->nids++}));
+  return seen[v].items[e].id;
 }
 
 /* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
@@ -279,7 +282,6 @@ static void find_needs(Cutting *k) {
     if (op_is_source(f->ops.items[made].kind)) continue;
     add_need(k, &same, seen, home[made], NULL, v, walk_output(k->m, produced(k, made, value_index(f, v))));
   }
-  k->nids = (int)f->values.n * MAX_SEEN;
 }
 
 /* ---- positions */
