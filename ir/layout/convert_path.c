@@ -477,6 +477,51 @@ static void run_path(ConvertTable *t, int from, const Run *r) {
   }
 }
 
+/* What is not cheaper than all goals that are open leads to none of them: as far as they have been reached. */
+static double dearest_goal(const ConvertTable *t, const Run *r) {
+  double most = 0;
+  for (int i = 0; i < r->ngoals; i++) {
+    const Arrival *a = r->goals[i] >= 0 ? &t->arrivals[r->goals[i]] : NULL;
+    if (!a || a->run != t->run) return INFINITY;
+    most = a->cost > most ? a->cost : most;
+  }
+  return most;
+}
+
+/* The costs alone, of all goals: states are expanded in the order in which they are met, again when they have become
+ * cheaper.  A few moves lead anywhere, so few are. */
+static void run_costs(ConvertTable *t, int from, const Run *r) {
+  t->run++;
+  t->heap.n = 0;
+  if (from < 0) return;
+  for (int i = 0; i < r->ngoals; i++)
+    if (r->goals[i] >= 0) t->arrivals[r->goals[i]].goal_of = t->run;
+  t->arrivals[from] = (Arrival){.run = t->run, .goal_of = t->arrivals[from].goal_of};
+  ARENA_PUSH(t->arena, &t->heap, ((Open){0, from}));
+  double most = INFINITY;
+  for (size_t next = 0; next < t->heap.n; next++) {
+    int at = t->heap.items[next].state;
+    double cost = t->arrivals[at].cost;
+    t->arrivals[at].done = true;
+    if (cost >= most) continue;
+    if (!t->states[at].expanded) expand(t, at);
+    const Place *s = &t->states[at];
+    bool cheaper = false;
+    for (size_t i = 0; i < s->hops.n; i++) {
+      const Hop *h = &s->hops.items[i];
+      Arrival *a = &t->arrivals[h->to];
+      double sum = cost + h->cost;
+      if ((h->moving & ~r->moving) || sum >= most || (a->run == t->run && sum >= a->cost)) continue;
+      if (h->conditional && !allowed(t, r, s->layout, &s->edges.items[i], h->moving)) continue;
+      bool waits = a->run == t->run && !a->done;
+      *a = (Arrival){.cost = sum, .run = t->run, .goal_of = a->goal_of};
+      cheaper |= a->goal_of == t->run;
+      if (!waits) ARENA_PUSH(t->arena, &t->heap, ((Open){0, h->to}));
+    }
+    if (cheaper) most = dearest_goal(t, r);
+  }
+}
+
 static bool reached(const ConvertTable *t, int goal) {
   return goal >= 0 && t->arrivals[goal].run == t->run && t->arrivals[goal].done;
 }
@@ -544,9 +589,11 @@ static void find_costs(ConvertTable *t, int from, int n, const int *at, Arena *s
       owner[r.ngoals] = j;
       goals[r.ngoals++] = at[j];
     }
-    run_path(t, from, &r);
-    for (int k = 0; k < r.ngoals; k++)
-      t->states[from].costs[t->states[goals[k]].goal] = reached(t, goals[k]) ? t->arrivals[goals[k]].cost : INFINITY;
+    run_costs(t, from, &r);
+    for (int k = 0; k < r.ngoals; k++) {
+      const Arrival *a = &t->arrivals[goals[k]];
+      t->states[from].costs[t->states[goals[k]].goal] = a->run == t->run ? a->cost : INFINITY;
+    }
   }
 }
 
