@@ -189,6 +189,7 @@ typedef struct Greedy {
   const int (*rank)[2];
   const ScheduleWork *work;
   double *now;         /* by place */
+  double *left;        /* the same: seconds of what is still to be done */
   int (*done)[PH_END]; /* by stage and phase: micro-batches */
 } Greedy;
 
@@ -216,26 +217,63 @@ static void consider(const Greedy *g, int place, int stage, Phase phase, Choice 
   if (c.start < best->start || (c.start == best->start && c.rank < best->rank)) *best = c;
 }
 
-static void order_greedily(Orders *o, Arena *a, const ScheduleWork *work, int preference) {
-  ScheduleTable *t = o->t;
-  Greedy g = {o, preferences[preference], work, ARENA_ARRAY(a, double, t->places),
-              arena_alloc(a, sizeof *g.done * (size_t)t->stages)};
-  memset(g.done, 0, sizeof *g.done * (size_t)t->stages);
-  for (size_t n = 0; n < (size_t)t->places * t->per_place; n++) {
-    Choice best = {.start = INFINITY};
-    for (int p = 0; p < t->places; p++)
-      for (int k = PH_fwd; k <= PH_wgt; k++) {
-        consider(&g, p, p, (Phase)k, &best);
-        consider(&g, p, t->stages - 1 - p, (Phase)k, &best);
-      }
-    if (best.start == INFINITY) die("zbv: no call can be begun");
-    int place = mesh_place_of(o->mesh, best.stage), mb = g.done[best.stage][best.phase]++;
-    add(o, best.stage, best.phase, mb);
-    ScheduleCall *c = &t->calls[t->at[number(t, best.stage, best.phase, mb)]];
-    c->start = best.start;
-    c->end = g.now[place] = c->start + seconds_of(&work[best.stage], best.phase, true);
-    t->seconds = fmax(t->seconds, c->end);
+/* What a place can begin first. */
+static Choice first_of(const Greedy *g, int place) {
+  Choice best = {.start = INFINITY};
+  for (int k = PH_fwd; k <= PH_wgt; k++) {
+    consider(g, place, place, (Phase)k, &best);
+    consider(g, place, g->o->t->stages - 1 - place, (Phase)k, &best);
   }
+  return best;
+}
+
+static Choice first_of_all(const ScheduleTable *t, const Choice *of_place) {
+  Choice best = {.start = INFINITY};
+  for (int p = 0; p < t->places; p++) {
+    const Choice *c = &of_place[p];
+    if (c->start < best.start || (c->start == best.start && c->rank < best.rank)) best = *c;
+  }
+  return best;
+}
+
+static void make_call(const Greedy *g, const Choice *x) {
+  Orders *o = g->o;
+  ScheduleTable *t = o->t;
+  int place = mesh_place_of(o->mesh, x->stage), mb = g->done[x->stage][x->phase]++;
+  double seconds = seconds_of(&g->work[x->stage], x->phase, true);
+  add(o, x->stage, x->phase, mb);
+  ScheduleCall *c = &t->calls[t->at[number(t, x->stage, x->phase, mb)]];
+  c->start = x->start;
+  c->end = g->now[place] = c->start + seconds;
+  g->left[place] -= seconds;
+  t->seconds = fmax(t->seconds, c->end);
+}
+
+/* A call lets its own place go on, and those of the stages beside it.  False once it is known to take longer than
+ * `most`. */
+static bool order_greedily(Orders *o, Arena *a, const ScheduleWork *work, int preference, double most) {
+  ScheduleTable *t = o->t;
+  Greedy g = {o,
+              preferences[preference],
+              work,
+              ARENA_ARRAY(a, double, t->places),
+              ARENA_ARRAY(a, double, t->places),
+              arena_alloc(a, sizeof *g.done * (size_t)t->stages)};
+  Choice *first = ARENA_ARRAY(a, Choice, t->places);
+  memset(g.done, 0, sizeof *g.done * (size_t)t->stages);
+  for (int s = 0; s < t->stages; s++)
+    g.left[mesh_place_of(o->mesh, s)] += t->micro_batches * (work[s].fwd + work[s].bwd + work[s].wgt);
+  for (int p = 0; p < t->places; p++) first[p] = first_of(&g, p);
+  for (size_t n = 0; n < (size_t)t->places * t->per_place; n++) {
+    Choice best = first_of_all(t, first);
+    if (best.start == INFINITY) die("zbv: no call can be begun");
+    make_call(&g, &best);
+    int place = mesh_place_of(o->mesh, best.stage);
+    if (g.now[place] + g.left[place] > most) return false;
+    for (int s = best.stage - 1; s <= best.stage + 1; s++)
+      if (s >= 0 && s < t->stages) place = mesh_place_of(o->mesh, s), first[place] = first_of(&g, place);
+  }
+  return true;
 }
 
 /* ---- tables */
@@ -261,15 +299,16 @@ static void order_all(Orders *o, int more) {
 static void order_best(Orders *o, Arena *a, const ScheduleWork *work) {
   const double most = 3e6;
   double looked_at = (double)o->t->per_place * o->t->places * o->t->places, seconds = INFINITY;
+  bool made = false; /* the last one is the best */
   int tries = looked_at > most ? 1 : PREFERENCES, best = 0;
   for (int i = 0; i < tries; i++) {
     begin_orders(o);
-    order_greedily(o, a, work, i);
-    if (o->t->seconds < seconds) seconds = o->t->seconds, best = i;
+    made = order_greedily(o, a, work, i, seconds * (1 + 1e-9)) && o->t->seconds < seconds;
+    if (made) seconds = o->t->seconds, best = i;
   }
-  if (best == tries - 1) return;
+  if (made) return;
   begin_orders(o);
-  order_greedily(o, a, work, best);
+  order_greedily(o, a, work, best, INFINITY);
 }
 
 static const ScheduleWork *equal_work(Arena *a, int stages) {

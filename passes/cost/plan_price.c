@@ -473,25 +473,52 @@ static double sum_of(const double *classes) {
   return sum;
 }
 
-static PlanMemory stage_memory(const Pricing *p, int stage, const ScheduleTable *table) {
-  size_t n = p->f->ops.n + 2;
-  double *change[HELD_CLASSES], now[HELD_CLASSES] = {0}, most[HELD_CLASSES] = {0};
-  for (int k = 0; k < HELD_CLASSES; k++) change[k] = ARENA_ARRAY(p->arena, double, n);
-  const Mesh *mesh = &p->walk.m->mesh;
-  int live = table ? schedule_most_live(table, stage) : mesh_micro_batches(mesh);
-  if (!table && live > mesh->stages) live = mesh->stages;
-  for (size_t i = 0; i < p->held.n; i++) {
-    const Held *x = &p->held.items[i];
+/* What is held on each stage, and how it changes at each operation: room for one stage after the other. */
+typedef struct HeldStages {
+  size_t *starts, *items;       /* of stage s: held.items[items[starts[s] .. starts[s + 1])] */
+  size_t n;                     /* places: before and at each operation, and behind */
+  double *change[HELD_CLASSES]; /* by place; nothing but 0 */
+  bool *touched;                /* by place: something changes */
+} HeldStages;
+
+static HeldStages stages_of_held(const Pricing *p) {
+  int stages = p->walk.m->mesh.stages;
+  HeldStages h = {.n = p->f->ops.n + 2};
+  h.starts = ARENA_ARRAY(p->arena, size_t, stages + 2);
+  h.items = ARENA_ARRAY(p->arena, size_t, p->held.n + 1);
+  for (size_t i = 0; i < p->held.n; i++) h.starts[p->held.items[i].stage + 2]++;
+  for (int s = 0; s < stages; s++) h.starts[s + 2] += h.starts[s + 1];
+  for (size_t i = 0; i < p->held.n; i++) h.items[h.starts[p->held.items[i].stage + 1]++] = i;
+  for (int k = 0; k < HELD_CLASSES; k++) h.change[k] = ARENA_ARRAY(p->arena, double, h.n);
+  h.touched = ARENA_ARRAY(p->arena, bool, h.n);
+  return h;
+}
+
+/* What lives on a stage changes where it is born, and behind where it dies. */
+static void find_changes(const Pricing *p, HeldStages *h, int stage, int live) {
+  for (size_t i = h->starts[stage]; i < h->starts[stage + 1]; i++) {
+    const Held *x = &p->held.items[h->items[i]];
     bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
-    if (x->stage != stage || x->in_place || x->shown != SHOWN_STORED || stays_inside(p, x) || resident) continue;
+    if (x->in_place || x->shown != SHOWN_STORED || stays_inside(p, x) || resident) continue;
     double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
     if (x->kept && p->in_turns && phase_each(x->phase) && op_of(p->f, x->value)->kind != OP_accumulate) bytes *= live;
     HeldClass k = class_of(p, x);
-    change[k][x->kept ? 0 : x->born] += bytes;
-    change[k][x->kept ? n - 1 : x->dies + 1] -= bytes;
+    size_t from = x->kept ? 0 : x->born, to = x->kept ? h->n - 1 : x->dies + 1;
+    h->change[k][from] += bytes, h->touched[from] = true;
+    h->change[k][to] -= bytes, h->touched[to] = true;
   }
-  for (size_t i = 0; i < n; i++) {
-    for (int k = 0; k < HELD_CLASSES; k++) now[k] += change[k][i];
+}
+
+static PlanMemory stage_memory(const Pricing *p, HeldStages *h, int stage, const ScheduleTable *table) {
+  double now[HELD_CLASSES] = {0}, most[HELD_CLASSES] = {0};
+  const Mesh *mesh = &p->walk.m->mesh;
+  int live = table ? schedule_most_live(table, stage) : mesh_micro_batches(mesh);
+  if (!table && live > mesh->stages) live = mesh->stages;
+  find_changes(p, h, stage, live);
+  for (size_t i = 0; i < h->n; i++) {
+    if (!h->touched[i]) continue;
+    h->touched[i] = false;
+    for (int k = 0; k < HELD_CLASSES; k++) now[k] += h->change[k][i], h->change[k][i] = 0;
     if (sum_of(now) > sum_of(most)) memcpy(most, now, sizeof most);
   }
   PlanMemory m = {.params = p->sums[stage].params,
@@ -611,12 +638,13 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
   PlanPrice out = {.possible = p.ngaps == 0, .ngaps = p.ngaps, .time = pipeline_time(&p, table)};
   memcpy(out.gaps, p.gaps, sizeof out.gaps);
+  HeldStages held = stages_of_held(&p);
   for (int k = 0; k < mesh_places(&m->mesh); k++) {
     PlanMemory mem = {0};
     double flops = 0, params = 0;
     for (int stage = 0; stage < m->mesh.stages; stage++) {
       if (mesh_place_of(&m->mesh, stage) != k) continue;
-      add_memory(&mem, stage_memory(&p, stage, table));
+      add_memory(&mem, stage_memory(&p, &held, stage, table));
       flops += p.sums[stage].flops, params += p.sums[stage].params;
     }
     if (mem.total > out.memory.total) out.memory = mem;
