@@ -555,9 +555,10 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
 /* What is done once is no part of a micro-batch here, as all places do it at the same time. */
 static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
   const Mesh *mesh = &k->m->mesh;
+  Arena *a = arena_new();
   size_t all = (size_t)k->npositions * (size_t)k->npositions;
-  double *each = arena_alloc(k->arena, sizeof *each * all), *once = arena_alloc(k->arena, sizeof *once * all);
-  int *place = ARENA_ARRAY(k->arena, int, stages), places = mesh_places(mesh);
+  double *each = arena_alloc(a, sizeof *each * all), *once = arena_alloc(a, sizeof *once * all);
+  int *place = ARENA_ARRAY(a, int, stages), places = mesh_places(mesh);
   for (size_t i = 0; i < all; i++) {
     bool known = !isinf(k->time[i]);
     each[i] = known ? k->time[i] - k->once_time[i] : INFINITY, once[i] = known ? k->once_time[i] / part_of_once(k) : 0;
@@ -575,31 +576,116 @@ static void balance(const Cutting *k, int stages, double memory_limit, int *cuts
                      .ramp = idle / (places - 1),
                      .memory_limit = memory_limit};
   balance_runs(&b, cuts);
+  arena_free(a);
 }
 
-StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     double memory_limit, int *stages, StagesTime *time) {
-  int n = m->mesh.stages;
-  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads
-   * work and weights, which is what a forced degree asks for. */
-  double repeat = 2;
+/* ---- what cuts have in common */
+
+/* A cut into so many stages. */
+typedef struct KnownCut {
+  int stages;
+  double memory_limit;
+  StagesCut how;
+  int *places;
+  Cutting k;
+} KnownCut;
+
+/* What stages want of each other, for a choice of strategies. */
+typedef struct KnownNeeds {
+  const CostModel *c;
+  const Func *f;
+  Mesh mesh;
+  const Strategy *strategies;
+  Cutting k;
+  struct {
+    KnownCut *items;
+    size_t n, cap;
+  } cuts;
+} KnownNeeds;
+
+struct StagesKnown {
+  Arena *arena;
+  struct {
+    KnownNeeds *items;
+    size_t n, cap;
+  } needs;
+};
+
+StagesKnown *stages_known_new(void) {
   Arena *a = arena_new();
-  Cutting k = cutting_of(a, c, m, f, rules, strategies);
-  for (int i = 0; i < m->mesh.naxes; i++)
-    if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
-  find_positions(&k, n);
+  StagesKnown *known = ARENA_NEW(a, StagesKnown);
+  known->arena = a;
+  return known;
+}
 
-  size_t *cuts = ARENA_ARRAY(a, size_t, n);
-  int *places = ARENA_ARRAY(a, int, n);
-  StagesCut how = run_program(&k, n, repeat, memory_limit, places) ? STAGES_CUT
-                  : has_places(&k, n)                              ? STAGES_TOO_LARGE
-                                                                   : STAGES_TOO_MANY;
+void stages_known_free(StagesKnown *known) { arena_free(known->arena); }
 
-  if (how == STAGES_CUT && mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1)
-    balance(&k, n, memory_limit, places);
-  for (int s = 0; s < n && how == STAGES_CUT; s++) cuts[s] = (size_t)k.positions[places[s]];
-  if (how == STAGES_CUT) stages_place(f, n, cuts, stages), *time = time_of(&k, n, places);
-  arena_free(a);
+/* But for stages and their schedule. */
+static bool same_axes(const Mesh *a, const Mesh *b) {
+  bool same = a->naxes == b->naxes && mesh_places(a) == mesh_places(b);
+  for (int i = 0; i < a->naxes && same; i++)
+    same = a->axes[i].size == b->axes[i].size && a->axes[i].temporal == b->axes[i].temporal;
+  return same;
+}
+
+static bool same_strategies(const Strategy *a, const Strategy *b, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (a[i].n != b[i].n || a[i].again != b[i].again || a[i].gather_at_use != b[i].gather_at_use ||
+        memcmp(a[i].picks, b[i].picks, sizeof *a[i].picks * (size_t)a[i].n) != 0)
+      return false;
+  return true;
+}
+
+static KnownNeeds *needs_of(StagesKnown *known, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                            const Strategy *strategies) {
+  for (size_t i = 0; i < known->needs.n; i++) {
+    KnownNeeds *x = &known->needs.items[i];
+    if (x->c == c && x->f == f && same_axes(&x->mesh, &m->mesh) && same_strategies(x->strategies, strategies, f->ops.n))
+      return x;
+  }
+  Strategy *copy = ARENA_ARRAY(known->arena, Strategy, f->ops.n + 1);
+  memcpy(copy, strategies, sizeof *copy * f->ops.n);
+  KnownNeeds x = {.c = c, .f = f, .mesh = m->mesh, .strategies = copy};
+  x.k = cutting_of(known->arena, c, m, f, rules, copy);
+  ARENA_PUSH(known->arena, &known->needs, x);
+  return &known->needs.items[known->needs.n - 1];
+}
+
+/* The exact program for so many stages; one micro-batch takes as long wherever the cut is: weighing the slowest stage
+ * as if there were two still spreads work and weights, which is what a forced degree asks for. */
+static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double memory_limit) {
+  double repeat = 2;
+  for (size_t i = 0; i < needs->cuts.n; i++) {
+    KnownCut *x = &needs->cuts.items[i];
+    if (x->stages == mesh->stages && x->memory_limit == memory_limit) return x;
+  }
+  KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit, .k = needs->k};
+  for (int i = 0; i < mesh->naxes; i++)
+    if (mesh->axes[i].temporal) repeat = fmax(repeat, mesh->axes[i].size);
+  find_positions(&x.k, x.stages);
+  x.places = ARENA_ARRAY(a, int, x.stages);
+  x.how = run_program(&x.k, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT
+          : has_places(&x.k, x.stages)                                ? STAGES_TOO_LARGE
+                                                                      : STAGES_TOO_MANY;
+  ARENA_PUSH(a, &needs->cuts, x);
+  return &needs->cuts.items[needs->cuts.n - 1];
+}
+
+StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                     const Strategy *strategies, double memory_limit, int *stages, StagesTime *time) {
+  StagesKnown *known = given ? given : stages_known_new();
+  const KnownCut *x = cut_of(known->arena, needs_of(known, c, m, f, rules, strategies), &m->mesh, memory_limit);
+  StagesCut how = x->how;
+  int n = x->stages;
+  if (how == STAGES_CUT) {
+    size_t *cuts = ARENA_ARRAY(known->arena, size_t, n);
+    int *places = memcpy(ARENA_ARRAY(known->arena, int, n), x->places, sizeof *places * (size_t)n);
+    if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->k, n, memory_limit, places);
+    for (int s = 0; s < n; s++) cuts[s] = (size_t)x->k.positions[places[s]];
+    stages_place(f, n, cuts, stages);
+    *time = time_of(&x->k, n, places);
+  }
+  if (!given) stages_known_free(known);
   return how;
 }
 

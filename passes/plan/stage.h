@@ -16,12 +16,18 @@ typedef enum StagesCut {
   STAGES_TOO_LARGE /* no cut keeps the limit */
 } StagesCut;
 
+/* What cuts of one choice of strategies have in common, whatever the schedule: how much stages have to do and want of
+ * each other, and the cuts themselves.  It must not outlive the cost model. */
+typedef struct StagesKnown StagesKnown;
+StagesKnown *stages_known_new(void);
+void stages_known_free(StagesKnown *known);
+
 /* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is
  * least, over cuts at positions outside of loops where few values are alive and with the weights of every stage within
  * `memory_limit`. Fills nothing unless it returns STAGES_CUT; `time` is
- * that of the cut. */
-StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     double memory_limit, int *stages, StagesTime *time);
+ * that of the cut.  `known`: what others have in common with it; NULL: there are none. */
+StagesCut stages_cut(StagesKnown *known, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                     const Strategy *strategies, double memory_limit, int *stages, StagesTime *time);
 
 /* What the stages that begin at operations cuts[s] (cuts[0] is 0) take per micro-batch, as cuts are chosen by: as
  * cost_plan says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.

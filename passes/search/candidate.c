@@ -213,8 +213,9 @@ static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
-  StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time)
-                                  : STAGES_CUT;
+  StagesCut how = STAGES_CUT;
+  if (o->c.stages > 1)
+    how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
@@ -304,6 +305,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   given.c.schedule = s->schedule;
   *o = given;
   o->slower = true, o->why_not = slower_than_plan;
+  s->known_stages = stages_known_new();
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
     Outcome x = given;
     int chunks = filling[i].chunks;
@@ -317,6 +319,8 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
     bool faster = x.feasible && o->feasible && x.price.time.total < o->price.time.total;
     if (worth(&x) > worth(o) || faster) *o = x;
   }
+  stages_known_free(s->known_stages);
+  s->known_stages = NULL;
   search_set_mesh(s, &given.c, NULL);
   return o->feasible;
 }

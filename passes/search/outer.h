@@ -156,10 +156,11 @@ typedef struct Search {
   CostModel *base;               /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
-  CostModel *whole;      /* of one micro-batch, while a range of them is bounded: it is not dropped */
-  ScheduleKind schedule; /* of pipelines of a training step */
-  bool no_gaps;          /* it may leave a stage none */
-  bool any_schedule;     /* others are candidates of their own (Candidate.no_gaps) */
+  CostModel *whole;                 /* of one micro-batch, while a range of them is bounded: it is not dropped */
+  struct StagesKnown *known_stages; /* of what is cut for several schedules; NULL: nothing is */
+  ScheduleKind schedule;            /* of pipelines of a training step */
+  bool no_gaps;                     /* it may leave a stage none */
+  bool any_schedule;                /* others are candidates of their own (Candidate.no_gaps) */
   double limit;
   uint64_t graph; /* plan_graph_hash */
   LeastList least;
