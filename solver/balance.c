@@ -15,7 +15,8 @@ enum { MOST_ROUNDS = 200, MOST_SHIFT = 2 };
 typedef struct Moving {
   const Balance *b;
   double *busy, *once; /* by place */
-  int *trial;
+  double *slowest;     /* of the first, second ... run of all places */
+  int *trial, *runs;   /* runs: by place, so far */
 } Moving;
 
 static int run_of(const Balance *b, const int *cuts, int part) {
@@ -24,26 +25,32 @@ static int run_of(const Balance *b, const int *cuts, int part) {
 
 static double step_seconds(const Moving *m, const int *cuts) {
   const Balance *b = m->b;
-  double sum = 0, most = 0, squares = 0, once = 0;
-  for (int p = 0; p < b->places; p++) m->busy[p] = m->once[p] = 0;
+  double sum = 0, most = 0, squares = 0, once = 0, in_step = 0;
+  for (int p = 0; p < b->places; p++) m->busy[p] = m->once[p] = 0, m->runs[p] = 0;
+  for (int k = 0; k < b->parts; k++) m->slowest[k] = 0;
   for (int k = 0; k < b->parts; k++) {
     int run = run_of(b, cuts, k);
     if (isinf(b->time[run]) || b->bytes[run] > b->memory_limit) return INFINITY;
     m->busy[b->place[k]] += b->time[run], m->once[b->place[k]] += b->once[run];
+    double *slowest = &m->slowest[m->runs[b->place[k]]++];
+    in_step += fmax(0, b->time[run] - *slowest), *slowest = fmax(*slowest, b->time[run]);
   }
   for (int p = 0; p < b->places; p++) {
     sum += m->busy[p], squares += m->busy[p] * m->busy[p];
     most = fmax(most, m->busy[p]), once = fmax(once, m->once[p]);
   }
   double spread = sqrt(fmax(0, squares / b->places - (sum / b->places) * (sum / b->places)));
-  return once + b->repeat * (most + uneven * spread) + b->ramp * (sum - most);
+  double slowest = (1 - b->in_step) * most + b->in_step * in_step;
+  return once + b->repeat * (slowest + uneven * spread) + b->ramp * (sum - most);
 }
 
 static Moving moving_of(Arena *a, const Balance *b) {
   return (Moving){.b = b,
                   .busy = ARENA_ARRAY(a, double, b->places),
                   .once = ARENA_ARRAY(a, double, b->places),
-                  .trial = ARENA_ARRAY(a, int, b->parts)};
+                  .slowest = ARENA_ARRAY(a, double, b->parts),
+                  .trial = ARENA_ARRAY(a, int, b->parts),
+                  .runs = ARENA_ARRAY(a, int, b->places)};
 }
 
 double balance_seconds(const Balance *b, const int *cuts) {

@@ -1,9 +1,11 @@
 /* passes/plan/entries.c - see entries.h. */
 #include "passes/plan/entries.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/loops.h"
+#include "ir/named.h"
 #include "passes/cost/cost.h"
 
 /* Weights, states and inputs correspond by the symbol they name, everything else by the operation's name. */
@@ -20,23 +22,75 @@ static bool is_same_state(const Op *a, const Op *b) {
   return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
 }
 
-/* A weight may be read several times, by different users: best the read of the same name. */
-static int counterpart(const Func *f, const Op *op, size_t near) {
-  int found = -1;
-  for (size_t i = 0; i < f->ops.n && op_is_state(op->kind); i++)
-    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(op, AT_name)) == 0)
-      return (int)i; /* it says where the state is kept */
-  /* The same graph has its operations at the same places: look there first. */
-  if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0)
-    return (int)near;
+/* An operation that names a symbol: a weight, a state, an input. */
+typedef struct Symbolic {
+  const char *symbol;
+  size_t op;
+} Symbolic;
+
+/* The operations of a function by what they may correspond to. */
+typedef struct Twins {
+  const Func *f;
+  NamedOps names;
+  Symbolic *symbols; /* by symbol, then in the function's order */
+  size_t nsymbols;
+} Twins;
+
+static int by_symbol(const void *x, const void *y) {
+  const Symbolic *a = x, *b = y;
+  int order = strcmp(a->symbol, b->symbol);
+  return order ? order : (a->op > b->op) - (a->op < b->op);
+}
+
+static Twins twins_of(Arena *a, const Func *f) {
+  Twins t = {.f = f, .names = named_ops(a, f), .symbols = ARENA_ARRAY(a, Symbolic, f->ops.n + 1)};
   for (size_t i = 0; i < f->ops.n; i++) {
-    if (!corresponds(&f->ops.items[i], op)) continue;
-    if (strcmp(f->ops.items[i].name, op->name) == 0) return (int)i;
-    if (found < 0) found = (int)i;
+    const char *symbol = op_str(&f->ops.items[i], AT_name);
+    if (symbol) t.symbols[t.nsymbols++] = (Symbolic){symbol, i};
   }
-  for (size_t i = 0; i < f->ops.n && found < 0; i++)
-    if (is_same_state(&f->ops.items[i], op)) return (int)i;
+  if (t.nsymbols) qsort(t.symbols, t.nsymbols, sizeof *t.symbols, by_symbol);
+  return t;
+}
+
+/* The first with that symbol; `nsymbols`: none has it. */
+static size_t first_with(const Twins *t, const char *symbol) {
+  size_t low = 0, high = t->nsymbols;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (strcmp(t->symbols[middle].symbol, symbol) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low < t->nsymbols && strcmp(t->symbols[low].symbol, symbol) == 0 ? low : t->nsymbols;
+}
+
+static bool has_symbol(const Twins *t, size_t i, const char *symbol) {
+  return i < t->nsymbols && strcmp(t->symbols[i].symbol, symbol) == 0;
+}
+
+/* A weight may be read several times, by different users: best the read of the same name. */
+static int twin_by_symbol(const Twins *t, const Op *op, const char *symbol) {
+  const Op *ops = t->f->ops.items;
+  int found = -1;
+  for (size_t k = first_with(t, symbol); has_symbol(t, k, symbol); k++) {
+    if (!corresponds(&ops[t->symbols[k].op], op)) continue;
+    if (strcmp(ops[t->symbols[k].op].name, op->name) == 0) return (int)t->symbols[k].op;
+    if (found < 0) found = (int)t->symbols[k].op;
+  }
+  for (size_t k = first_with(t, symbol); found < 0 && has_symbol(t, k, symbol); k++)
+    if (is_same_state(&ops[t->symbols[k].op], op)) return (int)t->symbols[k].op;
   return found;
+}
+
+static int counterpart(const Twins *t, const Op *op, size_t near) {
+  const Op *ops = t->f->ops.items;
+  const char *symbol = op_str(op, AT_name);
+  for (size_t k = op_is_state(op->kind) ? first_with(t, symbol) : t->nsymbols; has_symbol(t, k, symbol); k++)
+    if (ops[t->symbols[k].op].kind == OP_read) return (int)t->symbols[k].op; /* it says where the state is kept */
+  /* The same graph has its operations at the same places: look there first. */
+  if (near < t->f->ops.n && corresponds(&ops[near], op) && strcmp(ops[near].name, op->name) == 0) return (int)near;
+  if (symbol) return twin_by_symbol(t, op, symbol);
+  size_t named = named_op(&t->names, op->name);
+  return named != SIZE_MAX && corresponds(&ops[named], op) ? (int)named : -1;
 }
 
 /* What an input is written to as it is, it comes in parts as; NULL: it is written to nothing. */
@@ -97,7 +151,8 @@ static int stage_after_operands(const Func *f, const Op *op, const int *stages) 
 }
 
 typedef struct Carrying {
-  const Func *planned, *other;
+  const Twins *twins; /* of the planned function */
+  const Func *other;
   const int *stages; /* of the planned function */
   int *out_stages;
 } Carrying;
@@ -105,7 +160,7 @@ typedef struct Carrying {
 static int later(int a, int b) { return a > b ? a : b; }
 
 static int twin_stage(const Carrying *c, size_t i) {
-  int twin = counterpart(c->planned, &c->other->ops.items[i], i);
+  int twin = counterpart(c->twins, &c->other->ops.items[i], i);
   return twin < 0 ? 0 : c->stages[twin];
 }
 
@@ -128,12 +183,13 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
   int without = 0, stage = 0;
   Arena *scratch = arena_new();
   Loops loops = loops_of(scratch, other);
-  Carrying c = {planned, other, stages, out_stages};
+  const Twins twins = twins_of(scratch, planned);
+  Carrying c = {&twins, other, stages, out_stages};
   for (size_t i = 0; i < other->ops.n; i++) {
     const Op *op = &other->ops.items[i];
-    int twin = counterpart(planned, op, i);
+    int twin = counterpart(&twins, op, i);
     const Op *state = twin < 0 ? written_to(other, op) : NULL;
-    if (state) twin = counterpart(planned, state, i);
+    if (state) twin = counterpart(&twins, state, i);
     out_strategies[i] = twin < 0 ? cut_as_operands(m, other, out_strategies, op) : (Strategy){0};
     int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
         around = loops_entered(&loops, inside, -1);

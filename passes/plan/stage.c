@@ -552,6 +552,42 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   return t;
 }
 
+/* What a step takes with the cuts, by the table of the schedule, with phases of equal length. */
+static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts) {
+  Arena *a = arena_new();
+  ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, b->parts);
+  double *once = ARENA_ARRAY(a, double, b->places), most = 0;
+  for (int s = 0; s < b->parts; s++) {
+    int run = cuts[s] * b->n + (s + 1 < b->parts ? cuts[s + 1] : b->n - 1);
+    double phase = fmax(b->time[run] / 3, 1e-12);
+    work[s] = (ScheduleWork){phase, phase, phase};
+    once[b->place[s]] += b->once[run], most = fmax(most, once[b->place[s]]);
+  }
+  double seconds = schedule_table(a, mesh, work).seconds + most;
+  arena_free(a);
+  return seconds;
+}
+
+/* Of cuts that are even in different ways the one whose table is shortest; of long tables none is made. */
+static void choose_balanced(Balance b, const Mesh *mesh, int *cuts) {
+  static const double in_step[] = {0, 0.5, 1};
+  enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 14 };
+  bool short_table = mesh->stages * b.repeat <= MOST_CALLS;
+  Arena *a = arena_new();
+  size_t bytes = sizeof *cuts * (size_t)b.parts;
+  int *given = memcpy(arena_alloc(a, bytes), cuts, bytes), *tried = arena_alloc(a, bytes);
+  double best = INFINITY;
+  for (int i = 0; i < (mesh->chunks > 1 ? WAYS : 1); i++) {
+    b.in_step = in_step[i];
+    balance_runs(&b, memcpy(tried, given, bytes));
+    double seconds = short_table ? table_seconds(&b, mesh, tried) : 0;
+    if (seconds >= best) continue;
+    best = seconds;
+    memcpy(cuts, tried, bytes);
+  }
+  arena_free(a);
+}
+
 /* What is done once is no part of a micro-batch here, as all places do it at the same time. */
 static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
   const Mesh *mesh = &k->m->mesh;
@@ -565,17 +601,17 @@ static void balance(const Cutting *k, int stages, double memory_limit, int *cuts
   }
   for (int s = 0; s < stages; s++) place[s] = mesh_place_of(mesh, s);
   double idle = schedule_idle(mesh->schedule, places, mesh->chunks > 1 ? mesh->chunks : 1);
-  const Balance b = {.n = k->npositions,
-                     .time = each,
-                     .once = once,
-                     .bytes = k->bytes,
-                     .parts = stages,
-                     .places = places,
-                     .place = place,
-                     .repeat = mesh_micro_batches(mesh),
-                     .ramp = idle / (places - 1),
-                     .memory_limit = memory_limit};
-  balance_runs(&b, cuts);
+  choose_balanced((Balance){.n = k->npositions,
+                            .time = each,
+                            .once = once,
+                            .bytes = k->bytes,
+                            .parts = stages,
+                            .places = places,
+                            .place = place,
+                            .repeat = mesh_micro_batches(mesh),
+                            .ramp = idle / (places - 1),
+                            .memory_limit = memory_limit},
+                  mesh, cuts);
   arena_free(a);
 }
 

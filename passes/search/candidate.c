@@ -92,12 +92,12 @@ static bool same_use(const AxisUse *a, const AxisUse *b) {
          a->data == b->data;
 }
 
-static GraphInput graph_input(Search *s, const Candidate *c) {
+GraphInput search_graph_input(Search *s, const Candidate *c) {
   GraphInput in = {.m = s->m,
                    .f = s->f,
                    .rules = s->rules,
                    .labels = s->labels,
-                   .shape = s->shape,
+                   .shape = s->layers_alike && s->alike ? s->alike : s->shape,
                    .cost = s->cost,
                    .memory_limit = s->limit * c->stages,
                    .table_cap = table_cap,
@@ -261,10 +261,47 @@ static bool price_most(Search *s, int *layers, Outcome *o) {
   return fits;
 }
 
+Recompute search_made_again(const Search *s, int much) {
+  if (much == 0) return (Recompute){RECOMPUTE_none, 0};
+  if (much == s->nlayers) return (Recompute){RECOMPUTE_selective, 0};
+  if (much == 2 * s->nlayers) return (Recompute){RECOMPUTE_full, 0};
+  bool whole = much > s->nlayers;
+  return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
+}
+
+static bool price_so_much(Search *s, int much, const Outcome *given, Outcome *best) {
+  Arena *scratch = arena_new();
+  Outcome x = *given;
+  x.strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
+  x.stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
+  memcpy(x.strategies, given->strategies, sizeof *x.strategies * s->f->ops.n);
+  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), &x);
+  if (fits || !best->feasible) *best = x;
+  arena_free(scratch);
+  return fits;
+}
+
+/* The same where it is guessed how much that is: a little less or more, until it fits, and what is a little less does
+ * not. */
+static bool price_near(Search *s, Outcome *o) {
+  const Outcome given = *o;
+  int most = 2 * s->nlayers, step = s->nlayers > 32 ? s->nlayers / 32 : 1, fits = most + 1, too_few = -1;
+  for (int at = s->guess < most ? s->guess : most;; step *= 2) {
+    if (price_so_much(s, at, &given, o)) fits = at;
+    else too_few = at;
+    if (o->slower || at == (fits <= most ? 0 : most) || (fits <= most && too_few >= 0)) break;
+    at += fits <= most ? -step : step;
+    at = at < 0 ? 0 : at > most ? most : at;
+  }
+  s->run.limited |= fits > 0;
+  return o->feasible;
+}
+
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
  * which has made again what the one before has, the first.  If the last does not fit, none does. */
 static bool cut_and_price(Search *s, Outcome *o) {
   int most, last = s->npolicies - 1;
+  if (s->guess >= 0 && s->nlayers) return price_near(s, o);
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
   Outcome some = *o, all = *o;
@@ -468,7 +505,7 @@ static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Are
 /* A bound for the candidate, where its axes can stand for each other. */
 static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry, double prune_above) {
   set_mesh_of(s, c, c->micro, c->naxes, NULL);
-  GraphInput in = graph_input(s, c);
+  GraphInput in = search_graph_input(s, c);
   in.symmetry = symmetry;
   double bound = bound_graph(s, in, prune_above);
   search_set_mesh(s, c, NULL);
@@ -503,7 +540,7 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
   *x.best = (Outcome){.c = *c};
   s->run.limited = false;
   search_set_mesh(s, c, NULL);
-  GraphInput in = graph_input(s, c);
+  GraphInput in = search_graph_input(s, c);
   in.prune_above = prune_above;
   solve_steps(s, &in, symmetry_of(s, c, 0, a), &x);
   /* What was not looked at costs at least that. */
@@ -529,7 +566,7 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
     s->whole = s->cost;
   }
   set_mesh_of(s, c, c->micro, loose, NULL);
-  GraphInput in = graph_input(s, c);
+  GraphInput in = search_graph_input(s, c);
   in.whole = s->whole;
   in.symmetry = symmetry;
   in.share = search_share_of_micro_batch(c);

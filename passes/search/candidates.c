@@ -112,6 +112,33 @@ static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const 
   return last;
 }
 
+/* By operation: it depends on inputs, not on weights alone. */
+static const bool *find_data(Arena *a, const Func *f) {
+  bool *data = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    data[i] = op->kind == OP_input;
+    for (int k = 0; k < op->nin; k++) data[i] |= data[f->values.items[op->in[k]].op];
+  }
+  return data;
+}
+
+/* By operation of the forward pass: gradients, or what is made again for them, read what it makes, perhaps as a view.
+ */
+static const bool *find_saved(const Search *s, Arena *scratch, const bool *derived, const bool *again) {
+  const Func *f = s->f;
+  const bool *data = find_data(scratch, f);
+  bool *needed = ARENA_ARRAY(s->arena, bool, f->ops.n + 1);
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    bool passes = phase_backward(op->phase) || (needed[i] && (again[i] || op_is_view(op->kind)));
+    for (int k = 0; k < op->nin && passes; k++) needed[f->values.items[op->in[k]].op] = true;
+    needed[i] &= op->phase == PH_fwd && !again[i] && !derived[i] && data[i];
+    needed[i] &= !op_is_view(op->kind) && !op_is_source(op->kind);
+  }
+  return needed;
+}
+
 /* As a price counts it, at least (passes/cost/plan_price.c): what is accumulated may lie where its parts do, views and
  * what is spread may take no memory of their own. */
 static void measure_live(const Search *s, Policy *p) {
@@ -119,6 +146,7 @@ static void measure_live(const Search *s, Policy *p) {
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, f);
   const size_t *last = last_reads(s, scratch, derived, p->again);
+  p->saved = find_saved(s, scratch, derived, p->again);
   p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
@@ -254,7 +282,7 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
-static double work_seconds(const Candidate *c, const LeastList *least) {
+double least_seconds(const Candidate *c, const LeastList *least) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
          repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
@@ -274,7 +302,7 @@ static double work_seconds(const Candidate *c, const LeastList *least) {
 /* No communication but a message to every stage that something connects with the others. */
 double ideal_seconds(const Search *s, const Candidate *c) {
   double ranks = s->t->ranks / c->stages;
-  return work_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
+  return least_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
 }
 
 /* By as many layers as free so many bytes; if all of them do not, by all. */
@@ -282,7 +310,7 @@ static double seconds_of_layers(const Search *s, const Candidate *c, const Least
   double freed = 0, seconds = 0;
   for (int k = 0; k < s->nlayers && freed < bytes; k++) {
     freed += layers[k].saved / c->micro / s->t->ranks;
-    seconds += work_seconds(c, &layers[k].least);
+    seconds += least_seconds(c, &layers[k].least);
   }
   return seconds;
 }
@@ -290,14 +318,14 @@ static double seconds_of_layers(const Search *s, const Candidate *c, const Least
 double seconds_again(const Search *s, const Candidate *c, bool *limited) {
   *limited = false;
   if (c->stages > 1 || !func_has_gradients(s->f)) return 0;
-  if (s->npolicies == 1) return work_seconds(c, &s->policies[0].least);
+  if (s->npolicies == 1) return least_seconds(c, &s->policies[0].least);
   double over = least_bytes(s, &s->policies[0], c->micro) - s->limit;
   if (over <= 0) return 0;
   *limited = true;
-  if (!s->nlayers) return work_seconds(c, &s->policies[1].least);
+  if (!s->nlayers) return least_seconds(c, &s->policies[1].least);
   double more = least_bytes(s, &s->policies[1], c->micro) - s->limit;
   if (more <= 0) return seconds_of_layers(s, c, s->some_layers, over);
-  return work_seconds(c, &s->policies[1].least) + seconds_of_layers(s, c, s->whole_layers, more);
+  return least_seconds(c, &s->policies[1].least) + seconds_of_layers(s, c, s->whole_layers, more);
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {

@@ -13,14 +13,26 @@ static SolveFactor with_variables(Graph *g, const SolveFactor *shared, const int
   return f;
 }
 
-static void add_factor(Graph *g, const SolveFactor *shared, const int *vars) {
-  ARENA_PUSH(g->arena, &g->factors, with_variables(g, shared, vars));
+/* n numbers, so many times. */
+static const double *so_often(Graph *g, const double *x, size_t n, double times) {
+  if (!x || times == 1) return x;
+  double *out = ARENA_ARRAY(g->arena, double, n + 1);
+  for (size_t i = 0; i < n; i++) out[i] = x[i] * times;
+  return out;
 }
 
-static int add_variable(Graph *g, const Domain *d) {
+static void add_factor(Graph *g, const SolveFactor *shared, const int *vars, double times) {
+  SolveFactor f = with_variables(g, shared, vars);
+  size_t n = 1;
+  for (int k = 0; k < f.n; k++) n *= (size_t)f.classes[k];
+  f.table = so_often(g, f.table, n, times);
+  ARENA_PUSH(g->arena, &g->factors, f);
+}
+
+static int add_variable(Graph *g, const Domain *d, double times) {
   ARENA_PUSH(g->arena, &g->sizes, d->n);
-  ARENA_PUSH(g->arena, &g->times, domain_total(d));
-  ARENA_PUSH(g->arena, &g->memories, domain_total_memory(d));
+  ARENA_PUSH(g->arena, &g->times, so_often(g, domain_total(d), (size_t)d->n, times));
+  ARENA_PUSH(g->arena, &g->memories, so_often(g, domain_total_memory(d), (size_t)d->n, times));
   return (int)g->sizes.n - 1;
 }
 
@@ -29,17 +41,18 @@ static void add_fan(Graph *g, const FanOut *fan) {
   int *vars = ARENA_ARRAY(g->arena, int, t->nslots + 1), middle = vars[0] = g->variable[fan->producer];
   for (int i = 0; i < t->nslots; i++) vars[i + 1] = g->variable[fan->users[t->slots[i]]];
   if (!t->split) {
-    add_factor(g, &t->whole, vars);
+    add_factor(g, &t->whole, vars, fan->times);
     return;
   }
   if (t->middle) {
-    middle = add_variable(g, t->middle);
+    middle = add_variable(g, t->middle, fan->times);
     ARENA_PUSH(g->arena, &g->between, ((Between){middle, fan}));
   }
-  add_factor(g, &t->first, (int[2]){vars[0], middle});
-  if (t->shares) ARENA_PUSH(g->arena, &g->rests, with_variables(g, &t->rest, vars));
+  add_factor(g, &t->first, (int[2]){vars[0], middle}, fan->times);
+  /* What many fan-outs leave out of the tables would be a rest many times: it is left out of what layers alike cost. */
+  if (t->shares && fan->times == 1) ARENA_PUSH(g->arena, &g->rests, with_variables(g, &t->rest, vars));
   for (int i = 0; i < t->nslots; i++)
-    if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
+    if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]}, fan->times);
 }
 
 /* A table of one variable with n values. */
@@ -85,7 +98,7 @@ static void add_pair(Graph *g, LayoutPair pair) {
     tie.factor = pair_table(g, d, tie.same);
     ARENA_PUSH(g->arena, &g->ties, tie);
   }
-  add_factor(g, &g->ties.items[i].factor, vars);
+  add_factor(g, &g->ties.items[i].factor, vars, 1);
 }
 
 /* A sum of gradients may only be what fits the strategy of what makes the value; where nothing does, anything. */
@@ -112,7 +125,7 @@ static void add_sum(Graph *g, size_t head, size_t sum) {
     tie.factor = sum_table(g, g->in.shape->class[sum], d);
     ARENA_PUSH(g->arena, &g->ties, tie);
   }
-  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[head], g->variable[sum]});
+  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[head], g->variable[sum]}, 1);
 }
 
 /* Where a value comes converted to an operation of the kernel that makes it, that reads it from memory after all. */
@@ -132,10 +145,11 @@ static SolveFactor inside_table(Graph *g, const Tie *tie) {
                            table);
 }
 
-static void add_inside(Graph *g, size_t user, int operand) {
+static void add_inside(Graph *g, const InsideUse *use) {
+  size_t user = use->user;
+  int operand = use->operand;
   Val v = g->in.f->ops.items[user].in[operand];
   size_t maker = (size_t)g->in.f->values.items[v].op;
-  if (g->variable[maker] < 0 || !graph_domain(g, user)->outside[operand]) return;
   int vars[2] = {g->variable[maker], g->variable[user]};
   Tie tie = {
       {graph_domain(g, maker), graph_domain(g, user)}, vars[0] == vars[1], value_index(g->in.f, v), operand, {0}};
@@ -144,7 +158,7 @@ static void add_inside(Graph *g, size_t user, int operand) {
     tie.factor = inside_table(g, &tie);
     ARENA_PUSH(g->arena, &g->ties, tie);
   }
-  add_factor(g, &g->ties.items[i].factor, vars);
+  add_factor(g, &g->ties.items[i].factor, vars, use->times);
 }
 
 /* The class of what the first operation of a class follows; -1: nothing. */
@@ -193,15 +207,16 @@ static double cheapest(const Graph *g) {
 static void fill(Graph *g) {
   const Shape *s = g->in.shape;
   for (size_t i = 0; i < g->in.f->ops.n; i++) {
-    size_t head = s->mirrors.head[i];
-    g->variable[i] = s->class[i] < 0 ? -1 : head != i ? g->variable[head] : add_variable(g, graph_domain(g, i));
+    size_t owner = s->owner[i];
+    bool owns = s->class[i] >= 0 && owner == i;
+    g->variable[i] = s->class[i] < 0 ? -1
+                     : owns          ? add_variable(g, graph_domain(g, i), s->times[i])
+                                     : g->variable[owner];
   }
   for (size_t i = 0; i < s->nfans && !solve_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
-  for (size_t i = 0; i < g->in.f->ops.n && !solve_watch_work(g->in.watch, 0); i++)
-    for (int k = 0; k < g->in.f->ops.items[i].nin && s->class[i] >= 0; k++) add_inside(g, i, k);
+  for (size_t i = 0; i < s->ninsides && !solve_watch_work(g->in.watch, 0); i++) add_inside(g, &s->insides[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
-  for (size_t i = 0; i < g->in.f->ops.n; i++)
-    if (s->mirrors.sum_of[i] != SIZE_MAX) add_sum(g, s->mirrors.sum_of[i], i);
+  for (size_t i = 0; i < s->nsums; i++) add_sum(g, s->sums[i].first, s->sums[i].second);
 }
 
 /* FanShares follow a choice. */
@@ -276,6 +291,30 @@ const SolveProblem *graph_problem(const Graph *g) { return &g->problem; }
 void graph_strategies(const Graph *g, const int *values, Strategy *out) {
   for (size_t i = 0; i < g->in.f->ops.n; i++)
     out[i] = g->variable[i] < 0 ? (Strategy){0} : graph_domain(g, i)->strategies[values[g->variable[i]]];
+}
+
+/* What the first operation of its class with the same value makes counts for all. */
+static double bytes_made(const Graph *g, size_t op, int value) {
+  const Domain *d = graph_domain(g, op);
+  double sum = 0;
+  for (int k = 0; k < d->nout; k++)
+    sum += cost_bytes(g->in.cost, type_of(g->in.f, g->in.f->ops.items[op].out + (Val)k), d->results[k][value]);
+  return sum;
+}
+
+void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes) {
+  const Shape *s = g->in.shape;
+  Arena *scratch = arena_new();
+  int *known = ARENA_ARRAY(scratch, int, s->nclasses + 1); /* a value + 1 */
+  double *made = ARENA_ARRAY(scratch, double, s->nclasses + 1);
+  for (size_t i = 0; i < g->in.f->ops.n; i++) {
+    int class = s->class[i], value = class < 0 ? 0 : values[g->variable[i]];
+    seconds[i] = bytes[i] = 0;
+    if (class < 0) continue;
+    if (known[class] != value + 1) known[class] = value + 1, made[class] = bytes_made(g, i, value);
+    seconds[i] = graph_domain(g, i)->time[value], bytes[i] = made[class];
+  }
+  arena_free(scratch);
 }
 
 /* The fan-out whose tables have this variable between producer and users; NULL for that of an operation. */

@@ -96,6 +96,7 @@ typedef struct Policy {
   double *each, *once; /* by operation: bytes that are live there, of the whole batch and once a step; all ranks
                           together, each value once */
   LeastList least;     /* what is made again */
+  const bool *saved;   /* by operation of the forward pass: what it makes is kept for gradients */
 } Policy;
 
 /* What one more layer makes again, the first with what is outside of layers. */
@@ -150,10 +151,12 @@ typedef struct Search {
   Arena *arena; /* the module's */
   const Rule *const *rules;
   const OpLabels *labels;
-  const Shape *shape;
-  bool layout;                   /* all is forced: only the mesh with one axis per degree is looked at */
-  CostModel *cost;               /* of the mesh that was set last: one of `models` */
-  CostModel *base;               /* has what all others share */
+  const Shape *shape, *alike; /* alike: shape_alike; NULL: it has no such layers */
+  bool layers_alike;          /* graphs are made of `alike` */
+  int guess;       /* how much has to be made again so that a candidate fits (search_made_again); -1: no idea */
+  bool layout;     /* all is forced: only the mesh with one axis per degree is looked at */
+  CostModel *cost; /* of the mesh that was set last: one of `models` */
+  CostModel *base; /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   CostModel *whole;                 /* of one micro-batch, while a range of them is bounded: it is not dropped */
@@ -207,6 +210,11 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice);
  * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
 void search_try_hastily(Search *s);
 
+/* ---- named.c */
+
+/* Tries plans as people name them, within what is forced. */
+void search_try_named(Search *s, const PlanOptions *o);
+
 /* ---- candidates.c */
 
 /* What operations take at least, and what each policy keeps and makes again; one rank is the mesh. */
@@ -214,6 +222,8 @@ void measure_least(Search *s);
 /* Without stages: what is made again for gradients takes at least so long, whichever policy says it, as what is live
  * would not fit otherwise, however it is cut; *limited: that decides.  0: nothing is known. */
 double seconds_again(const Search *s, const Candidate *c, bool *limited);
+/* What operations take at least on a candidate. */
+double least_seconds(const Candidate *c, const LeastList *least);
 /* How many stages a pipeline may have at most. */
 int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */
@@ -246,6 +256,11 @@ double search_share_of_micro_batch(const Candidate *c);
 
 /* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
+/* What is made again, by how much it is: from nothing (0) by layer to selective (nlayers), from there to full (twice
+ * that). */
+Recompute search_made_again(const Search *s, int much);
+/* The graph of a candidate, whose mesh is set. */
+GraphInput search_graph_input(Search *s, const Candidate *c);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
 /* What was found for a pipeline, with schedules that fill its gaps, and the same made again for gradients. */

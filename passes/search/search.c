@@ -21,7 +21,7 @@
 #include "program/program.h"
 
 /* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
-static const double usual_work = 2.3e10;
+static const double usual_work = 3e9;
 
 /* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;
@@ -438,6 +438,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .t = t,
                 .arena = m->arena,
                 .run = {.zero = o->zero, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
+                .guess = -1,
                 .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
@@ -463,6 +464,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!cost_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
   s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
+  s->alike = shape_alike(m, s->cost, s->shape);
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->graph = plan_graph_hash(m, f);
   s->most_micro = most_micro_batches(s);

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "ir/states.h"
 #include "passes/facts/agreed.h"
+#include "passes/facts/blocks.h"
 #include "passes/facts/zero.h"
 #include "passes/facts/derived.h"
 #include "passes/search/graph.h"
@@ -253,7 +254,7 @@ static void gather_users(Shaping *w, const Uses *uses, FanOut *fan) {
 }
 
 static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
-  const size_t *head = w->out->mirrors.head;
+  const size_t *owner = w->out->owner;
   int n = 0, *key = ARENA_ARRAY(scratch, int, 3 * fan->nusers + 3);
   key[n++] = w->out->class[fan->producer];
   key[n++] = fan->result;
@@ -261,11 +262,20 @@ static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scr
   for (int i = 0; i < fan->nusers; i++) {
     key[n++] = w->out->class[fan->users[i]];
     key[n++] = fan->masks[i];
-    int same = head[fan->users[i]] == head[fan->producer] ? -1 : 0; /* whose variable it has */
-    while (same >= 0 && head[fan->users[same]] != head[fan->users[i]]) same++;
+    int same = owner[fan->users[i]] == owner[fan->producer] ? -1 : 0; /* whose variable it has */
+    while (same >= 0 && owner[fan->users[same]] != owner[fan->users[i]]) same++;
     key[n++] = same;
   }
   return key_number(keys, key, sizeof *key * (size_t)n);
+}
+
+/* The number of a fan-out among those between other variables. */
+static int fan_number(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
+  size_t n = 0, *key = ARENA_ARRAY(scratch, size_t, fan->nusers + 2);
+  key[n++] = (size_t)fan->class;
+  key[n++] = w->out->owner[fan->producer];
+  for (int i = 0; i < fan->nusers; i++) key[n++] = w->out->owner[fan->users[i]];
+  return key_number(keys, key, sizeof *key * n);
 }
 
 /* What is made where it is needed has no conversions. */
@@ -275,39 +285,93 @@ static void find_fans(Shaping *w) {
   Uses *uses = ARENA_ARRAY(scratch, Uses, f->values.n);
   bool *output = ARENA_ARRAY(scratch, bool, f->values.n);
   FanOut *fans = ARENA_ARRAY(w->arena, FanOut, f->values.n);
-  Keys keys = keys_new(scratch, f->values.n);
+  Keys keys = keys_new(scratch, f->values.n), numbers = keys_new(scratch, f->values.n);
+  w->out->nfans = 0;
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; k < f->ops.items[i].nin; k++) ARENA_PUSH(scratch, &uses[f->ops.items[i].in[k]], ((Use){i, k}));
   for (size_t i = 0; i < f->outputs.n; i++) output[f->outputs.items[i].value] = true;
   for (Val v = 1; v < f->values.n; v++) {
     if (op_is_anywhere(op_of(f, v)) || (!uses[v].n && !output[v])) continue;
-    FanOut *fan = &fans[w->out->nfans++];
-    fan->producer = (size_t)f->values.items[v].op;
-    fan->result = value_index(f, v);
-    fan->output = output[v];
-    gather_users(w, &uses[v], fan);
-    fan->class = fan_class(w, &keys, fan, scratch);
+    FanOut fan = {.producer = (size_t)f->values.items[v].op, .result = value_index(f, v), .output = output[v]};
+    gather_users(w, &uses[v], &fan);
+    fan.class = fan_class(w, &keys, &fan, scratch);
+    size_t number = (size_t)fan_number(w, &numbers, &fan, scratch);
+    if (number == w->out->nfans) fans[w->out->nfans++] = fan;
+    fans[number].times++;
   }
   w->out->fans = fans;
   w->out->nfan_classes = keys.n;
   arena_free(scratch);
 }
 
-/* Each read or write of a state is tied to the next one of the same state, each leave to its carry. */
-static void find_pairs(Shaping *w) {
+/* Two operations that are tied, unless their variables are known to be. */
+typedef struct PairList {
+  LayoutPair *items;
+  size_t n, cap;
+} PairList;
+
+static void add_tied(const Shaping *w, Keys *known, PairList *list, size_t first, size_t second) {
+  const size_t key[] = {w->out->owner[first], w->out->owner[second]};
+  if ((size_t)key_number(known, key, sizeof key) == list->n) ARENA_PUSH(w->arena, list, ((LayoutPair){first, second}));
+}
+
+/* Each read or write of a state is tied to the next one of the same state, each leave to its carry; a sum of gradients
+ * to what makes the value. */
+static void find_ties(Shaping *w) {
   const Func *f = w->out->f;
-  struct {
-    LayoutPair *items;
-    size_t n, cap;
-  } pairs = {0};
-  const StateOps states = state_ops(w->arena, f);
+  Arena *scratch = arena_new();
+  Keys keys = keys_new(scratch, 2 * f->ops.n), sum_keys = keys_new(scratch, f->ops.n);
+  PairList pairs = {0}, sums = {0};
+  const StateOps states = state_ops(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *a = &f->ops.items[i];
-    if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));
-    if (states.next[i] != SIZE_MAX) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, states.next[i]}));
+    size_t sum_of = w->out->mirrors.sum_of[i];
+    if (a->kind == OP_leave) add_tied(w, &keys, &pairs, (size_t)f->values.items[a->in[0]].op, i);
+    if (states.next[i] != SIZE_MAX) add_tied(w, &keys, &pairs, i, states.next[i]);
+    if (sum_of != SIZE_MAX) add_tied(w, &sum_keys, &sums, sum_of, i);
   }
-  w->out->pairs = pairs.items;
-  w->out->npairs = pairs.n;
+  w->out->pairs = pairs.items, w->out->npairs = pairs.n;
+  w->out->sums = sums.items, w->out->nsums = sums.n;
+  arena_free(scratch);
+}
+
+static void find_insides(Shaping *w) {
+  const Func *f = w->out->f;
+  const size_t *owner = w->out->owner;
+  Arena *scratch = arena_new();
+  size_t operands = 0;
+  for (size_t i = 0; i < f->ops.n; i++) operands += (size_t)f->ops.items[i].nin;
+  Keys keys = keys_new(scratch, operands);
+  struct {
+    InsideUse *items;
+    size_t n, cap;
+  } all = {0};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const KernelPart *part = cost_part(w->cost, f, op);
+    for (int k = 0; k < op->nin && w->out->class[i] >= 0; k++) {
+      size_t maker = (size_t)f->values.items[op->in[k]].op;
+      if (!(part->inside >> k & 1) || w->out->class[maker] < 0) continue;
+      const size_t key[] = {owner[maker], (size_t)w->out->class[maker], (size_t)value_index(f, op->in[k]),
+                            owner[i],     (size_t)w -> out -> class[i], (size_t)k};
+      size_t number = (size_t)key_number(&keys, key, sizeof key);
+      if (number == all.n) ARENA_PUSH(w->arena, &all, ((InsideUse){i, k, 0}));
+      all.items[number].times++;
+    }
+  }
+  w->out->insides = all.items, w->out->ninsides = all.n;
+  arena_free(scratch);
+}
+
+/* Counts what has one variable, and finds what stands between variables. */
+static void find_rest(Shaping *w) {
+  const Func *f = w->out->f;
+  double *times = ARENA_ARRAY(w->arena, double, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) times[w->out->owner[i]] += w->out->mirrors.head[i] == i;
+  w->out->times = times;
+  find_fans(w);
+  find_ties(w);
+  find_insides(w);
 }
 
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
@@ -318,8 +382,38 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   find_before(&w);
   find_time_factors(&w);
   s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops);
+  s->owner = s->mirrors.head;
   find_classes(&w);
-  find_fans(&w);
-  find_pairs(&w);
+  find_rest(&w);
   return s;
+}
+
+/* ---- layers alike */
+
+/* The operation of equal place in the second instance, for all instances behind it but the last. */
+static size_t stands_for(const Blocks *b, size_t i) {
+  BlockPlace p = b->places[i];
+  if (p.block < 0 || p.instance < 2 || p.instance + 1 >= b->items[p.block].instances) return i;
+  return b->items[p.block].ops[b->items[p.block].size + p.index];
+}
+
+const Shape *shape_alike(Module *m, const CostModel *c, const Shape *s) {
+  Shape *out = ARENA_NEW(m->arena, Shape);
+  Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = out};
+  Arena *scratch = arena_new();
+  Blocks blocks = blocks_find(scratch, s->f);
+  size_t *owner = ARENA_ARRAY(m->arena, size_t, s->f->ops.n + 1);
+  bool any = false;
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    size_t head = s->mirrors.head[i], as = stands_for(&blocks, head);
+    bool alike = as < head && s->class[as] == s->class[head] && s->mirrors.head[as] == as;
+    owner[i] = alike ? as : head;
+    any |= alike;
+  }
+  arena_free(scratch);
+  if (!any) return NULL;
+  *out = *s;
+  out->owner = owner;
+  find_rest(&w);
+  return out;
 }

@@ -23,9 +23,18 @@ typedef struct FanOut {
   const int *masks;
   bool output; /* also a result of the function */
   int class;
+  double times; /* so many values, with users that have the same variables as these */
 } FanOut;
 
-/* Two operations, in program order, with one layout: reads and writes of one state, a carry and its leave. */
+/* An operand that an operation's own kernel makes (KernelPart.inside), of so many operations. */
+typedef struct InsideUse {
+  size_t user;
+  int operand;
+  double times;
+} InsideUse;
+
+/* Two operations, in program order, with one layout: reads and writes of one state, a carry and its leave; or what
+ * makes a value and a sum of its gradients (mirror.h). */
 typedef struct LayoutPair {
   size_t first, second;
 } LayoutPair;
@@ -44,15 +53,23 @@ typedef struct Shape {
   int nclasses;
   const int *class;    /* by operation; -1: no variable */
   const size_t *first; /* by class: its first operation */
-  size_t nfans, npairs;
+  const size_t *owner; /* by operation: whose variable it has, which stands before it or is itself */
+  const double *times; /* by owner: so many heads have its variable */
+  size_t nfans, npairs, nsums, ninsides;
   const FanOut *fans;
   int nfan_classes;
-  const LayoutPair *pairs;
+  const LayoutPair *pairs, *sums;
+  const InsideUse *insides;
 } Shape;
 
 /* Lives in the module's arena. */
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops);
+
+/* The same where all instances of a repeated block (blocks.h) but the first and the last make one choice: operations of
+ * equal place and class have one variable, which counts as often as there are of them.  So a graph of many layers is as
+ * small as that of three, and what it chooses is a plan, and the best of those.  NULL: nothing repeats often enough. */
+const Shape *shape_alike(Module *m, const CostModel *c, const Shape *s);
 
 /* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */
 bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k);

@@ -205,20 +205,6 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
 }
 
-/* Of many ranks: plans that are often good, so that there soon is one: an axis within the innermost links, one over
- * what is left, and as many micro-batches as that leaves samples. */
-static void try_usual(Search *s) {
-  for (int stages = 1; stages <= s->most_stages && stages <= s->t->ranks; stages++) {
-    int spatial = s->t->ranks / stages, inner = s->t->tiers[0].group < spatial ? s->t->tiers[0].group : spatial;
-    if (s->t->ranks % stages || spatial % inner) continue;
-    int outer = spatial / inner, micro = stages > 1 ? useful_up_to(s, s->most_micro / outer) : 1;
-    Candidate c = candidate_of(s, stages, micro > 1 ? micro : 1, micro > 1 ? micro : 1);
-    if (outer > 1) c.sizes[c.naxes] = outer, c.degree[c.naxes++] = -1;
-    if (inner > 1) c.sizes[c.naxes] = inner, c.degree[c.naxes++] = -1;
-    if (!is_hopeless(s, ideal_seconds(s, &c))) try_one(s, &c);
-  }
-}
-
 /* Of many ranks, the most promising first, by what graphs say. */
 static void bound_all(Search *s) {
   for (size_t i = 0; i < s->run.candidates.n; i++) bound_orders(s, i, s->run.candidates.items[i].naxes, true);
@@ -227,9 +213,9 @@ static void bound_all(Search *s) {
 
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
-  for (int d = DEGREE_FIRST_AXIS; free_choice && d < DEGREE_COUNT; d++) try_alone(s, d);
+  for (int d = DEGREE_FIRST_AXIS; free_choice && !many && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
-  if (many) try_usual(s);
+  if (s->t->ranks >= MANY_RANKS && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   if (many) bound_all(s);
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {

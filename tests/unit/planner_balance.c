@@ -47,6 +47,7 @@ static void draw(Random *r, Case *c) {
                    .place = c->place,
                    .repeat = 1 + below(r, 16),
                    .ramp = below(r, 2) ? 1 : 0.25,
+                   .in_step = below(r, 3) * 0.5,
                    .memory_limit = below(r, 2) ? n : n - 3};
 }
 

@@ -1,0 +1,180 @@
+/* passes/search/named.c - plans as people name them: stages, and one axis per degree, all of it used.
+ *
+ * They are few for each way to divide the ranks, and their graphs are small.  So what each would take is estimated
+ * (estimate.h): at first of some that are usual, then of those that differ from the best so far in one degree, by one
+ * prime factor, or in the samples of a micro-batch, until the best has no better neighbour.  The best are cut and
+ * priced as any outcome is.  So there is a good plan soon, at any scale, which the search over all axes then has to
+ * beat. Nothing here is a bound.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/schedule.h"
+#include "passes/search/estimate.h"
+
+/* So many are priced at most, and none that is estimated to be slower than the best plan by so much. */
+enum { MOST_PRICED = 12 };
+static const double differ = 1.03;
+
+/* Degrees with those that are forced; dp is what the others leave. */
+typedef struct Named {
+  int degree[DEGREE_COUNT];
+  int samples; /* of a micro-batch, on each data parallel rank */
+  Candidate c;
+  Estimates estimates;
+  bool left; /* its neighbours were looked at */
+} Named;
+
+/* One of them with a schedule. */
+typedef struct Choice {
+  const Named *of;
+  int by;
+} Choice;
+
+typedef struct Naming {
+  Search *s;
+  Arena *arena;
+  const PlanOptions *options;
+  Estimating *estimating;
+  struct {
+    Named *items;
+    size_t n, cap;
+  } list;
+} Naming;
+
+/* False: ranks would be idle, or some degree splits nothing or is forced to be another. */
+static bool make_mesh(const Search *s, const PlanOptions *o, Named *x) {
+  int used = 1;
+  for (int d = 0; d < DEGREE_COUNT; d++) used *= d == DEGREE_dp ? 1 : x->degree[d];
+  if (s->t->ranks % used || x->degree[DEGREE_pp] > s->most_stages) return false;
+  x->degree[DEGREE_dp] = s->t->ranks / used;
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    bool splits = d == DEGREE_pp || s->has_degree[d] || x->degree[d] == 1;
+    if (!splits || (s->run.forced[d] && s->run.forced[d] != x->degree[d])) return false;
+  }
+  int each = s->most_micro / x->degree[DEGREE_dp], micro = each / x->samples;
+  if (o->micro_batches) micro = o->micro_batches;
+  else if (x->samples > 1 && micro < 1) return false;
+  x->c = candidate_of(s, x->degree[DEGREE_pp], micro > 1 ? micro : 1, micro > 1 ? micro : 1);
+  x->c.no_gaps |= s->any_schedule && x->c.stages > 1 && micro > 1;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
+    if (x->degree[d] > 1) x->c.sizes[x->c.naxes] = x->degree[d], x->c.degree[x->c.naxes++] = d;
+  return true;
+}
+
+static bool same_named(const Named *a, const Named *b) {
+  return memcmp(a->degree, b->degree, sizeof a->degree) == 0 && a->c.micro == b->c.micro;
+}
+
+/* The number of a plan in the list, which is estimated if it is new. */
+static void look_at(Naming *w, Named x) {
+  if (!make_mesh(w->s, w->options, &x)) return;
+  for (size_t i = 0; i < w->list.n; i++)
+    if (same_named(&w->list.items[i], &x)) return;
+  x.left = false;
+  x.estimates = search_estimate(w->estimating, &x.c);
+  ARENA_PUSH(w->arena, &w->list, x);
+}
+
+/* The best one, if its neighbours were not looked at; SIZE_MAX: they were. */
+static size_t best_not_left(const Naming *w) {
+  size_t best = SIZE_MAX;
+  for (size_t i = 0; i < w->list.n; i++) {
+    double least = w->list.items[i].estimates.least;
+    if (!isinf(least) && (best == SIZE_MAX || least < w->list.items[best].estimates.least)) best = i;
+  }
+  return best == SIZE_MAX || w->list.items[best].left ? SIZE_MAX : best;
+}
+
+/* Those that have one degree p times as large, or as small. */
+static void look_around_by(Naming *w, const Named *x, int p) {
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    Named more = *x, less = *x;
+    if (d == DEGREE_dp) continue;
+    more.degree[d] *= p, less.degree[d] /= p;
+    if (x->degree[DEGREE_dp] % p == 0) look_at(w, more);
+    if (x->degree[d] % p == 0) look_at(w, less);
+  }
+}
+
+static void look_around(Naming *w, size_t from) {
+  w->list.items[from].left = true;
+  const Named x = w->list.items[from];
+  for (int p = 2, rest = w->s->t->ranks; rest > 1; p++) {
+    if (rest % p) continue;
+    look_around_by(w, &x, p);
+    while (rest % p == 0) rest /= p;
+  }
+  Named more = x, less = x;
+  more.samples *= 2, less.samples /= 2;
+  look_at(w, more);
+  if (less.samples) look_at(w, less);
+}
+
+/* Where to begin: few and many stages, tensor parallel ranks none or all within the innermost links; what is forced. */
+static void look_at_usual(Naming *w) {
+  const Search *s = w->s;
+  const int *forced = s->run.forced;
+  const int stages[] = {forced[DEGREE_pp] ? forced[DEGREE_pp] : 1, 8},
+            tensor[] = {forced[DEGREE_tp] ? forced[DEGREE_tp] : 1, s->t->tiers[0].group};
+  for (int i = 0; i < 4; i++) {
+    Named x = {.samples = 1};
+    for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = forced[d] ? forced[d] : 1;
+    x.degree[DEGREE_pp] = stages[i / 2], x.degree[DEGREE_tp] = tensor[i % 2];
+    look_at(w, x);
+  }
+}
+
+static double seconds_of(const Choice *x) { return x->of->estimates.by[x->by].seconds; }
+
+static int by_estimate(const void *x, const void *y) {
+  const Choice *a = x, *b = y;
+  if (seconds_of(a) != seconds_of(b)) return seconds_of(a) < seconds_of(b) ? -1 : 1;
+  int order = memcmp(a->of->degree, b->of->degree, sizeof a->of->degree);
+  return order ? order : a->of->samples != b->of->samples ? a->of->samples - b->of->samples : a->by - b->by;
+}
+
+/* With its schedule, as if that were forced. */
+static void price(Naming *w, const Choice *x) {
+  Search *s = w->s;
+  const bool any = s->any_schedule, alike = s->layers_alike;
+  const ScheduleKind schedule = s->schedule;
+  double ignored, best = search_best_time(s);
+  Candidate c = x->of->c;
+  if (any && c.no_gaps) {
+    s->any_schedule = false;
+    s->schedule = c.schedule = search_usual_schedules[x->by];
+    c.no_gaps = c.schedule.chunks > 1 || schedule_weights_apart(c.schedule.order);
+  }
+  s->guess = x->of->estimates.by[x->by].again;
+  s->layers_alike = !x->of->estimates.limited;
+  Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
+  s->schedule = schedule, s->any_schedule = any, s->layers_alike = alike, s->guess = -1;
+  search_add_if_known(s, o, best);
+}
+
+static void price_best(Naming *w) {
+  const Search *s = w->s;
+  Choice *all = ARENA_ARRAY(w->arena, Choice, USUAL_SCHEDULES * w->list.n + 1);
+  size_t n = 0;
+  for (size_t i = 0; i < w->list.n; i++)
+    for (int k = 0; k < USUAL_SCHEDULES; k++)
+      if (!isinf(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
+  if (n) qsort(all, n, sizeof *all, by_estimate);
+  for (size_t i = 0; i < n && i < MOST_PRICED && !s->watch.expired; i++)
+    if (seconds_of(&all[i]) <= search_best_time(s) * differ) price(w, &all[i]);
+}
+
+void search_try_named(Search *s, const PlanOptions *o) {
+  Naming w = {.s = s, .arena = arena_new(), .options = o};
+  const bool limited = s->run.limited;
+  w.estimating = search_estimating(s, w.arena);
+  s->layers_alike = true;
+  look_at_usual(&w);
+  for (size_t best; !s->watch.expired && (best = best_not_left(&w)) != SIZE_MAX;) look_around(&w, best);
+  price_best(&w);
+  s->layers_alike = false;
+  s->run.limited = limited;
+  arena_free(w.arena);
+}
