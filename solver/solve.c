@@ -55,34 +55,65 @@ static double memory_of(const SolveProblem *p, int var, int value) {
   return p->memory && p->memory[var] ? p->memory[var][value] : 0;
 }
 
-/* The time that depends on one variable. */
-static double around(const Solver *s, int var, const int *values) {
-  double sum = s->p->time[var][values[var]];
+/* Adds what a factor costs with each value of one of its variables; the others have theirs. */
+static void add_costs(const SolveFactor *k, int var, int domain, int *values, double *sums) {
+  size_t base = 0, stride = 1;
+  const int *map = NULL;
+  if (!k->table) {
+    int now = values[var];
+    for (values[var] = 0; values[var] < domain; values[var]++) sums[values[var]] += solve_factor_cost(k, values);
+    values[var] = now;
+    return;
+  }
+  for (int i = 0; i < k->n; i++) {
+    base *= (size_t)k->classes[i], stride *= map ? (size_t)k->classes[i] : 1;
+    if (k->vars[i] == var) map = k->maps[i];
+    else base += (size_t)k->maps[i][values[k->vars[i]]];
+  }
+  for (int v = 0; v < domain; v++) sums[v] += k->table[base + stride * (size_t)map[v]];
+}
+
+/* The time that depends on one variable, with each of its values. */
+static void find_around(const Solver *s, int var, int *values, double *sums) {
+  memcpy(sums, s->p->time[var], sizeof *sums * (size_t)s->p->domain[var]);
   for (size_t i = 0; i < s->of_var[var].n; i++)
-    sum += solve_factor_cost(factor_at(s->p, (size_t)s->of_var[var].items[i]), values);
-  return sum;
+    add_costs(factor_at(s->p, (size_t)s->of_var[var].items[i]), var, s->p->domain[var], values, sums);
+}
+
+/* What shares a factor with a variable may have another best value now. */
+static void look_again(const Solver *s, int var, bool *settled) {
+  for (size_t i = 0; i < s->of_var[var].n; i++) {
+    const SolveFactor *k = factor_at(s->p, (size_t)s->of_var[var].items[i]);
+    for (int j = 0; j < k->n; j++) settled[k->vars[j]] = false;
+  }
 }
 
 /* Coordinate descent on time + lambda * memory, keeping the memory within the limit. */
 static void descend(Solver *s, double lambda, double limit, Point *x) {
   find_factors(s);
   bool better = true;
+  int widest = 1;
+  for (int var = 0; var < s->p->nvars; var++) widest = s->p->domain[var] > widest ? s->p->domain[var] : widest;
+  double *around = ARENA_ARRAY(s->arena, double, widest);
+  bool *settled = ARENA_ARRAY(s->arena, bool, s->p->nvars + 1);
   for (int sweep = 0; better && sweep < 20; sweep++) {
     better = false;
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
-      double rest = x->memory - memory_of(s->p, var, now),
-             least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
       if (solve_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
+      if (settled[var] && limit == INFINITY) continue; /* nothing around it has changed */
+      find_around(s, var, x->values, around);
+      double rest = x->memory - memory_of(s->p, var, now), least = around[now] + lambda * memory_of(s->p, var, now);
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
         if (v == now || rest + memory > limit) continue;
-        x->values[var] = v;
-        double sum = around(s, var, x->values) + lambda * memory;
+        double sum = around[v] + lambda * memory;
         if (sum < least * (1 - 1e-12)) least = sum, best = v, better = true;
       }
       x->values[var] = best;
       x->memory = rest + memory_of(s->p, var, best);
+      if (best != now) look_again(s, var, settled);
+      settled[var] = true;
     }
   }
   evaluate(s->p, x);

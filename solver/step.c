@@ -173,15 +173,20 @@ static void sort_operands(Rows *r, Arena *a) {
     r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
 }
 
+/* Where the entries of an operand begin that have the classes of the places before the last. */
+PART_OF_WIDE size_t base_of(const Rows *r, int operand, const int *at) {
+  size_t base = 0;
+  for (int i = 0; i < r->last; i++) base += r->s->offsets[i][operand][at[i]];
+  return base;
+}
+
 /* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied
  * operands. */
 PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
   int best = 0;
-  for (int f = 0; f < s->noperands; f++) {
-    base[f] = 0;
-    for (int i = 0; i < r->last; i++) base[f] += s->offsets[i][f][at[i]];
-  }
+  for (int i = 0; i < r->nouter; i++) base[r->outer[i]] = base_of(r, r->outer[i], at);
+  for (int i = r->npacked; i < r->nvarying; i++) base[r->varying[i].operand] = base_of(r, r->varying[i].operand, at);
   memcpy(sums, s->least, sizeof(double) * (size_t)r->classes);
   for (int i = 0; i < r->nouter; i++) {
     int f = r->outer[i];
