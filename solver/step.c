@@ -24,12 +24,14 @@
 #define PART_OF_WIDE static inline
 #endif
 
-/* An operand with the last place and others, copied as [its other places][class][last place]. */
+/* An operand with the last place and others, copied as [its other places][class][last place]; one without the last
+ * place as [its places][class]. */
 typedef struct Packed {
   int operand;
+  bool in_a_row;   /* its entries lie so as it is: by class, behind each other */
   size_t *strides; /* by place: rows */
   double *values;  /* NULL: not copied */
-  double *least;   /* by row, class */
+  double *least;   /* by row, class; of one with the last place */
 } Packed;
 
 /* One step while it is computed. */
@@ -37,8 +39,9 @@ typedef struct Rows {
   const StepProgram *p;
   const Step *s;
   int last, inner, classes; /* last place, its classes; classes of the variable */
-  int nouter, *outer;       /* operands without the last place */
-  int npacked, nvarying;    /* operands with it and with some other place: those that are copied come first */
+  int nouter;               /* operands without the last place */
+  Packed *outer;
+  int npacked, nvarying; /* operands with it and with some other place: those that are copied come first */
   Packed *varying;
   double *matrix; /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is
                      one */
@@ -90,6 +93,17 @@ PART_OF_WIDE void lower_rows(double *restrict out, const double *const *rows, co
   }
 }
 
+/* Two rows at once that are the sums of two. */
+PART_OF_WIDE void lower_sums(double *restrict out, const double *const *rows, const double *const *others,
+                             const double *values, int n) {
+  const double *restrict a = rows[0], *restrict b = rows[1], *restrict c = others[0], *restrict d = others[1];
+  const double u = values[0], v = values[1];
+  for (int k = 0; k < n; k++) {
+    double first = a[k] + c[k] + u, second = b[k] + d[k] + v, low = second < first ? second : first;
+    out[k] = low < out[k] ? low : out[k];
+  }
+}
+
 /* In four lanes: one would wait for itself. */
 PART_OF_WIDE double largest(const double *row, int n) {
   double most[4] = {0};
@@ -105,6 +119,13 @@ PART_OF_WIDE double least_of(const double *row, int n) {
   double least = INFINITY;
   for (int k = 0; k < n; k++) least = row[k] < least ? row[k] : least;
   return least;
+}
+
+/* Where the entries of an operand begin that have the classes of the places before the last. */
+PART_OF_WIDE size_t base_of(const Rows *r, int operand, const int *at) {
+  size_t base = 0;
+  for (int i = 0; i < r->last; i++) base += r->s->offsets[i][operand][at[i]];
+  return base;
 }
 
 /* Copies the rows of an operand, with the matrix added; false when it is read too seldom for that, or too large. */
@@ -141,6 +162,36 @@ static bool pack(const Rows *r, Packed *p, const double *matrix, Arena *a) {
   return true;
 }
 
+/* Copies an operand without the last place, where its entries do not lie in a row anyway. */
+static void pack_outer(const Rows *r, Packed *p, Arena *a) {
+  const double most = 4e6;
+  const Step *s = r->s;
+  const Operand *o = &s->operands[p->operand];
+  const size_t *offsets = s->offsets[s->n][p->operand];
+  size_t rows = 1, width = (size_t)r->classes;
+  int c = 0;
+  while (c < r->classes && offsets[c] == (size_t)c) c++;
+  p->in_a_row = c == r->classes;
+  p->strides = ARENA_ARRAY(a, size_t, s->n + 1);
+  for (int i = r->last - 1; i >= 0; i--) {
+    p->strides[i] = has_place(o, i) ? rows : 0;
+    rows *= has_place(o, i) ? (size_t)s->classes[i] : 1;
+  }
+  double size = (double)rows * (double)width;
+  if (p->in_a_row || size > most || 2 * size * r->inner > s->work) return;
+  p->values = arena_alloc(a, sizeof(double) * rows * width);
+  int *at = ARENA_ARRAY(a, int, s->n + 1);
+  for (size_t row = 0; row < rows; row++) {
+    const double *table = values_of(r->p, o) + base_of(r, p->operand, at);
+    for (c = 0; c < r->classes; c++) p->values[row * width + (size_t)c] = table[offsets[c]];
+    for (int i = r->last - 1; i >= 0; i--) {
+      if (!p->strides[i]) continue;
+      if (++at[i] < s->classes[i]) break;
+      at[i] = 0;
+    }
+  }
+}
+
 /* The copied ones first. */
 static void pack_operands(Rows *r, Arena *a) {
   for (int i = 0; i < r->nvarying; i++) {
@@ -154,7 +205,7 @@ static void pack_operands(Rows *r, Arena *a) {
 
 static void sort_operands(Rows *r, Arena *a) {
   const Step *s = r->s;
-  r->outer = ARENA_ARRAY(a, int, s->noperands + 1);
+  r->outer = ARENA_ARRAY(a, Packed, s->noperands + 1);
   r->varying = ARENA_ARRAY(a, Packed, s->noperands + 1);
   r->matrix = ARENA_ARRAY(a, double, r->classes * r->inner);
   r->matrix_least = ARENA_ARRAY(a, double, r->classes);
@@ -162,50 +213,62 @@ static void sort_operands(Rows *r, Arena *a) {
     const Operand *o = &s->operands[f];
     bool with = r->last >= 0 && has_place(o, r->last), other = false;
     for (int i = 0; i < r->last; i++) other |= has_place(o, i);
-    if (!with) r->outer[r->nouter++] = f;
+    if (!with) r->outer[r->nouter++].operand = f;
     else if (other) r->varying[r->nvarying++].operand = f;
     for (int c = 0; c < r->classes && with && !other; c++)
       add_picked(r->matrix + (size_t)c * (size_t)r->inner, values_of(r->p, o) + s->offsets[s->n][f][c],
                  s->offsets[r->last][f], r->inner);
   }
   pack_operands(r, a);
+  for (int i = 0; i < r->nouter; i++) pack_outer(r, &r->outer[i], a);
   for (int c = 0; c < r->classes && !r->npacked; c++)
     r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
 }
 
-/* Where the entries of an operand begin that have the classes of the places before the last. */
-PART_OF_WIDE size_t base_of(const Rows *r, int operand, const int *at) {
-  size_t base = 0;
-  for (int i = 0; i < r->last; i++) base += r->s->offsets[i][operand][at[i]];
-  return base;
+PART_OF_WIDE size_t row_of(const Rows *r, const Packed *p, const int *at) {
+  size_t row = 0;
+  for (int k = 0; k < r->last; k++) row += p->strides[k] * (size_t)at[k];
+  return row;
+}
+
+PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int n) {
+  for (int k = 0; k < n; k++) out[k] += row[k];
+}
+
+PART_OF_WIDE void add_outer(const Rows *r, const Packed *p, const int *at, double *sums) {
+  const double *table = values_of(r->p, &r->s->operands[p->operand]);
+  if (p->values) add_row(sums, p->values + row_of(r, p, at) * (size_t)r->classes, r->classes);
+  else if (p->in_a_row) add_row(sums, table + base_of(r, p->operand, at), r->classes);
+  else add_picked(sums, table + base_of(r, p->operand, at), r->s->offsets[r->s->n][p->operand], r->classes);
+}
+
+/* In four lanes, too. */
+PART_OF_WIDE int first_least(const double *keys, int n) {
+  double least[4] = {INFINITY, INFINITY, INFINITY, INFINITY};
+  int k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (int i = 0; i < 4; i++) least[i] = keys[k + i] < least[i] ? keys[k + i] : least[i];
+  for (; k < n; k++) least[0] = keys[k] < least[0] ? keys[k] : least[0];
+  for (int i = 1; i < 4; i++) least[0] = least[i] < least[0] ? least[i] : least[0];
+  int first = 0;
+  while (first < n && keys[first] != least[0]) first++;
+  return first;
 }
 
 /* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied
  * operands. */
 PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
-  int best = 0;
-  for (int i = 0; i < r->nouter; i++) base[r->outer[i]] = base_of(r, r->outer[i], at);
   for (int i = r->npacked; i < r->nvarying; i++) base[r->varying[i].operand] = base_of(r, r->varying[i].operand, at);
   memcpy(sums, s->least, sizeof(double) * (size_t)r->classes);
-  for (int i = 0; i < r->nouter; i++) {
-    int f = r->outer[i];
-    add_picked(sums, values_of(r->p, &s->operands[f]) + base[f], s->offsets[s->n][f], r->classes);
-  }
+  for (int i = 0; i < r->nouter; i++) add_outer(r, &r->outer[i], at, sums);
   for (int c = 0; c < r->classes; c++) keys[c] = sums[c] + r->matrix_least[c];
   for (int i = 0; i < r->npacked; i++) {
     const Packed *p = &r->varying[i];
-    rows[i] = 0;
-    for (int k = 0; k < r->last; k++) rows[i] += p->strides[k] * (size_t)at[k];
-    for (int c = 0; c < r->classes; c++) keys[c] += p->least[rows[i] * (size_t)r->classes + (size_t)c];
+    rows[i] = row_of(r, p, at);
+    add_row(keys, p->least + rows[i] * (size_t)r->classes, r->classes);
   }
-  for (int c = 1; c < r->classes; c++)
-    if (keys[c] < keys[best]) best = c;
-  return best;
-}
-
-PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int n) {
-  for (int k = 0; k < n; k++) out[k] += row[k];
+  return first_least(keys, r->classes);
 }
 
 /* What of a class depends on the last place and is copied. */
@@ -241,6 +304,22 @@ PART_OF_WIDE void lower_simply(const Rows *r, const int *some, int n, const doub
   for (; i < n; i++) lower_row(out, first_row(r, some[i], rows), sums[some[i]], r->inner);
 }
 
+/* Some classes, where two copies depend on the last place: two by two. */
+PART_OF_WIDE void lower_pairs(const Rows *r, const int *some, int n, const double *sums, const size_t *rows,
+                              double *out) {
+  const Packed *second = &r->varying[1];
+  for (int i = 0; i < n; i += 2) {
+    const double *two[2], *others[2];
+    double values[2];
+    for (int k = 0; k < 2; k++) {
+      int c = some[i + k < n ? i + k : i];
+      two[k] = first_row(r, c, rows), values[k] = sums[c];
+      others[k] = second->values + (rows[1] * (size_t)r->classes + (size_t)c) * (size_t)r->inner;
+    }
+    lower_sums(out, two, others, values, r->inner);
+  }
+}
+
 /* Entries above `most` may be left at infinity. */
 WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   Arena *a = arena_new();
@@ -251,7 +330,7 @@ WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1), *rows = ARENA_ARRAY(a, size_t, s->noperands + 1);
   double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes),
          *row = ARENA_ARRAY(a, double, r.inner);
-  const bool simple = r.nvarying == r.npacked && r.npacked <= 1;
+  const bool simple = r.nvarying == r.npacked && r.npacked <= 1, pairs = r.nvarying == 2 && r.npacked == 2;
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
     if (solve_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
@@ -265,7 +344,8 @@ WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
       bool last = i + 1 == r.classes;
       if (!n || (n < 8 && i >= 0 && !last)) continue;
       if (simple) lower_simply(&r, some, n, sums, rows, out);
-      for (int k = 0; k < n && !simple; k++) lower_by(&r, some[k], sums[some[k]], base, rows, row, out);
+      if (pairs) lower_pairs(&r, some, n, sums, rows, out);
+      for (int k = 0; k < n && !simple && !pairs; k++) lower_by(&r, some[k], sums[some[k]], base, rows, row, out);
       n = 0;
       if (!last) worst = fmin(most, largest(out, r.inner));
     }
@@ -381,10 +461,12 @@ static bool is_known(const StepProgram *p, const Step *s, double lambda, double 
 
 /* Where no entry is above `most`, all of them are right. */
 static void note_run(const StepProgram *p, Step *s, double lambda, double most) {
-  double largest = 0;
-  for (size_t e = 0; e < s->entries; e++) largest = s->table[e] > largest ? s->table[e] : largest;
+  double dearest = 0;
+  size_t row = (size_t)(s->n ? s->classes[s->n - 1] : 1);
+  for (size_t e = 0; e < s->entries && dearest <= most; e += row)
+    dearest = fmax(dearest, largest(s->table + e, (int)row));
   s->lambda = lambda;
-  s->reach = largest <= most ? INFINITY : most;
+  s->reach = dearest <= most ? INFINITY : most;
   s->weighs = s->memory || s->split;
   for (int f = 0; f < s->noperands; f++) s->weighs |= s->operands[f].step >= 0 && p->steps[s->operands[f].step]->weighs;
 }
