@@ -31,8 +31,16 @@ typedef struct Edge {
   Reduction partial; /* mask and relabel: the kind the goal must have */
 } Edge;
 
+/* Where each axis is in a layout. */
+typedef struct Where {
+  uint16_t place[MAX_AXES]; /* dimension and place on it, or the kind of partial sum; 0: nowhere */
+  uint8_t minor[MAX_AXES];  /* bit set of the axes behind it on its dimension */
+  const Expr *unit[MAX_AXES];
+} Where;
+
 typedef struct Place {
   const Layout *layout;
+  Where where;
   struct {
     Edge *items;
     size_t n, cap;
@@ -106,35 +114,29 @@ typedef struct Run {
 
 /* ---- which axes move */
 
-static bool same_place(const Layout *a, const Layout *b, int axis, bool sets) {
-  if (((a->partial_axes ^ b->partial_axes) >> axis) & 1u) return false;
-  if ((a->partial_axes >> axis) & 1u && a->partial != b->partial) return false;
-  for (int d = 0; d < a->rank; d++) {
-    int i = 0, j = 0;
-    while (i < a->dims[d].n && a->dims[d].axes[i] != axis) i++;
-    while (j < b->dims[d].n && b->dims[d].axes[j] != axis) j++;
-    bool in_a = i < a->dims[d].n, in_b = j < b->dims[d].n;
-    if (in_a != in_b || (in_a && ((!sets && i != j) || a->dims[d].unit != b->dims[d].unit))) return false;
-  }
-  return true;
+/* With axes that have no order (`sets`) all places on a dimension are one. */
+static Where where_of(const Layout *l, bool sets) {
+  enum { ON_DIM = 0x100, PARTIAL = 0x200 };
+  Where w = {0};
+  for (int a = 0; a < MAX_AXES; a++)
+    if (l->partial_axes >> a & 1u) w.place[a] = (uint16_t)(PARTIAL + (int)l->partial);
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++) {
+      int a = l->dims[d].axes[i];
+      w.place[a] = (uint16_t)(ON_DIM + MAX_AXES * d + (sets ? 0 : i));
+      w.unit[a] = l->dims[d].unit;
+      for (int j = i + 1; j < l->dims[d].n && !sets; j++) w.minor[a] |= (uint8_t)(1u << l->dims[d].axes[j]);
+    }
+  return w;
 }
 
-static uint32_t moving_axes(const Module *m, const Layout *from, const Layout *to, bool sets) {
-  uint32_t moving = 0;
-  if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
+/* Those that are elsewhere, with those minor to them. */
+static uint32_t moving_axes(const Module *m, const Where *from, const Where *to) {
+  uint32_t moving = 0, all = 0;
   for (int a = 0; a < m->mesh.naxes; a++)
-    if (!same_place(from, to, a, sets)) moving |= 1u << a;
-  if (sets) return moving;
-  const Layout *both[2] = {from, to};
-  for (int k = 0; k < 2; k++)
-    for (int d = 0; d < from->rank; d++) {
-      bool below = false;
-      for (int i = 0; i < both[k]->dims[d].n; i++) {
-        below = below || (moving >> both[k]->dims[d].axes[i]) & 1u;
-        if (below) moving |= 1u << both[k]->dims[d].axes[i];
-      }
-    }
-  return moving;
+    if (from->place[a] != to->place[a] || from->unit[a] != to->unit[a]) moving |= 1u << a | from->minor[a];
+  for (uint32_t rest = all = moving; rest; rest &= rest - 1) all |= to->minor[__builtin_ctz(rest)];
+  return all;
 }
 
 static uint32_t axes_of(const DimLayout *d) {
@@ -174,7 +176,7 @@ static int state_of(ConvertTable *t, const Layout *l) {
   if ((size_t)t->n == t->cap) t->states = arena_grow(t->arena, t->states, sizeof *t->states, (size_t)t->n, &t->cap);
   if ((size_t)t->n == t->arrivals_cap)
     t->arrivals = arena_grow(t->arena, t->arrivals, sizeof *t->arrivals, (size_t)t->n, &t->arrivals_cap);
-  t->states[t->n] = (Place){.layout = l};
+  t->states[t->n] = (Place){.layout = l, .where = where_of(l, t->sets)};
   t->arrivals[t->n] = (Arrival){0};
   t->slots[i] = t->n + 1;
   return t->n++;
@@ -543,7 +545,7 @@ ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, vo
 
 ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context) {
   ConvertTable *t = table_new(m, global, cost, context, ~0u);
-  t->sets = true;
+  t->sets = true; /* before there are states */
   return t;
 }
 
@@ -575,11 +577,11 @@ static double *costs_from(ConvertTable *t, int from) {
 
 /* The conversions to n goals, given as states, that are not known yet. */
 static void find_costs(ConvertTable *t, int from, int n, const int *at, Arena *scratch) {
-  const Layout *start = t->states[from].layout;
+  const Where *start = &t->states[from].where;
   uint32_t *moving = ARENA_ARRAY(scratch, uint32_t, n);
   int *owner = ARENA_ARRAY(scratch, int, n), *goals = ARENA_ARRAY(scratch, int, n);
   bool *known = ARENA_ARRAY(scratch, bool, n);
-  for (int i = 0; i < n; i++) moving[i] = moving_axes(t->m, start, t->states[at[i]].layout, t->sets);
+  for (int i = 0; i < n; i++) moving[i] = moving_axes(t->m, start, &t->states[at[i]].where);
   for (int i = 0; i < n; i++) {
     if (known[i]) continue;
     Run r = {.goals = goals, .moving = moving[i]};
@@ -616,7 +618,9 @@ bool convert_find(Module *m, const Type *global, const Layout *from, const Layou
                   Conversion *out) {
   *out = (Conversion){0};
   if (from == to) return true;
-  Run r = {.ngoals = 1, .moving = moving_axes(m, from, to, false)};
+  if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
+  const Where first = where_of(from, false), last = where_of(to, false);
+  Run r = {.ngoals = 1, .moving = moving_axes(m, &first, &last)};
   ConvertTable *t = table_new(m, global, cost, context, r.moving);
   int start = state_of(t, from), goal = know_goal(t, to), steps = 0;
   r.goals = &goal;
