@@ -154,6 +154,26 @@ static void price(Naming *w, const Choice *x) {
   search_add_if_known(s, o, best);
 }
 
+/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: with none that are so few.
+ */
+static bool split_data(const Candidate *c, int inner, Candidate *out) {
+  int d = 0;
+  while (d < c->naxes && c->degree[d] != DEGREE_dp) d++;
+  if (d == c->naxes || c->naxes > MAX_SPATIAL || c->sizes[d] % inner || c->sizes[d] == inner) return false;
+  *out = *c;
+  for (int k = out->naxes++; k > d; k--) out->sizes[k] = out->sizes[k - 1], out->degree[k] = out->degree[k - 1];
+  out->sizes[d] /= inner, out->sizes[d + 1] = inner;
+  return true;
+}
+
+/* Where weights do not fit, it is dear to cut them over all data parallel ranks. */
+static void price_split(Naming *w, const Choice *x) {
+  Named split = *x->of;
+  const Choice choice = {&split, x->by};
+  for (int inner = 2; inner <= w->s->t->tiers[0].group && !w->s->watch.expired; inner *= 2)
+    if (split_data(&x->of->c, inner, &split.c)) price(w, &choice);
+}
+
 static void price_best(Naming *w) {
   const Search *s = w->s;
   Choice *all = ARENA_ARRAY(w->arena, Choice, USUAL_SCHEDULES * w->list.n + 1);
@@ -163,7 +183,10 @@ static void price_best(Naming *w) {
       if (!isinf(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
   if (n) qsort(all, n, sizeof *all, by_estimate);
   for (size_t i = 0; i < n && i < MOST_PRICED && !s->watch.expired; i++)
-    if (seconds_of(&all[i]) <= search_best_time(s) * differ) price(w, &all[i]);
+    if (seconds_of(&all[i]) <= search_best_time(s) * differ) {
+      price(w, &all[i]);
+      if (all[i].of->estimates.limited) price_split(w, &all[i]);
+    }
 }
 
 void search_try_named(Search *s, const PlanOptions *o) {
