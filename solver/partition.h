@@ -3,9 +3,8 @@
  * What is made least is the sum of the runs' times plus (repeat - 1) times the slowest.  The states of the dynamic
  * program are (runs so far, position) with the frontier of (sum, slowest), so the result is exact.  First partitions
  * under a few limits of the slowest run are found, each with the least sum; the best of them says how slow a run of a
- * better one can be, and with the least sum of what is still to come, and the limit under which there was none, which
- * states can lead to one.  With that the work grows with the runs that are about as long as the mean one, not with all
- * pairs of positions.
+ * better one can be, and with the least sum of what is still to come which states can lead to one.  With that the work
+ * grows with the runs that are about as long as the mean one, not with all pairs of positions.
  */
 #ifndef APC_SOLVER_PARTITION_H
 #define APC_SOLVER_PARTITION_H

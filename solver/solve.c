@@ -200,7 +200,6 @@ static void note_side(Solver *s, const Point *x, double lambda) {
 /* What a weighted solution says about the time of all choices within the limit. */
 static void raise_bound(Solver *s, const Point *x, double lambda) {
   double bound = x->bound - (lambda > 0 ? lambda * s->p->memory_limit : 0);
-  if (lambda == 0) s->result->free_bound = fmax(s->result->free_bound, x->bound);
   if (lambda == steep || bound <= s->result->lower_bound) return; /* steep sums have no digits left for the time */
   s->result->lower_bound = bound;
   s->result->memory_weight = lambda;
@@ -441,16 +440,6 @@ static void solve_whole(Solver *s, const int *order) {
   keep(s, &x);
 }
 
-/* What memory there is does not matter: one more run, unless there was one. */
-static void bound_without_limit(Solver *s) {
-  SolveProblem unwatched = *s->p; /* searches end in the same place */
-  if (s->result->free_bound > 0 || s->p->memory_limit == INFINITY || out_of_time(s->p)) return;
-  unwatched.watch = NULL;
-  s->program->p = &unwatched;
-  double most = most_of_interest(s, 0);
-  s->result->free_bound = at_most(elimination_run(s->program, 0, most), most);
-}
-
 static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *arena) {
   SolveResult *r = s->result;
   Arena *program;
@@ -464,7 +453,6 @@ static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *
   move_shares(s);
   solve_whole(s, order);
   r->exact |= r->feasible && is_reached(r);
-  bound_without_limit(s);
   r->sum_seconds += solve_watch_processor() - start;
   arena_free(program);
 }

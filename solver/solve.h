@@ -72,7 +72,6 @@ typedef struct SolveResult {
   bool split;           /* some join was too large */
   double time, memory;  /* of the values, with the rests */
   double lower_bound;   /* of time, over all choices within the limit */
-  double free_bound;    /* the same if there were no limit; 0: nothing is known */
   int *values;          /* by variable */
   double memory_weight; /* seconds per byte at the limit; 0 when it does not bind */
   double work;          /* sums formed for tables: the effort, whatever the machine */

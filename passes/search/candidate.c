@@ -194,7 +194,7 @@ static void price_outcome(Search *s, Outcome *o) {
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
     if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
-    s->run.limited = s->run.short_of_memory = true;
+    s->run.limited = true;
   }
   o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->price.possible) search_no_choice(s, o);
@@ -293,13 +293,8 @@ static bool price_near(Search *s, Outcome *o) {
     at += fits <= most ? -step : step;
     at = at < 0 ? 0 : at > most ? most : at;
   }
-  s->run.limited |= fits > 0, s->run.short_of_memory |= fits > 0;
+  s->run.limited |= fits > 0;
   return o->feasible;
-}
-
-/* It is memory that is missing. */
-static bool is_too_large(const Outcome *o) {
-  return !o->feasible && !o->slower && !o->indivisible && (o->price.possible || uncut(o));
 }
 
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
@@ -309,7 +304,6 @@ static bool cut_and_price(Search *s, Outcome *o) {
   if (s->guess >= 0 && s->nlayers) return price_near(s, o);
   if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
-  s->run.short_of_memory |= is_too_large(o);
   Outcome some = *o, all = *o;
   if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
   bool selective = cut_and_price_with(s, s->policies[1].again, &some);
@@ -396,8 +390,8 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
 /* What is known of a candidate while it is solved. */
 typedef struct Solving {
   Outcome *best;
-  double bound, free; /* free: were there no limit of memory */
-  bool exact, split;  /* of the last solution: nothing costs less; some join was too large */
+  double bound;
+  bool exact, split; /* of the last solution: nothing costs less; some join was too large */
 } Solving;
 
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
@@ -409,8 +403,6 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   s->work += r.work;
   x->exact = r.exact, x->split = r.split;
   s->run.limited |= r.memory_weight > 0 || !r.feasible;
-  s->run.short_of_memory |= r.memory_weight > 0 || !r.feasible;
-  x->free = fmax(x->free, r.free_bound);
   search_report_add(&s->report, g, &r, s->arena);
   Outcome o = {.c = best->c,
                .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n),
@@ -433,7 +425,6 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
     again = judged && !o.slower && left > 0 && (o.price.possible || uncut(&o)) &&
             (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
     s->run.limited |= !fits && !o.slower;
-    s->run.short_of_memory |= judged && is_too_large(&o);
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
     if (fits && r.memory_weight > 0) s->run.activations = cost_memory_made(&o.price.memory);
   }
@@ -547,12 +538,11 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
   Arena *a = arena_new();
   Solving x = {.best = ARENA_NEW(s->arena, Outcome)};
   *x.best = (Outcome){.c = *c};
-  s->run.limited = s->run.short_of_memory = false;
+  s->run.limited = false;
   search_set_mesh(s, c, NULL);
   GraphInput in = search_graph_input(s, c);
   in.prune_above = prune_above;
   solve_steps(s, &in, symmetry_of(s, c, 0, a), &x);
-  s->run.unlimited = s->run.short_of_memory ? x.free : INFINITY;
   /* What was not looked at costs at least that. */
   *bound = fmax(c->bound, prune_above < INFINITY ? fmin(x.bound, prune_above) : x.bound);
   arena_free(a);

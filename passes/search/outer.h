@@ -57,7 +57,6 @@ typedef struct Bounded {
   Candidate c;
   double bound;
   bool limited;
-  double unlimited; /* SearchRun.unlimited */
 } Bounded;
 
 typedef struct BoundedList {
@@ -139,9 +138,7 @@ typedef struct SearchRun {
   /* Where the last candidate met the memory limit: */
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
-  bool limited;         /* memory decided something about the last candidate that was solved, or it is no plan */
-  bool short_of_memory; /* memory did */
-  double unlimited;     /* seconds it takes at least, had it all the memory it wants; INFINITY: it has */
+  bool limited;         /* memory decided something about the last candidate that was solved */
   bool limited_flat;    /* and about one of a training step without stages */
   bool hasty;           /* the time was over before there was a plan: any plan will do */
 } SearchRun;

@@ -364,9 +364,6 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
-/* More memory is asked for where a plan that has it may be faster by so much (driver/memory.c). */
-static const double worth_more_memory = 1e-3;
-
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   PlanAlternatives beside = {0};
   bool expired = s->watch.expired;
@@ -384,8 +381,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
-  for (size_t i = 0; i < s->run.bounded.n; i++)
-    p->short_of_memory |= s->run.bounded.items[i].unlimited < p->price.time.total * (1 - worth_more_memory);
+  for (size_t i = 0; i < s->run.bounded.n; i++) p->short_of_memory |= s->run.bounded.items[i].limited;
   p->report = s->report;
   p->search_seconds = solve_watch_now() - started;
   return p;

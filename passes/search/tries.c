@@ -60,7 +60,7 @@ static const Bounded *find_bounded(const Search *s, const Candidate *c) {
 
 static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
   s->run.limited = limited;
-  ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited, s->run.unlimited}));
+  ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited}));
   return bound;
 }
 
@@ -107,13 +107,10 @@ static double try_one(Search *s, const Candidate *c) {
   const Bounded *before = find_bounded(s, c);
   if (before) return s->run.limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
-  s->run.unlimited = makes_again ? c->bound : INFINITY;
   if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
   s->report.candidates++;
   Outcome *o = search_solve_mesh(s, c, best - again, &bound);
   s->run.limited |= makes_again;
-  if (makes_again) s->run.unlimited = fmin(s->run.unlimited, fmax(bound, c->bound));
-  double unlimited = s->run.unlimited;
   bool known = o->strategies || o->why_not;
   if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
     return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->run.limited) : INFINITY;
@@ -121,7 +118,7 @@ static double try_one(Search *s, const Candidate *c) {
   bool limited = s->run.limited;
   bool pays = o->feasible && o->wanted > 0 && o->price.time.total > o->wanted;
   if (pays && c->stages == 1 && !s->run.zero && is_free(c)) try_kinds(s, c);
-  s->run.limited = limited, s->run.unlimited = unlimited;
+  s->run.limited = limited;
   bound = fmax(bound, c->bound);
   add_bound(s, c, bound + again);
   return keep_bound(s, c, bound, s->run.limited);
