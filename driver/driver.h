@@ -52,7 +52,8 @@ typedef struct Build {
   Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
-  double search_seconds;      /* of all searches for it */
+  int searches;               /* for it */
+  double search_seconds;      /* of all of them */
   double resident;            /* PlanLack.resident */
   const Diags *unfit;         /* why the search found no plan within the limit: `plan` is the nearest; NULL: it did */
   const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */

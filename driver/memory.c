@@ -5,8 +5,9 @@
  * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves.  What plans are compared by
  * stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
  * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
- * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Where memory is short and the Program
- * takes less than was counted, the search is asked for as much more (find_faster).
+ * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Of faster plans that it counted above
+ * the limit the search has kept some: where the Program of one is within it, that is the plan (find_faster), without a
+ * further search.
  */
 #include "driver/driver.h"
 
@@ -133,28 +134,17 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
-/* Where memory decided, what the search counts above the limit may be within it, and faster.  So it is asked for more:
- * by what it often counts too much, or has of the plan that there is; then by what it has of the larger one, or by half
- * as much. */
-static bool find_faster(Build *b, double limit) {
-  enum { MOST_TRIES = 3 };
-  const double often = 1.25, much = 1e-3;
+/* What the search counts above the limit may be within it, and faster.  It has kept such plans: the first that is
+ * within it, of a few, is the plan; *found.  False: something went wrong. */
+static bool find_faster(Build *b, double limit, bool *found) {
+  enum { MOST_TRIES = 4 };
   Plan *was = b->plan;
-  double none = 1, large = INFINITY, more = fmax(often, was->price.memory.total / plan_memory(was)->total);
-  for (int i = 0; i < MOST_TRIES && was->short_of_memory && !is_stopped(b) && driver_has_effort(b); i++) {
-    const PlanTry larger = {.limit = limit * more, .zero = b->options.plan.zero};
-    if (driver_plan_again(b, &larger) && b->plan->price.time.total < was->price.time.total * (1 - much)) {
-      if (!measure(b)) return false;
-      double takes = plan_memory(b->plan)->total, ratio = b->plan->price.memory.total / takes;
-      if (takes <= limit) return driver_plan_beside(b, was), true;
-      large = more, more = none < ratio && ratio < large ? ratio : (none + large) / 2;
-    } else {
-      if (isinf(large)) break;
-      none = more, more = (none + large) / 2;
-    }
+  for (int i = 0; i < was->nnear && i < MOST_TRIES && !*found && !is_stopped(b) && driver_has_effort(b); i++) {
+    driver_take_plan(b, was->near[i]);
+    if (!measure(b)) return false;
+    *found = plan_memory(b->plan)->total <= limit;
   }
-  if (b->plan != was) driver_take_plan(b, was);
-  was->search_seconds = b->search_seconds;
+  if (!*found && b->plan != was) driver_take_plan(b, was);
   return true;
 }
 
@@ -220,11 +210,14 @@ bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (is_asked_only(b)) return save_texts(b) && driver_save_plan(b);
   if (!measure(b)) return false;
-  double least = plan_memory(b->plan)->total;
+  Plan *first = b->plan;
+  double least = plan_memory(first)->total;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
-  bool looks = !b->options.plan_file && b->plan->allocated;
-  if (looks && !(least > limit ? find_smaller(b, limit, &least) : find_faster(b, limit))) return false;
-  if (least > limit) return refuse_size(b, limit, least);
+  bool looks = !b->options.plan_file && first->allocated, faster = false;
+  if (looks && !find_faster(b, limit, &faster)) return false;
+  if (faster) driver_plan_beside(b, first);
+  else if (looks && least > limit && !find_smaller(b, limit, &least)) return false;
+  if (!faster && least > limit) return refuse_size(b, limit, least);
   measure_alternatives(b, limit);
   return save_texts(b) && driver_save_plan(b);
 }

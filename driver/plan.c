@@ -143,7 +143,7 @@ static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
   if (o.effort > 0) o.effort = fmax(o.effort - b->search_seconds, 1e-3);
   Plan *p = b->options.micro_batch ? driver_micro_batch(b, &o, b->options.micro_batch, d)
                                    : plan_search(b->model.m, b->l1, b->options.target, &o, d);
-  b->search_seconds += solve_watch_now() - began;
+  b->search_seconds += solve_watch_now() - began, b->searches++;
   if (p) p->search_seconds = b->search_seconds;
   return p;
 }
@@ -171,6 +171,7 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
 }
 
 void driver_plan_beside(Build *b, Plan *was) {
+  b->plan->search_seconds = was->search_seconds;
   if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
 }
 

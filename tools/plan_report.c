@@ -284,6 +284,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "lower_bound_us", tool_json_real(p->lower_bound * 1e6));
   json_object_set_new(o, "gap", tool_json_real(p->gap));
   json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
+  json_object_set_new(o, "searches", json_integer(b->searches));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));

@@ -124,6 +124,8 @@ struct Plan {
   SearchReport report;
   int nalternatives;
   PlanAlternative *alternatives; /* best first, without the plan itself */
+  int nnear; /* faster plans that the search counts above the memory limit, and that may be within it, by time */
+  Plan **near;
 };
 
 /* The module has its own mesh again when these return: whoever goes on with a plan gives the module the plan's

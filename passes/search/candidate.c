@@ -193,6 +193,7 @@ static void price_outcome(Search *s, Outcome *o) {
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
+    if (!o->feasible && o->price.possible) search_keep_near(s, o);
     if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
     s->run.limited = true;
   }
@@ -433,8 +434,17 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   return again;
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  The faster outcome is kept.
- */
+/* Could the candidate be faster than what was found of it, and than the plan, by more than plans differ? */
+static bool is_open(const Search *s, const Solving *x) {
+  const double differ = 1e-3;
+  const Outcome *o = x->best;
+  double best =
+      fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
+  return !x->exact && !o->slower && !s->watch.expired && x->bound < best * (1 - differ);
+}
+
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  At first they are guessed to
+ * be those of the candidate before; where that may have hidden something, once without.  The faster outcome is kept. */
 static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   const char *why = NULL;
   Graph *g = graph_new(in, &why);
@@ -449,8 +459,15 @@ static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   p.memory_weight = s->run.memory_weight;
   if (s->run.activations > 0 && s->run.activations < s->limit)
     p.memory_aim = (s->limit - s->run.activations) * x->best->c.stages;
+  bool guessed = p.memory_aim > 0;
   for (int round = 0; round < MAX_ROUNDS; round++)
     if (!solve_round(s, &p, g, x)) break;
+  if (guessed && is_open(s, x)) {
+    const double weight = s->run.memory_weight, activations = s->run.activations; /* that are guessed next */
+    p.memory_aim = 0;
+    solve_round(s, &p, g, x);
+    s->run.memory_weight = weight, s->run.activations = activations;
+  }
   graph_free(g);
 }
 

@@ -1,6 +1,6 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
  * (which candidates are tried), candidates.c (what candidates there are), candidate.c (the best plan and the bound of
- * one), unfit.c (why nothing fits).
+ * one), near.c (what may fit all the same), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -114,6 +114,15 @@ typedef struct MeshModel {
 
 enum { MOST_MODELS = 8 };
 
+/* What is counted above the limit, is faster than what is within, and may be within by its Program (driver/memory.c):
+ * none is both slower than another one and counted more. */
+enum { MOST_NEAR = 8 };
+typedef struct NearList {
+  bool wanted;
+  int n;
+  Outcome *items[MOST_NEAR + 1]; /* the fastest first; behind them some whose room is used again */
+} NearList;
+
 /* What one run of a search is forced to, and what it has found so far.  A search runs several times: without what is
  * forced, to know what there is, and forced to the degrees of each alternative. */
 typedef struct SearchRun {
@@ -133,6 +142,7 @@ typedef struct SearchRun {
   BoundedList bounded; /* candidates with one number of micro-batches that were solved */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
+  NearList near;
   double lower_bound;
   double no_gaps_bound; /* with any_schedule, of candidates whose schedules may leave no gaps */
   /* Where the last candidate met the memory limit: */
@@ -271,6 +281,11 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
 void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
+
+/* ---- near.c */
+
+/* Keeps a copy of what was priced and counted above the limit, where it may be wanted. */
+void search_keep_near(Search *s, const Outcome *o);
 
 /* ---- unfit.c */
 

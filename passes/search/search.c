@@ -364,17 +364,12 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
-static Plan *finish(Search *s, const PlanOptions *options, double started) {
-  PlanAlternatives beside = {0};
-  bool expired = s->watch.expired;
-  if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
-  double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
-  const Outcome *o = s->run.best;
-  bool one_batch = o->c.stages > 1 && o->c.micro == 1 && !options->micro_batches;
+/* The plan of an outcome, with what the search says of it. */
+static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x, bool expired, double one_device) {
+  bool one_batch = x->c.stages > 1 && x->c.micro == 1 && !o->micro_batches;
   const char *why_one = one_batch ? search_one_batch(s) : NULL;
-  Plan *p = plan_of(s, o);
+  Plan *p = plan_of(s, x);
   p->cut_short = expired;
-  p->alternatives = beside.items, p->nalternatives = beside.n;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
   p->lower_bound = fmin(s->run.lower_bound, p->price.time.total);
@@ -383,6 +378,22 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->search_work = s->work;
   for (size_t i = 0; i < s->run.bounded.n; i++) p->short_of_memory |= s->run.bounded.items[i].limited;
   p->report = s->report;
+  return p;
+}
+
+static Plan *finish(Search *s, const PlanOptions *options, double started) {
+  const double much = 1e-3;
+  PlanAlternatives beside = {0};
+  bool expired = s->watch.expired;
+  if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
+  double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
+  Plan *p = plan_with_report(s, options, s->run.best, expired, one_device);
+  const NearList *near = &s->run.near;
+  p->alternatives = beside.items, p->nalternatives = beside.n;
+  p->near = ARENA_ARRAY(s->arena, Plan *, near->n + 1);
+  for (int i = 0; i < near->n; i++)
+    if (near->items[i]->price.time.total < p->price.time.total * (1 - much))
+      p->near[p->nnear++] = plan_with_report(s, options, near->items[i], expired, one_device);
   p->search_seconds = solve_watch_now() - started;
   return p;
 }
@@ -432,14 +443,15 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
 }
 
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  *s = (Search){.m = m,
-                .mesh_before = m->mesh,
-                .f = f,
-                .t = t,
-                .arena = m->arena,
-                .run = {.zero = o->zero, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
-                .guess = -1,
-                .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
+  *s = (Search){
+      .m = m,
+      .mesh_before = m->mesh,
+      .f = f,
+      .t = t,
+      .arena = m->arena,
+      .run = {.zero = o->zero, .near = {.wanted = !o->any}, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
+      .guess = -1,
+      .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
          work = t->ranks >= MANY_RANKS ? usual_work : 0;

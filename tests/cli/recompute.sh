@@ -139,6 +139,11 @@ for policy in selective full:2 full; do
   expect_json "d['bytes_per_device'] <= $memory < d['counted_bytes']"
   expect_json "d['time_us'] <= json.load(open('$policy.json'))['time_us'] * 1.0001"
 done
+# What the search has seen above the limit, on its way to what is within, is asked for its program: one search is enough.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $gpt -q --target cpu --memory 1MB --json
+expect_json 'd["searches"] == 1 and d["bytes_per_device"] <= 1e6 < d["counted_bytes"] and d["time_us"] < 12000'
+expect_json 'd["lower_bound_us"] <= d["time_us"] and all(x["time_us"] is None or x["bytes_per_device"] <= 1e6 for x in d["alternatives"])'
 # shellcheck disable=SC2086
 expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
 
@@ -147,4 +152,4 @@ expect 3 "5 layers are to be computed again, and 4 of the model repeat" "$apc" p
 expect 3 "5 layers are to be computed again, and 4 of the model repeat" "$apc" plan $gpt --target cpu --recompute full:5
 expect 3 "no layer of the model repeats" "$apc" plan $mlp -D layers=1 --target cpu --recompute full
 expect 2 "--recompute full is of training" "$apc" plan "$source_dir/examples/mlp.apc" --recompute full
-summary 120 50
+summary 125 50

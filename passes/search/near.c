@@ -1,0 +1,56 @@
+/* passes/search/near.c - plans that are counted above the memory limit and may be within it all the same.
+ *
+ * Weights and state are counted as a Program keeps them.  Of all else the count is a bound, up to twice what a Program
+ * takes (docs/plan.md).  So what was priced on the way to what fits is kept, where it is faster, for who asks its
+ * Program (driver/memory.c).
+ */
+#include <string.h>
+
+#include "passes/facts/zero.h"
+#include "passes/search/outer.h"
+
+static const double most_over = 1.5, most_made = 2; /* times as much as programs take may be counted: in all, made */
+
+static bool may_fit(const Search *s, const PlanMemory *m) {
+  double made = cost_memory_made(m);
+  return m->total <= most_over * s->limit && m->total - made + made / most_made <= s->limit;
+}
+
+static bool is_better(const Outcome *a, const Outcome *b) {
+  return a->price.time.total <= b->price.time.total && a->price.memory.total <= b->price.memory.total;
+}
+
+/* A copy, in room that is no longer used where there is some. */
+static void copy_near(Search *s, Outcome **to, const Outcome *o) {
+  const size_t n = s->f->ops.n;
+  if (!*to) *to = ARENA_NEW(s->arena, Outcome);
+  Strategy *strategies = (*to)->strategies ? (*to)->strategies : ARENA_ARRAY(s->arena, Strategy, n);
+  int *stages = (*to)->stages ? (*to)->stages : ARENA_ARRAY(s->arena, int, n);
+  **to = *o;
+  (*to)->strategies = memcpy(strategies, o->strategies, sizeof *strategies * n);
+  (*to)->stages = memcpy(stages, o->stages, sizeof *stages * n);
+  (*to)->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, strategies, o->data_axes, &s->shape->mirrors);
+}
+
+/* Behind the list, where its room is used again. */
+static void take_out(NearList *l, int i) {
+  Outcome *out = l->items[i];
+  memmove(&l->items[i], &l->items[i + 1], sizeof *l->items * (size_t)(--l->n - i));
+  l->items[l->n] = out;
+}
+
+void search_keep_near(Search *s, const Outcome *o) {
+  NearList *l = &s->run.near;
+  int at = 0;
+  if (!l->wanted || !may_fit(s, &o->price.memory) || o->price.time.total >= search_best_time(s)) return;
+  for (int i = 0; i < l->n; i++)
+    if (is_better(l->items[i], o)) return;
+  for (int i = l->n; i-- > 0;)
+    if (is_better(o, l->items[i])) take_out(l, i);
+  if (l->n == MOST_NEAR) take_out(l, 0); /* it is counted the most */
+  copy_near(s, &l->items[l->n], o);
+  Outcome *kept = l->items[l->n];
+  while (at < l->n && l->items[at]->price.time.total < kept->price.time.total) at++;
+  memmove(&l->items[at + 1], &l->items[at], sizeof *l->items * (size_t)(l->n++ - at));
+  l->items[at] = kept;
+}
