@@ -102,9 +102,8 @@ static bool check_attrs(const Infer *c) {
     if (is_flag(a->key) && a->u.i != 0 && a->u.i != 1)
       return infer_fail(c, "%s is %lld, not 0 or 1", attr_name(a->key), (long long)a->u.i) != NULL;
   }
-  for (int key = 0; key < AT_COUNT; key++)
-    if (op_attr_rule(k, (AttrKey)key) == 1 && !infer_attr(c, (AttrKey)key))
-      return infer_fail(c, "needs attribute %s", attr_name((AttrKey)key)) != NULL;
+  for (AttrKey key = op_attr_required(k, (AttrKey)0); key < AT_COUNT; key = op_attr_required(k, (AttrKey)(key + 1)))
+    if (!infer_attr(c, key)) return infer_fail(c, "needs attribute %s", attr_name(key)) != NULL;
   return true;
 }
 

@@ -330,6 +330,8 @@ bool layout_over_time(const Mesh *mesh, const Layout *l);
 /* ---- attributes of operations: table facts (ir/ops.c; those of the operations themselves are in ir/ops.h) */
 /* 1 required, 0 optional, -1 not an attribute of this operation. */
 int op_attr_rule(OpKind k, AttrKey key);
+/* The first key from here on that is required; AT_COUNT: none is. */
+AttrKey op_attr_required(OpKind k, AttrKey from);
 const char *attr_name(AttrKey key);
 AttrKind attr_kind(AttrKey key);
 bool attr_find(const char *name, AttrKey *out);

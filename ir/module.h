@@ -13,7 +13,7 @@ typedef struct InternSet {
 } InternSet;
 
 typedef struct Interned {
-  InternSet strings, exprs, types, layouts;
+  InternSet strings, exprs, types, layouts, rules;
   InternSet params, states; /* NameSlot: find weights and states by name */
 } Interned;
 

@@ -88,23 +88,39 @@ bool op_is_loop_part(OpKind k) { return has(k, OT_LOOP); }
 bool op_level2_only(OpKind k) { return has(k, OT_LEVEL2); }
 bool op_is_comm(OpKind k) { return has(k, OT_COMM); }
 
-/* Finds `key` as a whole word of the row's attribute list; words inside [] are optional. */
-int op_attr_rule(OpKind k, AttrKey key) {
-  const char *name = attr_rows[key].name, *s = rows[k].attrs;
-  size_t n = strlen(name);
+/* What a row's attribute list says of every key, read at the first question: 1: it is required, 0: it may be there (it
+ * stands inside []), -1: it is not in the list. */
+typedef struct AttrRules {
+  bool known;
+  signed char rule[AT_COUNT];
+  AttrKey required[AT_COUNT + 1]; /* by key: the first from there on */
+} AttrRules;
+
+static void read_attrs(OpKind k, AttrRules *r) {
   int required = 1;
-  while (*s) {
-    while (*s == ' ' || *s == '[' || *s == ']') {
-      if (*s == '[') required = 0;
-      if (*s == ']') required = 1;
-      s++;
-    }
+  memset(r->rule, -1, sizeof r->rule);
+  for (const char *s = rows[k].attrs; *s;) {
+    if (*s == '[') required = 0;
+    if (*s == ']') required = 1;
     size_t length = strcspn(s, " []");
-    if (length == n && strncmp(s, name, n) == 0) return required;
-    s += length;
+    for (int key = 0; length && key < AT_COUNT; key++)
+      if (strlen(attr_rows[key].name) == length && strncmp(s, attr_rows[key].name, length) == 0)
+        r->rule[key] = (signed char)required;
+    s += length ? length : 1;
   }
-  return -1;
+  r->required[AT_COUNT] = AT_COUNT;
+  for (int key = AT_COUNT; key-- > 0;) r->required[key] = r->rule[key] == 1 ? (AttrKey)key : r->required[key + 1];
+  r->known = true;
 }
+
+static const AttrRules *attr_rules(OpKind k) {
+  static AttrRules rules[OP_COUNT];
+  if (!rules[k].known) read_attrs(k, &rules[k]);
+  return &rules[k];
+}
+
+int op_attr_rule(OpKind k, AttrKey key) { return attr_rules(k)->rule[key]; }
+AttrKey op_attr_required(OpKind k, AttrKey from) { return attr_rules(k)->required[from]; }
 
 const char *attr_name(AttrKey key) { return attr_rows[key].name; }
 AttrKind attr_kind(AttrKey key) { return attr_rows[key].kind; }

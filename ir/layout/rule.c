@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "base/hash.h"
 #include "ir/layout/rule_make.h"
+#include "ir/module.h"
 
 static const char *const kind_names[FK_COUNT] = {"parallel", "reduce",     "frozen", "halo",
                                                  "linear",   "accumulate", "body"};
@@ -51,7 +53,6 @@ void rule_moves_sums(const RuleMaking *k, uint32_t operands) {
 
 static void start_rule(const RuleMaking *k) {
   k->r->noperands = k->op->nin;
-  k->r->operands = ARENA_ARRAY(k->m->arena, TensorFactors, k->op->nin);
   for (int i = 0; i < k->op->nin; i++) k->r->operands[i].rank = rule_in(k, i)->rank;
   k->r->nresults = k->op->nout;
   for (int i = 0; i < k->op->nout; i++) k->r->results[i].rank = type_of(k->f, k->op->out + (Val)i)->rank;
@@ -161,9 +162,43 @@ void rule_same_dims(const RuleMaking *k) {
 
 /* ---- entry */
 
+static uint64_t rule_hash(const Rule *r) {
+  uint64_t h = hash64(r->factors, sizeof *r->factors * (size_t)r->nfactors, 0);
+  h = hash64(r->operands, sizeof *r->operands * (size_t)r->noperands, h);
+  return hash64(r->results, sizeof *r->results * (size_t)r->nresults, h);
+}
+
+/* Names and sizes are interned, and what is not set is 0. */
+static int rule_equal(const void *key, const void *item) {
+  const Rule *a = key, *b = item;
+  return a->nfactors == b->nfactors && a->noperands == b->noperands && a->nresults == b->nresults &&
+         memcmp(a->factors, b->factors, sizeof *a->factors * (size_t)a->nfactors) == 0 &&
+         memcmp(a->operands, b->operands, sizeof *a->operands * (size_t)a->noperands) == 0 &&
+         memcmp(a->results, b->results, sizeof a->results) == 0;
+}
+
+/* The one that the module has of it. */
+static const Rule *kept_rule(Module *m, const Rule *r) {
+  uint64_t h = rule_hash(r);
+  const Rule *found = intern_find(&m->interned->rules, h, r, rule_equal);
+  if (found) return found;
+  Rule *fresh = ARENA_NEW(m->arena, Rule);
+  TensorFactors *operands = ARENA_ARRAY(m->arena, TensorFactors, r->noperands);
+  if (r->noperands) memcpy(operands, r->operands, sizeof *operands * (size_t)r->noperands);
+  *fresh = *r;
+  fresh->operands = operands;
+  fresh->layouts = rule_layouts_new(m);
+  intern_add(m->arena, &m->interned->rules, h, fresh);
+  return fresh;
+}
+
 const Rule *rule_of(Module *m, const Func *f, const Op *op) {
-  RuleMaking k = {m, f, op, ARENA_NEW(m->arena, Rule)};
-  k.r->layouts = rule_layouts_new(m);
+  TensorFactors operands[MAX_OPERANDS];
+  Rule made;
+  memset(operands, 0, sizeof *operands * (size_t)op->nin);
+  memset(&made, 0, sizeof made);
+  made.operands = operands;
+  RuleMaking k = {m, f, op, &made};
   const OpRecord *record = op_record(op->kind);
   start_rule(&k);
   if (record->rule) record->rule(&k);
@@ -173,7 +208,7 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op) {
     while (n < k.r->nfactors && k.r->factors[n].size) n++;
     k.r->nfactors = n;
   }
-  return k.r;
+  return kept_rule(m, &made);
 }
 
 void rule_halo_interval(Module *m, const Func *f, const Op *op, int operand, int dim, const Expr *lo, const Expr *hi,

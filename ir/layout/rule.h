@@ -62,7 +62,8 @@ typedef struct Strategy {
                            the gradients and in the update, and let go of between; no rule asks for it */
 } Strategy;
 
-/* The rule of a level-1 operation on its global types.  Never NULL; unknown structure is frozen. */
+/* The rule of a level-1 operation on its global types.  Never NULL; unknown structure is frozen.  Equal rules of a
+ * module are one. */
 const Rule *rule_of(Module *m, const Func *f, const Op *op);
 
 /* True when the strategy may be used; else `why` (may be NULL) gets a static text.

@@ -2,6 +2,7 @@
  * prices and kernels rely on what it promises; and what one trait says about another, and about the rest of the row. */
 #include "base/arena.h"
 #include "ir/ir.h"
+#include "ir/layout/rule.h"
 #include "tests/test.h"
 
 static Arena *arena;
@@ -73,6 +74,37 @@ static void promises(void) {
   }
 }
 
+/* Keys that are required are found one after the other; those in brackets are not among them. */
+static void required_attributes(void) {
+  for (OpKind k = OP_none; k < OP_COUNT; k++)
+    for (int key = 0; key <= AT_COUNT; key++) {
+      int next = key;
+      while (next < AT_COUNT && op_attr_rule(k, (AttrKey)next) != 1) next++;
+      CHECKF(op_attr_required(k, (AttrKey)key) == (AttrKey)next, "%s from %d", op_name(k), key);
+    }
+  CHECK(op_attr_rule(OP_param, AT_name) == 1 && op_attr_rule(OP_param, AT_axis) == -1);
+  CHECK(op_attr_rule(OP_attention, AT_lse) == 0 && op_attr_required(OP_neg, (AttrKey)0) == AT_COUNT);
+}
+
+/* Equal rules of a module are one, of operations that differ in what rules depend on they are not. */
+static void equal_rules(void) {
+  static const char *const text =
+      "apc.ir 1\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4, 6]\n  %z = input {name=\"z\"} : f32[5, 6]\n"
+      "  %a = exp %x : f32[4, 6]\n  %b = exp %a : f32[4, 6]\n  %c = exp %z : f32[5, 6]\n  %d = add %a, %b : f32[4, 6]\n"
+      "  %e = add %d, %a : f32[4, 6]\n  output \"c\" %c\n  output \"e\" %e\n}\n";
+  Diags *diags = diags_new(arena);
+  Module *m = ir_parse("rules", text, diags);
+  CHECK(m != NULL);
+  diags_print(diags, stderr, false);
+  if (!m) return;
+  const Func *f = module_func(m, "main");
+  const Rule *rules[5];
+  for (int i = 0; i < 5; i++) rules[i] = rule_of(m, f, op_of(f, func_find(f, (char[]){(char)('a' + i), 0})));
+  CHECK(rules[0] == rules[1] && rules[3] == rules[4]);
+  CHECK(rules[0] != rules[2] && rules[0] != rules[3]);
+  module_free(m);
+}
+
 /* Traits that depend on attributes. */
 static void of_attributes(void) {
   static const char *const text =
@@ -105,7 +137,9 @@ int main(void) {
   RUN(elements);
   RUN(structure);
   RUN(promises);
+  RUN(required_attributes);
   RUN(of_attributes);
+  RUN(equal_rules);
   arena_free(arena);
   return test_summary();
 }
