@@ -29,8 +29,8 @@ typedef struct Flow {
   Module *m;
   const Func *f;
   const Rule *const *rules;
-  Parts (*values)[MAX_RANK];     /* by value and dimension */
-  Parts (*factors)[MAX_FACTORS]; /* by operation and factor */
+  Parts **values;  /* by value and dimension */
+  Parts **factors; /* by operation and factor */
   bool changed;
 } Flow;
 
@@ -219,8 +219,13 @@ static void find_scanned(Flow *w, Arena *scratch) {
 const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
   Arena *scratch = arena_new();
   Flow w = {.m = m, .f = f, .rules = rules};
-  w.values = arena_alloc(scratch, sizeof *w.values * f->values.n);
-  w.factors = arena_alloc(scratch, sizeof *w.factors * (f->ops.n + 1));
+  w.values = ARENA_ARRAY(scratch, Parts *, f->values.n);
+  w.factors = ARENA_ARRAY(scratch, Parts *, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    w.factors[i] = ARENA_ARRAY(scratch, Parts, rules[i]->nfactors);
+    for (Val v = op->out; v < op_end(op); v++) w.values[v] = ARENA_ARRAY(scratch, Parts, type_of(f, v)->rank);
+  }
   find_scanned(&w, scratch);
   for (size_t i = 0; i < f->ops.n; i++) {
     if (op_is_declared(f->ops.items[i].kind)) seed(&w, &f->ops.items[i]);

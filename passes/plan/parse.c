@@ -281,7 +281,7 @@ static bool complete(Fitting *p) {
   plan->zero = zero_stage(p->m, &plan->mesh, p->f, p->rules, plan->strategies, data, zero_mirrors(p->updates));
   degrees_of(&plan->mesh, &shares, plan->degree);
   for (size_t i = 0; i < p->f->ops.n; i++) plan->mirrored |= p->f->ops.items[i].mirror.name != NULL;
-  plan->recompute = recompute_name(p->m->arena, p->f, plan->strategies);
+  plan->recompute = recompute_name(p->m->arena, recompute_choices(p->m->arena, p->f), plan->strategies);
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;

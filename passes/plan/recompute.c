@@ -157,15 +157,14 @@ bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies) {
   return agrees;
 }
 
-const char *recompute_name(Arena *a, const Func *f, const Strategy *strategies) {
+const char *recompute_name(Arena *a, const RecomputeChoices *w, const Strategy *strategies) {
   const char *name = NULL;
   Arena *scratch = arena_new();
-  const RecomputeChoices *w = recompute_choices(scratch, f);
   for (int k = RECOMPUTE_none; k < RECOMPUTE_KINDS && !name; k++) {
     int most = k == RECOMPUTE_layers || k == RECOMPUTE_full_layers ? w->layers : 1;
     for (int layers = 1; layers <= most && !name; layers++) {
       Recompute r = {(RecomputeKind)k, layers};
-      if (is_chosen(f, strategies, recompute_ops(scratch, w, r))) name = recompute_text(a, r);
+      if (is_chosen(w->f, strategies, recompute_ops(scratch, w, r))) name = recompute_text(a, r);
     }
   }
   arena_free(scratch);

@@ -54,6 +54,6 @@ const bool *recompute_ops(Arena *a, const RecomputeChoices *c, Recompute r);
 bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies);
 
 /* The text of the policy that has these operations made again; "by operation": none has. */
-const char *recompute_name(Arena *a, const Func *f, const Strategy *strategies);
+const char *recompute_name(Arena *a, const RecomputeChoices *c, const Strategy *strategies);
 
 #endif

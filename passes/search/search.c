@@ -288,7 +288,7 @@ static Plan *plan_of(Search *s, const Outcome *o) {
   p->zero = o->zero;
   p->strategies = o->strategies;
   p->stages = o->stages;
-  p->recompute = recompute_name(s->arena, s->f, o->strategies);
+  p->recompute = recompute_name(s->arena, s->again, o->strategies);
   p->graph = s->graph;
   p->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
@@ -308,7 +308,7 @@ static PlanAlternative alternative_of(Search *s, const Outcome *asked, const Out
   ScheduleKind kind = o ? o->c.schedule : s->schedule;
   a.schedule =
       plan_name_of_schedule(s->arena, s->shape->mirrors.any, asked->c.stages, a.micro_batches, kind.order, kind.chunks);
-  a.recompute = recompute_name(s->arena, s->f, o && o->strategies ? o->strategies : asked->strategies);
+  a.recompute = recompute_name(s->arena, s->again, o && o->strategies ? o->strategies : asked->strategies);
   if (!o) return a;
   a.seconds = seconds_of(o);
   a.bytes = o->price.memory.total, a.counted = true;
@@ -386,7 +386,8 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   PlanAlternatives beside = {0};
   bool expired = s->watch.expired;
   if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
-  double one_device = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
+  bool fits_one = s->resident <= s->limit;
+  double one_device = fits_one ? plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit) : INFINITY;
   Plan *p = plan_with_report(s, options, s->run.best, expired, one_device);
   const NearList *near = &s->run.near;
   p->alternatives = beside.items, p->nalternatives = beside.n;
