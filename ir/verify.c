@@ -397,6 +397,8 @@ static void check_loops(Verify *v) {
   arena_free(scratch);
 }
 
+static uint64_t hash_name(const char *name) { return hash64(name, strlen(name), 0); }
+
 /* V12: names of operations are unique; names of outputs too, at level 2 in one layout and stage. */
 static int compare_names(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -412,6 +414,26 @@ static const char *output_identity(const Verify *v, Arena *a, const Output *o) {
   return text_str(&t);
 }
 
+static int same_name(const void *key, const void *item) { return strcmp(key, item) == 0; }
+
+static bool any_twice(Arena *scratch, const char *const *names, size_t n) {
+  InternSet seen = {0};
+  for (size_t i = 0; i < n; i++) {
+    uint64_t h = hash_name(names[i]);
+    if (intern_find(&seen, h, names[i], same_name)) return true;
+    intern_add(scratch, &seen, h, names[i]);
+  }
+  return false;
+}
+
+/* Sorted only where there is something to say. */
+static void refuse_twice(Verify *v, Arena *scratch, const char **names, size_t n, const char *what) {
+  if (!any_twice(scratch, names, n)) return;
+  qsort(names, n, sizeof *names, compare_names);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two %s%s", what, names[i]);
+}
+
 static void check_names(Verify *v) {
   size_t n = 0;
   Arena *scratch = arena_new();
@@ -421,15 +443,10 @@ static void check_names(Verify *v) {
     names[n++] = op->name;
     for (int k = 1; k < op->nout; k++) names[n++] = op->names[k - 1];
   }
-  qsort(names, n, sizeof *names, compare_names);
-  for (size_t i = 1; i < n; i++)
-    if (strcmp(names[i - 1], names[i]) == 0)
-      broken(v, NULL, "V12", "two values or operations are named %%%s", names[i]);
+  refuse_twice(v, scratch, names, n, "values or operations are named %");
   n = v->f->outputs.n;
   for (size_t i = 0; i < n; i++) names[i] = output_identity(v, scratch, &v->f->outputs.items[i]);
-  qsort(names, n, sizeof *names, compare_names);
-  for (size_t i = 1; i < n; i++)
-    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two outputs are named %s", names[i]);
+  refuse_twice(v, scratch, names, n, "outputs are named ");
   arena_free(scratch);
 }
 
@@ -576,8 +593,6 @@ static void check_prepare(Verify *v) {
     if (!made) broken(v, NULL, "V19", "parameter \"%s\" is no output of @prepare, or of another type", p->name);
   }
 }
-
-static uint64_t hash_name(const char *name) { return hash64(name, strlen(name), 0); }
 
 static int starts_as(const void *param, const void *state) { return strcmp(param, ((const State *)state)->param) == 0; }
 

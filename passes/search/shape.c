@@ -137,6 +137,7 @@ static void add_part(const Shaping *w, Text *t, const Op *op) {
   for (int k = 0; k < op->nin && p->as; k++) text_printf(t, "%x:%d ", p->as[k].spread, p->as[k].bytes);
 }
 
+/* Types and rules are those of the module, which has equal ones once. */
 static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
@@ -150,12 +151,9 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
   if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
   add_part(w, &t, op);
-  for (int i = 0; i < op->nin; i++) {
-    type_print(w->m, &t, type_of(w->out->f, op->in[i]));
-    text_add(&t, " ");
-  }
-  for (Val v = op->out; v < op_end(op); v++) type_print(w->m, &t, type_of(w->out->f, v));
-  rule_print(w->m, &t, r);
+  for (int i = 0; i < op->nin; i++) text_printf(&t, "%p ", (const void *)type_of(w->out->f, op->in[i]));
+  for (Val v = op->out; v < op_end(op); v++) text_printf(&t, "%p ", (const void *)type_of(w->out->f, v));
+  text_printf(&t, "%p", (const void *)r);
   for (int k = 0; k < r->nfactors; k++)
     text_printf(&t, " %s:%d:%d", r->factors[k].name, (int)w->out->labels[index].factors[k],
                 r->factors[k].kind == FK_LINEAR ? shape_linear_is_useful(w->out, op, &r->factors[k]) : 0);
