@@ -13,7 +13,6 @@
 
 #include <string.h>
 
-#include "base/hash.h"
 
 typedef struct Part {
   const Expr *size;
@@ -43,32 +42,9 @@ bool labels_include(const OpLabels *labels, const Rule *r, Label l) {
   return false;
 }
 
-static bool same_rule(const Rule *a, const Rule *b) {
-  return a->nfactors == b->nfactors && a->noperands == b->noperands && a->nresults == b->nresults &&
-         memcmp(a->factors, b->factors, sizeof *a->factors * (size_t)a->nfactors) == 0 &&
-         memcmp(a->results, b->results, sizeof a->results) == 0 &&
-         (!a->noperands || memcmp(a->operands, b->operands, sizeof *a->operands * (size_t)a->noperands) == 0);
-}
-
-static size_t hash_of_rule(const Rule *r) {
-  uint64_t h = hash64(r->factors, sizeof *r->factors * (size_t)r->nfactors, (uint64_t)r->noperands);
-  return (size_t)hash64(r->results, sizeof r->results, h);
-}
-
 const Rule **rules_of(Module *m, const Func *f) {
-  const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n), **known;
-  Arena *scratch = arena_new();
-  size_t slots = 16;
-  while (slots < 2 * f->ops.n) slots *= 2;
-  known = ARENA_ARRAY(scratch, const Rule *, slots);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    rules[i] = rule_of(m, f, &f->ops.items[i]);
-    size_t at = hash_of_rule(rules[i]) & (slots - 1);
-    while (known[at] && !same_rule(known[at], rules[i])) at = (at + 1) & (slots - 1);
-    if (!known[at]) known[at] = rules[i];
-    rules[i] = known[at];
-  }
-  arena_free(scratch);
+  const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) rules[i] = rule_of(m, f, &f->ops.items[i]);
   return rules;
 }
 
