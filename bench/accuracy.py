@@ -39,10 +39,13 @@ def model_of(row):
     if row["ffn"]: sizes["ffn"] = row["ffn"]
     name = row["model"].lower()
     if "proxy" in name and "deepseek" in name: return None
-    if name.startswith("gpt"): return "gpt.apc", sizes | {"ctx": row["seq"]}
+    if name.startswith("gpt") and row["kernels"] == "scores":
+        dropout = {"dropout_p": "0.1"} if row["recompute"] == "selective" else {"dropout_p": "0"}
+        return "bench/published/gpt_scores.apc", sizes | {"ctx": row["seq"]} | dropout
+    if name.startswith("gpt"): return "examples/gpt.apc", sizes | {"ctx": row["seq"]}
     if not name.startswith("llama"): return None
     grouped = "70b" in name or "405b" in name or name.startswith("llama3")
-    return "llama.apc", sizes | {"kv_heads": "8" if grouped else row["heads"]}
+    return "examples/llama.apc", sizes | {"kv_heads": "8" if grouped else row["heads"]}
 
 
 def why_not(row):
@@ -50,6 +53,7 @@ def why_not(row):
     missing = [k for k in NEEDED if not row[k]]
     if missing: return "not stated: " + ", ".join(missing)
     if row["gpu"] not in TARGETS: return "no target: " + row["gpu"]
+    if row["kernels"] == "eager": return "every operation was a kernel of its own (PyTorch without a compiler)"
     if not model_of(row): return "no example of this model: " + row["model"]
     ranks = int(row["tp"]) * int(row["pp"]) * int(row["dp"]) * int(row["cp"])
     if ranks != int(row["n_gpus"]): return f"tp x pp x dp x cp is {ranks}, of {row['n_gpus']} GPUs"
@@ -62,7 +66,7 @@ def command(apc, row):
     micro = int(row["global_batch"]) // (int(row["dp"]) * int(row["microbatch"]))
     schedule = f"interleaved:{row['vpp']}" if int(row["pp"]) > 1 and int(row["vpp"] or 1) > 1 else "1f1b"
     dtype = {"fp32": "f32", "tf32": "tf32"}.get(row["precision"], "bf16")
-    args = [apc, "plan", ROOT / "examples" / example, "-q", "--json", "--assume-kernels", "--train", "cross_entropy", "--optimizer", "adamw",
+    args = [apc, "plan", ROOT / example, "-q", "--json", "--assume-kernels", "--train", "cross_entropy", "--optimizer", "adamw",
             "--target", f"{TARGETS[row['gpu']]}x{row['n_gpus']}", "--dtype", dtype, "--dim", f"seq={row['seq']}",
             "--batch", row["global_batch"], "--micro-batches", str(micro), "--zero", row["zero"] if int(row["dp"]) > 1 else "0",
             "--recompute", row["recompute"], "--memory", "1000GiB"]

@@ -37,6 +37,8 @@ typedef struct KernelCosts {
   double prologue, smoothing;       /* depth a tile's start and end cost; share of the last wave that is evened out */
   double attention, attention_half; /* share of the sustained rate, and in 16 bits */
   double assumed;                   /* the same in 16 bits of kernels that are not built; NaN: none are known */
+  double steady;                    /* of all sustained rates, in training of hours; counts where kernels are assumed */
+  double overlap;                   /* of communication, hidden behind what is computed; the same */
   double bandwidth, ramp;           /* share of the memory bandwidth; bytes */
 } KernelCosts;
 
@@ -69,6 +71,7 @@ typedef struct Target {
   int ranks, nodes;           /* nodes: hosts the ranks are spread over */
   int per_machine;            /* ranks of one whole machine */
   bool assumes;               /* kernels that are not built count (--assume-kernels) */
+  double hidden;              /* the share of communication that is hidden; 0: none */
   ComputeType compute;        /* what products of values of its storage type are computed in (--dtype) */
   double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;

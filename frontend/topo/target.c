@@ -214,12 +214,15 @@ const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType ty
   return copy;
 }
 
-const Target *topo_target_assuming(Arena *a, const Target *t) {
-  if (!t->has_kernels || isnan(t->kernels.assumed)) return t;
+const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
+  if (!t->has_kernels) return t;
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
   copy->assumes = true;
-  copy->kernels.attention_half = t->kernels.assumed;
+  copy->hidden = trains ? t->kernels.overlap : 0;
+  for (int i = 0; i < CT_COUNT && trains; i++)
+    copy->kernels.sustained[i] = (isnan(t->kernels.sustained[i]) ? 1 : t->kernels.sustained[i]) * t->kernels.steady;
+  if (!isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;
   return copy;
 }
 

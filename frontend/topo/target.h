@@ -23,7 +23,7 @@ const char *topo_target_text(Diags *d, Arena *a, const char *name);
 /* The same target for products of f32 values in another type; NULL when the device does not have it. */
 const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type);
 /* It, with kernels that are known but not built; itself where the target knows none. */
-const Target *topo_target_assuming(Arena *a, const Target *t);
+const Target *topo_target_assuming(Arena *a, const Target *t, bool trains);
 
 /* The names of the built-in targets, in order; NULL after the last. */
 const char *const *topo_target_names(Arena *a);

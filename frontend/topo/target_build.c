@@ -105,6 +105,8 @@ static bool read_kernels(Diags *d, const TopoBlock *b, KernelCosts *out) {
                        .attention = figure(b, "attention", 0, 1),
                        .attention_half = figure(b, "attention", 1, figure(b, "attention", 0, 1)),
                        .assumed = figure(b, "assumed", 0, NAN),
+                       .steady = figure(b, "steady", 0, 1),
+                       .overlap = figure(b, "overlap", 0, 0),
                        .bandwidth = figure(b, "bandwidth", 0, 1),
                        .ramp = figure(b, "bandwidth", 1, 0)};
   for (int i = 0; i < CT_COUNT; i++) out->sustained[i] = NAN;

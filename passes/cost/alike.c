@@ -7,6 +7,7 @@ typedef struct Alike {
   const Func *f;
   const LegalJoin *joins;
   const KernelPart *parts;
+  const Together *together; /* NULL: no dot is part of a larger product */
 } Alike;
 
 /* ---- operations */
@@ -46,10 +47,16 @@ static bool same_types(const Func *f, const Op *a, const Op *b) {
   return true;
 }
 
+static bool same_product(const Alike *x, size_t i, size_t k) {
+  const Together *a = &x->together[i], *b = &x->together[k];
+  return a->shared == b->shared && a->times == b->times;
+}
+
 static bool same_price(const Alike *x, size_t i, size_t k) {
   const Op *a = &x->f->ops.items[i], *b = &x->f->ops.items[k];
   if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->nattrs != b->nattrs) return false;
   if (!same_types(x->f, a, b) || !same_part(&x->parts[i], &x->parts[k], a->nin) || !same_join(x, i, k)) return false;
+  if (x->together && !same_product(x, i, k)) return false;
   for (int j = 0; j < a->nattrs; j++)
     if (!attr_equal(&a->attrs[j], &b->attrs[j])) return false;
   return true;
@@ -68,8 +75,9 @@ static uint64_t hash_of(const Alike *x, size_t i) {
   return h;
 }
 
-const size_t *cost_alike_of(Arena *a, const Func *f, const LegalJoin *joins, const KernelPart *parts) {
-  const Alike x = {f, joins, parts};
+const size_t *cost_alike_of(Arena *a, const Func *f, const LegalJoin *joins, const KernelPart *parts,
+                            const Together *together) {
+  const Alike x = {f, joins, parts, together};
   size_t *first = ARENA_ARRAY(a, size_t, f->ops.n + 1), slots = 16;
   Arena *scratch = arena_new();
   while (slots < 2 * f->ops.n) slots *= 2;

@@ -11,8 +11,9 @@
 #include "passes/cost/parts.h"
 
 /* By operation the first one that is alike: of the same kind, attributes and types, joined alike to what is before it,
- * and the same part of a kernel.  In the arena. */
-const size_t *cost_alike_of(Arena *a, const Func *f, const LegalJoin *joins, const KernelPart *parts);
+ * and the same part of a kernel and of a product (`together`; NULL: of none).  In the arena. */
+const size_t *cost_alike_of(Arena *a, const Func *f, const LegalJoin *joins, const KernelPart *parts,
+                            const Together *together);
 
 /* What it is priced as. */
 typedef enum PricedAs { PRICED_KERNEL, PRICED_JOINED, PRICED_WHOLE } PricedAs;

@@ -202,12 +202,17 @@ static MatrixKernel kernel_of(OpKind k) {
   die("no rate for %s", op_name(k));
 }
 
+static double whole_size(const CostModel *c, const OpPart *p, const char *factor) {
+  return (double)cost_extent(c, p->rule->factors[rule_factor_find(p->rule, factor)].size);
+}
+
 /* Of all pairs of queries and keys, those that a kernel computes: on the rank that has most of them, which has the last
- * queries and the first keys. */
+ * queries and the first keys.  Kernels that are assumed deal out early and late queries evenly. */
 static double share_computed(const CostModel *c, const OpPart *p) {
   bool attention = p->op->kind == OP_attention || p->op->kind == OP_attention_grad;
   if (!attention || !op_int(p->op, AT_causal, 0)) return 1;
-  double keys = (double)cost_extent(c, p->rule->factors[rule_factor_find(p->rule, "t")].size);
+  double keys = whole_size(c, p, "t");
+  if (c->target->assumes) return cost_causal_share(whole_size(c, p, "s"), keys, keys);
   return cost_causal_share(part_size(p, "s"), part_size(p, "t"), keys);
 }
 
@@ -233,6 +238,43 @@ static double accumulate_seconds(const CostModel *c, const OpPart *p) {
   return mesh_micro_batches(&c->mesh) > 1 ? stream_seconds(c, p->bytes) : 0;
 }
 
+static bool is_cast_weight(const Func *f, Val v) {
+  while (v && op_of(f, v)->kind == OP_cast) v = op_of(f, v)->in[0];
+  return v && op_is_resident(op_of(f, v)->kind);
+}
+
+/* What kernels of rows compute joins nothing, whatever it could. */
+static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const KernelPart *parts) {
+  Arena *a = c->bodies->arena;
+  LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
+  memcpy(joins, legal_joins(a, c->m, c->target->device, f), sizeof *joins * f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (parts[i].kind == PART_ROWS) joins[i].kind = JOIN_NONE;
+    else if (c->target->assumes && joins[i].kind == JOIN_BIAS) joins[i].of_weights |= is_cast_weight(f, joins[i].other);
+  return joins;
+}
+
+static const Joined *joined_in(const CostModel *c, const Func *f) {
+  OpenBodies *b = c->bodies;
+  for (size_t i = 0; i < b->joined.n; i++)
+    if (b->joined.items[i].f == f) return &b->joined.items[i];
+  KernelPart *parts = cost_parts_of(b->arena, c->m, c->target->device, f);
+  Joined known = {.f = f, .joins = joins_beside(c, f, parts), .parts = parts};
+  if (c->target->assumes && f->level == 1) {
+    cost_assume_parts(b->arena, f, parts);
+    known.together = cost_assume_together(b->arena, c, f);
+  }
+  known.alike = cost_alike_of(b->arena, f, known.joins, parts, known.together);
+  ARENA_PUSH(b->arena, &b->joined, known);
+  return &b->joined.items[b->joined.n - 1];
+}
+
+const Together *cost_together(const CostModel *c, const Func *f, const Op *op) {
+  if (!c->target->assumes) return NULL;
+  const Together *all = joined_in(c, f)->together;
+  return all ? &all[op - f->ops.items] : NULL;
+}
+
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   if (is_free(op->kind)) return out;
@@ -243,7 +285,7 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   DotCost dot = {.bytes = op_bytes(&part)};
   if (op->kind == OP_dot) {
     DotWork work = cost_dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
-    dot = cost_dot_form(c->target, &work, type);
+    dot = cost_dot_form(c->target, &work, type, cost_together(c, f, op));
   } else {
     dot.arithmetic = arithmetic_seconds(c, f, &part, s, out.flops);
   }
@@ -251,26 +293,6 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   out.compute_bound = dot.arithmetic > memory;
   out.seconds = c->target->launch + fmax(dot.arithmetic, memory) + dot.beside;
   return out;
-}
-
-/* What kernels of rows compute joins nothing, whatever it could. */
-static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const KernelPart *parts) {
-  Arena *a = c->bodies->arena;
-  LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
-  memcpy(joins, legal_joins(a, c->m, c->target->device, f), sizeof *joins * f->ops.n);
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (parts[i].kind == PART_ROWS) joins[i].kind = JOIN_NONE;
-  return joins;
-}
-
-static const Joined *joined_in(const CostModel *c, const Func *f) {
-  OpenBodies *b = c->bodies;
-  for (size_t i = 0; i < b->joined.n; i++)
-    if (b->joined.items[i].f == f) return &b->joined.items[i];
-  const KernelPart *parts = cost_parts_of(b->arena, c->m, c->target->device, f);
-  const LegalJoin *joins = joins_beside(c, f, parts);
-  ARENA_PUSH(b->arena, &b->joined, ((Joined){f, joins, parts, cost_alike_of(b->arena, f, joins, parts)}));
-  return &b->joined.items[b->joined.n - 1];
 }
 
 /* The first operation that costs the same. */

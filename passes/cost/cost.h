@@ -65,6 +65,8 @@ OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *
 /* What it joins, and what it is of a kernel; asked of functions that do not change any more. */
 const LegalJoin *cost_join(const CostModel *c, const Func *f, const Op *op);
 const KernelPart *cost_part(const CostModel *c, const Func *f, const Op *op);
+/* The product that a dot is part of; NULL: it is one of its own. */
+const Together *cost_together(const CostModel *c, const Func *f, const Op *op);
 /* How much more an operation takes where operand k, which its own kernel makes (KernelPart.inside), comes converted or
  * from another stage; 0 for other operands. */
 double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int k);

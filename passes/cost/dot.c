@@ -106,7 +106,7 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
   uint64_t ones = find_factors(p, spec, mesh, s, factor);
   const DotKnown *k = known_dot(memo, t->device, spec, type, ones);
   const LegalDot *dot = &k->dot;
-  DotWork w = {.library = dot->library, .dtype = dot->dtype, .batch = 1};
+  DotWork w = {.library = dot->library, .dtype = dot->dtype, .batch = 1, .swapped = dot->swapped};
   for (int i = 0; i < 3; i++) {
     int at = i < 2 && dot->swapped ? 1 - i : i;
     w.passes[i] = k->passes[i];
@@ -126,9 +126,18 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
   return w;
 }
 
-DotCost cost_dot_form(const Target *t, const DotWork *w, DType type) {
+/* Its part of the product that it and others are together. */
+static double product_seconds(const Target *t, const DotWork *w, const Together *x) {
+  double m = w->m, n = w->n, k = w->k, times = x ? x->times : 1;
+  if (x && x->shared < 0) k *= times;
+  else if (x && x->shared == w->swapped) n *= times;
+  else m *= times;
+  return cost_product_seconds(t, w->dtype, w->batch, m, n, k) / times;
+}
+
+DotCost cost_dot_form(const Target *t, const DotWork *w, DType type, const Together *together) {
   DotCost c = {0};
-  if (w->library) c.arithmetic = cost_product_seconds(t, w->dtype, w->batch, w->m, w->n, w->k);
+  if (w->library) c.arithmetic = product_seconds(t, w, together);
   else c.arithmetic = cost_kernel_seconds(t, KERNEL_DOT, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
     c.bytes += w->multiplied[i] * (double)dtype_bytes(w->dtype);

@@ -6,11 +6,13 @@
 #include "ir/layout/count.h"
 #include "ir/legal_dot.h"
 #include "ir/target.h"
+#include "passes/cost/parts.h"
 
 typedef struct DotWork {
   bool library; /* one product of the library; else a kernel that multiplies and adds */
   DType dtype;  /* in which it is computed */
   double batch, m, n, k;
+  bool swapped;         /* m is the second operand's */
   int passes[3];        /* kernels that make operands 0 and 1 what the library takes, and the result of what it gives */
   double elements[3];   /* of operands and result as they were asked for */
   double multiplied[3]; /* as they are multiplied: without the letters that are summed before */
@@ -32,7 +34,8 @@ typedef struct DotCost {
   double bytes;      /* that the product or kernel itself reads and writes */
   double beside;     /* seconds of the passes, launches included */
 } DotCost;
-DotCost cost_dot_form(const Target *t, const DotWork *w, DType type);
+/* `together`: the product that it is part of; NULL: one of its own. */
+DotCost cost_dot_form(const Target *t, const DotWork *w, DType type, const Together *together);
 
 /* Does the library of the target's devices have this convolution? */
 bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s);

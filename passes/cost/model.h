@@ -4,6 +4,7 @@
 #ifndef APC_PASSES_COST_MODEL_H
 #define APC_PASSES_COST_MODEL_H
 
+#include "passes/cost/assumed.h"
 #include "passes/cost/cost.h"
 #include "passes/cost/kernel.h"
 
@@ -22,9 +23,10 @@ typedef struct OpenBody {
 /* What joins what in a function, and which kernels it becomes. */
 typedef struct Joined {
   const Func *f;
-  const LegalJoin *joins;  /* by operation */
-  const KernelPart *parts; /* the same */
-  const size_t *alike;     /* the first that costs the same (alike.h) */
+  const LegalJoin *joins;   /* by operation */
+  const KernelPart *parts;  /* the same */
+  const Together *together; /* the same, where kernels that are not built count; NULL: they do not */
+  const size_t *alike;      /* the first that costs the same (alike.h) */
 } Joined;
 
 /* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */

@@ -85,7 +85,7 @@ double cost_comm(const CostModel *c, const CommSize *x) {
   const GroupCosts *g = c->groups[x->axes];
   double least = INFINITY;
   for (int i = 0; i < g->n; i++) least = fmin(least, cost_comm_seconds(&g->items[i], x->kind, x->bytes));
-  return least;
+  return least * (1 - c->target->hidden);
 }
 
 /* ---- what contiguous collectives take beside the communication (ir/legal_comm.h) */
@@ -251,7 +251,7 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 
 double cost_transfer(const CostModel *c, double bytes) {
   int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
-  return cost_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
+  return cost_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes) * (1 - c->target->hidden);
 }
 
 /* ---- conversions */

@@ -121,15 +121,17 @@ static void find_part(Parts *p, size_t i) {
   const Op *op = &p->f->ops.items[i];
   const Made *made = &p->made[i];
   KernelPart *part = &p->out[i];
+  part->kernel = -1;
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
+  part->kernel = made->first;
   part->launches = made->groups;
   for (int k = 0; k < op->nin && part->kind == PART_ROWS; k++) add_read(p, i, k);
   for (int k = 0; k < op->nout && part->kind == PART_ROWS; k++)
     if (p->w->stored[op->out + (Val)k]) part->stores |= 1u << k;
 }
 
-const KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
+KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
   Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
   if (f->level != 1) return p.out;
   p.scratch = arena_new();

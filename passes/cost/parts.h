@@ -29,6 +29,7 @@ typedef struct PartRead {
 
 typedef struct KernelPart {
   PartKind kind;
+  int kernel;         /* of rows: which one computes it; -1: none does */
   int launches;       /* kernels that begin with it */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */
@@ -37,7 +38,13 @@ typedef struct KernelPart {
   const PartRead *as; /* by operand; NULL: all as they are */
 } KernelPart;
 
+/* How many times as large one extent of the product is that a dot is part of (assumed.h). */
+typedef struct Together {
+  int shared; /* the operand that all of them multiply; -1: their results are summed, so the depth is larger */
+  double times;
+} Together;
+
 /* By operation; of level 2, where a function is that of several devices, all are PART_OWN. */
-const KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
+KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
 
 #endif

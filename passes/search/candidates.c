@@ -276,7 +276,7 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
 /* So many stages of a connected model receive something. */
 static double ideal_transfers(const Search *s, const Candidate *c, double inner) {
   double span = fmin(2 * inner, s->t->ranks);
-  return c->stages > s->parts ? (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) : 0;
+  return c->stages > s->parts ? (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) * (1 - s->t->hidden) : 0;
 }
 
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.

@@ -148,6 +148,8 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   if (zero_is_storage(w->m, op)) text_add(&t, "trained ");
   text_printf(&t, "%s%d ", w->out->before[index] ? "before " : "", w->out->time_factor[index]);
   if (agreed_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[agreed_loop_control(op)]);
+  const Together *together = cost_together(w->cost, w->out->f, op);
+  if (together && together->times > 1) text_printf(&t, "together %d %a ", together->shared, together->times);
   const LegalJoin *join = cost_join(w->cost, w->out->f, op);
   if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
   add_part(w, &t, op);
