@@ -178,7 +178,7 @@ static bool train_options(Tool *t, ModelOptions *o) {
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s is of training, and --train is not given",
                       again);
   if (!loss) return true;
-  if (o->floats == DT_f16)
+  if (o->floats == DT_f16 && t->options.command != CMD_plan)
     return diag_error(t->diags, DIAG_train, (Loc){0},
                       "--dtype f16: training in it needs a scaled loss, which is not built yet; bf16 does without");
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);

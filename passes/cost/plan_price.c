@@ -373,6 +373,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
     if (p->held.items[in[k] - 1].converted)
       cost.seconds += cost_outside(p->c, s->f, op, s->rules[index], &s->strategies[index], k);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  if (op->phase == PH_step && !cost.compute_bound) sum->optimizer += cost.seconds * runs;
   if (cost.rows) *(phase_each(w->phase) ? &sum->rows_each : &sum->rows_once) += cost.seconds * runs;
   sum->flops += cost.flops * runs * repeats(p);
   if (s->from) return NOT_HELD;
@@ -584,6 +585,7 @@ static StageCost *sums_by_place(const Pricing *p) {
     sum->each += x->each, sum->once += x->once;
     sum->compute += x->compute, sum->memory_bound += x->memory_bound;
     sum->collectives += x->collectives, sum->transfers += x->transfers;
+    sum->optimizer += x->optimizer;
   }
   return places;
 }
@@ -600,7 +602,8 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
                 .compute = busiest->compute,
                 .memory_bound = busiest->memory_bound,
                 .collectives = busiest->collectives,
-                .transfers = busiest->transfers};
+                .transfers = busiest->transfers,
+                .optimizer = busiest->optimizer};
   if (table) t.total = before + table->seconds;
   t.idle = fmax(0, t.total - p->repeat * busiest->each - busiest->once);
   return t;

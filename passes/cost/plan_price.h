@@ -14,6 +14,7 @@
 typedef struct PlanTime {
   double total; /* seconds; the rest is the busiest stage's share of it */
   double compute, memory_bound, collectives, transfers, idle;
+  double optimizer; /* the part of `memory_bound` that writes states anew, once a step */
 } PlanTime;
 
 /* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in
@@ -67,6 +68,7 @@ typedef struct StageCost {
   ScheduleWork phases;                                  /* of `each` */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double rows_each, rows_once; /* what of `each` and `once` kernels of rows take, which are memory-bound */
+  double optimizer; /* of `memory_bound` */
   double flops, params, state;
 } StageCost;
 

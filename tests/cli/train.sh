@@ -221,7 +221,9 @@ expect 2 "output 'y' is f32" "$apc" plan $mlp --train y
 expect 2 "--optimizer is of training" "$apc" plan $mlp --optimizer sgd
 expect 2 "--batch is of training" "$apc" plan $mlp --batch 8
 expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 'sgd(train=nothing*)'
-expect 5 "training in it needs a scaled loss" "$apc" plan $mlp --train mse --dtype f16
+expect 5 "training in it needs a scaled loss" "$apc" compile $mlp --train mse --dtype f16 -o x
+expect 0 "" "$apc" plan $mlp --train mse --dtype f16 --target dgx-1-v100-32gbx2 -q --json
+expect_json 'd["breakdown_us"]["optimizer"] > 0'
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
 summary 137 111
