@@ -261,9 +261,10 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
   const PlanMemory *y = plan_memory(p);
-  json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
-                                (x->memory_bound - x->optimizer) * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
-                                x->idle * 1e6, "optimizer", x->optimizer * 1e6, "other", x->transfers * 1e6);
+  json_t *breakdown =
+      json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
+                (x->memory_bound - x->optimizer) * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
+                x->idle * 1e6, "optimizer", x->optimizer * 1e6, "other", x->transfers * 1e6);
   json_t *memory = memory_json(y);
   json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
                         "target", "name", json_text(b->options.target->name), "gpus", b->options.target->ranks, "nodes",

@@ -80,7 +80,9 @@ const Target *tool_target(Tool *t) {
   const char *name = option_text(&t->options, OPT_target);
   if (!name) name = getenv("APC_TARGET");
   const Target *g = tool_target_of(t, name && *name ? name : "cpu"), *own = g ? computing(t, g) : NULL;
-  return own && option_given(&t->options, OPT_assume_kernels) ? topo_target_assuming(t->arena, own, option_given(&t->options, OPT_train)) : own;
+  return own && option_given(&t->options, OPT_assume_kernels)
+             ? topo_target_assuming(t->arena, own, option_given(&t->options, OPT_train))
+             : own;
 }
 
 /* ---- for people */

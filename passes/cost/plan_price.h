@@ -68,7 +68,7 @@ typedef struct StageCost {
   ScheduleWork phases;                                  /* of `each` */
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double rows_each, rows_once; /* what of `each` and `once` kernels of rows take, which are memory-bound */
-  double optimizer; /* of `memory_bound` */
+  double optimizer;            /* of `memory_bound` */
   double flops, params, state;
 } StageCost;
 
