@@ -2,7 +2,7 @@
 """bench/accuracy.py [APC] [ROW...] - published runs against what the planner says of them.
 
 In: bench/published/training.csv, one published training run a row with its layout and seconds per step (RUNS=FILE: another
-file); APC, build/apc without it; names of rows, all without them.  Out: docs/accuracy.md.
+file); APC, build/apc without it; beginnings of names of rows, all without them.  Out: docs/accuracy.md.
 
 Each row is one `apc plan --assume-kernels` of an example with every degree forced.  What a source does not say is set
 once for all its rows, and said in the column `assumed`.  The error of a row is predicted / published - 1; a source's is the mean of its rows' absolute
@@ -28,8 +28,8 @@ HEAD = """# Published training runs against predictions
 
 Made by `bench/accuracy.py` of `bench/published/training.csv`: what a source says a step took against what
 `apc plan --assume-kernels` says of the same layout, every degree forced. Errors are predicted / published - 1. No
-constant of a target was fitted to these rows unless the table says so. Not counted: overlap of communication and
-arithmetic, and products in fp8, which the rows that are not judged had.
+constant was fitted to these rows but to those that the table counts. `bench/published/README.md` says what programs of
+which years had. Not counted: products in fp8, which the rows that are not judged had.
 """
 
 
@@ -39,7 +39,7 @@ def model_of(row):
     if row["ffn"]: sizes["ffn"] = row["ffn"]
     name = row["model"].lower()
     if "proxy" in name and "deepseek" in name: return None
-    if name.startswith("gpt") and row["kernels"] == "scores":
+    if name.startswith("gpt") and row["kernels"] in ("scores", "issued"):
         dropout = {"dropout_p": "0.1"} if row["recompute"] == "selective" else {"dropout_p": "0"}
         return "bench/published/gpt_scores.apc", sizes | {"ctx": row["seq"]} | dropout
     if name.startswith("gpt"): return "examples/gpt.apc", sizes | {"ctx": row["seq"]}
@@ -61,13 +61,18 @@ def why_not(row):
     return None
 
 
+def target_of(row):
+    """Programs that the host issues kernel by kernel wait for it: their target says how long that takes."""
+    return ROOT / "bench/published/issued.topo" if row["kernels"] == "issued" else TARGETS[row["gpu"]]
+
+
 def command(apc, row):
     example, sizes = model_of(row)
     micro = int(row["global_batch"]) // (int(row["dp"]) * int(row["microbatch"]))
     schedule = f"interleaved:{row['vpp']}" if int(row["pp"]) > 1 and int(row["vpp"] or 1) > 1 else "1f1b"
-    dtype = {"fp32": "f32", "tf32": "tf32"}.get(row["precision"], "bf16")
+    dtype = {"fp32": "f32", "tf32": "tf32", "fp16": "f16", "fp16-mixed": "f16"}.get(row["precision"], "bf16")
     args = [apc, "plan", ROOT / example, "-q", "--json", "--assume-kernels", "--train", "cross_entropy", "--optimizer", "adamw",
-            "--target", f"{TARGETS[row['gpu']]}x{row['n_gpus']}", "--dtype", dtype, "--dim", f"seq={row['seq']}",
+            "--target", f"{target_of(row)}x{row['n_gpus']}", "--dtype", dtype, "--dim", f"seq={row['seq']}",
             "--batch", row["global_batch"], "--micro-batches", str(micro), "--zero", row["zero"] if int(row["dp"]) > 1 else "0",
             "--recompute", row["recompute"], "--memory", "1000GiB"]
     for name, value in sizes.items(): args += ["-D", f"{name}={value}"]
@@ -100,7 +105,7 @@ def tell(rows):
         judged = [e for row, e in errors if row["precision"] != "fp8"]
         told = judged or [e for _, e in errors]
         if judged: means.append(statistics.mean(map(abs, told))), biases.append(statistics.mean(told))
-        line([source.replace("docs/", "") + ("" if judged else " (fp8, not judged)"), len(told), "yes" if errors[0][0]["use"] == "fit" else "no",
+        line([source.replace("docs/", "") + ("" if judged else " (fp8, not judged)"), len(told), sum(row["use"] == "fit" for row, _ in errors) or "none",
               f"{100 * statistics.mean(map(abs, told)):.1f} %", percent(statistics.mean(told)), percent(max(told, key=abs)),
               errors[0][0]["assumed"]])
     if means:
@@ -115,7 +120,7 @@ def tell(rows):
 def main():
     apc = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/apc"
     with open(os.environ.get("RUNS", ROOT / "bench/published/training.csv"), newline="") as f: rows = list(csv.DictReader(f))
-    if len(sys.argv) > 2: rows = [x for x in rows if x["id"] in sys.argv[2:]]
+    if len(sys.argv) > 2: rows = [x for x in rows if x["id"].startswith(tuple(sys.argv[2:]))]
     kept, left = [], {}
     for row in rows:
         reason = why_not(row)

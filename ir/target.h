@@ -77,6 +77,7 @@ typedef struct Target {
   double memory_bytes, memory_bandwidth;
   double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */
   double launch;        /* seconds to start one operation */
+  double host; /* seconds in which the host issues one, ahead of what the device does; 0: it is not waited for */
   double sms, clock, l2, shared_memory, power, host_memory, pcie;
   double usd_per_hour; /* of the ranks */
   const char *price_terms, *price_date;

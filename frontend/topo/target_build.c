@@ -155,6 +155,7 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->memory_bandwidth = figure(b, "memory", 1, NAN) / share;
   t->reserve_bytes = figure(b, "reserve", 0, 0);
   t->launch = figure(b, "launch", 0, NAN) * slower;
+  t->host = figure(b, "host", 0, 0);
   t->sms = figure(b, "sms", 0, 0);
   t->clock = figure(b, "clock", 0, NAN);
   t->l2 = figure(b, "l2", 0, NAN);

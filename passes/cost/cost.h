@@ -4,8 +4,8 @@
  * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
  * tiers of links that its axes span.  Operations that one kernel computes share its launch and its memory traffic
  * (parts.h).  Every constant comes from the target.  Sizes that are still symbols count as their hint.  What is made,
- * and so paid, where and how often, is the walk's to say (passes/lower/walk.h).  Not modelled yet: overlap of
- * communication and arithmetic, caches.
+ * and so paid, where and how often, is the walk's to say (passes/lower/walk.h).  Not modelled yet: caches, and
+ * overlap of communication and arithmetic but for the share that a target assumes (Target.hidden).
  */
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H

@@ -109,6 +109,11 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   *class += seconds * repeats(p);
 }
 
+/* The host issues so many kernels or messages. */
+static void issue(Pricing *p, int stage, double n) {
+  if (phase_each(p->walk.phase)) p->sums[stage].issued[p->walk.phase] += n;
+}
+
 static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
 
 static const WalkScope *outermost(const WalkScope *s) {
@@ -304,6 +309,7 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
     if (p->ngaps < MOST_GAPS) p->gaps[p->ngaps++] = gap;
   } else {
     spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
+    issue(p, stage, seconds > 0 ? runs_here(p, s) : 0);
     if (p->traffic && cost_convert_path(p->c, type, from, to, &path)) count_moves(p, s, value, &path);
   }
   Val made = hold(p, s, value, to, stage, true);
@@ -326,6 +332,7 @@ static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const L
   (void)from;
   live_until(p, v, w->now), want_stored(p, v);
   spend(p, to, cost_transfer(p->c, bytes) * runs_here(p, s), &p->sums[to].transfers);
+  issue(p, to, runs_here(p, s));
   count(p, s, COMM_send, bytes);
   Val made = hold(p, s, value, layout, to, true);
   born_early(p, s, value, v, made);
@@ -373,6 +380,8 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
     if (p->held.items[in[k] - 1].converted)
       cost.seconds += cost_outside(p->c, s->f, op, s->rules[index], &s->strategies[index], k);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  if (cost.rows) issue(p, stage, cost_part(p->c, s->f, op)->launches * runs);
+  else issue(p, stage, cost.seconds > 0 ? runs : 0);
   if (op->phase == PH_step && !cost.compute_bound) sum->optimizer += cost.seconds * runs;
   if (cost.rows) *(phase_each(w->phase) ? &sum->rows_each : &sum->rows_once) += cost.seconds * runs;
   sum->flops += cost.flops * runs * repeats(p);
@@ -575,6 +584,27 @@ static ScheduleTable table_of(const Pricing *p) {
   return schedule_table(p->arena, mesh, phases_of(p->arena, mesh, p->sums));
 }
 
+/* Where the host takes longer to issue what a phase does than the device to do it, the device waits.  Without a
+ * pipeline the host is ahead of all phases together. */
+static void wait_for_host(Pricing *p, StageCost *s) {
+  double issue = cost_target(p->c)->host, *phase[] = {&s->phases.fwd, &s->phases.bwd, &s->phases.wgt}, waits = 0;
+  if (!(issue > 0)) return;
+  for (int k = 0; k < 3; k++) {
+    double more = issue * s->issued[PH_fwd + k] - *phase[k];
+    if (p->in_turns) more = fmax(more, 0), *phase[k] += more;
+    waits += more;
+  }
+  waits = fmax(waits, 0);
+  s->each += waits, s->memory_bound += waits * p->repeat;
+}
+
+/* No more communication hides than there is beside it. */
+static void wait_for_communication(const Pricing *p, StageCost *s) {
+  double hidden = cost_target(p->c)->hidden, shown = s->collectives + s->transfers;
+  double more = shown * hidden / (1 - hidden) - s->compute - s->memory_bound;
+  if (more > 0) s->once += more, s->collectives += more;
+}
+
 /* What all stages of a place add up to. */
 static StageCost *sums_by_place(const Pricing *p) {
   const Mesh *mesh = &p->walk.m->mesh;
@@ -637,6 +667,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
   for (size_t i = 0; i < p.accumulated.n; i++) settle_accumulated(&p, &p.accumulated.items[i]);
+  for (int i = 0; i < m->mesh.stages; i++) wait_for_host(&p, &p.sums[i]), wait_for_communication(&p, &p.sums[i]);
   ScheduleTable made;
   const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
   PlanPrice out = {.possible = p.ngaps == 0, .ngaps = p.ngaps, .time = pipeline_time(&p, table)};
