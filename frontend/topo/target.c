@@ -219,7 +219,7 @@ const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
   copy->assumes = true;
-  copy->hidden = trains ? t->kernels.overlap : 0;
+  copy->hidden = trains ? fmin(t->kernels.overlap, 0.99) : 0; /* something is always seen of it */
   for (int i = 0; i < CT_COUNT && trains; i++)
     copy->kernels.sustained[i] = (isnan(t->kernels.sustained[i]) ? 1 : t->kernels.sustained[i]) * t->kernels.steady;
   if (!isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;

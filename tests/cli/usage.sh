@@ -196,6 +196,17 @@ expect 0 "" "$apc" plan $attention -q --json; cp out built.json
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $attention -q --json --assume-kernels
 expect_json "d['assumed_kernels'] and d['time_us'] < json.load(open('built.json'))['time_us'] and 'assumed_kernels' not in json.load(open('built.json'))"
+# Of training: gradients that compute elementwise chains again read and store less; a host that issues kernels slowly.
+training="$source_dir/examples/gpt.apc -D layers=1 --dim seq=256 --batch 8 --train cross_entropy --dtype bf16"
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $training --target dgx-a100x1 -q --json; cp out built.json
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $training --target dgx-a100x1 -q --json --assume-kernels; cp out assumed.json
+expect_json "d['breakdown_us']['memory_bound'] < json.load(open('built.json'))['breakdown_us']['memory_bound']"
+"$apc" targets show dgx-a100x1 | sed 's/launch 3 us;/launch 3 us; host 900 us;/' >slow.topo
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan $training --target ./slow.topo -q --json --assume-kernels
+expect_json "d['time_us'] > 2 * json.load(open('assumed.json'))['time_us']"
 # shellcheck disable=SC2086
 expect 0 "; assuming kernels that are known but not built" "$apc" plan $attention -q --assume-kernels
 expect 2 "takes no option '--assume-kernels'" "$apc" compile "$mlp" $small --assume-kernels; no_out
