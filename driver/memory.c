@@ -214,7 +214,9 @@ bool driver_measure(Build *b) {
   double least = plan_memory(first)->total;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
   bool looks = !b->options.plan_file && first->allocated, faster = false;
-  if (looks && !find_faster(b, limit, &faster)) return false;
+  /* Large programs take long to make: of these others are asked only where the plan needs one. */
+  bool asks = looks && (is_small(b, first) || least > limit);
+  if (asks && !find_faster(b, limit, &faster)) return false;
   if (faster) driver_plan_beside(b, first);
   else if (looks && least > limit && !find_smaller(b, limit, &least)) return false;
   if (!faster && least > limit) return refuse_size(b, limit, least);
