@@ -13,7 +13,6 @@
 
 #include <string.h>
 
-
 typedef struct Part {
   const Expr *size;
   Label label;

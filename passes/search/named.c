@@ -13,8 +13,9 @@
 #include "ir/schedule.h"
 #include "passes/search/estimate.h"
 
-/* So many are priced at most, and none that is estimated to be slower than the best plan by so much. */
-enum { MOST_PRICED = 12 };
+/* So many are priced at most, of large functions so many operations, and none that is estimated to be slower than the
+ * best plan by so much. */
+enum { MOST_PRICED = 12, MOST_OPERATIONS = 100000 };
 static const double differ = 1.03;
 
 /* Degrees with those that are forced; dp is what the others leave. */
@@ -154,7 +155,8 @@ static void price(Naming *w, const Choice *x) {
   search_add_if_known(s, o, best);
 }
 
-/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: with none that are so few.
+/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: with none that are so
+ * few.
  */
 static bool split_data(const Candidate *c, int inner, Candidate *out) {
   int d = 0;
@@ -182,7 +184,7 @@ static void price_best(Naming *w) {
     for (int k = 0; k < USUAL_SCHEDULES; k++)
       if (!isinf(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
   if (n) qsort(all, n, sizeof *all, by_estimate);
-  for (size_t i = 0; i < n && i < MOST_PRICED && !s->watch.expired; i++)
+  for (size_t i = 0; i < n && i < MOST_PRICED && i * s->f->ops.n < MOST_OPERATIONS && !s->watch.expired; i++)
     if (seconds_of(&all[i]) <= search_best_time(s) * differ) {
       price(w, &all[i]);
       if (all[i].of->estimates.limited) price_split(w, &all[i]);

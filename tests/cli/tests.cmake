@@ -19,6 +19,7 @@ foreach(name
     docs
     dtype
     train
+    named
     recompute
     zero
     train_data
