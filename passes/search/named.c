@@ -1,7 +1,7 @@
 /* passes/search/named.c - plans as people name them: stages, and one axis per degree, all of it used.
  *
  * They are few for each way to divide the ranks, and their graphs are small.  So what each would take is estimated
- * (estimate.h): at first of some that are usual, then of those that differ from the best so far in one degree, by one
+ * (estimate.h): at first of some that are usual, then of those that differ from the best so far in one degree by one
  * prime factor, or in the samples of a micro-batch, until the best has no better neighbour.  The best are cut and
  * priced as any outcome is.  So there is a good plan soon, at any scale, which the search over all axes then has to
  * beat. Nothing here is a bound.
@@ -17,6 +17,10 @@
  * best plan by so much. */
 enum { MOST_PRICED = 12, MOST_OPERATIONS = 100000 };
 static const double differ = 1.03;
+
+/* Neighbours are looked at of what is slower than the best by less than this, as long as there are not many. */
+static const double promising = 1.12;
+enum { MOST_LOOKED_AT = 64 };
 
 /* Degrees with those that are forced; dp is what the others leave. */
 typedef struct Named {
@@ -78,14 +82,18 @@ static void look_at(Naming *w, Named x) {
   ARENA_PUSH(w->arena, &w->list, x);
 }
 
-/* The best one, if its neighbours were not looked at; SIZE_MAX: they were. */
+/* The best one whose neighbours were not looked at; SIZE_MAX: there is none that is promising. */
 static size_t best_not_left(const Naming *w) {
-  size_t best = SIZE_MAX;
+  size_t next = SIZE_MAX;
+  double best = INFINITY;
   for (size_t i = 0; i < w->list.n; i++) {
-    double least = w->list.items[i].estimates.least;
-    if (!isinf(least) && (best == SIZE_MAX || least < w->list.items[best].estimates.least)) best = i;
+    const Named *x = &w->list.items[i];
+    best = fmin(best, x->estimates.least);
+    bool open = !x->left && !isinf(x->estimates.least);
+    if (open && (next == SIZE_MAX || x->estimates.least < w->list.items[next].estimates.least)) next = i;
   }
-  return best == SIZE_MAX || w->list.items[best].left ? SIZE_MAX : best;
+  bool goes_on = next != SIZE_MAX && w->list.n < MOST_LOOKED_AT;
+  return goes_on && w->list.items[next].estimates.least <= best * promising ? next : SIZE_MAX;
 }
 
 /* Those that have one degree p times as large, or as small. */
@@ -113,17 +121,24 @@ static void look_around(Naming *w, size_t from) {
   if (less.samples) look_at(w, less);
 }
 
-/* Where to begin: few and many stages, tensor parallel ranks none or all within the innermost links; what is forced. */
+/* Where to begin: few and many stages, tensor parallel ranks none, or all or half of those within the innermost links;
+ * what is forced. */
 static void look_at_usual(Naming *w) {
   const Search *s = w->s;
   const int *forced = s->run.forced;
   const int stages[] = {forced[DEGREE_pp] ? forced[DEGREE_pp] : 1, 8},
-            tensor[] = {forced[DEGREE_tp] ? forced[DEGREE_tp] : 1, s->t->tiers[0].group};
-  for (int i = 0; i < 4; i++) {
+            tensor[] = {forced[DEGREE_tp] ? forced[DEGREE_tp] : 1, s->t->tiers[0].group,
+                        (s->t->tiers[0].group + 1) / 2};
+  enum { STAGES = sizeof stages / sizeof *stages, TENSOR = sizeof tensor / sizeof *tensor };
+  for (int i = 0; i < STAGES * TENSOR; i++) {
     Named x = {.samples = 1};
     for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = forced[d] ? forced[d] : 1;
-    x.degree[DEGREE_pp] = stages[i / 2], x.degree[DEGREE_tp] = tensor[i % 2];
+    x.degree[DEGREE_pp] = stages[i / TENSOR], x.degree[DEGREE_tp] = tensor[i % TENSOR];
     look_at(w, x);
+    /* Without stages whole batches are best, if they fit. */
+    if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) continue;
+    x.samples = s->most_micro / x.degree[DEGREE_dp];
+    if (x.samples > 1) look_at(w, x);
   }
 }
 

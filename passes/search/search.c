@@ -21,7 +21,7 @@
 #include "program/program.h"
 
 /* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
-static const double usual_work = 6e9;
+static const double usual_work = 1.5e10;
 
 /* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;
