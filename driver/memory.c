@@ -5,8 +5,8 @@
  * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves.  What plans are compared by
  * stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
  * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
- * is given whose program takes more than is allowed.  The last try is ZeRO 3.  Of faster plans that it counted above
- * the limit the search has kept some: where the Program of one is within it, that is the plan (find_faster), without a
+ * is given whose program takes more than is allowed.  The last try is ZeRO 3.  The search keeps some faster plans
+ * that it counted above the limit: where the Program of one is within it, that is the plan (find_faster), without a
  * further search.
  */
 #include "driver/driver.h"

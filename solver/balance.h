@@ -18,7 +18,7 @@ typedef struct Balance {
   const int *place;    /* by part */
   double repeat;       /* how often all places do all their runs */
   double ramp;         /* part of the sum of all other places that a repetition takes besides, once */
-  double in_step;      /* how far places wait for each other after each of their runs, not once all are done: 0 to 1 */
+  double in_step;      /* how much places wait for each other after each run, not once at the end: 0 to 1 */
   double memory_limit; /* of each run */
 } Balance;
 

@@ -1,6 +1,7 @@
 /* ir/layout/convert_path.c - the cheapest sequence of moves between two layouts; see convert.h.
  *
- * Dijkstra over interned layouts.  The moves that leave a layout are found and priced once, for every unit, kind of
+ * Shortest paths over interned layouts: by Dijkstra where moves are asked for, in the order in which layouts are met
+ * where only costs are.  The moves that leave a layout are found and priced once, for every unit, kind of
  * partial sum and cut that some goal has; a run follows those that its goals allow.  Only axes that must move, and
  * those minor to them on a dimension, take part, so a run sees a few dozen layouts.  Goals that move the same axes and
  * agree on units and the kind of partial sum share one run.

@@ -118,7 +118,6 @@ struct Plan {
   double no_gaps_bound;        /* seconds, over everything that was allowed, were there no gaps in pipelines */
   double search_seconds;
   double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
-  bool short_of_memory;  /* the memory limit decided something about some candidate */
   bool cut_short;        /* the search ended at its limit of time or work */
   const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
   SearchReport report;

@@ -568,19 +568,20 @@ static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts)
   return seconds;
 }
 
-/* Of cuts that are even in different ways the one whose table is shortest; of long tables none is made. */
+/* Of cuts that are even in different ways the one whose table is shortest; there is one way where tables are long, or a
+ * place has one stage. */
 static void choose_balanced(Balance b, const Mesh *mesh, int *cuts) {
   static const double in_step[] = {0, 0.5, 1};
   enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 14 };
-  bool short_table = mesh->stages * b.repeat <= MOST_CALLS;
+  bool choose = mesh->chunks > 1 && mesh->stages * b.repeat <= MOST_CALLS;
   Arena *a = arena_new();
   size_t bytes = sizeof *cuts * (size_t)b.parts;
   int *given = memcpy(arena_alloc(a, bytes), cuts, bytes), *tried = arena_alloc(a, bytes);
   double best = INFINITY;
-  for (int i = 0; i < (mesh->chunks > 1 ? WAYS : 1); i++) {
+  for (int i = 0; i < (choose ? WAYS : 1); i++) {
     b.in_step = in_step[i];
     balance_runs(&b, memcpy(tried, given, bytes));
-    double seconds = short_table ? table_seconds(&b, mesh, tried) : 0;
+    double seconds = choose ? table_seconds(&b, mesh, tried) : 0;
     if (seconds >= best) continue;
     best = seconds;
     memcpy(cuts, tried, bytes);

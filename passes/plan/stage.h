@@ -24,8 +24,8 @@ void stages_known_free(StagesKnown *known);
 
 /* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is
  * least, over cuts at positions outside of loops where few values are alive and with the weights of every stage within
- * `memory_limit`. Fills nothing unless it returns STAGES_CUT; `time` is
- * that of the cut.  `known`: what others have in common with it; NULL: there are none. */
+ * `memory_limit`; then borders move until places are about equally busy (solver/balance.h).  Fills nothing unless it
+ * returns STAGES_CUT; `time` is that of the cut.  `known`: what others have in common with it; NULL: there are none. */
 StagesCut stages_cut(StagesKnown *known, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
                      const Strategy *strategies, double memory_limit, int *stages, StagesTime *time);
 

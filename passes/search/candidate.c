@@ -270,6 +270,7 @@ Recompute search_made_again(const Search *s, int much) {
   return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
 }
 
+/* False: it does not fit.  What is slower than the best plan may be too much. */
 static bool price_so_much(Search *s, int much, const Outcome *given, Outcome *best) {
   Arena *scratch = arena_new();
   Outcome x = *given;
@@ -279,7 +280,7 @@ static bool price_so_much(Search *s, int much, const Outcome *given, Outcome *be
   bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), &x);
   if (fits || !best->feasible) *best = x;
   arena_free(scratch);
-  return fits;
+  return fits || x.slower;
 }
 
 /* The same where it is guessed how much that is: a little less or more, until it fits, and what is a little less does
@@ -290,7 +291,7 @@ static bool price_near(Search *s, Outcome *o) {
   for (int at = s->guess < most ? s->guess : most;; step *= 2) {
     if (price_so_much(s, at, &given, o)) fits = at;
     else too_few = at;
-    if (o->slower || at == (fits <= most ? 0 : most) || (fits <= most && too_few >= 0)) break;
+    if (at == (fits <= most ? 0 : most) || (fits <= most && too_few >= 0)) break;
     at += fits <= most ? -step : step;
     at = at < 0 ? 0 : at > most ? most : at;
   }

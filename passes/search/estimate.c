@@ -69,7 +69,7 @@ static void take_seconds(Estimating *e, const GraphInput *in) {
     e->at[e->home ? e->home[i] : i] += e->own[i];
     e->phase[number_of_phase(p)] += e->own[i], e->each += e->own[i];
   }
-  for (int k = 0; k < PHASES; k++) e->phase[k] /= e->each;
+  for (int k = 0; k < PHASES && e->each > 0; k++) e->phase[k] /= e->each;
 }
 
 static void take_bytes(Estimating *e) {
@@ -209,6 +209,8 @@ Estimates search_estimate(Estimating *e, const Candidate *c) {
     graph_operations(g, r.values, e->own, e->bytes);
     take_seconds(e, &in);
     take_bytes(e);
+  }
+  if (r.feasible && e->each > 0) {
     /* Where weights do not fit, layers may choose differently: between two choices that are alike lies the bound. */
     by_schedule(e, c, &in, out.limited ? r.lower_bound : r.time, r.memory, &out);
   }

@@ -54,13 +54,16 @@ static bool make_mesh(const Search *s, const PlanOptions *o, Named *x) {
   for (int d = 0; d < DEGREE_COUNT; d++) used *= d == DEGREE_dp ? 1 : x->degree[d];
   if (s->t->ranks % used || x->degree[DEGREE_pp] > s->most_stages) return false;
   x->degree[DEGREE_dp] = s->t->ranks / used;
+  if (s->run.zero > 1 && x->degree[DEGREE_dp] == 1) return false; /* it would cut nothing */
   for (int d = 0; d < DEGREE_COUNT; d++) {
     bool splits = d == DEGREE_pp || s->has_degree[d] || x->degree[d] == 1;
-    if (!splits || (s->run.forced[d] && s->run.forced[d] != x->degree[d])) return false;
+    bool other = s->run.forced[d] && s->run.forced[d] != x->degree[d];
+    if (!splits || other || (s->run.within[d] && s->run.within[d] != x->degree[d])) return false;
   }
   int each = s->most_micro / x->degree[DEGREE_dp], micro = each / x->samples;
   if (o->micro_batches) micro = o->micro_batches;
   else if (x->samples > 1 && micro < 1) return false;
+  else if (micro > 1) micro = useful_up_to(s, micro);
   x->c = candidate_of(s, x->degree[DEGREE_pp], micro > 1 ? micro : 1, micro > 1 ? micro : 1);
   x->c.no_gaps |= s->any_schedule && x->c.stages > 1 && micro > 1;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
@@ -96,6 +99,18 @@ static size_t best_not_left(const Naming *w) {
   return goes_on && w->list.items[next].estimates.least <= best * promising ? next : SIZE_MAX;
 }
 
+/* Those that have one degree p times as large and another as small: where data parallel ranks are forced, nothing else
+ * is left. */
+static void exchange_by(Naming *w, const Named *x, int p) {
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    for (int k = 0; k < DEGREE_COUNT; k++) {
+      Named other = *x;
+      if (d == k || d == DEGREE_dp || k == DEGREE_dp || x->degree[d] % p) continue;
+      other.degree[d] /= p, other.degree[k] *= p;
+      look_at(w, other);
+    }
+}
+
 /* Those that have one degree p times as large, or as small. */
 static void look_around_by(Naming *w, const Named *x, int p) {
   for (int d = 0; d < DEGREE_COUNT; d++) {
@@ -112,7 +127,8 @@ static void look_around(Naming *w, size_t from) {
   const Named x = w->list.items[from];
   for (int p = 2, rest = w->s->t->ranks; rest > 1; p++) {
     if (rest % p) continue;
-    look_around_by(w, &x, p);
+    if (w->s->run.forced[DEGREE_dp]) exchange_by(w, &x, p);
+    else look_around_by(w, &x, p);
     while (rest % p == 0) rest /= p;
   }
   Named more = x, less = x;
@@ -134,6 +150,9 @@ static void look_at_usual(Naming *w) {
     Named x = {.samples = 1};
     for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = forced[d] ? forced[d] : 1;
     x.degree[DEGREE_pp] = stages[i / TENSOR], x.degree[DEGREE_tp] = tensor[i % TENSOR];
+    int rest = s->t->ranks;
+    for (int d = 0; d < DEGREE_COUNT; d++) rest /= d == DEGREE_pp || rest % x.degree[d] ? 1 : x.degree[d];
+    if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
     look_at(w, x);
     /* Without stages whole batches are best, if they fit. */
     if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) continue;
@@ -170,9 +189,8 @@ static void price(Naming *w, const Choice *x) {
   search_add_if_known(s, o, best);
 }
 
-/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: with none that are so
- * few.
- */
+/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: there is no such axis, or
+ * it is too small. */
 static bool split_data(const Candidate *c, int inner, Candidate *out) {
   int d = 0;
   while (d < c->naxes && c->degree[d] != DEGREE_dp) d++;
@@ -197,7 +215,7 @@ static void price_best(Naming *w) {
   size_t n = 0;
   for (size_t i = 0; i < w->list.n; i++)
     for (int k = 0; k < USUAL_SCHEDULES; k++)
-      if (!isinf(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
+      if (isfinite(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
   if (n) qsort(all, n, sizeof *all, by_estimate);
   for (size_t i = 0; i < n && i < MOST_PRICED && i * s->f->ops.n < MOST_OPERATIONS && !s->watch.expired; i++)
     if (seconds_of(&all[i]) <= search_best_time(s) * differ) {
@@ -208,13 +226,15 @@ static void price_best(Naming *w) {
 
 void search_try_named(Search *s, const PlanOptions *o) {
   Naming w = {.s = s, .arena = arena_new(), .options = o};
-  const bool limited = s->run.limited;
+  const bool limited = s->run.limited, brief = s->brief;
+  const double weight = s->run.memory_weight, activations = s->run.activations;
   w.estimating = search_estimating(s, w.arena);
-  s->layers_alike = true;
+  s->layers_alike = s->brief = true;
   look_at_usual(&w);
   for (size_t best; !s->watch.expired && (best = best_not_left(&w)) != SIZE_MAX;) look_around(&w, best);
   price_best(&w);
   s->layers_alike = false;
-  s->run.limited = limited;
+  s->brief = brief;
+  s->run.limited = limited, s->run.memory_weight = weight, s->run.activations = activations;
   arena_free(w.arena);
 }

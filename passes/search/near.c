@@ -32,7 +32,7 @@ static void copy_near(Search *s, Outcome **to, const Outcome *o) {
   (*to)->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, strategies, o->data_axes, &s->shape->mirrors);
 }
 
-/* Behind the list, where its room is used again. */
+/* Moves it behind the end of the list, where its room is used again. */
 static void take_out(NearList *l, int i) {
   Outcome *out = l->items[i];
   memmove(&l->items[i], &l->items[i + 1], sizeof *l->items * (size_t)(--l->n - i));

@@ -1,6 +1,7 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
- * (which candidates are tried), candidates.c (what candidates there are), candidate.c (the best plan and the bound of
- * one), near.c (what may fit all the same), unfit.c (why nothing fits).
+ * (which candidates are tried), named.c and estimate.c (plans as people name them), candidates.c (what candidates there
+ * are), candidate.c (the best plan and the bound of one), near.c (what may fit all the same), unfit.c (why nothing
+ * fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -214,7 +215,8 @@ static inline double search_best_time(const Search *s) {
 }
 /* Takes what came of a candidate, which may be the best; `best`: seconds of the one before. */
 void search_add_if_known(Search *s, Outcome *o, double best);
-/* Tries the candidates of the run; with a free choice at first each kind of parallelism alone. */
+/* Tries the candidates of the run; with a free choice at first each kind of parallelism alone, of many ranks plans as
+ * people name them. */
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice);
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
  * then by as much as it takes.  Nothing else is known of them than what was known without solving. */

@@ -20,7 +20,7 @@
 #include "passes/cost/sizes.h"
 #include "program/program.h"
 
-/* A search of many ranks without limit of time ends after so much work, in sums: about half a minute. */
+/* A search of many ranks without limit of time ends after so much work, in sums. */
 static const double usual_work = 1.5e10;
 
 /* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
@@ -364,6 +364,14 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
+/* No plan is faster; of those that need a little more than the limit none that may be made without making again what
+ * memory is short for. */
+static double bound_of(const Search *s, bool near) {
+  double least = s->run.lower_bound;
+  for (size_t i = 0; near && i < s->run.bounded.n; i++) least = fmin(least, s->run.bounded.items[i].bound);
+  return least;
+}
+
 /* The plan of an outcome, with what the search says of it. */
 static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x, bool expired, double one_device) {
   bool one_batch = x->c.stages > 1 && x->c.micro == 1 && !o->micro_batches;
@@ -372,11 +380,10 @@ static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x,
   p->cut_short = expired;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
-  p->lower_bound = fmin(s->run.lower_bound, p->price.time.total);
+  p->lower_bound = fmin(bound_of(s, x != s->run.best), p->price.time.total);
   p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
-  for (size_t i = 0; i < s->run.bounded.n; i++) p->short_of_memory |= s->run.bounded.items[i].limited;
   p->report = s->report;
   return p;
 }

@@ -295,7 +295,9 @@ static void find_fans(Shaping *w) {
     FanOut fan = {.producer = (size_t)f->values.items[v].op, .result = value_index(f, v), .output = output[v]};
     gather_users(w, &uses[v], &fan);
     fan.class = fan_class(w, &keys, &fan, scratch);
-    size_t number = (size_t)fan_number(w, &numbers, &fan, scratch);
+    /* A rest counts once (graph.c), so only layers alike are joined. */
+    bool alike = w->out->owner != w->out->mirrors.head;
+    size_t number = alike ? (size_t)fan_number(w, &numbers, &fan, scratch) : w->out->nfans;
     if (number == w->out->nfans) fans[w->out->nfans++] = fan;
     fans[number].times++;
   }
@@ -338,6 +340,7 @@ static void find_ties(Shaping *w) {
 static void find_insides(Shaping *w) {
   const Func *f = w->out->f;
   const size_t *owner = w->out->owner;
+  const int *class = w->out->class;
   Arena *scratch = arena_new();
   size_t operands = 0;
   for (size_t i = 0; i < f->ops.n; i++) operands += (size_t)f->ops.items[i].nin;
@@ -349,11 +352,11 @@ static void find_insides(Shaping *w) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const KernelPart *part = cost_part(w->cost, f, op);
-    for (int k = 0; k < op->nin && w->out->class[i] >= 0; k++) {
+    for (int k = 0; k < op->nin && class[i] >= 0; k++) {
       size_t maker = (size_t)f->values.items[op->in[k]].op;
-      if (!(part->inside >> k & 1) || w->out->class[maker] < 0) continue;
-      const size_t key[] = {owner[maker], (size_t)w->out->class[maker], (size_t)value_index(f, op->in[k]),
-                            owner[i],     (size_t)w -> out -> class[i], (size_t)k};
+      if (!(part->inside >> k & 1) || class[maker] < 0) continue;
+      const size_t key[] = {owner[maker], (size_t) class[maker], (size_t)value_index(f, op->in[k]),
+                            owner[i],     (size_t) class[i],     (size_t)k};
       size_t number = (size_t)key_number(&keys, key, sizeof key);
       if (number == all.n) ARENA_PUSH(w->arena, &all, ((InsideUse){i, k, 0}));
       all.items[number].times++;
