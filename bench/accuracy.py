@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """bench/accuracy.py [APC] [ROW...] - published runs against what the planner says of them.
 
-In: bench/published/training.csv, one published training run a row with its layout and seconds per step (RUNS=FILE: another
-file); APC, build/apc without it; beginnings of names of rows, all without them.  Out: docs/accuracy.md.
+In: bench/published/training.csv, one published training run a row with its layout and seconds per step (RUNS=FILE:
+another file); APC, build/apc without it; beginnings of names of rows, all without them.  Out: docs/accuracy.md.
 
 Each row is one `apc plan --assume-kernels` of an example with every degree forced.  What a source does not say is set
-once for all its rows, and said in the column `assumed`.  The error of a row is predicted / published - 1; a source's is the mean of its rows' absolute
-errors, and the whole is the mean of the sources', so that a long table counts as one.  Rows in fp8 are told apart and not
-judged.
+once for all its rows, and said in the column `assumed`.  The error of a row is predicted / published - 1; a source's is
+the mean of its rows' absolute errors, and the whole is the mean of the sources', so that a long table counts as one.
+Rows in fp8 are told apart and not judged.
 """
 import csv
 import json
