@@ -134,8 +134,8 @@ static bool refuse_size(const Build *b, double limit, double least) {
   return false;
 }
 
-/* What the search counts above the limit may be within it, and faster.  It has kept such plans: the first that is
- * within it, of a few, is the plan; *found.  False: something went wrong. */
+/* The Program of a plan that the search counts above the limit may be within it.  The search keeps such plans that are
+ * faster; the first of a few that fits is taken, and sets *found.  False: something went wrong. */
 static bool find_faster(Build *b, double limit, bool *found) {
   enum { MOST_TRIES = 4 };
   Plan *was = b->plan;

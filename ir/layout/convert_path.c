@@ -35,7 +35,7 @@ typedef struct Edge {
 /* Where each axis is in a layout. */
 typedef struct Where {
   uint16_t place[MAX_AXES]; /* dimension and place on it, or the kind of partial sum; 0: nowhere */
-  uint8_t minor[MAX_AXES];  /* bit set of the axes behind it on its dimension */
+  uint8_t minor[MAX_AXES];  /* bit set of the axes after it on its dimension */
   const Expr *unit[MAX_AXES];
 } Where;
 
@@ -480,7 +480,8 @@ static void run_path(ConvertTable *t, int from, const Run *r) {
   }
 }
 
-/* What is not cheaper than all goals that are open leads to none of them: as far as they have been reached. */
+/* The dearest of the open goals, as far as they have been reached.  A layout that costs as much leads to none of them.
+ */
 static double dearest_goal(const ConvertTable *t, const Run *r) {
   double most = 0;
   for (int i = 0; i < r->ngoals; i++) {

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "passes/facts/home.h"
-#include "solver/balance.h"
+#include "passes/plan/even.h"
 #include "solver/partition.h"
 
 enum { MAX_POSITIONS = 600 };
@@ -552,43 +552,6 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   return t;
 }
 
-/* What a step takes with the cuts, by the table of the schedule, with phases of equal length. */
-static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts) {
-  Arena *a = arena_new();
-  ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, b->parts);
-  double *once = ARENA_ARRAY(a, double, b->places), most = 0;
-  for (int s = 0; s < b->parts; s++) {
-    int run = cuts[s] * b->n + (s + 1 < b->parts ? cuts[s + 1] : b->n - 1);
-    double phase = fmax(b->time[run] / 3, 1e-12);
-    work[s] = (ScheduleWork){phase, phase, phase};
-    once[b->place[s]] += b->once[run], most = fmax(most, once[b->place[s]]);
-  }
-  double seconds = schedule_table(a, mesh, work).seconds + most;
-  arena_free(a);
-  return seconds;
-}
-
-/* Of cuts that are even in different ways the one whose table is shortest; there is one way where tables are long, or a
- * place has one stage. */
-static void choose_balanced(Balance b, const Mesh *mesh, int *cuts) {
-  static const double in_step[] = {0, 0.5, 1};
-  enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 14 };
-  bool choose = mesh->chunks > 1 && mesh->stages * b.repeat <= MOST_CALLS;
-  Arena *a = arena_new();
-  size_t bytes = sizeof *cuts * (size_t)b.parts;
-  int *given = memcpy(arena_alloc(a, bytes), cuts, bytes), *tried = arena_alloc(a, bytes);
-  double best = INFINITY;
-  for (int i = 0; i < (choose ? WAYS : 1); i++) {
-    b.in_step = in_step[i];
-    balance_runs(&b, memcpy(tried, given, bytes));
-    double seconds = choose ? table_seconds(&b, mesh, tried) : 0;
-    if (seconds >= best) continue;
-    best = seconds;
-    memcpy(cuts, tried, bytes);
-  }
-  arena_free(a);
-}
-
 /* What is done once is no part of a micro-batch here, as all places do it at the same time. */
 static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
   const Mesh *mesh = &k->m->mesh;
@@ -602,17 +565,17 @@ static void balance(const Cutting *k, int stages, double memory_limit, int *cuts
   }
   for (int s = 0; s < stages; s++) place[s] = mesh_place_of(mesh, s);
   double idle = schedule_idle(mesh->schedule, places, mesh->chunks > 1 ? mesh->chunks : 1);
-  choose_balanced((Balance){.n = k->npositions,
-                            .time = each,
-                            .once = once,
-                            .bytes = k->bytes,
-                            .parts = stages,
-                            .places = places,
-                            .place = place,
-                            .repeat = mesh_micro_batches(mesh),
-                            .ramp = idle / (places - 1),
-                            .memory_limit = memory_limit},
-                  mesh, cuts);
+  stages_even((Balance){.n = k->npositions,
+                        .time = each,
+                        .once = once,
+                        .bytes = k->bytes,
+                        .parts = stages,
+                        .places = places,
+                        .place = place,
+                        .repeat = mesh_micro_batches(mesh),
+                        .ramp = idle / (places - 1),
+                        .memory_limit = memory_limit},
+              mesh, cuts);
   arena_free(a);
 }
 
@@ -691,14 +654,12 @@ static KnownNeeds *needs_of(StagesKnown *known, CostModel *c, Module *m, const F
 /* The exact program for so many stages; one micro-batch takes as long wherever the cut is: weighing the slowest stage
  * as if there were two still spreads work and weights, which is what a forced degree asks for. */
 static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double memory_limit) {
-  double repeat = 2;
   for (size_t i = 0; i < needs->cuts.n; i++) {
     KnownCut *x = &needs->cuts.items[i];
     if (x->stages == mesh->stages && x->memory_limit == memory_limit) return x;
   }
   KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit, .k = needs->k};
-  for (int i = 0; i < mesh->naxes; i++)
-    if (mesh->axes[i].temporal) repeat = fmax(repeat, mesh->axes[i].size);
+  const double repeat = fmax(2, mesh_micro_batches(mesh));
   find_positions(&x.k, x.stages);
   x.places = ARENA_ARRAY(a, int, x.stages);
   x.how = run_program(&x.k, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT

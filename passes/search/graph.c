@@ -78,27 +78,24 @@ static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_vari
   return graph_pair_factor(g, graph_identity_map(g, n[0]), n[0], graph_identity_map(g, n[1]), n[1], table);
 }
 
-/* The number of a tie like that; as many as there are: none is known. */
-static size_t tie_of(const Graph *g, const Tie *like) {
-  size_t i = 0;
-  for (; i < g->ties.n; i++) {
-    const Tie *x = &g->ties.items[i];
+/* The tie like that, which is added if there is none: then it has no factor yet. */
+static Tie *tie_like(Graph *g, const Tie *like) {
+  for (size_t i = 0; i < g->ties.n; i++) {
+    Tie *x = &g->ties.items[i];
     bool domains = x->domains[0] == like->domains[0] && x->domains[1] == like->domains[1];
-    if (domains && x->same == like->same && x->result == like->result && x->operand == like->operand) break;
+    if (domains && x->same == like->same && x->result == like->result && x->operand == like->operand) return x;
   }
-  return i;
+  ARENA_PUSH(g->arena, &g->ties, *like);
+  return &g->ties.items[g->ties.n - 1];
 }
 
 static void add_pair(Graph *g, LayoutPair pair) {
   const Domain *d[2] = {graph_domain(g, pair.first), graph_domain(g, pair.second)};
   int vars[2] = {g->variable[pair.first], g->variable[pair.second]};
   Tie tie = {{d[0], d[1]}, vars[0] == vars[1], -1, -1, {0}};
-  size_t i = tie_of(g, &tie);
-  if (i == g->ties.n) {
-    tie.factor = pair_table(g, d, tie.same);
-    ARENA_PUSH(g->arena, &g->ties, tie);
-  }
-  add_factor(g, &g->ties.items[i].factor, vars, 1);
+  Tie *known = tie_like(g, &tie);
+  if (!known->factor.n) known->factor = pair_table(g, d, tie.same);
+  add_factor(g, &known->factor, vars, 1);
 }
 
 /* A sum of gradients may only be what fits the strategy of what makes the value; where nothing does, anything. */
@@ -120,12 +117,9 @@ static SolveFactor sum_table(Graph *g, int class, const Domain *const d[2]) {
 static void add_sum(Graph *g, size_t head, size_t sum) {
   const Domain *d[2] = {graph_domain(g, head), graph_domain(g, sum)};
   Tie tie = {{d[0], d[1]}, false, -1, -1, {0}};
-  size_t i = tie_of(g, &tie);
-  if (i == g->ties.n) {
-    tie.factor = sum_table(g, g->in.shape->class[sum], d);
-    ARENA_PUSH(g->arena, &g->ties, tie);
-  }
-  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[head], g->variable[sum]}, 1);
+  Tie *known = tie_like(g, &tie);
+  if (!known->factor.n) known->factor = sum_table(g, g->in.shape->class[sum], d);
+  add_factor(g, &known->factor, (int[2]){g->variable[head], g->variable[sum]}, 1);
 }
 
 /* Where a value comes converted to an operation of the kernel that makes it, that reads it from memory after all. */
@@ -153,12 +147,9 @@ static void add_inside(Graph *g, const InsideUse *use) {
   int vars[2] = {g->variable[maker], g->variable[user]};
   Tie tie = {
       {graph_domain(g, maker), graph_domain(g, user)}, vars[0] == vars[1], value_index(g->in.f, v), operand, {0}};
-  size_t i = tie_of(g, &tie);
-  if (i == g->ties.n) {
-    tie.factor = inside_table(g, &tie);
-    ARENA_PUSH(g->arena, &g->ties, tie);
-  }
-  add_factor(g, &g->ties.items[i].factor, vars, use->times);
+  Tie *known = tie_like(g, &tie);
+  if (!known->factor.n) known->factor = inside_table(g, &tie);
+  add_factor(g, &known->factor, vars, use->times);
 }
 
 /* The class of what the first operation of a class follows; -1: nothing. */
