@@ -38,12 +38,13 @@ typedef struct BoardChannel {
 } BoardChannel;
 
 typedef struct Board {
+  _Atomic int ranks; /* every one of them says it */
   BoardMember members[BOARD_RANKS];
   BoardChannel channels[BOARD_RANKS][BOARD_RANKS]; /* [from][to] */
 } Board;
 
 /* NULL when the file cannot be made. */
-Board *board_open(uint64_t id);
+Board *board_open(uint64_t id, int ranks);
 void board_unname(uint64_t id); /* all are there */
 void board_close(Board *b);
 

@@ -73,7 +73,7 @@ static ncclResult_t look_for_duplicates(ncclComm_t c) {
 }
 
 static ncclResult_t join(ncclComm_t c) {
-  c->board = board_open(c->id);
+  c->board = board_open(c->id, c->n);
   if (!c->board) return nccl_error(c, ncclSystemError, "no shared memory");
   BoardMember *m = &c->board->members[c->rank];
   if (atomic_load(&m->joined)) return nccl_error(c, ncclInvalidUsage, "rank %d joins twice", c->rank);
