@@ -46,6 +46,16 @@ static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const 
   return g;
 }
 
+bool cost_axes_exchange(const Target *t, int stride, int outer, int inner) {
+  for (int i = 0; i + 1 < t->ntiers; i++) {
+    int block = t->tiers[i].group;
+    if (part_inside(outer, stride * inner, block) != part_inside(outer, stride, block) ||
+        part_inside(inner, stride, block) != part_inside(inner, stride * outer, block))
+      return false;
+  }
+  return true;
+}
+
 static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, CommGroup *known) {
   for (int i = 0; i < out->n; i++)
     if (memcmp(&known[i], g, sizeof *g) == 0) return;

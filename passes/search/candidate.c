@@ -503,12 +503,18 @@ static bool is_settled(const Search *s, const GraphInput *in, const Solving *x, 
   return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || reached;
 }
 
-/* Axes that can stand for each other, on links that make no difference between them, or where the first `loose` axes
- * may have any order. */
+/* The first `loose` axes may have any order, or more if links make no difference between them. */
+static int loose_axes(const Search *s, const Candidate *c, int loose) {
+  int any = search_axes_in_any_order(s, c);
+  return any > loose ? any : loose;
+}
+
+/* Axes that can stand for each other, among those that may have any order. */
 static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Arena *a) {
   int alike[MAX_AXES], first = c->micro > 1;
+  loose = loose_axes(s, c, loose);
   for (int i = 0; i < MAX_AXES; i++) alike[i] = -1;
-  for (int i = 0; i < (s->t->ntiers > 1 ? loose : c->naxes); i++) {
+  for (int i = 0; i < loose; i++) {
     AxisUse use = axis_use(s, c, i);
     int k = 0;
     for (; k < i; k++) {
@@ -522,7 +528,7 @@ static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Are
 
 /* A bound for the candidate, where its axes can stand for each other. */
 static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry, double prune_above) {
-  set_mesh_of(s, c, c->micro, c->naxes, NULL);
+  set_mesh_of(s, c, c->micro, loose_axes(s, c, 0), NULL);
   GraphInput in = search_graph_input(s, c);
   in.symmetry = symmetry;
   double bound = bound_graph(s, in, prune_above);
@@ -577,7 +583,7 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   Arena *a = arena_new();
   Symmetry *symmetry = symmetry_of(s, c, loose, a);
-  if (symmetry && s->t->ntiers == 1) loose = c->naxes;
+  if (symmetry) loose = loose_axes(s, c, loose);
   s->whole = NULL;
   if (c->least < c->micro) {
     set_mesh_of(s, c, 1, loose, NULL);

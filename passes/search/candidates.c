@@ -358,6 +358,19 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro) {
 
 static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
 
+/* Whether axis i and the next one may change places as far as links are concerned. */
+static bool axes_exchange(const Search *s, const Candidate *c, int i) {
+  int stride = 1;
+  for (int k = i + 2; k < c->naxes; k++) stride *= c->sizes[k];
+  return cost_axes_exchange(s->t, stride, c->sizes[i], c->sizes[i + 1]);
+}
+
+int search_axes_in_any_order(const Search *s, const Candidate *c) {
+  int n = c->naxes > 0;
+  while (n < c->naxes && axes_exchange(s, c, n - 1)) n++;
+  return n > 1 ? n : 0;
+}
+
 static void swap_axes(Candidate *c, int i, int j) {
   int size = c->sizes[j], degree = c->degree[j];
   c->sizes[j] = c->sizes[i], c->degree[j] = c->degree[i];
@@ -368,10 +381,10 @@ static int compare_axes(const Candidate *c, int i, int j) {
   return c->sizes[i] != c->sizes[j] ? c->sizes[i] - c->sizes[j] : c->degree[i] - c->degree[j];
 }
 
-/* Larger axes first; equal ones stay in their order. */
-static void sort_axes(Candidate *c) {
+/* Larger axes first where links make no difference; equal ones stay in their order. */
+static void sort_axes(const Search *s, Candidate *c) {
   for (int i = 1; i < c->naxes; i++)
-    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) swap_axes(c, j - 1, j);
+    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j] && axes_exchange(s, c, j - 1); j--) swap_axes(c, j - 1, j);
 }
 
 /* Can the axes from number `axis` on, with what those before have, have the degrees that are looked for?  What is left
@@ -392,12 +405,12 @@ static bool may_amount_to(const Search *s, const Candidate *c, int axis, const i
   return free && may_amount_to(s, c, axis + 1, found);
 }
 
-/* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be
- * gathered that several cut, so that forced axes come in the order of free ones. */
+/* On one tier, or on both sides of the links of a node, the order of axes does not decide which links they use; it does
+ * decide what of a dimension can be gathered that several cut, so that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1, 1})) return;
-  if (one_tier(s)) sort_axes(&next);
+  sort_axes(s, &next);
   for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
     next.no_gaps |= fills > 0;
     next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
@@ -554,6 +567,15 @@ void sort_candidates(Search *s) {
     qsort(s->run.candidates.items, s->run.candidates.n, sizeof *s->run.candidates.items, by_bound);
 }
 
+/* Axes of another order may have become the same. */
+static void drop_equal_candidates(Search *s) {
+  Candidate *items = s->run.candidates.items;
+  size_t n = 0;
+  for (size_t i = 0; i < s->run.candidates.n; i++)
+    if (n == 0 || !search_same_candidate(&items[n - 1], &items[i])) items[n++] = items[i];
+  s->run.candidates.n = n;
+}
+
 void make_candidates(Search *s, const PlanOptions *o) {
   s->run.candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
@@ -565,4 +587,5 @@ void make_candidates(Search *s, const PlanOptions *o) {
       add_meshes(s, stages, useful_from(s, 2), useful_up_to(s, s->most_micro));
   }
   sort_candidates(s);
+  drop_equal_candidates(s);
 }

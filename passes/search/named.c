@@ -99,8 +99,7 @@ static size_t best_not_left(const Naming *w) {
   return goes_on && w->list.items[next].estimates.least <= best * promising ? next : SIZE_MAX;
 }
 
-/* Those that have one degree p times as large and another as small: where data parallel ranks are forced, nothing else
- * is left. */
+/* Those that have one degree p times as large and another as small, with as many data parallel ranks. */
 static void exchange_by(Naming *w, const Named *x, int p) {
   for (int d = 0; d < DEGREE_COUNT; d++)
     for (int k = 0; k < DEGREE_COUNT; k++) {
@@ -122,19 +121,63 @@ static void look_around_by(Naming *w, const Named *x, int p) {
   }
 }
 
+typedef void LookBy(Naming *w, const Named *x, int p);
+
+/* By every prime factor of the number of ranks. */
+static void look_by_primes(Naming *w, const Named *x, LookBy *look) {
+  for (int p = 2, rest = w->s->t->ranks; rest > 1; p++) {
+    if (rest % p == 0) look(w, x, p);
+    while (rest % p == 0) rest /= p;
+  }
+}
+
+/* Where data parallel ranks are forced, all that is left is to exchange others. */
 static void look_around(Naming *w, size_t from) {
   w->list.items[from].left = true;
   const Named x = w->list.items[from];
-  for (int p = 2, rest = w->s->t->ranks; rest > 1; p++) {
-    if (rest % p) continue;
-    if (w->s->run.forced[DEGREE_dp]) exchange_by(w, &x, p);
-    else look_around_by(w, &x, p);
-    while (rest % p == 0) rest /= p;
-  }
+  look_by_primes(w, &x, w->s->run.forced[DEGREE_dp] ? exchange_by : look_around_by);
   Named more = x, less = x;
   more.samples *= 2, less.samples /= 2;
   look_at(w, more);
   if (less.samples) look_at(w, less);
+}
+
+/* Until nothing promising has neighbours that were not looked at. */
+static void descend(Naming *w) {
+  for (size_t best; !w->s->watch.expired && (best = best_not_left(w)) != SIZE_MAX;) look_around(w, best);
+}
+
+/* The number of the best one; SIZE_MAX: none is possible. */
+static size_t best_estimate(const Naming *w) {
+  size_t best = SIZE_MAX;
+  for (size_t i = 0; i < w->list.n; i++) {
+    double x = w->list.items[i].estimates.least;
+    if (isfinite(x) && (best == SIZE_MAX || x < w->list.items[best].estimates.least)) best = i;
+  }
+  return best;
+}
+
+/* Where a batch is cut as far as it goes, one step alone leads nowhere: the best one exchanges degrees as well, as long
+ * as that finds better ones. */
+static void descend_by_exchanges(Naming *w) {
+  for (size_t best = best_estimate(w), was = SIZE_MAX; best != was && best != SIZE_MAX && !w->s->watch.expired;) {
+    const Named x = w->list.items[was = best];
+    look_by_primes(w, &x, exchange_by);
+    descend(w);
+    best = best_estimate(w);
+  }
+}
+
+/* Data parallel ranks that no batch is large enough for cut sequences instead, if anything does. */
+static void cut_sequences(const Search *s, Named *x) {
+  int rest = s->t->ranks / (x->degree[DEGREE_pp] * x->degree[DEGREE_tp] * x->degree[DEGREE_ep]), data = rest;
+  while (data > s->most_micro) {
+    int p = 2;
+    while (data % p) p++;
+    data /= p;
+  }
+  if (s->has_degree[DEGREE_cp] && !s->run.forced[DEGREE_cp] && !s->run.forced[DEGREE_dp])
+    x->degree[DEGREE_cp] = rest / data;
 }
 
 /* Where to begin: few and many stages, tensor parallel ranks none, or all or half of those within the innermost links;
@@ -153,6 +196,7 @@ static void look_at_usual(Naming *w) {
     int rest = s->t->ranks;
     for (int d = 0; d < DEGREE_COUNT; d++) rest /= d == DEGREE_pp || rest % x.degree[d] ? 1 : x.degree[d];
     if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
+    cut_sequences(s, &x);
     look_at(w, x);
     /* Without stages whole batches are best, if they fit. */
     if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) continue;
@@ -231,7 +275,8 @@ void search_try_named(Search *s, const PlanOptions *o) {
   w.estimating = search_estimating(s, w.arena);
   s->layers_alike = s->brief = true;
   look_at_usual(&w);
-  for (size_t best; !s->watch.expired && (best = best_not_left(&w)) != SIZE_MAX;) look_around(&w, best);
+  descend(&w);
+  descend_by_exchanges(&w);
   price_best(&w);
   s->layers_alike = false;
   s->brief = brief;

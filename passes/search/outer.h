@@ -256,6 +256,8 @@ void make_candidates(Search *s, const PlanOptions *o);
 /* Again, when bounds have changed. */
 void sort_candidates(Search *s);
 bool search_same_candidate(const Candidate *a, const Candidate *b);
+/* So many of the first axes may change places, as links make no difference between them; 0: none. */
+int search_axes_in_any_order(const Search *s, const Candidate *c);
 /* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
  * list unless their bounds differ. */
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);
