@@ -6,14 +6,26 @@
 #include "ir/named.h"
 #include "passes/facts/derived.h"
 
+typedef struct Uses {
+  size_t *items; /* operations, one for each operand */
+  size_t n, cap;
+} Uses;
+
 typedef struct Finding {
   Arena *arena;
   const Func *f;
   const Rule *const *rules;
   const bool *fixed;
   const Loops *loops;
+  const int *kernel; /* by operation; NULL: they do not matter */
+  size_t *first_of;  /* by kernel: the operation that others of it may follow, + 1; 0: none so far */
+  bool *in_kernel;   /* by operation: it follows the first one of its kernel */
   size_t *head, *sum_of, *first_sum;
-  bool *partial; /* by value */
+  size_t *derived_from; /* by operation: whose derivative it is, of those that follow; SIZE_MAX: nothing's */
+  bool *partial;        /* by value */
+  Uses *uses;           /* by value */
+  bool *made_whole;     /* by operation: its kernel needs what it makes summed up */
+  bool *adds_up;        /* by operation: it may add up several sums */
   int8_t **factors;
   int *nfollowers;
   size_t **followers;
@@ -24,12 +36,159 @@ typedef struct Finding {
 
 /* ---- who follows whom */
 
+/* Of a dimension of several factors only the major one can be cut. */
+static int major_factor(const TensorFactors *t, int d) { return t->dims[d].n ? t->dims[d].f[0] : -1; }
+
+static int8_t *unknown_factors(Finding *w, size_t i) {
+  int n = w->rules[i]->nfactors;
+  int8_t *factors = ARENA_ARRAY(w->arena, int8_t, n + 1);
+  memset(factors, -1, (size_t)n);
+  return factors;
+}
+
+/* The operands that are that value, as a bit set. */
+static uint32_t operands_of(const Op *op, Val v) {
+  uint32_t mask = 0;
+  for (int k = 0; k < op->nin && k < 32; k++) mask |= (uint32_t)(op->in[k] == v) << k;
+  return mask;
+}
+
+/* It may read the value as a sum that is not summed up yet. */
+static bool takes_sums(const Finding *w, size_t i, Val v) {
+  const Rule *r = w->rules[i];
+  uint32_t mask = operands_of(&w->f->ops.items[i], v);
+  bool any = false;
+  for (int k = 0; k < r->nfactors; k++) any |= r->factors[k].kind == FK_LINEAR && !(mask & ~r->factors[k].operands);
+  return any;
+}
+
+/* Something in its kernel needs the value whole, so it reads it so, too. */
+static bool is_whole_in_kernel(const Finding *w, size_t i, Val v) {
+  if (!w->kernel || w->kernel[i] < 0) return false;
+  for (size_t k = 0; k < w->uses[v].n; k++) {
+    size_t user = w->uses[v].items[k];
+    if (w->kernel[user] != w->kernel[i]) continue;
+    if (!takes_sums(w, user, v) || (w->made_whole[user] && !w->adds_up[user])) return true;
+  }
+  return false;
+}
+
+/* Does what the operations of a kernel make come from several values that may be sums?  One is to be summed up then, in
+ * place of all of them. */
+static void find_adds_up(Finding *w) {
+  Val *from = ARENA_ARRAY(w->arena, Val, w->f->values.n); /* 0: none */
+  w->adds_up = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    const Op *op = &w->f->ops.items[i];
+    Val one = 0;
+    for (int k = 0; k < op->nin && w->kernel[i] >= 0; k++) {
+      Val v = op->in[k];
+      size_t made = (size_t)w->f->values.items[v].op;
+      bool inside = w->kernel[made] == w->kernel[i], never = w->fixed[made] || op_of(w->f, v)->kind == OP_broadcast;
+      Val is = inside ? from[v] : never || op_is_source(op_of(w->f, v)->kind) ? 0 : v;
+      w->adds_up[i] |= (inside && w->adds_up[made]) || (one && is && one != is);
+      one = is ? is : one;
+    }
+    for (Val v = op->out; v && v < op_end(op); v++) from[v] = one;
+  }
+}
+
+/* What makes such values. */
+static void find_made_whole(Finding *w) {
+  w->made_whole = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
+  for (size_t i = w->f->ops.n; i-- > 0;)
+    for (Val v = w->f->ops.items[i].out; v && v < op_end(&w->f->ops.items[i]); v++)
+      w->made_whole[i] |= is_whole_in_kernel(w, i, v);
+}
+
+static bool reads_sum(const Finding *w, size_t i, int operand) {
+  Val v = w->f->ops.items[i].in[operand];
+  return w->partial[v] && !is_whole_in_kernel(w, i, v);
+}
+
+/* It may pass on a sum that is not summed up yet: a choice of its own. */
+static bool passes_sums(const Finding *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  const Rule *r = w->rules[i];
+  bool any = false;
+  for (int k = 0; k < r->nfactors; k++)
+    for (int j = 0; j < op->nin && r->factors[k].kind == FK_LINEAR; j++)
+      any |= (r->factors[k].operands >> j & 1u) && reads_sum(w, i, j);
+  return any;
+}
+
+/* Nothing but dimensions of what it makes can be cut. */
+static bool is_parallel(const Rule *r) {
+  bool all = true;
+  for (int k = 0; k < r->nfactors; k++) {
+    FactorKind kind = r->factors[k].kind;
+    all &= kind == FK_PARALLEL || kind == FK_FROZEN || kind == FK_LINEAR;
+  }
+  return all;
+}
+
+static bool in_kernel_of(const Finding *w, size_t i, size_t first) {
+  return i == first || (w->in_kernel[i] && w->head[i] == first);
+}
+
+/* The factor of the first operation of a kernel that a dimension of a value is of, which one of the kernel makes or the
+ * first one reads; -1: neither does. */
+static int factor_in_kernel(const Finding *w, size_t first, Val v, int d) {
+  size_t made = (size_t)w->f->values.items[v].op;
+  const Op *head = &w->f->ops.items[first];
+  if (in_kernel_of(w, made, first)) {
+    int k = major_factor(&w->rules[made]->results[value_index(w->f, v)], d);
+    return k >= 0 && made != first ? w->factors[made][k] : k;
+  }
+  for (int i = 0; i < head->nin; i++)
+    if (head->in[i] == v) return major_factor(&w->rules[first]->operands[i], d);
+  return -1;
+}
+
+/* Each that can be cut has a factor of the head, and different ones have different ones. */
+static bool are_apart(const Rule *r, const int8_t *factors) {
+  bool all = true;
+  for (int k = 0; k < r->nfactors; k++) {
+    if (r->factors[k].kind != FK_PARALLEL || ex_is_const(r->factors[k].size, 1)) continue;
+    all &= factors[k] >= 0;
+    for (int j = 0; j < k; j++) all &= factors[j] < 0 || factors[j] != factors[k];
+  }
+  return all;
+}
+
+/* False: it has some that the head's are not known for. */
+static bool find_factors_in_kernel(Finding *w, size_t first, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  const Rule *r = w->rules[i];
+  int8_t *factors = w->factors[i] = unknown_factors(w, i);
+  for (int k = 0; k < op->nin; k++)
+    for (int d = 0; d < r->operands[k].rank; d++) {
+      int at = major_factor(&r->operands[k], d);
+      if (at >= 0 && factors[at] < 0) factors[at] = (int8_t)factor_in_kernel(w, first, op->in[k], d);
+    }
+  return are_apart(r, factors);
+}
+
+/* What one kernel computes dimension by dimension has one strategy, that of its first operation; SIZE_MAX: it is that,
+ * or has a choice of its own. */
+static size_t first_of_kernel(Finding *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  if (!w->kernel || w->kernel[i] < 0 || op->mirror.name || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
+  if (op->kind == OP_accumulate || !is_parallel(w->rules[i]) || passes_sums(w, i)) return SIZE_MAX;
+  size_t *first = &w->first_of[w->kernel[i]];
+  if (*first && w->f->ops.items[*first - 1].phase == op->phase && find_factors_in_kernel(w, *first - 1, i))
+    return *first - 1;
+  w->factors[i] = NULL;
+  if (!*first) *first = i + 1;
+  return SIZE_MAX;
+}
+
 /* The operation that one may follow; SIZE_MAX: there is none. */
 static size_t followed(const Finding *w, const NamedOps *names, size_t i) {
   const Op *op = &w->f->ops.items[i];
   if (!op->mirror.name || op->mirror.operand == MIRROR_APART || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
   size_t h = named_op(names, op->mirror.name);
-  bool may = h < i && !w->fixed[h] && w->loops->of[h] < 0 && w->head[h] == h;
+  bool may = h < i && !w->fixed[h] && w->loops->of[h] < 0 && (w->head[h] == h || w->in_kernel[h]);
   return may ? h : SIZE_MAX;
 }
 
@@ -46,7 +205,7 @@ static void find_partial(Finding *w, size_t i, bool passes_on) {
   const Rule *r = w->rules[i];
   for (int k = 0; k < r->nfactors; k++) {
     bool from_operand = false;
-    for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && w->partial[op->in[j]];
+    for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && reads_sum(w, i, j);
     bool makes = r->factors[k].kind == FK_REDUCE || (passes_on && r->factors[k].kind == FK_LINEAR && from_operand);
     for (int j = 0; j < op->nout && makes; j++) w->partial[op->out + (Val)j] |= r->factors[k].results >> j & 1u;
   }
@@ -58,12 +217,56 @@ static void find_heads(Finding *w) {
     const Op *op = &w->f->ops.items[i];
     w->head[i] = i;
     w->sum_of[i] = w->first_sum[i] = SIZE_MAX;
-    size_t h = followed(w, &names, i);
+    size_t first = first_of_kernel(w, i), h = followed(w, &names, i);
+    if (first != SIZE_MAX) w->head[i] = first, w->in_kernel[i] = true;
     bool sums = h != SIZE_MAX && op->mirror.operand == MIRROR_SUM && reads_partial(w, i);
     if (sums && w->first_sum[h] == SIZE_MAX) w->sum_of[i] = h, w->first_sum[h] = i;
-    else if (h != SIZE_MAX) w->head[i] = sums ? w->first_sum[h] : h;
+    else if (h != SIZE_MAX) w->head[i] = sums ? w->first_sum[h] : w->head[h];
+    w->derived_from[i] = h;
     if (w->head[i] != i) w->nfollowers[w->head[i]]++;
     find_partial(w, i, h == SIZE_MAX || sums);
+  }
+}
+
+/* What is repeated for one reader is made as that wants it: then what it is made of, which is smaller, is converted. */
+static size_t only_reader(const Finding *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  if (!w->kernel || op->kind != OP_broadcast || op->mirror.name || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
+  const Uses *uses = &w->uses[op->out];
+  if (w->nfollowers[i] || passes_sums(w, i) || uses->n != 1) return SIZE_MAX;
+  size_t user = uses->items[0], head = w->head[user];
+  bool may = !w->fixed[user] && w->loops->of[user] < 0 && w->sum_of[user] == SIZE_MAX && w->sum_of[head] == SIZE_MAX;
+  return may && !w->f->ops.items[user].mirror.name && w->f->ops.items[user].phase == op->phase ? user : SIZE_MAX;
+}
+
+/* The reader's factor that takes the operand as a sum; -1: none does. */
+static int linear_factor(const Rule *r, int operand) {
+  int k = 0;
+  while (k < r->nfactors && !(r->factors[k].kind == FK_LINEAR && r->factors[k].operands >> operand & 1u)) k++;
+  return k < r->nfactors ? k : -1;
+}
+
+static bool find_factors_of_reader(Finding *w, size_t i, size_t user) {
+  const Op *op = &w->f->ops.items[i];
+  const Rule *r = w->rules[i], *by = w->rules[user];
+  const int8_t *map = w->head[user] == user ? NULL : w->factors[user];
+  int8_t *factors = w->factors[i] = unknown_factors(w, i);
+  int operand = __builtin_ctz(operands_of(&w->f->ops.items[user], op->out)), sum = linear_factor(by, operand);
+  for (int d = 0; d < r->results[0].rank; d++) {
+    int at = major_factor(&r->results[0], d), to = major_factor(&by->operands[operand], d);
+    if (at >= 0 && to >= 0) factors[at] = (int8_t)(map ? map[to] : to);
+  }
+  int at = linear_factor(r, 0);
+  if (at >= 0 && sum >= 0) factors[at] = (int8_t)(map ? map[sum] : sum);
+  return are_apart(r, factors);
+}
+
+static void follow_readers(Finding *w) {
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    size_t user = only_reader(w, i);
+    if (user == SIZE_MAX || !find_factors_of_reader(w, i, user)) continue;
+    w->head[i] = w->head[user], w->in_kernel[i] = true;
+    w->nfollowers[w->head[i]]++;
   }
 }
 
@@ -71,15 +274,14 @@ static void list_followers(Finding *w) {
   for (size_t i = 0; i < w->f->ops.n; i++) {
     if (w->nfollowers[i]) w->followers[i] = ARENA_ARRAY(w->arena, size_t, w->nfollowers[i]);
     w->nfollowers[i] = 0;
+  }
+  for (size_t i = 0; i < w->f->ops.n; i++) {
     size_t h = w->head[i];
     if (h != i) w->followers[h][w->nfollowers[h]++] = i;
   }
 }
 
 /* ---- which factors are the same */
-
-/* Of a dimension of several factors only the major one can be cut. */
-static int major_factor(const TensorFactors *t, int d) { return t->dims[d].n ? t->dims[d].f[0] : -1; }
 
 static bool learn(Finding *w, Val v, int d, int factor) {
   if (factor < 0 || w->known[v][d] >= 0) return false;
@@ -90,8 +292,12 @@ static bool learn(Finding *w, Val v, int d, int factor) {
   return true;
 }
 
-static void learn_all(Finding *w, Val v, const TensorFactors *t) {
-  for (int d = 0; d < t->rank && d < type_of(w->f, v)->rank; d++) learn(w, v, d, major_factor(t, d));
+/* `map`: the head's factors for those of the tensor's operation; NULL: that is the head. */
+static void learn_all(Finding *w, Val v, const TensorFactors *t, const int8_t *map) {
+  for (int d = 0; d < t->rank && d < type_of(w->f, v)->rank; d++) {
+    int k = major_factor(t, d);
+    learn(w, v, d, k >= 0 && map ? map[k] : k);
+  }
 }
 
 static void forget(Finding *w) {
@@ -106,22 +312,23 @@ static bool same_dims(const Type *x, const Type *y) {
 static void learn_head(Finding *w, size_t h) {
   const Op *op = &w->f->ops.items[h];
   const Rule *r = w->rules[h];
-  for (int i = 0; i < op->nin; i++) learn_all(w, op->in[i], &r->operands[i]);
-  for (int i = 0; i < op->nout; i++) learn_all(w, op->out + (Val)i, &r->results[i]);
+  for (int i = 0; i < op->nin; i++) learn_all(w, op->in[i], &r->operands[i], NULL);
+  for (int i = 0; i < op->nout; i++) learn_all(w, op->out + (Val)i, &r->results[i], NULL);
 }
 
-/* A follower's result may be the gradient of an operand.  What it reads from elsewhere and has the type of the head's
- * result is the gradient of that. */
-static void learn_gradients(Finding *w, size_t h, size_t i) {
-  const Op *head = &w->f->ops.items[h], *op = &w->f->ops.items[i];
+/* The result of a derivative may be the gradient of an operand.  What it reads from elsewhere and has the type of the
+ * operation's result is the gradient of that. */
+static void learn_gradients(Finding *w, size_t of, size_t i) {
+  const Op *made = &w->f->ops.items[of], *op = &w->f->ops.items[i];
+  const int8_t *map = w->in_kernel[of] && w->sum_of[i] == SIZE_MAX ? w->factors[of] : NULL;
   int operand = op->mirror.operand;
-  if (operand == MIRROR_SUM || op->kind == OP_read) learn_all(w, op->out, &w->rules[h]->results[0]);
-  if (operand >= 0 && operand < head->nin && same_dims(type_of(w->f, op->out), type_of(w->f, head->in[operand])))
-    learn_all(w, op->out, &w->rules[h]->operands[operand]);
+  if (operand == MIRROR_SUM || op->kind == OP_read) learn_all(w, op->out, &w->rules[of]->results[0], map);
+  if (operand >= 0 && operand < made->nin && same_dims(type_of(w->f, op->out), type_of(w->f, made->in[operand])))
+    learn_all(w, op->out, &w->rules[of]->operands[operand], map);
   for (int k = 0; k < op->nin && operand != MIRROR_SUM; k++) {
-    size_t made = (size_t)w->f->values.items[op->in[k]].op;
-    if (w->head[made] != h && head->out && same_dims(type_of(w->f, op->in[k]), type_of(w->f, head->out)))
-      learn_all(w, op->in[k], &w->rules[h]->results[0]);
+    size_t from = (size_t)w->f->values.items[op->in[k]].op;
+    if (w->head[from] != w->head[i] && made->out && same_dims(type_of(w->f, op->in[k]), type_of(w->f, made->out)))
+      learn_all(w, op->in[k], &w->rules[of]->results[0], map);
   }
 }
 
@@ -147,23 +354,25 @@ static bool spread(Finding *w, size_t i) {
   return more;
 }
 
-static int8_t *unknown_factors(Finding *w, size_t i) {
-  int n = w->rules[i]->nfactors;
-  int8_t *factors = ARENA_ARRAY(w->arena, int8_t, n + 1);
-  memset(factors, -1, (size_t)n);
-  return factors;
-}
-
-static void find_factors(Finding *w, size_t h) {
-  learn_head(w, h);
-  for (int i = 0; i < w->nfollowers[h]; i++) {
-    w->factors[w->followers[h][i]] = unknown_factors(w, w->followers[h][i]);
-    learn_gradients(w, h, w->followers[h][i]);
-  }
+static void spread_all(Finding *w, size_t h, bool derivatives) {
   for (bool more = true; more;) {
     more = false;
-    for (int i = 0; i < w->nfollowers[h]; i++) more |= spread(w, w->followers[h][i]);
+    for (int i = 0; i < w->nfollowers[h]; i++)
+      if (derivatives || w->in_kernel[w->followers[h][i]]) more |= spread(w, w->followers[h][i]);
   }
+}
+
+/* Those of the head's kernel first, whose derivatives follow as well. */
+static void find_factors(Finding *w, size_t h) {
+  learn_head(w, h);
+  for (int i = 0; i < w->nfollowers[h]; i++)
+    if (!w->in_kernel[w->followers[h][i]]) w->factors[w->followers[h][i]] = unknown_factors(w, w->followers[h][i]);
+  spread_all(w, h, false);
+  for (int i = 0; i < w->nfollowers[h]; i++) {
+    size_t of = w->derived_from[w->followers[h][i]];
+    if (of != SIZE_MAX) learn_gradients(w, of, w->followers[h][i]);
+  }
+  spread_all(w, h, true);
   forget(w);
 }
 
@@ -189,9 +398,30 @@ static const bool *fixed_ops(Arena *a, const Func *f) {
   return fixed;
 }
 
-Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops) {
+/* A result of the function counts as one more. */
+static void find_uses(Finding *w) {
+  w->uses = ARENA_ARRAY(w->arena, Uses, w->f->values.n);
+  for (size_t i = 0; i < w->f->ops.n; i++)
+    for (int k = 0; k < w->f->ops.items[i].nin; k++) ARENA_PUSH(w->arena, &w->uses[w->f->ops.items[i].in[k]], i);
+  for (size_t i = 0; i < w->f->outputs.n; i++) {
+    Val v = w->f->outputs.items[i].value;
+    ARENA_PUSH(w->arena, &w->uses[v], (size_t)w->f->values.items[v].op);
+  }
+}
+
+static int most_of(const int *list, size_t n) {
+  int most = -1;
+  for (size_t i = 0; list && i < n; i++) most = list[i] > most ? list[i] : most;
+  return most;
+}
+
+Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops, const int *kernel) {
   size_t n = f->ops.n;
   Finding w = {.arena = a,
+               .kernel = kernel,
+               .first_of = ARENA_ARRAY(a, size_t, most_of(kernel, n) + 2),
+               .in_kernel = ARENA_ARRAY(a, bool, n + 1),
+               .derived_from = ARENA_ARRAY(a, size_t, n + 1),
                .f = f,
                .rules = rules,
                .fixed = fixed_ops(a, f),
@@ -205,14 +435,18 @@ Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loop
                .followers = ARENA_ARRAY(a, size_t *, n + 1)};
   bool any = false;
   for (size_t i = 0; i < n; i++) any |= f->ops.items[i].mirror.name != NULL;
+  if (kernel) find_uses(&w), find_adds_up(&w), find_made_whole(&w);
   find_heads(&w);
+  follow_readers(&w);
   list_followers(&w);
-  if (any) {
+  bool follow = false;
+  for (size_t i = 0; i < n; i++) follow |= w.head[i] != i || w.sum_of[i] != SIZE_MAX;
+  if (follow) {
     w.known = arena_alloc(a, sizeof *w.known * f->values.n);
     w.touched = ARENA_ARRAY(a, Val, f->values.n);
     memset(w.known, -1, sizeof *w.known * f->values.n);
   }
-  for (size_t i = 0; any && i < n; i++) {
+  for (size_t i = 0; follow && i < n; i++) {
     if (w.sum_of[i] != SIZE_MAX) find_factors_of_sum(&w, i), find_factors_of_sums(&w, i);
     else if (w.nfollowers[i]) find_factors(&w, i);
   }

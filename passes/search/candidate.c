@@ -14,7 +14,7 @@
 enum { MAX_ROUNDS = 8, SET_CAP = 32 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, fan_out = 2e4, hasty_table_cap = 1e4;
+static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, fan_out = 1e6, hasty_table_cap = 1e4;
 
 /* How often shares of conversions move, and the sums that are formed to count what tables leave out all the same. */
 enum { SHARE_ROUNDS = 20, SPLIT_ROUNDS = 4 };

@@ -159,21 +159,23 @@ static int class_followed(const Graph *g, int c) {
   return head == i ? -1 : s->class[head];
 }
 
+/* What is followed may stand behind what follows. */
 static Domain *domain_of_class(Graph *g, int c) {
   const Shape *s = g->in.shape;
   int head = class_followed(g, c);
   size_t sum_of = s->mirrors.sum_of[s->first[c]];
-  if (head >= 0) return domain_follow(&g->in, g->arena, c, g->domains[head]);
-  if (sum_of != SIZE_MAX) return domain_of_sum(&g->in, g->arena, c, g->domains[s->class[sum_of]]);
-  return domain_new(&g->in, g->arena, c);
+  if (g->domains[c]) return g->domains[c];
+  if (head >= 0) return g->domains[c] = domain_follow(&g->in, g->arena, c, domain_of_class(g, head));
+  if (sum_of != SIZE_MAX)
+    return g->domains[c] = domain_of_sum(&g->in, g->arena, c, domain_of_class(g, s->class[sum_of]));
+  return g->domains[c] = domain_new(&g->in, g->arena, c);
 }
 
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
     if (solve_watch_work(g->in.watch, 1e3)) return false;
-    g->domains[c] = domain_of_class(g, c);
-    if (g->domains[c]->n) continue;
+    if (domain_of_class(g, c)->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
     *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
                         g->in.m->mesh.axes[0].size);
@@ -197,13 +199,10 @@ static double cheapest(const Graph *g) {
 
 static void fill(Graph *g) {
   const Shape *s = g->in.shape;
-  for (size_t i = 0; i < g->in.f->ops.n; i++) {
-    size_t owner = s->owner[i];
-    bool owns = s->class[i] >= 0 && owner == i;
-    g->variable[i] = s->class[i] < 0 ? -1
-                     : owns          ? add_variable(g, graph_domain(g, i), s->times[i])
-                                     : g->variable[owner];
-  }
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    g->variable[i] = s->class[i] >= 0 && s->owner[i] == i ? add_variable(g, graph_domain(g, i), s->times[i]) : -1;
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (s->class[i] >= 0) g->variable[i] = g->variable[s->owner[i]];
   for (size_t i = 0; i < s->nfans && !solve_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
   for (size_t i = 0; i < s->ninsides && !solve_watch_work(g->in.watch, 0); i++) add_inside(g, &s->insides[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);

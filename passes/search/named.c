@@ -2,9 +2,9 @@
  *
  * They are few for each way to divide the ranks, and their graphs are small.  So what each would take is estimated
  * (estimate.h): at first of some that are usual, then of those that differ from the best so far in one degree by one
- * prime factor, or in the samples of a micro-batch, until the best has no better neighbour.  The best are cut and
- * priced as any outcome is.  So there is a good plan soon, at any scale, which the search over all axes then has to
- * beat. Nothing here is a bound.
+ * prime factor, or in the samples of a micro-batch, until the best has no better neighbour; then the best exchanges two
+ * degrees.  The best are cut and priced as any outcome is.  So there is a good plan soon, at any scale, which the
+ * search over all axes then has to beat.  Nothing here is a bound.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -176,8 +176,8 @@ static void cut_sequences(const Search *s, Named *x) {
     while (data % p) p++;
     data /= p;
   }
-  if (s->has_degree[DEGREE_cp] && !s->run.forced[DEGREE_cp] && !s->run.forced[DEGREE_dp])
-    x->degree[DEGREE_cp] = rest / data;
+  bool free = s->has_degree[DEGREE_cp] && !s->run.forced[DEGREE_cp] && !s->run.forced[DEGREE_dp];
+  if (free && data > 0) x->degree[DEGREE_cp] = rest / data;
 }
 
 /* Where to begin: few and many stages, tensor parallel ranks none, or all or half of those within the innermost links;

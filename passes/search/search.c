@@ -431,6 +431,28 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
          !o->searched && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
+/* Of many ranks the work is over long before all meshes were solved.  Then the degrees of the best plan are forced, as
+ * by whoever asks for them, who finds nothing faster then: each may be two axes. */
+static void divide_degrees(Search *s, const PlanOptions *o) {
+  const double part = 0.2; /* of the work */
+  const Outcome *best = s->run.best;
+  if (s->t->ranks < MANY_RANKS || !s->watch.expired || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline))
+    return;
+  if (o->any || !best || !can_be_forced(s, best)) return;
+  PlanOptions forced = options_of(o, best->found, &best->c);
+  forced.known = NULL;
+  const SearchRun before = s->run;
+  const double most = s->watch.most;
+  s->watch.most *= part;
+  s->run = forced_run(s, best->found);
+  find_known(s, &forced);
+  run(s, &forced);
+  if (s->run.best && search_best_time(s) < best->price.time.total) best = s->run.best;
+  s->run = before;
+  s->run.best = best;
+  s->watch.most = most, s->watch.expired = true;
+}
+
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   s->layout = is_layout(s, o);
@@ -447,6 +469,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (!s->run.best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
   if (!s->layout && !all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
+  if (!s->layout && !all_forced(s, o)) divide_degrees(s, o);
   return finish(s, o, started);
 }
 

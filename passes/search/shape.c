@@ -198,7 +198,7 @@ static const char *mirror_key(const Shaping *w, size_t i, const int *group, cons
   return text_str(&t);
 }
 
-/* When a head is reached: what a sum follows has its class by then. */
+/* When one of a group is reached first: what a sum follows has its class by then. */
 static void number_group(const Shaping *w, Keys *groups, size_t head, int *group, int *place, Arena *scratch) {
   const Mirrors *m = &w->out->mirrors;
   const char *key = group_key(w, head, scratch);
@@ -211,6 +211,7 @@ static void find_classes(Shaping *w) {
   Arena *scratch = arena_new();
   Keys keys = keys_new(scratch, f->ops.n), groups = keys_new(scratch, f->ops.n);
   int *group = ARENA_ARRAY(scratch, int, f->ops.n + 1), *place = ARENA_ARRAY(scratch, int, f->ops.n + 1);
+  bool *numbered = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
   int *class = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
   size_t *first = ARENA_ARRAY(w->arena, size_t, f->ops.n + 1);
   w->out->class = class;
@@ -218,7 +219,11 @@ static void find_classes(Shaping *w) {
     int before = keys.n;
     class[i] = -1;
     if (op_is_anywhere(&f->ops.items[i])) continue;
-    if (w->out->mirrors.nfollowers[i]) number_group(w, &groups, i, group, place, scratch);
+    size_t head = w->out->mirrors.head[i]; /* it may stand behind what follows it */
+    if (w->out->mirrors.nfollowers[head] && !numbered[head]) {
+      number_group(w, &groups, head, group, place, scratch);
+      numbered[head] = true;
+    }
     const char *key = mirror_key(w, i, group, place, scratch);
     class[i] = key_number(&keys, key, strlen(key));
     if (keys.n > before) first[before] = i;
@@ -377,6 +382,17 @@ static void find_rest(Shaping *w) {
   find_insides(w);
 }
 
+/* By operation: the kernel of rows that computes it; -1: none. */
+static const int *kernels_of(const Shaping *w) {
+  const Func *f = w->out->f;
+  int *kernel = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const KernelPart *part = cost_part(w->cost, f, &f->ops.items[i]);
+    kernel[i] = part->kind == PART_ROWS ? part->kernel : -1;
+  }
+  return kernel;
+}
+
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
@@ -384,7 +400,7 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_before(&w);
   find_time_factors(&w);
-  s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops);
+  s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops, kernels_of(&w));
   s->owner = s->mirrors.head;
   find_classes(&w);
   find_rest(&w);

@@ -155,6 +155,7 @@ typedef struct Brute {
   int n[MAX_OPS];
   const Strategy *all[MAX_OPS];
   bool looped, partial[MAX_OPS];
+  Mirrors mirrors; /* what one kernel computes dimension by dimension has one strategy */
   double runs[MAX_OPS],
       remade[MAX_OPS]; /* by operation: how often it runs, and how often its result has to be converted */
   double seconds[MAX_OPS][64], bytes[MAX_OPS][64];
@@ -197,10 +198,24 @@ static double new_conversions(Brute *b, int i) {
   return sum;
 }
 
-/* A leave has the layout of its carry. */
+static bool follows(Brute *b, int i, int head) {
+  const Strategy *s = &b->all[i][b->choice[i]];
+  Strategy as = mirror_strategy(&b->m->mesh, b->rules[i], b->mirrors.factors[i], &b->all[head][b->choice[head]]);
+  return as.n == s->n && memcmp(as.picks, s->picks, sizeof *s->picks * (size_t)s->n) == 0;
+}
+
+/* A leave has the layout of its carry; what shares the variable of another operation, which may stand behind it,
+ * follows that. */
 static bool allowed(Brute *b, int i) {
   const Op *op = &b->f->ops.items[i];
-  return op->kind != OP_leave || result_of(b, op->out) == result_of(b, op->in[0]);
+  int head = (int)b->mirrors.head[i];
+  bool all = op->kind != OP_leave || result_of(b, op->out) == result_of(b, op->in[0]);
+  if (head < i) all &= follows(b, i, head);
+  for (int k = 0; k < b->mirrors.nfollowers[i]; k++) {
+    int follower = (int)b->mirrors.followers[i][k];
+    all &= follower > i || follows(b, follower, i);
+  }
+  return all;
 }
 
 /* Outputs are summed up at the end, unless somebody has asked for just that. */
@@ -281,8 +296,8 @@ static bool on_purpose(const Brute *b, int i, const Strategy *s) {
   return false;
 }
 
-static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
-  *b = (Brute){.m = m, .f = f, .cost = cost};
+static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost, const Shape *shape) {
+  *b = (Brute){.m = m, .f = f, .cost = cost, .mirrors = shape->mirrors};
   find_runs(b);
   for (int i = 0; i < (int)f->ops.n; i++) b->rules[i] = rule_of(m, f, &f->ops.items[i]);
   find_partial(b);
@@ -292,7 +307,8 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
     int n = strategy_enumerate(m, b->rules[i], false, &found);
     Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
     for (int v = 0; v < n; v++)
-      if (cost_parts_filled(cost, b->rules[i], &found[v], 0) && !(b->looped && on_purpose(b, i, &found[v])))
+      if (cost_parts_filled(cost, b->rules[i], &found[v], 0) &&
+          !(b->looped && (int)b->mirrors.head[i] == i && on_purpose(b, i, &found[v])))
         kept[b->n[i]++] = found[v];
     b->all[i] = kept;
     if (b->n[i] > 64) return false;
@@ -416,9 +432,10 @@ static void one_graph(uint64_t seed, Totals *totals) {
   CostModel *own = cost_model_new(m, &t), *cost = cost_model_new(m, &t);
   const Rule **rules = rules_of(m, f);
   const OpLabels *labels = labels_of(m, f, rules);
+  const Shape *shape = shape_of(m, own, f, rules, labels, cost_loops(m->arena, own, f, NULL));
   Strategy *strategies = ARENA_ARRAY(a, Strategy, f->ops.n);
   Brute *b = ARENA_NEW(a, Brute);
-  CHECKF(d->errors == 0 && brute_start(b, m, f, own), "seed %llu", (unsigned long long)seed);
+  CHECKF(d->errors == 0 && brute_start(b, m, f, own, shape), "seed %llu", (unsigned long long)seed);
 
   SolveResult got = planner(m, f, rules, labels, cost, INFINITY, 3e7, 1e7, false, strategies);
   double price = priced(m, f, rules, cost, strategies, &got);

@@ -156,15 +156,33 @@ static void plans(void) {
   arena_free(a);
 }
 
-/* Ordered ways to write n as a product of at most `room` numbers from 2 on. */
-static int ways(int n, int room) {
+/* Ways to write n as a product of at most `room` falling numbers from 2 to `most`. */
+static int ways(int n, int most, int room) {
   int count = n == 1;
-  for (int k = 2; k <= n && room && n > 1; k++) count += n % k ? 0 : ways(n / k, room - 1);
+  for (int k = 2; k <= n && k <= most && room && n > 1; k++) count += n % k ? 0 : ways(n / k, k, room - 1);
   return count;
 }
 
-/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages all
- * meshes. */
+/* Where two axes lie on one side of a node's links, or have the same part inside, their order does not matter. */
+static void order_of_axes(void) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  const Target *nodes = topo_target_find(d, a, "dgx-a100x64"), *one = topo_target_find(d, a, "dgx-a100x8");
+  CHECK(nodes && one);
+  if (nodes && one) {
+    CHECK(cost_axes_exchange(nodes, 8, 4, 2) && cost_axes_exchange(nodes, 16, 2, 2)); /* beyond */
+    CHECK(cost_axes_exchange(nodes, 1, 2, 4) && cost_axes_exchange(nodes, 2, 2, 2));  /* inside */
+    CHECK(cost_axes_exchange(nodes, 1, 8, 8) == false);                               /* 1 and 8 inside, or 8 and 1 */
+    CHECK(!cost_axes_exchange(nodes, 1, 4, 8) && !cost_axes_exchange(nodes, 4, 4, 2) &&
+          !cost_axes_exchange(nodes, 1, 16, 4));
+    CHECK(cost_axes_exchange(one, 1, 4, 2) && cost_axes_exchange(one, 1, 2, 4)); /* no node ends */
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
+/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages meshes of
+ * all sizes, in one order at least. */
 static void candidates(void) {
   enum { RANKS = 12288 };
   static const GptShape shape = {.layers = 12, .d = 64, .heads = 4, .ffn = 128, .vocab = 100, .ctx = 32, .batch = 8};
@@ -184,11 +202,12 @@ static void candidates(void) {
       int ranks = c->stages;
       for (int k = 0; k < c->naxes; k++) ranks *= c->sizes[k];
       CHECKF(ranks == RANKS, "%d ranks", ranks);
-      found[c->stages] += c->naxes <= MAX_SPATIAL;
+      bool first = i == 0 || !search_same_but_for_order(c - 1, c, c->naxes);
+      found[c->stages] += first && c->micro == 1 && c->naxes <= MAX_SPATIAL;
     }
     for (int stages = 1; stages <= RANKS; stages++)
-      CHECKF(!found[stages] || found[stages] % ways(RANKS / stages, MAX_SPATIAL) == 0, "%d stages: %d candidates",
-             stages, found[stages]);
+      CHECKF(!found[stages] || found[stages] == ways(RANKS / stages, RANKS, MAX_SPATIAL), "%d stages: %d of %d meshes",
+             stages, found[stages], ways(RANKS / stages, RANKS, MAX_SPATIAL));
     CHECK(found[1] && found[2] && found[64]);
     search_close(&s);
   }
@@ -200,6 +219,7 @@ static void candidates(void) {
 int main(void) {
   RUN(conversions);
   RUN(plans);
+  RUN(order_of_axes);
   RUN(candidates);
   return test_summary();
 }
