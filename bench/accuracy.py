@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {"A100": "dgx-a100", "A100-80GB-SXM": "dgx-a100", "A100-SXM": "dgx-a100", "A100-40GB-SXM": "dgx-a100-40gb",
            "H100-80GB-SXM": "dgx-h100", "H200-141GB-SXM": "dgx-h200", "B200-180GB-SXM": "dgx-b200"}
+SEEN = {"issued": "issued.topo", "lists": "listed.topo"}  # machines as such programs see them
 NEEDED = ["layers", "hidden", "heads", "seq", "n_gpus", "tp", "pp", "dp", "cp", "microbatch", "global_batch", "seconds"]
 
 
@@ -39,7 +40,7 @@ def model_of(row):
     if row["ffn"]: sizes["ffn"] = row["ffn"]
     name = row["model"].lower()
     if "proxy" in name and "deepseek" in name: return None
-    if name.startswith("gpt") and row["kernels"] in ("scores", "issued"):
+    if name.startswith("gpt") and row["kernels"] in ("scores", *SEEN):
         dropout = {"dropout_p": "0.1"} if row["recompute"] == "selective" else {"dropout_p": "0"}
         return "bench/published/gpt_scores.apc", sizes | {"ctx": row["seq"]} | dropout
     if name.startswith("gpt"): return "examples/gpt.apc", sizes | {"ctx": row["seq"]}
@@ -62,8 +63,7 @@ def why_not(row):
 
 
 def target_of(row):
-    """Programs that the host issues kernel by kernel wait for it: their target says how long that takes."""
-    return ROOT / "bench/published/issued.topo" if row["kernels"] == "issued" else TARGETS[row["gpu"]]
+    return ROOT / "bench/published" / SEEN[row["kernels"]] if row["kernels"] in SEEN else TARGETS[row["gpu"]]
 
 
 def command(apc, row):
