@@ -482,8 +482,10 @@ double elimination_run(StepProgram *p, double lambda, double most) {
     Step *s = p->steps[i];
     if (s->split && s == s->split->parts[0]) {
       share_out(p, s->split, lambda);
-      find_floors(p, i + s->split->n);
-      slack = most - sum_of_roots(p, true);
+      if (most < INFINITY) { /* else nothing is asked of floors */
+        find_floors(p, i + s->split->n);
+        slack = most - sum_of_roots(p, true);
+      }
     }
     s->changed = !is_known(p, s, lambda, s->floor + slack);
     if (!s->changed) {
