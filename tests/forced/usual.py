@@ -5,10 +5,13 @@ Every case is a model of a middling size on a target.  It is planned without for
 degree, the micro-batches, the schedule, ZeRO and what is computed again forced: at random, and every other time a
 neighbour of the fastest of them so far, which differs in one or two of these.  None may be faster than the bound of
 the free plan: that is a fault, and so is anything but exit 0 and 3.  What is faster than the free plan itself, within
-its gap, is listed.
+its gap, is listed.  With --all every plan of that kind is priced instead, which tiny cases on up to 8 ranks allow: all
+degrees, micro-batches by powers of two, schedules, stages of ZeRO and what is computed again.
 
-usage: usual.py APC [--plans N] [--seed S] [--seconds S] [--cases A,B] [--targets A,B] [--most SHARE] [--log FILE]
+usage: usual.py APC [--plans N | --all] [--memory SHARE] [--seed S] [--cases A,B] [--targets A,B] [--most SHARE] ...
   --plans    usual plans of each case that fit (default 200)
+  --all      all of them
+  --memory   with a limit of so much of what the free plan takes without one
   --cases    names of cases; only these
   --targets  only these
   --most     it is a fault too when one is faster than the free plan by more than this share (default: any is fine)
@@ -18,6 +21,7 @@ Prints each plan that beats the free one with its command, a line for every case
 faults.
 """
 import argparse
+import itertools
 import json
 import math
 import os
@@ -35,6 +39,8 @@ GPT = "-D d=1024 -D heads=16 -D ctx=1024 -D vocab=32000 --dim seq=512 --dtype bf
 LLAMA = "-D d=2048 -D heads=16 -D kv_heads=8 -D ffn=5632 -D vocab=32000 --dim seq=1024 --dtype bf16"
 MOE = "-D d=1024 -D heads=16 -D kv_heads=8 -D ffn=2816 -D vocab=32000 --dim seq=512 --dtype bf16"
 MODELS = {
+    "gpt-tiny": ("gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D ctx=64 -D vocab=1000 --dim seq=64 --dtype bf16",
+                 (8,), (8,), 2, 1, True),
     "gpt-small": ("gpt.apc", "-D layers=4 -D d=512 -D heads=8 -D ctx=256 -D vocab=8000 --dim seq=256 --dtype bf16",
                   (16,), (8,), 4, 1, True),
     "gpt": ("gpt.apc", f"-D layers=8 {GPT}", (32, 128), (8, 64), 8, 1, True),
@@ -116,6 +122,23 @@ class Drawn:
     def new(self):
         return self.rest(self.degrees())
 
+    def all(self):
+        s, n = self.shape, self.ranks
+        for tp, pp, cp, ep in itertools.product(divisors(n), repeat=4):
+            if n % (tp * pp * cp * ep) or pp > s.layers or (cp > 1 and not s.long) or s.experts % ep:
+                continue
+            d = {"tp": tp, "pp": pp, "dp": n // (tp * pp * cp * ep), "cp": cp, "ep": ep}
+            micro = [m for m in (1, 2, 4, 8, 16, 32) if m <= max(1, s.batch // d["dp"])]
+            filled = ["1f1b", "gpipe", "zbv", "zbh1", "interleaved:2"]
+            for m in micro:
+                if not s.train:
+                    yield d | {"micro-batches": m}
+                    continue
+                for schedule, zero, again in itertools.product(filled if pp > 1 and m > 1 else ["1f1b"],
+                                                               range(4 if d["dp"] > 1 else 1),
+                                                               ("none", "selective", "full")):
+                    yield d | {"micro-batches": m, "schedule": schedule, "zero": zero, "recompute": again}
+
     def near(self, of):
         """Another plan one or two steps from this one."""
         r, d = self.r, dict(of)
@@ -182,20 +205,32 @@ class Case:
         if self.args.most is not None and time < free_time * (1 - self.args.most):
             self.fault(f"{time} us, the free plan {free_time} us", words)
 
+    def drawn(self):
+        """Different usual plans; self.best is the fastest so far."""
+        drawn = Drawn(random.Random(f"{self.args.seed} {self.name} {self.target}"), self.shape, TARGETS[self.target])
+        if self.args.all:
+            yield from drawn.all()
+            return
+        seen = set()
+        for tried in range(3 * self.args.plans):
+            plan = drawn.near(self.best_plan) if self.best_plan and tried % 2 else drawn.new()
+            key = tuple(sorted(plan.items()))
+            if key not in seen:
+                yield plan
+            seen.add(key)
+
     def check(self):
         free = self.run([])
+        if free and self.args.memory:
+            self.command += ["--memory", str(int(free["bytes_per_device"] * self.args.memory))]
+            free = self.run([])
         if self.faults:
             return
-        drawn = Drawn(random.Random(f"{self.args.seed} {self.name} {self.target}"), self.shape, TARGETS[self.target])
-        best, best_plan, seen = math.inf, None, set()
-        for tried in range(3 * self.args.plans):
-            if self.forced >= self.args.plans or (not free and tried >= self.args.plans / 4):
+        self.best, self.best_plan = math.inf, None
+        for plan in self.drawn():
+            enough = self.forced >= self.args.plans or (not free and self.refused > self.args.plans / 4)
+            if enough and not self.args.all:
                 break
-            plan = drawn.near(best_plan) if best_plan and tried % 2 else drawn.new()
-            key = tuple(sorted(plan.items()))
-            if key in seen:
-                continue
-            seen.add(key)
             words = self.words(plan)
             forced = self.run(words)
             if not forced:
@@ -205,10 +240,11 @@ class Case:
             if not free:
                 self.fault("this fits, and without force there is no plan", words)
                 break
-            if forced["time_us"] < best:
-                best, best_plan = forced["time_us"], plan
+            if forced["time_us"] < self.best:
+                self.best, self.best_plan = forced["time_us"], plan
                 self.compare(free, forced, words)
-        ratio = f"best {best / free['time_us']:.4f} of the free plan" if free and best_plan else "nothing to compare"
+        compared = free and self.forced
+        ratio = f"best {self.best / free['time_us']:.4f} of the free plan" if compared else "nothing to compare"
         told = f"gap {100 * free['gap']:.1f} %, {free['search_ms'] / 1e3:.1f} s" if free else "no free plan"
         self.say(f"{self.name} {self.target}: {self.forced} usual plans, {self.refused} refused, {ratio}, {told}")
 
@@ -217,6 +253,8 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
     parser.add_argument("apc", type=os.path.abspath)
     parser.add_argument("--plans", type=int, default=200)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--memory", type=float)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--cases")
