@@ -125,7 +125,7 @@ class Drawn:
     def all(self):
         s, n = self.shape, self.ranks
         for tp, pp, cp, ep in itertools.product(divisors(n), repeat=4):
-            if n % (tp * pp * cp * ep) or pp > s.layers or (cp > 1 and not s.long) or s.experts % ep:
+            if n % (tp * pp * cp * ep) or (cp > 1 and not s.long) or s.experts % ep:
                 continue
             d = {"tp": tp, "pp": pp, "dp": n // (tp * pp * cp * ep), "cp": cp, "ep": ep}
             micro = [m for m in (1, 2, 4, 8, 16, 32) if m <= max(1, s.batch // d["dp"])]
