@@ -23,6 +23,13 @@ typedef struct IntList {
   size_t n, cap;
 } IntList;
 
+/* A join that was too large, and which of its parts has each of its tables. */
+typedef struct Large {
+  const Step *whole;
+  Split *split;
+  const int *part;
+} Large;
+
 typedef struct Compiler {
   StepProgram *out;
   const SolveProblem *p;
@@ -40,6 +47,10 @@ typedef struct Compiler {
     Split **items;
     size_t n, cap;
   } splits;
+  struct {
+    Large *items;
+    size_t n, cap;
+  } large;
   const double *zeros;
 } Compiler;
 
@@ -279,12 +290,17 @@ static Split *split_of(Compiler *c, const Join *parts, int n) {
   return x;
 }
 
+/* A part of a join, of at most n tables; it has none yet. */
+static Join part_of(Compiler *c, const Join *whole, bool first, int n) {
+  return (Join){.var = whole->var,
+                .time = first ? whole->time : c->zeros,
+                .memory = first ? whole->memory : NULL,
+                .tables = ARENA_ARRAY(c->arena, int, n)};
+}
+
 /* The next part of a join that is too large takes tables while its work stays under the cap. */
 static Join next_part(Compiler *c, const Join *whole, bool first, int *left, int *n) {
-  Join part = {.var = whole->var,
-               .time = first ? whole->time : c->zeros,
-               .memory = first ? whole->memory : NULL,
-               .tables = ARENA_ARRAY(c->arena, int, *n)};
+  Join part = part_of(c, whole, first, *n);
   int kept = 0;
   for (int f = 0; f < *n; f++) {
     int *slot;
@@ -299,17 +315,43 @@ static Join next_part(Compiler *c, const Join *whole, bool first, int *left, int
   return part;
 }
 
-static void eliminate_split(Compiler *c, const Join *whole) {
+static void add_parts(Compiler *c, const Join *parts, Split *x) {
+  c->out->split = true;
+  for (int i = 0; i < x->n; i++) add_elimination(c, &parts[i], x->parts[i], &x->numbers[i]);
+}
+
+static void eliminate_split(Compiler *c, const Join *whole, const Step *as) {
   int *left = ARENA_ARRAY(c->arena, int, whole->n), n = whole->n, nparts = 0;
   Join *parts = ARENA_ARRAY(c->arena, Join, whole->n);
   memcpy(left, whole->tables, sizeof *left * (size_t)n);
-  c->out->split = true;
   while (n) {
     parts[nparts] = next_part(c, whole, nparts == 0, left, &n);
     nparts++;
   }
+  int *part = ARENA_ARRAY(c->arena, int, whole->n);
+  for (int f = 0; f < whole->n; f++)
+    while (step_place_in(parts[part[f]].tables, parts[part[f]].n, whole->tables[f]) < 0) part[f]++;
   Split *x = split_of(c, parts, nparts);
-  for (int i = 0; i < nparts; i++) add_elimination(c, &parts[i], x->parts[i], &x->numbers[i]);
+  ARENA_PUSH(c->arena, &c->large, ((Large){as, x, part}));
+  add_parts(c, parts, x);
+}
+
+static const Large *find_large(const Compiler *c, const Join *j, uint64_t h) {
+  for (size_t i = 0; i < c->large.n; i++)
+    if (c->large.items[i].whole->hash == h && same_join(c, c->large.items[i].whole, j)) return &c->large.items[i];
+  return NULL;
+}
+
+/* As an equal join was. */
+static void eliminate_like(Compiler *c, const Join *whole, const Large *as) {
+  Join *parts = ARENA_ARRAY(c->arena, Join, as->split->n);
+  for (int i = 0; i < as->split->n; i++) parts[i] = part_of(c, whole, i == 0, whole->n);
+  for (int f = 0; f < whole->n; f++) {
+    Join *part = &parts[as->part[f]];
+    part->tables[part->n++] = whole->tables[f];
+  }
+  for (int i = 0; i < as->split->n; i++) find_scope(c, &parts[i]);
+  add_parts(c, parts, as->split);
 }
 
 static bool stands_before(const Compiler *c, int var, int a, int b) {
@@ -328,15 +370,19 @@ static void insert_table(const Compiler *c, Join *j, int table) {
 
 static bool eliminate(Compiler *c, int var) {
   Join j = {.var = var, .time = c->p->time[var], .memory = c->p->memory ? c->p->memory[var] : NULL};
-  int *slot;
   j.tables = ARENA_ARRAY(c->arena, int, c->of_var[var].n + 1);
   for (size_t i = 0; i < c->of_var[var].n; i++)
     if (c->alive[c->of_var[var].items[i]]) insert_table(c, &j, c->of_var[var].items[i]);
   c->out->first[var] = c->out->n;
-  Step *s = step_for(c, &j, &slot);
-  bool large = j.n > 1 && s->work > c->p->table_cap;
-  if (large && !c->may_split) return false;
-  if (large) eliminate_split(c, &j);
+  find_scope(c, &j);
+  uint64_t h = join_hash(c, &j);
+  int *slot = find_known(c, &j, h);
+  const Large *as = *slot ? NULL : find_large(c, &j, h);
+  Step *s = *slot ? c->out->steps[*slot - 1] : as ? NULL : step_new(c, &j, h);
+  bool large = s && j.n > 1 && s->work > c->p->table_cap;
+  if ((large || as) && !c->may_split) return false;
+  if (as) eliminate_like(c, &j, as);
+  else if (large) eliminate_split(c, &j, s);
   else add_elimination(c, &j, s, slot);
   c->out->last[var] = c->out->n;
   return true;

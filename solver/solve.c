@@ -100,8 +100,8 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
     better = false;
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
-      if (solve_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       if (settled[var] && limit == INFINITY) continue; /* nothing around it has changed */
+      if (solve_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       find_around(s, var, x->values, around);
       double rest = x->memory - memory_of(s->p, var, now), least = around[now] + lambda * memory_of(s->p, var, now);
       for (int v = 0; v < s->p->domain[var]; v++) {
