@@ -409,25 +409,49 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
 
 /* ---- layers alike */
 
-/* The operation of equal place in the second instance, for all instances behind it but the last. */
-static size_t stands_for(const Blocks *b, size_t i) {
-  BlockPlace p = b->places[i];
-  if (p.block < 0 || p.instance < 2 || p.instance + 1 >= b->items[p.block].instances) return i;
-  return b->items[p.block].ops[b->items[p.block].size + p.index];
+/* Where an operation is, in some instance of a block but the first and the last.  What belongs to none, as a weight
+ * that the forward pass and gradients read, is where the first operation reads it that belongs to one. */
+typedef struct Place {
+  int block, index, operand; /* block: -1: nowhere; operand: by which it is read; -1: it is in the block itself */
+} Place;
+
+static Place *find_places(Arena *a, const Func *f) {
+  Blocks blocks = blocks_find(a, f);
+  Place *places = ARENA_ARRAY(a, Place, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    BlockPlace p = blocks.places[i];
+    bool middle = p.block >= 0 && p.instance > 0 && p.instance + 1 < blocks.items[p.block].instances;
+    places[i] = middle ? (Place){p.block, p.index, -1} : (Place){-1, -1, -1};
+  }
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin && places[i].operand < 0 && places[i].block >= 0; k++) {
+      size_t made = (size_t)f->values.items[f->ops.items[i].in[k]].op;
+      if (blocks.places[made].block >= 0 || places[made].block >= 0) continue;
+      places[made] = places[i];
+      places[made].operand = k;
+    }
+  return places;
 }
 
 const Shape *shape_alike(Module *m, const CostModel *c, const Shape *s) {
   Shape *out = ARENA_NEW(m->arena, Shape);
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = out};
   Arena *scratch = arena_new();
-  Blocks blocks = blocks_find(scratch, s->f);
-  size_t *owner = ARENA_ARRAY(m->arena, size_t, s->f->ops.n + 1);
+  Keys keys = keys_new(scratch, s->f->ops.n);
+  const Place *places = find_places(scratch, s->f);
+  size_t *owner = ARENA_ARRAY(m->arena, size_t, s->f->ops.n + 1),
+         *first = ARENA_ARRAY(scratch, size_t, s->f->ops.n + 1);
   bool any = false;
   for (size_t i = 0; i < s->f->ops.n; i++) {
-    size_t head = s->mirrors.head[i], as = stands_for(&blocks, head);
-    bool alike = as < head && s->class[as] == s->class[head] && s->mirrors.head[as] == as;
-    owner[i] = alike ? as : head;
-    any |= alike;
+    size_t head = s->mirrors.head[i];
+    const Place *p = &places[head];
+    owner[i] = head == i ? i : owner[head];
+    if (head != i || p->block < 0 || s->class[i] < 0) continue;
+    const int key[] = {p->block, p->index, p->operand, s->class[i]};
+    int before = keys.n, number = key_number(&keys, key, sizeof key);
+    if (keys.n > before) first[number] = i;
+    owner[i] = first[number];
+    any |= owner[i] < i;
   }
   arena_free(scratch);
   if (!any) return NULL;

@@ -67,8 +67,9 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
                       const LoopCosts *loops);
 
 /* The same where all instances of a repeated block (blocks.h) but the first and the last make one choice: operations of
- * equal place and class have one variable, which counts as often as there are of them.  So a graph of many layers is as
- * small as that of three, and what it chooses is a plan, and the best of those.  NULL: nothing repeats often enough. */
+ * equal place and class have one variable, which counts as often as there are of them; the place of a weight that
+ * several blocks read is where the first of them reads it.  So a graph of many layers is as small as that of three, and
+ * what it chooses is a plan, and the best of those.  NULL: nothing repeats often enough. */
 const Shape *shape_alike(Module *m, const CostModel *c, const Shape *s);
 
 /* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */
