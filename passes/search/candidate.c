@@ -20,8 +20,7 @@ static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, fa
 enum { SHARE_ROUNDS = 20, SPLIT_ROUNDS = 4 };
 static const double whole_work = 2e7;
 
-static const char slower_than_plan[] = "slower than the plan",
-                  hardly_faster[] = "hardly faster than the plan, if at all";
+static const char hardly_faster[] = "hardly faster than the plan, if at all";
 
 /* ---- the mesh */
 
@@ -186,134 +185,8 @@ static bool judge_axes(Search *s, Outcome *o) {
   return true;
 }
 
-/* Weights are gathered at use where that is forced, or else it does not fit. */
-static void price_outcome(Search *s, Outcome *o) {
-  bool forced = s->run.zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
-  for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
-    o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-    o->feasible = o->price.possible && o->price.memory.total <= s->limit;
-    if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
-    if (!o->feasible && o->price.possible) search_keep_near(s, o);
-    if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
-    s->run.limited = true;
-  }
-  o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
-  if (!o->price.possible) search_no_choice(s, o);
-  else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
-}
-
-/* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
-static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
-  const double differ = 1.08;
-  double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
-  return s->run.best && seconds + t->once > differ * s->run.best->price.time.total;
-}
-
-static bool cut_and_price_with(Search *s, const bool *again, Outcome *o) {
-  const double sums = 500; /* that cutting and pricing an operation take as long as */
-  StagesTime time = {0};
-  solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
-  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
-  StagesCut how = STAGES_CUT;
-  if (o->c.stages > 1)
-    how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
-  if (how != STAGES_CUT) {
-    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
-    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
-    o->indivisible = how == STAGES_TOO_MANY;
-    return false;
-  }
-  o->slower = is_slower(s, o, &time);
-  if (o->slower) o->why_not = slower_than_plan;
-  else price_outcome(s, o);
-  return o->feasible;
-}
-
-static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outcome *o) {
-  Arena *scratch = arena_new();
-  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, (Recompute){kind, layers}), o);
-  arena_free(scratch);
-  return fits;
-}
-
-/* With the fewest layers with which it fits; with so many it does. */
-static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
-  int too_few = 0;
-  while (enough - too_few > 1) {
-    int middle = (too_few + enough) / 2;
-    Outcome x = *o;
-    if (cut_and_price_layers(s, kind, middle, &x)) enough = middle;
-    else too_few = middle;
-  }
-  return cut_and_price_layers(s, kind, enough, o);
-}
-
 /* No price: it could not be cut into stages within the memory limit. */
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
-
-/* As much made again as there is.  The last layer is made again at once, so all but that one may take less. */
-static bool price_most(Search *s, int *layers, Outcome *o) {
-  Outcome but_one = *o;
-  *layers = s->nlayers;
-  if (cut_and_price_with(s, s->policies[s->npolicies - 1].again, o) || o->slower || s->nlayers < 2) return o->feasible;
-  *layers = s->nlayers - 1;
-  bool fits = cut_and_price_layers(s, RECOMPUTE_full_layers, *layers, &but_one);
-  if (fits || (but_one.price.possible && but_one.price.memory.total < o->price.memory.total)) *o = but_one;
-  return fits;
-}
-
-Recompute search_made_again(const Search *s, int much) {
-  if (much == 0) return (Recompute){RECOMPUTE_none, 0};
-  if (much == s->nlayers) return (Recompute){RECOMPUTE_selective, 0};
-  if (much == 2 * s->nlayers) return (Recompute){RECOMPUTE_full, 0};
-  bool whole = much > s->nlayers;
-  return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
-}
-
-/* False: it does not fit.  What is slower than the best plan may be too much. */
-static bool price_so_much(Search *s, int much, const Outcome *given, Outcome *best) {
-  Arena *scratch = arena_new();
-  Outcome x = *given;
-  x.strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-  x.stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
-  memcpy(x.strategies, given->strategies, sizeof *x.strategies * s->f->ops.n);
-  bool fits = cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), &x);
-  if (fits || !best->feasible) *best = x;
-  arena_free(scratch);
-  return fits || x.slower;
-}
-
-/* The same where it is guessed how much that is: a little less or more, until it fits, and what is a little less does
- * not. */
-static bool price_near(Search *s, Outcome *o) {
-  const Outcome given = *o;
-  int most = 2 * s->nlayers, step = s->nlayers > 32 ? s->nlayers / 32 : 1, fits = most + 1, too_few = -1;
-  for (int at = s->guess < most ? s->guess : most;; step *= 2) {
-    if (price_so_much(s, at, &given, o)) fits = at;
-    else too_few = at;
-    if (at == (fits <= most ? 0 : most) || (fits <= most && too_few >= 0)) break;
-    at += fits <= most ? -step : step;
-    at = at < 0 ? 0 : at > most ? most : at;
-  }
-  s->run.limited |= fits > 0;
-  return o->feasible;
-}
-
-/* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
- * which has made again what the one before has, the first.  If the last does not fit, none does. */
-static bool cut_and_price(Search *s, Outcome *o) {
-  int most, last = s->npolicies - 1;
-  if (s->guess >= 0 && s->nlayers) return price_near(s, o);
-  if (cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
-  s->run.limited = true;
-  Outcome some = *o, all = *o;
-  if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
-  bool selective = cut_and_price_with(s, s->policies[1].again, &some);
-  if (!s->nlayers || some.slower) return *o = some, selective;
-  if (!selective && all.slower) return *o = all, false;
-  return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
-                   : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
-}
 
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */
 static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
@@ -343,7 +216,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   Outcome given = *o;
   given.c.schedule = s->schedule;
   *o = given;
-  o->slower = true, o->why_not = slower_than_plan;
+  o->slower = true, o->why_not = search_slower_than_plan;
   s->known_stages = stages_known_new();
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
     Outcome x = given;
@@ -353,8 +226,8 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
     x.strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, n), given.strategies, sizeof *x.strategies * n);
     x.stages = ARENA_ARRAY(s->arena, int, n);
     search_set_mesh(s, &x.c, NULL);
-    if (again) cut_and_price_with(s, again, &x);
-    else cut_and_price(s, &x);
+    if (again) search_cut_and_price_with(s, again, &x);
+    else search_cut_and_price(s, &x);
     bool faster = x.feasible && o->feasible && x.price.time.total < o->price.time.total;
     if (worth(&x) > worth(o) || faster) *o = x;
   }
@@ -365,7 +238,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
 }
 
 static bool schedule_and_price(Search *s, Outcome *o) {
-  return search_fills(s, &o->c) ? choose_schedule(s, NULL, o) : cut_and_price(s, o);
+  return search_fills(s, &o->c) ? choose_schedule(s, NULL, o) : search_cut_and_price(s, o);
 }
 
 Outcome *search_fill_gaps(Search *s, const Outcome *of) {
@@ -413,7 +286,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
   x->bound = r.feasible || !r.exact ? fmax(x->bound, r.lower_bound) : INFINITY;
   if (r.lower_bound > p->stop_above) {
-    o.why_not = slower_than_plan;
+    o.why_not = search_slower_than_plan;
   } else if (!r.feasible) {
     search_no_choice(s, &o);
     if (guessed) p->memory_aim = 0, again = true;
@@ -554,7 +427,7 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
     again.cost = s->cost; /* the one before may be gone */
     solve_graph(s, &again, x);
   } else if (first && !s->watch.expired) {
-    o->why_not = x->bound > in->prune_above ? slower_than_plan : hardly_faster;
+    o->why_not = x->bound > in->prune_above ? search_slower_than_plan : hardly_faster;
   }
 }
 

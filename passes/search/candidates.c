@@ -95,9 +95,9 @@ static double bytes_made(const Search *s, const Op *op) {
 
 /* By operation: where its results are read last, as far as is certain: what kernels hand to each other may be done
  * early.  What is made again is, where the first gradient reads it; then its operands are read once more. */
-static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const bool *again) {
+static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool *derived, const bool *again) {
   const Func *f = s->f;
-  size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(a, size_t, f->ops.n + 1);
+  size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(scratch, size_t, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) last[i] = i, first[i] = SIZE_MAX;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
@@ -145,13 +145,17 @@ static void measure_live(const Search *s, Policy *p) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, f);
-  const size_t *last = last_reads(s, scratch, derived, p->again);
+  size_t *last = last_reads(s, s->arena, scratch, derived, p->again);
+  p->last = last;
   p->saved = find_saved(s, scratch, derived, p->again);
   p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate) continue;
-    if (cost_in_kernel(op->kind) && last[i] == i) continue;
+    bool none = op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate;
+    if (none || (cost_in_kernel(op->kind) && last[i] == i)) {
+      last[i] = SIZE_MAX;
+      continue;
+    }
     double *live = phase_each(op->phase) ? p->each : p->once, bytes = bytes_made(s, op);
     live[i] += bytes, live[last[i] + 1] -= bytes;
   }

@@ -18,6 +18,9 @@ static const double with_converted = 1.5;
 /* Weights that are put together have two bytes where their gradients have four. */
 static const double with_gathered = 1.5;
 
+/* Larger joins are split: what is chosen then is about as fast. */
+static const double table_cap = 3e6;
+
 enum { PHASES = 3 };
 
 struct Estimating {
@@ -31,6 +34,7 @@ struct Estimating {
   double each, once;    /* seconds of all operations: of a micro-batch, and of what is done once */
   double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
   double gradients;     /* bytes */
+  double live;          /* bytes at once; where nothing is kept for gradients */
   /* By policy: bytes that are kept for gradients, and for those of weights besides where these come later; seconds of a
    * micro-batch that are spent again. */
   double saved[MOST_POLICIES], waiting[MOST_POLICIES], again[MOST_POLICIES];
@@ -72,9 +76,22 @@ static void take_seconds(Estimating *e, const GraphInput *in) {
   for (int k = 0; k < PHASES && e->each > 0; k++) e->phase[k] /= e->each;
 }
 
+/* The most that is live at once on a rank. */
+static double most_live(const Estimating *e) {
+  const size_t n = e->s->f->ops.n, *last = e->s->policies[0].last;
+  Arena *scratch = arena_new();
+  double *change = ARENA_ARRAY(scratch, double, n + 2), now = 0, most = 0;
+  for (size_t i = 0; i < n; i++)
+    if (last[i] != SIZE_MAX) change[i] += e->bytes[i], change[last[i] + 1] -= e->bytes[i];
+  for (size_t i = 0; i < n; i++) now += change[i], most = fmax(most, now);
+  arena_free(scratch);
+  return most;
+}
+
 static void take_bytes(Estimating *e) {
   const Search *s = e->s;
   e->gradients = 0;
+  e->live = e->trains ? 0 : most_live(e);
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (s->f->ops.items[i].kind == OP_accumulate) e->gradients += e->bytes[i];
   for (int k = 0; k < s->npolicies; k++) {
@@ -151,21 +168,24 @@ static double live_share(const Candidate *c, ScheduleKind kind) {
   return c->stages == 1 ? 1 : fmin(c->micro, c->stages + more) / c->stages;
 }
 
+static double each_frees(const Search *s, double freed) { return s->nlayers ? freed / s->nlayers : 0; }
+
 /* As much made again as it takes to fit, between the policies as if layers could be parted; its seconds are of a
  * micro-batch on all stages. */
 static Estimate made_again(const Estimating *e, const Candidate *c, ScheduleKind kind, double weights) {
   const Search *s = e->s;
-  double left = s->limit - (weights + with_gathered * e->gradients) / c->stages, live = live_share(c, kind),
+  double left = s->limit - e->live - (weights + with_gathered * e->gradients) / c->stages, live = live_share(c, kind),
          need[MOST_POLICIES];
   for (int k = 0; k < s->npolicies; k++)
     need[k] = live * (e->saved[k] + (schedule_weights_apart(kind.order) ? with_converted * e->waiting[k] : 0));
   for (int k = 0; k < s->npolicies; k++) {
     double freed = k + 1 < s->npolicies ? need[k] - need[k + 1] : 0, part = (need[k] - left) / freed;
-    if (need[k] <= left) return (Estimate){e->again[k], k * s->nlayers};
+    if (need[k] <= left) return (Estimate){e->again[k], k * s->nlayers, each_frees(s, freed)};
     if (need[k] - left > freed) continue;
-    return (Estimate){e->again[k] + part * (e->again[k + 1] - e->again[k]), (int)ceil((k + part) * s->nlayers)};
+    double seconds = e->again[k] + part * (e->again[k + 1] - e->again[k]);
+    return (Estimate){seconds, (int)ceil((k + part) * s->nlayers), each_frees(s, freed)};
   }
-  return (Estimate){INFINITY, 0};
+  return (Estimate){INFINITY, 0, 0};
 }
 
 /* ---- all of it */
@@ -183,8 +203,29 @@ static void by_schedule(const Estimating *e, const Candidate *c, const GraphInpu
     if (isinf(again.seconds)) continue;
     double each = more * e->each + again.seconds, once = more * e->once / c->stages;
     double seconds = c->stages > 1 ? pipeline_seconds(e, c, kind, each) : each * c->micro;
-    out->by[i] = (Estimate){seconds + once, again.again};
+    out->by[i] = (Estimate){seconds + once, again.again, again.freed};
     out->least = fmin(out->least, out->by[i].seconds);
+  }
+}
+
+/* Solves the graph; again with less memory for weights where what is live leaves them too little. */
+static SolveResult solve_beside_live(Estimating *e, const Candidate *c, const Graph *g, const GraphInput *in,
+                                     Arena *a) {
+  enum { MOST_ROUNDS = 4 };
+  const double less = 0.98;
+  Search *s = e->s;
+  SolveProblem p = *graph_problem(g);
+  for (int round = 0;; round++) {
+    SolveResult r = solve(&p, a);
+    s->work += r.work;
+    search_report_add(&s->report, g, &r, s->arena);
+    if (!r.feasible) return r;
+    graph_operations(g, r.values, e->own, e->bytes);
+    take_seconds(e, in);
+    take_bytes(e);
+    double left = (s->limit - e->live) * c->stages;
+    if (r.memory <= left || left <= 0 || round + 1 == MOST_ROUNDS) return r;
+    p.memory_limit = fmin(left, less * p.memory_limit);
   }
 }
 
@@ -192,24 +233,18 @@ Estimates search_estimate(Estimating *e, const Candidate *c) {
   Search *s = e->s;
   const char *why = NULL;
   Estimates out = {.least = INFINITY};
-  for (int i = 0; i < USUAL_SCHEDULES; i++) out.by[i] = (Estimate){INFINITY, 0};
+  for (int i = 0; i < USUAL_SCHEDULES; i++) out.by[i] = (Estimate){INFINITY, 0, 0};
   if (ideal_seconds(s, c) >= search_best_time(s)) return out;
   search_set_mesh(s, c, NULL);
   GraphInput in = search_graph_input(s, c);
   in.rounds = in.split_rounds = 0, in.whole_work = 0;
+  in.table_cap = table_cap;
   in.prune_above = INFINITY;
   Graph *g = graph_new(&in, &why);
   if (!g) return out;
   Arena *scratch = arena_new();
-  SolveResult r = solve(graph_problem(g), scratch);
-  s->work += r.work;
-  search_report_add(&s->report, g, &r, s->arena);
-  if (r.feasible) {
-    out.limited = r.memory_weight > 0;
-    graph_operations(g, r.values, e->own, e->bytes);
-    take_seconds(e, &in);
-    take_bytes(e);
-  }
+  SolveResult r = solve_beside_live(e, c, g, &in, scratch);
+  out.limited = r.memory_weight > 0;
   if (r.feasible && e->each > 0) {
     /* Where weights do not fit, layers may choose differently: between two choices that are alike lies the bound. */
     by_schedule(e, c, &in, out.limited ? r.lower_bound : r.time, r.memory, &out);

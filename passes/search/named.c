@@ -215,7 +215,7 @@ static int by_estimate(const void *x, const void *y) {
 }
 
 /* With its schedule, as if that were forced. */
-static void price(Naming *w, const Choice *x) {
+static void price(Naming *w, const Choice *x, double prune_above) {
   Search *s = w->s;
   const bool any = s->any_schedule, alike = s->layers_alike;
   const ScheduleKind schedule = s->schedule;
@@ -226,9 +226,9 @@ static void price(Naming *w, const Choice *x) {
     s->schedule = c.schedule = search_usual_schedules[x->by];
     c.no_gaps = c.schedule.chunks > 1 || schedule_weights_apart(c.schedule.order);
   }
-  s->guess = x->of->estimates.by[x->by].again;
+  s->guess = x->of->estimates.by[x->by].again, s->guess_freed = x->of->estimates.by[x->by].freed;
   s->layers_alike = !x->of->estimates.limited;
-  Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
+  Outcome *o = search_solve_mesh(s, &c, prune_above, &ignored);
   s->schedule = schedule, s->any_schedule = any, s->layers_alike = alike, s->guess = -1;
   search_add_if_known(s, o, best);
 }
@@ -250,22 +250,49 @@ static void price_split(Naming *w, const Choice *x) {
   Named split = *x->of;
   const Choice choice = {&split, x->by};
   for (int inner = 2; inner <= w->s->t->tiers[0].group && !w->s->watch.expired; inner *= 2)
-    if (split_data(&x->of->c, inner, &split.c)) price(w, &choice);
+    if (split_data(&x->of->c, inner, &split.c)) price(w, &choice, search_best_time(w->s));
 }
 
+/* The same where axes may cut anything: where memory is short, weights over axes of tensor parallel ranks as well. */
+static void price_free(Naming *w, const Choice *x) {
+  Named free = *x->of;
+  const Choice choice = {&free, x->by};
+  if (free.c.naxes > MAX_SPATIAL) return;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
+    if (w->s->run.forced[d]) return;
+  for (int i = 0; i < free.c.naxes; i++) free.c.degree[i] = -1;
+  price(w, &choice, search_best_time(w->s));
+}
+
+/* False: it is estimated to be slower than the best plan. */
+static bool price_promising(Naming *w, const Choice *x) {
+  if (seconds_of(x) > search_best_time(w->s) * differ || w->s->watch.expired) return false;
+  price(w, x, INFINITY);
+  if (x->of->estimates.limited) price_split(w, x), price_free(w, x);
+  return true;
+}
+
+/* The best, and of each number of stages one: estimates of pipelines leave out more than others. */
 static void price_best(Naming *w) {
   const Search *s = w->s;
   Choice *all = ARENA_ARRAY(w->arena, Choice, USUAL_SCHEDULES * w->list.n + 1);
+  bool *known = ARENA_ARRAY(w->arena, bool, s->most_stages + 1);
   size_t n = 0;
   for (size_t i = 0; i < w->list.n; i++)
     for (int k = 0; k < USUAL_SCHEDULES; k++)
       if (isfinite(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
   if (n) qsort(all, n, sizeof *all, by_estimate);
-  for (size_t i = 0; i < n && i < MOST_PRICED && i * s->f->ops.n < MOST_OPERATIONS && !s->watch.expired; i++)
-    if (seconds_of(&all[i]) <= search_best_time(s) * differ) {
-      price(w, &all[i]);
-      if (all[i].of->estimates.limited) price_split(w, &all[i]);
-    }
+  for (size_t i = 0; i < n; i++) {
+    bool *stages = &known[all[i].of->c.stages], best = i < MOST_PRICED && i * s->f->ops.n < MOST_OPERATIONS;
+    if ((best || !*stages) && price_promising(w, &all[i])) *stages = true;
+  }
+}
+
+bool search_names_first(const Search *s) {
+  const int some_ranks = 16;
+  const size_t many_operations = 2000;
+  bool large = s->f->ops.n >= many_operations && s->t->ranks >= some_ranks;
+  return large || s->t->ranks >= MANY_RANKS;
 }
 
 void search_try_named(Search *s, const PlanOptions *o) {

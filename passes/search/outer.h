@@ -1,7 +1,7 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
  * (which candidates are tried), named.c and estimate.c (plans as people name them), candidates.c (what candidates there
- * are), candidate.c (the best plan and the bound of one), near.c (what may fit all the same), unfit.c (why nothing
- * fits).
+ * are), candidate.c (the best plan and the bound of one), again.c (with as much made again as it needs to fit), near.c
+ * (what may fit all the same), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -96,6 +96,7 @@ typedef struct Policy {
   const bool *again;   /* by operation */
   double *each, *once; /* by operation: bytes that are live there, of the whole batch and once a step; all ranks
                           together, each value once */
+  const size_t *last;  /* by operation: where what it makes is read last; SIZE_MAX: it takes no memory of its own */
   LeastList least;     /* what is made again */
   const bool *saved;   /* by operation of the forward pass: what it makes is kept for gradients */
 } Policy;
@@ -164,10 +165,11 @@ typedef struct Search {
   const OpLabels *labels;
   const Shape *shape, *alike; /* alike: shape_alike; NULL: it has no such layers */
   bool layers_alike;          /* graphs are made of `alike` */
-  int guess;       /* how much has to be made again so that a candidate fits (search_made_again); -1: no idea */
-  bool layout;     /* all is forced: only the mesh with one axis per degree is looked at */
-  CostModel *cost; /* of the mesh that was set last: one of `models` */
-  CostModel *base; /* has what all others share */
+  int guess;          /* how much has to be made again so that a candidate fits (search_made_again); -1: no idea, */
+  double guess_freed; /* and bytes that each more of it frees */
+  bool layout;        /* all is forced: only the mesh with one axis per degree is looked at */
+  CostModel *cost;    /* of the mesh that was set last: one of `models` */
+  CostModel *base;    /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   CostModel *whole;                 /* of one micro-batch, while a range of them is bounded: it is not dropped */
@@ -224,6 +226,8 @@ void search_try_hastily(Search *s);
 
 /* ---- named.c */
 
+/* Whether they come first: of many ranks, or where what follows is long. */
+bool search_names_first(const Search *s);
 /* Tries plans as people name them, within what is forced. */
 void search_try_named(Search *s, const PlanOptions *o);
 
@@ -266,13 +270,21 @@ bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose
 double repeat_of(const Candidate *c);
 double search_share_of_micro_batch(const Candidate *c);
 
+/* ---- again.c */
+
+extern const char search_slower_than_plan[];
+/* What is made again, by how much it is: from nothing (0) by layer to selective (nlayers), from there to full (twice
+ * that). */
+Recompute search_made_again(const Search *s, int much);
+/* Cuts the choice into stages and prices it, with what is made again; false: it does not fit. */
+bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o);
+/* With as much of it as it needs to fit. */
+bool search_cut_and_price(Search *s, Outcome *o);
+
 /* ---- candidate.c */
 
 /* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
-/* What is made again, by how much it is: from nothing (0) by layer to selective (nlayers), from there to full (twice
- * that). */
-Recompute search_made_again(const Search *s, int much);
 /* The graph of a candidate, whose mesh is set. */
 GraphInput search_graph_input(Search *s, const Candidate *c);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */

@@ -215,9 +215,9 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
   for (int d = DEGREE_FIRST_AXIS; free_choice && !many && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
-  if (s->t->ranks >= MANY_RANKS && !o->any && !s->layout) search_try_named(s, o);
-  s->brief = false;
+  if (search_names_first(s) && !o->any && !s->layout) search_try_named(s, o);
   if (many) bound_all(s);
+  s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
     for (int loose = s->run.candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];

@@ -1,0 +1,206 @@
+/* passes/search/again.c - a choice of strategies cut into stages and priced, with as much made again for gradients as
+ * it needs to fit; see outer.h.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "passes/facts/zero.h"
+#include "passes/plan/stage.h"
+#include "passes/search/outer.h"
+
+const char search_slower_than_plan[] = "slower than the plan";
+
+/* Weights are gathered at use where that is forced, or else it does not fit. */
+static void price_outcome(Search *s, Outcome *o) {
+  bool forced = s->run.zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
+  for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
+    o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+    o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+    if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
+    if (!o->feasible && o->price.possible) search_keep_near(s, o);
+    if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
+    s->run.limited = true;
+  }
+  o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
+  if (!o->price.possible) search_no_choice(s, o);
+  else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
+}
+
+/* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
+static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
+  const double differ = 1.08;
+  double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
+  return s->run.best && seconds + t->once > differ * s->run.best->price.time.total;
+}
+
+bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
+  const double sums = 500; /* that cutting and pricing an operation take as long as */
+  StagesTime time = {0};
+  solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
+  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
+  StagesCut how = STAGES_CUT;
+  if (o->c.stages > 1)
+    how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
+  if (how != STAGES_CUT) {
+    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
+    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
+    o->indivisible = how == STAGES_TOO_MANY;
+    return false;
+  }
+  o->slower = is_slower(s, o, &time);
+  if (o->slower) o->why_not = search_slower_than_plan;
+  else price_outcome(s, o);
+  return o->feasible;
+}
+
+static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outcome *o) {
+  Arena *scratch = arena_new();
+  bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, (Recompute){kind, layers}), o);
+  arena_free(scratch);
+  return fits;
+}
+
+/* With the fewest layers with which it fits; with so many it does. */
+static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
+  int too_few = 0;
+  while (enough - too_few > 1) {
+    int middle = (too_few + enough) / 2;
+    Outcome x = *o;
+    if (cut_and_price_layers(s, kind, middle, &x)) enough = middle;
+    else too_few = middle;
+  }
+  return cut_and_price_layers(s, kind, enough, o);
+}
+
+/* As much made again as there is.  The last layer is made again at once, so all but that one may take less. */
+static bool price_most(Search *s, int *layers, Outcome *o) {
+  Outcome but_one = *o;
+  *layers = s->nlayers;
+  if (search_cut_and_price_with(s, s->policies[s->npolicies - 1].again, o) || o->slower || s->nlayers < 2)
+    return o->feasible;
+  *layers = s->nlayers - 1;
+  bool fits = cut_and_price_layers(s, RECOMPUTE_full_layers, *layers, &but_one);
+  if (fits || (but_one.price.possible && but_one.price.memory.total < o->price.memory.total)) *o = but_one;
+  return fits;
+}
+
+Recompute search_made_again(const Search *s, int much) {
+  if (much == 0) return (Recompute){RECOMPUTE_none, 0};
+  if (much == s->nlayers) return (Recompute){RECOMPUTE_selective, 0};
+  if (much == 2 * s->nlayers) return (Recompute){RECOMPUTE_full, 0};
+  bool whole = much > s->nlayers;
+  return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
+}
+
+/* How much was tried, and the bytes that it is below the limit; not finite: they are not known. */
+typedef struct Tried {
+  int much;
+  double left, seconds;
+} Tried;
+
+/* What is looked for lies between what is too little and what is enough. */
+typedef struct Between {
+  Tried few, enough;
+  double freed; /* bytes by each more; 0: that is not known */
+  int step;     /* where it is not */
+} Between;
+
+/* How much is tried next, by what is left of the memory; -1: no more. */
+static int next_try(Between *b, int most) {
+  const double hardly = 3e-3;
+  const Tried *few = &b->few, *enough = &b->enough;
+  bool too_few = few->much >= 0, fits = enough->much <= most;
+  const Tried *known = fits ? enough : few;
+  if (too_few && fits) {
+    bool pays = enough->seconds - few->seconds > hardly * enough->seconds;
+    if (enough->much - few->much <= 1 || !pays) return -1;
+    double part = few->left / (few->left - enough->left), margin = 1. / 8;
+    part = isfinite(part) ? fmin(fmax(part, margin), 1 - margin) : 0.5;
+    int at = few->much + (int)ceil(part * (enough->much - few->much));
+    return at < enough->much ? at : enough->much - 1;
+  }
+  if (known->much == (fits ? 0 : most)) return -1;
+  double steps = isfinite(known->left) && b->freed > 0 ? fabs(known->left) / b->freed : 0;
+  int by = steps > b->step ? steps < most ? (int)ceil(steps) : most : b->step, at = known->much + (fits ? -by : by);
+  b->step *= 2;
+  return at < 0 ? 0 : at > most ? most : at;
+}
+
+/* What it frees, by two tries. */
+static void learn(Between *b, const Tried *x, const Tried *before) {
+  double freed = (x->left - before->left) / (x->much - before->much);
+  if (isfinite(freed) && freed > 0) b->freed = freed;
+}
+
+/* False: it does not fit.  What is slower than the best plan may be too much. */
+static bool price_so_much(Search *s, int much, Outcome *x) {
+  Arena *scratch = arena_new();
+  bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), x);
+  arena_free(scratch);
+  return fits || x->slower;
+}
+
+static Outcome room_for(const Search *s, Arena *a) {
+  return (Outcome){.strategies = ARENA_ARRAY(a, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(a, int, s->f->ops.n)};
+}
+
+/* Into the room that it has. */
+static void copy_choice(const Search *s, Outcome *to, const Outcome *from) {
+  Strategy *strategies = to->strategies;
+  int *stages = to->stages;
+  *to = *from;
+  to->strategies = memcpy(strategies, from->strategies, sizeof *strategies * s->f->ops.n);
+  to->stages = memcpy(stages, from->stages, sizeof *stages * s->f->ops.n);
+}
+
+/* It does not fit, and is slower than the best plan already. */
+static bool is_hopeless(const Search *s, const Outcome *o) {
+  return !o->feasible && o->price.possible && s->run.best && o->price.time.total > s->run.best->price.time.total;
+}
+
+/* The same where it is guessed how much that is: a little less or more, until it fits, and what is less does not or is
+ * hardly faster. */
+static bool price_near(Search *s, Outcome *o) {
+  enum { MOST_TRIES = 6 };
+  const int most = 2 * s->nlayers;
+  Arena *a = arena_new();
+  Outcome given = room_for(s, a), x = room_for(s, a);
+  copy_choice(s, &given, o);
+  Between b = {.few = {.much = -1}, .enough = {.much = most + 1}, .freed = s->guess_freed, .step = 1 + s->nlayers / 64};
+  Tried before = {.much = -1};
+  int at = s->guess < most ? s->guess : most;
+  for (int i = 0; i < MOST_TRIES && at >= 0; i++) {
+    copy_choice(s, &x, &given);
+    bool fits = price_so_much(s, at, &x);
+    Tried now = {at, x.price.possible ? s->limit - x.price.memory.total : NAN, x.price.time.total};
+    if (before.much >= 0) learn(&b, &now, &before);
+    before = now;
+    if (!o->feasible || (x.feasible && x.price.time.total < o->price.time.total)) copy_choice(s, o, &x);
+    if (fits) b.enough = now;
+    else b.few = now;
+    if (b.enough.much > most && is_hopeless(s, &x)) {
+      o->slower = true, o->why_not = search_slower_than_plan;
+      break;
+    }
+    at = next_try(&b, most);
+  }
+  arena_free(a);
+  s->run.limited |= b.enough.much > 0;
+  return o->feasible;
+}
+
+/* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
+ * which has made again what the one before has, the first.  If the last does not fit, none does. */
+bool search_cut_and_price(Search *s, Outcome *o) {
+  int most, last = s->npolicies - 1;
+  if (s->guess >= 0 && s->nlayers) return price_near(s, o);
+  if (search_cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
+  s->run.limited = true;
+  Outcome some = *o, all = *o;
+  if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
+  bool selective = search_cut_and_price_with(s, s->policies[1].again, &some);
+  if (!s->nlayers || some.slower) return *o = some, selective;
+  if (!selective && all.slower) return *o = all, false;
+  return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
+                   : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
+}
