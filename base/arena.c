@@ -7,6 +7,7 @@
  */
 #include "base/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +80,13 @@ char *arena_strdup(Arena *a, const char *s) { return arena_strndup(a, s, strlen(
 
 char *arena_vprintf(Arena *a, const char *format, va_list args) {
   va_list again;
+  char text[128]; /* most are this short */
   va_copy(again, args);
-  int n = vsnprintf(NULL, 0, format, args);
+  int n = vsnprintf(text, sizeof text, format, args);
   if (n < 0) die("bad format string: %s", format);
   char *s = arena_alloc(a, (size_t)n + 1);
-  vsnprintf(s, (size_t)n + 1, format, again);
+  if ((size_t)n < sizeof text) memcpy(s, text, (size_t)n);
+  else vsnprintf(s, (size_t)n + 1, format, again);
   va_end(again);
   return s;
 }
@@ -98,8 +101,19 @@ char *arena_printf(Arena *a, const char *format, ...) {
 
 size_t arena_used(const Arena *a) { return a->used; }
 
+/* Is it the last of the block that is being filled, with room for more behind it?  Takes that. */
+static bool extend(Arena *a, const void *items, size_t bytes, size_t more) {
+  Block *b = a->blocks;
+  size_t had = (bytes + 15) & ~(size_t)15, wanted = (bytes + more + 15) & ~(size_t)15;
+  if (!b || had > b->used || (const char *)items != b->data + b->used - had) return false;
+  if (b->cap - b->used < wanted - had) return false;
+  b->used += wanted - had, a->used += wanted - had;
+  return true;
+}
+
 void *arena_grow(Arena *a, void *items, size_t item_bytes, size_t n, size_t *cap) {
   size_t fresh_cap = *cap ? *cap * 2 : 8;
+  if (*cap && extend(a, items, item_bytes * *cap, item_bytes * *cap)) return *cap = fresh_cap, items;
   void *fresh = arena_alloc(a, item_bytes * fresh_cap);
   if (n) memcpy(fresh, items, item_bytes * n);
   *cap = fresh_cap;

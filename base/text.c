@@ -26,18 +26,31 @@ void text_addn(Text *t, const char *bytes, size_t n) {
 
 void text_add(Text *t, const char *s) { text_addn(t, s, strlen(s)); }
 
+/* In what room there is; again where that was too little. */
 void text_printf(Text *t, const char *format, ...) {
   va_list args, again;
+  reserve(t, 32);
   va_start(args, format);
   va_copy(again, args);
-  int n = vsnprintf(NULL, 0, format, args);
+  size_t room = t->cap - t->n;
+  int n = vsnprintf(t->data + t->n, room, format, args);
   va_end(args);
-  if (n > 0) {
+  if (n > 0 && (size_t)n >= room) {
     reserve(t, (size_t)n);
     vsnprintf(t->data + t->n, (size_t)n + 1, format, again);
-    t->n += (size_t)n;
   }
+  if (n > 0) t->n += (size_t)n;
+  t->data[t->n] = 0;
   va_end(again);
+}
+
+void text_int(Text *t, int64_t v) {
+  char digits[24], *p = digits + sizeof digits;
+  uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+  do *--p = (char)('0' + left % 10);
+  while (left /= 10);
+  if (v < 0) *--p = '-';
+  text_addn(t, p, (size_t)(digits + sizeof digits - p));
 }
 
 void text_double(Text *t, double v) {
@@ -49,18 +62,39 @@ void text_double(Text *t, double v) {
     text_add(t, v < 0 ? "-inf" : "inf");
     return;
   }
-  char buf[40];
-  for (int digits = 1; digits <= 17; digits++) {
-    snprintf(buf, sizeof buf, "%.*g", digits, v);
-    if (strtod(buf, NULL) == v) break;
+  enum { KNOWN = 64 };
+  static _Thread_local struct {
+    double v;
+    char text[32];
+  } known[KNOWN]; /* what was printed lately: the same few numbers come again and again */
+  uint64_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  size_t at = (size_t)(bits * 0x9e3779b97f4a7c15u >> 58);
+  char *buf = known[at].text;
+  bool same = *buf && memcmp(&known[at].v, &v, sizeof v) == 0;
+  for (int digits = 1; digits <= 17 && !same; digits++) {
+    snprintf(buf, sizeof known[at].text, "%.*g", digits, v);
+    same = strtod(buf, NULL) == v;
   }
+  known[at].v = v;
   text_add(t, buf);
+}
+
+/* How many characters of ASCII at the beginning stand for themselves. */
+static size_t plain_ascii(const char *s) {
+  size_t n = 0;
+  while (s[n] >= ' ' && s[n] < 0x7f && s[n] != '"' && s[n] != '\\') n++;
+  return n;
 }
 
 void text_quoted(Text *t, const char *s) {
   text_add(t, "\"");
   for (size_t left = strlen(s), part; left; s += part, left -= part) {
     bool plain;
+    if ((part = plain_ascii(s))) {
+      text_addn(t, s, part);
+      continue;
+    }
     part = text_character((const unsigned char *)s, left, &plain);
     if (!part) part = 1;
     if (*s == '"' || *s == '\\') text_printf(t, "\\%c", *s);

@@ -18,6 +18,9 @@ void text_add(Text *t, const char *s);
 void text_addn(Text *t, const char *bytes, size_t n);
 void text_printf(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A number in decimal, as %lld; there are many. */
+void text_int(Text *t, int64_t v);
+
 /* Prints a finite double with the fewest digits that read back as the same double
  * ("1", "0.1", "1e-05"); infinities and NaN as inf, -inf, nan. */
 void text_double(Text *t, double v);

@@ -528,7 +528,7 @@ static void print_term(const Module *m, Text *t, const Expr *e, bool first) {
 
 void ex_print(const Module *m, Text *t, const Expr *e) {
   switch (e->kind) {
-    case EX_CONST: text_printf(t, "%lld", (long long)e->value); return;
+    case EX_CONST: text_int(t, e->value); return;
     case EX_SYM: text_add(t, m->symbols.items[e->value].name); return;
     case EX_MUL: print_term(m, t, e, true); return;
     case EX_ADD:

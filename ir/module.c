@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "base/hash.h"
 #include "ir/ir.h"
 #include "ir/module.h"
 
@@ -20,11 +21,7 @@ void module_free(Module *m) {
 
 /* ---- strings */
 
-static uint64_t hash_bytes(const char *s) {
-  uint64_t h = 14695981039346656037u;
-  for (; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
-  return h;
-}
+static uint64_t hash_bytes(const char *s) { return hash64(s, strlen(s), 0); }
 
 static int string_equal(const void *key, const void *item) { return strcmp(key, item) == 0; }
 
@@ -244,7 +241,8 @@ bool type_constant_dims(const Type *t, int64_t *dims) {
 }
 
 void type_print(const Module *m, Text *t, const Type *type) {
-  text_printf(t, "%s[", dtype_name(type->dtype));
+  text_add(t, dtype_name(type->dtype));
+  text_add(t, "[");
   for (int i = 0; i < type->rank; i++) {
     if (i) text_add(t, ", ");
     ex_print(m, t, type->dims[i]);

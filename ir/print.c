@@ -6,8 +6,8 @@
 static bool plain_name(const char *s) {
   if (!*s) return false;
   for (; *s; s++)
-    if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || strchr("_./:$-", *s)))
-      return false;
+    if (!((*s >= 'a' && *s <= 'z') || (*s >= '-' && *s <= ':') || (*s >= 'A' && *s <= 'Z') || *s == '_' || *s == '$'))
+      return false; /* between - and : are . and / and digits */
   return true;
 }
 
@@ -22,10 +22,10 @@ static void print_axis(const Module *m, Text *t, int64_t axis) {
 }
 
 void attr_print(const Module *m, Text *t, const Attr *a) {
-  text_printf(t, "%s=", attr_name(a->key));
+  text_add(t, attr_name(a->key)), text_add(t, "=");
   AttrKind k = attr_kind(a->key);
   switch (k) {
-    case AK_INT: text_printf(t, "%lld", (long long)a->u.i); return;
+    case AK_INT: text_int(t, a->u.i); return;
     case AK_FLOAT: text_double(t, a->u.f); return;
     case AK_STR: text_quoted(t, a->u.s); return;
     case AK_EXPR: ex_print(m, t, a->u.e); return;
@@ -37,7 +37,7 @@ void attr_print(const Module *m, Text *t, const Attr *a) {
   text_add(t, "[");
   for (int i = 0; i < a->n; i++) {
     if (i) text_add(t, ", ");
-    if (k == AK_INTS) text_printf(t, "%lld", (long long)a->u.ints[i]);
+    if (k == AK_INTS) text_int(t, a->u.ints[i]);
     else if (k == AK_FLOATS) text_double(t, a->u.floats[i]);
     else if (k == AK_EXPRS) ex_print(m, t, a->u.exprs[i]);
     else if (k == AK_STRS) text_quoted(t, a->u.strs[i]);
@@ -66,9 +66,9 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
       if (v > op->out) text_add(t, ", ");
       print_value(t, name_of(f, v));
     }
-    text_printf(t, " = %s", op_name(op->kind));
+    text_add(t, " = "), text_add(t, op_name(op->kind));
   } else {
-    text_printf(t, "%s ", op_name(op->kind));
+    text_add(t, op_name(op->kind)), text_add(t, " ");
     text_quoted(t, op->name);
   }
   for (int i = 0; i < op->nin; i++) {
@@ -92,7 +92,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
     }
   }
   if (op->stage) text_printf(t, " stage %d", op->stage);
-  if (op->phase) text_printf(t, " %s", phase_name(op->phase));
+  if (op->phase) text_add(t, " "), text_add(t, phase_name(op->phase));
   if (op->again) text_add(t, " again");
   if (op->group != op->name) {
     text_add(t, " group ");

@@ -12,14 +12,17 @@
 uint64_t plan_graph_hash(const Module *m, const Func *f) {
   Arena *a = arena_new();
   Text t = {.arena = a};
+  Hash64 h;
+  hash64_begin(&h, 0);
   for (size_t i = 0; i < f->ops.n; i++) {
     Op op = f->ops.items[i];
     op.loc = (Loc){0};
     op_print(m, &t, f, &op);
+    hash64_add(&h, text_str(&t), t.n);
+    t.n = 0;
   }
-  uint64_t h = hash64(text_str(&t), t.n, 0);
   arena_free(a);
-  return h;
+  return hash64_end(&h);
 }
 
 const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s,
