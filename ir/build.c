@@ -8,46 +8,64 @@
 
 /* ---- unique names: interned string -> next suffix to try */
 
+/* Taken where its round is that of the set: so a table serves one function behind another without being cleared. */
 typedef struct NameSlot {
   const char *name;
+  uint32_t round;
   int next;
 } NameSlot;
 
 typedef struct NameSet {
   NameSlot *slots;
   size_t n, cap;
+  uint32_t round;
 } NameSet;
 
-static NameSlot *name_slot(Module *m, NameSet *s, const char *name) {
-  if (2 * (s->n + 1) > s->cap) {
-    NameSet old = *s;
-    s->cap = old.cap ? old.cap * 2 : 64;
-    s->slots = ARENA_ARRAY(m->arena, NameSlot, s->cap);
-    s->n = 0;
-    for (size_t i = 0; i < old.cap; i++)
-      if (old.slots[i].name) {
-        *name_slot(m, s, old.slots[i].name) = old.slots[i];
-        s->n++;
-      }
-  }
+static size_t name_place(const NameSet *s, const char *name) {
   uint64_t h =
       hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, order does not matter */
   size_t i = h & (s->cap - 1);
-  while (s->slots[i].name && s->slots[i].name != name) i = (i + 1) & (s->cap - 1);
-  return &s->slots[i];
+  while (s->slots[i].round == s->round && s->slots[i].name != name) i = (i + 1) & (s->cap - 1);
+  return i;
+}
+
+static void name_grow(Module *m, NameSet *s) {
+  NameSet old = *s;
+  s->cap = old.cap ? old.cap * 2 : 64;
+  s->slots = ARENA_ARRAY(m->arena, NameSlot, s->cap);
+  s->round = 1;
+  for (size_t i = 0; i < old.cap; i++)
+    if (old.slots[i].round == old.round) {
+      NameSlot *slot = &s->slots[name_place(s, old.slots[i].name)];
+      *slot = old.slots[i];
+      slot->round = 1;
+    }
+}
+
+static void name_begin(Module *m, NameSet *s) {
+  Interned *in = m->interned;
+  if (!in->spare_names) return;
+  *s = *in->spare_names;
+  s->n = 0, s->round++;
+  in->spare_names = NULL;
+}
+
+static NameSlot *name_slot(Module *m, NameSet *s, const char *name) {
+  if (!s->cap) name_begin(m, s);
+  if (2 * (s->n + 1) > s->cap) name_grow(m, s);
+  return &s->slots[name_place(s, name)];
 }
 
 /* Marks a name used; false when it was already. */
 static bool name_take(Module *m, NameSet *s, const char *name) {
   NameSlot *slot = name_slot(m, s, name);
-  if (slot->name) return false;
-  *slot = (NameSlot){name, 1};
+  if (slot->round == s->round) return false;
+  *slot = (NameSlot){name, s->round, 1};
   s->n++;
   return true;
 }
 
-const char *builder_unique_name(Builder *b, const char *wanted) {
-  const char *name = module_string(b->m, wanted);
+static const char *unique_name(Builder *b, const char *name) {
   if (name_take(b->m, b->names, name)) return name;
   for (;;) {
     NameSlot *slot = name_slot(b->m, b->names, name);
@@ -55,6 +73,8 @@ const char *builder_unique_name(Builder *b, const char *wanted) {
     if (name_take(b->m, b->names, fresh)) return fresh;
   }
 }
+
+const char *builder_unique_name(Builder *b, const char *wanted) { return unique_name(b, module_string(b->m, wanted)); }
 
 Builder builder_new(Module *m, Func *f, Diags *diags) {
   Builder b = {.m = m, .f = f, .diags = diags, .names = ARENA_NEW(m->arena, NameSet)};
@@ -64,6 +84,11 @@ Builder builder_new(Module *m, Func *f, Diags *diags) {
     for (int k = 0; k < op->nout - 1; k++) name_take(m, b.names, op->names[k]);
   }
   return b;
+}
+
+void builder_end(Builder *b) {
+  if (b->names->cap && !b->m->interned->spare_names) b->m->interned->spare_names = b->names;
+  b->names = NULL;
 }
 
 /* ---- the one way an operation comes to be */
@@ -94,6 +119,12 @@ static Phase phase_of(const Builder *b, const OpSpec *spec) {
   return p;
 }
 
+/* Where it failed that a size could not be computed. */
+static void note_fault(Builder *b, const Op *op) {
+  if (b->m->expr_fault && !is_place(b->m->expr_fault_at))
+    b->m->expr_fault_at = is_place(op->loc) ? op->loc : (Loc){.node = op->name};
+}
+
 Val build_op(Builder *b, const OpSpec *given) {
   OpSpec spec = *given;
   if (!is_place(spec.loc)) spec.loc = b->loc;
@@ -117,8 +148,7 @@ Val build_op(Builder *b, const OpSpec *given) {
   op.again = spec.again;
   op.mirror = spec.mirror;
   if (op.mirror.name) op.mirror.name = module_string(b->m, op.mirror.name);
-  if (b->m->expr_fault && !is_place(b->m->expr_fault_at))
-    b->m->expr_fault_at = is_place(spec.loc) ? spec.loc : (Loc){.node = op.name};
+  note_fault(b, &op);
   Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
   if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);
   op.in = in;
@@ -133,6 +163,63 @@ Val build_op(Builder *b, const OpSpec *given) {
     ARENA_PUSH(b->m->arena, &b->f->values, ((Value){types.items[i], (int)b->f->ops.n, i ? NULL : spec.layout}));
   ARENA_PUSH(b->m->arena, &b->f->ops, op);
   return op.out ? op.out : 1; /* 1 is never a use: operations without result are not referred to */
+}
+
+bool build_can_copy(const Builder *b, const Func *from, const Op *op, const Val *in) {
+  for (int i = 0; i < op->nin; i++)
+    if (in[i] == 0 || type_of(b->f, in[i]) != type_of(from, op->in[i])) return false;
+  return !op_is_call(op->kind);
+}
+
+static const char *const *copied_names(Builder *b, const Op *op) {
+  bool same = true;
+  const char *names[MAX_RESULTS];
+  for (int i = 0; i < op->nout - 1; i++) same &= (names[i] = unique_name(b, op->names[i])) == op->names[i];
+  if (same) return op->names;
+  const char **copy = ARENA_ARRAY(b->m->arena, const char *, op->nout - 1);
+  memcpy(copy, names, sizeof *names * (size_t)(op->nout - 1));
+  return copy;
+}
+
+void builder_reserve(Builder *b, size_t more) {
+  Func *f = b->f;
+  Arena *a = b->m->arena;
+  size_t ops = f->ops.n + more, values = f->values.n + more;
+  if (ops > f->ops.cap) {
+    Op *items = ARENA_ARRAY(a, Op, ops);
+    if (f->ops.n) memcpy(items, f->ops.items, sizeof *items * f->ops.n);
+    f->ops.items = items, f->ops.cap = ops;
+  }
+  if (values > f->values.cap) {
+    Value *items = ARENA_ARRAY(a, Value, values);
+    if (f->values.n) memcpy(items, f->values.items, sizeof *items * f->values.n);
+    f->values.items = items, f->values.cap = values;
+  }
+}
+
+Val build_copy(Builder *b, const Func *from, const Op *given, const Val *in) {
+  Op op = *given;
+  /* Functions are about as large as what they are made from. */
+  if (!b->f->ops.n) builder_reserve(b, (from->ops.n > from->values.n ? from->ops.n : from->values.n) * 17 / 16 + 8);
+  OpSpec spec = {.phase = op.phase, .nin = op.nin, .in = in};
+  if (!is_place(op.loc)) op.loc = b->loc;
+  if (!op.stage) op.stage = b->stage;
+  op.phase = phase_of(b, &spec);
+  op.name = unique_name(b, op.name);
+  if (op.nout > 1) op.names = copied_names(b, &op);
+  note_fault(b, &op);
+  if (op.nin) {
+    Val *copy = ARENA_ARRAY(b->m->arena, Val, op.nin);
+    memcpy(copy, in, sizeof *in * (size_t)op.nin);
+    op.in = copy;
+  }
+  if (op.out) op.out = (Val)b->f->values.n;
+  for (int i = 0; i < op.nout; i++) {
+    Value v = {type_of(from, given->out + (Val)i), (int)b->f->ops.n, i ? NULL : from->values.items[given->out].layout};
+    ARENA_PUSH(b->m->arena, &b->f->values, v);
+  }
+  ARENA_PUSH(b->m->arena, &b->f->ops, op);
+  return op.out ? op.out : 1;
 }
 
 void build_output(Builder *b, const char *name, Val v, const Layout *layout) {

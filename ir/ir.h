@@ -404,13 +404,24 @@ typedef struct Builder {
 } Builder;
 
 Builder builder_new(Module *m, Func *f, Diags *diags);
+/* Nothing more is built: gives room back that the next one can use. */
+void builder_end(Builder *b);
 
 /* `wanted`, or `wanted`.1, .2 ... when it is taken; the name is then taken. */
 const char *builder_unique_name(Builder *b, const char *wanted);
 
+/* Makes room for so many more operations with a result each. */
+void builder_reserve(Builder *b, size_t more);
+
 /* Adds an operation, inferring the types of its results.  Returns the first result, behind which the others follow; 0
  * after diag_error when the operands do not fit. */
 Val build_op(Builder *b, const OpSpec *spec);
+
+/* Adds an operation of another function with other operands.  That is build_op with what op_spec_of says, where
+ * build_can_copy: its types are those it has, since they follow from those of its operands.  It shares what does not
+ * change: names and attributes. */
+bool build_can_copy(const Builder *b, const Func *from, const Op *op, const Val *in);
+Val build_copy(Builder *b, const Func *from, const Op *op, const Val *in);
 void build_output(Builder *b, const char *name, Val v, const Layout *layout);
 
 /* Moves the last operations, from `first` on, before operation `to` <= first. */

@@ -14,7 +14,8 @@ typedef struct InternSet {
 
 typedef struct Interned {
   InternSet strings, exprs, types, layouts, rules;
-  InternSet params, states; /* NameSlot: find weights and states by name */
+  InternSet params, states;    /* NameSlot: find weights and states by name */
+  struct NameSet *spare_names; /* of a builder that ended, for the next one (build.c) */
 } Interned;
 
 struct Arena;

@@ -32,11 +32,14 @@ static void mark_loop(Dce *d, const Loops *loops, size_t i) {
   d->live[leave] = true;
 }
 
-/* The operation without a result that is there on request only and that nobody uses: `attrs` has room for its others.
- */
-static Op asked_for(const Dce *d, const Op *op, Attr *attrs) {
+/* Has it a result that is there on request only and that nobody uses? */
+static bool asks_too_much(const Dce *d, const Op *op) {
+  return op->kind == OP_attention && op->nout > 1 && !d->live[op->out + 1];
+}
+
+/* The operation without that result: `attrs` has room for its other attributes. */
+static Op asked_for(const Op *op, Attr *attrs) {
   Op out = *op;
-  if (op->kind != OP_attention || op->nout < 2 || d->live[op->out + 1]) return out;
   out.nout = 1, out.nattrs = 0, out.attrs = attrs, out.names = NULL;
   for (int i = 0; i < op->nattrs; i++)
     if (op->attrs[i].key != AT_lse) attrs[out.nattrs++] = op->attrs[i];
@@ -61,8 +64,9 @@ static Func *dce(Module *m, const Func *f, Diags *diags) {
     const Op *op = &f->ops.items[i];
     if (!stays(&d, op)) continue;
     Attr attrs[AT_COUNT];
-    Op asked = asked_for(&d, op, attrs);
-    if (!rewrite_copy(&r, &asked)) return NULL;
+    Op asked;
+    if (asks_too_much(&d, op)) asked = asked_for(op, attrs), op = &asked;
+    if (!rewrite_copy(&r, op)) return NULL;
   }
   return rewrite_finish(&r);
 }

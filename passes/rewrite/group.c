@@ -40,6 +40,7 @@ bool pass_group(Module *m, Diags *diags) {
     Blocks b = blocks_find(scratch, f);
     Builder taken = builder_new(m, f, diags); /* its names are those of the function */
     for (int i = 0; i < b.n; i++) set_groups(&taken, scratch, f, &b.items[i]);
+    builder_end(&taken);
   }
   arena_free(scratch);
   return true;

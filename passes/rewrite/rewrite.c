@@ -23,8 +23,23 @@ void rewrite_map(Rewrite *r, const Op *op, Val first) {
   for (int i = 0; i < op->nout; i++) r->map[op->out + (Val)i] = first ? first + (Val)i : 0;
 }
 
+/* Is nothing to be changed of the operation but its operands, which have the types they had? */
+static bool is_copy(const Rewrite *r, const Op *op, const OpSpec *s) {
+  const Op *ops = r->old->ops.items;
+  if (op < ops || op >= ops + r->old->ops.n || s->kind != op->kind || s->nin != op->nin) return false;
+  if (s->name != op->name || s->group != op->group || s->names != op->names || s->attrs != op->attrs) return false;
+  if (s->nattrs != op->nattrs || s->mirror.name != op->mirror.name || s->mirror.operand != op->mirror.operand)
+    return false;
+  if (s->again != op->again || s->stage != op->stage || s->phase != op->phase || s->loc.file != op->loc.file ||
+      s->loc.line != op->loc.line || s->loc.col != op->loc.col || s->loc.node != op->loc.node)
+    return false;
+  if (op->out && (s->type != type_of(r->old, op->out) || s->layout != r->old->values.items[op->out].layout))
+    return false;
+  return build_can_copy(&r->b, r->old, op, s->in);
+}
+
 Val rewrite_build(Rewrite *r, const Op *op, const OpSpec *spec) {
-  Val v = build_op(&r->b, spec);
+  Val v = is_copy(r, op, spec) ? build_copy(&r->b, r->old, op, spec->in) : build_op(&r->b, spec);
   rewrite_map(r, op, v);
   if (v) follow_loops(r, op->kind);
   return v;
@@ -57,5 +72,6 @@ Func *rewrite_finish(Rewrite *r) {
   }
   for (size_t i = 0; i < r->m->funcs.n; i++)
     if (r->m->funcs.items[i] == r->old) r->m->funcs.items[i] = r->b.f;
+  builder_end(&r->b);
   return r->b.f;
 }

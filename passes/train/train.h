@@ -65,6 +65,7 @@ bool train_loss_parse(Arena *a, const char *text, LossOptions *out, Diags *diags
 /* A trained weight: its state as read, and the gradient of the loss. */
 typedef struct Trained {
   const char *name;
+  size_t param; /* its place in the module's list */
   Val read, gradient;
 } Trained;
 

@@ -193,6 +193,7 @@ bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *
     if (u.scale) g = build_binary(b, OP_mul, g, spread(&u, u.scale, type_of(b->f, g)));
     updates[o->kind](&u, w, g);
     follow_weight(&u, w, first);
+    if (i == 0) builder_reserve(b, (b->f->ops.n - first) * (list->n - 1) + 8);
   }
   b->prefix = NULL, b->phase = PH_fwd;
   build_output(b, "grad_norm", norm, NULL);

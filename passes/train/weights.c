@@ -191,9 +191,9 @@ static Val read_state(Builder *b, const Op *op, const Param *p) {
 static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const Param *p) {
   Module *m = w->m;
   for (size_t i = 0; i < list->n; i++) {
-    const Param *have = module_param(m, list->items[i].name);
+    const Param *have = &m->params.items[list->items[i].param];
     if (have == p) return list->items[i].read;
-    if (!share_bytes(have, p) || is_apart(w, p->name) || is_apart(w, have->name)) continue;
+    if (p->init != INIT_BLOB || !share_bytes(have, p) || is_apart(w, p->name) || is_apart(w, have->name)) continue;
     diag_error(w->diags, DIAG_train, p->loc,
                "weights '%s' and '%s' share memory in the model's file, and would be "
                "trained apart",
@@ -212,7 +212,7 @@ static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, con
   }
   if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
   Val v = read_state(b, op, p);
-  ARENA_PUSH(m->arena, list, ((Trained){p->name, v, 0}));
+  ARENA_PUSH(m->arena, list, ((Trained){p->name, (size_t)(p - m->params.items), v, 0}));
   return v;
 }
 
