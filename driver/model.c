@@ -389,7 +389,8 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
                          .train = o->train ? &train : NULL,
                          .floats = o->floats,
                          .print_after = o->print_after,
-                         .verify = true,
+                         .verify = o->checks != NULL,
+                         .verify_last = true,
                          .times = o->times,
                          .dump = stderr,
                          .checks = o->checks};

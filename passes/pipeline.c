@@ -83,6 +83,16 @@ static void say_pass(void *context) {
   if (running) fprintf(stderr, "apc: while running pass %s\n", running);
 }
 
+/* False: the user's sizes, taken together, cannot be computed. */
+static bool keeps_rules(Module *m, const Pass *p, Diags *diags) {
+  if (verify_module(m, diags)) return true;
+  running = NULL;
+  if (m->expr_fault) return false;
+  running = p->name;
+  diags_print(diags, stderr, false);
+  die("pass %s left a module that breaks the rules", p->name);
+}
+
 static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
   double start = now_ms();
   if (p->wanted && o->device && !p->wanted(o->device)) {
@@ -94,13 +104,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
   die_set_hook(say_pass, NULL);
   const PassWatch *watch = o->checks ? pipeline_watch(m) : NULL;
   bool ok = p->run ? p->run(m, diags) : p->run_for(m, o, diags);
-  if (ok && o->verify && !verify_module(m, diags)) {
-    running = NULL;
-    if (m->expr_fault) return false; /* the user's sizes, taken together */
-    running = p->name;
-    diags_print(diags, stderr, false);
-    die("pass %s left a module that breaks the rules", p->name);
-  }
+  if (ok && (o->verify || (o->verify_last && m->expr_fault)) && !keeps_rules(m, p, diags)) return false;
   if (ok && watch) pipeline_check(o->checks, watch, m, p->name, p->keeps);
   running = NULL;
   if (o->times) fprintf(stderr, "%10.3f ms  %s\n", now_ms() - start, p->name);
@@ -123,12 +127,19 @@ bool pipeline_on_demand(const char *name) {
   return p && p->on_demand;
 }
 
-bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {
-  if (!list) {
-    for (int i = 0; i < PASSES; i++)
-      if (!passes[i].on_demand && !run_pass(m, &passes[i], o, diags)) return false;
-    return true;
+static bool run_all(Module *m, const PassOptions *o, Diags *diags) {
+  const Pass *last = NULL;
+  for (int i = 0; i < PASSES; i++) {
+    if (passes[i].on_demand) continue;
+    if (!run_pass(m, last = &passes[i], o, diags)) return false;
   }
+  bool ok = !o->verify_last || o->verify || keeps_rules(m, last, diags);
+  running = NULL;
+  return ok;
+}
+
+bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {
+  if (!list) return run_all(m, o, diags);
   while (*list) {
     size_t n = strcspn(list, ",");
     const Pass *p = find_pass(list, n);

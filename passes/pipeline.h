@@ -14,6 +14,7 @@ typedef struct PassOptions {
   DType floats;               /* f16, bf16: what values of f32 are computed in; 0: f32 */
   const char *print_after;    /* print the module after this pass ("all": every one); NULL */
   bool verify;                /* run the verifier after every pass */
+  bool verify_last;           /* only behind the last one, and where a size could not be computed */
   bool times;                 /* report milliseconds per pass on stderr */
   FILE *dump;                 /* where prints go */
   PassChecks *checks;         /* check every pass against its input; NULL: no */
