@@ -9,6 +9,8 @@
 #include "ir/record.h"
 #include "ir/layout/rule.h"
 
+/* A rule is made from the kind of the operation, its attributes, types, and which of its operands are zeros; from
+ * nothing else, so that equal operations have one (rules_of). */
 typedef struct RuleMaking {
   Module *m;
   const Func *f;

@@ -65,7 +65,17 @@ static bool same_price(const Alike *x, size_t i, size_t k) {
 
 static uint64_t mix(uint64_t h, uint64_t v) {
   h = (h ^ v) * 0x9E3779B97F4A7C15u;
-  return h ^ h >> 29;
+  return h ^ h >> 32;
+}
+
+/* Of what is one number: lists are compared. */
+static uint64_t attr_hash(const Attr *a) {
+  uint64_t bits = (uint64_t)a->n;
+  AttrKind kind = attr_kind(a->key);
+  if (kind == AK_INT || kind == AK_AXIS) bits = (uint64_t)a->u.i;
+  if (kind == AK_STR) bits = (uint64_t)(uintptr_t)a->u.s;
+  if (kind == AK_FLOAT) memcpy(&bits, &a->u.f, sizeof bits);
+  return mix((uint64_t)a->key, bits);
 }
 
 static uint64_t hash_of(const Alike *x, size_t i) {
@@ -73,6 +83,7 @@ static uint64_t hash_of(const Alike *x, size_t i) {
   uint64_t h = mix((uint64_t)op->kind, x->parts[i].reads);
   for (int k = 0; k < op->nin; k++) h = mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->in[k]));
   for (int k = 0; k < op->nout; k++) h = mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->out + (Val)k));
+  for (int k = 0; k < op->nattrs; k++) h = mix(h, attr_hash(&op->attrs[k]));
   return h;
 }
 

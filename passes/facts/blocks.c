@@ -78,9 +78,10 @@ static bool same_letter(const Func *f, const Op *x, const Op *y) {
   return true;
 }
 
+/* The lower bits, which places in tables are of, depend on all of both numbers. */
 static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ v) * 0x9e3779b97f4a7c15u;
-  return h ^ (h >> 29);
+  h = (h ^ (v * 0xc2b2ae3d27d4eb4fu + 1)) * 0x9e3779b97f4a7c15u;
+  return h ^ (h >> 32);
 }
 
 static uint64_t letter_hash(const Func *f, const Op *op) {
@@ -151,6 +152,7 @@ static void make_word(Finder *w) {
 /* Length of the common prefix of the suffixes at i < j. */
 static size_t common_forward(const Finder *w, size_t i, size_t j) {
   size_t k = 0;
+  if (j >= w->n || w->names[0][i] != w->names[0][j]) return 0; /* mostly */
   for (int h = w->levels; h-- > 0;)
     if (j + k + ((size_t)1 << h) <= w->n && w->names[h][i + k] == w->names[h][j + k]) k += (size_t)1 << h;
   return k;
@@ -159,6 +161,7 @@ static size_t common_forward(const Finder *w, size_t i, size_t j) {
 /* Length of the common suffix of the prefixes that end before i < j. */
 static size_t common_backward(const Finder *w, size_t i, size_t j) {
   size_t k = 0;
+  if (!i || w->names[0][i - 1] != w->names[0][j - 1]) return 0;
   for (int h = w->levels; h-- > 0;) {
     size_t step = (size_t)1 << h;
     if (i >= k + step && w->names[h][i - k - step] == w->names[h][j - k - step]) k += step;

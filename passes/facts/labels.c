@@ -41,9 +41,47 @@ bool labels_include(const OpLabels *labels, const Rule *r, Label l) {
   return false;
 }
 
+/* What a rule is made from is equal: kind, attributes but for names of sources, types, which operands are zeros
+ * (ir/layout/rule_make.h). */
+static bool same_rule(const Func *f, const Op *x, const Op *y) {
+  if (x->kind != y->kind || x->nin != y->nin || x->nout != y->nout || x->nattrs != y->nattrs) return false;
+  for (int i = 0; i < x->nin; i++)
+    if (type_of(f, x->in[i]) != type_of(f, y->in[i]) ||
+        op_is_zeros(op_of(f, x->in[i])) != op_is_zeros(op_of(f, y->in[i])))
+      return false;
+  for (int i = 0; i < x->nout; i++)
+    if (type_of(f, x->out + (Val)i) != type_of(f, y->out + (Val)i)) return false;
+  for (int i = 0; i < x->nattrs; i++)
+    if (!(op_is_source(x->kind) && x->attrs[i].key == AT_name) && !attr_equal(&x->attrs[i], &y->attrs[i])) return false;
+  return true;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+  h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
+}
+
+static uint64_t made_from(const Func *f, const Op *op) {
+  uint64_t h = mix((uint64_t)op->kind, (uint64_t)op->nin);
+  for (int i = 0; i < op->nin; i++) h = mix(h, (uint64_t)(uintptr_t)type_of(f, op->in[i]));
+  for (int i = 0; i < op->nout; i++) h = mix(h, (uint64_t)(uintptr_t)type_of(f, op->out + (Val)i));
+  return h;
+}
+
+/* Layers have the same rules: one of those of equal hashes is asked whether it is as this one. */
 const Rule **rules_of(Module *m, const Func *f) {
   const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n);
-  for (size_t i = 0; i < f->ops.n; i++) rules[i] = rule_of(m, f, &f->ops.items[i]);
+  Arena *scratch = arena_new();
+  enum { SLOTS = 1 << 12 };
+  size_t *last = ARENA_ARRAY(scratch, size_t, SLOTS); /* by hash: an operation + 1 */
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    size_t *slot = &last[made_from(f, op) & (SLOTS - 1)];
+    bool known = *slot && same_rule(f, &f->ops.items[*slot - 1], op);
+    rules[i] = known ? rules[*slot - 1] : rule_of(m, f, op);
+    *slot = i + 1;
+  }
+  arena_free(scratch);
   return rules;
 }
 

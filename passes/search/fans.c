@@ -357,8 +357,10 @@ static const Domain *union_of(Graph *g, int n, const Domain *const *users, const
 
 /* What the users with the variable of operation `as` ask for; NULL: there is none. */
 static const Domain *slot_domain(Graph *g, const FanOut *fan, size_t as, int *mask) {
-  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
-  int n = 0, *masks = ARENA_ARRAY(g->arena, int, fan->nusers + 1);
+  int n = 0, all = 0;
+  for (int i = 0; i < fan->nusers; i++) all += g->variable[fan->users[i]] == g->variable[as];
+  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, all + 1);
+  int *masks = ARENA_ARRAY(g->arena, int, all + 1);
   for (int i = 0; i < fan->nusers; i++)
     if (g->variable[fan->users[i]] == g->variable[as])
       users[n] = graph_domain(g, fan->users[i]), masks[n++] = fan->masks[i];

@@ -129,80 +129,107 @@ static void find_time_factors(Shaping *w) {
   w->out->time_factor = factors;
 }
 
-static void add_part(const Shaping *w, Text *t, const Op *op) {
-  const KernelPart *p = cost_part(w->cost, w->out->f, op);
-  if (p->kind == PART_OWN) return;
-  text_printf(t, "part %d %d %llx %llx %llx %x ", (int)p->kind, p->launches, (unsigned long long)p->reads,
-              (unsigned long long)p->inside, (unsigned long long)p->alone, p->stores);
-  for (int k = 0; k < op->nin && p->as; k++) text_printf(t, "%x:%d ", p->as[k].spread, p->as[k].bytes);
+/* ---- what tells operations apart, as numbers */
+
+typedef struct Key {
+  Arena *arena;
+  uint64_t *items;
+  size_t n, cap;
+} Key;
+
+static void add(Key *k, uint64_t number) { ARENA_PUSH(k->arena, k, number); }
+static void add_pointer(Key *k, const void *p) { add(k, (uint64_t)(uintptr_t)p); }
+static void add_int(Key *k, int number) { add(k, (uint64_t)(int64_t)number); }
+
+static void add_double(Key *k, double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  add(k, bits);
 }
 
-/* Types and rules are those of the module, which has equal ones once. */
-static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
+static void add_part(const Shaping *w, Key *key, const Op *op) {
+  const KernelPart *p = cost_part(w->cost, w->out->f, op);
+  bool own = p->kind == PART_OWN;
+  add_int(key, (int)p->kind);
+  if (own) return;
+  add_int(key, p->launches), add(key, p->reads), add(key, p->inside), add(key, p->alone), add(key, p->stores);
+  add(key, p->as != NULL);
+  for (int k = 0; k < op->nin && p->as; k++) add(key, p->as[k].spread), add_int(key, p->as[k].bytes);
+}
+
+static void add_products(const Shaping *w, Key *key, const Op *op) {
+  const Together *together = cost_together(w->cost, w->out->f, op);
+  bool several = together && together->times > 1;
+  add(key, several);
+  if (several) add_int(key, together->shared), add_double(key, together->times);
+  const LegalJoin *join = cost_join(w->cost, w->out->f, op);
+  bool counted = join_is_counted(join);
+  add(key, counted);
+  if (counted) add_int(key, (int)join->kind), add_int(key, join->operand);
+}
+
+/* Types and rules are those of the module, which has equal ones once; a rule says how many factors there are. */
+static void add_op(const Shaping *w, Key *key, size_t index) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
-  Text t = {.arena = scratch};
-  text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
-              runs_of_result(w->out->loops, w->out->f, index));
-  if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
-  if (zero_is_storage(w->m, op)) text_add(&t, "trained ");
-  text_printf(&t, "%s%d ", w->out->before[index] ? "before " : "", w->out->time_factor[index]);
-  if (agreed_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[agreed_loop_control(op)]);
-  const Together *together = cost_together(w->cost, w->out->f, op);
-  if (together && together->times > 1) text_printf(&t, "together %d %a ", together->shared, together->times);
-  const LegalJoin *join = cost_join(w->cost, w->out->f, op);
-  if (join_is_counted(join)) text_printf(&t, "joins %d %d ", (int)join->kind, join->operand);
-  add_part(w, &t, op);
-  for (int i = 0; i < op->nin; i++) text_printf(&t, "%p ", (const void *)type_of(w->out->f, op->in[i]));
-  for (Val v = op->out; v < op_end(op); v++) text_printf(&t, "%p ", (const void *)type_of(w->out->f, v));
-  text_printf(&t, "%p", (const void *)r);
-  for (int k = 0; k < r->nfactors; k++)
-    text_printf(&t, " %s:%d:%d", r->factors[k].name, (int)w->out->labels[index].factors[k],
-                r->factors[k].kind == FK_LINEAR ? shape_linear_is_useful(w->out, op, &r->factors[k]) : 0);
-  return text_str(&t);
+  add_int(key, (int)op->kind), add_int(key, op->nin), add_int(key, op->nout);
+  add_double(key, runs_of_op(w->out->loops, index));
+  add_double(key, runs_of_result(w->out->loops, w->out->f, index));
+  add_int(key, op->kind == OP_param ? w->out->same.reads[index] : 0);
+  add(key, zero_is_storage(w->m, op)), add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);
+  add_int(key, agreed_loop_control(op) ? w->out->loops->agreed[agreed_loop_control(op)] : 0);
+  add_products(w, key, op);
+  add_part(w, key, op);
+  for (int i = 0; i < op->nin; i++) add_pointer(key, type_of(w->out->f, op->in[i]));
+  for (Val v = op->out; v < op_end(op); v++) add_pointer(key, type_of(w->out->f, v));
+  add_pointer(key, r);
+  for (int k = 0; k < r->nfactors; k++) {
+    add_int(key, (int)w->out->labels[index].factors[k]);
+    if (r->factors[k].kind == FK_LINEAR) add(key, shape_linear_is_useful(w->out, op, &r->factors[k]));
+  }
 }
 
-static void add_factors(const Shaping *w, Text *t, size_t i) {
-  for (int k = 0; k < w->out->rules[i]->nfactors; k++) text_printf(t, " %d", w->out->mirrors.factors[i][k]);
+static void add_factors(const Shaping *w, Key *key, size_t i) {
+  for (int k = 0; k < w->out->rules[i]->nfactors; k++) add_int(key, w->out->mirrors.factors[i][k]);
+}
+
+static void add_sum(const Shaping *w, Key *key, size_t i) {
+  size_t of = w->out->mirrors.sum_of[i];
+  add(key, of != SIZE_MAX);
+  if (of != SIZE_MAX) add_int(key, w->out->class[of]), add_factors(w, key, i);
 }
 
 /* A head with all that follows it. */
-static const char *group_key(const Shaping *w, size_t head, Arena *scratch) {
+static void group_key(const Shaping *w, size_t head, Key *key) {
   const Mirrors *m = &w->out->mirrors;
-  Text t = {.arena = scratch};
-  text_add(&t, op_key(w, head, scratch));
-  if (m->sum_of[head] != SIZE_MAX) {
-    text_printf(&t, " sum %d", w->out->class[m->sum_of[head]]);
-    add_factors(w, &t, head);
-  }
+  add_op(w, key, head);
+  add_sum(w, key, head);
   for (int i = 0; i < m->nfollowers[head]; i++) {
-    text_printf(&t, "\n%s", op_key(w, m->followers[head][i], scratch));
-    add_factors(w, &t, m->followers[head][i]);
+    add_op(w, key, m->followers[head][i]);
+    add_factors(w, key, m->followers[head][i]);
   }
-  return text_str(&t);
 }
 
 /* Keys of the operations that share variables or are tied to others: by group and place in it, or by what they are tied
  * to, whose class is known.  `group`, `place` are by operation. */
-static const char *mirror_key(const Shaping *w, size_t i, const int *group, const int *place, Arena *scratch) {
+static void mirror_key(const Shaping *w, size_t i, const int *group, const int *place, Key *key) {
   const Mirrors *m = &w->out->mirrors;
-  Text t = {.arena = scratch};
-  if (m->head[i] != i || m->nfollowers[i]) {
-    text_printf(&t, "%d %d", group[m->head[i]], place[i]);
-  } else if (m->sum_of[i] != SIZE_MAX) {
-    text_printf(&t, "%s sum %d", op_key(w, i, scratch), w->out->class[m->sum_of[i]]);
-    add_factors(w, &t, i);
+  bool in_group = m->head[i] != i || m->nfollowers[i];
+  add(key, in_group);
+  if (in_group) {
+    add_int(key, group[m->head[i]]), add_int(key, place[i]);
   } else {
-    return op_key(w, i, scratch);
+    add_op(w, key, i);
+    add_sum(w, key, i);
   }
-  return text_str(&t);
 }
 
 /* When one of a group is reached first: what a sum follows has its class by then. */
-static void number_group(const Shaping *w, Keys *groups, size_t head, int *group, int *place, Arena *scratch) {
+static void number_group(const Shaping *w, Keys *groups, size_t head, int *group, int *place, Key *key) {
   const Mirrors *m = &w->out->mirrors;
-  const char *key = group_key(w, head, scratch);
-  group[head] = key_number(groups, key, strlen(key));
+  key->n = 0;
+  group_key(w, head, key);
+  group[head] = key_number(groups, key->items, sizeof *key->items * key->n);
   for (int k = 0; k < m->nfollowers[head]; k++) place[m->followers[head][k]] = k + 1;
 }
 
@@ -214,6 +241,7 @@ static void find_classes(Shaping *w) {
   bool *numbered = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
   int *class = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
   size_t *first = ARENA_ARRAY(w->arena, size_t, f->ops.n + 1);
+  Key key = {.arena = scratch};
   w->out->class = class;
   for (size_t i = 0; i < f->ops.n; i++) {
     int before = keys.n;
@@ -221,11 +249,12 @@ static void find_classes(Shaping *w) {
     if (op_is_anywhere(&f->ops.items[i])) continue;
     size_t head = w->out->mirrors.head[i]; /* it may stand behind what follows it */
     if (w->out->mirrors.nfollowers[head] && !numbered[head]) {
-      number_group(w, &groups, head, group, place, scratch);
+      number_group(w, &groups, head, group, place, &key);
       numbered[head] = true;
     }
-    const char *key = mirror_key(w, i, group, place, scratch);
-    class[i] = key_number(&keys, key, strlen(key));
+    key.n = 0;
+    mirror_key(w, i, group, place, &key);
+    class[i] = key_number(&keys, key.items, sizeof *key.items * key.n);
     if (keys.n > before) first[before] = i;
   }
   w->out->first = first;
