@@ -17,6 +17,13 @@ typedef struct Kernel {
   uint64_t hash;
 } Kernel;
 
+/* What was printed of something with that key. */
+typedef struct KernelKnown {
+  const void *key, *made;
+  size_t bytes;
+  uint64_t hash;
+} KernelKnown;
+
 typedef struct KernelSet {
   Arena *arena;
   const char *arch; /* what they are for, where devices have several architectures; NULL: the newest */
@@ -24,9 +31,17 @@ typedef struct KernelSet {
     Kernel *items;
     size_t n, cap;
   } kernels;
+  struct {
+    KernelKnown *items;
+    size_t n, cap;
+  } known;
 } KernelSet;
 
 /* The number of the kernel with this text; a new one is called after `kind`. */
 int kernel_set_add(KernelSet *s, const char *kind, const char *text);
+
+/* What was kept with an equal key, so that layers print their kernels once; NULL: nothing.  Keys are copied. */
+const void *kernel_set_known(const KernelSet *s, const void *key, size_t bytes);
+void kernel_set_keep(KernelSet *s, const void *key, size_t bytes, const void *made);
 
 #endif

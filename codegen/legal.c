@@ -5,8 +5,9 @@
 
 static void add_bodies(Legal *l, const ProgramEntrySpec *entry, bool prepare) {
   Module *m = l->source.m;
+  const WorkFunction *all = work_function(m->arena, m, entry->l2, l->source.device, !prepare);
   for (int s = 0; s < m->mesh.stages; s++)
-    l->bodies[l->n++] = (LegalBody){entry, s, prepare, work_new(m, entry->l2, s, l->source.device, !prepare), NULL};
+    l->bodies[l->n++] = (LegalBody){entry, s, prepare, work_of_stage(all, s), NULL};
 }
 
 Legal *legalise(const ProgramSource *source) {

@@ -178,13 +178,7 @@ static bool emit_source(EmitBody *b, const Unit *u) {
                      : emit_param(e, op_str(op, AT_name), op->stage, layout, local, &b->tensor[v]);
   if (op->kind == OP_read) return emit_state(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
-  const Type *global = NULL;
-  for (size_t i = 0; i < b->spec->l1->ops.n && !global; i++) {
-    const Op *in = &b->spec->l1->ops.items[i];
-    if (in->kind != OP_input) continue;
-    if (strcmp(op_str(in, AT_name), op_str(op, AT_name)) == 0) global = type_of(b->spec->l1, in->out);
-    else port++;
-  }
+  const Type *global = emit_input(e, op_str(op, AT_name), &port);
   if (!global) die("input %s is not in level 1", op_str(op, AT_name));
   if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
   emit_fresh_tensor(b, v, PC_input);
@@ -434,9 +428,10 @@ bool emit_state_write(EmitBody *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
   const Func *l2 = b->spec->l2;
-  for (size_t i = 0; i < l2->ops.n; i++) {
+  const StateOps *states = &b->e->facts.states;
+  for (size_t i = states->first[u->op]; i != SIZE_MAX; i = states->next[i]) {
     const Op *read = &l2->ops.items[i];
-    if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
+    if (read->kind != OP_read || read->stage != op->stage) continue;
     uint32_t state;
     if (!emit_state(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
     uint32_t from = emit_body_tensor(b, u->in[0]);
@@ -499,7 +494,7 @@ static const EmitKnown *known_output(const EmitBody *b, const Output *o) {
 /* @prepare: the operations that make a weight write it where it stays. */
 bool emit_find_targets(EmitBody *b, size_t n) {
   const Func *l2 = b->spec->l2;
-  b->target = ARENA_ARRAY(b->e->m->arena, uint32_t, n);
+  b->target = ARENA_ARRAY(b->scratch, uint32_t, n);
   for (size_t v = 0; v < n; v++) b->target[v] = PROGRAM_NONE;
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i];
@@ -569,6 +564,7 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .inputs = program_count_ports(e->b),
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
+  emit_find_facts(e, spec);
   uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : (uint32_t)mesh_micro_batches(&e->m->mesh);
   for (int place = 0; place < mesh_places(&e->m->mesh); place++)
     if (!emit_bodies(e, list, place, entry, n)) return false;
@@ -634,6 +630,8 @@ bool codegen_program_of(const Legal *legal, ProgramResult *out, Diags *diags) {
   Emitting e = {.m = m, .diags = diags, .legal = legal, .out = out, .b = out->b};
   e.blobs = ARENA_ARRAY(m->arena, uint32_t, m->blobs.n);
   for (size_t i = 0; i < m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
+  e.known_params = ARENA_ARRAY(m->arena, uint32_t, m->params.n);
+  e.known_states = ARENA_ARRAY(m->arena, uint32_t, m->states.n);
   emit_symbols(&e);
   if (add_entries(&e, legal)) return true;
   program_builder_free(out->b);

@@ -68,7 +68,7 @@ static Part transfer_part(const Emitting *e, const LegalBody *legal, Phase phase
                 .transfer = u->op,
                 .from = from,
                 .to = to,
-                .before = (double)legal->work->place[u->op],
+                .before = (double)legal->work->all->place[u->op],
                 .local = emit_place(e, from) == emit_place(e, to)};
 }
 
@@ -270,7 +270,7 @@ static void set_lifetimes(const Emitting *e, const EmitParts *x, const EmitTouch
 /* Values that later bodies read stay where they are. */
 static void find_handed(EmitBody *b, const EmitParts *x, int part, size_t n) {
   const Func *l2 = b->spec->l2;
-  b->handed = ARENA_ARRAY(b->e->m->arena, bool, n);
+  b->handed = ARENA_ARRAY(b->scratch, bool, n);
   for (size_t i = (size_t)part + 1; i < x->n; i++)
     for (size_t k = 0; k < x->items[i].units->n; k++) {
       const Unit *u = &x->items[i].units->items[k];
@@ -345,15 +345,13 @@ static void emit_fetches(EmitBody *b, const EmitParts *x, int part) {
 }
 
 static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, size_t n) {
-  Emitting *e = b->e;
   const Part *p = &x->items[part];
   b->units = p->units, b->part = part;
-  b->given = ARENA_ARRAY(e->m->arena, bool, n);
+  b->given = ARENA_ARRAY(b->scratch, bool, n);
   for (size_t v = 0; v < n; v++) b->given[v] = b->tensor[v] != PROGRAM_NONE;
   emit_find_uses(b);
   find_handed(b, x, part, n);
   emit_find_classes(b);
-  b->level1 = loops_of(e->m->arena, b->spec->l1);
   if (b->stage == 0 && p->phase == PH_fwd && p->transfer < 0) emit_size_checks(b);
   if (prepare && !emit_find_targets(b, n)) return false;
   for (b->at = 0; b->at < (int)b->units->n; b->at++)
@@ -393,6 +391,7 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
   for (int i = 0; i < (int)x.n; i++) transfers.events += is_beside(e, &x, i);
   add_rows(e, &x);
   for (int s = 0; s < stages; s++) {
+    if (emit_place(e, s) != (uint32_t)place) continue;
     size_t n = list[s].entry->l2->values.n + list[s].units->ntemps;
     tensors[s] = ARENA_ARRAY(e->m->arena, uint32_t, n);
     memset(tensors[s], 0xff, sizeof *tensors[s] * n); /* PROGRAM_NONE */
@@ -402,9 +401,12 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
     EmitBody b = emit_body_new(e, p->legal, entry, tensors[p->legal->stage]);
     b.units = p->units, b.touches = &touches, b.transfers = &transfers;
     b.is_transfer = is_beside(e, &x, (int)i);
+    b.scratch = arena_new();
+    bool ok = true;
     if (p->local) hand_over(&b, p, tensors[p->to]);
-    else if (!emit_part(&b, &x, (int)i, p->legal->prepare, p->legal->entry->l2->values.n + p->legal->units->ntemps))
-      return false;
+    else ok = emit_part(&b, &x, (int)i, p->legal->prepare, p->legal->entry->l2->values.n + p->legal->units->ntemps);
+    arena_free(b.scratch);
+    if (!ok) return false;
     p->body = b.body;
   }
   set_lifetimes(e, &x, &touches, &transfers);

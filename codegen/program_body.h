@@ -62,10 +62,10 @@ typedef struct EmitBody {
   Val *root;        /* by value: the value whose memory a view shares */
   Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
   BodyLoop *loops;
-  int *loop;    /* by unit: the loop whose body it is in or that it ends, -1 none */
-  Loops level1; /* the loops of the level-1 function */
-  bool *given;  /* by value: an earlier body of the stage made it, so that nothing is written over it; NULL: none */
-  bool *handed; /* by value: a later body reads it or a view of it; NULL: none */
+  int *loop;      /* by unit: the loop whose body it is in or that it ends, -1 none */
+  Arena *scratch; /* for what is known of this body alone */
+  bool *given;    /* by value: an earlier body of the stage made it, so that nothing is written over it; NULL: none */
+  bool *handed;   /* by value: a later body reads it or a view of it; NULL: none */
   const ProgramClass *classes; /* by value of level 2: activation, or what its buffer is for; NULL: no training step */
   size_t first_gradient;       /* the operation of level 2 with which gradients begin */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
@@ -100,6 +100,12 @@ int emit_output_stage(const Func *l2, const Output *o);
 bool emit_find_targets(EmitBody *b, size_t nvalues);
 void emit_targets(EmitBody *b);
 
+/* ---- program_facts.c */
+
+void emit_find_facts(Emitting *e, const ProgramEntrySpec *spec);
+/* Of the entry: its type at level 1; NULL: it has none of that name. */
+const Type *emit_input(const Emitting *e, const char *name, uint32_t *port);
+
 /* ---- program_bodies.c */
 
 /* A body without units, and its end. */
@@ -110,7 +116,9 @@ bool emit_bodies(Emitting *e, const LegalBody *list, int place, uint32_t entry, 
 
 /* ---- program_classes.c */
 
-/* Fills classes and first_gradient; behind emit_find_uses. */
+/* Fills classes and first_gradient: of the entry what is the same in all bodies, then of a body, behind
+ * emit_find_uses. */
+void emit_find_entry_classes(Emitting *e, const ProgramEntrySpec *spec);
 void emit_find_classes(EmitBody *b);
 /* What the buffer of a value that is computed now is for. */
 ProgramClass emit_class_of(const EmitBody *b, Val v);

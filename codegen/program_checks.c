@@ -51,8 +51,8 @@ static void check_slices(EmitBody *b, int loop) {
   const Func *l1 = b->spec->l1;
   for (size_t i = 0; i < l1->ops.n; i++) {
     const Op *op = &l1->ops.items[i];
-    if (b->level1.of[i] == loop && op->kind == OP_topk) check_topk(b, op);
-    if (op->kind != OP_slice || b->level1.of[i] != loop) continue;
+    if (b->e->facts.level1.of[i] == loop && op->kind == OP_topk) check_topk(b, op);
+    if (op->kind != OP_slice || b->e->facts.level1.of[i] != loop) continue;
     for (int d = 0; d < type_of(l1, op->out)->rank; d++) {
       SizeCondition c[2];
       int n = slice_conditions(b->e->m, l1, op, d, c);
@@ -69,6 +69,7 @@ void emit_size_checks(EmitBody *b) {
 }
 
 void emit_size_checks_of_loop(EmitBody *b, const char *name) {
-  for (int k = 0; k < b->level1.n; k++)
-    if (strcmp(b->spec->l1->ops.items[b->level1.items[k].begin].name, name) == 0) check_slices(b, k);
+  const Loops *loops = &b->e->facts.level1;
+  for (int k = 0; k < loops->n; k++)
+    if (strcmp(b->spec->l1->ops.items[loops->items[k].begin].name, name) == 0) check_slices(b, k);
 }

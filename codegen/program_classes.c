@@ -15,8 +15,7 @@ static bool only_moves(OpKind k) {
 }
 
 /* What is moved of a gradient or a weight has a class too. */
-static void follow_moves(EmitBody *b, ProgramClass *of, const bool *weight) {
-  const Func *l2 = b->spec->l2;
+static void follow_moves(const Func *l2, ProgramClass *of, const bool *weight) {
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *op = &l2->ops.items[i];
     if (!op->nin || !op->out) continue;
@@ -33,8 +32,7 @@ static bool is_made_for(const Op *op, const char *name) {
 }
 
 /* The first operation of level 2 that makes gradients; ops.n: there is none. */
-static size_t first_gradient(const EmitBody *b) {
-  const Func *l1 = b->spec->l1, *l2 = b->spec->l2;
+static size_t first_gradient(const Func *l1, const Func *l2) {
   for (size_t i = 0; i < l1->ops.n; i++) {
     if (!op_makes_gradients(&l1->ops.items[i])) continue;
     for (size_t k = 0; k < l2->ops.n; k++)
@@ -49,23 +47,39 @@ static bool trains(const Func *l1) {
   return false;
 }
 
-void emit_find_classes(EmitBody *b) {
-  const Func *l2 = b->spec->l2;
-  Arena *a = b->e->m->arena;
-  if (!trains(b->spec->l1)) return;
+/* `root`: where a value lies that is a view, by value; NULL: nobody asks. */
+static const ProgramClass *classes_of(Arena *a, Module *m, const Func *l2, const Val *root) {
   ProgramClass *of = ARENA_ARRAY(a, ProgramClass, l2->values.n);
-  bool *weight = ARENA_ARRAY(a, bool, l2->values.n), once = mesh_micro_batches(&b->e->m->mesh) == 1;
+  Arena *scratch = arena_new();
+  bool *weight = ARENA_ARRAY(scratch, bool, l2->values.n);
   for (size_t v = 0; v < l2->values.n; v++) of[v] = PC_activation;
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *op = &l2->ops.items[i];
-    if (op->kind == OP_read && op_is_of_weight(b->e->m, op)) weight[op->out] = true;
+    if (op->kind == OP_read && op_is_of_weight(m, op)) weight[op->out] = true;
     if (op->kind != OP_accumulate) continue;
     of[op->out] = PC_gradient;
-    if (once && b->root[op->in[0]] < l2->values.n) of[op->in[0]] = of[b->root[op->in[0]]] = PC_gradient;
+    if (root && root[op->in[0]] < l2->values.n) of[op->in[0]] = of[root[op->in[0]]] = PC_gradient;
   }
-  follow_moves(b, of, weight);
-  b->classes = of;
-  b->first_gradient = first_gradient(b);
+  follow_moves(l2, of, weight);
+  arena_free(scratch);
+  return of;
+}
+
+/* With one micro-batch a sum over them is what it is made of, wherever that lies: then each body has its own. */
+static bool sums_one(const Module *m) { return mesh_micro_batches(&m->mesh) == 1; }
+
+void emit_find_entry_classes(Emitting *e, const ProgramEntrySpec *spec) {
+  e->facts.trains = trains(spec->l1);
+  if (!e->facts.trains) return;
+  e->facts.first_gradient = first_gradient(spec->l1, spec->l2);
+  if (!sums_one(e->m)) e->facts.classes = classes_of(e->m->arena, e->m, spec->l2, NULL);
+}
+
+void emit_find_classes(EmitBody *b) {
+  const EmitFacts *x = &b->e->facts;
+  if (!x->trains) return;
+  b->classes = x->classes ? x->classes : classes_of(b->scratch, b->e->m, b->spec->l2, b->root);
+  b->first_gradient = x->first_gradient;
 }
 
 /* Made in the forward pass, and read when gradients are made. */

@@ -16,7 +16,7 @@ _Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS, "what the verifier lets
 /* ---- where loops are */
 
 static void find_loops(EmitBody *b) {
-  Arena *a = b->e->m->arena;
+  Arena *a = b->scratch;
   struct {
     BodyLoop *items;
     size_t n, cap;
@@ -79,7 +79,7 @@ static void find_next_values(EmitBody *b, const int *def, int end) {
 
 void emit_find_uses(EmitBody *b) {
   const UnitList *u = b->units;
-  Arena *a = b->e->m->arena;
+  Arena *a = b->scratch;
   size_t n = b->spec->l2->values.n + u->ntemps;
   int *def = ARENA_ARRAY(a, int, n);
   b->last_use = ARENA_ARRAY(a, int, n);

@@ -182,11 +182,16 @@ static ProgramList strides_list(Emitting *e, const Param *p) {
   return program_list_of(e->b, (uint32_t)p->type->rank, items);
 }
 
+/* Where the list begins of what is known of a weight. */
+static uint32_t *known_param(const Emitting *e, const char *name) {
+  return &e->known_params[module_param(e->m, name) - e->m->params.items];
+}
+
 const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout) {
-  for (size_t i = 0; i < e->params.n; i++) {
-    const EmitKnown *k = &e->params.items[i];
+  for (uint32_t i = *known_param(e, name); i; i = e->params.items[i - 1].next) {
+    const EmitKnown *k = &e->params.items[i - 1];
     bool here = emit_place(e, k->stage) == emit_place(e, stage); /* stages of a place have one copy */
-    if (here && k->layout == layout && strcmp(k->name, name) == 0) return k;
+    if (here && k->layout == layout) return k;
   }
   return NULL;
 }
@@ -256,7 +261,11 @@ bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, 
   EmitKnown k = {name,     stage,
                  layout,   program_add_params(e->b, &r),
                  r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), lies),
-                 local,    panels};
+                 local,    0,
+                 panels};
+  uint32_t *end = known_param(e, name);
+  while (*end) end = &e->params.items[*end - 1].next;
+  *end = (uint32_t)e->params.n + 1;
   ARENA_PUSH(e->m->arena, &e->params, k);
   *tensor = k.tensor;
   return true;
@@ -309,17 +318,18 @@ static void plain_state(Emitting *e, const State *s, const Op *op, const Layout 
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
 bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
-  for (size_t i = 0; i < e->states.n; i++) {
-    const EmitKnown *k = &e->states.items[i];
-    if (strcmp(k->name, name) != 0) continue;
+  const State *s = module_state(e->m, name);
+  uint32_t *known = &e->known_states[s - e->m->states.items];
+  if (*known) {
+    const EmitKnown *k = &e->states.items[*known - 1];
     *tensor = k->tensor;
     return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
   }
-  const State *s = module_state(e->m, name);
   EmitKnown k = {.name = name, .stage = op->stage, .layout = layout, .local = local};
   if (!s->param) plain_state(e, s, op, layout, local, &k);
   else if (!trained_weight(e, s, op, layout, local, &k)) return false;
   k.tensor = emit_tensor(e, k.buffer, program_const(e->b, 0), local);
+  *known = (uint32_t)e->states.n + 1;
   ARENA_PUSH(e->m->arena, &e->states, k);
   *tensor = k.tensor;
   return true;

@@ -5,6 +5,8 @@
 
 #include "codegen/program.h"
 #include "codegen/rows/units.h"
+#include "ir/loops.h"
+#include "ir/states.h"
 
 typedef struct EmitKnown {
   const char *name;
@@ -12,8 +14,25 @@ typedef struct EmitKnown {
   const Layout *layout;
   uint32_t record, buffer, tensor;
   const Type *local;         /* a weight: the type of the part */
+  uint32_t next;             /* the same weight elsewhere: its place in the list + 1 */
   const PanelWeight *panels; /* it lies in panels; NULL: as its tensor does */
 } EmitKnown;
+
+typedef struct EmitInput {
+  const char *name;
+  const Type *type; /* of level 1 */
+} EmitInput;
+
+/* Of the entry whose bodies are written (program_facts.c). */
+typedef struct EmitFacts {
+  Loops level1;    /* of the level-1 function */
+  StateOps states; /* of level 2 */
+  EmitInput *inputs;
+  size_t ninputs;
+  bool trains;                 /* it is a training step */
+  const ProgramClass *classes; /* as EmitBody has them, where they are the same in all bodies; else NULL */
+  size_t first_gradient;
+} EmitFacts;
 
 typedef struct Emitting {
   Module *m;
@@ -31,9 +50,11 @@ typedef struct Emitting {
     EmitKnown *items;
     size_t n, cap;
   } params, states;
-  uint32_t *blobs;                   /* module blob -> Program blob */
-  uint32_t entry_base;               /* first communication key of the entry */
-  const struct ScheduleTable *turns; /* of stages that take turns; NULL before they are asked for */
+  uint32_t *known_params, *known_states; /* by weight and state of the module: the first in these lists, + 1 */
+  uint32_t *blobs;                       /* module blob -> Program blob */
+  uint32_t entry_base;                   /* first communication key of the entry */
+  const struct ScheduleTable *turns;     /* of stages that take turns; NULL before they are asked for */
+  EmitFacts facts;
 } Emitting;
 
 /* The Program's stage: the place of one of level 2 (ir/schedule.h). */

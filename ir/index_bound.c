@@ -109,8 +109,9 @@ static Ranging ranging_of(Module *m, const Func *f, Val v) {
 }
 
 IndexRange index_range(Module *m, const Func *f, Val v) {
-  Ranging r = ranging_of(m, f, v);
   IndexRange range = {NULL, true, NULL};
+  if (!v || !is_integer(type_of(f, v))) return range; /* nothing has its elements */
+  Ranging r = ranging_of(m, f, v);
   Loops loops = loops_of(m->arena, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];

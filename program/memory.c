@@ -26,11 +26,32 @@ static bool planned(const Planner *q, const ProgramBuffer *b) {
 
 /* ---- sizes: the largest over the ranks of the stage and the micro-batches */
 
-static RtStatus raise_sizes(const Planner *q, const int64_t *values) {
+/* Buffers of the plan, and those of them that have another size for another rank or micro-batch. */
+typedef struct Sized {
+  uint32_t *items, *varying;
+  uint32_t n, nvarying;
+} Sized;
+
+static bool sized_of(const Planner *q, Sized *s) {
   const Program *p = q->p;
+  s->items = calloc(2 * (size_t)p->n_buffers + 1, sizeof *s->items);
+  if (!s->items) return false;
+  s->varying = s->items + p->n_buffers;
   for (uint32_t i = 0; i < p->n_buffers; i++) {
     const ProgramBuffer *b = &p->buffers[i];
-    if (!planned(q, b) || (!q->symbols && (p->expr_uses[b->bytes] & PROGRAM_USES_SYMBOL))) continue;
+    uint8_t uses = p->expr_uses[b->bytes];
+    if (!planned(q, b) || (!q->symbols && (uses & PROGRAM_USES_SYMBOL))) continue;
+    s->items[s->n++] = i;
+    if (uses & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)) s->varying[s->nvarying++] = i;
+  }
+  return true;
+}
+
+static RtStatus raise_sizes(const Planner *q, uint32_t n, const uint32_t *items, const int64_t *values) {
+  const Program *p = q->p;
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t i = items[k];
+    const ProgramBuffer *b = &p->buffers[i];
     int64_t bytes = values[b->bytes];
     if (bytes < 0 || bytes > MAX_BYTES / b->slots)
       return rt_error(q->error, RT_BAD_INPUT, "buffer '%s' would have %lld bytes", program_text(p, b->name),
@@ -43,29 +64,31 @@ static RtStatus raise_sizes(const Planner *q, const int64_t *values) {
 
 /* The largest micro-batch of a rank is not known without looking at all of them, but most programs have no size
  * that depends on it. */
-static RtStatus measure_rank(const Planner *q, int64_t *c, int64_t *values) {
+static RtStatus measure_rank(const Planner *q, const Sized *s, bool first, int64_t *c, int64_t *values) {
   const Program *p = q->p;
-  RtStatus status = raise_sizes(q, values);
+  RtStatus status = first ? raise_sizes(q, s->n, s->items, values) : raise_sizes(q, s->nvarying, s->varying, values);
   if (!(p->uses & PROGRAM_USES_MICRO_BATCH)) return status;
   for (uint32_t mb = 1; !status && mb < p->micro_batches; mb++) {
     c[p->mb_axis] = mb;
     status = program_eval_again(p, PROGRAM_USES_MICRO_BATCH, q->symbols, c, values, q->error);
-    if (!status) status = raise_sizes(q, values);
+    if (!status) status = raise_sizes(q, s->nvarying, s->varying, values);
   }
   return status;
 }
 
 static RtStatus measure(const Planner *q, int64_t *values) {
   const Program *p = q->p;
-  RtStatus status = RT_OK;
+  Sized s = {0};
+  RtStatus status = sized_of(q, &s) ? RT_OK : rt_error(q->error, RT_FAILED, "out of memory");
   for (uint32_t r = 0; !status && r < p->ranks_per_stage; r++) {
     int64_t c[PROGRAM_MAX_AXES];
     program_coordinates(p, q->stage * p->ranks_per_stage + r, c);
     status =
         r == 0 ? program_eval(p, q->symbols, c, values, q->error)
                : program_eval_again(p, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH, q->symbols, c, values, q->error);
-    if (!status) status = measure_rank(q, c, values);
+    if (!status) status = measure_rank(q, &s, r == 0, c, values);
   }
+  free(s.items);
   return status;
 }
 

@@ -181,7 +181,8 @@ static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
   const Target *t = cost_target(e->cost);
   double seconds = 0;
   if (!t->device->contiguous_collectives) return 0;
-  Work w = {.m = e->m, .f = e->l2, .stage = op->stage, .device = t->device};
+  const WorkFunction all = {.m = e->m, .f = e->l2};
+  Work w = {.m = e->m, .arena = e->m->arena, .f = e->l2, .all = &all, .stage = op->stage, .device = t->device};
   work_add_comm(&w, op, (int)index);
   for (size_t i = 0; i < w.ops.n; i++) {
     const Op *k = w.ops.items[i].op;

@@ -58,7 +58,7 @@ static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
 }
 
 static void find_virtual(Work *w) {
-  Arena *a = w->m->arena;
+  Arena *a = w->arena;
   int *uses = ARENA_ARRAY(a, int, w->ndef + 1);
   bool *in_memory = ARENA_ARRAY(a, bool, w->ndef + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++)
@@ -200,8 +200,8 @@ static void add_need(void *context, Val v) {
   if (g < 0 || g == c->group) return;
   WorkGroup *to = &c->w->groups.items[c->group], *from = &c->w->groups.items[g];
   if (from->late > to->late) to->late = from->late;
-  add_link(c->w->m->arena, &to->reads, g);
-  add_link(c->w->m->arena, &from->users, c->group);
+  add_link(c->w->arena, &to->reads, g);
+  add_link(c->w->arena, &from->users, c->group);
 }
 
 typedef struct Buffers {
@@ -253,20 +253,13 @@ static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
   return !s->rows && whole <= MAX_TURNED;
 }
 
-/* Groups that are yet to be looked at, each once: `round` marks those that were. */
-typedef struct Search {
-  Work *w;
-  Arena *arena;
-  GroupLinks todo;
-  int round;
-} Search;
-
-/* Whatever needs another group is as late as that. */
-static void look_at(Search *s, int g, int late) {
-  WorkGroup *group = &s->w->groups.items[g];
-  if (group->late < late || group->seen == s->round) return;
-  group->seen = s->round;
-  ARENA_PUSH(s->arena, &s->todo, g);
+/* A group that is yet to be looked at, once: `round` marks those that were.  Whatever needs another group is as late as
+ * that. */
+static void look_at(Work *w, int g, int late) {
+  WorkGroup *group = &w->groups.items[g];
+  if (group->late < late || group->seen == w->round) return;
+  group->seen = w->round;
+  ARENA_PUSH(w->arena, &w->todo, g);
 }
 
 /* Is there a third group between the two?  The last one on such a path is one that `to` reads. */
@@ -274,15 +267,14 @@ static bool has_detour(Work *w, int from, int to) {
   const WorkGroup *groups = w->groups.items;
   const int late = groups[from].late;
   if (groups[to].late < late) return false;
-  Search s = {.w = w, .arena = arena_new(), .round = ++w->round};
+  w->round++, w->todo.n = 0;
   bool found = false;
   for (size_t i = 0; i < groups[to].reads.n; i++)
-    if (groups[to].reads.items[i] != from) look_at(&s, groups[to].reads.items[i], late);
-  while (s.todo.n && !found) {
-    const GroupLinks *reads = &groups[s.todo.items[--s.todo.n]].reads;
-    for (size_t i = 0; i < reads->n; i++) found |= reads->items[i] == from, look_at(&s, reads->items[i], late);
+    if (groups[to].reads.items[i] != from) look_at(w, groups[to].reads.items[i], late);
+  while (w->todo.n && !found) {
+    const GroupLinks *reads = &groups[w->todo.items[--w->todo.n]].reads;
+    for (size_t i = 0; i < reads->n; i++) found |= reads->items[i] == from, look_at(w, reads->items[i], late);
   }
-  arena_free(s.arena);
   return found;
 }
 
@@ -334,7 +326,7 @@ static void drop_link(GroupLinks *l, int g) {
 
 /* Links of the second are links of the first. */
 static void merge_links(Work *w, int into, int from) {
-  Arena *arena = w->m->arena;
+  Arena *arena = w->arena;
   WorkGroup *groups = w->groups.items, *a = &groups[into], *b = &groups[from];
   drop_link(&a->reads, from), drop_link(&a->users, from);
   drop_link(&b->reads, into), drop_link(&b->users, into);
@@ -352,24 +344,23 @@ static void merge_links(Work *w, int into, int from) {
 
 /* Whatever needs the group is as late as it. */
 static void spread_late(Work *w, int into) {
-  Arena *scratch = arena_new();
-  GroupLinks todo = {0};
-  ARENA_PUSH(scratch, &todo, into);
-  while (todo.n) {
-    const WorkGroup *g = &w->groups.items[todo.items[--todo.n]];
+  Arena *arena = w->arena;
+  w->todo.n = 0;
+  ARENA_PUSH(arena, &w->todo, into);
+  while (w->todo.n) {
+    const WorkGroup *g = &w->groups.items[w->todo.items[--w->todo.n]];
     for (size_t i = 0; i < g->users.n; i++) {
       WorkGroup *user = &w->groups.items[g->users.items[i]];
       if (user->late >= g->late) continue;
       user->late = g->late;
-      ARENA_PUSH(scratch, &todo, g->users.items[i]);
+      ARENA_PUSH(arena, &w->todo, g->users.items[i]);
     }
   }
-  arena_free(scratch);
 }
 
 static void merge(Work *w, int into, int from, const WorkSpace *space) {
   WorkGroup *a = &w->groups.items[into], *b = &w->groups.items[from];
-  int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
+  int n = a->n + b->n, *ops = ARENA_ARRAY(w->arena, int, n);
   for (int i = 0, x = 0, y = 0; i < n; i++)
     ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
   a->ops = ops, a->n = n, a->space = *space;
@@ -408,7 +399,7 @@ static void mark_stored(void *context, Val v) { ((Work *)context)->stored[v] = t
 
 /* What outputs and other groups take must be in memory. */
 static void find_stored(Work *w) {
-  w->stored = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  w->stored = ARENA_ARRAY(w->arena, bool, w->f->values.n + w->temps.n + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++) w->stored[w->f->outputs.items[i].value] = true;
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
@@ -425,7 +416,7 @@ static void add_to_group(Work *w, int i, int *segment) {
   WorkOp *o = &w->ops.items[i];
   if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
     WorkGroup *g = &w->groups.items[w->groups.n - 1];
-    int *ops = ARENA_ARRAY(w->m->arena, int, g->n + 1);
+    int *ops = ARENA_ARRAY(w->arena, int, g->n + 1);
     memcpy(ops, g->ops, sizeof *ops * (size_t)g->n);
     ops[g->n++] = i;
     g->ops = ops, g->late = i;
@@ -434,7 +425,7 @@ static void add_to_group(Work *w, int i, int *segment) {
   }
   *segment += o->class == WC_LOOP || o->class == WC_REPEAT;
   WorkGroup g = {.n = 1,
-                 .ops = ARENA_ARRAY(w->m->arena, int, 1),
+                 .ops = ARENA_ARRAY(w->arena, int, 1),
                  .space = space_of(w, o),
                  .fusable = is_fusable(o),
                  .again = o->op->again,
@@ -443,7 +434,15 @@ static void add_to_group(Work *w, int i, int *segment) {
                  .late = i};
   g.ops[0] = i;
   o->group = (int)w->groups.n;
-  ARENA_PUSH(w->m->arena, &w->groups, g);
+  ARENA_PUSH(w->arena, &w->groups, g);
+}
+
+/* Most operations have a group of their own at first. */
+static void reserve_groups(Work *w) {
+  size_t n = 0;
+  for (size_t i = 0; i < w->ops.n; i++) n += w->ops.items[i].live && !w->ops.items[i].virtual_;
+  w->groups.cap = n;
+  w->groups.items = ARENA_ARRAY(w->arena, WorkGroup, n);
 }
 
 static void find_back(Work *w) {
@@ -461,6 +460,7 @@ void work_fuse(Work *w) {
   int last_comm = -1, segment = 0;
   find_virtual(w);
   find_back(w);
+  reserve_groups(w);
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;

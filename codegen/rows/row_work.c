@@ -16,22 +16,22 @@ const Type *work_type(const Work *w, Val v) {
 }
 
 Val work_temp(Work *w, const Type *type) {
-  ARENA_PUSH(w->m->arena, &w->temps, type);
+  ARENA_PUSH(w->arena, &w->temps, type);
   return (Val)(w->f->values.n + w->temps.n - 1);
 }
 
 static Phase body_phase(const Work *w, int origin) {
   Phase p = w->f->ops.items[origin].phase;
-  return schedule_body(&w->m->mesh, w->in_turns, p == PH_wgt && w->early && w->early[origin] ? PH_bwd : p);
+  return schedule_body(&w->m->mesh, w->in_turns, p == PH_wgt && w->all->early && w->all->early[origin] ? PH_bwd : p);
 }
 
 int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .phase = body_phase(w, origin), .group = -1};
-  ARENA_PUSH(w->m->arena, &w->ops, item);
+  ARENA_PUSH(w->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
   if (op_end(op) > w->ndef) {
     size_t n = 2 * (size_t)op_end(op) + 64;
-    int *def = ARENA_ARRAY(w->m->arena, int, n);
+    int *def = ARENA_ARRAY(w->arena, int, n);
     for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
     w->def = def, w->ndef = n;
   }
@@ -52,23 +52,23 @@ void work_remove(Work *w, const bool *gone) {
   }
 }
 
-static const Val *val_list(Module *m, int n, const Val *v) {
-  Val *list = ARENA_ARRAY(m->arena, Val, n);
+static const Val *val_list(Work *w, int n, const Val *v) {
+  Val *list = ARENA_ARRAY(w->arena, Val, n);
   if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
   return list;
 }
 
-static const Attr *attr_list(Module *m, int n, const Attr *a) {
-  Attr *list = ARENA_ARRAY(m->arena, Attr, n);
+static const Attr *attr_list(Work *w, int n, const Attr *a) {
+  Attr *list = ARENA_ARRAY(w->arena, Attr, n);
   if (n) memcpy(list, a, sizeof(Attr) * (size_t)n);
   return list;
 }
 
 Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class) {
-  Op *o = ARENA_NEW(w->m->arena, Op);
+  Op *o = ARENA_NEW(w->arena, Op);
   *o = *step;
   o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage, o->again = op->again;
-  o->in = val_list(w->m, o->nin, o->in), o->attrs = attr_list(w->m, o->nattrs, o->attrs);
+  o->in = val_list(w, o->nin, o->in), o->attrs = attr_list(w, o->nattrs, o->attrs);
   if (!o->out) o->out = work_temp(w, type);
   o->nout = 1;
   work_add(w, o, origin, class);
@@ -204,19 +204,19 @@ static const Type *without_dim(Module *m, const Type *t, int dim) {
   return type_get(m, dtype, n, dims);
 }
 
-static Op *copy_op(Module *m, const Op *op) {
-  Op *o = ARENA_NEW(m->arena, Op);
+static Op *copy_op(Work *w, const Op *op) {
+  Op *o = ARENA_NEW(w->arena, Op);
   *o = *op;
   return o;
 }
 
 static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes, const Expr *const *starts) {
   Module *m = w->m;
-  Op *step = copy_op(m, op);
+  Op *step = copy_op(w, op);
   Attr list[3] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction),
                   attr_exprs(m, AT_starts, n, starts)};
-  step->nattrs = 3, step->attrs = attr_list(m, 3, list);
-  step->in = val_list(m, 1, &x);
+  step->nattrs = 3, step->attrs = attr_list(w, 3, list);
+  step->in = val_list(w, 1, &x);
   return step;
 }
 
@@ -295,21 +295,30 @@ Val work_sum_start(const Work *w, Val sum) {
 
 /* Zeros, made before all micro-batches, and what is added to them in each. */
 static void add_accumulate(Work *w, const Op *op, int origin) {
-  Op *start = copy_op(w->m, op), *sum = copy_op(w->m, op);
+  Op *start = copy_op(w, op), *sum = copy_op(w, op);
   const Val in[2] = {work_temp(w, work_type(w, op->out)), op->in[0]};
   start->nin = 0, start->out = in[0];
   int at = work_add(w, start, origin, WC_SOURCE);
   w->ops.items[at].phase = PH_pre;
-  sum->kind = OP_add, sum->nin = 2, sum->in = val_list(w->m, 2, in);
+  sum->kind = OP_add, sum->nin = 2, sum->in = val_list(w, 2, in);
   work_add(w, sum, origin, WC_MAP);
-  ARENA_PUSH(w->m->arena, &w->sums, ((WorkSum){in[0], op->out}));
+  ARENA_PUSH(w->arena, &w->sums, ((WorkSum){in[0], op->out}));
+}
+
+/* The operation with the values that its operands stand for. */
+static const Op *resolved(Work *w, const Op *op) {
+  int same = 0;
+  while (same < op->nin && work_resolve(w, op->in[same]) == op->in[same]) same++;
+  if (same == op->nin) return op;
+  Op *copy = copy_op(w, op);
+  Val *in = ARENA_ARRAY(w->arena, Val, op->nin);
+  for (int i = 0; i < op->nin; i++) in[i] = work_resolve(w, op->in[i]);
+  copy->in = in;
+  return copy;
 }
 
 static void add_op(Work *w, const Op *source, int origin) {
-  Op *op = copy_op(w->m, source);
-  Val *in = ARENA_ARRAY(w->m->arena, Val, op->nin);
-  for (int i = 0; i < op->nin; i++) in[i] = work_resolve(w, op->in[i]);
-  op->in = in;
+  const Op *op = resolved(w, source);
   if (op->kind == OP_reduce) add_reduce(w, op, origin);
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
@@ -318,111 +327,27 @@ static void add_op(Work *w, const Op *source, int origin) {
   else work_add(w, op, origin, class_of(w, op));
 }
 
-static bool in_stage(const Op *op, int stage) {
-  return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
-}
-
-/* Is a result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
- * leaves is. */
-static bool is_root(const Op *op, const bool *value) {
-  bool asked = op->kind == OP_write;
-  for (Val v = op->out; v < op_end(op); v++) asked |= value[v];
-  return asked || ((op->kind == OP_leave || op->kind == OP_repeat) && value[op->in[0]]);
-}
-
-/* From the last operation to the first; true when a carry was found to be needed behind whose leave it went already. */
-static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *needed) {
-  const Func *f = w->f;
-  bool again = false;
-  for (size_t i = f->ops.n; i-- > 0;) {
-    const Op *op = &f->ops.items[i];
-    if (!is_root(op, value)) continue;
-    needed[i] = true;
-    for (int k = 0; k < op->nin; k++) value[work_resolve(w, op->in[k])] = true;
-    if (op->kind == OP_leave) value[f->ops.items[loops->items[loops_reads_in(loops, f, i)].begin].out] = true;
-    if (op->kind != OP_carry) continue;
-    const Loop *l = &loops->items[loops->of[i]];
-    again |= !needed[l->repeat + (i - l->begin)];
-  }
-  return again;
-}
-
-/* Marks what outputs and writes of all stages need: what is sent is what is received. */
-static bool *find_needed(const Work *w, const Loops *loops) {
-  const Func *f = w->f;
-  bool *value = ARENA_ARRAY(w->m->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->m->arena, bool, f->ops.n + 1);
-  for (size_t i = 0; i < f->outputs.n; i++) value[f->outputs.items[i].value] = true;
-  while (mark_needed(w, loops, value, needed)) continue;
-  return needed;
-}
-
 /* Weights, states, inputs and constant scalars that stand in a loop are there before it. */
 static bool stands_before_loops(const Work *w, const Op *op) {
   bool constant = op->kind == OP_const || op->kind == OP_size;
   return class_of(w, op) == WC_SOURCE || (constant && type_of(w->f, op->out)->rank == 0);
 }
 
-static void add_sources_of(Work *w, const Loop *l, const bool *needed) {
+static void add_sources_of(Work *w, const Loop *l) {
   for (size_t i = l->body; i < l->repeat; i++)
-    if (needed[i] && stands_before_loops(w, &w->f->ops.items[i])) add_op(w, &w->f->ops.items[i], (int)i);
-}
-
-/* Behind which operation a communication is asked for: its operand's, or what stands in one piece with that.  Where it
- * is otherwise: for weights and the like, which would all come at the beginning, and across borders of loops. */
-static size_t asked_behind(const Func *f, const Loops *loops, size_t comm) {
-  size_t made = (size_t)f->values.items[f->ops.items[comm].in[0]].op;
-  OpKind kind = f->ops.items[made].kind;
-  if (op_is_source(kind) || kind == OP_loop || kind == OP_leave || loops->of[made] != loops->of[comm]) return comm;
-  while (f->ops.items[made + 1].kind == OP_carry) made++;
-  return made;
-}
-
-typedef struct Ordered {
-  const Func *f;
-  size_t *order, n;
-  size_t *first, *next; /* per operation: the first communication behind it, the next behind the same; + 1 */
-} Ordered;
-
-static void put(Ordered *o, size_t i) {
-  o->order[o->n++] = i;
-  for (size_t k = o->first[i]; k; k = o->next[k - 1]) put(o, k - 1);
-}
-
-/* The operations, with communication directly behind what it sends where the device asks for it early: one list for all
- * stages, so that two that send each other have one order (D43). */
-static const size_t *order_of(const Work *w, const Loops *loops) {
-  const Func *f = w->f;
-  Arena *a = w->m->arena;
-  size_t n = f->ops.n;
-  Ordered o = {.f = f,
-               .order = ARENA_ARRAY(a, size_t, n + 1),
-               .first = ARENA_ARRAY(a, size_t, n + 1),
-               .next = ARENA_ARRAY(a, size_t, n + 1)};
-  bool *moved = ARENA_ARRAY(a, bool, n + 1);
-  for (size_t i = n; i-- > 0 && w->device->asynchronous;) {
-    if (!op_is_comm(f->ops.items[i].kind)) continue;
-    size_t behind = asked_behind(f, loops, i);
-    if (behind == i) continue;
-    moved[i] = true, o.next[i] = o.first[behind], o.first[behind] = i + 1;
-  }
-  for (size_t i = 0; i < n; i++)
-    if (!moved[i]) put(&o, i);
-  return o.order;
+    if (w->all->needed[i] && stands_before_loops(w, &w->f->ops.items[i])) add_op(w, &w->f->ops.items[i], (int)i);
 }
 
 static void add_ops(Work *w) {
-  const Func *f = w->f;
-  Loops loops = loops_of(w->m->arena, f);
-  const bool *needed = find_needed(w, &loops);
-  const size_t *order = order_of(w, &loops);
-  w->place = ARENA_ARRAY(w->m->arena, size_t, f->ops.n + 1);
-  for (size_t k = 0; k < f->ops.n; k++) {
+  const WorkFunction *all = w->all;
+  const Loops *loops = &all->loops;
+  size_t n;
+  const size_t *order = work_in_stage(all, w->stage, &n);
+  for (size_t k = 0; k < n; k++) {
     size_t i = order[k];
-    w->place[i] = k;
-    const Op *op = &f->ops.items[i];
-    if (!needed[i] || !in_stage(op, w->stage) || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
-    if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0)
-      add_sources_of(w, &loops.items[loops.of[i]], needed);
+    const Op *op = &w->f->ops.items[i];
+    if (!all->needed[i] || (loops->of[i] >= 0 && stands_before_loops(w, op))) continue;
+    if (op->kind == OP_loop && loops->items[loops->of[i]].parent < 0) add_sources_of(w, &loops->items[loops->of[i]]);
     add_op(w, op, (int)i);
   }
 }
@@ -463,8 +388,8 @@ static bool find_places(const Work *w, int *place) {
 
 /* Transposes and casts of operands that come from outside move before the loop. */
 static void move_out_of_loops(Work *w) {
-  int n = (int)w->ops.n, at = 0, *place = ARENA_ARRAY(w->m->arena, int, n);
-  WorkOp *old = ARENA_ARRAY(w->m->arena, WorkOp, n);
+  int n = (int)w->ops.n, at = 0, *place = ARENA_ARRAY(w->arena, int, n);
+  WorkOp *old = ARENA_ARRAY(w->arena, WorkOp, n);
   if (!find_places(w, place)) return;
   memcpy(old, w->ops.items, sizeof *old * (size_t)n);
   for (int i = 0; i < n; i++) {
@@ -479,7 +404,7 @@ static void move_out_of_loops(Work *w) {
 
 /* Legalising may leave operations that nobody reads any more. */
 static void find_live(Work *w) {
-  bool *used = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  bool *used = ARENA_ARRAY(w->arena, bool, w->f->values.n + w->temps.n + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
   for (size_t i = w->ops.n; i-- > 0;) {
     WorkOp *o = &w->ops.items[i];
@@ -499,7 +424,7 @@ static Phase last_phase(const Work *w) {
 /* What only moves or repeats a value that is made before all micro-batches is done where the result is used, unless
  * that is before them too, or both in and behind them: it costs nothing there, and would take memory. */
 static void move_to_users(Work *w) {
-  uint8_t *users = ARENA_ARRAY(w->m->arena, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
+  uint8_t *users = ARENA_ARRAY(w->arena, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
   for (size_t i = 0; i < w->f->outputs.n; i++)
     users[w->f->outputs.items[i].value] |= (uint8_t)(1u << (last_phase(w) - PH_FIRST));
   for (size_t i = w->ops.n; i-- > 0;) {
@@ -513,37 +438,25 @@ static void move_to_users(Work *w) {
   }
 }
 
-/* By operation: it makes a gradient of a weight that other stages add to.  These would wait for each other's gradients
- * of weights, which schedules say nothing of; so it belongs to the backward, which goes from stage to stage anyway. */
-static const bool *find_early(Module *m, const Func *f) {
-  bool *early = ARENA_ARRAY(m->arena, bool, f->ops.n + 1);
-  for (size_t i = 0; i < f->ops.n; i++)
-    early[i] = f->ops.items[i].kind == OP_transfer && f->ops.items[i].phase == PH_wgt;
-  for (bool more = true; more;) {
-    more = false;
-    for (size_t i = 0; i < f->ops.n; i++) {
-      const Op *op = &f->ops.items[i];
-      for (int k = 0; k < op->nin && op->phase == PH_wgt; k++) {
-        size_t made = (size_t)f->values.items[op->in[k]].op;
-        bool apart = f->ops.items[made].phase != PH_wgt || early[i] == early[made];
-        if (!apart) more = early[i] = early[made] = true;
-      }
-    }
-  }
-  return early;
-}
-
-Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
-  Work *w = ARENA_NEW(m->arena, Work);
-  *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
-  w->in_turns = f->level == 2 && schedule_in_turns(&m->mesh, f);
-  w->early = w->in_turns ? find_early(m, f) : NULL;
+Work *work_of_stage(const WorkFunction *all, int stage) {
+  Work *w = ARENA_NEW(all->arena, Work);
+  *w = (Work){.m = all->m,
+              .arena = all->arena,
+              .f = all->f,
+              .all = all,
+              .stage = stage,
+              .device = all->device,
+              .in_turns = all->in_turns};
   add_ops(w);
   move_out_of_loops(w);
-  if (join) work_join(w);
-  if (join && device->grows) work_grow(w);
-  if (join && device->splits) work_split(w);
+  if (all->joins) work_join(w);
+  if (all->joins && w->device->grows) work_grow(w);
+  if (all->joins && w->device->splits) work_split(w);
   find_live(w);
   move_to_users(w);
   return w;
+}
+
+Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
+  return work_of_stage(work_function(m->arena, m, f, device, join), stage);
 }

@@ -10,6 +10,8 @@
 
 #include "codegen/rows/units.h"
 #include "ir/device.h"
+#include "ir/legal_join.h"
+#include "ir/loops.h"
 
 typedef enum WorkClass {
   WC_SOURCE,
@@ -72,14 +74,31 @@ typedef struct WorkSum {
   Val start, sum;
 } WorkSum;
 
-typedef struct Work {
+/* What the stages of a function share (work_function.c).  By operation of it, but for the last two. */
+typedef struct WorkFunction {
+  Arena *arena; /* of this and of the work of stages */
   Module *m;
   const Func *f;
-  int stage;
+  const DeviceTraits *device;
   bool in_turns; /* stages take turns in forward and backward of several micro-batches, so that these are told apart,
                     and gradients of weights where the schedule does */
-  size_t *place; /* by operation of the function: where it stands in the one list that all stages read */
-  const bool *early; /* with that, by operation of the function: done with gradients of values all the same */
+  Loops loops;
+  const bool *needed;     /* for outputs and writes of some stage */
+  const size_t *order;    /* the one list that all stages read */
+  size_t *place;          /* where it stands in it */
+  const bool *early;      /* where they take turns: done with gradients of values all the same; else NULL */
+  const LegalJoin *joins; /* NULL: nothing joins */
+  int nstages;
+  size_t *in_stage, *begin; /* the operations of a stage in their order: from begin[stage] on */
+} WorkFunction;
+
+typedef struct Work {
+  Module *m;
+  Arena *arena;
+  const Func *f;
+  const WorkFunction *all;
+  int stage;
+  bool in_turns; /* as it */
   const DeviceTraits *device;
   struct {
     WorkOp *items;
@@ -97,6 +116,7 @@ typedef struct Work {
   size_t ndef;
   bool *stored; /* Val -> must be in memory */
   int round;
+  GroupLinks todo; /* groups that are yet to be looked at, by whoever looks */
   struct {
     WorkGroup *items;
     size_t n, cap;
@@ -107,6 +127,10 @@ typedef struct Work {
  * what follows them, and attentions the joins of what they read.  A function of level 1 is what one device does of the
  * whole batch, which prices ask for (passes/cost/parts.h).  Dies on IR that verify_func would refuse. */
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
+/* The same of every stage of a function. */
+const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const DeviceTraits *device, bool join);
+Work *work_of_stage(const WorkFunction *all, int stage);
+const size_t *work_in_stage(const WorkFunction *all, int stage, size_t *n);
 void work_fuse(Work *w); /* groups and `stored` */
 
 const Type *work_type(const Work *w, Val v);

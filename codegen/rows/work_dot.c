@@ -156,7 +156,7 @@ static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   Module *m = d->w->m;
   Attr spec = attr_s(m, AT_spec, arena_printf(m->arena, "%s,%s->%s", d->spec[0], d->spec[1], d->spec[2]));
   add_step(d, OP_dot, 2, d->in, type_of_letters(d, d->spec[2], d->dtype), 1, &spec, WC_GEMM, out);
-  GemmUnit *keep = ARENA_NEW(d->w->m->arena, GemmUnit);
+  GemmUnit *keep = ARENA_NEW(d->w->arena, GemmUnit);
   *keep = gemm_of(d, p);
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }

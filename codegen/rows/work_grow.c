@@ -57,7 +57,7 @@ static bool can_wait(const Work *w, int from, int to) {
 
 /* Gives the attention at `at` the operands of the joins it reads. */
 static void grow(Work *w, int at, bool *gone) {
-  Arena *a = w->m->arena;
+  Arena *a = w->arena;
   WorkOp *o = &w->ops.items[at];
   GrowUnit g = {.op = o->op};
   Op *op = ARENA_NEW(a, Op);
@@ -80,7 +80,7 @@ static void grow(Work *w, int at, bool *gone) {
 }
 
 void work_grow(Work *w) {
-  bool *gone = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1);
+  bool *gone = ARENA_ARRAY(w->arena, bool, w->ops.n + 1);
   for (int i = 0; i < (int)w->ops.n; i++) {
     const Op *op = w->ops.items[i].op;
     if (op->kind == OP_attention && !has_many_rows(w, op)) grow(w, i, gone);

@@ -148,7 +148,7 @@ static void join_sum(Join *j) {
 
 /* The last operation of the chain is all of it. */
 static void replace(Join *j, const WorkOp *first) {
-  Arena *a = j->w->m->arena;
+  Arena *a = j->w->arena;
   WorkOp *o = &j->w->ops.items[j->at];
   Op *op = ARENA_NEW(a, Op);
   Val *in = ARENA_ARRAY(a, Val, j->nin);
@@ -180,10 +180,8 @@ static bool start(Join *j, int at) {
 }
 
 void work_join(Work *w) {
-  Join j = {.w = w,
-            .rule = legal_joins(w->m->arena, w->m, w->device, w->f),
-            .gone = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1)};
-  bool *made = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1);
+  Join j = {.w = w, .rule = w->all->joins, .gone = ARENA_ARRAY(w->arena, bool, w->ops.n + 1)};
+  bool *made = ARENA_ARRAY(w->arena, bool, w->ops.n + 1);
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp first = w->ops.items[i];
     if (made[i] || !start(&j, (int)i)) continue;

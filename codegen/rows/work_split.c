@@ -43,33 +43,40 @@ static int64_t pieces_of(const Work *w, const Op *op) {
   return pieces < MOST_PIECES ? pieces : MOST_PIECES;
 }
 
-/* Adds both in place of the attention; false where it is better whole. */
-static bool split(Work *w, const WorkOp *o) {
+/* Others are better whole. */
+static bool is_split(const Work *w, const Op *op) {
+  return op->kind == OP_attention && work_has_few_rows(w, op) && pieces_of(w, op) >= 2;
+}
+
+/* Adds both in place of the attention. */
+static void split(Work *w, const WorkOp *o) {
   Module *m = w->m;
   const Op *op = o->op;
-  if (op->kind != OP_attention || !work_has_few_rows(w, op)) return false;
   int64_t pieces = pieces_of(w, op);
-  if (pieces < 2) return false;
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   const Expr *dims[3] = {ex_const(m, pieces), type_product(m, q, 0, 4), ex_add(m, v->dims[3], ex_const(m, 2))};
   Op part = *op;
   part.out = 0;
   Val found = work_step(w, op, o->origin, &part, type_get(m, DT_f32, 3, dims), o->class);
-  Op *join = ARENA_NEW(m->arena, Op);
-  Val *in = ARENA_ARRAY(m->arena, Val, 1);
+  Op *join = ARENA_NEW(w->arena, Op);
+  Val *in = ARENA_ARRAY(w->arena, Val, 1);
   *join = *op, *in = found;
   join->nin = 1, join->in = in;
   work_add(w, join, o->origin, o->class);
-  return true;
 }
 
 void work_split(Work *w) {
-  size_t n = w->ops.n;
+  size_t n = w->ops.n, first = 0;
   const WorkOp *old = w->ops.items;
+  while (first < n && !is_split(w, old[first].op)) first++;
+  if (first == n) return;
   w->ops.items = NULL, w->ops.n = w->ops.cap = 0;
   for (size_t i = 0; i < n; i++) {
-    if (split(w, &old[i])) continue;
-    ARENA_PUSH(w->m->arena, &w->ops, old[i]);
+    if (is_split(w, old[i].op)) {
+      split(w, &old[i]);
+      continue;
+    }
+    ARENA_PUSH(w->arena, &w->ops, old[i]);
     for (Val v = old[i].op->out; v < op_end(old[i].op); v++) w->def[v] = (int)w->ops.n - 1;
   }
 }

@@ -135,7 +135,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
   if (f->level != 1) return p.out;
   p.scratch = arena_new();
-  p.w = work_new(m, f, 0, device, true);
+  p.w = work_of_stage(work_function(p.scratch, m, f, device, true), 0);
   work_fuse(p.w);
   p.made = ARENA_ARRAY(p.scratch, Made, f->ops.n + 1);
   p.readers = ARENA_ARRAY(p.scratch, GroupLinks, f->values.n + p.w->temps.n + 1);
