@@ -3,11 +3,18 @@
 
 #include "ir/named.h"
 
+/* What makes gradients and reads a value: the operation whose derivative it is. */
+typedef struct Reader {
+  size_t of;
+  const struct Reader *next;
+} Reader;
+
 typedef struct Homes {
   const Func *f;
   const bool *derived;
   NamedOps names;
   size_t *home;
+  const Reader **readers; /* by operation that makes it */
 } Homes;
 
 static bool is_forward(const Op *op) { return !op->mirror.name && op->phase <= PH_fwd; }
@@ -49,18 +56,46 @@ static size_t with_first_operand(const Homes *w, size_t i) {
   return first;
 }
 
+static void find_readers(Homes *w, Arena *a) {
+  const Func *f = w->f;
+  w->readers = ARENA_ARRAY(a, const Reader *, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    size_t of = op->mirror.name ? named_op(&w->names, op->mirror.name) : SIZE_MAX;
+    for (int k = 0; k < op->nin && of < i; k++) {
+      size_t made = maker(f, op->in[k]);
+      if (of >= made) continue;
+      Reader *r = ARENA_NEW(a, Reader);
+      *r = (Reader){of, w->readers[made]};
+      w->readers[made] = r;
+    }
+  }
+}
+
+/* A gradient may read another form of what its operation reads or makes, as an output in another type: then that is
+ * with the operation, since no stage may get it from a later one.  Itself where nothing is read so, or where what it is
+ * made of is later anyway. */
+static size_t with_derivatives(const Homes *w, size_t i) {
+  size_t first = i;
+  for (const Reader *r = w->readers[i]; r; r = r->next)
+    if (w->home[r->of] < first) first = w->home[r->of];
+  return first < i && behind_operands(w, i) <= first ? first : i;
+}
+
 const size_t *homes_of(Arena *a, const Func *f, const bool *derived) {
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) any |= f->ops.items[i].mirror.name != NULL;
   if (!any) return NULL;
-  Homes w = {f, derived, named_ops(a, f), ARENA_ARRAY(a, size_t, f->ops.n + 1)};
+  Homes w = {f, derived, named_ops(a, f), ARENA_ARRAY(a, size_t, f->ops.n + 1), NULL};
   for (size_t i = 0; i < f->ops.n; i++) w.home[i] = i;
   find_homes_of_reads(&w);
+  find_readers(&w, a);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     size_t with = op->mirror.name ? named_op(&w.names, op->mirror.name) : SIZE_MAX;
     if (with < i) w.home[i] = is_sum_of_users(op) ? with_first_operand(&w, i) : w.home[with];
     else if (!is_forward(op) && !op_is_source(op->kind)) w.home[i] = behind_operands(&w, i);
+    else if (!op_is_source(op->kind)) w.home[i] = with_derivatives(&w, i);
   }
   return w.home;
 }

@@ -4,7 +4,8 @@
  * updates a weight where that is read first; the operations say so (Mirror, ir/ir.h).  What adds up the gradients that
  * several users give to a value is where the first of these is: each stage hands one sum to the stage before.  What
  * says nothing, as the norm of all gradients, is where the last of its operands is, which is in the last of their
- * stages.
+ * stages.  Another form of a value that a gradient reads, as the output of a norm in f32, is with the operation whose
+ * derivative that is.
  */
 #ifndef APC_PASSES_FACTS_HOME_H
 #define APC_PASSES_FACTS_HOME_H

@@ -180,28 +180,44 @@ static void cut_sequences(const Search *s, Named *x) {
   if (free && data > 0) x->degree[DEGREE_cp] = rest / data;
 }
 
+/* The most ranks within the innermost links that experts can be dealt out to. */
+static int usual_experts(const Search *s) {
+  int64_t experts = largest_factor(s, LABEL_EXPERT);
+  int n = s->t->tiers[0].group;
+  while (n > 1 && (n > experts || s->t->ranks % n)) n--;
+  return s->has_degree[DEGREE_ep] ? n : 1;
+}
+
+static void look_at_start(Naming *w, int stages, int tensor, int experts) {
+  const Search *s = w->s;
+  const int *forced = s->run.forced;
+  Named x = {.samples = 1};
+  int rest = s->t->ranks;
+  for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = forced[d] ? forced[d] : 1;
+  x.degree[DEGREE_pp] = stages, x.degree[DEGREE_tp] = tensor, x.degree[DEGREE_ep] = experts;
+  for (int d = 0; d < DEGREE_COUNT; d++) rest /= d == DEGREE_pp || rest % x.degree[d] ? 1 : x.degree[d];
+  if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
+  cut_sequences(s, &x);
+  look_at(w, x);
+  /* Without stages whole batches are best, if they fit. */
+  if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) return;
+  x.samples = s->most_micro / x.degree[DEGREE_dp];
+  if (x.samples > 1) look_at(w, x);
+}
+
 /* Where to begin: few and many stages, tensor parallel ranks none, or all or half of those within the innermost links;
- * what is forced. */
+ * experts on one rank, or on many; what is forced. */
 static void look_at_usual(Naming *w) {
   const Search *s = w->s;
   const int *forced = s->run.forced;
+  const int group = s->t->tiers[0].group, one = forced[DEGREE_ep] ? forced[DEGREE_ep] : 1,
+            many = forced[DEGREE_ep] ? one : usual_experts(s);
   const int stages[] = {forced[DEGREE_pp] ? forced[DEGREE_pp] : 1, 8},
-            tensor[] = {forced[DEGREE_tp] ? forced[DEGREE_tp] : 1, s->t->tiers[0].group,
-                        (s->t->tiers[0].group + 1) / 2};
+            tensor[] = {forced[DEGREE_tp] ? forced[DEGREE_tp] : 1, group, (group + 1) / 2};
   enum { STAGES = sizeof stages / sizeof *stages, TENSOR = sizeof tensor / sizeof *tensor };
   for (int i = 0; i < STAGES * TENSOR; i++) {
-    Named x = {.samples = 1};
-    for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = forced[d] ? forced[d] : 1;
-    x.degree[DEGREE_pp] = stages[i / TENSOR], x.degree[DEGREE_tp] = tensor[i % TENSOR];
-    int rest = s->t->ranks;
-    for (int d = 0; d < DEGREE_COUNT; d++) rest /= d == DEGREE_pp || rest % x.degree[d] ? 1 : x.degree[d];
-    if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
-    cut_sequences(s, &x);
-    look_at(w, x);
-    /* Without stages whole batches are best, if they fit. */
-    if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) continue;
-    x.samples = s->most_micro / x.degree[DEGREE_dp];
-    if (x.samples > 1) look_at(w, x);
+    look_at_start(w, stages[i / TENSOR], tensor[i % TENSOR], one);
+    if (many > one) look_at_start(w, stages[i / TENSOR], tensor[i % TENSOR], many);
   }
 }
 
@@ -291,7 +307,7 @@ static void price_best(Naming *w) {
 bool search_names_first(const Search *s) {
   const int some_ranks = 16;
   const size_t many_operations = 2000;
-  bool large = s->f->ops.n >= many_operations && s->t->ranks >= some_ranks;
+  bool large = func_has_gradients(s->f) && s->f->ops.n >= many_operations && s->t->ranks >= some_ranks;
   return large || s->t->ranks >= MANY_RANKS;
 }
 

@@ -472,16 +472,16 @@ const Shape *shape_alike(Module *m, const CostModel *c, const Shape *s) {
          *first = ARENA_ARRAY(scratch, size_t, s->f->ops.n + 1);
   bool any = false;
   for (size_t i = 0; i < s->f->ops.n; i++) {
-    size_t head = s->mirrors.head[i];
-    const Place *p = &places[head];
-    owner[i] = head == i ? i : owner[head];
-    if (head != i || p->block < 0 || s->class[i] < 0) continue;
+    const Place *p = &places[i];
+    owner[i] = i;
+    if (s->mirrors.head[i] != i || p->block < 0 || s->class[i] < 0) continue;
     const int key[] = {p->block, p->index, p->operand, s->class[i]};
     int before = keys.n, number = key_number(&keys, key, sizeof key);
     if (keys.n > before) first[number] = i;
     owner[i] = first[number];
     any |= owner[i] < i;
   }
+  for (size_t i = 0; i < s->f->ops.n; i++) owner[i] = owner[s->mirrors.head[i]];
   arena_free(scratch);
   if (!any) return NULL;
   *out = *s;

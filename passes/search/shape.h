@@ -53,7 +53,7 @@ typedef struct Shape {
   int nclasses;
   const int *class;    /* by operation; -1: no variable */
   const size_t *first; /* by class: its first operation */
-  const size_t *owner; /* by operation: whose variable it has, which stands before it or is itself */
+  const size_t *owner; /* by operation: whose variable it has, which is the head of all that have it */
   const double *times; /* by owner: so many heads have its variable */
   size_t nfans, npairs, nsums, ninsides;
   const FanOut *fans;

@@ -66,6 +66,13 @@ expect 0 "" "$apc" plan "$gpt" -D layers=2 -D d=24 -D heads=3 -D ffn=36 -D vocab
 check "one sum over dp" grep -q '%x.gather.grad.add.reduce_scatter = ' tied.ir
 check "only numbers are all-reduced" [ "$(grep '= all_reduce' tied.ir | grep -vc ': f32\[\]')" -eq 0 ]
 
+# Another form of a value that a gradient reads, as the output of a norm in f32, is in no later stage than the gradient,
+# wherever stages are cut.
+for schedule in 1f1b zbh1 zbv interleaved:2; do
+  expect 0 "pp 4" "$apc" plan "$gpt" -D layers=2 -D d=256 -D heads=4 -D ctx=64 -D vocab=1000 --dim seq=64 --dtype bf16 \
+    --train cross_entropy --batch 8 --target dgx-a100x4 -q --pp 4 --micro-batches 8 --schedule $schedule
+done
+
 # A step of training of which everything is named is priced on one mesh; with something left open it is searched for.
 layout=("$gpt" -D layers=2 -D d=32 -D heads=4 -D vocab=64 -D ctx=16 --train cross_entropy --batch 16 --target cpux8 -q
   --tp 2 --pp 2 --dp 2 --micro-batches 4 --zero 1 --recompute selective --time-report)
@@ -95,4 +102,4 @@ for sig in signal.SIGINT, signal.SIGTERM:
 P
 code=$?
 check "a signal: $(cat signalled)" [ $code -eq 0 ]
-summary 36
+summary 40
