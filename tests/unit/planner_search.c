@@ -409,7 +409,7 @@ static void shared_by_layers(void) {
       }
       done(&c);
     }
-    CHECKF(work[0] > 0 && work[1] < 2.2 * fmax(work[0], 1e4), /* below, what was pruned decides */
+    CHECKF(work[0] > 0 && work[1] < 2.2 * fmax(work[0], 2e4), /* below, what was pruned decides */
            "%d ranks: %g sums for 8 layers, %g for 24", ranks, work[0], work[1]);
   }
   arena_free(a);
