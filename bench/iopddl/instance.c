@@ -113,6 +113,7 @@ static void read_edges(Instance *in, json_t *edges, Arena *a) {
       in->edges[e].of[k] = (int)node;
       entries *= (size_t)in->domain[node];
     }
+    if (in->edges[e].of[0] == in->edges[e].of[1]) fail("an edge", "it joins a node to itself");
     in->edges[e].cost = numbers(a, json_array_get(costs, e), entries);
   }
 }

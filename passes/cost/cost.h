@@ -102,10 +102,11 @@ typedef struct CommSize {
 } CommSize;
 double cost_comm(const CostModel *c, const CommSize *x);
 
-/* The communication of a move; false when it is local. */
 /* Two axes that follow each other, `stride` ranks between neighbours on the inner one: no collective over either of
  * them, or over others as well, spans other links when they change places. */
 bool cost_axes_exchange(const Target *t, int stride, int outer, int inner);
+
+/* The communication of a move; false when it is local. */
 bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out);
 /* Of an exchange of windows: at most the operand's whole shard moves. */
 CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,

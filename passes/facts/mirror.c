@@ -59,7 +59,7 @@ static bool takes_sums(const Finding *w, size_t i, Val v) {
   uint32_t mask = operands_of(&w->f->ops.items[i], v);
   bool any = false;
   for (int k = 0; k < r->nfactors; k++) any |= r->factors[k].kind == FK_LINEAR && !(mask & ~r->factors[k].operands);
-  return any;
+  return any && mask;
 }
 
 /* Something in its kernel needs the value whole, so it reads it so, too. */
@@ -112,7 +112,7 @@ static bool passes_sums(const Finding *w, size_t i) {
   const Rule *r = w->rules[i];
   bool any = false;
   for (int k = 0; k < r->nfactors; k++)
-    for (int j = 0; j < op->nin && r->factors[k].kind == FK_LINEAR; j++)
+    for (int j = 0; j < op->nin && j < 32 && r->factors[k].kind == FK_LINEAR; j++)
       any |= (r->factors[k].operands >> j & 1u) && reads_sum(w, i, j);
   return any;
 }
@@ -205,7 +205,8 @@ static void find_partial(Finding *w, size_t i, bool passes_on) {
   const Rule *r = w->rules[i];
   for (int k = 0; k < r->nfactors; k++) {
     bool from_operand = false;
-    for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && reads_sum(w, i, j);
+    for (int j = 0; j < op->nin && j < 32; j++)
+      from_operand |= (r->factors[k].operands >> j & 1u) && reads_sum(w, i, j);
     bool makes = r->factors[k].kind == FK_REDUCE || (passes_on && r->factors[k].kind == FK_LINEAR && from_operand);
     for (int j = 0; j < op->nout && makes; j++) w->partial[op->out + (Val)j] |= r->factors[k].results >> j & 1u;
   }
@@ -235,6 +236,7 @@ static size_t only_reader(const Finding *w, size_t i) {
   const Uses *uses = &w->uses[op->out];
   if (w->nfollowers[i] || passes_sums(w, i) || uses->n != 1) return SIZE_MAX;
   size_t user = uses->items[0], head = w->head[user];
+  if (w->head[i] != i || !operands_of(&w->f->ops.items[user], op->out)) return SIZE_MAX; /* a result of the function */
   bool may = !w->fixed[user] && w->loops->of[user] < 0 && w->sum_of[user] == SIZE_MAX && w->sum_of[head] == SIZE_MAX;
   return may && !w->f->ops.items[user].mirror.name && w->f->ops.items[user].phase == op->phase ? user : SIZE_MAX;
 }

@@ -171,12 +171,19 @@ static Domain *domain_of_class(Graph *g, int c) {
   return g->domains[c] = domain_new(&g->in, g->arena, c);
 }
 
+/* What follows another operation of its kernel may do so with none of its strategies. */
+static bool is_empty(const Domain *d, const Op *op) {
+  bool any = d->n > 0 && op->mirror.name;
+  for (int v = 0; v < d->n; v++) any |= d->time[v] < INFINITY;
+  return !any;
+}
+
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
     if (solve_watch_work(g->in.watch, 1e3)) return false;
-    if (domain_of_class(g, c)->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
+    if (!is_empty(domain_of_class(g, c), op)) continue;
     *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
                         g->in.m->mesh.axes[0].size);
     return false;

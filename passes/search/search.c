@@ -434,7 +434,7 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
 /* Of many ranks the work is over long before all meshes were solved.  Then the degrees of the best plan are forced, as
  * by whoever asks for them, who finds nothing faster then: each may be two axes. */
 static void divide_degrees(Search *s, const PlanOptions *o) {
-  const double part = 0.2; /* of the work */
+  const double part = 0.1; /* of the work, for what is known and for the run each */
   const Outcome *best = s->run.best;
   if (s->t->ranks < MANY_RANKS || !s->watch.expired || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline))
     return;
@@ -446,8 +446,9 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
   s->watch.most *= part;
   s->run = forced_run(s, best->found);
   find_known(s, &forced);
+  s->run.best = best;
   run(s, &forced);
-  if (s->run.best && search_best_time(s) < best->price.time.total) best = s->run.best;
+  if (search_best_time(s) < best->price.time.total) best = s->run.best;
   s->run = before;
   s->run.best = best;
   s->watch.most = most, s->watch.expired = true;

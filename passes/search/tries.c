@@ -2,9 +2,9 @@
  * faster than the best plan.
  *
  * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
- * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone, of many ranks
- * one that people would name).  The graph's optimum, with everything that repeats weighted as if the stages were equal,
- * bounds a candidate from below; the lower bound of a run is the least of all candidates.
+ * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone; of many ranks,
+ * or a long training step, one that people would name).  The graph's optimum, with everything that repeats weighted as
+ * if the stages were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
  *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
  * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make

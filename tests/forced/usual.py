@@ -240,9 +240,9 @@ class Case:
             if not free:
                 self.fault("this fits, and without force there is no plan", words)
                 break
+            self.compare(free, forced, words)
             if forced["time_us"] < self.best:
                 self.best, self.best_plan = forced["time_us"], plan
-                self.compare(free, forced, words)
         compared = free and self.forced
         ratio = f"best {self.best / free['time_us']:.4f} of the free plan" if compared else "nothing to compare"
         told = f"gap {100 * free['gap']:.1f} %, {free['search_ms'] / 1e3:.1f} s" if free else "no free plan"
