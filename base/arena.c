@@ -101,7 +101,7 @@ char *arena_printf(Arena *a, const char *format, ...) {
 
 size_t arena_used(const Arena *a) { return a->used; }
 
-/* Is it the last of the block that is being filled, with room for more behind it?  Takes that. */
+/* Is it the last of the block that is being filled, with room for more after it?  Takes that. */
 static bool extend(Arena *a, const void *items, size_t bytes, size_t more) {
   Block *b = a->blocks;
   size_t had = (bytes + 15) & ~(size_t)15, wanted = (bytes + more + 15) & ~(size_t)15;

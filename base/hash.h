@@ -11,6 +11,12 @@
 
 uint64_t hash64(const void *bytes, size_t n, uint64_t seed);
 
+/* Adds a number, for tables in memory: the lower bits, which places are of, depend on all of both. */
+static inline uint64_t hash64_mix(uint64_t h, uint64_t v) {
+  h = (h ^ (v * 0xc2b2ae3d27d4eb4fu + 1)) * 0x9e3779b97f4a7c15u;
+  return h ^ (h >> 32);
+}
+
 /* The same of bytes that come in pieces. */
 typedef struct Hash64 {
   uint64_t lanes[4], seed, total;

@@ -74,7 +74,7 @@ typedef struct WorkSum {
   Val start, sum;
 } WorkSum;
 
-/* What the stages of a function share (work_function.c).  By operation of it, but for the last two. */
+/* What the stages of a function share (work_function.c). */
 typedef struct WorkFunction {
   Arena *arena; /* of this and of the work of stages */
   Module *m;
@@ -83,11 +83,11 @@ typedef struct WorkFunction {
   bool in_turns; /* stages take turns in forward and backward of several micro-batches, so that these are told apart,
                     and gradients of weights where the schedule does */
   Loops loops;
-  const bool *needed;     /* for outputs and writes of some stage */
+  const bool *needed;     /* by operation: for outputs and writes of some stage */
   const size_t *order;    /* the one list that all stages read */
-  size_t *place;          /* where it stands in it */
+  size_t *place;          /* by operation: where it stands in it */
   const bool *early;      /* where they take turns: done with gradients of values all the same; else NULL */
-  const LegalJoin *joins; /* NULL: nothing joins */
+  const LegalJoin *joins; /* by operation; NULL: nothing joins */
   int nstages;
   size_t *in_stage, *begin; /* the operations of a stage in their order: from begin[stage] on */
 } WorkFunction;

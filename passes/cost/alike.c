@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 typedef struct Alike {
   const Func *f;
   const LegalJoin *joins;
@@ -63,11 +65,6 @@ static bool same_price(const Alike *x, size_t i, size_t k) {
   return true;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ v) * 0x9E3779B97F4A7C15u;
-  return h ^ h >> 32;
-}
-
 /* Of what is one number: lists are compared. */
 static uint64_t attr_hash(const Attr *a) {
   uint64_t bits = (uint64_t)a->n;
@@ -75,15 +72,15 @@ static uint64_t attr_hash(const Attr *a) {
   if (kind == AK_INT || kind == AK_AXIS) bits = (uint64_t)a->u.i;
   if (kind == AK_STR) bits = (uint64_t)(uintptr_t)a->u.s;
   if (kind == AK_FLOAT) memcpy(&bits, &a->u.f, sizeof bits);
-  return mix((uint64_t)a->key, bits);
+  return hash64_mix((uint64_t)a->key, bits);
 }
 
 static uint64_t hash_of(const Alike *x, size_t i) {
   const Op *op = &x->f->ops.items[i];
-  uint64_t h = mix((uint64_t)op->kind, x->parts[i].reads);
-  for (int k = 0; k < op->nin; k++) h = mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->in[k]));
-  for (int k = 0; k < op->nout; k++) h = mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->out + (Val)k));
-  for (int k = 0; k < op->nattrs; k++) h = mix(h, attr_hash(&op->attrs[k]));
+  uint64_t h = hash64_mix((uint64_t)op->kind, x->parts[i].reads);
+  for (int k = 0; k < op->nin; k++) h = hash64_mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->in[k]));
+  for (int k = 0; k < op->nout; k++) h = hash64_mix(h, (uint64_t)(uintptr_t)type_of(x->f, op->out + (Val)k));
+  for (int k = 0; k < op->nattrs; k++) h = hash64_mix(h, attr_hash(&op->attrs[k]));
   return h;
 }
 
@@ -115,8 +112,8 @@ typedef struct Priced {
 } Priced;
 
 static Priced *place_of(const Prices *p, const Op *op, PricedAs as, int n, const Pick *picks) {
-  uint64_t h = mix((uint64_t)(uintptr_t)op, (uint64_t)as);
-  for (int i = 0; i < n; i++) h = mix(h, (uint64_t)picks[i].axis << 8 | picks[i].factor);
+  uint64_t h = hash64_mix((uint64_t)(uintptr_t)op, (uint64_t)as);
+  for (int i = 0; i < n; i++) h = hash64_mix(h, (uint64_t)picks[i].axis << 8 | picks[i].factor);
   size_t i = (size_t)(h >> 16) & (p->slots - 1);
   for (; p->items[i].op; i = (i + 1) & (p->slots - 1)) {
     const Priced *x = &p->items[i];

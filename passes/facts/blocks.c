@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum { MIN_PERIOD = 2, MIN_LETTERS = 8 }; /* a repetition that is smaller is not worth a name */
 
 typedef struct Run {
@@ -78,18 +80,12 @@ static bool same_letter(const Func *f, const Op *x, const Op *y) {
   return true;
 }
 
-/* The lower bits, which places in tables are of, depend on all of both numbers. */
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ (v * 0xc2b2ae3d27d4eb4fu + 1)) * 0x9e3779b97f4a7c15u;
-  return h ^ (h >> 32);
-}
-
 static uint64_t letter_hash(const Func *f, const Op *op) {
-  uint64_t h = mix((uint64_t)op->kind, (uint64_t)op->nin);
+  uint64_t h = hash64_mix((uint64_t)op->kind, (uint64_t)op->nin);
   const Type *t = type_of(f, op->out);
-  h = mix(h, (uint64_t)t->dtype * 64 + (uint64_t)t->rank);
-  for (int d = 0; d < t->rank; d++) h = mix(h, t->dims[d]->hash);
-  for (int i = 0; i < op->nattrs; i++) h = mix(h, (uint64_t)op->attrs[i].key);
+  h = hash64_mix(h, (uint64_t)t->dtype * 64 + (uint64_t)t->rank);
+  for (int d = 0; d < t->rank; d++) h = hash64_mix(h, t->dims[d]->hash);
+  for (int i = 0; i < op->nattrs; i++) h = hash64_mix(h, (uint64_t)op->attrs[i].key);
   return h;
 }
 
@@ -120,7 +116,7 @@ static void name_factors(Finder *w, int level) {
   uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[level] = ARENA_ARRAY(w->a, uint32_t, w->n + 1),
            used = 0;
   for (size_t i = 0; i + 2 * half <= w->n; i++) {
-    size_t s = mix(shorter[i], shorter[i + half]) & (cap - 1);
+    size_t s = hash64_mix(shorter[i], shorter[i + half]) & (cap - 1);
     while (slots[s] && (shorter[slots[s] - 1] != shorter[i] || shorter[slots[s] - 1 + half] != shorter[i + half]))
       s = (s + 1) & (cap - 1);
     if (!slots[s]) {

@@ -12,7 +12,7 @@ typedef struct Reader {
 typedef struct Homes {
   const Func *f;
   const bool *derived;
-  NamedOps names;
+  size_t *of; /* by operation: whose derivative it is; SIZE_MAX: nothing's */
   size_t *home;
   const Reader **readers; /* by operation that makes it */
 } Homes;
@@ -61,7 +61,7 @@ static void find_readers(Homes *w, Arena *a) {
   w->readers = ARENA_ARRAY(a, const Reader *, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    size_t of = op->mirror.name ? named_op(&w->names, op->mirror.name) : SIZE_MAX;
+    size_t of = w->of[i];
     for (int k = 0; k < op->nin && of < i; k++) {
       size_t made = maker(f, op->in[k]);
       if (of >= made) continue;
@@ -86,14 +86,18 @@ const size_t *homes_of(Arena *a, const Func *f, const bool *derived) {
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) any |= f->ops.items[i].mirror.name != NULL;
   if (!any) return NULL;
-  Homes w = {f, derived, named_ops(a, f), ARENA_ARRAY(a, size_t, f->ops.n + 1), NULL};
-  for (size_t i = 0; i < f->ops.n; i++) w.home[i] = i;
+  const NamedOps names = named_ops(a, f);
+  Homes w = {f, derived, ARENA_ARRAY(a, size_t, f->ops.n + 1), ARENA_ARRAY(a, size_t, f->ops.n + 1), NULL};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const char *name = f->ops.items[i].mirror.name;
+    w.of[i] = name ? named_op(&names, name) : SIZE_MAX;
+    w.home[i] = i;
+  }
   find_homes_of_reads(&w);
   find_readers(&w, a);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    size_t with = op->mirror.name ? named_op(&w.names, op->mirror.name) : SIZE_MAX;
-    if (with < i) w.home[i] = is_sum_of_users(op) ? with_first_operand(&w, i) : w.home[with];
+    if (w.of[i] < i) w.home[i] = is_sum_of_users(op) ? with_first_operand(&w, i) : w.home[w.of[i]];
     else if (!is_forward(op) && !op_is_source(op->kind)) w.home[i] = behind_operands(&w, i);
     else if (!op_is_source(op->kind)) w.home[i] = with_derivatives(&w, i);
   }

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 typedef struct Part {
   const Expr *size;
   Label label;
@@ -56,15 +58,10 @@ static bool same_rule(const Func *f, const Op *x, const Op *y) {
   return true;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ v) * 0x9e3779b97f4a7c15u;
-  return h ^ h >> 32;
-}
-
 static uint64_t made_from(const Func *f, const Op *op) {
-  uint64_t h = mix((uint64_t)op->kind, (uint64_t)op->nin);
-  for (int i = 0; i < op->nin; i++) h = mix(h, (uint64_t)(uintptr_t)type_of(f, op->in[i]));
-  for (int i = 0; i < op->nout; i++) h = mix(h, (uint64_t)(uintptr_t)type_of(f, op->out + (Val)i));
+  uint64_t h = hash64_mix((uint64_t)op->kind, (uint64_t)op->nin);
+  for (int i = 0; i < op->nin; i++) h = hash64_mix(h, (uint64_t)(uintptr_t)type_of(f, op->in[i]));
+  for (int i = 0; i < op->nout; i++) h = hash64_mix(h, (uint64_t)(uintptr_t)type_of(f, op->out + (Val)i));
   return h;
 }
 

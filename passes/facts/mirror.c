@@ -169,11 +169,16 @@ static bool find_factors_in_kernel(Finding *w, size_t first, size_t i) {
   return are_apart(r, factors);
 }
 
+/* Neither derivatives nor what is fixed or in a loop follow others of their kernel, or are followed so. */
+static bool may_share(const Finding *w, size_t i) {
+  return w->kernel && !w->f->ops.items[i].mirror.name && !w->fixed[i] && w->loops->of[i] < 0;
+}
+
 /* What one kernel computes dimension by dimension has one strategy, that of its first operation; SIZE_MAX: it is that,
  * or has a choice of its own. */
 static size_t first_of_kernel(Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
-  if (!w->kernel || w->kernel[i] < 0 || op->mirror.name || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
+  if (!may_share(w, i) || w->kernel[i] < 0) return SIZE_MAX;
   if (op->kind == OP_accumulate || !is_parallel(w->rules[i]) || passes_sums(w, i)) return SIZE_MAX;
   size_t *first = &w->first_of[w->kernel[i]];
   if (*first && w->f->ops.items[*first - 1].phase == op->phase && find_factors_in_kernel(w, *first - 1, i))
@@ -232,13 +237,13 @@ static void find_heads(Finding *w) {
 /* What is repeated for one reader is made as that wants it: then what it is made of, which is smaller, is converted. */
 static size_t only_reader(const Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
-  if (!w->kernel || op->kind != OP_broadcast || op->mirror.name || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
+  if (!may_share(w, i) || op->kind != OP_broadcast) return SIZE_MAX;
   const Uses *uses = &w->uses[op->out];
   if (w->nfollowers[i] || passes_sums(w, i) || uses->n != 1) return SIZE_MAX;
   size_t user = uses->items[0], head = w->head[user];
   if (w->head[i] != i || !operands_of(&w->f->ops.items[user], op->out)) return SIZE_MAX; /* a result of the function */
-  bool may = !w->fixed[user] && w->loops->of[user] < 0 && w->sum_of[user] == SIZE_MAX && w->sum_of[head] == SIZE_MAX;
-  return may && !w->f->ops.items[user].mirror.name && w->f->ops.items[user].phase == op->phase ? user : SIZE_MAX;
+  bool may = may_share(w, user) && w->sum_of[user] == SIZE_MAX && w->sum_of[head] == SIZE_MAX;
+  return may && w->f->ops.items[user].phase == op->phase ? user : SIZE_MAX;
 }
 
 /* The reader's factor that takes the operand as a sum; -1: none does. */

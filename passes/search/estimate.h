@@ -3,8 +3,8 @@
  * The graph in which equal layers make one choice (shape_alike) says what operations take, and which bytes they make.
  * From that follow: stages as even as operations allow; the time of a pipeline, by the table of its schedule; what is
  * kept for gradients, and so how much has to be made again where memory is short; without gradients what is live at
- * once, and so what it leaves for weights.  What a schedule makes of transfers
- * and what is gathered is not counted, so an estimate is no bound; bench/results/planner.md says how near they are.
+ * once, and so what it leaves for weights.  What a schedule makes of transfers and what is gathered is not counted, so
+ * an estimate is no bound; bench/results/planner.md says how near they are.
  */
 #ifndef APC_PASSES_SEARCH_ESTIMATE_H
 #define APC_PASSES_SEARCH_ESTIMATE_H

@@ -436,9 +436,8 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
 static void divide_degrees(Search *s, const PlanOptions *o) {
   const double part = 0.1; /* of the work, for what is known and for the run each */
   const Outcome *best = s->run.best;
-  if (s->t->ranks < MANY_RANKS || !s->watch.expired || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline))
-    return;
-  if (o->any || !best || !can_be_forced(s, best)) return;
+  if (s->t->ranks < MANY_RANKS || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
+  if (!can_be_forced(s, best)) return;
   PlanOptions forced = options_of(o, best->found, &best->c);
   forced.known = NULL;
   const SearchRun before = s->run;
@@ -469,8 +468,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   }
   if (!s->run.best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
-  if (!s->layout && !all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
-  if (!s->layout && !all_forced(s, o)) divide_degrees(s, o);
+  if (!s->layout && !all_forced(s, o) && !o->any) (s->watch.expired ? divide_degrees : settle_degrees)(s, o);
   return finish(s, o, started);
 }
 
