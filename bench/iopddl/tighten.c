@@ -56,7 +56,7 @@ static void pass(Tighten *t, const double *const *time, bool back) {
       if ((p->vars[p->vars[0] == i] > i) != back) ahead++;
       else behind++;
     }
-    if (!ahead) continue;
+    if (ahead == 0) continue;
     sum_up(t, time, i, t->sums);
     for (size_t e = 0; e < t->pairs_of[i].n; e++) {
       int f = t->pairs_of[i].items[e];
