@@ -10,19 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/wide.h"
 #include "solver/private.h"
 #include "solver/watch.h"
-
-/* Compiled again for wider vectors where a compiler can choose when the program starts; sums have the same order, so
- * the same bits.  What chooses runs before a sanitizer is ready. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("avx2", "default")))
-#define PART_OF_WIDE static inline __attribute__((always_inline))
-#else
-#define WIDE
-#define PART_OF_WIDE static inline
-#endif
 
 /* An operand with the last place and others, copied as [its other places][class][last place]; one without the last
  * place as [its places][class]. */

@@ -22,6 +22,7 @@ static void begin(CostModel *c) {
     c->sizes[i] = s->axis >= 0 ? last : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
   c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
+  c->bytes = ARENA_ARRAY(c->arena, KnownBytes, 1u << KNOWN_BYTES_BITS);
   c->prices = ARENA_NEW(c->arena, Prices);
   c->prices->arena = c->arena;
 }

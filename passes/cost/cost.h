@@ -124,9 +124,9 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 /* The cheapest conversion, remembered; INFINITY when there is none. */
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
 
-/* Many of them at once. */
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
-                      double *seconds);
+/* From each of `nfrom` layouts to each of n: seconds[nfrom][n]. */
+void cost_convert_all(CostModel *c, const Type *global, int nfrom, const Layout *const *from, int n,
+                      const Layout *const *to, double *seconds);
 
 /* What ranks pay to make a scalar that of coordinate 0 (agreed.h). */
 double cost_agreement(CostModel *c, const Type *scalar);

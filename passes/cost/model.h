@@ -48,6 +48,14 @@ typedef struct GroupCosts {
   CommCosts *items;
 } GroupCosts;
 
+/* Bytes of a value in a layout, both interned. */
+typedef struct KnownBytes {
+  const Type *type;
+  const Layout *layout;
+  double bytes;
+} KnownBytes;
+enum { KNOWN_BYTES_BITS = 10 };
+
 struct CostModel {
   Module *m;
   const Target *target;
@@ -58,7 +66,8 @@ struct CostModel {
   Arena *arena;        /* of what follows, which depends on the mesh */
   GroupCosts **groups; /* by set of axes; NULL until asked for */
   struct Prices *prices;
-  int64_t *sizes; /* by symbol */
+  KnownBytes *bytes; /* those that were asked for last */
+  int64_t *sizes;    /* by symbol */
   size_t nsizes;
   struct {
     TypeTable *items;

@@ -98,6 +98,16 @@ double cost_comm(const CostModel *c, const CommSize *x) {
   return least * (1 - c->target->hidden);
 }
 
+/* ---- bytes */
+
+/* The same as cost_bytes of a layout that is interned: moves ask for the same ones again and again. */
+static double bytes_of(const CostModel *c, const Type *global, const Layout *l) {
+  uint64_t key = ((uint64_t)(uintptr_t)l >> 4) * 0x9E3779B97F4A7C15u + ((uint64_t)(uintptr_t)global >> 4);
+  KnownBytes *known = &c->bytes[(key * 0x9E3779B97F4A7C15u) >> (64 - KNOWN_BYTES_BITS)];
+  if (known->type != global || known->layout != l) *known = (KnownBytes){global, l, cost_bytes(c, global, l)};
+  return known->bytes;
+}
+
 /* ---- what contiguous collectives take beside the communication (ir/legal_comm.h) */
 
 static bool stages(const CostModel *c) { return c->target->device->contiguous_collectives; }
@@ -110,6 +120,9 @@ static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout 
 
 /* Have the members along a mesh axis, one of those of `l`, parts of one size that needs no coordinate to say? */
 static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  bool constant = extent->kind == EX_CONST && l->unit->kind == EX_CONST && l->unit->value > 0;
+  if (constant && extent->value % l->unit->value == 0)
+    return extent->value / l->unit->value % layout_parts(&c->mesh, l) == 0;
   return ex_exact_div(c->m, ex_div(c->m, extent, l->unit), ex_const(c->m, layout_parts(&c->mesh, l))) != NULL;
 }
 
@@ -119,10 +132,10 @@ static bool comes_first(const CostModel *c, const Type *global, const Layout *l,
   return true;
 }
 
-/* A transpose that moves a dimension to the front or back from there. */
-static double moved_dim(const CostModel *c, const Type *global, const Layout *l, int dim) {
+/* A transpose of so many bytes that moves a dimension to the front or back from there. */
+static double moved_dim(const CostModel *c, const Type *global, const Layout *l, double bytes, int dim) {
   bool stays = comes_first(c, global, l, dim) || part_is_one(c, global->dims[dim], &l->dims[dim]);
-  return stays ? 0 : cost_traffic(c, 2 * cost_bytes(c, global, l));
+  return stays ? 0 : cost_traffic(c, 2 * bytes);
 }
 
 /* One that makes b, dimensions of which the flagged ones are 1, of the order a; or back. */
@@ -163,7 +176,7 @@ static Layout gathered_first(const Move *move) {
 
 static double all_to_all_beside(const CostModel *c, const Type *global, const Move *move) {
   int cut = move->dim2, joined = move->dim, n = global->rank, order[MAX_RANK + 1];
-  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  double before = bytes_of(c, global, move->before), after = bytes_of(c, global, move->after);
   bool sent[MAX_RANK + 1], had[MAX_RANK + 1], got[MAX_RANK], one = c->mesh.axes[move->axis].size == 1;
   LegalAllToAll form = all_to_all_form(c, global, move);
   Layout middle = gathered_first(move);
@@ -189,8 +202,8 @@ static double all_to_all_beside(const CostModel *c, const Type *global, const Mo
         if (d != order[0] && d != order[1] && d != order[2]) order[k++] = d;
       return before + reordered(c, after, n + 1, sent, order);
     default:
-      return moved_dim(c, global, move->before, joined) + moved_dim(c, global, &middle, joined) +
-             cost_traffic(c, 2 * after);
+      return moved_dim(c, global, move->before, before, joined) +
+             moved_dim(c, global, &middle, cost_bytes(c, global, &middle), joined) + cost_traffic(c, 2 * after);
   }
 }
 
@@ -208,9 +221,9 @@ static double members_of(const CostModel *c, uint32_t axes) {
 
 /* The kernel, and the slice of a reduce-scatter. */
 static double reducing(const CostModel *c, const Type *global, const Move *move) {
-  double one = cost_bytes(c, global, move->before), seconds = cost_traffic(c, (members_of(c, move->axes) + 1) * one);
+  double one = bytes_of(c, global, move->before), seconds = cost_traffic(c, (members_of(c, move->axes) + 1) * one);
   if (move->kind == MOVE_ALL_REDUCE) return seconds;
-  return seconds + cost_traffic(c, 2 * cost_bytes(c, global, move->after));
+  return seconds + cost_traffic(c, 2 * bytes_of(c, global, move->after));
 }
 
 static double beside_move(const CostModel *c, const Type *global, const Move *move) {
@@ -220,14 +233,15 @@ static double beside_move(const CostModel *c, const Type *global, const Move *mo
     case MOVE_ALL_GATHER:
     case MOVE_REDUCE_SCATTER:
     case MOVE_EXCHANGE:
-      return moved_dim(c, global, move->before, move->dim) + moved_dim(c, global, move->after, move->dim);
+      return moved_dim(c, global, move->before, bytes_of(c, global, move->before), move->dim) +
+             moved_dim(c, global, move->after, bytes_of(c, global, move->after), move->dim);
     case MOVE_ALL_TO_ALL: return all_to_all_beside(c, global, move);
     default: return 0;
   }
 }
 
 bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
-  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  double before = bytes_of(c, global, move->before), after = bytes_of(c, global, move->after);
   *out = (CommSize){.axes = move->axes, .bytes = before};
   if (reduced_here(c, global, move)) {
     bool one_axis = (move->axes & (move->axes - 1)) == 0;
@@ -255,8 +269,8 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
   (void)m;
   if (cost_comm_of_move(c, global, move, &x))
     return c->loose && x.kind == COMM_exchange ? 0 : cost_comm(c, &x) + beside_move(c, global, move);
-  if (move->kind == MOVE_SLICE) return cost_traffic(c, 2 * cost_bytes(c, global, move->after));
-  return move->kind == MOVE_MASK ? cost_traffic(c, 2 * cost_bytes(c, global, move->before)) : 0;
+  if (move->kind == MOVE_SLICE) return cost_traffic(c, 2 * bytes_of(c, global, move->after));
+  return move->kind == MOVE_MASK ? cost_traffic(c, 2 * bytes_of(c, global, move->before)) : 0;
 }
 
 double cost_transfer(const CostModel *c, double bytes) {
@@ -274,14 +288,14 @@ static ConvertTable *table_for(CostModel *c, const Type *type) {
   return t;
 }
 
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
-                      double *seconds) {
-  convert_table_costs(table_for(c, global), from, n, to, seconds);
+void cost_convert_all(CostModel *c, const Type *global, int nfrom, const Layout *const *from, int n,
+                      const Layout *const *to, double *seconds) {
+  convert_table_costs(table_for(c, global), nfrom, from, n, to, seconds);
 }
 
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
   double seconds = 0;
-  if (from != to) cost_convert_all(c, global, from, 1, &to, &seconds);
+  if (from != to) cost_convert_all(c, global, 1, &from, 1, &to, &seconds);
   return seconds;
 }
 
@@ -322,5 +336,6 @@ double cost_window(const CostModel *c, const Func *f, const Op *op, const Rule *
                    const WalkWindow *window) {
   CommSize x = cost_comm_of_window(c, f, op, r, s, operand, window);
   const Layout *l = strategy_operand(c->m, r, s, operand);
-  return cost_comm(c, &x) + (stages(c) ? 2 * moved_dim(c, type_of(f, op->in[operand]), l, window->dim) : 0);
+  const Type *t = type_of(f, op->in[operand]);
+  return cost_comm(c, &x) + (stages(c) ? 2 * moved_dim(c, t, l, cost_bytes(c, t, l), window->dim) : 0);
 }

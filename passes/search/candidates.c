@@ -356,6 +356,7 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro) {
   return (Candidate){.stages = stages,
                      .least = least,
                      .micro = micro,
+                     .bounded = MAX_AXES + 1,
                      .no_gaps = s->no_gaps && stages > 1 && least > 1,
                      .schedule = s->schedule};
 }
@@ -566,9 +567,9 @@ static int by_bound(const void *x, const void *y) {
   return order ? order : by_order(a, b);
 }
 
-void sort_candidates(Search *s) {
-  if (s->run.candidates.n)
-    qsort(s->run.candidates.items, s->run.candidates.n, sizeof *s->run.candidates.items, by_bound);
+void sort_candidates(Search *s, size_t first) {
+  size_t n = s->run.candidates.n;
+  if (first < n) qsort(s->run.candidates.items + first, n - first, sizeof *s->run.candidates.items, by_bound);
 }
 
 /* Axes of another order may have become the same. */
@@ -590,6 +591,6 @@ void make_candidates(Search *s, const PlanOptions *o) {
     if (stages > 1 && forced == 0 && s->most_micro > 1)
       add_meshes(s, stages, useful_from(s, 2), useful_up_to(s, s->most_micro));
   }
-  sort_candidates(s);
+  sort_candidates(s, 0);
   drop_equal_candidates(s);
 }

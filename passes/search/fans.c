@@ -16,6 +16,9 @@
 
 /* ---- conversions */
 
+/* A conversion takes as long as so many sums. */
+static const double work_of_conversion = 40;
+
 static Classes classes_with(Graph *g, const Domain *d, int mask, int result, const Domain *own, int own_mask) {
   const Layout *const *lists[2 * MAX_OPERANDS + 1];
   int nlists = 0;
@@ -99,44 +102,54 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
 }
 
-/* What it costs on a mesh to have each layout, of those that stand for it the cheapest. */
-static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *s, const Layout *from, const Wanted *w,
-                     double *seconds) {
+/* What it costs on a mesh to make each wanted layout of each of the producer's, of those that stand for it the
+ * cheapest: [n][w->n]. */
+static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *s, int n, const Layout *const *from,
+                     const Wanted *w, double *seconds) {
   Arena *a = arena_new();
   Symmetry *exchange = g->in.symmetry;
   const Layout **all = ARENA_ARRAY(a, const Layout *, w->n *(exchange ? MAX_EXCHANGES : 1) + 1);
-  int *behind = ARENA_ARRAY(a, int, w->n + 1), n = 0;
+  int *ends = ARENA_ARRAY(a, int, w->n + 1), count = 0;
   for (int i = 0; i < w->n; i++) {
-    if (exchange) n += symmetry_layouts(exchange, w->to[i], all + n);
-    else all[n++] = w->to[i];
-    behind[i] = n;
+    if (exchange) count += symmetry_layouts(exchange, w->to[i], all + count);
+    else all[count++] = w->to[i];
+    ends[i] = count;
   }
-  double *each = ARENA_ARRAY(a, double, n + 1);
-  cost_convert_all(cost, type, from, n, all, each);
-  for (int i = 0, k = 0; i < w->n; i++)
-    for (seconds[i] = INFINITY; k < behind[i]; k++) {
-      bool apart = s->joined && all[k] != from;
-      seconds[i] = fmin(seconds[i], each[k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
+  double *each = ARENA_ARRAY(a, double, n *count + 1);
+  cost_convert_all(cost, type, n, from, count, all, each);
+  for (int f = 0; f < n; f++)
+    for (int i = 0, k = 0; i < w->n; i++) {
+      double least = INFINITY;
+      for (; k < ends[i]; k++) {
+        bool apart = s->joined && all[k] != from[f];
+        least = fmin(least, each[f * count + k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
+      }
+      seconds[f * w->n + i] = least;
     }
   arena_free(a);
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
-  double *whole = ARENA_ARRAY(g->arena, double, w->n);
-  w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
-  for (int k = 0; k < c[0].n; k++) {
-    const Layout *from = s->producer->results[s->result][c[0].first[k]];
-    double *seconds = w->seconds + k * w->n;
-    if (solve_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
-    price_on(g, g->in.cost, type, s, from, w, seconds);
-    if (g->in.whole) price_on(g, g->in.whole, type, s, from, w, whole);
-    for (int i = 0; i < w->n; i++) {
-      bool before = s->producer->read_behind && walk_layout_once(g->in.m, from) && walk_layout_once(g->in.m, w->to[i]);
-      if (before) seconds[i] *= g->in.before;
-      else seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
-      seconds[i] *= s->producer->conversions;
-    }
+  const int n = c[0].n;
+  Arena *a = arena_new();
+  const Layout **from = ARENA_ARRAY(a, const Layout *, n + 1);
+  double *whole = ARENA_ARRAY(a, double, n * w->n + 1);
+  w->seconds = ARENA_ARRAY(g->arena, double, n * w->n + 1);
+  for (int k = 0; k < n; k++) from[k] = s->producer->results[s->result][c[0].first[k]];
+  if (!solve_watch_work(g->in.watch, work_of_conversion * n * w->n)) {
+    price_on(g, g->in.cost, type, s, n, from, w, w->seconds);
+    if (g->in.whole) price_on(g, g->in.whole, type, s, n, from, w, whole);
   }
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < w->n; i++) {
+      double *seconds = &w->seconds[k * w->n + i];
+      bool before =
+          s->producer->read_behind && walk_layout_once(g->in.m, from[k]) && walk_layout_once(g->in.m, w->to[i]);
+      if (before) *seconds *= g->in.before;
+      else *seconds = fmax(*seconds * g->in.repeat, g->in.whole ? whole[k * w->n + i] * g->in.share : 0);
+      *seconds *= s->producer->conversions;
+    }
+  arena_free(a);
 }
 
 /* Each distinct layout once, converted from the one that is produced: the versions of the walk. */

@@ -304,13 +304,6 @@ static void price_best(Naming *w) {
   }
 }
 
-bool search_names_first(const Search *s) {
-  const int some_ranks = 16;
-  const size_t many_operations = 2000;
-  bool large = func_has_gradients(s->f) && s->f->ops.n >= many_operations && s->t->ranks >= some_ranks;
-  return large || s->t->ranks >= MANY_RANKS;
-}
-
 void search_try_named(Search *s, const PlanOptions *o) {
   Naming w = {.s = s, .arena = arena_new(), .options = o};
   const bool limited = s->run.limited, brief = s->brief;

@@ -15,9 +15,6 @@
 
 enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
 
-/* From so many ranks on there are hundreds of candidates. */
-enum { MANY_RANKS = 128 };
-
 /* The order in which stages train their micro-batches, and the stages on each place (Mesh.chunks). */
 typedef struct ScheduleKind {
   PipelineSchedule order;
@@ -31,6 +28,7 @@ typedef struct Candidate {
   int sizes[MAX_AXES];
   int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
   bool loose;           /* axes with a degree need not cut all they can */
+  int bounded;          /* a graph has said what the orders of so many of its first axes take; more than it has: none */
   bool no_gaps;         /* its schedule may leave a stage no gaps, so that its bound counts none */
   ScheduleKind schedule;
 } Candidate;
@@ -72,7 +70,7 @@ struct PlanKnown {
   size_t n;
   BoundedList open;
   double seconds; /* 0: it did not come to its end */
-  /* Of many ranks only what may amount to these was looked at; 0: anything. */
+  /* In a large search only what may amount to these was looked at; 0: anything. */
   int degrees[DEGREE_COUNT], micro;
   ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others, of which all were tried if `all_schedules` */
   bool any_schedule, all_schedules;
@@ -199,6 +197,7 @@ typedef struct Search {
   PlanProgressFunc show; /* to whom; NULL: nobody looks */
   void *show_context;
   SearchReport report;
+  bool large; /* hundreds of candidates, or long ones: it begins with plans as people name them */
   bool brief; /* a plan is looked for, not a proof */
 } Search;
 
@@ -217,8 +216,8 @@ static inline double search_best_time(const Search *s) {
 }
 /* Takes what came of a candidate, which may be the best; `best`: seconds of the one before. */
 void search_add_if_known(Search *s, Outcome *o, double best);
-/* Tries the candidates of the run; with a free choice at first each kind of parallelism alone, of many ranks plans as
- * people name them. */
+/* Tries the candidates of the run; with a free choice at first each kind of parallelism alone, in a large search plans
+ * as people name them. */
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice);
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
  * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
@@ -226,8 +225,6 @@ void search_try_hastily(Search *s);
 
 /* ---- named.c */
 
-/* Whether they come first: of many ranks, or where what follows is long. */
-bool search_names_first(const Search *s);
 /* Tries plans as people name them, within what is forced. */
 void search_try_named(Search *s, const PlanOptions *o);
 
@@ -257,8 +254,8 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
  * (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
-/* Again, when bounds have changed. */
-void sort_candidates(Search *s);
+/* Those from number `first` on again, when bounds have changed. */
+void sort_candidates(Search *s, size_t first);
 bool search_same_candidate(const Candidate *a, const Candidate *b);
 /* So many of the first axes may change places, as links make no difference between them; 0: none. */
 int search_axes_in_any_order(const Search *s, const Candidate *c);

@@ -20,10 +20,10 @@
 #include "passes/cost/sizes.h"
 #include "program/program.h"
 
-/* A search of many ranks without limit of time ends after so much work, in sums. */
-static const double usual_work = 1.5e10;
+/* A search without limit of time ends after so much work, in sums: a large one, another one. */
+static const double large_work = 1.2e10, most_work = 6e10;
 
-/* Of many ranks gaps are filled of pipelines that would be faster by so much without them. */
+/* In a large search gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;
 
 /* ---- one run */
@@ -79,7 +79,7 @@ static void run(Search *s, const PlanOptions *o) {
   make_candidates(s, o);
   search_try_all(s, o, free_choice);
   if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
-  if (s->any_schedule && s->t->ranks >= MANY_RANKS && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
+  if (s->any_schedule && s->large && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -125,7 +125,7 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
   k->micro = of->micro_batches;
-  k->schedule = s->schedule, k->any_schedule = s->any_schedule, k->all_schedules = s->t->ranks < MANY_RANKS;
+  k->schedule = s->schedule, k->any_schedule = s->any_schedule, k->all_schedules = !s->large;
   s->run.known = k;
   if (o->known) *o->known = k;
 }
@@ -138,14 +138,14 @@ static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
 }
 
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
- * than what axes give that cut nothing else.  Of many ranks it would take long to look at all; then only stages and
+ * than what axes give that cut nothing else.  In a large search it would take long to look at all; then only stages and
  * micro-batches that are forced, and axes that can amount to the degrees. */
 static void find_known(Search *s, const PlanOptions *o) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
   x.zero = 0;
   x.known = NULL;
-  if (s->t->ranks >= MANY_RANKS) {
+  if (s->large) {
     memcpy(x.within, s->run.forced, sizeof x.within);
     none.micro_batches = o->micro_batches;
     none.degree[DEGREE_pp] = x.forced[DEGREE_pp] = s->run.forced[DEGREE_pp];
@@ -340,8 +340,8 @@ typedef struct PlanAlternatives {
 /* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
  * that were solved here, or without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives *out) {
-  enum { MOST = 6, MOST_OF_MANY_RANKS = 3 };
-  int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
+  enum { MOST = 6, MOST_OF_LARGE = 3 };
+  int most = s->large ? MOST_OF_LARGE : MOST, kept = 0;
   size_t nknown = s->run.known ? s->run.known->n : 0;
   const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + nknown + 1);
   const Outcome *asked[MOST], *forced[MOST];
@@ -431,12 +431,12 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
          !o->searched && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
-/* Of many ranks the work is over long before all meshes were solved.  Then the degrees of the best plan are forced, as
- * by whoever asks for them, who finds nothing faster then: each may be two axes. */
+/* In a large search the work is over long before all meshes were solved.  Then the degrees of the best plan are forced,
+ * as by whoever asks for them, who finds nothing faster then: each may be two axes. */
 static void divide_degrees(Search *s, const PlanOptions *o) {
   const double part = 0.1; /* of the work, for what is known and for the run each */
   const Outcome *best = s->run.best;
-  if (s->t->ranks < MANY_RANKS || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
+  if (!s->large || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
   if (!can_be_forced(s, best)) return;
   PlanOptions forced = options_of(o, best->found, &best->c);
   forced.known = NULL;
@@ -472,6 +472,13 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   return finish(s, o, started);
 }
 
+/* Many ranks can be divided in hundreds of ways; in fewer, a long training step takes long for each. */
+static bool is_large(const Func *f, const Target *t) {
+  const int many_ranks = 128, some_ranks = 16;
+  const size_t many_operations = 2000;
+  return t->ranks >= many_ranks || (t->ranks >= some_ranks && func_has_gradients(f) && f->ops.n >= many_operations);
+}
+
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   *s = (Search){
       .m = m,
@@ -481,10 +488,10 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
       .arena = m->arena,
       .run = {.zero = o->zero, .near = {.wanted = !o->any}, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
       .guess = -1,
+      .large = is_large(f, t),
       .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
-  double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY,
-         work = t->ranks >= MANY_RANKS ? usual_work : 0;
+  double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = s->large ? large_work : most_work;
   if (o->effort > 0 || o->work > 0) work = o->work;
   s->watch = (SolveWatch){.deadline = deadline,
                           .most = work,

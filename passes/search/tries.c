@@ -2,8 +2,8 @@
  * faster than the best plan.
  *
  * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
- * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone; of many ranks,
- * or a long training step, one that people would name).  The graph's optimum, with everything that repeats weighted as
+ * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone; in a large
+ * search one that people would name).  The graph's optimum, with everything that repeats weighted as
  * if the stages were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
  *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
@@ -140,6 +140,13 @@ static bool try_each(Search *s, const Candidate *c) {
   return true;
 }
 
+/* Two halves of a range of micro-batches. */
+static void halve(const Search *s, const Candidate *c, Candidate *few, Candidate *many) {
+  *few = *many = *c;
+  few->micro = useful_up_to(s, (int)sqrt((double)c->least * c->micro));
+  many->least = useful_from(s, few->micro + 1);
+}
+
 /* Halves a range of micro-batches; the half that is not filled comes second. */
 static void try_candidate(Search *s, const Candidate *given) {
   Candidate c = *given;
@@ -152,9 +159,8 @@ static void try_candidate(Search *s, const Candidate *given) {
   if (is_over(s, &c) || try_each(s, &c)) return;
   c.bound = fmax(c.bound, bound_mesh(s, &c, 0, search_best_time(s)));
   if (is_hopeless(s, c.bound)) return;
-  Candidate few = c, many = c;
-  few.micro = useful_up_to(s, (int)sqrt((double)c.least * c.micro));
-  many.least = useful_from(s, few.micro + 1);
+  Candidate few, many;
+  halve(s, &c, &few, &many);
   try_candidate(s, &many);
   try_candidate(s, &few);
 }
@@ -186,10 +192,8 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bound_rest(s, c, tried + 1, s->most_micro, bound);
 }
 
-/* Of many ranks gaps are filled of what was found only. */
-static bool filled_later(const Search *s, const Candidate *c) {
-  return search_fills(s, c) && s->t->ranks >= MANY_RANKS;
-}
+/* In a large search gaps are filled of what was found only. */
+static bool filled_later(const Search *s, const Candidate *c) { return search_fills(s, c) && s->large; }
 
 /* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
  * only, where `all` says so. */
@@ -202,24 +206,55 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
     return;
   double bound = bound_mesh(s, c, loose, search_best_time(s));
-  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
+  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound), c[i].bounded = loose;
 }
 
-/* Of many ranks, the most promising first, by what graphs say. */
-static void bound_all(Search *s) {
-  for (size_t i = 0; i < s->run.candidates.n; i++) bound_orders(s, i, s->run.candidates.items[i].naxes, true);
-  sort_candidates(s);
+/* Ranges of micro-batches of the first candidate that is left and all its orders become two each. */
+static void halve_first(Search *s, size_t left) {
+  const Candidate c = s->run.candidates.items[left];
+  for (size_t i = left; i < s->run.candidates.n; i++) {
+    Candidate whole = s->run.candidates.items[i], few, many;
+    if (!search_same_but_for_order(&c, &whole, c.naxes) || whole.bounded != c.bounded) break;
+    whole.bounded = MAX_AXES + 1;
+    halve(s, &whole, &few, &many);
+    few.bound = fmax(few.bound, ideal_seconds(s, &few)), many.bound = fmax(many.bound, ideal_seconds(s, &many));
+    s->run.candidates.items[i] = many;
+    ARENA_PUSH(s->arena, &s->run.candidates, few);
+  }
+}
+
+/* In a large search work is spent where the bound is least: the first candidate that is left gets a bound by a graph,
+ * at first with all its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is
+ * the first all the same. */
+static void bound_first(Search *s, size_t left) {
+  for (;;) {
+    const Candidate c = s->run.candidates.items[left];
+    bool first = c.bounded > c.naxes;
+    int loose = first ? c.naxes : c.bounded - 1;
+    if (filled_later(s, &c) || is_hopeless(s, c.bound) || s->watch.expired) return;
+    if (!first && c.least < c.micro) {
+      halve_first(s, left);
+    } else if (first || loose > 1) {
+      bound_orders(s, left, loose, first);
+      s->run.candidates.items[left].bounded = loose;
+    } else {
+      return;
+    }
+    sort_candidates(s, left);
+  }
 }
 
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  bool many = free_choice && s->t->ranks >= MANY_RANKS && !o->any;
+  bool many = free_choice && s->large && !o->any;
   for (int d = DEGREE_FIRST_AXIS; free_choice && !many && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
-  if (search_names_first(s) && !o->any && !s->layout) search_try_named(s, o);
-  if (many) bound_all(s);
+  if (s->large && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
-    for (int loose = s->run.candidates.items[i].naxes - many; loose > 1; loose--) bound_orders(s, i, loose, false);
+    s->brief = many;
+    if (many) bound_first(s, i);
+    s->brief = false;
+    for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !many; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {
       add_bound(s, &c, c.bound);

@@ -6,6 +6,8 @@
  * T, the products of what each rank holds, summed over all ranks, must be <X, Y> of the whole tensors both after C: F
  * -> T and after C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself.
  */
+#include <math.h>
+
 #include "ir/layout/convert.h"
 #include "tests/interp_test.h"
 
@@ -191,6 +193,39 @@ static void check_pair(Guard *g, const Whole *whole, const Layout *from, const L
   arena_free(scratch);
 }
 
+/* A table says of conversions to one layout what a search for each finds.  To many nothing is dearer, as an exchange
+ * may lead to the cut of another goal, nor where axes have no order. */
+static void check_costs(Guard *g) {
+  Module *m = g->p.m;
+  const int n = g->layouts.n;
+  Arena *scratch = arena_new();
+  const Layout **all = g->layouts.items, **sets = ARENA_ARRAY(scratch, const Layout *, n);
+  double *of_all = ARENA_ARRAY(scratch, double, n *n), *of_sets = ARENA_ARRAY(scratch, double, n *n),
+         *of_one = ARENA_ARRAY(scratch, double, n);
+  ConvertTable *joint = convert_table_new(m, g->global, move_cost_bytes, NULL),
+               *loose = convert_table_of_sets(m, g->global, move_cost_bytes, NULL);
+  for (int i = 0; i < n; i++) sets[i] = layout_of_sets(m, all[i]);
+  convert_table_costs(joint, n, all, n, all, of_all);
+  convert_table_costs(joint, 1, all, n, all, of_all); /* known already */
+  convert_table_costs(loose, n, sets, n, sets, of_sets);
+  for (int k = 0; k < n; k++) {
+    ConvertTable *one = convert_table_new(m, g->global, move_cost_bytes, NULL);
+    convert_table_costs(one, n, all, 1, &all[k], of_one);
+    convert_table_free(one);
+    for (int i = 0; i < n; i++) {
+      Conversion c;
+      double cost = convert_find(m, g->global, all[i], all[k], move_cost_bytes, NULL, &c) ? c.cost : INFINITY,
+             joined = of_all[i * n + k], unordered = of_sets[i * n + k];
+      if (of_one[i] == cost && joined <= cost && unordered <= cost) continue;
+      report(g, module_func(m, "shape"), all[i], all[k],
+             arena_printf(scratch, "costs %.17g, in tables %.17g, %.17g, %.17g", cost, of_one[i], joined, unordered));
+    }
+  }
+  convert_table_free(joint);
+  convert_table_free(loose);
+  arena_free(scratch);
+}
+
 static void run_case(const Case *c) {
   Arena *arena = arena_new();
   Guard g = {.c = c};
@@ -206,6 +241,7 @@ static void run_case(const Case *c) {
   const Whole whole[2] = {whole_of(&g, DOMAIN_FLOAT), whole_of(&g, DOMAIN_MODP)};
   for (int i = 0; i < g.layouts.n; i++)
     for (int k = 0; k < g.layouts.n; k++) check_pair(&g, whole, g.layouts.items[i], g.layouts.items[k]);
+  check_costs(&g);
   program_free(&g.p);
   arena_free(arena);
 }
