@@ -227,7 +227,7 @@ static inline LowerPlan make_plan(CostModel *cost, Module *m, const Func *f, Ran
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *all;
-    int n = strategy_enumerate(m, rule_of(m, f, op), true, &all);
+    int n = strategy_enumerate(m->arena, m, rule_of(m, f, op), true, &all);
     for (int tries = 0; tries < 20; tries++) {
       strategies[i] = all[below(r, n)];
       if (can_be_made(cost, m, f, i, strategies)) break;

@@ -76,8 +76,9 @@ bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const ch
 bool strategy_cut_by_time(const Rule *r, int factor);
 
 /* All legal strategies over the mesh's axes, in a fixed order, the empty one first.  Axes that share a factor appear in
- * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an arena array. */
-int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **out);
+ * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an array of the arena.
+ */
+int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out);
 
 /* Room for the layouts that strategies of a rule in this module make. */
 struct RuleLayouts *rule_layouts_new(Module *m);

@@ -216,6 +216,7 @@ bool strategy_needs_body(const Rule *r, const Strategy *s) {
  * the factor as the most minor one, or, with `orders`, at every place among them */
 
 typedef struct Enumeration {
+  Arena *arena;
   Module *m;
   const Rule *r;
   bool orders;
@@ -227,7 +228,7 @@ typedef struct Enumeration {
 
 static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
   if (axis == e->m->mesh.naxes) {
-    ARENA_PUSH(e->m->arena, &e->found, *s);
+    ARENA_PUSH(e->arena, &e->found, *s);
     return;
   }
   enumerate_axis(e, axis + 1, s);
@@ -249,8 +250,8 @@ static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
   }
 }
 
-int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **out) {
-  Enumeration e = {.m = m, .r = r, .orders = orders};
+int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out) {
+  Enumeration e = {.arena = a, .m = m, .r = r, .orders = orders};
   enumerate_axis(&e, 0, &(Strategy){0});
   *out = e.found.items;
   return (int)e.found.n;

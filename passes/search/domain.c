@@ -189,25 +189,31 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   Making k = making_of(in, class);
+  Arena *scratch = arena_new();
   const Strategy *all;
-  int n = strategy_enumerate(in->m, k.rule, false, &all);
+  int n = strategy_enumerate(scratch, in->m, k.rule, false, &all), most_kept = 0;
   double most = 1;
-  Domain *d = domain_with_room(&k, a, n);
   bool scalars = is_sum_of_scalars(&k);
-  bool *allowed = ARENA_ARRAY(a, bool, n);
+  bool *allowed = ARENA_ARRAY(scratch, bool, n);
   for (int i = 0; i < n; i++) {
     if (in->symmetry && !symmetry_stands(in->symmetry, &all[i])) continue;
     allowed[i] = strategy_allowed(&k, &all[i]) && (!scalars || passes_all_on(&k, &all[i]));
     if (allowed[i]) most = fmax(most, forced_parts(&k, &all[i]));
   }
   for (int i = 0; i < n; i++) {
-    if (!allowed[i] || forced_parts(&k, &all[i]) < most) continue;
+    allowed[i] = allowed[i] && forced_parts(&k, &all[i]) >= most;
+    most_kept += allowed[i];
+  }
+  Domain *d = domain_with_room(&k, a, most_kept);
+  for (int i = 0; i < n; i++) {
+    if (!allowed[i]) continue;
     set_strategy(&k, d, d->n, &all[i]);
     int same = 0;
     while (same < d->n && !same_effect(d, same, d->n)) same++;
     if (same == d->n) d->n++;
     else if (d->time[d->n] < d->time[same]) set_strategy(&k, d, same, &all[i]);
   }
+  arena_free(scratch);
   return d;
 }
 

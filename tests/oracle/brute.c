@@ -304,7 +304,7 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost, con
   for (int i = 0; i < (int)f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *found;
-    int n = strategy_enumerate(m, b->rules[i], false, &found);
+    int n = strategy_enumerate(m->arena, m, b->rules[i], false, &found);
     Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
     for (int v = 0; v < n; v++)
       if (cost_parts_filled(cost, b->rules[i], &found[v], 0) &&

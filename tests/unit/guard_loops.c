@@ -33,7 +33,7 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *all;
-    int n = strategy_enumerate(m, rule_of(m, f, op), true, &all);
+    int n = strategy_enumerate(m->arena, m, rule_of(m, f, op), true, &all);
     strategies[i] =
         op->kind == OP_leave ? strategies[f->values.items[op->in[0]].op] : all[random_below(seed, 1, i, (uint64_t)n)];
     stages[i] = i >= cut;
@@ -69,7 +69,9 @@ static void check_carries(Module *m, const Func *f, const Reference *ref, const 
                           Arena *arena) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Strategy *all;
-    int n = f->ops.items[i].kind == OP_carry ? strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all) : 0;
+    int n = f->ops.items[i].kind == OP_carry
+                ? strategy_enumerate(m->arena, m, rule_of(m, f, &f->ops.items[i]), true, &all)
+                : 0;
     for (int k = 0; k < n; k++) check_plan(m, f, ref, model, mesh, (uint64_t)k, i, &all[k], arena);
   }
 }

@@ -212,7 +212,7 @@ static void run_instance(const Instance *x, int variant, const char *mesh) {
   run_reference(&g, g.whole, &g.plain);
   Reference *partial = ARENA_ARRAY(arena, Reference, g.rule->nfactors); /* by linear factor */
   const Strategy *all;
-  int n = strategy_enumerate(g.p.m, g.rule, true, &all);
+  int n = strategy_enumerate(g.p.m->arena, g.p.m, g.rule, true, &all);
   CostModel *costs[TARGETS];
   for (int k = 0; k < TARGETS; k++) costs[k] = cost_model_new(g.p.m, targets[k]);
   for (int i = 0; i < n; i++) {

@@ -148,7 +148,7 @@ static void run_case(const Case *c, const char *mesh) {
   CHECKF(ok, "%s", c->name);
   const Func *main = ok ? module_func(m, "main") : NULL;
   const Strategy *list = NULL;
-  int n = ok ? strategy_enumerate(m, rule_of(m, main, &main->ops.items[0]), true, &list) : 0;
+  int n = ok ? strategy_enumerate(m->arena, m, rule_of(m, main, &main->ops.items[0]), true, &list) : 0;
   for (int i = 0; i < n; i++) {
     Arena *scratch = arena_new();
     Func *l2 = NULL;

@@ -47,7 +47,7 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
   int *stages = ARENA_ARRAY(arena, int, f->ops.n), stage = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Strategy *all;
-    int n = strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all);
+    int n = strategy_enumerate(m->arena, m, rule_of(m, f, &f->ops.items[i]), true, &all);
     strategies[i] = all[below(r, n)];
     if (f->ops.items[i].kind == OP_leave) strategies[i] = strategies[f->values.items[f->ops.items[i].in[0]].op];
     if (!inside_loop(&loops, i) && stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0)

@@ -226,7 +226,7 @@ static void rules(void) {
   CHECK_STR(rule_text(a, m, f, "s"), "x0 x1 x2 -> x0 x1 x2  x1=halo  L0=linear(sum)");
   const Rule *r = rule_of(m, f, op_of(f, func_find(f, "d")));
   const Strategy *list;
-  CHECK(strategy_enumerate(m, r, false, &list) > 10);
+  CHECK(strategy_enumerate(m->arena, m, r, false, &list) > 10);
   Strategy s;
   const char *why;
   CHECK(strategy_parse(m->arena, &m->mesh, r, "{k: x, n: y}", &s, &why));

@@ -66,7 +66,7 @@ static void it_is_replicated_and_proved(void) {
   Module *m = parsed(level1);
   Func *f = module_func(m, "main"), *l2 = lowered(m, f);
   const Strategy *all;
-  CHECK(strategy_enumerate(m, rule_of(m, f, op_named(f, "u")), true, &all) == 1);
+  CHECK(strategy_enumerate(m->arena, m, rule_of(m, f, op_named(f, "u")), true, &all) == 1);
   CHECK(type_of(l2, op_named(l2, "u")->out) == type_of(f, op_named(f, "u")->out));
   CHECK(type_of(l2, op_named(l2, "y")->out) != type_of(f, op_named(f, "y")->out));
   CHECK(prove(m, f, l2).verdict == PROVED);

@@ -134,7 +134,7 @@ static Loose loose_plan(Module *m, Arena *a, Diags *d) {
 /* The n-th legal strategy, counted round. */
 static Strategy pick(Loose *x, size_t op, uint64_t n) {
   const Strategy *all;
-  int count = strategy_enumerate(x->m, rule_of(x->m, x->f, &x->f->ops.items[op]), false, &all);
+  int count = strategy_enumerate(x->m->arena, x->m, rule_of(x->m, x->f, &x->f->ops.items[op]), false, &all);
   return all[n % (uint64_t)count];
 }
 

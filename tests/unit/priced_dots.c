@@ -100,7 +100,7 @@ static void compare_dot(const Case *c, CostModel *cost, const Rule *r, const Str
 static bool made_as(const Case *c, const Op *source, const Layout *want, Strategy *out) {
   const Rule *r = rule_of(c->m, c->l1, source);
   const Strategy *all;
-  int n = strategy_enumerate(c->m, r, true, &all);
+  int n = strategy_enumerate(c->m->arena, c->m, r, true, &all);
   for (int i = 0; i < n; i++)
     if (strategy_result(c->m, r, &all[i], 0) == want) return *out = all[i], true;
   return false;
@@ -141,7 +141,7 @@ static void check_text(const char *text, int step) {
     c.op = op_of(c.l1, func_find(c.l1, "y"));
     CostModel *cost = cost_model_new(c.m, c.target);
     const Strategy *s;
-    int n = strategy_enumerate(c.m, rule_of(c.m, c.l1, c.op), false, &s);
+    int n = strategy_enumerate(c.m->arena, c.m, rule_of(c.m, c.l1, c.op), false, &s);
     for (int i = 0; i < n; i += i ? step : 1) compare(&c, cost, &s[i], i, d);
     cost_model_free(cost);
     module_free(c.m);
@@ -259,7 +259,7 @@ static void micro_batches(void) {
       CostModel *cost = cost_model_new(m, targets[t]);
       const Strategy *s;
       double whole = cost_op(cost, f, op, r, &(Strategy){0}).seconds;
-      for (int k = 0, n = strategy_enumerate(m, r, false, &s); k < n; k++) {
+      for (int k = 0, n = strategy_enumerate(m->arena, m, r, false, &s); k < n; k++) {
         double part = cost_op(cost, f, op, r, &s[k]).seconds;
         CHECKF(4 * part >= whole * (1 - 1e-9), "%s: 4 x %g s, the whole %g s", specs[i], part, whole);
       }

@@ -76,7 +76,7 @@ static Strategy draw_strategy(Module *m, const Func *l1, const Op *op) {
   Mesh whole = m->mesh;
   int mb = mesh_axis_find(&whole, "mb");
   if (mb >= 0) m->mesh.naxes = mb; /* it is the last axis */
-  int n = strategy_enumerate(m, r, true, &list);
+  int n = strategy_enumerate(m->arena, m, r, true, &list);
   Strategy s = list[draw((uint32_t)n)];
   m->mesh = whole;
   for (int f = 0; mb >= 0 && f < r->nfactors; f++) {

@@ -147,7 +147,7 @@ static void draw_strategies(Module *m, const Func *f, Random *r, int rate, Choic
     const Strategy *all;
     if (op->kind == OP_leave) c->strategies[i] = c->strategies[f->values.items[op->in[0]].op];
     if (op->kind == OP_leave || below(r, rate)) continue;
-    int n = strategy_enumerate(m, rule_of(m, f, op), true, &all), at = below(r, n);
+    int n = strategy_enumerate(m->arena, m, rule_of(m, f, op), true, &all), at = below(r, n);
     if (same_over_time(m, &all[at], &c->strategies[i])) c->strategies[i] = all[at];
   }
 }
