@@ -29,7 +29,8 @@ typedef struct Build {
   Module *m;
   const WorkGroup *g;
   RowProgram *p;
-  int reduced; /* loop dimension accumulated over */
+  Arena *scratch; /* of lists, until it is known how long they are */
+  int reduced;    /* loop dimension accumulated over */
   struct {
     Known *items;
     size_t n, cap;
@@ -56,7 +57,7 @@ static int node(Build *b, RowNode n) {
   if (!n.at.offset) n.at.offset = ex_const(b->m, 0);
   for (size_t i = 0; i < b->p->nodes.n; i++)
     if (same_node(&b->p->nodes.items[i], &n)) return (int)i;
-  ARENA_PUSH(b->m->arena, &b->p->nodes, n);
+  ARENA_PUSH(b->scratch, &b->p->nodes, n);
   return (int)b->p->nodes.n - 1;
 }
 
@@ -99,7 +100,7 @@ static int buffer(Build *b, Val v, const Op *table, DType dtype, bool output) {
     if (x->value == v && x->table == table && x->output == output) return (int)i;
   }
   RowBuffer x = {.value = v, .table = table, .dtype = dtype, .output = output};
-  ARENA_PUSH(b->m->arena, &b->p->buffers, x);
+  ARENA_PUSH(b->scratch, &b->p->buffers, x);
   return (int)b->p->buffers.n - 1;
 }
 
@@ -350,7 +351,7 @@ static int accumulate(Build *b, Reduction r, int v) {
   for (size_t i = 0; i < b->p->accs.n; i++)
     if (b->p->accs.items[i].op == r && b->p->accs.items[i].node == v)
       return node(b, (RowNode){.kind = RN_ACC, .dtype = dtype, .acc = (int)i});
-  ARENA_PUSH(b->m->arena, &b->p->accs, ((RowAcc){.op = r, .dtype = dtype, .node = v}));
+  ARENA_PUSH(b->scratch, &b->p->accs, ((RowAcc){.op = r, .dtype = dtype, .node = v}));
   return node(b, (RowNode){.kind = RN_ACC, .dtype = dtype, .acc = (int)b->p->accs.n - 1});
 }
 
@@ -471,7 +472,7 @@ static int value_at(Build *b, Val v, const Index *index, int guard) {
     Index at = flat_index(b, k.index, t->rank, t->dims);
     k.node = load(b, buffer(b, v, NULL, t->dtype, false), t->dtype, &at, guard);
   }
-  ARENA_PUSH(b->m->arena, &b->known, k);
+  ARENA_PUSH(b->scratch, &b->known, k);
   return k.node;
 }
 
@@ -562,14 +563,14 @@ static void add_store(Build *b, Val v) {
   place_of(b, t, index);
   int n = value_at(b, v, index, -1);
   Index at = flat_index(b, index, t->rank, t->dims);
-  ARENA_PUSH(b->m->arena, &b->p->stores,
+  ARENA_PUSH(b->scratch, &b->p->stores,
              ((RowStore){.node = n, .buffer = buffer(b, v, NULL, t->dtype, true), .at = at.at}));
 }
 
 /* Inputs and tables before outputs; the order is otherwise kept. */
-static void order_buffers(RowProgram *p, Arena *a) {
-  int *to = ARENA_ARRAY(a, int, p->buffers.n + 1), next = 0;
-  RowBuffer *sorted = ARENA_ARRAY(a, RowBuffer, p->buffers.n + 1);
+static void order_buffers(RowProgram *p, Arena *scratch) {
+  int *to = ARENA_ARRAY(scratch, int, p->buffers.n + 1), next = 0;
+  RowBuffer *sorted = ARENA_ARRAY(scratch, RowBuffer, p->buffers.n + 1);
   for (int output = 0; output < 2; output++)
     for (size_t i = 0; i < p->buffers.n; i++)
       if (p->buffers.items[i].output == (output != 0)) sorted[next] = p->buffers.items[i], to[i] = next++;
@@ -579,9 +580,24 @@ static void order_buffers(RowProgram *p, Arena *a) {
   for (size_t i = 0; i < p->stores.n; i++) p->stores.items[i].buffer = to[p->stores.items[i].buffer];
 }
 
-RowProgram *row_build(Work *w, const WorkGroup *g) {
-  RowProgram *p = ARENA_NEW(w->m->arena, RowProgram);
-  Build b = {.w = w, .m = w->m, .g = g, .p = p, .reduced = g->space.reduced};
+static void *copy_of(Arena *a, const void *items, size_t n, size_t bytes) {
+  void *copy = arena_alloc(a, n * bytes);
+  return n ? memcpy(copy, items, n * bytes) : copy;
+}
+
+/* A program whose lists are as long as they have to be. */
+static RowProgram *settled(Arena *a, const RowProgram *p) {
+  RowProgram *out = ARENA_NEW(a, RowProgram);
+  *out = *p;
+  out->nodes.items = copy_of(a, p->nodes.items, out->nodes.cap = p->nodes.n, sizeof *p->nodes.items);
+  out->accs.items = copy_of(a, p->accs.items, out->accs.cap = p->accs.n, sizeof *p->accs.items);
+  out->stores.items = copy_of(a, p->stores.items, out->stores.cap = p->stores.n, sizeof *p->stores.items);
+  out->buffers.items = copy_of(a, p->buffers.items, out->buffers.cap = p->buffers.n, sizeof *p->buffers.items);
+  return out;
+}
+
+static bool build_in(Arena *scratch, RowProgram *p, Work *w, const WorkGroup *g) {
+  Build b = {.w = w, .m = w->m, .g = g, .p = p, .scratch = scratch, .reduced = g->space.reduced};
   p->ndims = g->space.ndims;
   memcpy(p->extent, g->space.dims, sizeof g->space.dims);
   p->reduces = g->space.rows;
@@ -596,8 +612,16 @@ RowProgram *row_build(Work *w, const WorkGroup *g) {
     Val v = w->ops.items[g->ops[i]].op->out;
     if (v && w->stored[v]) add_store(&b, v);
   }
-  if (p->stores.n == 0) return NULL;
-  order_buffers(p, w->m->arena);
+  if (p->stores.n == 0) return false;
+  order_buffers(p, scratch);
   row_finish(w->m, p);
-  return p;
+  return true;
+}
+
+RowProgram *row_build(Work *w, const WorkGroup *g) {
+  Arena *scratch = arena_new();
+  RowProgram p = {0};
+  RowProgram *out = build_in(scratch, &p, w, g) ? settled(w->m->arena, &p) : NULL;
+  arena_free(scratch);
+  return out;
 }

@@ -58,9 +58,9 @@ static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
 }
 
 static void find_virtual(Work *w) {
-  Arena *a = w->arena;
-  int *uses = ARENA_ARRAY(a, int, w->ndef + 1);
-  bool *in_memory = ARENA_ARRAY(a, bool, w->ndef + 1);
+  Arena *scratch = arena_new();
+  int *uses = ARENA_ARRAY(scratch, int, w->ndef + 1);
+  bool *in_memory = ARENA_ARRAY(scratch, bool, w->ndef + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++)
     if (w->f->outputs.items[i].value < w->ndef) in_memory[w->f->outputs.items[i].value] = true;
   for (size_t i = 0; i < w->ops.n; i++) {
@@ -75,6 +75,7 @@ static void find_virtual(Work *w) {
     WorkOp *o = &w->ops.items[i];
     o->virtual_ = o->op->out && !in_memory[o->op->out] && may_be_virtual(w, o, uses[o->op->out]);
   }
+  arena_free(scratch);
 }
 
 /* ---- spaces */

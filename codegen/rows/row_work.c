@@ -386,11 +386,9 @@ static bool find_places(const Work *w, int *place) {
   return any;
 }
 
-/* Transposes and casts of operands that come from outside move before the loop. */
-static void move_out_of_loops(Work *w) {
-  int n = (int)w->ops.n, at = 0, *place = ARENA_ARRAY(w->arena, int, n);
-  WorkOp *old = ARENA_ARRAY(w->arena, WorkOp, n);
-  if (!find_places(w, place)) return;
+static void put_in_places(Work *w, const int *place, Arena *scratch) {
+  int n = (int)w->ops.n, at = 0;
+  WorkOp *old = ARENA_ARRAY(scratch, WorkOp, n);
   memcpy(old, w->ops.items, sizeof *old * (size_t)n);
   for (int i = 0; i < n; i++) {
     if (old[i].op->kind == OP_loop)
@@ -402,15 +400,25 @@ static void move_out_of_loops(Work *w) {
     for (Val v = w->ops.items[i].op->out; v < op_end(w->ops.items[i].op); v++) w->def[v] = i;
 }
 
+/* Transposes and casts of operands that come from outside move before the loop. */
+static void move_out_of_loops(Work *w) {
+  Arena *scratch = arena_new();
+  int *place = ARENA_ARRAY(scratch, int, w->ops.n);
+  if (find_places(w, place)) put_in_places(w, place, scratch);
+  arena_free(scratch);
+}
+
 /* Legalising may leave operations that nobody reads any more. */
 static void find_live(Work *w) {
-  bool *used = ARENA_ARRAY(w->arena, bool, w->f->values.n + w->temps.n + 1);
+  Arena *scratch = arena_new();
+  bool *used = ARENA_ARRAY(scratch, bool, w->f->values.n + w->temps.n + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
   for (size_t i = w->ops.n; i-- > 0;) {
     WorkOp *o = &w->ops.items[i];
     o->live = o->class != WC_MAP || used[o->op->out];
     for (int k = 0; k < o->op->nin && o->live; k++) used[o->op->in[k]] = true;
   }
+  arena_free(scratch);
 }
 
 /* When outputs are read: behind all micro-batches, where anything is done then. */
@@ -424,7 +432,8 @@ static Phase last_phase(const Work *w) {
 /* What only moves or repeats a value that is made before all micro-batches is done where the result is used, unless
  * that is before them too, or both in and behind them: it costs nothing there, and would take memory. */
 static void move_to_users(Work *w) {
-  uint8_t *users = ARENA_ARRAY(w->arena, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
+  Arena *scratch = arena_new();
+  uint8_t *users = ARENA_ARRAY(scratch, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
   for (size_t i = 0; i < w->f->outputs.n; i++)
     users[w->f->outputs.items[i].value] |= (uint8_t)(1u << (last_phase(w) - PH_FIRST));
   for (size_t i = w->ops.n; i-- > 0;) {
@@ -436,6 +445,7 @@ static void move_to_users(Work *w) {
       if (users[o->op->out] == 1u << (p - PH_FIRST)) o->phase = (Phase)p;
     for (int j = 0; j < o->op->nin && o->live; j++) users[o->op->in[j]] |= (uint8_t)(1u << (o->phase - PH_FIRST));
   }
+  arena_free(scratch);
 }
 
 Work *work_of_stage(const WorkFunction *all, int stage) {

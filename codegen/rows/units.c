@@ -58,8 +58,8 @@ static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
 /* The operation that makes a value of the function; NULL: it is a temporary. */
 static const Op *made_by(const Make *k, Val v) { return v < k->w->f->values.n ? op_of(k->w->f, v) : NULL; }
 
-static const char **find_states(const Work *w) {
-  const char **state = ARENA_ARRAY(w->m->arena, const char *, w->f->values.n);
+static const char **find_states(Arena *a, const Work *w) {
+  const char **state = ARENA_ARRAY(a, const char *, w->f->values.n);
   for (size_t i = w->f->ops.n; i-- > 0;) {
     const Op *op = &w->f->ops.items[i];
     if (op->kind == OP_write) state[op->in[0]] = op_str(op, AT_name);
@@ -282,8 +282,8 @@ static void visit(Order *o, int g) {
 }
 
 /* Returns how many are left after merging. */
-static size_t sort_groups(const Work *w, int *by_key) {
-  int *at = ARENA_ARRAY(w->m->arena, int, w->ops.n + 1); /* last operation -> group + 1 */
+static size_t sort_groups(Arena *scratch, const Work *w, int *by_key) {
+  int *at = ARENA_ARRAY(scratch, int, w->ops.n + 1); /* last operation -> group + 1 */
   size_t n = 0;
   for (size_t g = 0; g < w->groups.n; g++) {
     const WorkGroup *x = &w->groups.items[g];
@@ -301,17 +301,18 @@ UnitList *units_of(Work *w) {
   work_fuse(w);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
-  Make k = {.w = w, .m = m, .list = list, .state = find_states(w)};
-  Order o = {.k = &k, .arena = arena_new(), .words = w->groups.n / 64 + 1};
-  o.by_key = ARENA_ARRAY(o.arena, int, w->groups.n + 1);
-  o.key = ARENA_ARRAY(o.arena, int, w->groups.n + 1);
-  o.waiting = ARENA_ARRAY(o.arena, uint64_t, o.words);
-  o.needs = ARENA_ARRAY(o.arena, uint64_t *, w->groups.n + 1);
-  size_t n = sort_groups(w, o.by_key);
+  Arena *scratch = arena_new();
+  Make k = {.w = w, .m = m, .list = list, .state = find_states(scratch, w)};
+  Order o = {.k = &k, .arena = scratch, .words = w->groups.n / 64 + 1};
+  o.by_key = ARENA_ARRAY(scratch, int, w->groups.n + 1);
+  o.key = ARENA_ARRAY(scratch, int, w->groups.n + 1);
+  o.waiting = ARENA_ARRAY(scratch, uint64_t, o.words);
+  o.needs = ARENA_ARRAY(scratch, uint64_t *, w->groups.n + 1);
+  size_t n = sort_groups(scratch, w, o.by_key);
   for (size_t i = 0; i < n; i++) o.key[o.by_key[i]] = (int)i, set_bit(o.waiting, o.by_key[i]);
   for (size_t i = 0; i < n; i++)
     if (has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
-  arena_free(o.arena);
+  arena_free(scratch);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
   return list;
 }
