@@ -93,6 +93,9 @@ void builder_end(Builder *b) {
 
 /* ---- the one way an operation comes to be */
 
+/* Of the function's lists and operands.  Names and attributes are the module's: what passes make of it shares them. */
+static Arena *room_of(const Builder *b) { return b->f->own ? b->f->own : b->m->arena; }
+
 static int attr_order(const void *a, const void *b) {
   return (int)((const Attr *)a)->key - (int)((const Attr *)b)->key;
 }
@@ -149,7 +152,7 @@ Val build_op(Builder *b, const OpSpec *given) {
   op.mirror = spec.mirror;
   if (op.mirror.name) op.mirror.name = module_string(b->m, op.mirror.name);
   note_fault(b, &op);
-  Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
+  Val *in = ARENA_ARRAY(room_of(b), Val, spec.nin);
   if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);
   op.in = in;
   Attr *attrs = ARENA_ARRAY(b->m->arena, Attr, spec.nattrs);
@@ -160,8 +163,8 @@ Val build_op(Builder *b, const OpSpec *given) {
   op.nout = types.n;
   op.names = further_names(b, &op, spec.names);
   for (int i = 0; i < types.n; i++)
-    ARENA_PUSH(b->m->arena, &b->f->values, ((Value){types.items[i], (int)b->f->ops.n, i ? NULL : spec.layout}));
-  ARENA_PUSH(b->m->arena, &b->f->ops, op);
+    ARENA_PUSH(room_of(b), &b->f->values, ((Value){types.items[i], (int)b->f->ops.n, i ? NULL : spec.layout}));
+  ARENA_PUSH(room_of(b), &b->f->ops, op);
   return op.out ? op.out : 1; /* 1 is never a use: operations without result are not referred to */
 }
 
@@ -183,7 +186,7 @@ static const char *const *copied_names(Builder *b, const Op *op) {
 
 void builder_reserve(Builder *b, size_t more) {
   Func *f = b->f;
-  Arena *a = b->m->arena;
+  Arena *a = room_of(b);
   size_t ops = f->ops.n + more, values = f->values.n + more;
   if (ops > f->ops.cap) {
     Op *items = ARENA_ARRAY(a, Op, ops);
@@ -209,22 +212,22 @@ Val build_copy(Builder *b, const Func *from, const Op *given, const Val *in) {
   if (op.nout > 1) op.names = copied_names(b, &op);
   note_fault(b, &op);
   if (op.nin) {
-    Val *copy = ARENA_ARRAY(b->m->arena, Val, op.nin);
+    Val *copy = ARENA_ARRAY(room_of(b), Val, op.nin);
     memcpy(copy, in, sizeof *in * (size_t)op.nin);
     op.in = copy;
   }
   if (op.out) op.out = (Val)b->f->values.n;
   for (int i = 0; i < op.nout; i++) {
     Value v = {type_of(from, given->out + (Val)i), (int)b->f->ops.n, i ? NULL : from->values.items[given->out].layout};
-    ARENA_PUSH(b->m->arena, &b->f->values, v);
+    ARENA_PUSH(room_of(b), &b->f->values, v);
   }
-  ARENA_PUSH(b->m->arena, &b->f->ops, op);
+  ARENA_PUSH(room_of(b), &b->f->ops, op);
   return op.out ? op.out : 1;
 }
 
 void build_output(Builder *b, const char *name, Val v, const Layout *layout) {
   Output o = {module_string(b->m, name), v, layout};
-  ARENA_PUSH(b->m->arena, &b->f->outputs, o);
+  ARENA_PUSH(room_of(b), &b->f->outputs, o);
 }
 
 static void reverse_ops(Op *first, Op *end) {

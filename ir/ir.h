@@ -2,7 +2,8 @@
  *
  * A Module owns an arena, interned strings, expressions, types and layouts, the symbols, the mesh, the
  * weights (params), the state, and its functions.  A Func is a list of operations in topological order;
- * a value is a small number (Val) that indexes Func.values.  Passes read a function and build a new one.
+ * a value is a small number (Val) that indexes Func.values.  Passes read a function and build a new one, in an arena of
+ * its own, which is freed when another pass has replaced it.
  *
  * Level 1 is the model: global shapes, no mesh.  Level 2 is the SPMD program every rank runs: local shapes
  * (expressions over dimensions and mesh coordinates) plus communication operations; inputs, params, state
@@ -233,6 +234,7 @@ typedef struct Output {
 } Output;
 
 typedef struct Func {
+  Arena *own; /* holds it, its lists and operands (func_new); NULL: the module's does */
   const char *name;
   int level; /* 1 or 2 */
   struct {
@@ -273,6 +275,10 @@ typedef struct Module {
     Func **items;
     size_t n, cap;
   } funcs;
+  struct {
+    Func **items;
+    size_t n, cap;
+  } made;                 /* by func_new, and not dropped yet */
   const char *expr_fault; /* why some size could not be computed: expr.h; else NULL.  Reported as rule V3 */
   Loc expr_fault_at;      /* of the operation that was built next */
 } Module;
@@ -295,6 +301,11 @@ void module_state_remove(Module *m, const char *name); /* nothing reads or write
 Func *module_func(const Module *m, const char *name);
 Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
 void module_func_remove(Module *m, const Func *f);             /* nothing where it is none of the module */
+
+/* A function that is not of the module yet.  What passes make lives as long as it is read, by module_funcs_drop. */
+Func *func_new(Module *m, const char *name, int level);
+/* Frees those that func_new made since Module.made had so many, but for functions of the module. */
+void module_funcs_drop(Module *m, size_t since);
 
 /* Mesh of the module; coordinates become symbols.  Must be called before level-2 functions exist. */
 void module_set_mesh(Module *m, const Mesh *mesh);

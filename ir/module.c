@@ -16,7 +16,9 @@ Module *module_new(void) {
 }
 
 void module_free(Module *m) {
-  if (m) arena_free(m->arena);
+  if (!m) return;
+  for (size_t i = 0; i < m->made.n; i++) arena_free(m->made.items[i]->own);
+  arena_free(m->arena);
 }
 
 /* ---- strings */
@@ -190,6 +192,29 @@ void module_func_remove(Module *m, const Func *f) {
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] != f) m->funcs.items[n++] = m->funcs.items[i];
   m->funcs.n = n;
+}
+
+Func *func_new(Module *m, const char *name, int level) {
+  Arena *own = arena_new();
+  Func *f = ARENA_NEW(own, Func);
+  *f = (Func){.own = own, .name = module_string(m, name), .level = level};
+  ARENA_PUSH(own, &f->values, ((Value){NULL, -1, NULL}));
+  ARENA_PUSH(m->arena, &m->made, f);
+  return f;
+}
+
+static bool is_func_of(const Module *m, const Func *f) {
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (m->funcs.items[i] == f) return true;
+  return false;
+}
+
+void module_funcs_drop(Module *m, size_t since) {
+  size_t n = since;
+  for (size_t i = since; i < m->made.n; i++)
+    if (is_func_of(m, m->made.items[i])) m->made.items[n++] = m->made.items[i];
+    else arena_free(m->made.items[i]->own);
+  m->made.n = n;
 }
 
 /* ---- types */

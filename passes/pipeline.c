@@ -129,9 +129,11 @@ bool pipeline_on_demand(const char *name) {
 
 static bool run_all(Module *m, const PassOptions *o, Diags *diags) {
   const Pass *last = NULL;
+  size_t given = m->made.n; /* whoever gives functions may go on reading them; what a pass replaced nobody does */
   for (int i = 0; i < PASSES; i++) {
     if (passes[i].on_demand) continue;
     if (!run_pass(m, last = &passes[i], o, diags)) return false;
+    module_funcs_drop(m, given);
   }
   bool ok = !o->verify_last || o->verify || keeps_rules(m, last, diags);
   running = NULL;
@@ -139,12 +141,14 @@ static bool run_all(Module *m, const PassOptions *o, Diags *diags) {
 }
 
 bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {
+  size_t given = m->made.n;
   if (!list) return run_all(m, o, diags);
   while (*list) {
     size_t n = strcspn(list, ",");
     const Pass *p = find_pass(list, n);
     if (!p) return diag_error(diags, DIAG_pass_name, (Loc){0}, "there is no pass '%.*s'", (int)n, list);
     if (!run_pass(m, p, o, diags)) return false;
+    module_funcs_drop(m, given);
     list += n;
     if (*list == ',') list++;
   }

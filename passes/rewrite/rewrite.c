@@ -4,11 +4,8 @@
 #include "base/die.h"
 
 Rewrite rewrite_start(Module *m, const Func *old, Diags *diags) {
-  Func *f = ARENA_NEW(m->arena, Func);
-  f->name = old->name;
-  f->level = old->level;
-  ARENA_PUSH(m->arena, &f->values, ((Value){NULL, -1, NULL}));
-  return (Rewrite){.m = m, .old = old, .b = builder_new(m, f, diags), .map = ARENA_ARRAY(m->arena, Val, old->values.n)};
+  Func *f = func_new(m, old->name, old->level);
+  return (Rewrite){.m = m, .old = old, .b = builder_new(m, f, diags), .map = ARENA_ARRAY(f->own, Val, old->values.n)};
 }
 
 static void follow_loops(Rewrite *r, OpKind k) {

@@ -159,6 +159,7 @@ static void add_weights_entry(const TrainWeights *w) {
     const State *s = from ? module_state(m, from) : NULL;
     if (from) build_output(&b, name, s && s->param ? build_read(&b, from) : build_param(&b, from), NULL);
   }
+  builder_end(&b);
 }
 
 /* `states` gives the trained weights and all moments. */
@@ -167,6 +168,7 @@ static void add_states_entry(Module *m, Diags *diags) {
   b.phase = PH_pre;
   for (size_t i = 0; i < m->states.n; i++)
     build_output(&b, m->states.items[i].name, build_read(&b, m->states.items[i].name), NULL);
+  builder_end(&b);
 }
 
 /* `restore` takes all states back; it has an output since every entry has: their number. */
@@ -178,6 +180,7 @@ static void add_restore_entry(Module *m, Diags *diags) {
     build_write(&b, s->name, build_input(&b, s->name, s->type));
   }
   build_output(&b, "states", build_splat(&b, type_get(m, DT_i64, 0, NULL), (double)m->states.n), NULL);
+  builder_end(&b);
 }
 
 /* The outputs of the old function as values of the new one. */
@@ -212,6 +215,7 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
                       written.items[0].name);
   build_output(&r.b, "loss", loss.value, NULL);
   build_output(&r.b, "count", loss.count, NULL);
+  builder_end(&r.b);
   r.b.f->name = added[0];
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) {
@@ -251,6 +255,7 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
   build_output(&r.b, "loss", loss.value, NULL);
   if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
   write_statistics(&r, &written);
+  builder_end(&r.b);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;
   train_report(&w);
