@@ -23,8 +23,8 @@ typedef struct UserList {
 typedef struct Unshare {
   Rewrite r;
   const Func *f;
-  UserList *users; /* by value */
-  Val **own;       /* by value, user: what it reads; NULL: not unshared */
+  const UserList *users; /* by value */
+  Val **own;             /* by value, user: what it reads; NULL: not unshared */
 } Unshare;
 
 static bool is_small_weight(const Func *f, const Op *op) {
@@ -34,14 +34,18 @@ static bool is_small_weight(const Func *f, const Op *op) {
   return n <= MAX_ELEMENTS;
 }
 
-static UserList *users_of_all(Arena *a, const Func *f) {
+/* Of small weights; NULL: none has several users. */
+static const UserList *users_of_shared(Arena *a, const Func *f) {
   UserList *users = ARENA_ARRAY(a, UserList, f->values.n);
+  bool shared = false;
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; k < f->ops.items[i].nin; k++) {
-      UserList *u = &users[f->ops.items[i].in[k]];
-      if (!u->n || u->items[u->n - 1] != i) ARENA_PUSH(a, u, i);
+      Val v = f->ops.items[i].in[k];
+      UserList *u = &users[v];
+      if (is_small_weight(f, op_of(f, v)) && (!u->n || u->items[u->n - 1] != i)) ARENA_PUSH(a, u, i);
+      shared |= u->n > 1;
     }
-  return users;
+  return shared ? users : NULL;
 }
 
 /* All reads stand where the one stood.  An output of the function reads the first. */
@@ -71,18 +75,22 @@ static bool copy_user(Unshare *w, size_t i) {
   return rewrite_copy(&w->r, op) || !op->out;
 }
 
-static bool unshare(Module *m, const Func *f, Diags *diags) {
-  Arena *scratch = arena_new();
-  Unshare w = {.r = rewrite_start(m, f, diags),
-               .f = f,
-               .users = users_of_all(scratch, f),
-               .own = ARENA_ARRAY(scratch, Val *, f->values.n)};
+static bool unshare_in(Arena *scratch, Module *m, const Func *f, const UserList *users, Diags *diags) {
+  Unshare w = {
+      .r = rewrite_start(m, f, diags), .f = f, .users = users, .own = ARENA_ARRAY(scratch, Val *, f->values.n)};
   bool ok = true;
   for (size_t i = 0; i < f->ops.n && ok; i++) {
     const Op *op = &f->ops.items[i];
     ok = is_small_weight(f, op) && w.users[op->out].n > 1 ? read_anew(&w, op) : copy_user(&w, i);
   }
   if (ok) rewrite_finish(&w.r);
+  return ok;
+}
+
+static bool unshare(Module *m, const Func *f, Diags *diags) {
+  Arena *scratch = arena_new();
+  const UserList *users = users_of_shared(scratch, f);
+  bool ok = !users || unshare_in(scratch, m, f, users, diags);
   arena_free(scratch);
   return ok;
 }
