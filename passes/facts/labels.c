@@ -15,14 +15,9 @@
 
 #include "base/hash.h"
 
-typedef struct Part {
-  const Expr *size;
-  Label label;
-} Part;
-
+/* Labels; small, since there is one for every dimension and factor of a function. */
 typedef struct Parts {
-  int n;
-  Part items[MAX_DIM_FACTORS];
+  uint8_t n, items[MAX_DIM_FACTORS];
 } Parts;
 
 typedef struct Flow {
@@ -118,15 +113,14 @@ static void seed(Flow *w, const Op *op) {
   for (int d = 0; d < t->rank; d++) {
     Label l = op->kind == OP_param ? LABEL_OTHER : label_of_extent(w->m, t->dims[d]);
     named |= l == LABEL_BATCH;
-    if (l > LABEL_OTHER || !dims[d].n) dims[d] = (Parts){1, {{t->dims[d], l}}};
+    if (l > LABEL_OTHER || !dims[d].n) dims[d] = (Parts){1, {(uint8_t)l}};
   }
   int64_t experts = op->kind == OP_param || op->kind == OP_read ? op_int(op, AT_experts, -1) : -1;
-  if (experts >= 0 && experts < t->rank) dims[experts].items[0].label = LABEL_EXPERT;
+  if (experts >= 0 && experts < t->rank) dims[experts].items[0] = LABEL_EXPERT;
   if (op->kind != OP_input || t->rank < 2) return;
   bool feature = first > 0 && first + 1 == t->rank && dtype_is_float(t->dtype); /* a sequence of vectors has no batch */
-  if (!named && !feature && dims[first].items[0].label == LABEL_OTHER) dims[first].items[0].label = LABEL_BATCH;
-  if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER)
-    dims[1].items[0].label = LABEL_SEQUENCE;
+  if (!named && !feature && dims[first].items[0] == LABEL_OTHER) dims[first].items[0] = LABEL_BATCH;
+  if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0] == LABEL_OTHER) dims[1].items[0] = LABEL_SEQUENCE;
 }
 
 /* ---- flow */
@@ -134,38 +128,38 @@ static void seed(Flow *w, const Op *op) {
 static void raise(Flow *w, Parts *to, const Parts *from) {
   if (!from->n) return;
   if (to->n != from->n) {
-    if (to->n && !(to->n == 1 && to->items[0].label <= LABEL_OTHER)) return;
+    if (to->n && !(to->n == 1 && to->items[0] <= LABEL_OTHER)) return;
     *to = *from;
     w->changed = true;
     return;
   }
   for (int i = 0; i < to->n; i++) {
-    if (from->items[i].label <= to->items[i].label) continue;
-    to->items[i].label = from->items[i].label;
+    if (from->items[i] <= to->items[i]) continue;
+    to->items[i] = from->items[i];
     w->changed = true;
   }
 }
 
 /* The parts of a dimension belong to its factors: one to one where the sizes say so, else the n-th to the n-th and the
  * last to the rest. */
-static void dim_to_factors(Flow *w, Parts *factors, const Rule *r, const DimFactors *k, const Parts *dim) {
+static void dim_to_factors(Flow *w, Parts *factors, const DimFactors *k, const Parts *dim) {
   if (!dim->n) return;
   if (k->n == 1) {
     raise(w, &factors[k->f[0]], dim);
     return;
   }
   for (int i = 0; i < k->n; i++) {
-    Parts one = {1, {{r->factors[k->f[i]].size, dim->items[i < dim->n ? i : dim->n - 1].label}}};
+    Parts one = {1, {dim->items[i < dim->n ? i : dim->n - 1]}};
     raise(w, &factors[k->f[i]], &one);
   }
 }
 
 /* A factor of which nothing is known yet keeps its place among the others. */
-static void factors_to_dim(Flow *w, const Parts *factors, const Rule *r, const DimFactors *k, Parts *dim) {
+static void factors_to_dim(Flow *w, const Parts *factors, const DimFactors *k, Parts *dim) {
+  static const Parts unknown = {1, {LABEL_OTHER}};
   Parts all = {0};
   bool known = false;
   for (int i = 0; i < k->n; i++) {
-    Parts unknown = {1, {{r->factors[k->f[i]].size, LABEL_OTHER}}};
     const Parts *parts = factors[k->f[i]].n ? &factors[k->f[i]] : &unknown;
     known |= parts != &unknown;
     for (int j = 0; j < parts->n && all.n < MAX_DIM_FACTORS; j++) all.items[all.n++] = parts->items[j];
@@ -179,17 +173,17 @@ static void flow_op(Flow *w, size_t index, bool backwards) {
   Parts *factors = w->factors[index];
   for (int i = 0; i < op->nin; i++)
     for (int d = 0; d < r->operands[i].rank; d++)
-      dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+      dim_to_factors(w, factors, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
   for (int i = 0; i < op->nout; i++)
     for (int d = 0; d < r->results[i].rank; d++)
-      dim_to_factors(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
+      dim_to_factors(w, factors, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
   for (int i = 0; i < op->nout && op->kind != OP_param; i++)
     for (int d = 0; d < r->results[i].rank; d++)
-      factors_to_dim(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
+      factors_to_dim(w, factors, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
   for (int i = 0; backwards && i < op->nin; i++)
     if (op_of(w->f, op->in[i])->kind != OP_param)
       for (int d = 0; d < r->operands[i].rank; d++)
-        factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+        factors_to_dim(w, factors, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
 }
 
 static void flow_all(Flow *w) {
@@ -208,7 +202,7 @@ static void seed_scanned(Flow *w, size_t index, const bool *rounds) {
   if (place < 0 || !rounds[op->in[place]]) return;
   const Rule *r = w->rules[index];
   const DimFactors *k = &r->operands[0].dims[op_int(op, AT_axis, 0)];
-  if (k->n == 1) raise(w, &w->factors[index][k->f[0]], &(Parts){1, {{r->factors[k->f[0]].size, LABEL_SEQUENCE}}});
+  if (k->n == 1) raise(w, &w->factors[index][k->f[0]], &(Parts){1, {LABEL_SEQUENCE}});
 }
 
 static void find_scanned(Flow *w, Arena *scratch) {
@@ -244,7 +238,7 @@ const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
   OpLabels *out = ARENA_ARRAY(m->arena, OpLabels, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; k < rules[i]->nfactors; k++) {
-      Label l = w.factors[i][k].n ? w.factors[i][k].items[0].label : LABEL_OTHER;
+      uint8_t l = w.factors[i][k].n ? w.factors[i][k].items[0] : LABEL_OTHER;
       out[i].factors[k] = !rules[i]->factors[k].size ? LABEL_NONE : l == LABEL_NONE ? LABEL_OTHER : l;
     }
   arena_free(scratch);

@@ -11,7 +11,7 @@ typedef enum Label { LABEL_NONE, LABEL_OTHER, LABEL_EXPERT, LABEL_SEQUENCE, LABE
 const char *label_name(Label l);
 
 typedef struct OpLabels {
-  Label factors[MAX_FACTORS]; /* linear pseudo-factors: LABEL_NONE; all others are labelled */
+  uint8_t factors[MAX_FACTORS]; /* Label; linear pseudo-factors: LABEL_NONE; all others are labelled */
 } OpLabels;
 
 /* Whether some factor of the operation has the label. */
