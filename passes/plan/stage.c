@@ -86,13 +86,6 @@ typedef struct Seen {
   size_t n, cap;
 } Seen;
 
-static int id_of(Cutting *k, Seen *seen, Val v, const Layout *layout) {
-  size_t e = 0;
-  while (e < seen[v].n && seen[v].items[e].layout != layout) e++;
-  if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], ((SeenLayout){layout, k->nids++}));
-  return seen[v].items[e].id;
-}
-
 /* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
 static const Op *read_of(const StateOps *states, const Func *f, size_t write) {
   size_t read = f->ops.items[write].kind == OP_write ? state_first_read(states, f, write) : SIZE_MAX;
@@ -137,9 +130,28 @@ static bool is_behind(const Cutting *k, const Op *maker, const Layout *from, con
 /* What is done once counts so much in every micro-batch. */
 static double part_of_once(const Cutting *k) { return 1. / mesh_micro_batches(&k->m->mesh); }
 
+/* Needs in the order in which they are found. */
+typedef struct Finding {
+  Arena *scratch;
+  SameWeight same;
+  Seen *seen; /* by value */
+  struct FoundNeed {
+    size_t user;
+    Need need;
+  } * items;
+  size_t n, cap;
+} Finding;
+
+static int id_of(Cutting *k, Finding *found, Val v, const Layout *layout) {
+  Seen *seen = &found->seen[v];
+  size_t e = 0;
+  while (e < seen->n && seen->items[e].layout != layout) e++;
+  if (e == seen->n) ARENA_PUSH(found->scratch, seen, ((SeenLayout){layout, k->nids++}));
+  return seen->items[e].id;
+}
+
 /* That operation `user` wants the value in the layout, for `reader`; NULL: an output. */
-static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, const Op *reader, Val v,
-                      const Layout *to) {
+static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader, Val v, const Layout *to) {
   const Func *f = k->f;
   const Op *maker = op_of(f, v);
   const Type *type = type_of(f, v);
@@ -148,8 +160,8 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
   if (supply == SUPPLY_ANYWHERE) return NULL;
   const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
   bool once = is_once(k, made, to) || is_behind(k, maker, from, to);
-  Need need = {.id = id_of(k, seen, v, to),
-               .sent = id_of(k, seen, v, travel),
+  Need need = {.id = id_of(k, found, v, to),
+               .sent = id_of(k, found, v, travel),
                .made = home_of(k, made),
                .supply = supply,
                .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
@@ -157,11 +169,11 @@ static Need *add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t use
                .weight = -1};
   if (once) need.once = need.convert *= part_of_once(k);
   if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
-  if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, same, made);
+  if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, &found->same, made);
   if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
   if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
-  ARENA_PUSH(k->arena, &k->needs[user], need);
-  return &k->needs[user].items[k->needs[user].n - 1];
+  ARENA_PUSH(found->scratch, found, ((struct FoundNeed){user, need}));
+  return &found->items[found->n - 1].need;
 }
 
 /* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
@@ -242,9 +254,9 @@ static size_t paid_with(const Cutting *k, size_t index) {
 
 /* The operation that a derived value is first computed for, by operation: of those that want it, the one in the
  * earliest stage (stages_place); itself where only outputs do. */
-static size_t *find_homes(const Cutting *k) {
+static size_t *find_homes(const Cutting *k, Arena *a) {
   const Func *f = k->f;
-  size_t *home = ARENA_ARRAY(k->arena, size_t, f->ops.n);
+  size_t *home = ARENA_ARRAY(a, size_t, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) home[i] = f->ops.n;
   for (size_t i = f->ops.n; i-- > 0;) { /* users before makers */
     size_t here = k->derived[i] ? home[i] : paid_with(k, i);
@@ -258,11 +270,20 @@ static size_t *find_homes(const Cutting *k) {
   return home;
 }
 
-static void find_needs(Cutting *k) {
+/* Those of an operation behind each other, in the order in which they were found. */
+static void sort_needs(Cutting *k, const Finding *found) {
+  Need *all = ARENA_ARRAY(k->arena, Need, found->n);
+  for (size_t i = 0; i < found->n; i++) k->needs[found->items[i].user].cap++;
+  for (size_t i = 0; i < k->f->ops.n; i++) k->needs[i].items = all, all += k->needs[i].cap;
+  for (size_t i = 0; i < found->n; i++) {
+    Needs *to = &k->needs[found->items[i].user];
+    to->items[to->n++] = found->items[i].need;
+  }
+}
+
+static void find_needs_in(Cutting *k, Finding *found) {
   const Func *f = k->f;
-  const size_t *home = find_homes(k);
-  SameWeight same = weight_readers(k->arena, f);
-  Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
+  const size_t *home = find_homes(k, found->scratch);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     size_t at = paid_with(k, i);
@@ -270,7 +291,7 @@ static void find_needs(Cutting *k) {
     k->own[at] += own;
     if (own > 0 && !is_each(k, i)) k->own_once[at] += own;
     for (int j = 0; j < op->nin; j++) {
-      Need *need = add_need(k, &same, seen, at, op, op->in[j], wanted_layout(k, i, j));
+      Need *need = add_need(k, found, at, op, op->in[j], wanted_layout(k, i, j));
       if (need && joins_by(k, i, j) && !comes_apart(k, i)) need->reader = i, need->apart = apart_seconds(k, i);
       if (need && !is_converted(k, i, j))
         need->outside = outside_seconds(k, i, j) * (is_each(k, i) ? 1 : part_of_once(k));
@@ -280,8 +301,16 @@ static void find_needs(Cutting *k) {
     Val v = f->outputs.items[i].value;
     size_t made = (size_t)f->values.items[v].op;
     if (op_is_source(f->ops.items[made].kind)) continue;
-    add_need(k, &same, seen, home[made], NULL, v, walk_output(k->m, produced(k, made, value_index(f, v))));
+    add_need(k, found, home[made], NULL, v, walk_output(k->m, produced(k, made, value_index(f, v))));
   }
+}
+
+static void find_needs(Cutting *k) {
+  Arena *a = arena_new();
+  Finding found = {.scratch = a, .same = weight_readers(a, k->f), .seen = ARENA_ARRAY(a, Seen, k->f->values.n)};
+  find_needs_in(k, &found);
+  sort_needs(k, &found);
+  arena_free(a);
 }
 
 /* ---- positions */
