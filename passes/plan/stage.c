@@ -511,39 +511,50 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   arena_free(a);
 }
 
-static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
-                          const Strategy *strategies) {
-  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
-  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
-  k.own = ARENA_ARRAY(a, double, f->ops.n);
-  k.own_once = ARENA_ARRAY(a, double, f->ops.n);
+/* What holds of a function whatever the strategies are: the other fields are empty. */
+static Cutting cutting_of_function(Arena *a, const Func *f) {
+  Cutting k = {.arena = a, .f = f};
   k.derived = derived_ops(a, f);
   k.once = once_ops(a, f);
   k.states = state_ops(a, f);
+  k.first_user = find_first_users(a, f);
+  k.training = homes_of(a, f, k.derived);
+  return k;
+}
+
+static Cutting cutting_of(const Cutting *of_function, CostModel *c, Module *m, const Rule *const *rules,
+                          const Strategy *strategies) {
+  Cutting k = *of_function;
+  Arena *a = k.arena;
+  const Func *f = k.f;
+  k.c = c, k.m = m, k.rules = rules, k.strategies = strategies;
+  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
+  k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.own_once = ARENA_ARRAY(a, double, f->ops.n);
   bool *again = ARENA_ARRAY(a, bool, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) again[i] = strategies[i].again;
   k.loops = cost_loops(a, c, f, again);
-  k.first_user = find_first_users(a, f);
-  k.training = homes_of(a, f, k.derived);
   find_needs(&k);
   return k;
 }
 
 /* Runs up to `most`, and from the first position on. */
 static void measure(Cutting *k, double most) {
-  Run run = {.wanted = ARENA_ARRAY(k->arena, int, k->nids),
-             .sent = ARENA_ARRAY(k->arena, int, k->nids),
-             .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
-             .apart = ARENA_ARRAY(k->arena, int, k->f->ops.n),
-             .weights = ARENA_ARRAY(k->arena, int, k->f->values.n),
-             .made = ARENA_ARRAY(k->arena, int, k->f->ops.n + 1),
-             .due = ARENA_ARRAY(k->arena, double, k->f->ops.n + 1)};
+  Arena *scratch = arena_new();
+  Run run = {.wanted = ARENA_ARRAY(scratch, int, k->nids),
+             .sent = ARENA_ARRAY(scratch, int, k->nids),
+             .derived = ARENA_ARRAY(scratch, int, k->f->ops.n),
+             .apart = ARENA_ARRAY(scratch, int, k->f->ops.n),
+             .weights = ARENA_ARRAY(scratch, int, k->f->values.n),
+             .made = ARENA_ARRAY(scratch, int, k->f->ops.n + 1),
+             .due = ARENA_ARRAY(scratch, double, k->f->ops.n + 1)};
   if (!k->time) {
     k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
     k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
     k->once_time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
   }
   for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, i ? most : INFINITY, &run);
+  arena_free(scratch);
 }
 
 /* Few runs are as long as it takes to see that longer ones would be slower. */
@@ -634,6 +645,7 @@ typedef struct KnownNeeds {
 
 struct StagesKnown {
   Arena *arena;
+  Cutting of_function; /* that was asked about last */
   struct {
     KnownNeeds *items;
     size_t n, cap;
@@ -675,7 +687,8 @@ static KnownNeeds *needs_of(StagesKnown *known, CostModel *c, Module *m, const F
   Strategy *copy = ARENA_ARRAY(known->arena, Strategy, f->ops.n + 1);
   memcpy(copy, strategies, sizeof *copy * f->ops.n);
   KnownNeeds x = {.c = c, .f = f, .mesh = m->mesh, .strategies = copy};
-  x.k = cutting_of(known->arena, c, m, f, rules, copy);
+  if (known->of_function.f != f) known->of_function = cutting_of_function(known->arena, f);
+  x.k = cutting_of(&known->of_function, c, m, rules, copy);
   ARENA_PUSH(known->arena, &known->needs, x);
   return &known->needs.items[known->needs.n - 1];
 }
@@ -719,7 +732,8 @@ StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f,
 void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     int stages, const size_t *cuts, double *seconds) {
   Arena *a = arena_new();
-  Cutting k = cutting_of(a, c, m, f, rules, strategies);
+  const Cutting of_function = cutting_of_function(a, f);
+  Cutting k = cutting_of(&of_function, c, m, rules, strategies);
   k.positions = ARENA_ARRAY(a, int, stages + 1);
   for (int s = 0; s < stages; s++) k.positions[k.npositions++] = (int)cuts[s];
   k.positions[k.npositions++] = (int)f->ops.n;
