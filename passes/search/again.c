@@ -34,7 +34,7 @@ static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
 }
 
 bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
-  const double sums = 1e4; /* that cutting and pricing an operation take as long as */
+  const double sums = 2500; /* that cutting and pricing an operation take as long as */
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];

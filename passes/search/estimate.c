@@ -9,8 +9,9 @@
 #include "passes/facts/home.h"
 #include "passes/search/report.h"
 
-const ScheduleKind search_usual_schedules[USUAL_SCHEDULES] = {
-    {SCHEDULE_1f1b, 0}, {SCHEDULE_zbh1, 0}, {SCHEDULE_zbv, 2}, {SCHEDULE_interleaved, 2}, {SCHEDULE_interleaved, 4}};
+const ScheduleKind search_usual_schedules[USUAL_SCHEDULES] = {{SCHEDULE_1f1b, 0},        {SCHEDULE_zbh1, 0},
+                                                              {SCHEDULE_zbv, 2},         {SCHEDULE_interleaved, 2},
+                                                              {SCHEDULE_interleaved, 3}, {SCHEDULE_interleaved, 4}};
 
 /* Of what is kept where gradients of weights come later, what is converted is about half as much again as what is made.
  */

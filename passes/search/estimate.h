@@ -12,7 +12,7 @@
 #include "passes/search/outer.h"
 
 /* The schedules of pipelines that train, one of which is chosen. */
-enum { USUAL_SCHEDULES = 5 };
+enum { USUAL_SCHEDULES = 6 };
 extern const ScheduleKind search_usual_schedules[USUAL_SCHEDULES];
 
 typedef struct Estimate {

@@ -15,7 +15,7 @@
 
 /* So many are priced at most, of large functions so many operations, and none that is estimated to be slower than the
  * best plan by so much. */
-enum { MOST_PRICED = 12, MOST_OPERATIONS = 100000 };
+enum { MOST_PRICED = 12, MOST_OPERATIONS = 600000 };
 static const double differ = 1.03;
 
 /* Neighbours are looked at of what is slower than the best by less than this, as long as there are not many. */
@@ -28,12 +28,13 @@ typedef struct Named {
   int samples; /* of a micro-batch, on each data parallel rank */
   Candidate c;
   Estimates estimates;
-  bool left; /* its neighbours were looked at */
+  bool left;                    /* its neighbours were looked at */
+  bool priced[USUAL_SCHEDULES]; /* with this schedule */
 } Named;
 
 /* One of them with a schedule. */
 typedef struct Choice {
-  const Named *of;
+  Named *of;
   int by;
 } Choice;
 
@@ -221,6 +222,17 @@ static void look_at_usual(Naming *w) {
   }
 }
 
+/* Where none of the usual ones fits: all numbers of stages, with all ranks within the innermost links tensor parallel.
+ */
+static void look_at_all_stages(Naming *w) {
+  const Search *s = w->s;
+  const int *forced = s->run.forced, tensor = forced[DEGREE_tp] ? forced[DEGREE_tp] : s->t->tiers[0].group,
+            one = forced[DEGREE_ep] ? forced[DEGREE_ep] : 1;
+  for (int stages = 2; stages <= s->most_stages && !s->watch.expired; stages++)
+    if (s->t->ranks % stages == 0 && (!forced[DEGREE_pp] || forced[DEGREE_pp] == stages))
+      look_at_start(w, stages, tensor, one);
+}
+
 static double seconds_of(const Choice *x) { return x->of->estimates.by[x->by].seconds; }
 
 static int by_estimate(const void *x, const void *y) {
@@ -283,25 +295,45 @@ static void price_free(Naming *w, const Choice *x) {
 /* False: it is estimated to be slower than the best plan. */
 static bool price_promising(Naming *w, const Choice *x) {
   if (seconds_of(x) > search_best_time(w->s) * differ || w->s->watch.expired) return false;
+  x->of->priced[x->by] = true;
   price(w, x, INFINITY);
   if (x->of->estimates.limited) price_split(w, x), price_free(w, x);
   return true;
 }
 
-/* The best, and of each number of stages one: estimates of pipelines leave out more than others. */
+static int times_priced(const Named *x) {
+  int n = 0;
+  for (int k = 0; k < USUAL_SCHEDULES; k++) n += x->priced[k];
+  return n;
+}
+
+/* The same degrees with the other schedules, of which estimates say less than of degrees. */
+static void price_other_schedules(Naming *w, Named *x) {
+  for (int k = 0; k < USUAL_SCHEDULES; k++)
+    if (isfinite(x->estimates.by[k].seconds) && !x->priced[k]) price_promising(w, &(Choice){x, k});
+}
+
+/* The best, with two schedules each, and of each number of stages one: estimates of pipelines leave out more than
+ * others.  The best of them with all schedules. */
 static void price_best(Naming *w) {
+  const int most_schedules = 2;
   const Search *s = w->s;
+  Named *best_of_all = NULL;
   Choice *all = ARENA_ARRAY(w->arena, Choice, USUAL_SCHEDULES * w->list.n + 1);
   bool *known = ARENA_ARRAY(w->arena, bool, s->most_stages + 1);
-  size_t n = 0;
+  size_t n = 0, npriced = 0;
   for (size_t i = 0; i < w->list.n; i++)
     for (int k = 0; k < USUAL_SCHEDULES; k++)
       if (isfinite(w->list.items[i].estimates.by[k].seconds)) all[n++] = (Choice){&w->list.items[i], k};
   if (n) qsort(all, n, sizeof *all, by_estimate);
   for (size_t i = 0; i < n; i++) {
-    bool *stages = &known[all[i].of->c.stages], best = i < MOST_PRICED && i * s->f->ops.n < MOST_OPERATIONS;
-    if ((best || !*stages) && price_promising(w, &all[i])) *stages = true;
+    bool *stages = &known[all[i].of->c.stages], best = npriced < MOST_PRICED && npriced * s->f->ops.n < MOST_OPERATIONS;
+    const Outcome *before = s->run.best;
+    if ((!best && *stages) || times_priced(all[i].of) == most_schedules || !price_promising(w, &all[i])) continue;
+    *stages = true, npriced++;
+    if (s->run.best != before) best_of_all = all[i].of;
   }
+  if (best_of_all) price_other_schedules(w, best_of_all);
 }
 
 void search_try_named(Search *s, const PlanOptions *o) {
@@ -311,6 +343,7 @@ void search_try_named(Search *s, const PlanOptions *o) {
   w.estimating = search_estimating(s, w.arena);
   s->layers_alike = s->brief = true;
   look_at_usual(&w);
+  if (best_estimate(&w) == SIZE_MAX) look_at_all_stages(&w);
   descend(&w);
   descend_by_exchanges(&w);
   price_best(&w);
