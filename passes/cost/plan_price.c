@@ -436,16 +436,6 @@ static const WalkSink price_sink = {.source = price_source,
 
 /* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
-static const bool *find_of_weights(const Pricing *p, Module *m) {
-  bool *of = ARENA_ARRAY(p->arena, bool, p->f->ops.n + 1);
-  for (size_t i = 0; i < p->f->ops.n; i++) {
-    const Op *op = &p->f->ops.items[i];
-    bool moves = op->kind == OP_cast || op->kind == OP_transpose || op->kind == OP_reshape || op->kind == OP_copy;
-    of[i] = zero_is_storage(m, op) || (moves && of[p->f->values.items[op->in[0]].op]);
-  }
-  return of;
-}
-
 static void find_training(Pricing *p, Module *m) {
   size_t n = p->f->ops.n;
   p->first_gradient = n;
@@ -454,7 +444,7 @@ static void find_training(Pricing *p, Module *m) {
     if (op_makes_gradients(op)) p->first_gradient = i;
     p->trains |= op->kind == OP_accumulate && op->phase == PH_wgt;
   }
-  if (p->trains) p->of_weights = find_of_weights(p, m);
+  if (p->trains) p->of_weights = zero_forms(p->arena, m, p->f);
 }
 
 static void settle_accumulated(Pricing *p, const Accumulated *x) {

@@ -10,6 +10,16 @@ struct ZeroUpdates {
 
 bool zero_is_storage(Module *m, const Op *op) { return op->kind == OP_read && op_is_of_weight(m, op); }
 
+const bool *zero_forms(Arena *a, Module *m, const Func *f) {
+  bool *form = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    bool moves = op->kind == OP_cast || op->kind == OP_transpose || op->kind == OP_reshape || op->kind == OP_copy;
+    form[i] = zero_is_storage(m, op) || (moves && form[f->values.items[op->in[0]].op]);
+  }
+  return form;
+}
+
 double zero_parts(const Mesh *mesh, const Rule *r, const Strategy *s, uint32_t axes) {
   double parts = 1;
   for (int i = 0; i < s->n; i++)
@@ -50,7 +60,7 @@ static size_t gradient_of(const Func *f, const Mirrors *mirrors, size_t storage)
 static int stage_of(const Mesh *mesh, const Rule *const *rules, const Strategy *strategies, uint32_t data,
                     size_t storage, size_t gradient) {
   if (zero_parts(mesh, rules[storage], &strategies[storage], data) == 1) return 0;
-  if (strategies[storage].gather_at_use) return 3;
+  if (strategies[storage].gather_at_use) return ZERO_AT_USE;
   return gradient != SIZE_MAX && zero_parts(mesh, rules[gradient], &strategies[gradient], data) > 1 ? 2 : 1;
 }
 

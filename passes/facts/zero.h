@@ -6,6 +6,9 @@
  *   gather     once, for forward pass and gradients, and before all micro-batches; or at use, in each of them
  *              (Strategy.gather_at_use of the read)
  *
+ * Other forms of a weight, as its cast to 16 bits, may be made of the parts that are stored: then these are gathered,
+ * half as many bytes.
+ *
  * Stage 0 cuts nothing over data parallel ranks, 1 the storage, 2 the gradient as well, 3 gathers at use.  In 1 and 2
  * a rank has whole weights while a step runs, in 3 one after the other.
  */
@@ -15,7 +18,7 @@
 #include "ir/layout/rule.h"
 #include "passes/facts/mirror.h"
 
-enum { ZERO_STAGES = 4 };
+enum { ZERO_AT_USE = 3, ZERO_STAGES };
 
 /* What an operation is to the training state: it reads a trained weight, accumulates a gradient, is part of an update,
  * or none of these. */
@@ -23,6 +26,9 @@ typedef enum ZeroRole { ZERO_OP, ZERO_STORE, ZERO_GRAD, ZERO_UPDATE, ZERO_ROLES 
 
 /* The operation reads a trained weight. */
 bool zero_is_storage(Module *m, const Op *op);
+/* By operation: it reads a trained weight, or makes another form of one, of other type, order or shape.  In the arena.
+ */
+const bool *zero_forms(Arena *a, Module *m, const Func *f);
 /* It accumulates a gradient, or the loss. */
 static inline bool zero_is_gradient(const Op *op) { return op->kind == OP_accumulate; }
 

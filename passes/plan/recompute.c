@@ -31,7 +31,8 @@ bool recompute_parse(const char *text, Recompute *out) {
 struct RecomputeChoices {
   const Func *f;
   const bool *derived;
-  int *layer; /* by operation: which repeated layer of the forward pass; -1: none */
+  const bool *form; /* by operation: made of one state alone, as the cast of a weight */
+  int *layer;       /* by operation: which repeated layer of the forward pass; -1: none */
   int layers;
   bool *leaves;    /* by operation: the forward pass reads it outside of its layer */
   bool *selective; /* by operation: `selective` has it made again, if anything reads it */
@@ -40,6 +41,16 @@ struct RecomputeChoices {
 static bool is_forward(const Op *op) { return op->phase == PH_fwd && !op_is_source(op->kind) && op->out; }
 
 static size_t maker_of(const Func *f, Val v) { return (size_t)f->values.items[v].op; }
+
+static const bool *forms_of_states(Arena *a, const Func *f) {
+  bool *form = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    size_t made = op->nin == 1 ? maker_of(f, op->in[0]) : 0;
+    form[i] = op->nin == 1 && (f->ops.items[made].kind == OP_read || form[made]);
+  }
+  return form;
+}
 
 /* Layers are the instances of blocks that are of the forward pass, in the function's order. */
 static void find_layers(RecomputeChoices *w, const Blocks *blocks) {
@@ -98,6 +109,7 @@ const RecomputeChoices *recompute_choices(Arena *a, const Func *f) {
   RecomputeChoices *w = ARENA_NEW(a, RecomputeChoices);
   *w = (RecomputeChoices){.f = f,
                           .derived = derived_ops(a, f),
+                          .form = forms_of_states(a, f),
                           .layer = ARENA_ARRAY(a, int, n),
                           .leaves = ARENA_ARRAY(a, bool, n),
                           .selective = ARENA_ARRAY(a, bool, n)};
@@ -140,9 +152,11 @@ const bool *recompute_ops(Arena *a, const RecomputeChoices *w, Recompute r) {
   return again;
 }
 
-static bool is_chosen(const Func *f, const Strategy *strategies, const bool *again) {
+/* Casts of weights may be kept all the same, where they would be gathered once more. */
+static bool is_chosen(const RecomputeChoices *w, const Strategy *strategies, const bool *again) {
   bool same = true;
-  for (size_t i = 0; i < f->ops.n; i++) same &= strategies[i].again == again[i];
+  for (size_t i = 0; i < w->f->ops.n; i++)
+    same &= strategies[i].again == again[i] || (w->form[i] && !strategies[i].again);
   return same;
 }
 
@@ -152,7 +166,7 @@ bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies) {
   const RecomputeChoices *w = recompute_choices(scratch, f);
   bool counted = r.kind == RECOMPUTE_layers || r.kind == RECOMPUTE_full_layers,
        exists = (counted ? r.layers <= w->layers : r.kind != RECOMPUTE_full || w->layers > 0),
-       agrees = exists && is_chosen(f, strategies, recompute_ops(scratch, w, r));
+       agrees = exists && is_chosen(w, strategies, recompute_ops(scratch, w, r));
   arena_free(scratch);
   return agrees;
 }
@@ -164,7 +178,7 @@ const char *recompute_name(Arena *a, const RecomputeChoices *w, const Strategy *
     int most = k == RECOMPUTE_layers || k == RECOMPUTE_full_layers ? w->layers : 1;
     for (int layers = 1; layers <= most && !name; layers++) {
       Recompute r = {(RecomputeKind)k, layers};
-      if (is_chosen(w->f, strategies, recompute_ops(scratch, w, r))) name = recompute_text(a, r);
+      if (is_chosen(w, strategies, recompute_ops(scratch, w, r))) name = recompute_text(a, r);
     }
   }
   arena_free(scratch);

@@ -10,10 +10,21 @@
 
 const char search_slower_than_plan[] = "slower than the plan";
 
+/* A cast of a weight that is cut over data parallel ranks: made again, it is gathered once more. */
+static bool is_gathered(const Search *s, const Outcome *o, size_t op) {
+  return s->shape->form[op] && zero_parts(&s->m->mesh, s->rules[op], &o->strategies[op], o->data_axes) > 1;
+}
+
+/* Casts that would be gathered once more are kept, unless weights are gathered at use. */
+static void set_again(const Search *s, const bool *again, bool at_use, Outcome *o) {
+  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i] && (at_use || !is_gathered(s, o, i));
+}
+
 /* Weights are gathered at use where that is forced, or else it does not fit. */
-static void price_outcome(Search *s, Outcome *o) {
-  bool forced = s->run.zero - 1 == ZERO_STAGES - 1, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
+static void price_outcome(Search *s, const bool *again, Outcome *o) {
+  bool forced = s->run.zero - 1 == ZERO_AT_USE, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
   for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
+    if (at_use) set_again(s, again, at_use, o);
     o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
     o->feasible = o->price.possible && o->price.memory.total <= s->limit;
     if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
@@ -37,7 +48,7 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   const double sums = 2500; /* that cutting and pricing an operation take as long as */
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
-  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i];
+  set_again(s, again, false, o);
   StagesCut how = STAGES_CUT;
   if (o->c.stages > 1)
     how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
@@ -49,7 +60,7 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   }
   o->slower = is_slower(s, o, &time);
   if (o->slower) o->why_not = search_slower_than_plan;
-  else price_outcome(s, o);
+  else price_outcome(s, again, o);
   return o->feasible;
 }
 

@@ -16,8 +16,8 @@ typedef struct Making {
   const Op *op;
   const Rule *rule;
   const OpLabels *labels;
-  int time_factor;        /* Shape.time_factor */
-  bool storage, gradient; /* of a trained weight (passes/facts/zero.h) */
+  int time_factor;              /* Shape.time_factor */
+  bool storage, form, gradient; /* of a trained weight (passes/facts/zero.h) */
 } Making;
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
@@ -29,7 +29,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (k->in->m->mesh.axes[p.axis].temporal) return p.factor == k->time_factor;
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
   /* Where a weight and its gradient are kept does not depend on what their dimensions mean. */
-  if (k->op->kind == OP_param || k->storage || k->gradient) return true;
+  if (k->op->kind == OP_param || k->storage || k->form || k->gradient) return true;
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
     return !(op_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
@@ -44,7 +44,10 @@ static bool may_be_whole(const Making *k) {
 
 /* ---- what is forced of the training state (PlanOptions.zero); nothing: any stage */
 
-static bool zero_forced(const Making *k) { return k->in->zero && (k->storage || k->gradient); }
+/* The other forms of a weight are not cut where it is not. */
+static bool zero_forced(const Making *k) {
+  return k->in->zero && (k->storage || k->gradient || (k->form && k->in->zero == 1));
+}
 
 static bool zero_cuts(const Making *k) { return k->in->zero - 1 >= (k->gradient ? 2 : 1); }
 
@@ -158,6 +161,9 @@ static Making making_of(const GraphInput *in, int class) {
       .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   k.time_factor = in->shape->time_factor[index];
   k.storage = zero_is_storage(in->m, k.op);
+  /* What is gathered at use is the weight itself: a device moves communication up to behind a cast, and what that
+   * fills would live from there. */
+  k.form = in->shape->form[index] && in->zero - 1 != ZERO_AT_USE;
   k.gradient = zero_is_gradient(k.op);
   return k;
 }
@@ -166,7 +172,7 @@ static Making making_of(const GraphInput *in, int class) {
 static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   Domain *d = ARENA_NEW(a, Domain);
   int nin = k->op->nin;
-  bool at_use = k->storage && k->in->zero - 1 == ZERO_STAGES - 1;
+  bool at_use = k->storage && k->in->zero - 1 == ZERO_AT_USE;
   *d = (Domain){.nin = nin,
                 .nout = k->op->nout,
                 .conversions = runs_of_result(k->in->shape->loops, k->in->f, k->index),

@@ -76,6 +76,14 @@ static void find_before(Shaping *w) {
   w->out->before = before;
 }
 
+static void find_forms(Shaping *w) {
+  const Func *f = w->out->f;
+  const bool *all = zero_forms(w->arena, w->m, f);
+  bool *form = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) form[i] = all[i] && w->out->before[i] && !op_is_source(f->ops.items[i].kind);
+  w->out->form = form;
+}
+
 /* ---- what micro-batches cut */
 
 static bool trains(const Func *f) {
@@ -176,7 +184,8 @@ static void add_op(const Shaping *w, Key *key, size_t index) {
   add_double(key, runs_of_op(w->out->loops, index));
   add_double(key, runs_of_result(w->out->loops, w->out->f, index));
   add_int(key, op->kind == OP_param ? w->out->same.reads[index] : 0);
-  add(key, zero_is_storage(w->m, op)), add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);
+  add(key, zero_is_storage(w->m, op)), add(key, w->out->form[index]);
+  add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);
   add_int(key, agreed_loop_control(op) ? w->out->loops->agreed[agreed_loop_control(op)] : 0);
   add_products(w, key, op);
   add_part(w, key, op);
@@ -428,6 +437,7 @@ const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = weight_readers(m->arena, f)};
   Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
   find_before(&w);
+  find_forms(&w);
   find_time_factors(&w);
   s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops, kernels_of(&w));
   s->owner = s->mirrors.head;

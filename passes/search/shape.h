@@ -49,6 +49,7 @@ typedef struct Shape {
   SameWeight same;
   Mirrors mirrors;
   const bool *before; /* by operation: done once before or behind all micro-batches, in layouts that they do not cut */
+  const bool *form; /* by operation: of a trained weight (passes/facts/zero.h), outside of loops; not the read of it */
   const int *time_factor; /* by operation: the factor that micro-batches cut, or one of these */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */

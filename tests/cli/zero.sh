@@ -48,7 +48,28 @@ expect 0 "" "$apc" compile $gpt -q -o one
 each "$tokens" "cpux4 --dp 4" $gpt
 each "$tokens" "cpux2 --dp 2 --micro-batches 2" $gpt
 expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --target cpux2 --dp 2 --dtype bf16 --zero 3 --micro-batches 2
+expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --target cpux4 --dp 2 --tp 2 --dtype bf16 --zero 1 --micro-batches 2
 }
+
+# Weights are cast in parts, and what is gathered has 16 bits; where they are stored whole, or gathered at use, they are
+# cast whole.
+cast='^op "layers.*attn.q.w.bf16" {x[01]:dp}$' gpus="--target dgx-a100x8 --dtype bf16 --tp 1 --pp 1 --micro-batches 1 --recompute none"
+for zero in 0 1 2 3; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q $gpus --dp 8 --zero $zero --save-plan $zero.plan --json
+  expect_json "d['chosen']['zero'] == $zero and d['gap'] < 0.01"
+  mv out told$zero.json
+  check "zero $zero casts parts or not" test "$(grep -c "$cast" $zero.plan)" = $((zero == 1 || zero == 2))
+done
+sed 's/^\(op .*\.bf16" \){x[01]:dp}$/\1{}/' 1.plan >whole.plan
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q $gpus --plan whole.plan --json
+expect_json "d['chosen']['zero'] == 1 and d['time_us'] > 1.05 * json.load(open('told1.json'))['time_us']"
+# They are not made again for gradients: they would be gathered twice.
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q ${gpus/none/full} --dp 8 --zero 1 --save-plan full.plan --json
+expect_json "d['chosen']['recompute'] == 'full'"
+check "casts of parts are kept" grep -q "$cast" full.plan
 
 # Where weights are stored changes no bit: the plan of stage 0, with the lines of stage 1 that say it.
 for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
@@ -174,4 +195,4 @@ expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
 expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
 expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
 }
-summary 132 60
+summary 150 78
