@@ -20,17 +20,30 @@ static void set_again(const Search *s, const bool *again, bool at_use, Outcome *
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i] && (at_use || !is_gathered(s, o, i));
 }
 
-/* Weights are gathered at use where that is forced, or else it does not fit. */
+/* With weights gathered at use, or before. */
+static void price_gathered(Search *s, const bool *again, bool at_use, Outcome *o) {
+  zero_gather_at_use(s->m, s->f, o->strategies, at_use);
+  set_again(s, again, at_use, o);
+  o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
+  if (!o->feasible && o->price.possible) search_keep_near(s, o);
+}
+
+/* Weights are gathered at use where that is forced, or else it does not fit: in every micro-batch, so that a pipeline
+ * rather makes more again. */
 static void price_outcome(Search *s, const bool *again, Outcome *o) {
   bool forced = s->run.zero - 1 == ZERO_AT_USE, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
-  for (bool at_use = forced;; at_use = zero_gather_at_use(s->m, s->f, o->strategies, true)) {
-    if (at_use) set_again(s, again, at_use, o);
-    o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-    o->feasible = o->price.possible && o->price.memory.total <= s->limit;
-    if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
-    if (!o->feasible && o->price.possible) search_keep_near(s, o);
-    if (o->feasible || !o->price.possible || !some || at_use || s->run.zero) break;
+  price_gathered(s, again, forced, o);
+  if (!o->feasible && o->price.possible && some && !s->run.zero && (o->c.stages == 1 || s->at_use)) {
+    const PlanPrice before = o->price;
     s->run.limited = true;
+    price_gathered(s, again, true, o);
+    if (!o->feasible) {
+      zero_gather_at_use(s->m, s->f, o->strategies, false);
+      set_again(s, again, false, o);
+      o->price = before;
+    }
   }
   o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
   if (!o->price.possible) search_no_choice(s, o);
@@ -202,7 +215,7 @@ static bool price_near(Search *s, Outcome *o) {
 
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
  * which has made again what the one before has, the first.  If the last does not fit, none does. */
-bool search_cut_and_price(Search *s, Outcome *o) {
+static bool cut_and_price(Search *s, Outcome *o) {
   int most, last = s->npolicies - 1;
   if (s->guess >= 0 && s->nlayers) return price_near(s, o);
   if (search_cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
@@ -214,4 +227,21 @@ bool search_cut_and_price(Search *s, Outcome *o) {
   if (!selective && all.slower) return *o = all, false;
   return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
                    : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
+}
+
+/* While there is no plan, a pipeline that does not fit gathers weights at use. */
+bool search_cut_and_price(Search *s, Outcome *o) {
+  if (o->c.stages == 1 || s->run.best || s->run.zero || !func_has_gradients(s->f)) return cut_and_price(s, o);
+  Arena *a = arena_new();
+  Outcome given = room_for(s, a);
+  copy_choice(s, &given, o);
+  bool fits = cut_and_price(s, o);
+  if (!fits && o->price.possible) {
+    copy_choice(s, o, &given);
+    s->at_use = true;
+    fits = cut_and_price(s, o);
+    s->at_use = false;
+  }
+  arena_free(a);
+  return fits;
 }

@@ -197,8 +197,9 @@ typedef struct Search {
   PlanProgressFunc show; /* to whom; NULL: nobody looks */
   void *show_context;
   SearchReport report;
-  bool large; /* hundreds of candidates, or long ones: it begins with plans as people name them */
-  bool brief; /* a plan is looked for, not a proof */
+  bool at_use; /* pipelines may gather weights at use */
+  bool large;  /* hundreds of candidates, or long ones: it begins with plans as people name them */
+  bool brief;  /* a plan is looked for, not a proof */
 } Search;
 
 /* ---- search.c */
