@@ -12,10 +12,10 @@
 #include "frontend/topo/target.h"
 
 enum { MOST_TRIES = 8 };
-static const double try_seconds = 3;
+static const double try_work = 2e9; /* sums: some seconds */
 
 static bool any_plan(Build *b, const Target *g, double memory_limit) {
-  PlanOptions o = {.memory_limit = memory_limit, .any = true, .effort = try_seconds};
+  PlanOptions o = {.memory_limit = memory_limit, .any = true, .work = try_work};
   return plan_search(b->model.m, b->l1, g, &o, diags_new(b->model.m->arena)) != NULL;
 }
 

@@ -165,9 +165,10 @@ static void solve_job(ConvertTable *t, const Job *j) {
   Arena *a = arena_new();
   Solving s = {.t = t, .job = j, .arena = a, .width = (int)j->sources.n};
   s.most = ARENA_ARRAY(a, double, s.width);
-  s.wanted = ARENA_ARRAY(a, double, s.width *(int)j->goals.n);
+  s.wanted = ARENA_ARRAY(a, double, j->sources.n * j->goals.n);
   t->runs++;
-  for (size_t i = 0; i < j->pairs.n; i++) s.wanted[j->pairs.items[i].goal * s.width + j->pairs.items[i].source] = 1;
+  for (size_t i = 0; i < j->pairs.n; i++)
+    s.wanted[(size_t)j->pairs.items[i].goal * j->sources.n + (size_t)j->pairs.items[i].source] = 1;
   for (int i = 0; i < s.width; i++) {
     costs_at(&s, j->sources.items[i])[i] = 0;
     wait(&s, j->sources.items[i]);
@@ -283,7 +284,7 @@ void convert_table_costs(ConvertTable *t, int nfrom, const Layout *const *from, 
   for (int k = 0; k < nfrom; k++)
     for (int i = 0; i < n; i++) {
       bool known = sources[k] >= 0 && x.at[i] >= 0;
-      out[k * n + i] = known ? t->states[sources[k]].costs[t->states[x.at[i]].goal] : INFINITY;
+      out[(size_t)k * (size_t)n + (size_t)i] = known ? t->states[sources[k]].costs[t->states[x.at[i]].goal] : INFINITY;
     }
   arena_free(x.arena);
 }

@@ -140,8 +140,7 @@ static void raise(Flow *w, Parts *to, const Parts *from) {
   }
 }
 
-/* The parts of a dimension belong to its factors: one to one where the sizes say so, else the n-th to the n-th and the
- * last to the rest. */
+/* The n-th part of a dimension belongs to its n-th factor, the last one to the rest. */
 static void dim_to_factors(Flow *w, Parts *factors, const DimFactors *k, const Parts *dim) {
   if (!dim->n) return;
   if (k->n == 1) {

@@ -229,9 +229,12 @@ static bool cut_and_price(Search *s, Outcome *o) {
                    : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
 }
 
-/* While there is no plan, a pipeline that does not fit gathers weights at use. */
+bool search_gathers_at_use(const Outcome *o) { return o->c.stages > 1 && o->zero == ZERO_AT_USE; }
+
+/* While there is no plan, or one that does so, a pipeline that does not fit gathers weights at use. */
 bool search_cut_and_price(Search *s, Outcome *o) {
-  if (o->c.stages == 1 || s->run.best || s->run.zero || !func_has_gradients(s->f)) return cut_and_price(s, o);
+  bool other = s->run.best && !search_gathers_at_use(s->run.best);
+  if (o->c.stages == 1 || other || s->run.zero || !func_has_gradients(s->f)) return cut_and_price(s, o);
   Arena *a = arena_new();
   Outcome given = room_for(s, a);
   copy_choice(s, &given, o);

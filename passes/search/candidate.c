@@ -250,7 +250,9 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of) {
   o->c.no_gaps = true;
   o->solved = of->solved * repeat_of(&o->c) / repeat_of(&of->c);
   search_set_mesh(s, &o->c, NULL);
+  s->at_use = search_gathers_at_use(of);
   if (judge_axes(s, o)) choose_schedule(s, again, o);
+  s->at_use = false;
   arena_free(scratch);
   return o;
 }

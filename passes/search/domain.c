@@ -161,8 +161,8 @@ static Making making_of(const GraphInput *in, int class) {
       .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   k.time_factor = in->shape->time_factor[index];
   k.storage = zero_is_storage(in->m, k.op);
-  /* What is gathered at use is the weight itself: a device moves communication up to behind a cast, and what that
-   * fills would live from there. */
+  /* With stage 3 the weight itself is gathered: a program begins to gather right after the cast, so that what it
+   * gathers would be live from there on. */
   k.form = in->shape->form[index] && in->zero - 1 != ZERO_AT_USE;
   k.gradient = zero_is_gradient(k.op);
   return k;

@@ -115,17 +115,19 @@ static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *
     else all[count++] = w->to[i];
     ends[i] = count;
   }
-  double *each = ARENA_ARRAY(a, double, n *count + 1);
+  double *each = ARENA_ARRAY(a, double, (size_t)n *(size_t)count + 1);
   cost_convert_all(cost, type, n, from, count, all, each);
-  for (int f = 0; f < n; f++)
+  for (int f = 0; f < n; f++) {
+    const double *row = each + (size_t)f * (size_t)count;
     for (int i = 0, k = 0; i < w->n; i++) {
       double least = INFINITY;
       for (; k < ends[i]; k++) {
         bool apart = s->joined && all[k] != from[f];
-        least = fmin(least, each[f * count + k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
+        least = fmin(least, row[k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
       }
       seconds[f * w->n + i] = least;
     }
+  }
   arena_free(a);
 }
 

@@ -343,7 +343,7 @@ void search_try_named(Search *s, const PlanOptions *o) {
   w.estimating = search_estimating(s, w.arena);
   s->layers_alike = s->brief = true;
   look_at_usual(&w);
-  if (best_estimate(&w) == SIZE_MAX) look_at_all_stages(&w);
+  if (best_estimate(&w) == SIZE_MAX && !s->run.best) look_at_all_stages(&w);
   descend(&w);
   descend_by_exchanges(&w);
   price_best(&w);

@@ -151,6 +151,7 @@ typedef struct SearchRun {
   bool limited;         /* memory decided something about the last candidate that was solved */
   bool limited_flat;    /* and about one of a training step without stages */
   bool hasty;           /* the time was over before there was a plan: any plan will do */
+  bool gave_up;         /* there was none, and not all was tried */
 } SearchRun;
 
 typedef struct Search {
@@ -221,7 +222,8 @@ void search_add_if_known(Search *s, Outcome *o, double best);
  * as people name them. */
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice);
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
- * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
+ * then by as much as it takes; a search that was limited in work gives up after some more.  Nothing else is known of
+ * them than what was known without solving. */
 void search_try_hastily(Search *s);
 
 /* ---- named.c */
@@ -278,6 +280,8 @@ Recompute search_made_again(const Search *s, int much);
 bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o);
 /* With as much of it as it needs to fit. */
 bool search_cut_and_price(Search *s, Outcome *o);
+/* It is a pipeline that gathers weights in every micro-batch, as it would not fit otherwise. */
+bool search_gathers_at_use(const Outcome *o);
 
 /* ---- candidate.c */
 

@@ -431,12 +431,12 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
          !o->searched && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
-/* In a large search the work is over long before all meshes were solved.  Then the degrees of the best plan are forced,
+/* The work of a large search is over long before all meshes were solved.  Then the degrees of the best plan are forced,
  * as by whoever asks for them, who finds nothing faster then: each may be two axes. */
 static void divide_degrees(Search *s, const PlanOptions *o) {
   const double part = 0.1; /* of the work, for what is known and for the run each */
   const Outcome *best = s->run.best;
-  if (!s->large || solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
+  if (solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
   if (!can_be_forced(s, best)) return;
   PlanOptions forced = options_of(o, best->found, &best->c);
   forced.known = NULL;

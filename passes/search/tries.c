@@ -225,13 +225,13 @@ static void halve_first(Search *s, size_t left) {
 
 /* In a large search work is spent where the bound is least: the first candidate that is left gets a bound by a graph,
  * at first with all its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is
- * the first all the same. */
+ * the first all the same.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
   for (;;) {
     const Candidate c = s->run.candidates.items[left];
     bool first = c.bounded > c.naxes;
     int loose = first ? c.naxes : c.bounded - 1;
-    if (filled_later(s, &c) || is_hopeless(s, c.bound) || s->watch.expired) return;
+    if (!s->run.best || filled_later(s, &c) || is_hopeless(s, c.bound) || s->watch.expired) return;
     if (!first && c.least < c.micro) {
       halve_first(s, left);
     } else if (first || loose > 1) {
@@ -273,19 +273,21 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
 }
 
 void search_try_hastily(Search *s) {
+  const double part = 0.25, some = 2e8; /* of the work that was to be done; work that finds most plans there are */
   const double deadline = s->watch.deadline, most = s->watch.most;
   s->watch.deadline = INFINITY;
-  s->watch.most = 0;
-  s->watch.expired = false;
-  for (int pass = 0; pass < 2 && !s->run.best; pass++) {
+  s->watch.most = isfinite(deadline) ? 0 : fmax(part * most, some);
+  for (int pass = 0; pass < 2 && !s->run.best && !solve_watch_stopped(&s->watch); pass++) {
+    s->watch.expired = false, s->watch.spent = 0;
     s->run.hasty = pass == 0;
     s->run.outcomes.n = s->run.bounded.n = 0;
-    for (size_t i = 0; i < s->run.candidates.n && !s->run.best; i++) {
+    for (size_t i = 0; i < s->run.candidates.n && !s->run.best && !s->watch.expired; i++) {
       Candidate c = s->run.candidates.items[i];
       c.micro = c.least;
       try_one(s, &c);
     }
   }
+  s->run.gave_up = !s->run.best && s->watch.expired;
   s->run.lower_bound = s->run.no_gaps_bound = INFINITY;
   for (size_t i = 0; i < s->run.candidates.n; i++)
     add_bound(s, &s->run.candidates.items[i], s->run.candidates.items[i].bound);

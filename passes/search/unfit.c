@@ -163,7 +163,9 @@ Plan *refuse(const Search *s, Diags *d) {
   const Outcome *nearest = search_nearest_outcome(&s->run);
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
-  diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);
+  diag_error(d, DIAG_plan_infeasible, (Loc){0},
+             s->run.gave_up ? "no plan was found for %s: %s" : "no feasible plan for %s: %s", s->t->name, why);
+  if (s->run.gave_up) diag_help(d, "not everything was tried; --effort SECONDS looks on until there is a plan");
   if (nearest && nearest->joined)
     diag_help(d,
               "--micro-batches 1 needs nothing joined; sizes that are bound (--dim, --shape) may show that rows of "
