@@ -129,7 +129,7 @@ bool pipeline_on_demand(const char *name) {
 
 static bool run_all(Module *m, const PassOptions *o, Diags *diags) {
   const Pass *last = NULL;
-  size_t given = m->made.n; /* whoever gives functions may go on reading them; what a pass replaced nobody does */
+  size_t given = m->made.n; /* the caller may still read its functions; later ones are freed */
   for (int i = 0; i < PASSES; i++) {
     if (passes[i].on_demand) continue;
     if (!run_pass(m, last = &passes[i], o, diags)) return false;

@@ -74,7 +74,7 @@ typedef struct WorkSum {
   Val start, sum;
 } WorkSum;
 
-/* What the stages of a function share (work_function.c). */
+/* Facts about a function that all its stages use (work_function.c). */
 typedef struct WorkFunction {
   Arena *arena; /* of this and of the work of stages */
   Module *m;

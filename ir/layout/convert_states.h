@@ -12,7 +12,7 @@
 
 enum { MAX_TARGETS = 256, TARGET_WORDS = MAX_TARGETS / 64 };
 
-/* What a run looks at of a move for every edge it meets. */
+/* The part of an edge that a run reads first. */
 typedef struct Hop {
   double cost;
   int to;           /* state */
@@ -85,7 +85,7 @@ struct ConvertTable {
   uint32_t kinds;      /* of partial sums: bit set of Reduction */
 };
 
-/* What the goals of one run agree on. */
+/* One search for paths, as far as all its goals agree. */
 typedef struct ConvertRun {
   uint32_t moving;
   const Expr *units[MAX_RANK]; /* NULL: not cut by any goal */

@@ -14,8 +14,7 @@ const bool *zero_forms(Arena *a, Module *m, const Func *f) {
   bool *form = ARENA_ARRAY(a, bool, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    bool moves = op->kind == OP_cast || op->kind == OP_transpose || op->kind == OP_reshape || op->kind == OP_copy;
-    form[i] = zero_is_storage(m, op) || (moves && form[f->values.items[op->in[0]].op]);
+    form[i] = zero_is_storage(m, op) || (zero_keeps_elements(op->kind) && form[f->values.items[op->in[0]].op]);
   }
   return form;
 }

@@ -24,6 +24,11 @@ enum { ZERO_AT_USE = 3, ZERO_STAGES };
  * or none of these. */
 typedef enum ZeroRole { ZERO_OP, ZERO_STORE, ZERO_GRAD, ZERO_UPDATE, ZERO_ROLES } ZeroRole;
 
+/* What it makes has the elements of its operand, in another type, order or shape. */
+static inline bool zero_keeps_elements(OpKind k) {
+  return k == OP_cast || k == OP_transpose || k == OP_reshape || k == OP_copy;
+}
+
 /* The operation reads a trained weight. */
 bool zero_is_storage(Module *m, const Op *op);
 /* By operation: it reads a trained weight, or makes another form of one, of other type, order or shape.  In the arena.

@@ -6,6 +6,7 @@
 
 #include "passes/facts/blocks.h"
 #include "passes/facts/derived.h"
+#include "passes/facts/zero.h"
 
 static const char *const words[] = {
     [RECOMPUTE_none] = "none", [RECOMPUTE_selective] = "selective", [RECOMPUTE_full] = "full"};
@@ -31,7 +32,7 @@ bool recompute_parse(const char *text, Recompute *out) {
 struct RecomputeChoices {
   const Func *f;
   const bool *derived;
-  const bool *form; /* by operation: made of one state alone, as the cast of a weight */
+  const bool *form; /* by operation: another form of a state, as the cast of a weight */
   int *layer;       /* by operation: which repeated layer of the forward pass; -1: none */
   int layers;
   bool *leaves;    /* by operation: the forward pass reads it outside of its layer */
@@ -46,8 +47,8 @@ static const bool *forms_of_states(Arena *a, const Func *f) {
   bool *form = ARENA_ARRAY(a, bool, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    size_t made = op->nin == 1 ? maker_of(f, op->in[0]) : 0;
-    form[i] = op->nin == 1 && (f->ops.items[made].kind == OP_read || form[made]);
+    size_t made = zero_keeps_elements(op->kind) ? maker_of(f, op->in[0]) : 0;
+    form[i] = zero_keeps_elements(op->kind) && (f->ops.items[made].kind == OP_read || form[made]);
   }
   return form;
 }

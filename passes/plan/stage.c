@@ -270,7 +270,7 @@ static size_t *find_homes(const Cutting *k, Arena *a) {
   return home;
 }
 
-/* Those of an operation behind each other, in the order in which they were found. */
+/* The needs of each operation in one row, in the order in which they were found. */
 static void sort_needs(Cutting *k, const Finding *found) {
   Need *all = ARENA_ARRAY(k->arena, Need, found->n);
   for (size_t i = 0; i < found->n; i++) k->needs[found->items[i].user].cap++;

@@ -20,21 +20,21 @@ static void set_again(const Search *s, const bool *again, bool at_use, Outcome *
   for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i] && (at_use || !is_gathered(s, o, i));
 }
 
-/* With weights gathered at use, or before. */
-static void price_gathered(Search *s, const bool *again, bool at_use, Outcome *o) {
-  zero_gather_at_use(s->m, s->f, o->strategies, at_use);
+/* With weights gathered at use, or before.  False: none is cut, so that it makes no difference. */
+static bool price_gathered(Search *s, const bool *again, bool at_use, Outcome *o) {
+  bool some = zero_gather_at_use(s->m, s->f, o->strategies, at_use);
   set_again(s, again, at_use, o);
   o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
   if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
   if (!o->feasible && o->price.possible) search_keep_near(s, o);
+  return some;
 }
 
 /* Weights are gathered at use where that is forced, or else it does not fit: in every micro-batch, so that a pipeline
  * rather makes more again. */
 static void price_outcome(Search *s, const bool *again, Outcome *o) {
-  bool forced = s->run.zero - 1 == ZERO_AT_USE, some = zero_gather_at_use(s->m, s->f, o->strategies, forced);
-  price_gathered(s, again, forced, o);
+  bool some = price_gathered(s, again, s->run.zero - 1 == ZERO_AT_USE, o);
   if (!o->feasible && o->price.possible && some && !s->run.zero && (o->c.stages == 1 || s->at_use)) {
     const PlanPrice before = o->price;
     s->run.limited = true;

@@ -3,8 +3,8 @@
  *
  * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
  * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone; in a large
- * search one that people would name).  The graph's optimum, with everything that repeats weighted as
- * if the stages were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
+ * search one that people would name).  The graph's optimum, with everything that repeats weighted as if the stages
+ * were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
  *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
  * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
@@ -227,21 +227,22 @@ static void halve_first(Search *s, size_t left) {
  * at first with all its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is
  * the first all the same.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
-  for (;;) {
+  s->brief = true;
+  while (s->run.best && !s->watch.expired) {
     const Candidate c = s->run.candidates.items[left];
     bool first = c.bounded > c.naxes;
     int loose = first ? c.naxes : c.bounded - 1;
-    if (!s->run.best || filled_later(s, &c) || is_hopeless(s, c.bound) || s->watch.expired) return;
-    if (!first && c.least < c.micro) {
+    bool range = !first && c.least < c.micro, orders = first || loose > 1;
+    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders)) break;
+    if (range) {
       halve_first(s, left);
-    } else if (first || loose > 1) {
+    } else {
       bound_orders(s, left, loose, first);
       s->run.candidates.items[left].bounded = loose;
-    } else {
-      return;
     }
     sort_candidates(s, left);
   }
+  s->brief = false;
 }
 
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
@@ -251,9 +252,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   if (s->large && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
-    s->brief = many;
     if (many) bound_first(s, i);
-    s->brief = false;
     for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !many; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {

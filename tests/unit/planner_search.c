@@ -595,7 +595,7 @@ static void limit_of_work(void) {
     done(&x);
   }
   done(&whole);
-  /* What is not found is not said to be impossible. */
+  /* A search that gives up does not claim that no plan exists. */
   Case none = plan_of(gpt_text(a, &small), "cpux64", (PlanOptions){.work = 1, .memory_limit = 1.4e5});
   CHECK(!none.p && none.d->n > 0);
   if (none.d->n) CHECKF(strstr(none.d->items[0].message, "no plan was found"), "%s", none.d->items[0].message);
