@@ -26,7 +26,7 @@ static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts)
  * place has one stage. */
 void stages_even(Balance b, const Mesh *mesh, int *cuts) {
   static const double in_step[] = {0, 0.5, 1};
-  enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 14 };
+  enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 16 };
   bool choose = mesh->chunks > 1 && mesh->stages * b.repeat <= MOST_CALLS;
   Arena *a = arena_new();
   size_t bytes = sizeof *cuts * (size_t)b.parts;

@@ -122,6 +122,8 @@ const RecomputeChoices *recompute_choices(Arena *a, const Func *f) {
 
 int recompute_layers(const RecomputeChoices *w) { return w->layers; }
 
+int recompute_layer_of(const RecomputeChoices *w, size_t op) { return w->layer[op]; }
+
 /* In the first `some` layers, and outside of layers, what is cheap; in the first `whole` layers all that stays inside.
  */
 static bool is_again(const RecomputeChoices *w, size_t i, int some, int whole) {

@@ -46,6 +46,8 @@ const RecomputeChoices *recompute_choices(Arena *a, const Func *f);
 
 /* How many repeated layers the forward pass has. */
 int recompute_layers(const RecomputeChoices *c);
+/* Which of them an operation is in; -1: none. */
+int recompute_layer_of(const RecomputeChoices *c, size_t op);
 
 /* By operation: is it made again?  In the arena; of RECOMPUTE_auto as of none. */
 const bool *recompute_ops(Arena *a, const RecomputeChoices *c, Recompute r);

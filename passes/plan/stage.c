@@ -11,7 +11,6 @@
 #include "passes/plan/stage.h"
 
 #include "ir/schedule.h"
-#include "ir/states.h"
 #include "passes/cost/loops.h"
 #include "passes/lower/walk.h"
 #include "passes/facts/derived.h"
@@ -23,9 +22,8 @@
 
 #include "passes/facts/home.h"
 #include "passes/plan/even.h"
+#include "passes/plan/positions.h"
 #include "solver/partition.h"
-
-enum { MAX_POSITIONS = 600 };
 
 /* Something a stage pays once: a value in a layout, or a weight. */
 typedef struct Need {
@@ -52,16 +50,11 @@ typedef struct Cutting {
   const Rule *const *rules;
   const Strategy *strategies;
   const LoopCosts *loops;
-  const bool *derived; /* by operation: every stage computes it for itself */
-  const bool *once;    /* by operation: once_ops */
-  StateOps states;
-  const size_t *first_user; /* by value; the number of operations: none */
-  const size_t *training;   /* homes_of */
-  Needs *needs;             /* by operation */
-  double *own, *own_once;   /* by operation: seconds, and what of them is done once a step */
+  CutFacts facts;
+  Needs *needs;           /* by operation */
+  double *own, *own_once; /* by operation: seconds, and what of them is done once a step */
   int nids;
-  int *positions; /* ascending; the first is 0, the last the number of operations */
-  int npositions;
+  CutPositions positions;
   double *time, *once_time, *bytes; /* by first and last position */
 } Cutting;
 
@@ -86,22 +79,16 @@ typedef struct Seen {
   size_t n, cap;
 } Seen;
 
-/* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
-static const Op *read_of(const StateOps *states, const Func *f, size_t write) {
-  size_t read = f->ops.items[write].kind == OP_write ? state_first_read(states, f, write) : SIZE_MAX;
-  return read == SIZE_MAX ? NULL : &f->ops.items[read];
-}
-
 /* A state has the layout of its first read. */
 static const Layout *produced(const Cutting *k, size_t op, int result) {
   const Op *items = k->f->ops.items;
-  if (items[op].kind == OP_read) op = state_first_read(&k->states, k->f, op);
+  if (items[op].kind == OP_read) op = state_first_read(&k->facts.states, k->f, op);
   return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
 }
 
 /* Is it made in the layout once, before all micro-batches (walk.h)? */
 static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
-  if (!k->once[op] || !k->f->ops.items[op].out) return false;
+  if (!k->facts.once[op] || !k->f->ops.items[op].out) return false;
   bool once = cost_loop_of_value(&k->loops->loops, k->f, k->f->ops.items[op].out) < 0;
   for (int i = 0; i < k->f->ops.items[op].nout; i++) once = once && walk_layout_once(k->m, produced(k, op, i));
   return once && walk_layout_once(k->m, layout);
@@ -110,8 +97,8 @@ static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
 /* Where what an operation makes is: a state where it is first read. */
 static size_t home_of(const Cutting *k, size_t made) {
   const Op *op = &k->f->ops.items[made];
-  if (k->training && !k->derived[made]) return k->training[made];
-  return op->kind == OP_read ? k->first_user[op->out] : made;
+  if (k->facts.training && !k->facts.derived[made]) return k->facts.training[made];
+  return op->kind == OP_read ? k->facts.first_user[op->out] : made;
 }
 
 /* Is it sent in each micro-batch for that reader?  Not what is made before them, is done behind them, or adds up
@@ -156,7 +143,7 @@ static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader,
   const Op *maker = op_of(f, v);
   const Type *type = type_of(f, v);
   size_t made = (size_t)f->values.items[v].op;
-  WalkSupply supply = walk_supply(maker, k->derived[made], to);
+  WalkSupply supply = walk_supply(maker, k->facts.derived[made], to);
   if (supply == SUPPLY_ANYWHERE) return NULL;
   const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
   bool once = is_once(k, made, to) || is_behind(k, maker, from, to);
@@ -170,7 +157,7 @@ static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader,
   if (once) need.once = need.convert *= part_of_once(k);
   if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
   if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, &found->same, made);
-  if (k->training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
+  if (k->facts.training && (maker->kind == OP_read || maker->kind == OP_accumulate)) need.weight = (int)v;
   if (need.weight >= 0) need.weight_bytes = cost_bytes(k->c, type, from);
   ARENA_PUSH(found->scratch, found, ((struct FoundNeed){user, need}));
   return &found->items[found->n - 1].need;
@@ -178,7 +165,7 @@ static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader,
 
 /* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
 static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
-  const Op *read = read_of(&k->states, k->f, op);
+  const Op *read = cut_read_of(&k->facts, op);
   if (read) return produced(k, (size_t)(read - k->f->ops.items), 0);
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
@@ -242,13 +229,13 @@ static double own_seconds(const Cutting *k, size_t index) {
 
 /* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
 static size_t paid_with(const Cutting *k, size_t index) {
-  if (k->training) return k->training[index];
-  const Op *op = &k->f->ops.items[index], *read = read_of(&k->states, k->f, index);
+  if (k->facts.training) return k->facts.training[index];
+  const Op *op = &k->f->ops.items[index], *read = cut_read_of(&k->facts, index);
   if (op->kind != OP_write) return index;
-  if (read && k->first_user[read->out] < k->f->ops.n) return k->first_user[read->out];
+  if (read && k->facts.first_user[read->out] < k->f->ops.n) return k->facts.first_user[read->out];
   size_t made = (size_t)k->f->values.items[op->in[0]].op, first = 0;
-  if (stages_is_placed(k->f, k->derived, made)) return made;
-  while (k->derived[first]) first++;
+  if (stages_is_placed(k->f, k->facts.derived, made)) return made;
+  while (k->facts.derived[first]) first++;
   return first;
 }
 
@@ -259,14 +246,14 @@ static size_t *find_homes(const Cutting *k, Arena *a) {
   size_t *home = ARENA_ARRAY(a, size_t, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) home[i] = f->ops.n;
   for (size_t i = f->ops.n; i-- > 0;) { /* users before makers */
-    size_t here = k->derived[i] ? home[i] : paid_with(k, i);
+    size_t here = k->facts.derived[i] ? home[i] : paid_with(k, i);
     for (int j = 0; j < f->ops.items[i].nin; j++) {
       size_t made = (size_t)f->values.items[f->ops.items[i].in[j]].op;
       if (here < home[made]) home[made] = here;
     }
   }
   for (size_t i = 0; i < f->ops.n; i++)
-    if (!k->derived[i] || home[i] == f->ops.n) home[i] = i;
+    if (!k->facts.derived[i] || home[i] == f->ops.n) home[i] = i;
   return home;
 }
 
@@ -313,76 +300,6 @@ static void find_needs(Cutting *k) {
   arena_free(a);
 }
 
-/* ---- positions */
-
-static const size_t *find_first_users(Arena *a, const Func *f) {
-  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
-  for (size_t v = 0; v < f->values.n; v++) first[v] = f->ops.n;
-  for (size_t i = f->ops.n; i-- > 0;)
-    for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
-  return first;
-}
-
-/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
- * where an update of a weight is anyway.  Nor inside a loop. */
-static bool *find_forbidden(const Cutting *k) {
-  bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
-  for (int l = 0; l < k->loops->loops.n; l++)
-    for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
-  for (size_t w = 0; w < k->f->ops.n; w++) {
-    const Op *write = &k->f->ops.items[w], *read = read_of(&k->states, k->f, w);
-    if (!read || write->mirror.name) continue;
-    size_t made = (size_t)k->f->values.items[write->in[0]].op;
-    if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
-    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
-  }
-  return forbidden;
-}
-
-/* A stage may begin here: stages of a training step cut its forward pass. */
-static bool can_cut_at(const Cutting *k, size_t i) { return !k->training || k->training[i] == i; }
-
-/* Behind a source it is the same cut as the one before it. */
-static bool may_begin(const Cutting *k, const bool *forbidden, int i) {
-  return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
-}
-
-/* Of more than there is room for, those that lie evenly: what is left of the function is one run behind the last. */
-static bool is_spread(int i, int all, int room) {
-  return all <= room || (int64_t)(i + 1) * room / all > (int64_t)i * room / all;
-}
-
-static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
-
-static void find_positions(Cutting *k, int stages) {
-  const Func *f = k->f;
-  int n = (int)f->ops.n, *crossing = ARENA_ARRAY(k->arena, int, n + 2), most = 0;
-  size_t *last = ARENA_ARRAY(k->arena, size_t, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int j = 0; j < f->ops.items[i].nin && can_cut_at(k, i); j++) last[f->ops.items[i].in[j]] = i;
-  for (Val v = 1; v < f->values.n; v++) {
-    int made = f->values.items[v].op;
-    if (op_is_source(f->ops.items[made].kind) || k->derived[made] || !can_cut_at(k, (size_t)made)) continue;
-    crossing[made + 1]++;
-    crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
-  }
-  for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
-  for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
-  const bool *forbidden = find_forbidden(k);
-  k->positions = ARENA_ARRAY(k->arena, int, n + 2);
-  k->positions[k->npositions++] = 0;
-  int wanted = 4 * stages > 32 ? 4 * stages : 32;
-  for (int limit = 1; limit <= most && k->npositions < wanted; limit++) {
-    int all = 0, room = MAX_POSITIONS - k->npositions, seen = 0;
-    for (int i = 1; i < n; i++) all += crossing[i] == limit && may_begin(k, forbidden, i);
-    for (int i = 1; i < n; i++)
-      if (crossing[i] == limit && may_begin(k, forbidden, i) && is_spread(seen++, all, room))
-        k->positions[k->npositions++] = i;
-  }
-  k->positions[k->npositions++] = n;
-  qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
-}
-
 /* ---- times of all runs */
 
 /* A run of operations as a stage; what has the mark is paid. */
@@ -416,7 +333,7 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
     bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
-    bool back = k->training && need->supply == SUPPLY_SENT && need->made > op;
+    bool back = k->facts.training && need->supply == SUPPLY_SENT && need->made > op;
     if (sent) run->time += need->outside;
     if (back && need->outside > 0) add_back(run, need->made, need->outside);
     if (sent && need->apart > 0 && is_first(&run->apart[need->reader], run->mark)) run->time += need->apart;
@@ -432,31 +349,31 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
 static bool has_user(const Cutting *k, size_t i) {
   const Op *op = &k->f->ops.items[i];
   bool any = false;
-  for (Val v = op->out; v < op_end(op); v++) any |= k->first_user[v] < k->f->ops.n;
+  for (Val v = op->out; v < op_end(op); v++) any |= k->facts.first_user[v] < k->f->ops.n;
   return any;
 }
 
 /* Longer runs than `most` are not looked at. */
 static void measure_from(Cutting *k, int first, double most, Run *run) {
   bool empty = true;
-  run->begin = (size_t)k->positions[first], run->mark = first + 1;
+  run->begin = (size_t)k->positions.at[first], run->mark = first + 1;
   run->time = run->once = run->bytes = run->back = 0;
   /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
-    bool unused = k->derived[i] && !has_user(k, i);
+    bool unused = k->facts.derived[i] && !has_user(k, i);
     if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
   }
-  for (int last = 0; last < k->npositions; last++) k->time[first * k->npositions + last] = INFINITY;
-  for (int last = first + 1; last < k->npositions && run->time <= most; last++) {
-    for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
-      empty &= !stages_is_placed(k->f, k->derived, i);
+  for (int last = 0; last < k->positions.n; last++) k->time[first * k->positions.n + last] = INFINITY;
+  for (int last = first + 1; last < k->positions.n && run->time <= most; last++) {
+    for (size_t i = (size_t)k->positions.at[last - 1]; i < (size_t)k->positions.at[last]; i++) {
+      empty &= !stages_is_placed(k->f, k->facts.derived, i);
       if (run->made[i] == run->mark) run->back -= run->due[i];
-      if (!k->derived[i]) pay_op(k, run, i);
+      if (!k->facts.derived[i]) pay_op(k, run, i);
     }
     double time = run->time + run->back;
-    if (!empty && time <= most) k->time[first * k->npositions + last] = time; /* no stage is empty */
-    k->bytes[first * k->npositions + last] = run->bytes;
-    k->once_time[first * k->npositions + last] = run->once;
+    if (!empty && time <= most) k->time[first * k->positions.n + last] = time; /* no stage is empty */
+    k->bytes[first * k->positions.n + last] = run->bytes;
+    k->once_time[first * k->positions.n + last] = run->once;
   }
 }
 
@@ -465,8 +382,8 @@ static void measure_from(Cutting *k, int first, double most, Run *run) {
 /* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
 static bool has_places(const Cutting *k, int stages) {
   int found = 0, first = 0;
-  for (int last = 1; last < k->npositions; last++)
-    if (!isinf(k->time[first * k->npositions + last])) found++, first = last;
+  for (int last = 1; last < k->positions.n; last++)
+    if (!isinf(k->time[first * k->positions.n + last])) found++, first = last;
   return found >= stages;
 }
 
@@ -481,15 +398,12 @@ static int stage_at(int stages, const size_t *cuts, size_t i) {
   return s;
 }
 
-void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
-  Arena *a = arena_new();
-  const bool *derived = derived_ops(a, f);
-  const size_t *home = homes_of(a, f, derived);
-  const StateOps states = state_ops(a, f);
-  const size_t *first_user = find_first_users(a, f);
+static void place(const CutFacts *k, int stages, const size_t *cuts, int *out) {
+  const Func *f = k->f;
+  const size_t *home = k->training;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
-    out[i] = op_is_source(op->kind) || derived[i] ? stages : stage_at(stages, cuts, home ? home[i] : i);
+    out[i] = op_is_source(op->kind) || k->derived[i] ? stages : stage_at(stages, cuts, home ? home[i] : i);
   }
   for (size_t i = 0; i < f->ops.n;
        i++) /* a write is no reason to read later than the first use, nor to be later itself */
@@ -497,37 +411,30 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
       int made = f->values.items[f->ops.items[i].in[j]].op;
-      bool placed = home && stages_is_placed(f, derived, (size_t)made); /* gradients go back to earlier stages */
+      bool placed = home && stages_is_placed(f, k->derived, (size_t)made); /* gradients go back to earlier stages */
       if (out[made] > out[i] && !placed) out[made] = out[i];
     }
   for (size_t i = 0; i < f->ops.n; i++)
     if (out[i] == stages) out[i] = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *read = read_of(&states, f, i);
+    const Op *read = cut_read_of(k, i);
     if (home) continue;
-    if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
+    if (read && k->first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
     else if (read) out[f->values.items[read->out].op] = out[i];
   }
+}
+
+void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
+  Arena *a = arena_new();
+  const CutFacts k = cut_facts(a, f);
+  place(&k, stages, cuts, out);
   arena_free(a);
 }
 
-/* What holds of a function whatever the strategies are: the other fields are empty. */
-static Cutting cutting_of_function(Arena *a, const Func *f) {
-  Cutting k = {.arena = a, .f = f};
-  k.derived = derived_ops(a, f);
-  k.once = once_ops(a, f);
-  k.states = state_ops(a, f);
-  k.first_user = find_first_users(a, f);
-  k.training = homes_of(a, f, k.derived);
-  return k;
-}
-
-static Cutting cutting_of(const Cutting *of_function, CostModel *c, Module *m, const Rule *const *rules,
+static Cutting cutting_of(Arena *a, const CutFacts *facts, CostModel *c, Module *m, const Rule *const *rules,
                           const Strategy *strategies) {
-  Cutting k = *of_function;
-  Arena *a = k.arena;
-  const Func *f = k.f;
-  k.c = c, k.m = m, k.rules = rules, k.strategies = strategies;
+  const Func *f = facts->f;
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .facts = *facts};
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.own_once = ARENA_ARRAY(a, double, f->ops.n);
@@ -549,20 +456,20 @@ static void measure(Cutting *k, double most) {
              .made = ARENA_ARRAY(scratch, int, k->f->ops.n + 1),
              .due = ARENA_ARRAY(scratch, double, k->f->ops.n + 1)};
   if (!k->time) {
-    k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
-    k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
-    k->once_time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+    k->time = ARENA_ARRAY(k->arena, double, k->positions.n * k->positions.n);
+    k->bytes = ARENA_ARRAY(k->arena, double, k->positions.n * k->positions.n);
+    k->once_time = ARENA_ARRAY(k->arena, double, k->positions.n * k->positions.n);
   }
-  for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, i ? most : INFINITY, &run);
+  for (int i = 0; i + 1 < k->positions.n; i++) measure_from(k, i, i ? most : INFINITY, &run);
   arena_free(scratch);
 }
 
 /* Few runs are as long as it takes to see that longer ones would be slower. */
 static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
   measure(k, 0);
-  Partition p = {.n = k->npositions, .repeat = repeat, .memory_limit = memory_limit};
+  Partition p = {.n = k->positions.n, .repeat = repeat, .memory_limit = memory_limit};
   p.time = k->time, p.bytes = k->bytes;
-  p.least = k->time[k->npositions - 1];
+  p.least = k->time[k->positions.n - 1];
   double needed = 2 * p.least / stages;
   for (bool found = false;;) {
     p.most = found || needed < p.least ? needed : INFINITY;
@@ -579,7 +486,7 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
   const Mesh *mesh = &k->m->mesh;
   double *each = ARENA_ARRAY(k->arena, double, stages), *once = ARENA_ARRAY(k->arena, double, stages);
   for (int s = 0; s < stages; s++) {
-    int run = places[s] * k->npositions + (s + 1 < stages ? places[s + 1] : k->npositions - 1);
+    int run = places[s] * k->positions.n + (s + 1 < stages ? places[s + 1] : k->positions.n - 1);
     int place = mesh_place_of(mesh, s);
     each[place] += k->time[run] - k->once_time[run];
     once[place] += k->once_time[run] / part_of_once(k);
@@ -596,7 +503,7 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
 static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
   const Mesh *mesh = &k->m->mesh;
   Arena *a = arena_new();
-  size_t all = (size_t)k->npositions * (size_t)k->npositions;
+  size_t all = (size_t)k->positions.n * (size_t)k->positions.n;
   double *each = arena_alloc(a, sizeof *each * all), *once = arena_alloc(a, sizeof *once * all);
   int *place = ARENA_ARRAY(a, int, stages), places = mesh_places(mesh);
   for (size_t i = 0; i < all; i++) {
@@ -605,7 +512,7 @@ static void balance(const Cutting *k, int stages, double memory_limit, int *cuts
   }
   for (int s = 0; s < stages; s++) place[s] = mesh_place_of(mesh, s);
   double idle = schedule_idle(mesh->schedule, places, mesh->chunks > 1 ? mesh->chunks : 1);
-  stages_even((Balance){.n = k->npositions,
+  stages_even((Balance){.n = k->positions.n,
                         .time = each,
                         .once = once,
                         .bytes = k->bytes,
@@ -645,7 +552,7 @@ typedef struct KnownNeeds {
 
 struct StagesKnown {
   Arena *arena;
-  Cutting of_function; /* that was asked about last */
+  CutFacts facts; /* of the function that was asked about last */
   struct {
     KnownNeeds *items;
     size_t n, cap;
@@ -687,8 +594,8 @@ static KnownNeeds *needs_of(StagesKnown *known, CostModel *c, Module *m, const F
   Strategy *copy = ARENA_ARRAY(known->arena, Strategy, f->ops.n + 1);
   memcpy(copy, strategies, sizeof *copy * f->ops.n);
   KnownNeeds x = {.c = c, .f = f, .mesh = m->mesh, .strategies = copy};
-  if (known->of_function.f != f) known->of_function = cutting_of_function(known->arena, f);
-  x.k = cutting_of(&known->of_function, c, m, rules, copy);
+  if (known->facts.f != f) known->facts = cut_facts(known->arena, f);
+  x.k = cutting_of(known->arena, &known->facts, c, m, rules, copy);
   ARENA_PUSH(known->arena, &known->needs, x);
   return &known->needs.items[known->needs.n - 1];
 }
@@ -702,7 +609,7 @@ static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double me
   }
   KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit, .k = needs->k};
   const double repeat = fmax(2, mesh_micro_batches(mesh));
-  find_positions(&x.k, x.stages);
+  x.k.positions = cut_positions(a, &x.k.facts, &x.k.loops->loops, x.stages);
   x.places = ARENA_ARRAY(a, int, x.stages);
   x.how = run_program(&x.k, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT
           : has_places(&x.k, x.stages)                                ? STAGES_TOO_LARGE
@@ -721,8 +628,8 @@ StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f,
     size_t *cuts = ARENA_ARRAY(known->arena, size_t, n);
     int *places = memcpy(ARENA_ARRAY(known->arena, int, n), x->places, sizeof *places * (size_t)n);
     if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->k, n, memory_limit, places);
-    for (int s = 0; s < n; s++) cuts[s] = (size_t)x->k.positions[places[s]];
-    stages_place(f, n, cuts, stages);
+    for (int s = 0; s < n; s++) cuts[s] = (size_t)x->k.positions.at[places[s]];
+    place(&known->facts, n, cuts, stages);
     *time = time_of(&x->k, n, places);
   }
   if (!given) stages_known_free(known);
@@ -732,12 +639,12 @@ StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f,
 void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     int stages, const size_t *cuts, double *seconds) {
   Arena *a = arena_new();
-  const Cutting of_function = cutting_of_function(a, f);
-  Cutting k = cutting_of(&of_function, c, m, rules, strategies);
-  k.positions = ARENA_ARRAY(a, int, stages + 1);
-  for (int s = 0; s < stages; s++) k.positions[k.npositions++] = (int)cuts[s];
-  k.positions[k.npositions++] = (int)f->ops.n;
+  const CutFacts facts = cut_facts(a, f);
+  Cutting k = cutting_of(a, &facts, c, m, rules, strategies);
+  k.positions.at = ARENA_ARRAY(a, int, stages + 1);
+  for (int s = 0; s < stages; s++) k.positions.at[k.positions.n++] = (int)cuts[s];
+  k.positions.at[k.positions.n++] = (int)f->ops.n;
   measure(&k, INFINITY);
-  for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.npositions + s + 1];
+  for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.positions.n + s + 1];
   arena_free(a);
 }

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "ir/schedule.h"
-#include "passes/facts/derived.h"
-#include "passes/facts/home.h"
+#include "passes/plan/positions.h"
 #include "passes/search/report.h"
 
 const ScheduleKind search_usual_schedules[USUAL_SCHEDULES] = {{SCHEDULE_1f1b, 0},        {SCHEDULE_zbh1, 0},
@@ -24,21 +23,41 @@ static const double table_cap = 3e6;
 
 enum { PHASES = 3 };
 
-struct Estimating {
-  Search *s;
-  bool trains;
-  const size_t *home; /* homes_of; NULL: no training step */
-  const bool *waits;  /* by operation: gradients of weights are made of it */
-  /* Of the candidate that is looked at.  By operation: seconds; those of a micro-batch with what is placed with it;
-   * bytes it makes. */
-  double *own, *at, *bytes;
-  double each, once;    /* seconds of all operations: of a micro-batch, and of what is done once */
-  double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
-  double gradients;     /* bytes */
-  double live;          /* bytes at once; where nothing is kept for gradients */
+/* Where so many stages may begin: what lies between two positions that follow each other is a unit. */
+typedef struct Cut {
+  int stages, n; /* units */
+  CutCrossing crossing;
+  int *unit;  /* by operation: where it is, or what it is placed with */
+  int *layer; /* by unit: the repeated layer that it is of; -1: none */
+} Cut;
+
+/* What units take on the candidate that is looked at, by unit. */
+typedef struct Units {
+  double *seconds;   /* of a micro-batch */
+  double *transfer;  /* seconds for what is sent to it, were it the first of a stage */
+  double *gradients; /* bytes */
   /* By policy: bytes that are kept for gradients, and for those of weights besides where these come later; seconds of a
    * micro-batch that are spent again. */
-  double saved[MOST_POLICIES], waiting[MOST_POLICIES], again[MOST_POLICIES];
+  double *saved[MOST_POLICIES], *waiting[MOST_POLICIES], *again[MOST_POLICIES];
+} Units;
+
+struct Estimating {
+  Search *s;
+  Arena *arena;
+  bool trains;
+  CutFacts facts;
+  const bool *waits; /* by operation: gradients of weights are made of it */
+  struct {
+    Cut *items;
+    size_t n, cap;
+  } cuts;
+  /* Of the candidate that is looked at.  By operation: seconds; bytes it makes, and that are sent of these. */
+  double *own, *bytes, *sent;
+  double each, once;    /* seconds of all operations: of a micro-batch, and of what is done once */
+  double more;          /* so many times that with conversions */
+  double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
+  double gradients;     /* bytes */
+  double live;          /* bytes at once of what is not kept for gradients */
 };
 
 /* ---- what operations take */
@@ -61,7 +80,6 @@ static int number_of_phase(Phase p) { return p == PH_wgt ? 2 : phase_backward(p)
 
 static void take_seconds(Estimating *e, const GraphInput *in) {
   const Func *f = e->s->f;
-  memset(e->at, 0, sizeof *e->at * f->ops.n);
   memset(e->phase, 0, sizeof e->phase);
   e->each = e->once = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -71,91 +89,189 @@ static void take_seconds(Estimating *e, const GraphInput *in) {
       continue;
     }
     e->own[i] /= in->repeat;
-    e->at[e->home ? e->home[i] : i] += e->own[i];
     e->phase[number_of_phase(p)] += e->own[i], e->each += e->own[i];
   }
   for (int k = 0; k < PHASES && e->each > 0; k++) e->phase[k] /= e->each;
 }
 
-/* The most that is live at once on a rank. */
+/* The most that is live at once on a rank, of what is neither a form of a weight nor kept for gradients. */
 static double most_live(const Estimating *e) {
-  const size_t n = e->s->f->ops.n, *last = e->s->policies[0].last;
+  const Search *s = e->s;
+  const size_t n = s->f->ops.n, *last = s->policies[0].last;
   Arena *scratch = arena_new();
   double *change = ARENA_ARRAY(scratch, double, n + 2), now = 0, most = 0;
-  for (size_t i = 0; i < n; i++)
-    if (last[i] != SIZE_MAX) change[i] += e->bytes[i], change[last[i] + 1] -= e->bytes[i];
+  for (size_t i = 0; i < n; i++) {
+    bool other = e->trains && (s->shape->form[i] || !phase_each(s->f->ops.items[i].phase)),
+         kept = s->policies[0].saved[i] || other;
+    if (last[i] != SIZE_MAX && !kept) change[i] += e->bytes[i], change[last[i] + 1] -= e->bytes[i];
+  }
   for (size_t i = 0; i < n; i++) now += change[i], most = fmax(most, now);
   arena_free(scratch);
   return most;
 }
 
 static void take_bytes(Estimating *e) {
-  const Search *s = e->s;
+  const Func *f = e->s->f;
   e->gradients = 0;
-  e->live = e->trains ? 0 : most_live(e);
-  for (size_t i = 0; i < s->f->ops.n; i++)
-    if (s->f->ops.items[i].kind == OP_accumulate) e->gradients += e->bytes[i];
+  e->live = most_live(e);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_accumulate) e->gradients += e->bytes[i];
+}
+
+/* ---- units */
+
+static const Cut *cut_for(Estimating *e, int stages) {
+  for (size_t i = 0; i < e->cuts.n; i++)
+    if (e->cuts.items[i].stages == stages) return &e->cuts.items[i];
+  const Search *s = e->s;
+  const size_t n = s->f->ops.n;
+  const CutPositions p = cut_positions(e->arena, &e->facts, &s->shape->loops->loops, stages);
+  Cut cut = {.stages = stages, .n = p.n - 1, .unit = ARENA_ARRAY(e->arena, int, n + 1)};
+  cut.crossing = cut_crossing(e->arena, &e->facts, &p);
+  cut.layer = ARENA_ARRAY(e->arena, int, cut.n);
+  for (int u = 0; u < cut.n; u++) cut.layer[u] = -1;
+  for (size_t i = 0, u = 0; i < n; i++) {
+    while (i >= (size_t)p.at[u + 1]) u++;
+    cut.unit[i] = (int)u;
+    int layer = recompute_layer_of(s->again, i);
+    if (layer > cut.layer[u]) cut.layer[u] = layer;
+  }
+  int *home = memcpy(ARENA_ARRAY(e->arena, int, n + 1), cut.unit, sizeof *home * n);
+  for (size_t i = 0; i < n && e->facts.training; i++) cut.unit[i] = home[e->facts.training[i]];
+  ARENA_PUSH(e->arena, &e->cuts, cut);
+  return &e->cuts.items[e->cuts.n - 1];
+}
+
+/* What is made once, as the cast of a weight, is sent once. */
+static double sent_to(const Estimating *e, const Cut *cut, int unit, int micro) {
+  double seconds = 0;
+  for (size_t i = cut->crossing.starts[unit]; i < cut->crossing.starts[unit + 1] && unit; i++) {
+    size_t maker = cut->crossing.makers[i];
+    bool once = e->facts.once[maker] && e->s->shape->time_factor[maker] == TIME_NONE;
+    seconds += cost_transfer(e->s->cost, e->sent[maker]) / (once ? micro : 1);
+  }
+  return seconds;
+}
+
+static Units units_of(const Estimating *e, const Cut *cut, int micro, Arena *a) {
+  const Search *s = e->s;
+  Units x = {.seconds = ARENA_ARRAY(a, double, cut->n),
+             .transfer = ARENA_ARRAY(a, double, cut->n),
+             .gradients = ARENA_ARRAY(a, double, cut->n)};
   for (int k = 0; k < s->npolicies; k++) {
-    const Policy *p = &s->policies[k];
-    e->saved[k] = e->waiting[k] = e->again[k] = 0;
-    for (size_t i = 0; i < s->f->ops.n; i++) {
-      if (p->saved[i]) e->saved[k] += e->bytes[i];
-      else if (e->waits[i]) e->waiting[k] += e->bytes[i];
-      if (p->again[i]) e->again[k] += e->own[i];
+    x.saved[k] = ARENA_ARRAY(a, double, cut->n), x.waiting[k] = ARENA_ARRAY(a, double, cut->n);
+    x.again[k] = ARENA_ARRAY(a, double, cut->n);
+  }
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    int u = cut->unit[i];
+    if (phase_each(op->phase)) x.seconds[u] += e->more * e->own[i];
+    if (op->kind == OP_accumulate) x.gradients[u] += e->bytes[i];
+    for (int k = 0; k < s->npolicies; k++) {
+      if (s->policies[k].saved[i]) x.saved[k][u] += e->bytes[i];
+      else if (e->waits[i]) x.waiting[k][u] += e->bytes[i];
+      if (s->policies[k].again[i]) x.again[k][u] += e->more * e->own[i];
     }
   }
+  for (int u = 0; u < cut->n; u++) x.transfer[u] = sent_to(e, cut, u, micro);
+  return x;
+}
+
+/* A pipeline on the candidate that is looked at, with one of its schedules. */
+typedef struct Pipeline {
+  const Candidate *c;
+  ScheduleKind kind;
+  Mesh mesh;
+  const Cut *cut;
+  Units units;
+  int *begin;   /* by stage, and behind the last: its first unit */
+  double *runs; /* by stage: seconds of a micro-batch */
+  int *live;    /* by stage: micro-batches at once */
+} Pipeline;
+
+/* The best way to divide the units before each into the stages so far: its cost, and where its last stage begins. */
+typedef struct Division {
+  double cost;
+  int from;
+} Division;
+
+/* One more stage from unit `from` on, if there are `left` stages behind it: what it differs from its share, squared,
+ * with what is sent to it. */
+static void divide_from(const Pipeline *p, const double *before, int from, int left, double cost, Division *next) {
+  const double shortest = 0.4, longest = 2.2;
+  const int units = p->cut->n;
+  double share = before[units] / p->mesh.stages;
+  for (int to = left ? from + 1 : units; to <= units - left; to++) {
+    double run = before[to] - before[from], off = run + p->units.transfer[from] - share, sum = cost + off * off;
+    bool one = to == from + 1 || !left;
+    if (!one && run > longest * share) break;
+    if ((one || run >= shortest * share) && sum < next[to].cost) next[to] = (Division){sum, from};
+  }
+}
+
+/* Stages of equal length, as far as units allow. */
+static void place_stages(Pipeline *p) {
+  const int n = p->mesh.stages, units = p->cut->n;
+  const size_t width = (size_t)units + 1;
+  Arena *a = arena_new();
+  double *before = ARENA_ARRAY(a, double, width);
+  Division *all = ARENA_ARRAY(a, Division, (size_t)(n + 1) * width);
+  for (int u = 0; u < units; u++) before[u + 1] = before[u] + p->units.seconds[u];
+  for (size_t i = 1; i < (size_t)(n + 1) * width; i++) all[i].cost = INFINITY;
+  for (int s = 0; s < n; s++)
+    for (int u = s; u < units; u++) {
+      double cost = all[(size_t)s * width + (size_t)u].cost;
+      if (!isinf(cost)) divide_from(p, before, u, n - 1 - s, cost, all + (size_t)(s + 1) * width);
+    }
+  p->begin[n] = units;
+  for (int s = n; s > 0; s--) p->begin[s - 1] = all[(size_t)s * width + (size_t)p->begin[s]].from;
+  for (int s = 0; s < n; s++) p->runs[s] = before[p->begin[s + 1]] - before[p->begin[s]];
+  arena_free(a);
 }
 
 /* ---- time */
 
-/* Can the operations be cut into so many runs of at most so much?  `runs` gets what they take. */
-static bool fits_runs(const Estimating *e, int n, double most, double *runs) {
-  int k = 0;
-  memset(runs, 0, sizeof *runs * (size_t)n);
-  for (size_t i = 0; i < e->s->f->ops.n; i++) {
-    if (e->at[i] == 0) continue;
-    if (runs[k] > 0 && runs[k] + e->at[i] > most && ++k == n) return false;
-    runs[k] += e->at[i];
-  }
-  return true;
-}
-
-/* As even as can be; `runs` gets what stages take. */
-static void even_runs(const Estimating *e, int n, double *runs) {
-  double sum = 0;
-  for (size_t i = 0; i < e->s->f->ops.n; i++) sum += e->at[i];
-  double low = sum / n, high = sum;
-  for (int round = 0; round < 20; round++) {
-    double middle = (low + high) / 2;
-    if (fits_runs(e, n, middle, runs)) high = middle;
-    else low = middle;
-  }
-  fits_runs(e, n, high, runs);
-}
-
-/* What a pipeline takes, when all of its stages take `each` in a micro-batch: by the table of its schedule if that is
- * short, else as if the slowest place never waited but where the schedule says so. */
-static double pipeline_seconds(const Estimating *e, const Candidate *c, ScheduleKind kind, double each) {
-  const double most_calls = 1 << 16, least = 1e-12;
-  const int chunks = kind.chunks > 1 ? kind.chunks : 1;
+static double slowest_place(const Pipeline *p, const double *runs) {
   Arena *a = arena_new();
-  Mesh mesh = {.stages = c->stages * chunks, .chunks = kind.chunks, .schedule = kind.order};
-  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
-  double *runs = ARENA_ARRAY(a, double, mesh.stages), *places = ARENA_ARRAY(a, double, c->stages), sum = 0, most = 0;
-  even_runs(e, mesh.stages, runs);
-  for (int k = 0; k < mesh.stages; k++) places[mesh_place_of(&mesh, k)] += runs[k], sum += runs[k];
-  for (int p = 0; p < c->stages; p++) most = fmax(most, places[p]);
-  double scale = each / sum, seconds = most * scale * (c->micro + schedule_idle(kind.order, c->stages, chunks));
-  if (e->trains && c->micro > 1 && mesh.stages * (double)c->micro <= most_calls) {
-    ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, mesh.stages);
-    for (int k = 0; k < mesh.stages; k++) {
-      double run = runs[k] * scale;
-      work[k] = (ScheduleWork){fmax(run * e->phase[0], least), fmax(run * e->phase[1], least),
-                               fmax(run * e->phase[2], least)};
+  double *places = ARENA_ARRAY(a, double, p->c->stages), most = 0;
+  for (int s = 0; s < p->mesh.stages; s++) places[mesh_place_of(&p->mesh, s)] += runs[s];
+  for (int i = 0; i < p->c->stages; i++) most = fmax(most, places[i]);
+  arena_free(a);
+  return most;
+}
+
+/* By rule of thumb, as the places of a long schedule count too. */
+static int usual_live(const Pipeline *p, int stage) {
+  int places = p->c->stages, chunks = p->kind.chunks > 1 ? p->kind.chunks : 1, at = mesh_place_of(&p->mesh, stage),
+      live = places - at;
+  if (p->kind.order == SCHEDULE_interleaved) live = ((chunks - 1) * places + 2 * (places - 1 - at) + chunks) / chunks;
+  else if (chunks > 1) live = places;
+  return live < p->c->micro ? live : p->c->micro;
+}
+
+/* What the pipeline takes: by the table of its schedule if that is short, else as if the slowest place never waited but
+ * where the schedule says so. */
+static double pipeline_seconds(const Estimating *e, Pipeline *p) {
+  const double most_calls = 1 << 16, least = 1e-12;
+  const int n = p->mesh.stages, micro = p->c->micro;
+  Arena *a = arena_new();
+  ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, n);
+  double *runs = ARENA_ARRAY(a, double, n), sum = 0;
+  for (int s = 0; s < n; s++) {
+    double in = p->units.transfer[p->begin[s]], out = s + 1 < n && e->trains ? p->units.transfer[p->begin[s + 1]] : 0;
+    work[s] = (ScheduleWork){fmax(p->runs[s] * e->phase[0] + in, least), fmax(p->runs[s] * e->phase[1] + out, least),
+                             fmax(p->runs[s] * e->phase[2], least)};
+    sum += runs[s] = p->runs[s] + in + out;
+    p->live[s] = usual_live(p, s);
+  }
+  double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
+  if (e->trains && micro > 1) {
+    seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->kind.chunks > 1 ? p->kind.chunks : 1));
+    if (n * (double)micro <= most_calls) {
+      const ScheduleTable table = schedule_table(a, &p->mesh, work);
+      seconds = table.seconds;
+      for (int s = 0; s < n; s++) p->live[s] = schedule_most_live(&table, s);
     }
-    seconds = schedule_table(a, &mesh, work).seconds;
-  } else if (!e->trains) {
-    seconds = scale * (sum + (c->micro - 1) * most);
   }
   arena_free(a);
   return seconds;
@@ -163,48 +279,96 @@ static double pipeline_seconds(const Estimating *e, const Candidate *c, Schedule
 
 /* ---- memory */
 
-/* How many micro-batches are live on the place with the most, of all that stages keep of one. */
-static double live_share(const Candidate *c, ScheduleKind kind) {
-  double more = kind.order == SCHEDULE_interleaved ? (c->stages - 1.) / kind.chunks : 0;
-  return c->stages == 1 ? 1 : fmin(c->micro, c->stages + more) / c->stages;
+/* The policy of a unit where so much is made again (search_made_again). */
+static int policy_of(const Search *s, int layer, int much) {
+  if (!s->nlayers) return much;
+  int whole = much > s->nlayers, some = much - whole * s->nlayers;
+  return whole + (layer < some && some > 0 && (layer >= 0 || !whole));
 }
 
-static double each_frees(const Search *s, double freed) { return s->nlayers ? freed / s->nlayers : 0; }
-
-/* As much made again as it takes to fit, between the policies as if layers could be parted; its seconds are of a
- * micro-batch on all stages. */
-static Estimate made_again(const Estimating *e, const Candidate *c, ScheduleKind kind, double weights) {
+/* What the place with the most keeps for gradients, above what is left for it; what is made again takes `again`, by
+ * stage. */
+static double most_over(const Estimating *e, const Pipeline *p, double weights, int much, double *again) {
   const Search *s = e->s;
-  double left = s->limit - e->live - (weights + with_gathered * e->gradients) / c->stages, live = live_share(c, kind),
-         need[MOST_POLICIES];
-  for (int k = 0; k < s->npolicies; k++)
-    need[k] = live * (e->saved[k] + (schedule_weights_apart(kind.order) ? with_converted * e->waiting[k] : 0));
-  for (int k = 0; k < s->npolicies; k++) {
-    double freed = k + 1 < s->npolicies ? need[k] - need[k + 1] : 0, part = (need[k] - left) / freed;
-    if (need[k] <= left) return (Estimate){e->again[k], k * s->nlayers, each_frees(s, freed)};
-    if (need[k] - left > freed) continue;
-    double seconds = e->again[k] + part * (e->again[k + 1] - e->again[k]);
-    return (Estimate){seconds, (int)ceil((k + part) * s->nlayers), each_frees(s, freed)};
+  Arena *a = arena_new();
+  double *places = ARENA_ARRAY(a, double, p->c->stages), most = -INFINITY;
+  bool apart = schedule_weights_apart(p->kind.order);
+  for (int k = 0; k < p->mesh.stages; k++) {
+    double saved = 0, gradients = 0;
+    again[k] = 0;
+    for (int u = p->begin[k]; u < p->begin[k + 1]; u++) {
+      int policy = policy_of(s, p->cut->layer[u], much);
+      saved += p->units.saved[policy][u] + (apart ? with_converted * p->units.waiting[policy][u] : 0);
+      again[k] += p->units.again[policy][u], gradients += p->units.gradients[u];
+    }
+    double share = e->gradients > 0 ? gradients / e->gradients : 1. / p->mesh.stages;
+    places[mesh_place_of(&p->mesh, k)] += p->live[k] * saved + share * (weights + with_gathered * e->gradients);
   }
-  return (Estimate){INFINITY, 0, 0};
+  for (int i = 0; i < p->c->stages; i++) most = fmax(most, places[i]);
+  arena_free(a);
+  return most + e->live - s->limit;
+}
+
+/* As little made again as it takes to fit; `again`: what that takes, by stage.  -1: it does not. */
+static int made_again(const Estimating *e, const Pipeline *p, double weights, double *again) {
+  const Search *s = e->s;
+  int enough = s->nlayers ? s->nlayers * (s->npolicies - 1) : s->npolicies - 1, too_little = -1;
+  if (most_over(e, p, weights, enough, again) > 0) return -1;
+  while (enough - too_little > 1) {
+    int middle = (too_little + enough) / 2;
+    if (most_over(e, p, weights, middle, again) > 0) too_little = middle;
+    else enough = middle;
+  }
+  most_over(e, p, weights, enough, again);
+  return enough;
 }
 
 /* ---- all of it */
 
-/* `solved`: seconds of the graph, with conversions; `weights`: bytes of weights and state of all stages. */
-static void by_schedule(const Estimating *e, const Candidate *c, const GraphInput *in, double solved, double weights,
+/* Bytes that each more of what is made again frees on the place with the most. */
+static double each_frees(const Estimating *e, const Pipeline *p, double weights, int much, double *again) {
+  int n = e->s->nlayers;
+  if (!n || e->s->npolicies < 2) return 0;
+  int from = much >= n ? n : 0;
+  return (most_over(e, p, weights, from, again) - most_over(e, p, weights, from + n, again)) / n;
+}
+
+/* With one schedule; `weights`: bytes of weights and state of all stages. */
+static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind, double weights) {
+  Arena *a = arena_new();
+  Estimate out = {INFINITY, 0, 0};
+  int chunks = kind.chunks > 1 ? kind.chunks : 1, n = c->stages * chunks;
+  Pipeline p = {.c = c, .kind = kind, .mesh = {.stages = n, .chunks = kind.chunks, .schedule = kind.order}};
+  if (c->micro > 1) p.mesh.axes[p.mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
+  p.cut = cut_for(e, n);
+  p.begin = ARENA_ARRAY(a, int, n + 1), p.runs = ARENA_ARRAY(a, double, n), p.live = ARENA_ARRAY(a, int, n);
+  if (p.cut->n >= n) {
+    double *again = ARENA_ARRAY(a, double, n), *runs = ARENA_ARRAY(a, double, n);
+    p.units = units_of(e, p.cut, c->micro, a);
+    place_stages(&p);
+    double seconds = c->stages > 1 ? pipeline_seconds(e, &p) : e->more * e->each * c->micro;
+    if (c->stages == 1) p.live[0] = 1;
+    int much = made_again(e, &p, weights, again);
+    for (int s = 0; s < n; s++) runs[s] = p.runs[s] + again[s];
+    if (much >= 0) {
+      out.seconds = seconds * slowest_place(&p, runs) / slowest_place(&p, p.runs) + e->more * e->once / c->stages;
+      out.again = much, out.freed = each_frees(e, &p, weights, much, again);
+    }
+  }
+  arena_free(a);
+  return out;
+}
+
+/* `solved`: seconds of the graph, with conversions. */
+static void by_schedule(Estimating *e, const Candidate *c, const GraphInput *in, double solved, double weights,
                         Estimates *out) {
   const Search *s = e->s;
   bool choose = s->any_schedule && c->no_gaps;
-  double more = solved / (e->each * in->repeat + e->once * in->before);
+  e->more = solved / (e->each * in->repeat + e->once * in->before);
   for (int i = 0; i < (choose ? USUAL_SCHEDULES : 1); i++) {
     ScheduleKind kind = choose ? search_usual_schedules[i] : s->schedule;
     if (kind.chunks * c->stages > s->most_stages) continue;
-    Estimate again = made_again(e, c, kind, weights);
-    if (isinf(again.seconds)) continue;
-    double each = more * e->each + again.seconds, once = more * e->once / c->stages;
-    double seconds = c->stages > 1 ? pipeline_seconds(e, c, kind, each) : each * c->micro;
-    out->by[i] = (Estimate){seconds + once, again.again, again.freed};
+    out->by[i] = estimate_of(e, c, kind, weights);
     out->least = fmin(out->least, out->by[i].seconds);
   }
 }
@@ -221,7 +385,7 @@ static SolveResult solve_beside_live(Estimating *e, const Candidate *c, const Gr
     s->work += r.work;
     search_report_add(&s->report, g, &r, s->arena);
     if (!r.feasible) return r;
-    graph_operations(g, r.values, e->own, e->bytes);
+    graph_operations(g, r.values, e->own, e->bytes, e->sent);
     take_seconds(e, in);
     take_bytes(e);
     double left = (s->limit - e->live) * c->stages;
@@ -259,11 +423,12 @@ Estimating *search_estimating(Search *s, Arena *a) {
   Estimating *e = ARENA_NEW(a, Estimating);
   size_t n = s->f->ops.n + 1;
   *e = (Estimating){.s = s,
+                    .arena = a,
                     .trains = func_has_gradients(s->f),
-                    .home = homes_of(a, s->f, derived_ops(a, s->f)),
+                    .facts = cut_facts(a, s->f),
                     .waits = find_waits(a, s->f),
                     .own = ARENA_ARRAY(a, double, n),
-                    .at = ARENA_ARRAY(a, double, n),
-                    .bytes = ARENA_ARRAY(a, double, n)};
+                    .bytes = ARENA_ARRAY(a, double, n),
+                    .sent = ARENA_ARRAY(a, double, n)};
   return e;
 }

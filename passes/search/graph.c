@@ -290,26 +290,48 @@ void graph_strategies(const Graph *g, const int *values, Strategy *out) {
     out[i] = g->variable[i] < 0 ? (Strategy){0} : graph_domain(g, i)->strategies[values[g->variable[i]]];
 }
 
-/* What the first operation of its class with the same value makes counts for all. */
-static double bytes_made(const Graph *g, size_t op, int value) {
+/* What an operation of a class makes and reads with a value, which counts for all with the same. */
+typedef struct MadeRead {
+  int value;       /* of its variable, and 1 */
+  double made;     /* bytes of all results */
+  double whole;    /* INFINITY: some result is a partial sum; else `made` */
+  double *operand; /* bytes, by operand */
+} MadeRead;
+
+static const MadeRead *made_and_read(const Graph *g, size_t op, int value, MadeRead *known, Arena *a) {
+  const Func *f = g->in.f;
+  const Op *x = &f->ops.items[op];
   const Domain *d = graph_domain(g, op);
-  double sum = 0;
-  for (int k = 0; k < d->nout; k++)
-    sum += cost_bytes(g->in.cost, type_of(g->in.f, g->in.f->ops.items[op].out + (Val)k), d->results[k][value]);
-  return sum;
+  if (known->value == value + 1) return known;
+  *known = (MadeRead){.value = value + 1, .operand = ARENA_ARRAY(a, double, d->nin + 1)};
+  bool partial = false;
+  for (int k = 0; k < d->nout; k++) {
+    known->made += cost_bytes(g->in.cost, type_of(f, x->out + (Val)k), d->results[k][value]);
+    partial |= d->results[k][value]->partial_axes != 0;
+  }
+  known->whole = partial ? INFINITY : known->made;
+  for (int k = 0; k < d->nin; k++)
+    known->operand[k] = cost_bytes(g->in.cost, type_of(f, x->in[k]), d->operands[k][value]);
+  return known;
 }
 
-void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes) {
+void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes, double *sent) {
   const Shape *s = g->in.shape;
+  const Func *f = g->in.f;
   Arena *scratch = arena_new();
-  int *known = ARENA_ARRAY(scratch, int, s->nclasses + 1); /* a value + 1 */
-  double *made = ARENA_ARRAY(scratch, double, s->nclasses + 1);
-  for (size_t i = 0; i < g->in.f->ops.n; i++) {
+  MadeRead *known = ARENA_ARRAY(scratch, MadeRead, s->nclasses + 1);
+  for (size_t i = 0; i < f->ops.n; i++) sent[i] = INFINITY;
+  for (size_t i = 0; i < f->ops.n; i++) {
     int class = s->class[i], value = class < 0 ? 0 : values[g->variable[i]];
     seconds[i] = bytes[i] = 0;
     if (class < 0) continue;
-    if (known[class] != value + 1) known[class] = value + 1, made[class] = bytes_made(g, i, value);
-    seconds[i] = graph_domain(g, i)->time[value], bytes[i] = made[class];
+    const MadeRead *x = made_and_read(g, i, value, &known[class], scratch);
+    seconds[i] = graph_domain(g, i)->time[value], bytes[i] = x->made;
+    sent[i] = fmin(sent[i], x->whole);
+    for (int k = 0; k < f->ops.items[i].nin && !phase_backward(f->ops.items[i].phase); k++) {
+      double *from = &sent[f->values.items[f->ops.items[i].in[k]].op];
+      *from = fmin(*from, x->operand[k]);
+    }
   }
   arena_free(scratch);
 }

@@ -71,8 +71,9 @@ const SolveProblem *graph_problem(const Graph *g);
 /* The strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);
 
-/* By operation, its seconds, weighed as in the sum, and the bytes of what it makes (of a micro-batch). */
-void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes);
+/* By operation, its seconds, weighed as in the sum, and the bytes of what it makes (of a micro-batch), and of that in
+ * the smallest form in which it can be sent to who reads it in the forward pass. */
+void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes, double *sent);
 
 /* What a variable is about: the name of an operation, or of a value whose layouts it chooses. */
 const char *graph_variable_name(const Graph *g, int variable, Arena *a);

@@ -14,9 +14,8 @@
 #include "passes/search/estimate.h"
 
 /* So many are priced at most, of large functions so many operations, and none that is estimated to be slower than the
- * best plan by so much. */
+ * best plan: estimates leave something out, and seldom say too much. */
 enum { MOST_PRICED = 12, MOST_OPERATIONS = 600000 };
-static const double differ = 1.03;
 
 /* Neighbours are looked at of what is slower than the best by less than this, as long as there are not many. */
 static const double promising = 1.12;
@@ -294,7 +293,7 @@ static void price_free(Naming *w, const Choice *x) {
 
 /* False: it is estimated to be slower than the best plan. */
 static bool price_promising(Naming *w, const Choice *x) {
-  if (seconds_of(x) > search_best_time(w->s) * differ || w->s->watch.expired) return false;
+  if (seconds_of(x) > search_best_time(w->s) || w->s->watch.expired) return false;
   x->of->priced[x->by] = true;
   price(w, x, INFINITY);
   if (x->of->estimates.limited) price_split(w, x), price_free(w, x);

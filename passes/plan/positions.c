@@ -1,0 +1,126 @@
+/* passes/plan/positions.c - see positions.h.
+ *
+ * Their number is bounded: positions that one value crosses are taken first, then those that two cross, and so on, of
+ * more than there is room for those that lie evenly.
+ */
+#include "passes/plan/positions.h"
+
+#include <stdlib.h>
+
+#include "passes/facts/derived.h"
+#include "passes/facts/home.h"
+
+enum { MAX_POSITIONS = 600 };
+
+static const size_t *find_first_users(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
+  for (size_t v = 0; v < f->values.n; v++) first[v] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
+  return first;
+}
+
+CutFacts cut_facts(Arena *a, const Func *f) {
+  CutFacts k = {.f = f, .derived = derived_ops(a, f), .once = once_ops(a, f), .states = state_ops(a, f)};
+  k.first_user = find_first_users(a, f);
+  k.training = homes_of(a, f, k.derived);
+  return k;
+}
+
+const Op *cut_read_of(const CutFacts *k, size_t write) {
+  const Op *items = k->f->ops.items;
+  size_t read = items[write].kind == OP_write ? state_first_read(&k->states, k->f, write) : SIZE_MAX;
+  return read == SIZE_MAX ? NULL : &items[read];
+}
+
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
+ * where an update of a weight is anyway.  Nor inside a loop. */
+static bool *find_forbidden(Arena *a, const CutFacts *k, const Loops *loops) {
+  bool *forbidden = ARENA_ARRAY(a, bool, k->f->ops.n + 1);
+  for (int l = 0; l < loops->n; l++)
+    for (size_t i = loops->items[l].begin + 1; i < loops->items[l].end; i++) forbidden[i] = true;
+  for (size_t w = 0; w < k->f->ops.n; w++) {
+    const Op *write = &k->f->ops.items[w], *read = cut_read_of(k, w);
+    if (!read || write->mirror.name) continue;
+    size_t made = (size_t)k->f->values.items[write->in[0]].op;
+    if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
+    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
+  }
+  return forbidden;
+}
+
+/* A stage may begin here: stages of a training step cut its forward pass. */
+static bool can_cut_at(const CutFacts *k, size_t i) { return !k->training || k->training[i] == i; }
+
+/* Behind a source it is the same cut as the one before it. */
+static bool may_begin(const CutFacts *k, const bool *forbidden, int i) {
+  return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
+}
+
+/* Of more than there is room for, those that lie evenly: what is left of the function is one run behind the last. */
+static bool is_spread(int i, int all, int room) {
+  return all <= room || (int64_t)(i + 1) * room / all > (int64_t)i * room / all;
+}
+
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+/* By value: the last operation that reads it, of those a stage may begin at; its maker where it crosses nothing. */
+static int *find_last_readers(Arena *a, const CutFacts *k) {
+  const Func *f = k->f;
+  int *last = ARENA_ARRAY(a, int, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int j = 0; j < f->ops.items[i].nin && can_cut_at(k, i); j++) last[f->ops.items[i].in[j]] = (int)i;
+  for (Val v = 1; v < f->values.n; v++) {
+    int made = f->values.items[v].op;
+    bool none = op_is_source(f->ops.items[made].kind) || k->derived[made] || !can_cut_at(k, (size_t)made);
+    if (none || last[v] < made) last[v] = made;
+  }
+  return last;
+}
+
+CutPositions cut_positions(Arena *a, const CutFacts *k, const Loops *loops, int stages) {
+  const Func *f = k->f;
+  int n = (int)f->ops.n, *crossing = ARENA_ARRAY(a, int, n + 2), most = 0;
+  const int *last = find_last_readers(a, k);
+  for (Val v = 1; v < f->values.n; v++) crossing[f->values.items[v].op + 1]++, crossing[last[v] + 1]--;
+  for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
+  for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
+  const bool *forbidden = find_forbidden(a, k, loops);
+  CutPositions p = {.at = ARENA_ARRAY(a, int, n + 2)};
+  p.at[p.n++] = 0;
+  int wanted = 4 * stages > 32 ? 4 * stages : 32;
+  for (int limit = 1; limit <= most && p.n < wanted; limit++) {
+    int all = 0, room = MAX_POSITIONS - p.n, seen = 0;
+    for (int i = 1; i < n; i++) all += crossing[i] == limit && may_begin(k, forbidden, i);
+    for (int i = 1; i < n; i++)
+      if (crossing[i] == limit && may_begin(k, forbidden, i) && is_spread(seen++, all, room)) p.at[p.n++] = i;
+  }
+  p.at[p.n++] = n;
+  qsort(p.at, (size_t)p.n, sizeof(int), by_number);
+  return p;
+}
+
+/* The first position that is not before the operation. */
+static int position_from(const CutPositions *p, int op) {
+  int low = 0, high = p->n - 1;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (p->at[middle] < op) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+CutCrossing cut_crossing(Arena *a, const CutFacts *k, const CutPositions *p) {
+  const Func *f = k->f;
+  const int *last = find_last_readers(a, k);
+  CutCrossing out = {.starts = ARENA_ARRAY(a, size_t, p->n + 2)};
+  for (Val v = 1; v < f->values.n; v++)
+    for (int i = position_from(p, f->values.items[v].op + 1); p->at[i] <= last[v]; i++) out.starts[i + 2]++;
+  for (int i = 0; i < p->n; i++) out.starts[i + 2] += out.starts[i + 1];
+  out.makers = ARENA_ARRAY(a, size_t, out.starts[p->n + 1] + 1);
+  for (Val v = 1; v < f->values.n; v++)
+    for (int i = position_from(p, f->values.items[v].op + 1); p->at[i] <= last[v]; i++)
+      out.makers[out.starts[i + 1]++] = (size_t)f->values.items[v].op;
+  return out;
+}
