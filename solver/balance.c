@@ -10,6 +10,8 @@
 /* Uneven places wait for each other more than the slowest alone says. */
 static const double uneven = 0.05;
 
+/* Borders that are moved together where there are many parts. */
+enum { MANY_PARTS = 64, MOST_TOGETHER = 8 };
 enum { MOST_ROUNDS = 200, MOST_SHIFT = 2 };
 
 typedef struct Moving {
@@ -78,10 +80,11 @@ static bool move(const Moving *m, int *cuts, int first, int last, int by, double
 static double climb(const Moving *m, int *cuts) {
   double seconds = step_seconds(m, cuts);
   bool better = true;
+  int together = m->b->parts > MANY_PARTS ? MOST_TOGETHER : m->b->parts;
   for (int round = 0; round < MOST_ROUNDS && better; round++) {
     better = false;
     for (int first = 1; first < m->b->parts; first++)
-      for (int last = first; last < m->b->parts; last++)
+      for (int last = first; last < m->b->parts && last < first + together; last++)
         for (int by = -MOST_SHIFT; by <= MOST_SHIFT; by++) better |= by && move(m, cuts, first, last, by, &seconds);
   }
   return seconds;

@@ -455,8 +455,7 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
  * the first tells where a pipeline is not filled, the second where parts are too small.  What is done once before them
  * counts f / S at least (all stages do it at the same time).  That holds for every operation
  * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
-double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
-  Arena *a = arena_new();
+static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena *a) {
   Symmetry *symmetry = symmetry_of(s, c, loose, a);
   if (symmetry) loose = loose_axes(s, c, loose);
   s->whole = NULL;
@@ -470,7 +469,20 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
   in.symmetry = symmetry;
   in.share = search_share_of_micro_batch(c);
   if (!in.symmetry || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
-  double bound = bound_graph(s, in, prune_above);
+  return in;
+}
+
+double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
+  Arena *a = arena_new();
+  double bound = bound_graph(s, bounding_input(s, c, loose, a), prune_above);
   arena_free(a);
   return bound;
+}
+
+double search_least_of_operations(Search *s, const Candidate *c, int loose) {
+  Arena *a = arena_new();
+  const GraphInput in = bounding_input(s, c, loose, a);
+  double least = graph_cheapest(&in);
+  arena_free(a);
+  return least;
 }

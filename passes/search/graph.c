@@ -233,19 +233,39 @@ static void share_again(void *of, const int *values, double step) {
 
 const char graph_no_choice[] = "some operation and its gradients cannot be cut alike";
 
-Graph *graph_new(const GraphInput *in, const char **why) {
+/* With domains; *least gets what the cheapest strategies take together, INFINITY where some operation has none. */
+static Graph *graph_of_domains(const GraphInput *in, double *least, const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);
   *g = (Graph){.in = *in, .arena = a};
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
-  double start = solve_watch_processor(), least = INFINITY;
+  double start = solve_watch_processor();
+  *least = INFINITY;
   if (make_domains(g, why)) {
-    least = cheapest(g);
-    if (least == INFINITY) *why = graph_no_choice;
+    *least = cheapest(g);
+    if (*least == INFINITY) *why = graph_no_choice;
   }
   if (in->report) in->report->domains += solve_watch_processor() - start;
+  return g;
+}
+
+double graph_cheapest(const GraphInput *in) {
+  const double sums = 2e3; /* that a strategy takes as long as */
+  const char *why = NULL;
+  double least, strategies = 0;
+  Graph *g = graph_of_domains(in, &least, &why);
+  for (int c = 0; c < in->shape->nclasses; c++) strategies += g->domains[c] ? g->domains[c]->n : 0;
+  bool over = solve_watch_work(in->watch, sums * strategies);
+  arena_free(g->arena);
+  return over ? 0 : least;
+}
+
+Graph *graph_new(const GraphInput *in, const char **why) {
+  double least, start;
+  Graph *g = graph_of_domains(in, &least, why);
+  Arena *a = g->arena;
   const double as_fast = 1 - 1e-9; /* what is no faster is a plan that is known, in another mesh */
   if (least > in->prune_above * as_fast || least == INFINITY) {
     arena_free(a);

@@ -18,7 +18,7 @@
 enum { MOST_PRICED = 12, MOST_OPERATIONS = 600000 };
 
 /* Neighbours are looked at of what is slower than the best by less than this, as long as there are not many. */
-static const double promising = 1.12;
+static const double promising = 1.06;
 enum { MOST_LOOKED_AT = 64 };
 
 /* Degrees with those that are forced; dp is what the others leave. */
@@ -241,23 +241,38 @@ static int by_estimate(const void *x, const void *y) {
   return order ? order : a->of->samples != b->of->samples ? a->of->samples - b->of->samples : a->by - b->by;
 }
 
+/* A run without what is forced has priced it. */
+static bool is_known(const Search *s, const Candidate *c) {
+  for (size_t i = 0; s->run.known && !s->run.zero && i < s->run.known->n; i++) {
+    const Candidate *x = &s->run.known->items[i]->c;
+    bool same = x->schedule.order == c->schedule.order && x->schedule.chunks == c->schedule.chunks;
+    if (same && search_same_candidate(x, c)) return true;
+  }
+  return false;
+}
+
 /* With its schedule, as if that were forced. */
+static Candidate with_schedule(Search *s, const Choice *x) {
+  Candidate c = x->of->c;
+  if (!s->any_schedule || !c.no_gaps) return c;
+  s->any_schedule = false;
+  s->schedule = c.schedule = search_usual_schedules[x->by];
+  c.no_gaps = c.schedule.chunks > 1 || schedule_weights_apart(c.schedule.order);
+  return c;
+}
+
 static void price(Naming *w, const Choice *x, double prune_above) {
   Search *s = w->s;
+  const Estimate *estimate = &x->of->estimates.by[x->by];
   const bool any = s->any_schedule, alike = s->layers_alike;
   const ScheduleKind schedule = s->schedule;
   double ignored, best = search_best_time(s);
-  Candidate c = x->of->c;
-  if (any && c.no_gaps) {
-    s->any_schedule = false;
-    s->schedule = c.schedule = search_usual_schedules[x->by];
-    c.no_gaps = c.schedule.chunks > 1 || schedule_weights_apart(c.schedule.order);
-  }
-  s->guess = x->of->estimates.by[x->by].again, s->guess_freed = x->of->estimates.by[x->by].freed;
+  const Candidate c = with_schedule(s, x);
+  s->guess = estimate->again, s->guess_freed = estimate->freed;
   s->layers_alike = !x->of->estimates.limited;
-  Outcome *o = search_solve_mesh(s, &c, prune_above, &ignored);
+  Outcome *o = is_known(s, &c) ? NULL : search_solve_mesh(s, &c, prune_above, &ignored);
   s->schedule = schedule, s->any_schedule = any, s->layers_alike = alike, s->guess = -1;
-  search_add_if_known(s, o, best);
+  if (o) search_add_if_known(s, o, best);
 }
 
 /* The same with data parallel ranks on two axes, over one of which weights may be cut; false: there is no such axis, or

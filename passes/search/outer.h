@@ -29,6 +29,7 @@ typedef struct Candidate {
   int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
   bool loose;           /* axes with a degree need not cut all they can */
   int bounded;          /* a graph has said what the orders of so many of its first axes take; more than it has: none */
+  bool weighed;         /* its bound counts what the cheapest strategies take */
   bool no_gaps;         /* its schedule may leave a stage no gaps, so that its bound counts none */
   ScheduleKind schedule;
 } Candidate;
@@ -296,6 +297,8 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
  * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
+/* A weaker one, sooner: what the cheapest strategies take, without conversions. */
+double search_least_of_operations(Search *s, const Candidate *c, int loose);
 void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);

@@ -21,7 +21,7 @@
 #include "program/program.h"
 
 /* A search without limit of time ends after so much work, in sums: a large one, another one. */
-static const double large_work = 1.2e10, most_work = 6e10;
+static const double large_work = 8e9, most_work = 6e10;
 
 /* In a large search gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;

@@ -215,7 +215,7 @@ static void halve_first(Search *s, size_t left) {
   for (size_t i = left; i < s->run.candidates.n; i++) {
     Candidate whole = s->run.candidates.items[i], few, many;
     if (!search_same_but_for_order(&c, &whole, c.naxes) || whole.bounded != c.bounded) break;
-    whole.bounded = MAX_AXES + 1;
+    whole.bounded = MAX_AXES + 1, whole.weighed = false;
     halve(s, &whole, &few, &many);
     few.bound = fmax(few.bound, ideal_seconds(s, &few)), many.bound = fmax(many.bound, ideal_seconds(s, &many));
     s->run.candidates.items[i] = many;
@@ -223,18 +223,32 @@ static void halve_first(Search *s, size_t left) {
   }
 }
 
-/* In a large search work is spent where the bound is least: the first candidate that is left gets a bound by a graph,
- * at first with all its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is
- * the first all the same.  Without a plan there is nothing to compare it with. */
+/* The first candidate that is left and all its orders get what their cheapest strategies take. */
+static void weigh_first(Search *s, size_t left) {
+  const Candidate c = s->run.candidates.items[left];
+  double least = search_least_of_operations(s, &c, c.naxes);
+  for (size_t i = left; i < s->run.candidates.n; i++) {
+    Candidate *x = &s->run.candidates.items[i];
+    if (!search_same_but_for_order(&c, x, c.naxes) || x->weighed) break;
+    x->bound = fmax(x->bound, least), x->weighed = true;
+  }
+}
+
+/* In a large search work is spent where the bound is least: the first candidate that is left is weighed with all its
+ * orders, while it has a wide range of micro-batches with half of it again; then it gets a bound by a graph, with all
+ * its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is the first all the
+ * same.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
   s->brief = true;
   while (s->run.best && !s->watch.expired) {
     const Candidate c = s->run.candidates.items[left];
-    bool first = c.bounded > c.naxes;
+    bool first = c.bounded > c.naxes, wide = c.micro > 2 * c.least;
     int loose = first ? c.naxes : c.bounded - 1;
-    bool range = !first && c.least < c.micro, orders = first || loose > 1;
+    bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
     if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders)) break;
-    if (range) {
+    if (!c.weighed) {
+      weigh_first(s, left);
+    } else if (range) {
       halve_first(s, left);
     } else {
       bound_orders(s, left, loose, first);

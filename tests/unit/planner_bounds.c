@@ -147,6 +147,8 @@ static void plans(void) {
       double bound = bound_mesh(&s, c, loose, INFINITY);
       CHECKF(bound > 0 && bound < INFINITY, "%g", bound);
       check_bound(&s, c, loose, bound, &below);
+      double least = search_least_of_operations(&s, c, loose);
+      CHECKF(least > 0 && least <= bound * (1 + 1e-9), "cheapest strategies %g s, the graph %g s", least, bound);
     }
     search_close(&s);
   }
