@@ -142,35 +142,50 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     price_on(g, g->in.cost, type, s, n, from, w, w->seconds);
     if (g->in.whole) price_on(g, g->in.whole, type, s, n, from, w, whole);
   }
-  for (int k = 0; k < n; k++)
+  bool *once = ARENA_ARRAY(a, bool, w->n + 1);
+  for (int i = 0; i < w->n; i++) once[i] = s->producer->read_behind && walk_layout_once(g->in.m, w->to[i]);
+  for (int k = 0; k < n; k++) {
+    bool made_once = walk_layout_once(g->in.m, from[k]);
     for (int i = 0; i < w->n; i++) {
       double *seconds = &w->seconds[k * w->n + i];
-      bool before =
-          s->producer->read_behind && walk_layout_once(g->in.m, from[k]) && walk_layout_once(g->in.m, w->to[i]);
-      if (before) *seconds *= g->in.before;
+      if (made_once && once[i]) *seconds *= g->in.before;
       else *seconds = fmax(*seconds * g->in.repeat, g->in.whole ? whole[k * w->n + i] * g->in.share : 0);
       *seconds *= s->producer->conversions;
     }
+  }
   arena_free(a);
 }
 
-/* Each distinct layout once, converted from the one that is produced: the versions of the walk. */
-static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp) {
+/* Adds a layout unless it was seen. */
+static double add_layout(const double *seconds, int layout, int *seen, int stamp, double sum) {
+  bool first = seen[layout] != stamp;
+  seen[layout] = stamp;
+  return first ? sum + seconds[layout] : sum;
+}
+
+/* Each distinct layout once, converted from the one that is produced: the versions of the walk.  For one class of the
+ * producer and of every user but the last: row[class of the last user]. */
+static void sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp, int n, double *row) {
   const double *seconds = w->seconds + at[0] * w->n;
+  const int last = s->nusers - 1, output = s->output ? w->output[at[0]] : -1;
   double sum = 0;
-  for (int j = 0; j < w->own_width; j++) {
-    int layout = w->own[at[0] * w->own_width + j];
-    if (seen[layout] != stamp) sum += seconds[layout];
-    seen[layout] = stamp;
-  }
-  for (int i = 0; i < s->nusers; i++) {
-    const int *list = w->lists[i] + at[i + 1] * w->width[i];
-    for (int j = 0; j < w->width[i]; j++) {
-      if (seen[list[j]] != stamp) sum += seconds[list[j]];
-      seen[list[j]] = stamp;
+  for (int j = 0; j < w->own_width; j++) sum = add_layout(seconds, w->own[at[0] * w->own_width + j], seen, stamp, sum);
+  for (int i = 0; i < last; i++)
+    for (int j = 0; j < w->width[i]; j++)
+      sum = add_layout(seconds, w->lists[i][at[i + 1] * w->width[i] + j], seen, stamp, sum);
+  bool given = output < 0 || seen[output] == stamp;
+  for (int k = 0; k < n; k++) {
+    const int width = last < 0 ? 0 : w->width[last], *list = last < 0 ? NULL : w->lists[last] + k * width;
+    bool also = given;
+    row[k] = sum;
+    for (int j = 0; j < width; j++) {
+      bool again = seen[list[j]] == stamp;
+      for (int i = 0; i < j && !again; i++) again = list[i] == list[j];
+      if (!again) row[k] += seconds[list[j]];
+      also |= list[j] == output;
     }
+    if (!also) row[k] += seconds[output];
   }
-  return s->output && seen[w->output[at[0]]] != stamp ? sum + seconds[w->output[at[0]]] : sum;
 }
 
 /* Of the producer, then of the users. */
@@ -198,10 +213,11 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   price_wanted(g, type, s, c, &w);
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
-  for (size_t e = 0; e < entries; e++) {
-    if (solve_watch_work(g->in.watch, 1)) break;
-    table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
-    for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
+  const int row = nusers ? classes[nusers] : 1;
+  for (size_t e = 0; e < entries; e += (size_t)row) {
+    if (solve_watch_work(g->in.watch, row)) break;
+    sum_wanted(s, &w, at, seen, (int)(e / (size_t)row) + 1, row, table + e);
+    for (int i = nusers ? nusers - 1 : 0; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
   }
   return (SolveFactor){.n = nusers + 1, .maps = maps, .classes = classes, .table = table};
 }

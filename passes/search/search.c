@@ -474,7 +474,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
 
 /* Many ranks can be divided in hundreds of ways; in fewer, a long training step takes long for each. */
 static bool is_large(const Func *f, const Target *t) {
-  const int many_ranks = 128, some_ranks = 16;
+  const int many_ranks = 64, some_ranks = 16;
   const size_t many_operations = 2000;
   return t->ranks >= many_ranks || (t->ranks >= some_ranks && func_has_gradients(f) && f->ops.n >= many_operations);
 }

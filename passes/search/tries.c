@@ -234,6 +234,12 @@ static void weigh_first(Search *s, size_t left) {
   }
 }
 
+/* Candidate `left` is the first that is left. */
+static void note_progress(Search *s, size_t left) {
+  double best = search_best_time(s), bound = fmin(s->run.lower_bound, s->run.candidates.items[left].bound);
+  s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
+}
+
 /* In a large search work is spent where the bound is least: the first candidate that is left is weighed with all its
  * orders, while it has a wide range of micro-batches with half of it again; then it gets a bound by a graph, with all
  * its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is the first all the
@@ -242,11 +248,12 @@ static void bound_first(Search *s, size_t left) {
   s->brief = true;
   while (s->run.best && !s->watch.expired) {
     const Candidate c = s->run.candidates.items[left];
+    note_progress(s, left);
     bool first = c.bounded > c.naxes, wide = c.micro > 2 * c.least;
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
     if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders)) break;
-    if (!c.weighed) {
+    if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range a graph of one batch is soon solved */
       weigh_first(s, left);
     } else if (range) {
       halve_first(s, left);
@@ -263,6 +270,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool many = free_choice && s->large && !o->any;
   for (int d = DEGREE_FIRST_AXIS; free_choice && !many && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
+  if (s->run.candidates.n) note_progress(s, 0);
   if (s->large && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
@@ -273,8 +281,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
       add_bound(s, &c, c.bound);
       continue;
     }
-    s->progress = (PlanProgress){(int)i, (int)s->run.candidates.n, search_best_time(s),
-                                 fmin(search_best_time(s), fmin(s->run.lower_bound, c.bound)), INFINITY};
+    note_progress(s, i);
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);

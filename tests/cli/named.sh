@@ -1,5 +1,5 @@
 #!/bin/bash
-# From 128 ranks on: what apc chooses is no slower than plans that people name, and is found by little work.
+# Many ranks: what apc chooses is no slower than plans that people name, and is found by little work.
 . "$(dirname "$0")/lib.sh"
 llama=$source_dir/examples/llama.apc
 model=("$apc" plan "$llama" -D layers=8 -D d=2048 -D heads=16 -D kv_heads=8 -D ffn=7168 -D vocab=128256 --dim seq=1024 --dtype bf16 --target dgx-h100x128)

@@ -52,7 +52,7 @@ expect 0 "" "$apc" plan "$gpt" --train cross_entropy --optimizer 'adamw(lr=3e-4)
 expect_json "d['chosen']['dp'] == 1 and d['time_us'] >= $step_us * (1 - 1e-9)"
 
 # Progress, on a terminal, of what takes longer than a moment; not with -q.
-long=("$apc" plan "$gpt" -D layers=96 --target cpux64)
+long=("$apc" plan "$gpt" -D layers=96 --target dgx-a100x64)
 expect 0 "" script -qec "TERM=xterm ${long[*]}" log
 expect_out "candidates done, "
 expect_out "gap at most"
