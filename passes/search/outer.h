@@ -200,7 +200,8 @@ typedef struct Search {
   void *show_context;
   SearchReport report;
   bool at_use; /* pipelines may gather weights at use */
-  bool large;  /* hundreds of candidates, or long ones: it begins with plans as people name them */
+  bool large;  /* hundreds of candidates, or long ones */
+  bool named;  /* it begins with plans as people name them, and spends work where the bound is least */
   bool brief;  /* a plan is looked for, not a proof */
 } Search;
 

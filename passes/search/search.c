@@ -479,6 +479,12 @@ static bool is_large(const Func *f, const Target *t) {
   return t->ranks >= many_ranks || (t->ranks >= some_ranks && func_has_gradients(f) && f->ops.n >= many_operations);
 }
 
+/* Without gradients graphs are small, so that what people name is soon found on few ranks, too. */
+static bool begins_with_named(const Func *f, const Target *t) {
+  const int some_ranks = 8;
+  return t->ranks >= some_ranks && !func_has_gradients(f);
+}
+
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   *s = (Search){
       .m = m,
@@ -489,6 +495,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
       .run = {.zero = o->zero, .near = {.wanted = !o->any}, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
       .guess = -1,
       .large = is_large(f, t),
+      .named = is_large(f, t) || begins_with_named(f, t),
       .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = s->large ? large_work : most_work;

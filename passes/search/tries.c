@@ -14,6 +14,7 @@
  * one.
  */
 #include <math.h>
+#include <string.h>
 
 #include "passes/search/outer.h"
 
@@ -266,15 +267,30 @@ static void bound_first(Search *s, size_t left) {
   s->brief = false;
 }
 
+/* Of those with one number of micro-batches that graphs have bounded hardly differently from the first that is left,
+ * the one with the fewest axes becomes the first: it is solved sooner, and may be as fast. */
+static void fewest_axes_first(Search *s, size_t left) {
+  const double hardly = 1e-3;
+  Candidate *items = s->run.candidates.items;
+  size_t best = left;
+  for (size_t i = left; i < s->run.candidates.n && items[i].bound <= items[left].bound * (1 + hardly); i++) {
+    bool known = items[i].bounded <= items[i].naxes && items[i].least == items[i].micro;
+    if (known && items[i].naxes < items[best].naxes) best = i;
+  }
+  const Candidate first = items[best];
+  memmove(items + left + 1, items + left, sizeof *items * (best - left));
+  items[left] = first;
+}
+
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  bool many = free_choice && s->large && !o->any;
-  for (int d = DEGREE_FIRST_AXIS; free_choice && !many && d < DEGREE_COUNT; d++) try_alone(s, d);
+  bool many = free_choice && s->named && !o->any, few = free_choice && !(many && s->large);
+  for (int d = DEGREE_FIRST_AXIS; few && d < DEGREE_COUNT; d++) try_alone(s, d);
   s->brief = many;
   if (s->run.candidates.n) note_progress(s, 0);
-  if (s->large && !o->any && !s->layout) search_try_named(s, o);
+  if (s->named && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
-    if (many) bound_first(s, i);
+    if (many) bound_first(s, i), fewest_axes_first(s, i);
     for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !many; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {
