@@ -241,6 +241,17 @@ static void note_progress(Search *s, size_t left) {
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
+/* The first candidate that is left, which a graph has bounded, is solved at once while the plan is poor: a better one
+ * makes all other graphs smaller.  A few times, and not of long steps. */
+static bool solves_at_once(Search *s, const Candidate *c) {
+  const int few = 3;
+  const double poor = 1.1;
+  bool known = c->bounded <= c->naxes && c->least == c->micro && !func_has_gradients(s->f);
+  if (!known || s->run.early == few || search_best_time(s) < poor * c->bound) return false;
+  s->run.early++;
+  return true;
+}
+
 /* In a large search work is spent where the bound is least: the first candidate that is left is weighed with all its
  * orders, while it has a wide range of micro-batches with half of it again; then it gets a bound by a graph, with all
  * its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is the first all the
@@ -253,7 +264,7 @@ static void bound_first(Search *s, size_t left) {
     bool first = c.bounded > c.naxes, wide = c.micro > 2 * c.least;
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
-    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders)) break;
+    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c)) break;
     if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range a graph of one batch is soon solved */
       weigh_first(s, left);
     } else if (range) {
