@@ -28,7 +28,7 @@ typedef struct CutPositions {
 /* Enough of them for so many stages to be about equal, if there are; those that few values cross come first. */
 CutPositions cut_positions(Arena *a, const CutFacts *k, const Loops *loops, int stages);
 
-/* By position the operations whose results cross it: crossing[starts[p]] .. crossing[starts[p + 1] - 1]. */
+/* By position the operations whose results cross it, one for each result: makers[starts[p]] .. [starts[p + 1] - 1]. */
 typedef struct CutCrossing {
   size_t *starts, *makers;
 } CutCrossing;

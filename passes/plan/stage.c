@@ -11,16 +11,14 @@
 #include "passes/plan/stage.h"
 
 #include "ir/schedule.h"
+#include "ir/states.h"
 #include "passes/cost/loops.h"
 #include "passes/lower/walk.h"
-#include "passes/facts/derived.h"
 #include "passes/facts/same_weight.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "passes/facts/home.h"
 #include "passes/plan/even.h"
 #include "passes/plan/positions.h"
 #include "solver/partition.h"
@@ -398,7 +396,7 @@ static int stage_at(int stages, const size_t *cuts, size_t i) {
   return s;
 }
 
-static void place(const CutFacts *k, int stages, const size_t *cuts, int *out) {
+static void place_all(const CutFacts *k, int stages, const size_t *cuts, int *out) {
   const Func *f = k->f;
   const size_t *home = k->training;
   for (size_t i = f->ops.n; i-- > 0;) {
@@ -427,7 +425,7 @@ static void place(const CutFacts *k, int stages, const size_t *cuts, int *out) {
 void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   Arena *a = arena_new();
   const CutFacts k = cut_facts(a, f);
-  place(&k, stages, cuts, out);
+  place_all(&k, stages, cuts, out);
   arena_free(a);
 }
 
@@ -629,7 +627,7 @@ StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f,
     int *places = memcpy(ARENA_ARRAY(known->arena, int, n), x->places, sizeof *places * (size_t)n);
     if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->k, n, memory_limit, places);
     for (int s = 0; s < n; s++) cuts[s] = (size_t)x->k.positions.at[places[s]];
-    place(&known->facts, n, cuts, stages);
+    place_all(&x->k.facts, n, cuts, stages);
     *time = time_of(&x->k, n, places);
   }
   if (!given) stages_known_free(known);

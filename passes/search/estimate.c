@@ -54,7 +54,7 @@ struct Estimating {
   /* Of the candidate that is looked at.  By operation: seconds; bytes it makes, and that are sent of these. */
   double *own, *bytes, *sent;
   double each, once;    /* seconds of all operations: of a micro-batch, and of what is done once */
-  double more;          /* so many times that with conversions */
+  double more;          /* with conversions operations take so many times as long */
   double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
   double gradients;     /* bytes */
   double live;          /* bytes at once of what is not kept for gradients */
@@ -144,10 +144,12 @@ static const Cut *cut_for(Estimating *e, int stages) {
 
 /* What is made once, as the cast of a weight, is sent once. */
 static double sent_to(const Estimating *e, const Cut *cut, int unit, int micro) {
+  const size_t begin = cut->crossing.starts[unit];
   double seconds = 0;
-  for (size_t i = cut->crossing.starts[unit]; i < cut->crossing.starts[unit + 1] && unit; i++) {
+  for (size_t i = begin; i < cut->crossing.starts[unit + 1] && unit; i++) {
     size_t maker = cut->crossing.makers[i];
     bool once = e->facts.once[maker] && e->s->shape->time_factor[maker] == TIME_NONE;
+    if (i > begin && cut->crossing.makers[i - 1] == maker) continue; /* bytes are of all it makes */
     seconds += cost_transfer(e->s->cost, e->sent[maker]) / (once ? micro : 1);
   }
   return seconds;
@@ -203,7 +205,7 @@ static void divide_from(const Pipeline *p, const double *before, int from, int l
   double share = before[units] / p->mesh.stages;
   for (int to = left ? from + 1 : units; to <= units - left; to++) {
     double run = before[to] - before[from], off = run + p->units.transfer[from] - share, sum = cost + off * off;
-    bool one = to == from + 1 || !left;
+    bool one = before[to - 1] == before[from] || !left; /* but for units that take nothing */
     if (!one && run > longest * share) break;
     if ((one || run >= shortest * share) && sum < next[to].cost) next[to] = (Division){sum, from};
   }
@@ -240,18 +242,19 @@ static double slowest_place(const Pipeline *p, const double *runs) {
   return most;
 }
 
-/* By rule of thumb, as the places of a long schedule count too. */
+/* Micro-batches of which a stage keeps something at once, without the table of the schedule. */
 static int usual_live(const Pipeline *p, int stage) {
-  int places = p->c->stages, chunks = p->kind.chunks > 1 ? p->kind.chunks : 1, at = mesh_place_of(&p->mesh, stage),
+  int places = p->c->stages, chunks = p->mesh.chunks > 1 ? p->mesh.chunks : 1, at = mesh_place_of(&p->mesh, stage),
       live = places - at;
   if (p->kind.order == SCHEDULE_interleaved) live = ((chunks - 1) * places + 2 * (places - 1 - at) + chunks) / chunks;
   else if (chunks > 1) live = places;
-  return live < p->c->micro ? live : p->c->micro;
+  else if (p->kind.order == SCHEDULE_gpipe) live = p->c->micro;
+  return places == 1 ? 1 : live < p->c->micro ? live : p->c->micro;
 }
 
-/* What the pipeline takes: by the table of its schedule if that is short, else as if the slowest place never waited but
- * where the schedule says so. */
-static double pipeline_seconds(const Estimating *e, Pipeline *p) {
+/* What the pipeline takes, and how many micro-batches its stages keep something of: by the table of its schedule if
+ * that is short, else as if the slowest place never waited but where the schedule says so. */
+static double seconds_and_live(const Estimating *e, Pipeline *p) {
   const double most_calls = 1 << 16, least = 1e-12;
   const int n = p->mesh.stages, micro = p->c->micro;
   Arena *a = arena_new();
@@ -265,8 +268,8 @@ static double pipeline_seconds(const Estimating *e, Pipeline *p) {
     p->live[s] = usual_live(p, s);
   }
   double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
-  if (e->trains && micro > 1) {
-    seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->kind.chunks > 1 ? p->kind.chunks : 1));
+  if (e->trains && micro > 1 && p->c->stages > 1) {
+    seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->mesh.chunks > 1 ? p->mesh.chunks : 1));
     if (n * (double)micro <= most_calls) {
       const ScheduleTable table = schedule_table(a, &p->mesh, work);
       seconds = table.seconds;
@@ -333,12 +336,18 @@ static double each_frees(const Estimating *e, const Pipeline *p, double weights,
   return (most_over(e, p, weights, from, again) - most_over(e, p, weights, from + n, again)) / n;
 }
 
+/* The stages on each place; without stages, or with one micro-batch, there is one. */
+static int chunks_of(const Candidate *c, ScheduleKind kind) {
+  return kind.chunks > 1 && c->stages > 1 && c->micro > 1 ? kind.chunks : 1;
+}
+
 /* With one schedule; `weights`: bytes of weights and state of all stages. */
 static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind, double weights) {
   Arena *a = arena_new();
   Estimate out = {INFINITY, 0, 0};
-  int chunks = kind.chunks > 1 ? kind.chunks : 1, n = c->stages * chunks;
-  Pipeline p = {.c = c, .kind = kind, .mesh = {.stages = n, .chunks = kind.chunks, .schedule = kind.order}};
+  int chunks = chunks_of(c, kind), n = c->stages * chunks;
+  Pipeline p = {.c = c, .kind = kind, .mesh = {.stages = n, .schedule = kind.order}};
+  if (chunks > 1) p.mesh.chunks = chunks;
   if (c->micro > 1) p.mesh.axes[p.mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
   p.cut = cut_for(e, n);
   p.begin = ARENA_ARRAY(a, int, n + 1), p.runs = ARENA_ARRAY(a, double, n), p.live = ARENA_ARRAY(a, int, n);
@@ -346,8 +355,7 @@ static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind
     double *again = ARENA_ARRAY(a, double, n), *runs = ARENA_ARRAY(a, double, n);
     p.units = units_of(e, p.cut, c->micro, a);
     place_stages(&p);
-    double seconds = c->stages > 1 ? pipeline_seconds(e, &p) : e->more * e->each * c->micro;
-    if (c->stages == 1) p.live[0] = 1;
+    double seconds = seconds_and_live(e, &p);
     int much = made_again(e, &p, weights, again);
     for (int s = 0; s < n; s++) runs[s] = p.runs[s] + again[s];
     if (much >= 0) {
@@ -367,7 +375,7 @@ static void by_schedule(Estimating *e, const Candidate *c, const GraphInput *in,
   e->more = solved / (e->each * in->repeat + e->once * in->before);
   for (int i = 0; i < (choose ? USUAL_SCHEDULES : 1); i++) {
     ScheduleKind kind = choose ? search_usual_schedules[i] : s->schedule;
-    if (kind.chunks * c->stages > s->most_stages) continue;
+    if (chunks_of(c, kind) * c->stages > s->most_stages) continue;
     out->by[i] = estimate_of(e, c, kind, weights);
     out->least = fmin(out->least, out->by[i].seconds);
   }

@@ -1,10 +1,11 @@
 /* passes/search/estimate.h - what a plan on a mesh would take, without cutting it into stages and pricing it.
  *
  * The graph in which equal layers make one choice (shape_alike) says what operations take, and which bytes they make.
- * From that follow: stages as even as operations allow; the time of a pipeline, by the table of its schedule; what is
- * kept for gradients, and so how much has to be made again where memory is short; without gradients what is live at
- * once, and so what it leaves for weights.  What a schedule makes of transfers and what is gathered is not counted, so
- * an estimate is no bound; bench/results/planner.md says how near they are.
+ * From that follow: stages as even as can be between the positions at which a cut may be; the time of a pipeline with
+ * its messages, by the table of its schedule; what each place keeps for gradients and what is live there beside, and so
+ * how much has to be made again where memory is short, or what is left for weights.  Estimates leave out what is
+ * gathered, and what uneven stages cost where something is made again, so they are no bounds; bench/results/planner.md
+ * says how near they are.
  */
 #ifndef APC_PASSES_SEARCH_ESTIMATE_H
 #define APC_PASSES_SEARCH_ESTIMATE_H

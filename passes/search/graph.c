@@ -233,7 +233,8 @@ static void share_again(void *of, const int *values, double step) {
 
 const char graph_no_choice[] = "some operation and its gradients cannot be cut alike";
 
-/* With domains; *least gets what the cheapest strategies take together, INFINITY where some operation has none. */
+/* With domains; *least gets what the cheapest strategies take together: INFINITY where some operation has none, or the
+ * time is over. */
 static Graph *graph_of_domains(const GraphInput *in, double *least, const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);

@@ -74,8 +74,8 @@ const SolveProblem *graph_problem(const Graph *g);
 /* The strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);
 
-/* By operation, its seconds, weighed as in the sum, and the bytes of what it makes (of a micro-batch), and of that in
- * the smallest form in which it can be sent to who reads it in the forward pass. */
+/* By operation, its seconds, weighed as in the sum, and the bytes of what it makes (of a micro-batch).  `sent`: the
+ * least bytes of that in a layout in which a reader of the forward pass can be sent it; INFINITY: nobody reads it. */
 void graph_operations(const Graph *g, const int *values, double *seconds, double *bytes, double *sent);
 
 /* What a variable is about: the name of an operation, or of a value whose layouts it chooses. */

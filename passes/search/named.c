@@ -246,7 +246,7 @@ static bool is_known(const Search *s, const Candidate *c) {
   for (size_t i = 0; s->run.known && !s->run.zero && i < s->run.known->n; i++) {
     const Candidate *x = &s->run.known->items[i]->c;
     bool same = x->schedule.order == c->schedule.order && x->schedule.chunks == c->schedule.chunks;
-    if (same && search_same_candidate(x, c)) return true;
+    if (same && s->run.known->items[i]->feasible && search_same_candidate(x, c)) return true;
   }
   return false;
 }

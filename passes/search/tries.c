@@ -2,16 +2,17 @@
  * faster than the best plan.
  *
  * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
- * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone; in a large
- * search one that people would name).  The graph's optimum, with everything that repeats weighted as if the stages
- * were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
+ * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone, or one that
+ * people would name).  The graph's optimum, with everything that repeats weighted as if the stages were equal, bounds a
+ * candidate from below; the lower bound of a run is the least of all candidates.
  *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
  * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
  * nothing faster, but they need less memory.
  *
  * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by
- * one.
+ * one.  A search that begins with plans as people name them goes further: it weighs and bounds many candidates before
+ * it solves one (bound_first).
  */
 #include <math.h>
 #include <string.h>
@@ -246,13 +247,14 @@ static void note_progress(Search *s, size_t left) {
 static bool solves_at_once(Search *s, const Candidate *c) {
   const int few = 3;
   const double poor = 1.1;
-  bool known = c->bounded <= c->naxes && c->least == c->micro && !func_has_gradients(s->f);
+  bool graph = c->bounded <= c->naxes && s->run.best != s->run.alone,
+       known = graph && c->least == c->micro && !func_has_gradients(s->f);
   if (!known || s->run.early == few || search_best_time(s) < poor * c->bound) return false;
   s->run.early++;
   return true;
 }
 
-/* In a large search work is spent where the bound is least: the first candidate that is left is weighed with all its
+/* Work is spent where the bound is least: the first candidate that is left is weighed with all its
  * orders, while it has a wide range of micro-batches with half of it again; then it gets a bound by a graph, with all
  * its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is the first all the
  * same.  Without a plan there is nothing to compare it with. */
@@ -278,12 +280,13 @@ static void bound_first(Search *s, size_t left) {
   s->brief = false;
 }
 
-/* Of those with one number of micro-batches that graphs have bounded hardly differently from the first that is left,
- * the one with the fewest axes becomes the first: it is solved sooner, and may be as fast. */
+/* Of those with one number of micro-batches whose bounds hardly differ from that of the first that is left, the one
+ * with the fewest axes becomes the first: it is solved sooner, and may be as fast. */
 static void fewest_axes_first(Search *s, size_t left) {
   const double hardly = 1e-3;
   Candidate *items = s->run.candidates.items;
   size_t best = left;
+  if (is_hopeless(s, items[left].bound)) return;
   for (size_t i = left; i < s->run.candidates.n && items[i].bound <= items[left].bound * (1 + hardly); i++) {
     bool known = items[i].bounded <= items[i].naxes && items[i].least == items[i].micro;
     if (known && items[i].naxes < items[best].naxes) best = i;
@@ -294,21 +297,22 @@ static void fewest_axes_first(Search *s, size_t left) {
 }
 
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  bool many = free_choice && s->named && !o->any, few = free_choice && !(many && s->large);
-  for (int d = DEGREE_FIRST_AXIS; few && d < DEGREE_COUNT; d++) try_alone(s, d);
-  s->brief = many;
+  bool named = free_choice && s->named && !o->any, alone = free_choice && !(named && s->large);
+  for (int d = DEGREE_FIRST_AXIS; alone && d < DEGREE_COUNT; d++) try_alone(s, d);
+  s->brief = named;
   if (s->run.candidates.n) note_progress(s, 0);
   if (s->named && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
-    if (many) bound_first(s, i), fewest_axes_first(s, i);
-    for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !many; loose--) bound_orders(s, i, loose, false);
+    if (named) bound_first(s, i);
+    note_progress(s, i);
+    if (named) fewest_axes_first(s, i);
+    for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !named; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {
       add_bound(s, &c, c.bound);
       continue;
     }
-    note_progress(s, i);
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);

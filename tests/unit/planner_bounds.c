@@ -6,6 +6,7 @@
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"
+#include "tests/train_step.h"
 
 /* Machines of 8 with the protocols of NCCL, machines of 4 without any. */
 static const char *const machines =
@@ -158,6 +159,41 @@ static void plans(void) {
   arena_free(a);
 }
 
+/* The same of a training step, with its gradients added up and schedules that leave no gaps. */
+static void training(void) {
+  static const char net[] =
+      "import nn\nentry main(x: f32[16, 64, 64]) {\n"
+      "  for i in 0..3 { x = x + (self_attention(layer_norm(x) as \"n{i}\", 4, causal=true) as \"a{i}\") }\n"
+      "  output y = linear(x, 32) as \"last\"\n}\n";
+  static const Candidate cases[] = {
+      {.stages = 1, .least = 1, .micro = 1, .naxes = 2, .sizes = {4, 2}, .degree = {-1, -1}},
+      {.stages = 2, .least = 2, .micro = 4, .naxes = 2, .sizes = {2, 2}, .degree = {-1, -1}},
+      {.stages = 2, .least = 4, .micro = 8, .naxes = 1, .sizes = {4}, .degree = {-1}},
+      {.stages = 4, .least = 8, .micro = 8, .naxes = 1, .sizes = {2}, .degree = {-1}}};
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = step_of(a, net, d);
+  const Target *t = topo_target_find(d, a, "dgx-a100x8");
+  Search s;
+  int below = 0;
+  bool open = m && t && search_open(&s, m, module_func(m, "main"), t, &(PlanOptions){0}, d);
+  CHECK(open);
+  for (size_t k = 0; k < 2 * (sizeof cases / sizeof *cases) && open; k++) {
+    Candidate c = cases[k / 2];
+    c.no_gaps = k % 2 && c.stages > 1;
+    for (int loose = 0; loose <= c.naxes; loose += c.naxes) {
+      double bound = bound_mesh(&s, &c, loose, INFINITY), least = search_least_of_operations(&s, &c, loose);
+      CHECKF(least > 0 && least <= bound * (1 + 1e-9), "cheapest strategies %g s, the graph %g s", least, bound);
+      if (!c.no_gaps) check_bound(&s, &c, loose, bound, &below);
+    }
+  }
+  CHECK(below > 8);
+  if (open) search_close(&s);
+  diags_print(d, stderr, false);
+  if (m) module_free(m);
+  arena_free(a);
+}
+
 /* Ways to write n as a product of at most `room` falling numbers from 2 to `most`. */
 static int ways(int n, int most, int room) {
   int count = n == 1;
@@ -221,6 +257,7 @@ static void candidates(void) {
 int main(void) {
   RUN(conversions);
   RUN(plans);
+  RUN(training);
   RUN(order_of_axes);
   RUN(candidates);
   return test_summary();
