@@ -122,6 +122,7 @@ void assume_extent(Module *m, const Expr *extent) {
 
 /* A sum of products of symbols, which dims.c can read. */
 static bool polynomial(const Expr *e) {
+  if (e->kind == EX_CONST && (e->value > MAX_EXTENT || e->value < -MAX_EXTENT)) return false;
   if (e->kind != EX_CONST && e->kind != EX_SYM && e->kind != EX_ADD && e->kind != EX_MUL) return false;
   for (int i = 0; i < e->n; i++)
     if (!polynomial(e->args[i])) return false;

@@ -24,7 +24,8 @@ static const Expr *named(OnnxDims *dims, const char *name) {
     return ex_const(dims->m, dims->options->dims[i].size);
   }
   const OnnxAssumption *a = assumption_of(dims->assumed, name);
-  if (a && a->is) return assumed(dims, a->is);
+  const Expr *is = a && a->is ? assumed(dims, a->is) : NULL;
+  if (is) return is;
   bool fresh = module_symbol_find(dims->m, name) < 0;
   int symbol = module_symbol(dims->m, name);
   if (fresh && a) dims->m->symbols.items[symbol].min = a->min, dims->m->symbols.items[symbol].max = a->max;

@@ -52,6 +52,15 @@ static void a_reshape_keeps_its_leading_dimension(void) {
   HAS("%mask = input {name=\"mask\"} : f32[s0, s2]");
 }
 
+/* A size that no dimension may have is not assumed: it could not be read again. */
+static void no_size_beyond_all_is_assumed(void) {
+  begin();
+  in("x", F32, "h,2"), out("y");
+  ints("s", "4294901761,1,524544,2");
+  node("Reshape", "x,s", "y");
+  expect(DIAG_onnx_node, "cannot be reshaped", NULL);
+}
+
 static void a_constant_fixes_a_dimension(void) {
   begin();
   in("x", F32, "batch,seq"), out("z");
@@ -237,6 +246,7 @@ int main(int argc, char **argv) {
   RUN(a_mask_has_the_extent_of_its_keys);
   RUN(a_reshape_keeps_its_leading_dimension);
   RUN(a_constant_fixes_a_dimension);
+  RUN(no_size_beyond_all_is_assumed);
   RUN(a_batch_of_one_that_was_traced);
   RUN(a_traced_length_between_free_dimensions);
   RUN(a_decoder_meets_its_encoder);
