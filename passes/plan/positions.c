@@ -1,7 +1,6 @@
 /* passes/plan/positions.c - see positions.h.
  *
- * Their number is bounded: positions that one value crosses are taken first, then those that two cross, and so on, of
- * more than there is room for those that lie evenly.
+ * Their number is bounded.  Positions that one value crosses are taken first, then those that two cross, and so on.
  */
 #include "passes/plan/positions.h"
 
@@ -52,12 +51,13 @@ static bool *find_forbidden(Arena *a, const CutFacts *k, const Loops *loops) {
 /* A stage may begin here: stages of a training step cut its forward pass. */
 static bool can_cut_at(const CutFacts *k, size_t i) { return !k->training || k->training[i] == i; }
 
-/* Behind a source it is the same cut as the one before it. */
+/* A cut after a source is the same as the one before it. */
 static bool may_begin(const CutFacts *k, const bool *forbidden, int i) {
   return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
 }
 
-/* Of more than there is room for, those that lie evenly: what is left of the function is one run behind the last. */
+/* If there are more positions than room, those are taken that lie evenly over the function, so that no long run remains
+ * after the last one. */
 static bool is_spread(int i, int all, int room) {
   return all <= room || (int64_t)(i + 1) * room / all > (int64_t)i * room / all;
 }

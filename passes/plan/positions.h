@@ -16,7 +16,8 @@ typedef struct CutFacts {
 } CutFacts;
 CutFacts cut_facts(Arena *a, const Func *f);
 
-/* The first read of the state that an operation writes; NULL: nobody reads it, or it writes none. */
+/* The first operation that reads the state which this operation writes.  NULL if no operation reads it, or if this one
+ * writes no state. */
 const Op *cut_read_of(const CutFacts *k, size_t write);
 
 /* Operations in ascending order, the first 0 and the last their number. */

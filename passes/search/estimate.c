@@ -142,7 +142,8 @@ static const Cut *cut_for(Estimating *e, int stages) {
   return &e->cuts.items[e->cuts.n - 1];
 }
 
-/* What is made once, as the cast of a weight, is sent once. */
+/* Seconds of a micro-batch for the values that a stage receives if it begins with this unit.  A value that does not
+ * depend on the micro-batch, such as the cast of a weight, is sent once a step. */
 static double sent_to(const Estimating *e, const Cut *cut, int unit, int micro) {
   const size_t begin = cut->crossing.starts[unit];
   double seconds = 0;
@@ -183,10 +184,11 @@ static Units units_of(const Estimating *e, const Cut *cut, int micro, Arena *a) 
 typedef struct Pipeline {
   const Candidate *c;
   ScheduleKind kind;
+  int chunks; /* stages on each place; without stages, or with one micro-batch, there is one */
   Mesh mesh;
   const Cut *cut;
   Units units;
-  int *begin;   /* by stage, and behind the last: its first unit */
+  int *begin;   /* by stage: its first unit; after the last stage the number of units */
   double *runs; /* by stage: seconds of a micro-batch */
   int *live;    /* by stage: micro-batches at once */
 } Pipeline;
@@ -197,8 +199,8 @@ typedef struct Division {
   int from;
 } Division;
 
-/* One more stage from unit `from` on, if there are `left` stages behind it: what it differs from its share, squared,
- * with what is sent to it. */
+/* Adds one more stage that begins with unit `from`; `left` stages follow it.  Its cost is the square of the difference
+ * between its time, with the messages it receives, and an equal share. */
 static void divide_from(const Pipeline *p, const double *before, int from, int left, double cost, Division *next) {
   const double shortest = 0.4, longest = 2.2;
   const int units = p->cut->n;
@@ -244,16 +246,15 @@ static double slowest_place(const Pipeline *p, const double *runs) {
 
 /* Micro-batches of which a stage keeps something at once, without the table of the schedule. */
 static int usual_live(const Pipeline *p, int stage) {
-  int places = p->c->stages, chunks = p->mesh.chunks > 1 ? p->mesh.chunks : 1, at = mesh_place_of(&p->mesh, stage),
-      live = places - at;
+  int places = p->c->stages, chunks = p->chunks, at = mesh_place_of(&p->mesh, stage), live = places - at;
   if (p->kind.order == SCHEDULE_interleaved) live = ((chunks - 1) * places + 2 * (places - 1 - at) + chunks) / chunks;
   else if (chunks > 1) live = places;
   else if (p->kind.order == SCHEDULE_gpipe) live = p->c->micro;
   return places == 1 ? 1 : live < p->c->micro ? live : p->c->micro;
 }
 
-/* What the pipeline takes, and how many micro-batches its stages keep something of: by the table of its schedule if
- * that is short, else as if the slowest place never waited but where the schedule says so. */
+/* Returns the seconds of the pipeline and fills in Pipeline.live.  Both come from the table of the schedule if that is
+ * short.  Else the slowest place waits as long as the schedule says, and never for other reasons. */
 static double seconds_and_live(const Estimating *e, Pipeline *p) {
   const double most_calls = 1 << 16, least = 1e-12;
   const int n = p->mesh.stages, micro = p->c->micro;
@@ -269,7 +270,7 @@ static double seconds_and_live(const Estimating *e, Pipeline *p) {
   }
   double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
   if (e->trains && micro > 1 && p->c->stages > 1) {
-    seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->mesh.chunks > 1 ? p->mesh.chunks : 1));
+    seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->chunks));
     if (n * (double)micro <= most_calls) {
       const ScheduleTable table = schedule_table(a, &p->mesh, work);
       seconds = table.seconds;
@@ -289,8 +290,8 @@ static int policy_of(const Search *s, int layer, int much) {
   return whole + (layer < some && some > 0 && (layer >= 0 || !whole));
 }
 
-/* What the place with the most keeps for gradients, above what is left for it; what is made again takes `again`, by
- * stage. */
+/* Bytes by which the fullest place exceeds the limit, if so much is made again.  `again` gets the seconds that takes,
+ * by stage. */
 static double most_over(const Estimating *e, const Pipeline *p, double weights, int much, double *again) {
   const Search *s = e->s;
   Arena *a = arena_new();
@@ -336,7 +337,7 @@ static double each_frees(const Estimating *e, const Pipeline *p, double weights,
   return (most_over(e, p, weights, from, again) - most_over(e, p, weights, from + n, again)) / n;
 }
 
-/* The stages on each place; without stages, or with one micro-batch, there is one. */
+/* Pipeline.chunks */
 static int chunks_of(const Candidate *c, ScheduleKind kind) {
   return kind.chunks > 1 && c->stages > 1 && c->micro > 1 ? kind.chunks : 1;
 }
@@ -346,7 +347,7 @@ static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind
   Arena *a = arena_new();
   Estimate out = {INFINITY, 0, 0};
   int chunks = chunks_of(c, kind), n = c->stages * chunks;
-  Pipeline p = {.c = c, .kind = kind, .mesh = {.stages = n, .schedule = kind.order}};
+  Pipeline p = {.c = c, .kind = kind, .chunks = chunks, .mesh = {.stages = n, .schedule = kind.order}};
   if (chunks > 1) p.mesh.chunks = chunks;
   if (c->micro > 1) p.mesh.axes[p.mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
   p.cut = cut_for(e, n);

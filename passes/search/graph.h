@@ -67,8 +67,8 @@ extern const char graph_no_choice[];
  * is after pruning and when the time is over. */
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
-/* What the cheapest strategies of all operations take together: a bound that is soon known.  INFINITY: some operation
- * has none; 0: the time is over. */
+/* The sum of the cheapest strategies of all operations, without conversions: a lower bound that takes little time.
+ * INFINITY if some operation has no strategy; 0 if the time is over. */
 double graph_cheapest(const GraphInput *in);
 const SolveProblem *graph_problem(const Graph *g);
 /* The strategies of all operations for a choice of values. */

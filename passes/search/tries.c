@@ -254,10 +254,10 @@ static bool solves_at_once(Search *s, const Candidate *c) {
   return true;
 }
 
-/* Work is spent where the bound is least: the first candidate that is left is weighed with all its
- * orders, while it has a wide range of micro-batches with half of it again; then it gets a bound by a graph, with all
- * its orders, then with fewer micro-batches, then with fewer orders, until it has one of each and is the first all the
- * same.  Without a plan there is nothing to compare it with. */
+/* Work is spent where the bound is least.  The first candidate that is left is weighed, together with all its orders.
+ * If its range of micro-batches is wide, the range is halved and each half is weighed again.  A narrow range gets a
+ * bound by a graph: at first with all orders, then with fewer micro-batches, then with fewer orders, until one of each
+ * is left and the candidate is the first all the same.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
   s->brief = true;
   while (s->run.best && !s->watch.expired) {
