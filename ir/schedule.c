@@ -341,16 +341,20 @@ const ScheduleCall *schedule_call(const ScheduleTable *t, int stage, Phase phase
   return &t->calls[t->at[number(t, stage, phase, micro_batch)]];
 }
 
-int schedule_most_live(const ScheduleTable *t, int stage) {
-  bool apart = t->at[number(t, stage, PH_wgt, 0)] != SIZE_MAX;
-  int live = 0, most = 0;
+ScheduleLive schedule_most_live(const ScheduleTable *t, int stage) {
+  ScheduleLive most = {0};
+  int begun[SCHEDULE_PHASES] = {0}, over[SCHEDULE_PHASES] = {0};
   size_t begin = t->at[number(t, stage, PH_fwd, 0)] / t->per_place * t->per_place;
   for (size_t i = begin; i < begin + t->per_place; i++) {
     const ScheduleCall *c = &t->calls[i];
     if (c->stage != stage) continue;
-    live += c->phase == PH_fwd;
-    most = live > most ? live : most;
-    live -= c->phase == (apart ? PH_wgt : PH_bwd);
+    int now = c->phase - PH_fwd;
+    begun[now]++;
+    for (int to = now; to < SCHEDULE_PHASES; to++) {
+      int *of = &most.of[now][to], live = begun[now] - over[to];
+      *of = live > *of ? live : *of;
+    }
+    over[now]++;
   }
   return most;
 }

@@ -58,8 +58,14 @@ typedef struct ScheduleTable {
 /* Of all micro-batches of the mesh; `work` by stage, NULL: all phases take one second.  In the arena. */
 ScheduleTable schedule_table(Arena *a, const Mesh *mesh, const ScheduleWork *work);
 const ScheduleCall *schedule_call(const ScheduleTable *t, int stage, Phase phase, int micro_batch);
-/* The most micro-batches that are live on a stage: their forward is done, and their last phase is not. */
-int schedule_most_live(const ScheduleTable *t, int stage);
+/* The most micro-batches at once of which a call of phase `from` has begun on a stage and the call of phase `to` is not
+ * over: so many of what the one makes and the other reads are live.  By phase less PH_fwd; where gradients of weights
+ * have no calls of their own, those of PH_wgt are never over. */
+enum { SCHEDULE_PHASES = PH_wgt - PH_fwd + 1 };
+typedef struct ScheduleLive {
+  int of[SCHEDULE_PHASES][SCHEDULE_PHASES];
+} ScheduleLive;
+ScheduleLive schedule_most_live(const ScheduleTable *t, int stage);
 
 /* What a place does next: a call, or its end of a message that a call made. */
 typedef struct ScheduleRow {

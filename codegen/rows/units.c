@@ -42,11 +42,34 @@ static bool same_place(const RowNode *n, const RowStore *s) {
          memcmp(n->at.coef, s->at.coef, sizeof n->at.coef) == 0;
 }
 
+/* By node: it is computed of elements of the input.  Of a reduction that is finished nothing is read again. */
+static bool *nodes_of_input(Arena *a, const RowProgram *p, size_t input) {
+  bool *of = ARENA_ARRAY(a, bool, p->nodes.n + 1);
+  for (size_t i = 0; i < p->nodes.n; i++) {
+    const RowNode *n = &p->nodes.items[i];
+    of[i] = (n->kind == RN_LOAD && n->buffer == (int)input) || (n->guard >= 0 && of[n->guard]);
+    for (int k = 0; k < n->nargs; k++) of[i] |= of[n->args[k]];
+  }
+  return of;
+}
+
+/* Does a stage behind this one go through the elements of the input again?  What an earlier stage has computed of an
+ * element may be computed once more. */
+static bool is_read_later(const RowProgram *p, size_t input, int stage) {
+  Arena *a = arena_new();
+  const bool *of = nodes_of_input(a, p, input);
+  bool later = false;
+  for (size_t i = 0; i < p->accs.n; i++) later |= p->accs.items[i].stage > stage && of[p->accs.items[i].node];
+  for (size_t i = 0; i < p->stores.n; i++) later |= p->stores.items[i].stage > stage && of[p->stores.items[i].node];
+  arena_free(a);
+  return later;
+}
+
 /* May the store overwrite the input?  Only when every load of it is of the element stored and none happens later. */
 static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   const RowBuffer *in = &p->buffers.items[input], *out = &p->buffers.items[s->buffer];
   if (in->output || in->table || in->dtype != out->dtype) return false;
-  if (s->inner && s->stage != p->nstages - 1) return false;
+  if (s->inner && is_read_later(p, input, s->stage)) return false;
   for (size_t i = 0; i < p->nodes.n; i++) {
     const RowNode *n = &p->nodes.items[i];
     if (n->kind != RN_LOAD || n->buffer != (int)input) continue;

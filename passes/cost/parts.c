@@ -131,6 +131,20 @@ static void find_part(Parts *p, size_t i) {
     if (p->w->stored[op->out + (Val)k]) part->stores |= 1u << k;
 }
 
+/* The first and the last operation of each kernel. */
+static void find_ends(Parts *p) {
+  size_t *first = ARENA_ARRAY(p->scratch, size_t, p->w->groups.n + 1),
+         *last = ARENA_ARRAY(p->scratch, size_t, p->w->groups.n + 1);
+  for (size_t i = p->f->ops.n; i-- > 0;) {
+    int kernel = p->out[i].kernel;
+    if (kernel < 0) continue;
+    first[kernel] = i;
+    if (!last[kernel]) last[kernel] = i;
+  }
+  for (size_t i = 0; i < p->f->ops.n; i++)
+    if (p->out[i].kernel >= 0) p->out[i].first = first[p->out[i].kernel], p->out[i].last = last[p->out[i].kernel];
+}
+
 KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
   Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
   if (f->level != 1) return p.out;
@@ -142,6 +156,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   p.alone = ARENA_ARRAY(p.scratch, bool, f->values.n + p.w->temps.n + 1);
   find_made(&p);
   for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
+  find_ends(&p);
   arena_free(p.scratch);
   return p.out;
 }

@@ -30,6 +30,7 @@ typedef struct PartRead {
 typedef struct KernelPart {
   PartKind kind;
   int kernel;         /* of rows: which one computes it; -1: none does */
+  size_t first, last; /* operations of that kernel */
   int launches;       /* kernels that begin with it */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */

@@ -21,7 +21,7 @@ static const double with_gathered = 1.5;
 /* Larger joins are split: what is chosen then is about as fast. */
 static const double table_cap = 3e6;
 
-enum { PHASES = 3 };
+enum { FWD, BWD, WGT, PHASES };
 
 /* Where so many stages may begin: what lies between two positions that follow each other is a unit. */
 typedef struct Cut {
@@ -76,7 +76,7 @@ static const bool *find_waits(Arena *a, const Func *f) {
   return waits;
 }
 
-static int number_of_phase(Phase p) { return p == PH_wgt ? 2 : phase_backward(p); }
+static int number_of_phase(Phase p) { return p == PH_wgt ? WGT : phase_backward(p) ? BWD : FWD; }
 
 static void take_seconds(Estimating *e, const GraphInput *in) {
   const Func *f = e->s->f;
@@ -190,7 +190,8 @@ typedef struct Pipeline {
   Units units;
   int *begin;   /* by stage: its first unit; after the last stage the number of units */
   double *runs; /* by stage: seconds of a micro-batch */
-  int *live;    /* by stage: micro-batches at once */
+  int *live;    /* by stage: micro-batches at once, */
+  int *waiting; /* and those whose gradients wait for those of weights */
 } Pipeline;
 
 /* The best way to divide the units before each into the stages so far: its cost, and where its last stage begins. */
@@ -253,8 +254,9 @@ static int usual_live(const Pipeline *p, int stage) {
   return places == 1 ? 1 : live < p->c->micro ? live : p->c->micro;
 }
 
-/* Returns the seconds of the pipeline and fills in Pipeline.live.  Both come from the table of the schedule if that is
- * short.  Else the slowest place waits as long as the schedule says, and never for other reasons. */
+/* Returns the seconds of the pipeline and fills in what is live of its stages.  Both come from the table of the
+ * schedule if that is short.  Else the slowest place waits as long as the schedule says, and never for other reasons.
+ */
 static double seconds_and_live(const Estimating *e, Pipeline *p) {
   const double most_calls = 1 << 16, least = 1e-12;
   const int n = p->mesh.stages, micro = p->c->micro;
@@ -263,18 +265,22 @@ static double seconds_and_live(const Estimating *e, Pipeline *p) {
   double *runs = ARENA_ARRAY(a, double, n), sum = 0;
   for (int s = 0; s < n; s++) {
     double in = p->units.transfer[p->begin[s]], out = s + 1 < n && e->trains ? p->units.transfer[p->begin[s + 1]] : 0;
-    work[s] = (ScheduleWork){fmax(p->runs[s] * e->phase[0] + in, least), fmax(p->runs[s] * e->phase[1] + out, least),
-                             fmax(p->runs[s] * e->phase[2], least)};
+    work[s] = (ScheduleWork){fmax(p->runs[s] * e->phase[FWD] + in, least),
+                             fmax(p->runs[s] * e->phase[BWD] + out, least), fmax(p->runs[s] * e->phase[WGT], least)};
     sum += runs[s] = p->runs[s] + in + out;
-    p->live[s] = usual_live(p, s);
+    p->live[s] = p->waiting[s] = usual_live(p, s);
   }
+  const bool apart = schedule_weights_apart(p->kind.order);
   double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
   if (e->trains && micro > 1 && p->c->stages > 1) {
     seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->chunks));
     if (n * (double)micro <= most_calls) {
       const ScheduleTable table = schedule_table(a, &p->mesh, work);
       seconds = table.seconds;
-      for (int s = 0; s < n; s++) p->live[s] = schedule_most_live(&table, s);
+      for (int s = 0; s < n; s++) {
+        const ScheduleLive live = schedule_most_live(&table, s);
+        p->live[s] = live.of[FWD][apart ? WGT : BWD], p->waiting[s] = live.of[BWD][WGT];
+      }
     }
   }
   arena_free(a);
@@ -298,15 +304,16 @@ static double most_over(const Estimating *e, const Pipeline *p, double weights, 
   double *places = ARENA_ARRAY(a, double, p->c->stages), most = -INFINITY;
   bool apart = schedule_weights_apart(p->kind.order);
   for (int k = 0; k < p->mesh.stages; k++) {
-    double saved = 0, gradients = 0;
+    double saved = 0, waiting = 0, gradients = 0;
     again[k] = 0;
     for (int u = p->begin[k]; u < p->begin[k + 1]; u++) {
       int policy = policy_of(s, p->cut->layer[u], much);
-      saved += p->units.saved[policy][u] + (apart ? with_converted * p->units.waiting[policy][u] : 0);
+      saved += p->units.saved[policy][u], waiting += apart ? with_converted * p->units.waiting[policy][u] : 0;
       again[k] += p->units.again[policy][u], gradients += p->units.gradients[u];
     }
     double share = e->gradients > 0 ? gradients / e->gradients : 1. / p->mesh.stages;
-    places[mesh_place_of(&p->mesh, k)] += p->live[k] * saved + share * (weights + with_gathered * e->gradients);
+    places[mesh_place_of(&p->mesh, k)] +=
+        p->live[k] * saved + p->waiting[k] * waiting + share * (weights + with_gathered * e->gradients);
   }
   for (int i = 0; i < p->c->stages; i++) most = fmax(most, places[i]);
   arena_free(a);
@@ -352,6 +359,7 @@ static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind
   if (c->micro > 1) p.mesh.axes[p.mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
   p.cut = cut_for(e, n);
   p.begin = ARENA_ARRAY(a, int, n + 1), p.runs = ARENA_ARRAY(a, double, n), p.live = ARENA_ARRAY(a, int, n);
+  p.waiting = ARENA_ARRAY(a, int, n);
   if (p.cut->n >= n) {
     double *again = ARENA_ARRAY(a, double, n), *runs = ARENA_ARRAY(a, double, n);
     p.units = units_of(e, p.cut, c->micro, a);

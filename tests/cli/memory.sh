@@ -94,4 +94,14 @@ expect 0 " about " "$apc" plan "$examples/gpt.apc" $large
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan "$examples/gpt.apc" $large --json
 expect_json 'd["allocated_bytes"]["total"] == d["bytes_per_device"] and all(x["estimate"] for x in d["alternatives"]) and d["alternatives"]'
-summary 52
+# A step writes weights and moments where they are, also where a kernel measures their gradients while it updates them: nothing
+# waits in a copy.  And the search counts of a pipeline what its stages keep, and for no longer than they keep it.
+expect 0 "" "$apc" plan "$examples/llama.apc" -D layers=2 --train cross_entropy --target dgx-h100x8 --tp 8 --dtype bf16 --json
+expect_json "d['allocated_bytes']['classes']['transient'] < 0.5 * d['allocated_bytes']['params']"
+small="-D layers=8 -D d=256 -D heads=8 -D vocab=512 -D ctx=128 --dim seq=128 --dim batch=32 --train cross_entropy --dtype bf16"
+for schedule in zbv interleaved:2; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan "$examples/gpt.apc" $small --target dgx-a100x4 --pp 4 --micro-batches 16 --schedule $schedule --json
+  expect_json "0.9 < d['counted_bytes'] / d['allocated_bytes']['total'] < 1.1"
+done
+summary 58

@@ -289,6 +289,19 @@ static void sharing(void) {
     CHECK(u->alias[i] == (first ? -1 : 0));
   }
   done(&x);
+  /* A new state lies where the old one did, though the kernel has a second stage: that reads no element again. */
+  x = make(X
+           "  %r = read {name=\"st\"} : f32[b,8] @{}\n  %u = sub %r, %x : f32[b,8]\n  %q = mul %u, %u : f32[b,8]\n"
+           "  %s = reduce %q {axes=[1], op=sum} : f32[b]\n  write \"w\" %u {name=\"st\"}\n  output \"s\" %s @{}\n",
+           0);
+  CHECK_STR(kinds(&x), "source source kernel write");
+  for (int i = 0; i < 2; i++) {
+    const Unit *u = &x.units->items[2];
+    int of = u->alias[i];
+    bool state = u->out[i] == func_find(x.f, "u");
+    CHECK(state ? of >= 0 && u->in[of] == func_find(x.f, "r") : of == -1);
+  }
+  done(&x);
 }
 
 /* ---- attentions that join their caches */

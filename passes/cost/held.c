@@ -1,0 +1,316 @@
+/* passes/cost/held.c - see held.h. */
+#include "passes/cost/held.h"
+
+#include <string.h>
+
+#include "passes/facts/zero.h"
+
+/* What a version is, for who adds up bytes by class. */
+typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
+
+static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
+
+static const WalkScope *outermost(const WalkScope *s) {
+  while (s->from) s = s->from;
+  return s;
+}
+
+/* Its part of a kernel of rows; NULL: it is none. */
+static const KernelPart *rows_of(const HeldList *h, const Op *op) {
+  const KernelPart *part = cost_part(h->c, h->f, op);
+  return part->kind == PART_ROWS ? part : NULL;
+}
+
+/* Made now. */
+Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
+  if (s->from) return NOT_HELD;
+  ARENA_PUSH(h->arena, h,
+             ((Held){.value = value,
+                     .layout = layout,
+                     .stage = stage,
+                     .born = h->walk->now,
+                     .dies = h->walk->now,
+                     .converted = converted,
+                     .again = h->walk->again,
+                     .stored = !rows_of(h, op_of(h->f, value)),
+                     .phase = h->walk->phase}));
+  return (Val)h->n;
+}
+
+/* Constants, what is spread of something in memory, and other dimensions of it take no memory of their own. */
+void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made) {
+  if (made == NOT_HELD) return;
+  Held *x = &h->items[made - 1];
+  const Held *from = op->nin && in[0] != NOT_HELD ? &h->items[in[0] - 1] : NULL;
+  const Type *type = type_of(h->f, op->out), *of = from ? type_of(h->f, op->in[0]) : NULL;
+  OpKind maker = from ? op_of(h->f, from->value)->kind : op->kind;
+  bool computed =
+      from && !from->converted && from->shown == SHOWN_STORED && (cost_in_kernel(maker) || maker == OP_reshape);
+  bool spread = from && op->kind == OP_broadcast && (!computed || !op_spreads_rows(op, of, type));
+  if (op_is_constant(op->kind) || spread) x->shown = SHOWN_PICTURE;
+  else if (from && op->kind == OP_reshape && !(computed && type_same_but_for_ones(of, type))) x->shown = SHOWN_VIEW;
+  if (x->shown != SHOWN_STORED && from) x->of = in[0];
+}
+
+/* It is read by something that wants it in memory. */
+static void want_stored(const HeldList *h, Val v) {
+  while (v && v < NOT_HELD && h->items[v - 1].shown == SHOWN_VIEW) v = h->items[v - 1].of;
+  if (v && v < NOT_HELD) h->items[v - 1].shown = SHOWN_STORED, h->items[v - 1].wanted = true;
+}
+
+/* It is read in the kernel that makes it alone, or added to a sum. */
+static bool stays_inside(const HeldList *h, const Held *x) {
+  bool same = x->born == x->dies && cost_in_kernel(op_of(h->f, x->value)->kind);
+  bool summed = x->summed && x->readers == 1;
+  return !x->wanted && !x->kept && !x->converted && (same || summed || !x->stored);
+}
+
+/* By a kernel that does not make it, so that it is in memory, and so is what it is a view of. */
+static void read_stored(const HeldList *h, Val v) {
+  for (; v && v < NOT_HELD; v = h->items[v - 1].of) h->items[v - 1].stored = true;
+}
+
+/* Is it made as what reads it now: both for the first time, or both once more? */
+static bool is_beside(const HeldList *h, Val v) { return v && v < NOT_HELD && h->items[v - 1].again == h->walk->again; }
+
+static void note_sum(const HeldList *h, Val v) {
+  if (v && v < NOT_HELD) h->items[v - 1].summed = true;
+}
+
+/* Where communication beside computation is asked for, what it fills is live from there: behind what makes `from`
+ * (codegen/rows/row_work.c). */
+void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val made) {
+  if (!cost_target(h->c)->device->asynchronous || from == NOT_HELD || made == NOT_HELD) return;
+  const Held *x = &h->items[from - 1];
+  bool source = op_is_source(op_of(h->f, x->value)->kind) && !x->converted;
+  bool inside = cost_loop_of_value(&h->loops->loops, h->f, value) == outermost(s)->loop;
+  if (!source && inside) h->items[made - 1].born = x->born;
+}
+
+static Phase body_phase(const HeldList *h, Phase phase) { return schedule_body(&h->walk->m->mesh, h->in_turns, phase); }
+
+static void live_until(HeldList *h, Val v, size_t op) {
+  for (; v && v < NOT_HELD; v = h->items[v - 1].of) {
+    Held *x = &h->items[v - 1];
+    if (op > x->dies) x->dies = op;
+    Phase made = body_phase(h, x->phase), now = body_phase(h, h->walk->phase);
+    x->kept |= made != now;
+    if (now > x->until) x->until = now;
+  }
+}
+
+void held_want(HeldList *h, Val v) { live_until(h, v, h->walk->now), want_stored(h, v); }
+
+/* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
+static size_t last_round(const HeldList *h, Val value, size_t op) {
+  const Loops *l = &h->loops->loops;
+  int entered = loops_entered(l, loops_reads_in(l, h->f, op), cost_loop_of_value(l, h->f, value));
+  return entered < 0 ? op : l->items[entered].end - 1;
+}
+
+/* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle).  What is
+ * made once more, for another stage or for gradients, reads its operands now, and so does what accumulates a part of a
+ * late sum (passes/lower/walk_sums.c). */
+void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in) {
+  const Op *op = &h->f->ops.items[index];
+  const KernelPart *part = rows_of(h, op);
+  if (index < h->walk->now || op->kind == OP_accumulate) index = h->walk->now;
+  if (kernel < index) index = kernel;
+  if (part && !phase_each(op->phase)) index = part->last;
+  for (int i = op->kind == OP_leave; i < op->nin; i++) {
+    live_until(h, in[i], last_round(h, op->in[i], op->kind == OP_carry ? index - 1 : index));
+    if (!part || !(part->inside >> i & 1) || !is_beside(h, in[i])) read_stored(h, in[i]);
+    if (op->kind == OP_accumulate && h->repeat > 1) note_sum(h, in[i]);
+    else if (!cost_in_kernel(op->kind)) want_stored(h, in[i]);
+    if (in[i] != NOT_HELD) h->items[in[i] - 1].readers++;
+  }
+}
+
+/* Where an operation is done: what is elementwise is part of the kernel that makes the last of what it reads, if
+ * kernels make all of it and it is of the same size.  So what gradients need of the forward pass alone may be made
+ * there; what is made again for gradients is not. */
+size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in) {
+  size_t last = 0;
+  bool any = false;
+  if (rows_of(h, op) && !phase_each(op->phase)) return rows_of(h, op)->first;
+  if (h->walk->again || !op_is_elementwise(op->kind) || op->kind == OP_copy) return h->walk->now;
+  for (int i = 0; i < op->nin; i++) {
+    if (in[i] == NOT_HELD) return h->walk->now;
+    const Held *x = &h->items[in[i] - 1];
+    if (x->shown == SHOWN_PICTURE) continue;
+    bool kernel = x->shown == SHOWN_STORED && !x->converted && cost_in_kernel(op_of(h->f, x->value)->kind) &&
+                  type_of(h->f, x->value)->rank == type_of(h->f, op->out)->rank;
+    bool here =
+        body_phase(h, x->phase) == body_phase(h, h->walk->phase) &&
+        cost_loop_of_value(&h->loops->loops, h->f, x->value) == cost_loop_of_value(&h->loops->loops, h->f, op->out);
+    if (!kernel || !here) return h->walk->now;
+    last = x->born > last ? x->born : last, any = true;
+  }
+  return any ? last : h->walk->now;
+}
+
+/* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any
+ * more. */
+static void settle(HeldList *h, const Carried *x) {
+  Held *carry = &h->items[x->carry - 1], *next = &h->items[x->next - 1];
+  next->in_place |= op_of(h->f, next->value)->kind != OP_carry && next->born > carry->born &&
+                    next->born >= carry->dies && next->dies == x->leave;
+  live_until(h, x->carry, x->leave - 1);
+}
+
+/* A kernel that updates a weight or a moment writes it where the old one was (codegen/rows/units.c). */
+void held_write(const HeldList *h, Val v) {
+  if (v == NOT_HELD) return;
+  Held *x = &h->items[v - 1];
+  const Op *maker = op_of(h->f, x->value);
+  x->in_place |= !x->converted && !phase_each(maker->phase) && rows_of(h, maker);
+}
+
+/* ---- what it adds up to */
+
+void held_begin(HeldList *h) {
+  size_t n = h->f->ops.n;
+  h->first_gradient = n;
+  for (size_t i = n; i-- > 0;) {
+    const Op *op = &h->f->ops.items[i];
+    if (op_makes_gradients(op)) h->first_gradient = i;
+    h->trains |= op->kind == OP_accumulate && op->phase == PH_wgt;
+  }
+  if (h->trains) h->of_weights = zero_forms(h->arena, h->walk->m, h->f);
+}
+
+static void settle_accumulated(HeldList *h, const Accumulated *x) {
+  Val v = x->part;
+  while (v < NOT_HELD && h->items[v - 1].shown == SHOWN_VIEW) v = h->items[v - 1].of;
+  if (v >= NOT_HELD) return;
+  Held *part = &h->items[v - 1], *sum = &h->items[x->sum - 1];
+  part->gradient = sum->in_place = true;
+  if (sum->dies > part->dies) part->dies = sum->dies;
+}
+
+void held_settle(HeldList *h) {
+  for (size_t i = 0; i < h->carried.n; i++) settle(h, &h->carried.items[i]);
+  for (size_t i = 0; i < h->accumulated.n; i++) settle_accumulated(h, &h->accumulated.items[i]);
+}
+
+static HeldClass class_of(const HeldList *h, const Held *x) {
+  const Op *op = op_of(h->f, x->value);
+  HeldClass plain = x->converted ? HELD_CONVERTED : HELD_MADE;
+  if (!h->trains) return plain;
+  if (h->of_weights[index_in(h->f, op)]) return HELD_GATHERED;
+  if (x->gradient || op->kind == OP_accumulate) return HELD_GRADIENT;
+  bool saved = (!x->kept || (h->in_turns && x->phase == PH_fwd)) && op->kind != OP_input &&
+               x->born < h->first_gradient && x->dies >= h->first_gradient;
+  return saved ? HELD_SAVED : plain;
+}
+
+static double sum_of(const double *classes) {
+  double sum = 0;
+  for (int k = 0; k < HELD_CLASSES; k++) sum += classes[k];
+  return sum;
+}
+
+/* What is held on each stage, and how it changes at each operation: room for one stage after the other. */
+struct HeldStages {
+  size_t *starts, *items;       /* of stage s: HeldList.items[items[starts[s] .. starts[s + 1])] */
+  size_t n;                     /* places: at each operation, and behind */
+  double *change[HELD_CLASSES]; /* by place; nothing but 0 */
+  double *moment;               /* by place: the most of what is made again there and read at once; nothing but 0 */
+  bool *touched;                /* by place: something changes */
+};
+
+HeldStages *held_by_stage(const HeldList *h) {
+  int stages = h->walk->m->mesh.stages;
+  HeldStages *by = ARENA_NEW(h->arena, HeldStages);
+  by->n = h->f->ops.n + 2;
+  by->starts = ARENA_ARRAY(h->arena, size_t, stages + 2);
+  by->items = ARENA_ARRAY(h->arena, size_t, h->n + 1);
+  for (size_t i = 0; i < h->n; i++) by->starts[h->items[i].stage + 2]++;
+  for (int s = 0; s < stages; s++) by->starts[s + 2] += by->starts[s + 1];
+  for (size_t i = 0; i < h->n; i++) by->items[by->starts[h->items[i].stage + 1]++] = i;
+  for (int k = 0; k < HELD_CLASSES; k++) by->change[k] = ARENA_ARRAY(h->arena, double, by->n);
+  by->moment = ARENA_ARRAY(h->arena, double, by->n);
+  by->touched = ARENA_ARRAY(h->arena, bool, by->n);
+  return by;
+}
+
+/* Micro-batches of which a stage keeps at once what one body of each makes and another reads. */
+static ScheduleLive live_batches(const HeldList *h, int stage, const ScheduleTable *table) {
+  const Mesh *mesh = &h->walk->m->mesh;
+  ScheduleLive live;
+  int most = mesh_micro_batches(mesh) < mesh->stages ? mesh_micro_batches(mesh) : mesh->stages;
+  if (table) return schedule_most_live(table, stage);
+  for (int i = 0; i < SCHEDULE_PHASES; i++)
+    for (int k = 0; k < SCHEDULE_PHASES; k++) live.of[i][k] = most;
+  return live;
+}
+
+/* The value is kept of so many micro-batches; what is read once a step is of the last. */
+static int kept_batches(const HeldList *h, const Held *x, const ScheduleLive *live) {
+  bool each = x->kept && h->in_turns && phase_each(x->phase) && op_of(h->f, x->value)->kind != OP_accumulate;
+  return each && x->until <= PH_wgt ? live->of[body_phase(h, x->phase) - PH_fwd][x->until - PH_fwd] : 1;
+}
+
+/* Bytes by class: that are kept from one body to another, and the most that lives besides while a body runs. */
+typedef struct HeldBytes {
+  double kept[HELD_CLASSES], most[HELD_CLASSES];
+} HeldBytes;
+
+/* What lives on a stage changes where it is born, and behind where it dies.  Of what is made again at one place, what
+ * only that reads lives one after the other. */
+static void find_changes(const HeldList *h, HeldStages *by, int stage, const ScheduleLive *live, double *kept) {
+  for (size_t i = by->starts[stage]; i < by->starts[stage + 1]; i++) {
+    const Held *x = &h->items[by->items[i]];
+    bool resident = !x->converted && op_is_resident(op_of(h->f, x->value)->kind);
+    if (x->in_place || x->shown != SHOWN_STORED || stays_inside(h, x) || resident) continue;
+    double bytes = kept_batches(h, x, live) * cost_bytes(h->c, type_of(h->f, x->value), x->layout);
+    HeldClass k = class_of(h, x);
+    if (x->kept) {
+      kept[k] += bytes;
+      continue;
+    }
+    by->touched[x->born] = true;
+    if (x->again && x->born == x->dies) {
+      by->moment[x->born] = bytes > by->moment[x->born] ? bytes : by->moment[x->born];
+      continue;
+    }
+    by->change[k][x->born] += bytes;
+    by->change[k][x->dies + 1] -= bytes, by->touched[x->dies + 1] = true;
+  }
+}
+
+static HeldBytes held_bytes(const HeldList *h, HeldStages *by, int stage, const ScheduleTable *table) {
+  HeldBytes x = {0};
+  double now[HELD_CLASSES] = {0};
+  const ScheduleLive live = live_batches(h, stage, table);
+  find_changes(h, by, stage, &live, x.kept);
+  for (size_t i = 0; i < by->n; i++) {
+    if (!by->touched[i]) continue;
+    by->touched[i] = false;
+    for (int k = 0; k < HELD_CLASSES; k++) now[k] += by->change[k][i], by->change[k][i] = 0;
+    now[HELD_MADE] += by->moment[i];
+    if (sum_of(now) > sum_of(x.most)) memcpy(x.most, now, sizeof now);
+    now[HELD_MADE] -= by->moment[i], by->moment[i] = 0;
+  }
+  return x;
+}
+
+/* Of all stages of a place, of which one runs at a time. */
+PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums, int place,
+                       const ScheduleTable *table) {
+  const Mesh *mesh = &h->walk->m->mesh;
+  PlanMemory m = {.trains = h->trains};
+  HeldBytes all = {0};
+  for (int stage = 0; stage < mesh->stages; stage++) {
+    if (mesh_place_of(mesh, stage) != place) continue;
+    const HeldBytes x = held_bytes(h, by, stage, table);
+    m.params += sums[stage].params, m.state += sums[stage].state;
+    for (int k = 0; k < HELD_CLASSES; k++) all.kept[k] += x.kept[k];
+    if (sum_of(x.most) > sum_of(all.most)) memcpy(all.most, x.most, sizeof x.most);
+  }
+  for (int k = 0; k < HELD_CLASSES; k++) all.kept[k] += all.most[k];
+  m.activations = all.kept[HELD_MADE], m.communication = all.kept[HELD_CONVERTED];
+  m.gathered = all.kept[HELD_GATHERED], m.gradients = all.kept[HELD_GRADIENT], m.saved = all.kept[HELD_SAVED];
+  m.total = m.params + m.state + cost_memory_made(&m);
+  return m;
+}
