@@ -2,11 +2,11 @@
  * that its ranks will use (program/memory.h) says where every buffer lies.
  *
  * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
- * (passes/cost/held.h), without knowing which buffers are used again.  What plans are compared by stays that; but a limit is held against the Program.  Where it is above the limit, the search is asked again, for
- * less than it has counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan
- * is given whose program takes more than is allowed.  The last try is ZeRO 3.  The search keeps some faster plans
- * that it counted above the limit: where the Program of one is within it, that is the plan (find_faster), without a
- * further search.
+ * (passes/cost/held.h), without knowing which buffers are used again.  What plans are compared by stays that; but a
+ * limit is held against the Program.  Where it is above the limit, the search is asked again, for less than it has
+ * counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan is given whose
+ * program takes more than is allowed.  The last try is ZeRO 3.  The search keeps some faster plans that it counted
+ * above the limit: where the Program of one is within it, that is the plan (find_faster), without a further search.
  */
 #include "driver/driver.h"
 

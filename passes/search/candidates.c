@@ -93,6 +93,16 @@ static double bytes_made(const Search *s, const Op *op) {
   return sum;
 }
 
+static bool is_in_rows(const Search *s, const Op *op) {
+  return cost_in_kernel(op->kind) || cost_part(s->cost, s->f, op)->kind == PART_ROWS;
+}
+
+/* Does one kernel make the operand and read it? */
+static bool in_its_kernel(const Search *s, const Op *op, int operand) {
+  const KernelPart *part = cost_part(s->cost, s->f, op);
+  return part->kind == PART_ROWS && part->inside >> operand & 1;
+}
+
 /* By operation: where its results are read last, as far as is certain: what kernels hand to each other may be done
  * early.  What is made again is, where the first gradient reads it; then its operands are read once more. */
 static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool *derived, const bool *again) {
@@ -104,7 +114,8 @@ static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool 
     size_t at = phase_backward(op->phase) ? i : again[i] ? first[i] : SIZE_MAX;
     for (int k = 0; k < op->nin && !derived[i]; k++) {
       size_t made = (size_t)f->values.items[op->in[k]].op, read = again[made] || at == SIZE_MAX ? i : at;
-      bool inside = cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind);
+      bool inside = in_its_kernel(s, op, k) || (cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind));
+      inside |= op->kind == OP_write; /* which may lie where the old state was */
       if (read > last[made] && !inside && (!again[made] || op->phase == PH_fwd)) last[made] = read;
       if (at < first[made]) first[made] = at;
     }
@@ -139,7 +150,7 @@ static const bool *find_saved(const Search *s, Arena *scratch, const bool *deriv
   return needed;
 }
 
-/* As a price counts it, at least (passes/cost/plan_price.c): what is accumulated may lie where its parts do, views and
+/* As a price counts it, at least (passes/cost/held.h): what is accumulated may lie where its parts do, views and
  * what is spread may take no memory of their own. */
 static void measure_live(const Search *s, Policy *p) {
   const Func *f = s->f;
@@ -152,7 +163,7 @@ static void measure_live(const Search *s, Policy *p) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     bool none = op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate;
-    if (none || (cost_in_kernel(op->kind) && last[i] == i)) {
+    if (none || (is_in_rows(s, op) && last[i] == i)) {
       last[i] = SIZE_MAX;
       continue;
     }
