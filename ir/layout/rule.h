@@ -79,6 +79,9 @@ bool strategy_cut_by_time(const Rule *r, int factor);
  * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an array of the arena.
  */
 int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out);
+/* Those whose axes cut these factors alone, by axis as bit sets. */
+int strategy_enumerate_among(Arena *a, Module *m, const Rule *r, bool orders, const uint32_t *factors,
+                             const Strategy **out);
 
 /* Room for the layouts that strategies of a rule in this module make. */
 struct RuleLayouts *rule_layouts_new(Module *m);

@@ -54,6 +54,10 @@ static bool cut_by_time(const Factor *f) {
   return f->kind == FK_PARALLEL || f->kind == FK_ACCUMULATE || (partial_kind(f) && f->reduction == RED_SUM);
 }
 
+static bool cut_by_axis(const Mesh *mesh, int axis, const Factor *f) {
+  return mesh->axes[axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE;
+}
+
 bool strategy_cut_by_time(const Rule *r, int factor) {
   const char *why;
   return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
@@ -72,7 +76,7 @@ bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const ch
     used |= 1u << p.axis;
     if (!factor_cuttable(r, p.factor, why)) return false;
     const Factor *f = &r->factors[p.factor];
-    if (!(mesh->axes[p.axis].temporal ? cut_by_time(f) : f->kind != FK_ACCUMULATE))
+    if (!cut_by_axis(mesh, p.axis, f))
       return *why = "micro-batches cut only parallel factors and sums, and only they are accumulated", false;
     if (partial_kind(f)) {
       if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
@@ -212,27 +216,39 @@ bool strategy_needs_body(const Rule *r, const Strategy *s) {
   return false;
 }
 
-/* ---- enumeration: axis by axis in mesh order, each to nothing or to every factor; an axis joins the axes already on
- * the factor as the most minor one, or, with `orders`, at every place among them */
+/* ---- enumeration: axis by axis in mesh order, each to nothing or to every factor that it may cut; an axis joins the
+ * axes already on the factor as the most minor one, or, with `orders`, at every place among them */
 
 typedef struct Enumeration {
   Arena *arena;
-  Module *m;
   const Rule *r;
+  int naxes;
   bool orders;
+  uint32_t factors[MAX_AXES]; /* by axis: that it may cut, as a bit set */
   struct {
     Strategy *items;
     size_t n, cap;
   } found;
 } Enumeration;
 
+/* May the factor be cut beside those that are? */
+static bool stands_beside(const Rule *r, const Strategy *s, int factor) {
+  bool stands = true;
+  for (int i = 0; i < s->n && partial_kind(&r->factors[factor]); i++) {
+    const Factor *f = &r->factors[s->picks[i].factor];
+    stands &= !partial_kind(f) || kinds_combine(f->reduction, r->factors[factor].reduction);
+  }
+  return stands;
+}
+
 static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
-  if (axis == e->m->mesh.naxes) {
+  if (axis == e->naxes) {
     ARENA_PUSH(e->arena, &e->found, *s);
     return;
   }
   enumerate_axis(e, axis + 1, s);
   for (int f = 0; f < e->r->nfactors; f++) {
+    if (!(e->factors[axis] >> f & 1u) || !stands_beside(e->r, s, f)) continue;
     int shared = 0;
     for (int i = 0; i < s->n; i++) shared += s->picks[i].factor == f;
     bool linear_factor = e->r->factors[f].kind == FK_LINEAR || e->r->factors[f].kind == FK_REDUCE;
@@ -245,16 +261,28 @@ static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
       memmove(&t.picks[at + 1], &t.picks[at], sizeof(Pick) * (size_t)(s->n - at));
       t.picks[at] = (Pick){(uint8_t)axis, (uint8_t)f};
       t.n++;
-      if (strategy_legal(&e->m->mesh, e->r, &t, NULL)) enumerate_axis(e, axis + 1, &t);
+      enumerate_axis(e, axis + 1, &t);
     }
   }
 }
 
-int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out) {
-  Enumeration e = {.arena = a, .m = m, .r = r, .orders = orders};
+int strategy_enumerate_among(Arena *a, Module *m, const Rule *r, bool orders, const uint32_t *factors,
+                             const Strategy **out) {
+  const char *why;
+  Enumeration e = {.arena = a, .r = r, .naxes = m->mesh.naxes, .orders = orders};
+  for (int f = 0; f < r->nfactors; f++) {
+    bool cuttable = factor_cuttable(r, f, &why);
+    for (int i = 0; i < e.naxes && cuttable; i++)
+      if (cut_by_axis(&m->mesh, i, &r->factors[f])) e.factors[i] |= 1u << f;
+  }
+  for (int i = 0; i < e.naxes && factors; i++) e.factors[i] &= factors[i];
   enumerate_axis(&e, 0, &(Strategy){0});
   *out = e.found.items;
   return (int)e.found.n;
+}
+
+int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out) {
+  return strategy_enumerate_among(a, m, r, orders, NULL, out);
 }
 
 /* ---- text */

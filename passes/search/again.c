@@ -58,7 +58,7 @@ static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
 }
 
 bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
-  const double sums = 800; /* that cutting and pricing an operation take as long as */
+  const double sums = 1600; /* that cutting and pricing an operation take as long as */
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   set_again(s, again, false, o);

@@ -225,10 +225,10 @@ static void mark_useful(bool *useful, int most, int64_t n) {
 
 /* The largest part of a micro-batch decides what it takes, and a rank's share of it is the largest of as many parts as
  * there are micro-batches times ranks, which falls only where that does.  More micro-batches of that size are no
- * faster and need no less memory.  Interleaved schedules want the number to be a multiple. */
+ * faster and need no less memory. */
 void find_useful_micro_batches(Search *s) {
   s->useful = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
-  for (int m = 0; m <= s->most_micro; m++) s->useful[m] = m < 2 || s->schedule.chunks > 1;
+  for (int m = 0; m < 2; m++) s->useful[m] = true;
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = s->shape->time_factor[i];
     if (k < 0 || !s->rules[i]->factors[k].size || op_is_source(s->f->ops.items[i].kind)) continue;
@@ -237,13 +237,18 @@ void find_useful_micro_batches(Search *s) {
   }
 }
 
-int useful_from(const Search *s, int micro) {
-  while (micro < s->most_micro && !s->useful[micro]) micro++;
+/* Interleaved schedules want the number to be a multiple of the stages. */
+bool search_is_useful(const Search *s, int stages, int micro) {
+  return s->useful[micro] || (s->schedule.chunks > 1 && micro % stages == 0);
+}
+
+int useful_from(const Search *s, int stages, int micro) {
+  while (micro < s->most_micro && !search_is_useful(s, stages, micro)) micro++;
   return micro;
 }
 
-int useful_up_to(const Search *s, int micro) {
-  while (micro > 1 && !s->useful[micro]) micro--;
+int useful_up_to(const Search *s, int stages, int micro) {
+  while (micro > 1 && !search_is_useful(s, stages, micro)) micro--;
   return micro;
 }
 
@@ -355,7 +360,7 @@ static double known_bound(const Search *s, const Candidate *c) {
   double bound = s->run.known->seconds;
   for (size_t i = 0; i < s->run.known->open.n; i++) {
     const Bounded *x = &s->run.known->open.items[i];
-    bool among = c->stages == 1 || (useful_up_to(s, c->least) <= x->c.micro && x->c.micro <= c->micro);
+    bool among = c->stages == 1 || (useful_up_to(s, c->stages, c->least) <= x->c.micro && x->c.micro <= c->micro);
     if (among && same_mesh(&x->c, c) && x->c.no_gaps == c->no_gaps) bound = fmin(bound, x->bound);
   }
   return bound;
@@ -600,7 +605,7 @@ void make_candidates(Search *s, const PlanOptions *o) {
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
     if (stages > 1 && forced == 0 && s->most_micro > 1)
-      add_meshes(s, stages, useful_from(s, 2), useful_up_to(s, s->most_micro));
+      add_meshes(s, stages, useful_from(s, stages, 2), useful_up_to(s, stages, s->most_micro));
   }
   sort_candidates(s, 0);
   drop_equal_candidates(s);

@@ -72,13 +72,11 @@ static double zero_forced_parts(const Making *k, const Strategy *s) {
   return parts;
 }
 
+/* Of picks that are allowed. */
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
   if (!zero_allowed(k, s)) return false;
-  for (int i = 0; i < s->n; i++) {
-    if (!pick_allowed(k, s->picks[i])) return false;
-    timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
-  }
+  for (int i = 0; i < s->n; i++) timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
@@ -193,11 +191,20 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   return d;
 }
 
+/* All whose picks are allowed. */
+static int enumerate(const Making *k, Arena *a, const Strategy **out) {
+  uint32_t factors[MAX_AXES] = {0};
+  for (int i = 0; i < k->in->m->mesh.naxes; i++)
+    for (int f = 0; f < k->rule->nfactors; f++)
+      factors[i] |= (uint32_t)pick_allowed(k, (Pick){(uint8_t)i, (uint8_t)f}) << f;
+  return strategy_enumerate_among(a, k->in->m, k->rule, false, factors, out);
+}
+
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   Making k = making_of(in, class);
   Arena *scratch = arena_new();
   const Strategy *all;
-  int n = strategy_enumerate(scratch, in->m, k.rule, false, &all), most_kept = 0;
+  int n = enumerate(&k, scratch, &all), most_kept = 0;
   double most = 1;
   bool scalars = is_sum_of_scalars(&k);
   bool *allowed = ARENA_ARRAY(scratch, bool, n);

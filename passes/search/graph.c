@@ -253,7 +253,7 @@ static Graph *graph_of_domains(const GraphInput *in, double *least, const char *
 }
 
 double graph_cheapest(const GraphInput *in) {
-  const double sums = 2e3; /* that a strategy takes as long as */
+  const double sums = 1e3; /* that a strategy takes as long as */
   const char *why = NULL;
   double least, strategies = 0;
   Graph *g = graph_of_domains(in, &least, &why);

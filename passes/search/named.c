@@ -63,7 +63,7 @@ static bool make_mesh(const Search *s, const PlanOptions *o, Named *x) {
   int each = s->most_micro / x->degree[DEGREE_dp], micro = each / x->samples;
   if (o->micro_batches) micro = o->micro_batches;
   else if (x->samples > 1 && micro < 1) return false;
-  else if (micro > 1) micro = useful_up_to(s, micro);
+  else if (micro > 1) micro = useful_up_to(s, x->degree[DEGREE_pp], micro);
   x->c = candidate_of(s, x->degree[DEGREE_pp], micro > 1 ? micro : 1, micro > 1 ? micro : 1);
   x->c.no_gaps |= s->any_schedule && x->c.stages > 1 && micro > 1;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)

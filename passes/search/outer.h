@@ -145,6 +145,7 @@ typedef struct SearchRun {
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
   NearList near;
   double lower_bound;
+  double left_alone;    /* the least bound of what is hardly faster than the best plan and was not looked at */
   double no_gaps_bound; /* with any_schedule, of candidates whose schedules may leave no gaps */
   /* Where the last candidate met the memory limit: */
   double memory_weight; /* seconds per byte */
@@ -190,7 +191,7 @@ typedef struct Search {
   int most_stages;                        /* that have something to do */
   bool has_degree[DEGREE_COUNT];          /* some factor of the function has its label */
   int most_micro;
-  bool *useful; /* by number of micro-batches: all others are no better than fewer */
+  bool *useful; /* by number of micro-batches: all others are no better than fewer (but see search_is_useful) */
   PlanLack *lack;
   double resident; /* bytes of all weights and state, each kept once */
   SearchRun run;
@@ -248,9 +249,11 @@ int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */
 int most_micro_batches(Search *s);
 void find_useful_micro_batches(Search *s);
+/* Can a pipeline of so many stages be faster with so many micro-batches than with fewer? */
+bool search_is_useful(const Search *s, int stages, int micro);
 /* The next useful number of micro-batches from here up, or down. */
-int useful_from(const Search *s, int micro);
-int useful_up_to(const Search *s, int micro);
+int useful_from(const Search *s, int stages, int micro);
+int useful_up_to(const Search *s, int stages, int micro);
 /* What a candidate takes at least, without solving it. */
 double ideal_seconds(const Search *s, const Candidate *c);
 /* It stands for pipelines whose schedule is left to apc, of those that fill gaps. */

@@ -20,8 +20,9 @@
 #include "passes/cost/sizes.h"
 #include "program/program.h"
 
-/* A search without limit of time ends after so much work, in sums: a large one, another one. */
-static const double large_work = 8e9, most_work = 6e10;
+/* A search without limit of time ends after so much work, in sums: a large one of a training step, another large one,
+ * any other. */
+static const double large_step = 8e9, large_work = 1.6e10, most_work = 6e10;
 
 /* In a large search gaps are filled of pipelines that would be faster by so much without them. */
 static const double worth_filling = 0.04;
@@ -100,7 +101,11 @@ static bool has_idle_axes(const Search *s, const Outcome *o) {
 
 /* Forced to these degrees, it knows what was found without force. */
 static SearchRun forced_run(const Search *s, const int degrees[DEGREE_COUNT]) {
-  SearchRun r = {.zero = s->run.zero, .known = s->run.known, .lower_bound = INFINITY, .no_gaps_bound = INFINITY};
+  SearchRun r = {.zero = s->run.zero,
+                 .known = s->run.known,
+                 .lower_bound = INFINITY,
+                 .left_alone = INFINITY,
+                 .no_gaps_bound = INFINITY};
   memcpy(r.forced, degrees, sizeof r.forced);
   return r;
 }
@@ -139,8 +144,8 @@ static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
 
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
  * than what axes give that cut nothing else.  In a large search it would take long to look at all; then only stages and
- * micro-batches that are forced, and axes that can amount to the degrees. */
-static void find_known(Search *s, const PlanOptions *o) {
+ * micro-batches that are forced, and axes that can amount to the degrees, with that part of the work. */
+static void find_known(Search *s, const PlanOptions *o, double part) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
   x.zero = 0;
@@ -152,8 +157,11 @@ static void find_known(Search *s, const PlanOptions *o) {
   }
   s->run.known = o->known ? *o->known : NULL;
   if (knows(s, &x, &none)) return;
+  const double most = s->watch.most;
+  if (s->large) s->watch.most *= part;
   x = run_apart(s, &x, &none);
   keep_known(s, o, &x, &none);
+  s->watch.most = most;
 }
 
 /* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
@@ -367,7 +375,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
 /* No plan is faster; of those that need a little more than the limit none that may be made without making again what
  * memory is short for. */
 static double bound_of(const Search *s, bool near) {
-  double least = s->run.lower_bound;
+  double least = fmin(s->run.lower_bound, s->run.left_alone);
   for (size_t i = 0; near && i < s->run.bounded.n; i++) least = fmin(least, s->run.bounded.items[i].bound);
   return least;
 }
@@ -444,7 +452,7 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
   const double most = s->watch.most;
   s->watch.most *= part;
   s->run = forced_run(s, best->found);
-  find_known(s, &forced);
+  find_known(s, &forced, 1);
   s->run.best = best;
   run(s, &forced);
   if (search_best_time(s) < best->price.time.total) best = s->run.best;
@@ -459,7 +467,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   if (s->layout) run(s, o);
   s->layout &= s->run.best != NULL;
   if (!s->layout) {
-    if (anything_forced(s, o) && !o->any) find_known(s, o);
+    if (anything_forced(s, o) && !o->any) find_known(s, o, 0.5);
     run(s, o);
   }
   if (!s->run.best && solve_watch_stopped(&s->watch)) {
@@ -486,20 +494,23 @@ static bool begins_with_named(const Func *f, const Target *t) {
 }
 
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  *s = (Search){
-      .m = m,
-      .mesh_before = m->mesh,
-      .f = f,
-      .t = t,
-      .arena = m->arena,
-      .run = {.zero = o->zero, .near = {.wanted = !o->any}, .lower_bound = INFINITY, .no_gaps_bound = INFINITY},
-      .guess = -1,
-      .large = is_large(f, t),
-      .named = is_large(f, t) || begins_with_named(f, t),
-      .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
+  *s = (Search){.m = m,
+                .mesh_before = m->mesh,
+                .f = f,
+                .t = t,
+                .arena = m->arena,
+                .run = {.zero = o->zero,
+                        .near = {.wanted = !o->any},
+                        .lower_bound = INFINITY,
+                        .left_alone = INFINITY,
+                        .no_gaps_bound = INFINITY},
+                .guess = -1,
+                .large = is_large(f, t),
+                .named = is_large(f, t) || begins_with_named(f, t),
+                .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
-  double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = s->large ? large_work : most_work;
-  if (o->effort > 0 || o->work > 0) work = o->work;
+  double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = o->work;
+  if (o->effort <= 0 && o->work <= 0) work = !s->large ? most_work : func_has_gradients(f) ? large_step : large_work;
   s->watch = (SolveWatch){.deadline = deadline,
                           .most = work,
                           .stop = o->stop,

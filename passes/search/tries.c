@@ -25,10 +25,15 @@ static void add_bound(Search *s, const Candidate *c, double bound) {
   *least = fmin(*least, bound);
 }
 
-/* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
-static bool is_hopeless(const Search *s, double bound) {
+/* A search that begins with plans as people name them leaves alone what is hardly faster than the best: many meshes are
+ * within a thousandth of each other.  The bound counts them. */
+static bool is_hopeless(Search *s, double bound) {
+  const double hardly = 2e-3, same = 1e-9;
   double best = search_best_time(s);
-  return bound > (s->run.best == s->run.alone ? best : best * (1 - 1e-9));
+  if (s->run.best == s->run.alone) return bound > best; /* a free axis may cover what is alone */
+  bool hopeless = bound > best * (1 - (s->named ? hardly : same));
+  if (hopeless && bound < best * (1 - same)) s->run.left_alone = fmin(s->run.left_alone, bound);
+  return hopeless;
 }
 
 static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->run.outcomes, o); }
@@ -131,13 +136,13 @@ static double try_one(Search *s, const Candidate *c) {
 static bool try_each(Search *s, const Candidate *c) {
   enum { FEW = 4 };
   int n = 0;
-  for (int m = c->least; m <= c->micro; m++) n += s->useful[m];
+  for (int m = c->least; m <= c->micro; m++) n += search_is_useful(s, c->stages, m);
   if (!c->no_gaps || n > FEW) return false;
   for (int m = c->micro; m >= c->least; m--) {
     Candidate one = *c;
     one.least = one.micro = m;
     one.bound = fmax(c->bound, ideal_seconds(s, &one));
-    if (s->useful[m] && !is_hopeless(s, one.bound)) try_one(s, &one);
+    if (search_is_useful(s, c->stages, m) && !is_hopeless(s, one.bound)) try_one(s, &one);
   }
   return true;
 }
@@ -145,8 +150,8 @@ static bool try_each(Search *s, const Candidate *c) {
 /* Two halves of a range of micro-batches. */
 static void halve(const Search *s, const Candidate *c, Candidate *few, Candidate *many) {
   *few = *many = *c;
-  few->micro = useful_up_to(s, (int)sqrt((double)c->least * c->micro));
-  many->least = useful_from(s, few->micro + 1);
+  few->micro = useful_up_to(s, c->stages, (int)sqrt((double)c->least * c->micro));
+  many->least = useful_from(s, c->stages, few->micro + 1);
 }
 
 /* Halves a range of micro-batches; the half that is not filled comes second. */
@@ -170,7 +175,7 @@ static void try_candidate(Search *s, const Candidate *given) {
 /* Numbers of micro-batches of a mesh without stages that are not tried. */
 static void bound_rest(Search *s, const Candidate *c, int least, int most, double bound) {
   Candidate rest = *c;
-  rest.least = useful_from(s, least), rest.micro = useful_up_to(s, most);
+  rest.least = useful_from(s, c->stages, least), rest.micro = useful_up_to(s, c->stages, most);
   if (rest.least > rest.micro) return;
   rest.bound = fmax(bound, ideal_seconds(s, &rest));
   if (rest.bound < s->run.lower_bound) rest.bound = fmax(rest.bound, bound_mesh(s, &rest, 0, search_best_time(s)));
@@ -334,7 +339,9 @@ void search_try_hastily(Search *s) {
     s->run.outcomes.n = s->run.bounded.n = 0;
     for (size_t i = 0; i < s->run.candidates.n && !s->run.best && !s->watch.expired; i++) {
       Candidate c = s->run.candidates.items[i];
-      c.micro = c.least;
+      bool keeps = c.stages > 1 && func_has_gradients(s->f); /* the less, the more micro-batches there are */
+      if (keeps) c.least = c.micro;
+      else c.micro = c.least;
       try_one(s, &c);
     }
   }
