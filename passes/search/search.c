@@ -463,9 +463,11 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
-  s->layout = is_layout(s, o);
-  if (s->layout) run(s, o);
+  const double part = 0.1; /* of the work, where the mesh that is asked for has no plan */
+  const bool layout = is_layout(s, o);
+  if ((s->layout = layout)) run(s, o);
   s->layout &= s->run.best != NULL;
+  if (layout && s->large) s->watch.most *= part;
   if (!s->layout) {
     if (anything_forced(s, o) && !o->any) find_known(s, o, 0.5);
     run(s, o);
