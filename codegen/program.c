@@ -220,6 +220,13 @@ static uint32_t looked_up(const RowProgram *row) {
   return mask;
 }
 
+/* Does the kernel read the memory of operand `a` as no other operand, such as a part of it? */
+static bool is_read_once(const EmitBody *b, const Unit *u, int a) {
+  for (int i = 0; i < u->nin; i++)
+    if (i != a && b->root[u->in[i]] == b->root[u->in[a]]) return false;
+  return true;
+}
+
 static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
@@ -227,8 +234,8 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !emit_in_carry(b, v) &&
-        emit_may_share(b, u->in[a], v)) {
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && is_read_once(b, u, a) && !has_target(b, v) &&
+        !emit_in_carry(b, v) && emit_may_share(b, u->in[a], v)) {
       shared |= 1u << a;
       emit_share_tensor(b, v, emit_body_tensor(b, u->in[a]));
     } else {

@@ -9,8 +9,8 @@
  * registers (loops of a constant count, unrolled); else they are computed again from memory, which the L1 and L2 caches
  * then serve.
  *
- * A result may share memory with an operand (units.h).  Every element is loaded and stored by one thread, and values of
- * a whole row are stored behind a barrier, so that no thread still loads what another overwrites.
+ * A result may share memory with an operand (units.h).  No stage behind the store loads it, an earlier one ends with a
+ * barrier, and values of a whole row are stored behind one, so that no thread still loads what another overwrites.
  *
  * Not done: a single long row uses one block; rows longer than the registers hold are not kept in shared memory.
  */

@@ -21,6 +21,8 @@ static const KernelPart *rows_of(const HeldList *h, const Op *op) {
   return part->kind == PART_ROWS ? part : NULL;
 }
 
+static Phase body_phase(const HeldList *h, Phase phase) { return schedule_body(&h->walk->m->mesh, h->in_turns, phase); }
+
 /* Made now. */
 Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
@@ -33,7 +35,8 @@ Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, 
                      .converted = converted,
                      .again = h->walk->again,
                      .stored = !rows_of(h, op_of(h->f, value)),
-                     .phase = h->walk->phase}));
+                     .phase = h->walk->phase,
+                     .until = body_phase(h, h->walk->phase)}));
   return (Val)h->n;
 }
 
@@ -58,7 +61,7 @@ static void want_stored(const HeldList *h, Val v) {
   if (v && v < NOT_HELD) h->items[v - 1].shown = SHOWN_STORED, h->items[v - 1].wanted = true;
 }
 
-/* It is read in the kernel that makes it alone, or added to a sum. */
+/* It is read only in the kernel that makes it, or added to a sum there. */
 static bool stays_inside(const HeldList *h, const Held *x) {
   bool same = x->born == x->dies && cost_in_kernel(op_of(h->f, x->value)->kind);
   bool summed = x->summed && x->readers == 1;
@@ -87,15 +90,13 @@ void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val m
   if (!source && inside) h->items[made - 1].born = x->born;
 }
 
-static Phase body_phase(const HeldList *h, Phase phase) { return schedule_body(&h->walk->m->mesh, h->in_turns, phase); }
-
 static void live_until(HeldList *h, Val v, size_t op) {
   for (; v && v < NOT_HELD; v = h->items[v - 1].of) {
     Held *x = &h->items[v - 1];
     if (op > x->dies) x->dies = op;
     Phase made = body_phase(h, x->phase), now = body_phase(h, h->walk->phase);
     x->kept |= made != now;
-    if (now > x->until) x->until = now;
+    if (now > x->until && now <= PH_wgt) x->until = now;
   }
 }
 
@@ -116,7 +117,7 @@ void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in) 
   const KernelPart *part = rows_of(h, op);
   if (index < h->walk->now || op->kind == OP_accumulate) index = h->walk->now;
   if (kernel < index) index = kernel;
-  if (part && !phase_each(op->phase)) index = part->last;
+  if (part && !phase_each(op->phase) && index < part->last) index = part->last;
   for (int i = op->kind == OP_leave; i < op->nin; i++) {
     live_until(h, in[i], last_round(h, op->in[i], op->kind == OP_carry ? index - 1 : index));
     if (!part || !(part->inside >> i & 1) || !is_beside(h, in[i])) read_stored(h, in[i]);
@@ -158,12 +159,27 @@ static void settle(HeldList *h, const Carried *x) {
   live_until(h, x->carry, x->leave - 1);
 }
 
+/* Does the kernel read the state of that name? */
+static bool reads_state(const HeldList *h, const KernelPart *kernel, const char *name) {
+  for (size_t i = kernel->first; i <= kernel->last; i++) {
+    const Op *op = &h->f->ops.items[i];
+    if (cost_part(h->c, h->f, op)->kernel != kernel->kernel) continue;
+    for (int k = 0; k < op->nin; k++) {
+      const Op *made = op_of(h->f, op->in[k]);
+      if (made->kind == OP_read && strcmp(op_str(made, AT_name), name) == 0) return true;
+    }
+  }
+  return false;
+}
+
 /* A kernel that updates a weight or a moment writes it where the old one was (codegen/rows/units.c). */
-void held_write(const HeldList *h, Val v) {
+void held_write(const HeldList *h, const Op *write, Val v) {
   if (v == NOT_HELD) return;
   Held *x = &h->items[v - 1];
   const Op *maker = op_of(h->f, x->value);
-  x->in_place |= !x->converted && !phase_each(maker->phase) && rows_of(h, maker);
+  const KernelPart *kernel = rows_of(h, maker);
+  bool updates = kernel && !x->converted && !phase_each(maker->phase);
+  x->in_place |= updates && reads_state(h, kernel, op_str(write, AT_name));
 }
 
 /* ---- what it adds up to */
@@ -215,7 +231,7 @@ struct HeldStages {
   size_t *starts, *items;       /* of stage s: HeldList.items[items[starts[s] .. starts[s + 1])] */
   size_t n;                     /* places: at each operation, and behind */
   double *change[HELD_CLASSES]; /* by place; nothing but 0 */
-  double *moment;               /* by place: the most of what is made again there and read at once; nothing but 0 */
+  double *moment[2];            /* by place: the two largest of what is made again there and read at once; 0 */
   bool *touched;                /* by place: something changes */
 };
 
@@ -229,7 +245,7 @@ HeldStages *held_by_stage(const HeldList *h) {
   for (int s = 0; s < stages; s++) by->starts[s + 2] += by->starts[s + 1];
   for (size_t i = 0; i < h->n; i++) by->items[by->starts[h->items[i].stage + 1]++] = i;
   for (int k = 0; k < HELD_CLASSES; k++) by->change[k] = ARENA_ARRAY(h->arena, double, by->n);
-  by->moment = ARENA_ARRAY(h->arena, double, by->n);
+  for (int k = 0; k < 2; k++) by->moment[k] = ARENA_ARRAY(h->arena, double, by->n);
   by->touched = ARENA_ARRAY(h->arena, bool, by->n);
   return by;
 }
@@ -245,10 +261,10 @@ static ScheduleLive live_batches(const HeldList *h, int stage, const ScheduleTab
   return live;
 }
 
-/* The value is kept of so many micro-batches; what is read once a step is of the last. */
+/* The value is kept of so many micro-batches; what only the end of the step reads is of the last. */
 static int kept_batches(const HeldList *h, const Held *x, const ScheduleLive *live) {
   bool each = x->kept && h->in_turns && phase_each(x->phase) && op_of(h->f, x->value)->kind != OP_accumulate;
-  return each && x->until <= PH_wgt ? live->of[body_phase(h, x->phase) - PH_fwd][x->until - PH_fwd] : 1;
+  return each ? live->of[body_phase(h, x->phase) - PH_fwd][x->until - PH_fwd] : 1;
 }
 
 /* Bytes by class: that are kept from one body to another, and the most that lives besides while a body runs. */
@@ -256,8 +272,15 @@ typedef struct HeldBytes {
   double kept[HELD_CLASSES], most[HELD_CLASSES];
 } HeldBytes;
 
-/* What lives on a stage changes where it is born, and behind where it dies.  Of what is made again at one place, what
- * only that reads lives one after the other. */
+/* Of what is made again at one place, and read there at once, an operation's result and its operand are live together.
+ */
+static void add_moment(HeldStages *by, size_t at, double bytes) {
+  double *largest = &by->moment[0][at], *next = &by->moment[1][at];
+  if (bytes > *largest) *next = *largest, *largest = bytes;
+  else if (bytes > *next) *next = bytes;
+}
+
+/* What lives on a stage changes where it is born, and behind where it dies. */
 static void find_changes(const HeldList *h, HeldStages *by, int stage, const ScheduleLive *live, double *kept) {
   for (size_t i = by->starts[stage]; i < by->starts[stage + 1]; i++) {
     const Held *x = &h->items[by->items[i]];
@@ -271,7 +294,7 @@ static void find_changes(const HeldList *h, HeldStages *by, int stage, const Sch
     }
     by->touched[x->born] = true;
     if (x->again && x->born == x->dies) {
-      by->moment[x->born] = bytes > by->moment[x->born] ? bytes : by->moment[x->born];
+      add_moment(by, x->born, bytes);
       continue;
     }
     by->change[k][x->born] += bytes;
@@ -288,9 +311,10 @@ static HeldBytes held_bytes(const HeldList *h, HeldStages *by, int stage, const 
     if (!by->touched[i]) continue;
     by->touched[i] = false;
     for (int k = 0; k < HELD_CLASSES; k++) now[k] += by->change[k][i], by->change[k][i] = 0;
-    now[HELD_MADE] += by->moment[i];
+    const double moment = by->moment[0][i] + by->moment[1][i], made = now[HELD_MADE];
+    now[HELD_MADE] += moment;
     if (sum_of(now) > sum_of(x.most)) memcpy(x.most, now, sizeof now);
-    now[HELD_MADE] -= by->moment[i], by->moment[i] = 0;
+    now[HELD_MADE] = made, by->moment[0][i] = by->moment[1][i] = 0;
   }
   return x;
 }

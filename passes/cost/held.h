@@ -31,7 +31,7 @@ typedef struct Held {
   bool in_place; /* it lies where another value lay */
   bool gradient; /* it is what is accumulated */
   Phase phase;   /* when it is made, */
-  Phase until;   /* and the last body that reads it, if it is kept */
+  Phase until;   /* and the last body of a micro-batch that reads it */
   bool kept;     /* it is, and some are to read it: from the beginning to the end */
   bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
   bool wanted;   /* something that is no kernel of ours reads it */
@@ -84,9 +84,6 @@ typedef struct HeldList {
 /* Of a walk that has not begun. */
 void held_begin(HeldList *h);
 
-/* Is it a version, of which something is known? */
-static inline Held *held_at(const HeldList *h, Val v) { return v && v < NOT_HELD ? &h->items[v - 1] : NULL; }
-
 /* A version is made now, of the outermost function; its number. */
 Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted);
 /* What the result of an operation is, whose operands are the versions `in`. */
@@ -99,8 +96,8 @@ void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in);
 size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in);
 /* Where communication beside computation is asked for, what it fills is live from there. */
 void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val made);
-/* The version becomes the new value of a state. */
-void held_write(const HeldList *h, Val v);
+/* The version becomes the new value of the state that is written. */
+void held_write(const HeldList *h, const Op *write, Val v);
 /* An initial value and the next become one carry, and what is accumulated without micro-batches is what adds up to it:
  * once all is walked. */
 void held_settle(HeldList *h);

@@ -217,7 +217,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   if (s->from) return NOT_HELD;
   size_t kernel = op->out ? held_kernel_of(&p->held, op, in) : p->walk.now;
   held_use_operands(&p->held, index, kernel, in);
-  if (op->kind == OP_write) held_write(&p->held, in[0]);
+  if (op->kind == OP_write) held_write(&p->held, op, in[0]);
   if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->held.carried, ((Carried){in[0], in[1], index}));
   bool stays = stays_alone(p, s, op, in);
   Val first = op->out ? held_make(&p->held, s, op->out, walk_produced(w, s, index, 0), stage, false) : NOT_HELD;

@@ -115,7 +115,6 @@ static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool 
     for (int k = 0; k < op->nin && !derived[i]; k++) {
       size_t made = (size_t)f->values.items[op->in[k]].op, read = again[made] || at == SIZE_MAX ? i : at;
       bool inside = in_its_kernel(s, op, k) || (cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind));
-      inside |= op->kind == OP_write; /* which may lie where the old state was */
       if (read > last[made] && !inside && (!again[made] || op->phase == PH_fwd)) last[made] = read;
       if (at < first[made]) first[made] = at;
     }
@@ -150,6 +149,15 @@ static const bool *find_saved(const Search *s, Arena *scratch, const bool *deriv
   return needed;
 }
 
+/* By operation: what it makes is a new state, which may lie where the old one was. */
+static const bool *find_written(const Search *s, Arena *scratch) {
+  const Func *f = s->f;
+  bool *written = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_write) written[f->values.items[f->ops.items[i].in[0]].op] = true;
+  return written;
+}
+
 /* As a price counts it, at least (passes/cost/held.h): what is accumulated may lie where its parts do, views and
  * what is spread may take no memory of their own. */
 static void measure_live(const Search *s, Policy *p) {
@@ -159,10 +167,11 @@ static void measure_live(const Search *s, Policy *p) {
   size_t *last = last_reads(s, s->arena, scratch, derived, p->again);
   p->last = last;
   p->saved = find_saved(s, scratch, derived, p->again);
+  const bool *written = find_written(s, scratch);
   p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    bool none = op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate;
+    bool none = op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate || written[i];
     if (none || (is_in_rows(s, op) && last[i] == i)) {
       last[i] = SIZE_MAX;
       continue;

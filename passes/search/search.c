@@ -125,7 +125,7 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
   *k = (PlanKnown){.items = x->outcomes.items,
                    .n = x->outcomes.n,
-                   .seconds = x->best && !s->watch.expired ? x->best->price.time.total : 0};
+                   .seconds = x->best && !s->watch.expired ? fmin(x->best->price.time.total, x->left_alone) : 0};
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
@@ -467,7 +467,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   const bool layout = is_layout(s, o);
   if ((s->layout = layout)) run(s, o);
   s->layout &= s->run.best != NULL;
-  if (layout && s->large) s->watch.most *= part;
+  if (layout && !s->layout && s->large) s->watch.most *= part;
   if (!s->layout) {
     if (anything_forced(s, o) && !o->any) find_known(s, o, 0.5);
     run(s, o);

@@ -3,8 +3,8 @@
  *
  * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
  * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone, or one that
- * people would name).  The graph's optimum, with everything that repeats weighted as if the stages were equal, bounds a
- * candidate from below; the lower bound of a run is the least of all candidates.
+ * people would name), or is hardly below it (is_hopeless).  The graph's optimum, with everything that repeats weighted
+ * as if the stages were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
  *
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
  * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
@@ -243,7 +243,8 @@ static void weigh_first(Search *s, size_t left) {
 
 /* Candidate `left` is the first that is left. */
 static void note_progress(Search *s, size_t left) {
-  double best = search_best_time(s), bound = fmin(s->run.lower_bound, s->run.candidates.items[left].bound);
+  double best = search_best_time(s),
+         bound = fmin(fmin(s->run.lower_bound, s->run.left_alone), s->run.candidates.items[left].bound);
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
