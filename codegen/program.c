@@ -220,7 +220,7 @@ static uint32_t looked_up(const RowProgram *row) {
   return mask;
 }
 
-/* Does the kernel read the memory of operand `a` as no other operand, such as a part of it? */
+/* Is no other operand of the unit in the memory of operand `a`, such as a part of it? */
 static bool is_read_once(const EmitBody *b, const Unit *u, int a) {
   for (int i = 0; i < u->nin; i++)
     if (i != a && b->root[u->in[i]] == b->root[u->in[a]]) return false;
@@ -258,8 +258,8 @@ static uint32_t library_tensors(EmitBody *b, const Unit *u, Epilogue e, ProgramC
   bool panels = u->gemm && u->gemm->b_panel; /* no view can describe them */
   tensors[n++] = emit_body_tensor(b, u->in[0]);
   tensors[n++] = emit_body_tensor(b, panels ? b->root[u->in[1]] : u->in[1]);
-  bool share = e.residual && b->root[last] != b->root[u->in[0]] && b->root[last] != b->root[u->in[1]] &&
-               !has_target(b, y) && !emit_in_carry(b, y) && emit_may_share(b, last, y);
+  bool share = e.residual && is_read_once(b, u, u->nin - 1) && !has_target(b, y) && !emit_in_carry(b, y) &&
+               emit_may_share(b, last, y);
   if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
   else emit_fresh_tensor(b, y, class_);
   tensors[n++] = b->tensor[y];

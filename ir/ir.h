@@ -373,6 +373,8 @@ bool op_spreads_rows(const Op *op, const Type *of, const Type *to);
 bool type_same_but_for_ones(const Type *x, const Type *y);
 bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
+/* The number of an operation of the function. */
+static inline size_t func_op_index(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }
 /* The values of an operation are out ... op_end - 1. */
 static inline Val op_end(const Op *op) { return op->out + (Val)op->nout; }

@@ -9,8 +9,9 @@
  * registers (loops of a constant count, unrolled); else they are computed again from memory, which the L1 and L2 caches
  * then serve.
  *
- * A result may share memory with an operand (units.h).  No stage behind the store loads it, an earlier one ends with a
- * barrier, and values of a whole row are stored behind one, so that no thread still loads what another overwrites.
+ * A result may share memory with an operand (units.h).  No stage after the store loads it, each stage before the store
+ * ends with a barrier, and so does what comes before values of a whole row are stored: no thread loads what another has
+ * overwritten.
  *
  * Not done: a single long row uses one block; rows longer than the registers hold are not kept in shared memory.
  */

@@ -53,8 +53,8 @@ static bool *nodes_of_input(Arena *a, const RowProgram *p, size_t input) {
   return of;
 }
 
-/* Does a stage behind this one go through the elements of the input again?  What an earlier stage has computed of an
- * element may be computed once more. */
+/* Does a later stage read elements of the input again?  It may compute once more what an earlier stage has computed of
+ * an element. */
 static bool is_read_later(const RowProgram *p, size_t input, int stage) {
   Arena *a = arena_new();
   const bool *of = nodes_of_input(a, p, input);
@@ -69,13 +69,12 @@ static bool is_read_later(const RowProgram *p, size_t input, int stage) {
 static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   const RowBuffer *in = &p->buffers.items[input], *out = &p->buffers.items[s->buffer];
   if (in->output || in->table || in->dtype != out->dtype) return false;
-  if (s->inner && is_read_later(p, input, s->stage)) return false;
   for (size_t i = 0; i < p->nodes.n; i++) {
     const RowNode *n = &p->nodes.items[i];
     if (n->kind != RN_LOAD || n->buffer != (int)input) continue;
     if (!same_place(n, s) || n->stage > s->stage || n->inner != s->inner) return false;
   }
-  return true;
+  return !s->inner || !is_read_later(p, input, s->stage);
 }
 
 /* The operation that makes a value of the function; NULL: it is a temporary. */

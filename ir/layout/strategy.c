@@ -63,10 +63,19 @@ bool strategy_cut_by_time(const Rule *r, int factor) {
   return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
 }
 
+/* Do partial values of the factor combine with those of the first n picks? */
+static bool stands_beside(const Rule *r, const Pick *picks, int n, int factor) {
+  bool stands = true;
+  for (int i = 0; i < n && partial_kind(&r->factors[factor]); i++) {
+    const Factor *f = &r->factors[picks[i].factor];
+    stands &= !partial_kind(f) || kinds_combine(f->reduction, r->factors[factor].reduction);
+  }
+  return stands;
+}
+
 bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const char **why) {
   const char *ignored;
   uint32_t used = 0;
-  int partial = -1;
   if (!why) why = &ignored;
   for (int i = 0; i < s->n; i++) {
     Pick p = s->picks[i];
@@ -78,11 +87,7 @@ bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const ch
     const Factor *f = &r->factors[p.factor];
     if (!cut_by_axis(mesh, p.axis, f))
       return *why = "micro-batches cut only parallel factors and sums, and only they are accumulated", false;
-    if (partial_kind(f)) {
-      if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
-        return *why = "two kinds of partial values", false;
-      partial = p.factor;
-    }
+    if (!stands_beside(r, s->picks, i, p.factor)) return *why = "two kinds of partial values", false;
   }
   return true;
 }
@@ -231,16 +236,6 @@ typedef struct Enumeration {
   } found;
 } Enumeration;
 
-/* May the factor be cut beside those that are? */
-static bool stands_beside(const Rule *r, const Strategy *s, int factor) {
-  bool stands = true;
-  for (int i = 0; i < s->n && partial_kind(&r->factors[factor]); i++) {
-    const Factor *f = &r->factors[s->picks[i].factor];
-    stands &= !partial_kind(f) || kinds_combine(f->reduction, r->factors[factor].reduction);
-  }
-  return stands;
-}
-
 static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
   if (axis == e->naxes) {
     ARENA_PUSH(e->arena, &e->found, *s);
@@ -248,7 +243,7 @@ static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {
   }
   enumerate_axis(e, axis + 1, s);
   for (int f = 0; f < e->r->nfactors; f++) {
-    if (!(e->factors[axis] >> f & 1u) || !stands_beside(e->r, s, f)) continue;
+    if (!(e->factors[axis] >> f & 1u) || !stands_beside(e->r, s->picks, s->n, f)) continue;
     int shared = 0;
     for (int i = 0; i < s->n; i++) shared += s->picks[i].factor == f;
     bool linear_factor = e->r->factors[f].kind == FK_LINEAR || e->r->factors[f].kind == FK_REDUCE;

@@ -5,15 +5,8 @@
 
 #include "passes/facts/zero.h"
 
-/* What a version is, for who adds up bytes by class. */
+/* The class of memory that a version counts to. */
 typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
-
-static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
-
-static const WalkScope *outermost(const WalkScope *s) {
-  while (s->from) s = s->from;
-  return s;
-}
 
 /* Its part of a kernel of rows; NULL: it is none. */
 static const KernelPart *rows_of(const HeldList *h, const Op *op) {
@@ -80,13 +73,13 @@ static void note_sum(const HeldList *h, Val v) {
   if (v && v < NOT_HELD) h->items[v - 1].summed = true;
 }
 
-/* Where communication beside computation is asked for, what it fills is live from there: behind what makes `from`
+/* Communication beside computation begins right after what makes `from`, and what it fills is live from then on
  * (codegen/rows/row_work.c). */
 void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val made) {
   if (!cost_target(h->c)->device->asynchronous || from == NOT_HELD || made == NOT_HELD) return;
   const Held *x = &h->items[from - 1];
   bool source = op_is_source(op_of(h->f, x->value)->kind) && !x->converted;
-  bool inside = cost_loop_of_value(&h->loops->loops, h->f, value) == outermost(s)->loop;
+  bool inside = cost_loop_of_value(&h->loops->loops, h->f, value) == walk_outermost(s)->loop;
   if (!source && inside) h->items[made - 1].born = x->born;
 }
 
@@ -133,7 +126,8 @@ void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in) 
 size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in) {
   size_t last = 0;
   bool any = false;
-  if (rows_of(h, op) && !phase_each(op->phase)) return rows_of(h, op)->first;
+  const KernelPart *part = rows_of(h, op);
+  if (part && !phase_each(op->phase)) return part->first;
   if (h->walk->again || !op_is_elementwise(op->kind) || op->kind == OP_copy) return h->walk->now;
   for (int i = 0; i < op->nin; i++) {
     if (in[i] == NOT_HELD) return h->walk->now;
@@ -213,7 +207,7 @@ static HeldClass class_of(const HeldList *h, const Held *x) {
   const Op *op = op_of(h->f, x->value);
   HeldClass plain = x->converted ? HELD_CONVERTED : HELD_MADE;
   if (!h->trains) return plain;
-  if (h->of_weights[index_in(h->f, op)]) return HELD_GATHERED;
+  if (h->of_weights[func_op_index(h->f, op)]) return HELD_GATHERED;
   if (x->gradient || op->kind == OP_accumulate) return HELD_GRADIENT;
   bool saved = (!x->kept || (h->in_turns && x->phase == PH_fwd)) && op->kind != OP_input &&
                x->born < h->first_gradient && x->dies >= h->first_gradient;

@@ -58,15 +58,10 @@ static void issue(Pricing *p, int stage, double n) {
   if (phase_each(p->walk.phase)) p->sums[stage].issued[p->walk.phase] += n;
 }
 
-static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
-
-static const WalkScope *outermost(const WalkScope *s) {
-  while (s->from) s = s->from;
-  return s;
-}
-
 /* How often what is made now is made. */
-static double runs_here(const Pricing *p, const WalkScope *s) { return runs_in_loop(p->loops, outermost(s)->loop); }
+static double runs_here(const Pricing *p, const WalkScope *s) {
+  return runs_in_loop(p->loops, walk_outermost(s)->loop);
+}
 
 static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
   if (!p->traffic) return;
@@ -81,7 +76,7 @@ static bool *weights_of_convolutions(const Pricing *p) {
     const Op *op = &p->f->ops.items[i];
     if (op->kind != OP_conv || !cost_target(p->c)->device->blocks) continue;
     const Op *weights = op_of(p->f, op->in[1]);
-    if (weights->kind == OP_param) of[p->same.first[index_in(p->f, weights)]] = true;
+    if (weights->kind == OP_param) of[p->same.first[func_op_index(p->f, weights)]] = true;
   }
   return of;
 }
@@ -117,7 +112,7 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
 
 /* The operation of the function that wants something now. */
 static size_t user_now(const Pricing *p, const WalkScope *s) {
-  return s->from || p->walk.now == p->f->ops.n ? p->walk.now : (size_t)(p->walk.reader - p->f->ops.items);
+  return s->from || p->walk.now == p->f->ops.n ? p->walk.now : func_op_index(p->f, p->walk.reader);
 }
 
 static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path) {
@@ -244,12 +239,12 @@ static Body *price_open(Walk *w, const WalkScope *s, const Op *composite) {
 
 static void price_enter(Walk *w, WalkScope *body, const Val *in) {
   if (!body->from->from)
-    held_use_operands(&((Pricing *)w)->held, index_in(body->from->f, body->composite), SIZE_MAX, in);
+    held_use_operands(&((Pricing *)w)->held, func_op_index(body->from->f, body->composite), SIZE_MAX, in);
 }
 
 static void price_leave(Walk *w, WalkScope *body, Body *known, Val *results) {
   const WalkScope *s = body->from;
-  size_t index = index_in(s->f, body->composite);
+  size_t index = func_op_index(s->f, body->composite);
   (void)known;
   for (int i = 0; i < body->composite->nout; i++)
     results[i] = held_make(&((Pricing *)w)->held, s, body->composite->out + (Val)i, walk_produced(w, s, index, i),

@@ -152,6 +152,11 @@ const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int 
   return form_of(w, strategy_operand(w->m, s->rules[index], &s->strategies[index], operand));
 }
 
+const WalkScope *walk_outermost(const WalkScope *s) {
+  while (s->from) s = s->from;
+  return s;
+}
+
 const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result) {
   return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index], result));
 }

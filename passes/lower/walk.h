@@ -179,6 +179,8 @@ int walk_stage(const WalkScope *s, size_t op);
 bool walk_layout_once(const Module *m, const Layout *layout);
 /* The layout that the operation makes a result in. */
 const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result);
+/* The function that is walked, around a decomposition. */
+const WalkScope *walk_outermost(const WalkScope *s);
 /* A version that is visible where things are made now; 0: none. */
 Val walk_find(const Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
 void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v);
