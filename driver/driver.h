@@ -25,17 +25,21 @@ typedef enum DriverStage {
 
 typedef enum DriverEmbed { EMBED_SMALL, EMBED_ALL, EMBED_NONE } DriverEmbed; /* SMALL: weights of less than 1 GiB */
 
+typedef struct DriverNamed DriverNamed;
+
 typedef struct DriverOptions {
   ModelOptions model;
   int nentries; /* the functions that are compiled, the first is planned; 0: all that the model has */
   const char *const *entries;
   const Target *target;
-  const char *target_text; /* of the target, for who looks on */
-  PlanOptions plan;        /* what is forced, limits, who looks on */
-  int64_t micro_batch;     /* --micro-batch; 0: not given */
-  const char *plan_file;   /* a plan that is read instead of searched for; NULL */
-  const char *save_plan;   /* where the plan goes; NULL */
-  const char *save_temps;  /* a folder for the texts of every stage; NULL */
+  const char *target_text;  /* of the target, for who looks on */
+  PlanOptions plan;         /* what is forced, limits, who looks on */
+  int64_t micro_batch;      /* --micro-batch; 0: not given */
+  const DriverNamed *named; /* plans to compare with (driver/compare.h) */
+  int nnamed;
+  const char *plan_file;  /* a plan that is read instead of searched for; NULL */
+  const char *save_plan;  /* where the plan goes; NULL */
+  const char *save_temps; /* a folder for the texts of every stage; NULL */
   DriverEmbed embed;
   const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_artifact, of the
                                         result (driver_write sets it) */

@@ -9,6 +9,8 @@ void driver_go_back(Build *b, DriverStage to);
 
 /* plan.c */
 bool stage_plan(Build *b);
+/* One of several searches, in what the others have left of --effort.  `micro_batch`: as DriverOptions.micro_batch. */
+Plan *driver_search(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *d);
 /* What a further search is asked for. */
 typedef struct PlanTry {
   double limit;      /* bytes of a rank, as the search counts them */

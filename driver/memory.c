@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/amount.h"
+#include "driver/compare.h"
 #include "driver/internal.h"
 #include "ir/opaque.h"
 #include "program/memory.h"
@@ -207,7 +208,10 @@ static bool is_asked_only(const Build *b) {
 
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
-  if (is_asked_only(b)) return save_texts(b) && driver_save_plan(b);
+  if (is_asked_only(b)) {
+    driver_compare(b);
+    return save_texts(b) && driver_save_plan(b);
+  }
   if (!measure(b)) return false;
   Plan *first = b->plan;
   double least = plan_memory(first)->total;
@@ -219,6 +223,7 @@ bool driver_measure(Build *b) {
   if (faster) driver_plan_beside(b, first);
   else if (looks && least > limit && !find_smaller(b, limit, &least)) return false;
   if (!faster && least > limit) return refuse_size(b, limit, least);
+  driver_compare(b);
   measure_alternatives(b, limit);
   return save_texts(b) && driver_save_plan(b);
 }

@@ -136,16 +136,19 @@ void driver_take_plan(Build *b, Plan *p) {
   module_set_mesh(b->model.m, &p->mesh);
 }
 
-/* One of several searches, in what the others have left of --effort. */
-static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
+Plan *driver_search(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *d) {
   PlanOptions o = *options;
   double began = solve_watch_now();
   if (o.effort > 0) o.effort = fmax(o.effort - b->search_seconds, 1e-3);
-  Plan *p = b->options.micro_batch ? driver_micro_batch(b, &o, b->options.micro_batch, d)
-                                   : plan_search(b->model.m, b->l1, b->options.target, &o, d);
+  Plan *p = micro_batch ? driver_micro_batch(b, &o, micro_batch, d)
+                        : plan_search(b->model.m, b->l1, b->options.target, &o, d);
   b->search_seconds += solve_watch_now() - began, b->searches++;
   if (p) p->search_seconds = b->search_seconds;
   return p;
+}
+
+static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
+  return driver_search(b, options, b->options.micro_batch, d);
 }
 
 bool driver_has_effort(const Build *b) {

@@ -11,6 +11,7 @@
 #include "passes/train/train.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
+#include "tools/plan_questions.h"
 #include "tools/plan_times.h"
 
 /* ---- words */
@@ -341,7 +342,7 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return driver_run(b, DRIVER_simplify);
+  return tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
 }
 
 static bool find_plan(Tool *t, Build *b, bool alternatives) {

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "tools/emit.h"
+#include "tools/plan_questions.h"
 #include "tools/plan_report.h"
+#include "tools/plan_targets.h"
 
 static bool emits_only_text(Tool *t, const EmitList *l) {
   if (!tool_emit_wants(l, EMIT_EXE)) return true;
@@ -15,20 +17,30 @@ static bool to_stdout(const EmitList *l) {
   return false;
 }
 
+static void print_json(Tool *t, const Build *b, const WhatIfs *what_if) {
+  json_t *document = tool_plan_json(t, b);
+  if (what_if->n) json_object_set_new(document, "what_if", tool_what_if_json(b->plan, what_if));
+  tool_json(t, document);
+}
+
 int cmd_plan(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
+  WhatIfs what_if;
+  if (tool_several_targets(t)) return tool_plan_targets(t, path);
   if (!tool_emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
     return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !tool_emit_check_target(t, target, &list)) return tool_failed(t->diags);
+  if (!target || !tool_emit_check_target(t, target, &list) || !tool_what_if_read(t, target, &what_if))
+    return tool_failed(t->diags);
   Build b;
   bool ok = tool_load(t, path, target, &b) && tool_plan_shown(t, &b) &&
             (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
+  if (ok) tool_what_if(t, &b, &what_if);
   tool_stages_end(t);
-  if (ok && option_given(&t->options, OPT_json)) tool_json(t, tool_plan_json(t, &b));
-  else if (ok && !to_stdout(&list)) tool_plan_show(t, &b);
+  if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &what_if);
+  else if (ok && !to_stdout(&list)) tool_plan_show(t, &b), tool_what_if_show(t, b.plan, &what_if);
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -69,20 +69,19 @@ static void show_shares(const Tool *t, const Plan *p, const PlanMemory *m) {
 
 /* ---- the table of choices */
 
-/* "pp 2 x dp 4, 8 micro-batches, zbv, zero 2" */
-static const char *choice_text(const Tool *t, const Plan *p, const PlanAlternative *x) {
-  const char *text = tool_degrees_text(t->arena, x->degree, x->micro_batches);
+const char *tool_choice_text(Arena *a, const Plan *p, const PlanAlternative *x) {
+  const char *text = tool_degrees_text(a, x->degree, x->micro_batches);
   if (p->mirrored && x->degree[DEGREE_pp] > 1 && x->micro_batches > 1)
-    text = arena_printf(t->arena, "%s, %s", text, x->schedule);
-  return x->zero ? arena_printf(t->arena, "%s, zero %d", text, x->zero) : text;
+    text = arena_printf(a, "%s, %s", text, x->schedule);
+  return x->zero ? arena_printf(a, "%s, zero %d", text, x->zero) : text;
 }
 
 const char *tool_bytes_text(Arena *a, const PlanAlternative *x) {
   return x->counted ? arena_printf(a, "about %s", show_bytes(a, x->bytes)) : show_bytes(a, x->bytes);
 }
 
-static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
-  printf("  %-8s %-28s ", first ? "instead" : "", choice_text(t, p, x));
+static void show_row(const Tool *t, const Plan *p, const PlanAlternative *x, const char *head, const char *text) {
+  printf("  %-8s %-28s ", head, text);
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -105,13 +104,31 @@ static bool others_help(const Plan *p) {
   return false;
 }
 
+/* Of --compare.  A plan that is not possible is shown as it was written. */
+static void show_named(const Tool *t, const Plan *p) {
+  bool first = true;
+  for (int i = 0; i < p->nalternatives; i++) {
+    const PlanAlternative *x = &p->alternatives[i];
+    if (!x->named) continue;
+    bool possible = isfinite(x->seconds);
+    show_row(t, p, x, first ? "compared" : "", possible ? tool_choice_text(t->arena, p, x) : x->named);
+    first = false;
+  }
+}
+
 static void show_choices(const Tool *t, const Plan *p) {
   const PlanAlternative own = plan_as_alternative(t->arena, p);
-  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", choice_text(t, p, &own),
+  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", tool_choice_text(t->arena, p, &own),
          show_seconds(t->arena, p->price.time.total), "", tool_bytes_text(t->arena, &own));
-  int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
-  for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
-  if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
+  int most = t->verbose ? p->nalternatives : SHOWN_ALTERNATIVES, shown = 0, left = 0;
+  for (int i = 0; i < p->nalternatives; i++) {
+    const PlanAlternative *x = &p->alternatives[i];
+    if (x->named) continue;
+    if (shown == most) left++;
+    else show_row(t, p, x, shown++ ? "" : "instead", tool_choice_text(t->arena, p, x));
+  }
+  if (left) printf("  %-8s and %d more (-v)\n", "", left);
+  show_named(t, p);
   printf("  %-8s %-28s %10s", "", one_device_name(t, p), one_device_text(t->arena, p));
   double ratio = p->one_device_seconds / p->price.time.total;
   if (p->ranks > 1 && isfinite(ratio))
@@ -235,6 +252,7 @@ static json_t *alternatives_json(const Plan *p) {
         "{s:i, s:i, s:s, s:s, s:o, s:o, s:b, s:s?}", "zero", x->zero, "micro_batches", x->micro_batches, "schedule",
         x->schedule, "recompute", x->recompute, "time_us", tool_json_real(x->seconds * 1e6), "bytes_per_device",
         isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "estimate", x->counted, "why_not", x->why_not);
+    if (x->named) json_object_set_new(rest, "compared", json_text(x->named));
     json_array_append_new(array, with_degrees(x->degree, rest));
   }
   return array;

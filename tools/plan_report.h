@@ -17,6 +17,9 @@ int tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
 void tool_plan_show(Tool *t, const Build *b);
 json_t *tool_plan_json(Tool *t, const Build *b);
 
+/* "pp 2 x dp 4, 8 micro-batches, zbv, zero 2": an alternative of a plan, or the plan itself. */
+const char *tool_choice_text(Arena *a, const Plan *p, const PlanAlternative *x);
+
 /* Bytes on the largest rank: "about 1.2 GiB" where no Program was asked. */
 const char *tool_bytes_text(Arena *a, const PlanAlternative *x);
 

@@ -91,6 +91,7 @@ typedef struct PlanAlternative {
   bool counted;          /* bytes are what the search counts: no Program was asked */
   Plan *plan;            /* NULL when it is not possible */
   const char *why_not;   /* NULL when it is possible */
+  const char *named;     /* whoever named it wrote this; NULL: nobody did */
   const char *schedule;  /* plan_schedule_name */
   const char *recompute; /* recompute_name */
 } PlanAlternative;

@@ -10,6 +10,7 @@ set(needs_of_recurrent NEEDS test_onnx_recurrent)
 set(needs_of_samples NEEDS test_onnx_samples)
 foreach(name
     artifact
+    asked
     before
     bench
     caches

@@ -188,7 +188,6 @@ later APC0641 --world 2,4
 later APC0642 --op 'a.B: i -> i'
 later APC0642 --op-library b.so
 later APC0644 --weights-dtype int8
-expect 5 "error[APC0638]" "$apc" plan "$mlp" $small --what-if 'nvlink*2'; no_out
 # Kernels that are not built count for plans alone, which say so.
 attention="$source_dir/examples/llama.apc -D layers=1 --dtype bf16 --target dgx-h100x1 --dim seq=2048"
 # shellcheck disable=SC2086
@@ -212,7 +211,6 @@ expect 0 "; assuming kernels that are known but not built" "$apc" plan $attentio
 expect 2 "takes no option '--assume-kernels'" "$apc" compile "$mlp" $small --assume-kernels; no_out
 expect 5 "error[APC0634]" "$apc" cache list; no_out
 expect 5 "error[APC0635]" "$apc" import-hf folder -o m.apc; no_out
-expect 5 "error[APC0630]" "$apc" plan "$mlp" $small --compare tp=2,pp=1; no_out
 expect 5 "error[APC0631]" "$apc" plan "$mlp" $small --why layers.0.up; no_out
 expect 5 "error[APC0632]" "$apc" size "$mlp" $small --target dgx-h100; no_out
 expect 5 "error[APC0633]" "$apc" calibrate --target cpux4 -o here.topo; no_out

@@ -1,0 +1,98 @@
+#!/bin/bash
+# What a planner is asked beside the plan: plans of one's own, other hardware, several targets.
+. "$(dirname "$0")/lib.sh"
+mlp=$source_dir/examples/mlp.apc
+gpt=$source_dir/examples/gpt.apc
+plan=("$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 --target dgx-a100x4)
+
+# --compare: what is shown is what whoever forces it gets.
+expect 0 "compared" "${plan[@]}" -q --compare tp=4 --compare pp=2,dp=2,micro-batches=2
+check "two rows" [ "$(sed -n '/compared/,/one device/p' out | wc -l)" -eq 3 ]
+expect 0 "" "${plan[@]}" -q --json --tp 4; cp out tp.json
+expect 0 "" "${plan[@]}" -q --json --pp 2 --dp 2 --micro-batches 2; cp out pp.json
+expect 0 "" "${plan[@]}" -q --json --compare tp=4 --compare pp=2,dp=2,micro-batches=2
+named='[x for x in d["alternatives"] if "compared" in x]'
+expect_json "[x['compared'] for x in $named] == ['tp=4', 'pp=2,dp=2,micro-batches=2']"
+expect_json "[x['time_us'] for x in $named] == [json.load(open(f))['time_us'] for f in ('tp.json', 'pp.json')]"
+expect_json "[x['bytes_per_device'] for x in $named] == [json.load(open(f))['bytes_per_device'] for f in ('tp.json', 'pp.json')]"
+expect_json "$named[1]['pp'] == 2 and $named[1]['dp'] == 2 and $named[1]['micro_batches'] == 2"
+# The plan stays what it is without.
+expect_json 'd["time_us"] <= min(x["time_us"] for x in d["alternatives"])'
+chosen=$(/usr/bin/python3 -c 'import json; d=json.load(open("out")); print(d["time_us"], d["chosen"])')
+expect 0 "" "${plan[@]}" -q --json
+check "the same plan" [ "$(/usr/bin/python3 -c 'import json; d=json.load(open("out")); print(d["time_us"], d["chosen"])')" = "$chosen" ]
+# A plan that cannot be is shown with the reason; the others are shown all the same.
+expect 0 "tp 3 would leave 1 of the 4 ranks of dgx-a100x4 idle" "${plan[@]}" -q --compare tp=3 --compare dp=4
+expect_out "tp=3"
+expect 0 "" "${plan[@]}" -q --json --compare tp=3
+expect_json "$named[0]['time_us'] is None and 'idle' in $named[0]['why_not']"
+# Of a training step: schedules, ZeRO, recomputation.
+step=("$apc" plan "$gpt" -D layers=2 -D d=128 -D heads=4 -D vocab=512 -D ctx=64 --dim seq=64 --train cross_entropy --batch 8 --target dgx-a100x2 -q --json)
+expect 0 "" "${step[@]}" --compare pp=2,micro-batches=4,schedule=zbh1 --compare dp=2,zero=1,recompute=full
+expect_json "[x['schedule'] for x in $named][0] == 'zbh1' and $named[1]['zero'] == 1 and $named[1]['recompute'] == 'full'"
+cp out step.json
+expect 0 "" "${step[@]}" --dp 2 --zero 1 --recompute full
+expect_json "d['time_us'] == [x for x in json.load(open('step.json'))['alternatives'] if x.get('compared')][1]['time_us']"
+# With a plan that is read.
+expect 0 "" "${plan[@]}" -q --tp 2 --dp 2 --save-plan a.plan
+expect 0 "compared" "${plan[@]}" -q --plan a.plan --compare tp=4
+# What is wrong with it is said.
+expect 2 "a plan has no 'tq'" "${plan[@]}" --compare tq=2; no_out
+expect_err "the nearest is 'tp'"
+expect 2 "tp takes a whole number from 1, not 'many'" "${plan[@]}" --compare tp=many; no_out
+expect 2 "--compare takes NAME=VALUE,..." "${plan[@]}" --compare tp; no_out
+expect 2 "--compare takes NAME=VALUE,..." "${plan[@]}" --compare tp=2,,pp=2; no_out
+expect 2 "need --train" "${plan[@]}" --compare dp=4,zero=1; no_out
+expect 2 "zero takes 0, 1, 2 or 3, not '4'" "${step[@]}" --compare zero=4
+expect 2 "schedule takes gpipe" "${step[@]}" --compare schedule=best
+expect 2 "recompute takes none" "${step[@]}" --compare recompute=some
+expect 2 "takes no option '--compare'" "$apc" compile "$mlp" --compare tp=2; no_out
+
+# --what-if: each figure alone, then all together; what a target file with that figure says.
+expect 0 "what if" "${plan[@]}" -q --what-if 'nvlink*2,compute*2'
+expect_out "nvlink*2,compute*2"
+expect 0 "" "${plan[@]}" -q --json --what-if 'compute*2' --what-if 'bandwidth*2,nvlink*2'
+expect_json '[x["what"] for x in d["what_if"]] == ["compute*2", "bandwidth*2", "nvlink*2", "compute*2,bandwidth*2,nvlink*2"]'
+expect_json 'all(x["saves"] >= -1e-9 and abs(x["saves"] - 1 + x["time_us"] / d["time_us"]) < 1e-9 for x in d["what_if"])'
+expect_json 'd["what_if"][3]["time_us"] <= min(x["time_us"] for x in d["what_if"])'
+expect_json 'd["what_if"][1]["tp"] * d["what_if"][1]["pp"] * d["what_if"][1]["dp"] * d["what_if"][1]["cp"] <= 4'
+saved=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["what_if"][1]["time_us"])')
+"$apc" targets show dgx-a100x4 >twice.topo
+/usr/bin/python3 - <<'PY'
+import re
+text = open("twice.topo").read()
+doubled = re.sub(r"(\d[\d.]*) (TB|GB)/s(?=[^\n]*(?:\n|$))", lambda m: f"{2 * float(m[1]):g} {m[2]}/s" if "memory" in text[text.rfind("\n", 0, m.start()) + 1:m.start()] else m[0], text)
+open("twice.topo", "w").write(doubled)
+PY
+expect 0 "" "$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 --target ./twice.topo -q --json
+expect_json "abs(d['time_us'] / $saved - 1) < 1e-9"
+# Less memory than the model needs is a row with its reason.
+expect 0 "no feasible plan" "${plan[@]}" -q --what-if 'memory*0.0001'
+expect 0 "" "${plan[@]}" -q --json --what-if 'memory*0.0001'
+expect_json 'd["what_if"][0]["time_us"] is None and d["what_if"][0]["saves"] is None and "memory" in d["what_if"][0]["why_not"]'
+expect 0 "" "$apc" plan "$mlp" -D layers=2 --target dgx-a100x16 -q --json --what-if 'network*2'
+expect_json 'd["what_if"][0]["what"] == "network*2"'
+expect 2 "has no figure 'nvlonk'" "${plan[@]}" --what-if 'nvlonk*2'; no_out
+expect_err "the nearest is 'nvlink'"
+expect 2 "has no figure 'network'" "${plan[@]}" --what-if 'network*2'; no_out
+expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if nvlink; no_out
+expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if 'nvlink*0'; no_out
+
+# Several targets: a row each, as each alone.
+expect 0 "on 3 targets" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q
+check "three rows" [ "$(grep -Ec '^  (cpux2|dgx-a100x2|aws-p5.48xlarge) ' out)" -eq 3 ]
+expect 0 "" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q --json; cp out three.json
+expect_json 'd["schema"] == "apc.plans/1" and [x["target"]["name"] for x in d["targets"]] == ["cpux2", "dgx-a100x2", "aws-p5.48xlarge"]'
+expect_json 'd["targets"][2]["cost"]["usd_per_step"] > 0 and d["targets"][1]["joules_per_step"] > 0 and d["targets"][0]["joules_per_step"] is None'
+expect 0 "" "$apc" plan "$mlp" -D layers=2 --target dgx-a100x2 -q --json
+expect_json 'd["time_us"] == json.load(open("three.json"))["targets"][1]["time_us"] and d["chosen"] == json.load(open("three.json"))["targets"][1]["chosen"]'
+# One on which it does not fit is a row; none at all is an error.
+expect 0 "no feasible plan for dgx-a100x1" "$apc" plan "$gpt" -D layers=48 -D d=16384 -D heads=128 --dtype bf16 --target dgx-a100x1,dgx-a100x8 -q
+expect 3 "no feasible plan" "$apc" plan "$mlp" --target cpux2,cpux4 --memory 1MB -q
+expect 1 "there is no target 'cpuxx'" "$apc" plan "$mlp" --target cpux2,cpuxx -q; no_out
+expect 2 "a name between commas is empty" "$apc" plan "$mlp" --target cpux2,,cpux4 -q; no_out
+expect 2 "--save-plan needs one target" "$apc" plan "$mlp" --target cpux2,cpux4 --save-plan a.plan -q; no_out
+expect 1 "no target 'cpux2,cpux4'" "$apc" compile "$mlp" --target cpux2,cpux4 -q
+cp twice.topo a,b.topo
+expect 0 "" "$apc" plan "$mlp" -D layers=2 --target a,b.topo -q
+summary 78

@@ -1,0 +1,33 @@
+/* tools/plan_questions.h - what `apc plan` is asked beside the plan: --compare and --what-if. */
+#ifndef APC_TOOLS_PLAN_QUESTIONS_H
+#define APC_TOOLS_PLAN_QUESTIONS_H
+
+#include "driver/compare.h"
+#include "tools/tool.h"
+
+/* The plans that all uses of --compare name: "tp=8,pp=8,zero=1,schedule=interleaved:4".  False after diagnostics. */
+bool tool_compared(Tool *t, const DriverNamed **out, int *n);
+
+/* One answer to --what-if: the plan for a target with other figures. */
+typedef struct WhatIfPlan {
+  const char *text;
+  const Target *target;
+  const Plan *plan; /* NULL: there is none, for this reason: */
+  const char *why_not;
+} WhatIfPlan;
+
+/* For each figure alone, and, if there are several, for all of them together. */
+typedef struct WhatIfs {
+  WhatIfPlan *items;
+  size_t n, cap;
+} WhatIfs;
+
+/* Reads --what-if for that target: "nvlink*2,memory*1.5".  False after diagnostics. */
+bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out);
+/* Searches the plans; the build has its own plan. */
+void tool_what_if(Tool *t, Build *b, WhatIfs *x);
+
+void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x);
+json_t *tool_what_if_json(const Plan *p, const WhatIfs *x);
+
+#endif

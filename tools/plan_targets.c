@@ -1,0 +1,169 @@
+/* tools/plan_targets.c - see plan_targets.h.
+ *
+ * Each target has a build of its own, as rewrites of a model depend on the kind of device.  What is kept of one is a
+ * row of the table; errors of a target are its row's reason, and its warnings are shown unless another target had the
+ * same.
+ *
+ * Energy is that of all devices at full power for the time of a step: an upper bound.
+ */
+#include "tools/plan_targets.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_text.h"
+#include "tools/plan_report.h"
+
+typedef struct Row {
+  const char *name, *choice; /* choice NULL: no plan, for this reason: */
+  const char *why_not;
+  int code;
+  bool wrong; /* the line, the model or the name of the target is: no other target would do */
+  double seconds, bytes, usd_per_hour, joules; /* NaN: not known */
+  bool counted;
+  json_t *document;
+} Row;
+
+/* ---- which targets */
+
+static const char *targets_text(const Tool *t) {
+  const char *text = option_text(&t->options, OPT_target);
+  return text ? text : getenv("APC_TARGET");
+}
+
+bool tool_several_targets(const Tool *t) {
+  const char *text = targets_text(t);
+  return text && strchr(text, ',') && access(text, F_OK) != 0;
+}
+
+/* The options of the line with another target. */
+static Options with_target(Arena *a, const Options *given, const char *name) {
+  Options o = *given;
+  o.uses.items = ARENA_ARRAY(a, OptionUse, given->uses.n + 1);
+  o.uses.n = 0, o.uses.cap = given->uses.n + 1;
+  for (size_t i = 0; i < given->uses.n; i++)
+    if (given->uses.items[i].option != OPT_target) o.uses.items[o.uses.n++] = given->uses.items[i];
+  o.uses.items[o.uses.n++] = (OptionUse){OPT_target, name};
+  return o;
+}
+
+/* ---- one of them */
+
+static const char *first_error(const Diags *d) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].severity == SEV_ERROR) return d->items[i].message;
+  return "no plan";
+}
+
+static Row row_of_plan(Tool *t, const Build *b) {
+  const Plan *p = b->plan;
+  const Target *g = b->options.target;
+  const PlanAlternative own = plan_as_alternative(t->arena, p);
+  return (Row){.name = g->name,
+               .choice = tool_choice_text(t->arena, p, &own),
+               .seconds = own.seconds,
+               .bytes = own.bytes,
+               .counted = own.counted,
+               .usd_per_hour = g->usd_per_hour,
+               .joules = g->power * g->ranks * own.seconds,
+               .document = t->json ? tool_plan_json(t, b) : NULL};
+}
+
+static Row plan_on(Tool *t, const char *path, const char *name) {
+  Diags *all = t->diags;
+  const Options given = t->options;
+  Row row = {.name = name};
+  Build b;
+  t->diags = diags_new(t->arena);
+  t->options = with_target(t->arena, &given, name);
+  const Target *target = tool_target(t);
+  bool loaded = target != NULL, ok = loaded && tool_load(t, path, target, &b) && tool_plan_shown(t, &b);
+  tool_stages_end(t);
+  if (ok) row = row_of_plan(t, &b);
+  else row.why_not = first_error(t->diags), row.code = tool_failed(t->diags);
+  row.wrong = !ok && row.code != EXIT_UNDECIDED && row.code != EXIT_MISSING;
+  if (ok || row.wrong) diags_append(all, t->diags);
+  if (loaded) driver_free(&b);
+  t->diags = all, t->options = given;
+  return row;
+}
+
+/* ---- all of them */
+
+static const char *usd_text(Arena *a, double usd) { return isnan(usd) ? "-" : arena_printf(a, "%.3g", usd); }
+
+static void show_row(Tool *t, const Row *r, int width) {
+  Arena *a = t->arena;
+  if (!r->choice) {
+    printf("  %-*s  %s\n", width, r->name, r->why_not);
+    return;
+  }
+  const char *bytes = show_bytes(a, r->bytes), *joules = isnan(r->joules) ? "-" : show_scaled(a, r->joules, "J");
+  printf("  %-*s %10s %12s %10s %10s %10s  %s\n", width, r->name, show_seconds(a, r->seconds),
+         r->counted ? arena_printf(a, "~%s", bytes) : bytes, usd_text(a, r->usd_per_hour),
+         usd_text(a, r->usd_per_hour * r->seconds / 3600), joules, r->choice);
+}
+
+static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
+  int width = (int)strlen("target");
+  for (size_t i = 0; i < n; i++)
+    if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
+  printf("%s on %zu targets\n\n", path, n);
+  printf("  %-*s %10s %12s %10s %10s %10s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step", "energy",
+         "plan");
+  for (size_t i = 0; i < n; i++) show_row(t, &rows[i], width);
+  printf("\n  energy: all devices at full power for one step, the most it can be; ~ as the search counts\n");
+}
+
+static json_t *row_json(const Row *r) {
+  if (!r->document)
+    return json_pack("{s:{s:o}, s:o, s:i}", "target", "name", json_text(r->name), "why_not", json_text(r->why_not),
+                     "exit_code", r->code);
+  json_object_set_new(r->document, "joules_per_step", tool_json_real(r->joules));
+  return r->document;
+}
+
+static void show_all(Tool *t, const char *path, const Row *rows, size_t n) {
+  if (!t->json) {
+    show_rows(t, path, rows, n);
+    return;
+  }
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++) json_array_append_new(list, row_json(&rows[i]));
+  tool_json(t, json_pack("{s:s, s:o, s:o}", "schema", "apc.plans/1", "model", json_text(path), "targets", list));
+}
+
+/* Nothing that one target writes may be written over by the next. */
+static bool writes_nothing(Tool *t) {
+  static const OptionId writing[] = {OPT_emit, OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan, OPT_what_if};
+  for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
+    if (option_given(&t->options, writing[i]))
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s needs one target, not several",
+                        option_rows[writing[i]].flag);
+  return true;
+}
+
+int tool_plan_targets(Tool *t, const char *path) {
+  struct {
+    Row *items;
+    size_t n, cap;
+  } rows = {0};
+  bool any = false;
+  if (!writes_nothing(t)) return tool_failed(t->diags);
+  for (const char *p = targets_text(t); *p && !t->stopped;) {
+    size_t n = strcspn(p, ",");
+    if (!n)
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--target %s: a name between commas is empty",
+                        targets_text(t)),
+             tool_failed(t->diags);
+    Row row = plan_on(t, path, arena_strndup(t->arena, p, n));
+    if (row.wrong) return row.code;
+    ARENA_PUSH(t->arena, &rows, row);
+    any |= row.choice != NULL;
+    p += n + (p[n] == ',');
+  }
+  show_all(t, path, rows.items, rows.n);
+  return any ? EXIT_OK : rows.items[0].code;
+}
