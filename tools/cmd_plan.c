@@ -4,6 +4,7 @@
 #include "tools/emit.h"
 #include "tools/plan_questions.h"
 #include "tools/plan_report.h"
+#include "tools/plan_run.h"
 #include "tools/plan_targets.h"
 
 static bool emits_only_text(Tool *t, const EmitList *l) {
@@ -17,8 +18,17 @@ static bool to_stdout(const EmitList *l) {
   return false;
 }
 
+static void show(Tool *t, const Build *b, const WhatIfs *what_if) {
+  const RunFigures run = tool_run_figures(t, b);
+  tool_plan_show(t, b);
+  tool_run_show(t, b->options.target, &run);
+  tool_what_if_show(t, b->plan, what_if);
+}
+
 static void print_json(Tool *t, const Build *b, const WhatIfs *what_if) {
+  const RunFigures run = tool_run_figures(t, b);
   json_t *document = tool_plan_json(t, b);
+  if (run.asked) json_object_set_new(document, "run", tool_run_json(&run));
   if (what_if->n) json_object_set_new(document, "what_if", tool_what_if_json(b->plan, what_if));
   tool_json(t, document);
 }
@@ -28,6 +38,7 @@ int cmd_plan(Tool *t) {
   const char *path = t->options.args.items[0];
   EmitList list;
   WhatIfs what_if;
+  if (!tool_run_check(t)) return tool_failed(t->diags);
   if (tool_several_targets(t)) return tool_plan_targets(t, path);
   if (!tool_emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
     return tool_failed(t->diags);
@@ -40,7 +51,7 @@ int cmd_plan(Tool *t) {
   if (ok) tool_what_if(t, &b, &what_if);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &what_if);
-  else if (ok && !to_stdout(&list)) tool_plan_show(t, &b), tool_what_if_show(t, b.plan, &what_if);
+  else if (ok && !to_stdout(&list)) show(t, &b, &what_if);
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -15,6 +15,7 @@
 
 #include "base/json_text.h"
 #include "tools/plan_report.h"
+#include "tools/plan_run.h"
 
 typedef struct Row {
   const char *name, *choice; /* choice NULL: no plan, for this reason: */
@@ -23,6 +24,7 @@ typedef struct Row {
   bool wrong; /* the line, the model or the name of the target is: no other target would do */
   double seconds, bytes, usd_per_hour, joules; /* NaN: not known */
   bool counted;
+  RunFigures run;
   json_t *document;
 } Row;
 
@@ -61,6 +63,9 @@ static Row row_of_plan(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const Target *g = b->options.target;
   const PlanAlternative own = plan_as_alternative(t->arena, p);
+  const RunFigures run = tool_run_figures(t, b);
+  json_t *document = t->json ? tool_plan_json(t, b) : NULL;
+  if (document && run.asked) json_object_set_new(document, "run", tool_run_json(&run));
   return (Row){.name = g->name,
                .choice = tool_choice_text(t->arena, p, &own),
                .seconds = own.seconds,
@@ -68,7 +73,8 @@ static Row row_of_plan(Tool *t, const Build *b) {
                .counted = own.counted,
                .usd_per_hour = g->usd_per_hour,
                .joules = g->power * g->ranks * own.seconds,
-               .document = t->json ? tool_plan_json(t, b) : NULL};
+               .run = run,
+               .document = document};
 }
 
 static Row plan_on(Tool *t, const char *path, const char *name) {
@@ -94,6 +100,13 @@ static Row plan_on(Tool *t, const char *path, const char *name) {
 
 static const char *usd_text(Arena *a, double usd) { return isnan(usd) ? "-" : arena_printf(a, "%.3g", usd); }
 
+/* "  12.3 days  1,234 USD": of the run; empty without one. */
+static const char *run_text(Arena *a, const RunFigures *r) {
+  if (!r->asked) return "";
+  const char *usd = isnan(r->usd) ? "-" : show_count(a, (int64_t)llround(r->usd));
+  return arena_printf(a, " %10.1f %12s", r->hours / 24, usd);
+}
+
 static void show_row(Tool *t, const Row *r, int width) {
   Arena *a = t->arena;
   if (!r->choice) {
@@ -101,18 +114,19 @@ static void show_row(Tool *t, const Row *r, int width) {
     return;
   }
   const char *bytes = show_bytes(a, r->bytes), *joules = isnan(r->joules) ? "-" : show_scaled(a, r->joules, "J");
-  printf("  %-*s %10s %12s %10s %10s %10s  %s\n", width, r->name, show_seconds(a, r->seconds),
+  printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, r->name, show_seconds(a, r->seconds),
          r->counted ? arena_printf(a, "~%s", bytes) : bytes, usd_text(a, r->usd_per_hour),
-         usd_text(a, r->usd_per_hour * r->seconds / 3600), joules, r->choice);
+         usd_text(a, r->usd_per_hour * r->seconds / 3600), joules, run_text(a, &r->run), r->choice);
 }
 
 static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
+  const bool runs = option_given(&t->options, OPT_tokens) || option_given(&t->options, OPT_hours);
   int width = (int)strlen("target");
   for (size_t i = 0; i < n; i++)
     if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
   printf("%s on %zu targets\n\n", path, n);
-  printf("  %-*s %10s %12s %10s %10s %10s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step", "energy",
-         "plan");
+  printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step",
+         "energy", runs ? arena_printf(t->arena, " %10s %12s", "days", "USD") : "", "plan");
   for (size_t i = 0; i < n; i++) show_row(t, &rows[i], width);
   printf("\n  energy: all devices at full power for one step, the most it can be; ~ as the search counts\n");
 }

@@ -95,4 +95,26 @@ expect 2 "--save-plan needs one target" "$apc" plan "$mlp" --target cpux2,cpux4 
 expect 1 "no target 'cpux2,cpux4'" "$apc" compile "$mlp" --target cpux2,cpux4 -q
 cp twice.topo a,b.topo
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --target a,b.topo -q
-summary 78
+
+# A run of many steps: what follows from the plan's time, and from the price and the power of the target.
+run=("$apc" plan "$gpt" -D layers=1 -D d=64 -D heads=2 -D vocab=128 -D ctx=32 --dim seq=32 --dim batch=4 --dtype f16 --target aws-p3.16xlargex32 --tp 1 --pp 1 --dp 4 --cp 8 -q)
+expect 0 "846,029 USD (AWS on-demand us-east-1" "${run[@]}" --hours 8640
+expect_out "on 4 machines"
+expect_out "34560.0 machine-hours"
+expect 0 "" "${run[@]}" --hours 8640 --json
+expect_json 'd["run"]["unit"] == "tokens" and d["run"]["per_step"] == 128 and abs(d["run"]["usd"] - 846028.8) < 1e-6'
+expect_json 'abs(d["run"]["steps"] * d["time_us"] / (8640 * 3600e6) - 1) < 1e-9 and abs(d["run"]["usd_per_million"] - d["run"]["usd"] / d["run"]["seen"] * 1e6) < 1e-9'
+expect_json 'abs(d["run"]["kwh_at_most"] - 32 * 0.3 * 8640) < 1e-6 and abs(d["run"]["utilisation"] - d["flops"] / d["time_us"] * 1e6 / d["run"]["peak_flops_per_s"]) < 1e-12'
+expect 0 "" "${run[@]}" --tokens 1e9 --json
+expect_json 'd["run"]["steps"] == 7812500 and d["run"]["seen"] == 1e9 and abs(d["run"]["hours"] - 7812500 * d["time_us"] / 3600e6) < 1e-6 * d["run"]["hours"]'
+expect 0 "samples: 125,000 steps of 8," "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --tokens 1e6
+expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --tokens 1e6 --json
+expect_json 'd["run"]["usd"] is None and d["run"]["kwh_at_most"] is None and d["run"]["unit"] == "samples"'
+expect 0 " days " "$apc" plan "$mlp" -D layers=1 --target cpux2,aws-p5.48xlarge -q --tokens 1e9
+expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2,aws-p5.48xlarge -q --tokens 1e9 --json
+expect_json 'd["targets"][1]["run"]["usd"] > 0 and d["targets"][0]["run"]["usd"] is None'
+expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
+expect_json '"run" not in d and "what_if" not in d'
+expect 2 "--tokens 0 is no run" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
+expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
+summary 99
