@@ -72,9 +72,9 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
 void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
   Arena *a = t->arena;
   if (!r->asked) return;
-  printf("\n  a run of %s %s: %s steps of %s, %.1f hours (%.1f days) on %d machine%s\n", show_rounded(a, llround(r->seen)),
-         r->unit, show_count(a, (int64_t)r->steps), show_rounded(a, llround(r->each)), r->hours, r->hours / 24, r->machines,
-         r->machines == 1 ? "" : "s");
+  printf("\n  a run of %s %s: %s steps of %s, %.1f hours (%.1f days) on %d machine%s\n",
+         show_rounded(a, llround(r->seen)), r->unit, show_count(a, (int64_t)r->steps),
+         show_rounded(a, llround(r->each)), r->hours, r->hours / 24, r->machines, r->machines == 1 ? "" : "s");
   printf("  %s of %s, %.0f %%", show_scaled(a, r->flops, "FLOP/s"), show_scaled(a, r->peak, "FLOP/s"),
          100 * r->flops / r->peak);
   if (!isnan(r->usd))
