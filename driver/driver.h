@@ -32,9 +32,11 @@ typedef struct DriverOptions {
   int nentries; /* the functions that are compiled, the first is planned; 0: all that the model has */
   const char *const *entries;
   const Target *target;
-  const char *target_text;  /* of the target, for who looks on */
-  PlanOptions plan;         /* what is forced, limits, who looks on */
-  int64_t micro_batch;      /* --micro-batch; 0: not given */
+  const char *target_text; /* of the target, for who looks on */
+  PlanOptions plan;        /* what is forced, limits, who looks on */
+  int64_t micro_batch;     /* --micro-batch; 0: not given */
+  double
+      slower; /* the least memory is wanted of plans that are slower by no more than this part; 0: the fastest plan */
   const DriverNamed *named; /* plans to compare with (driver/compare.h) */
   int nnamed;
   const char *plan_file;  /* a plan that is read instead of searched for; NULL */

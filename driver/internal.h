@@ -28,6 +28,8 @@ bool driver_plan_again(Build *b, const PlanTry *asked);
 bool driver_has_effort(const Build *b);
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, Plan *was);
+/* The same of a plan that is not the build's yet. */
+void driver_list_beside(const Build *b, Plan *p, Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */
 bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */

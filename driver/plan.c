@@ -10,6 +10,7 @@
 #include "driver/internal.h"
 #include "driver/ir_file.h"
 #include "driver/micro_batch.h"
+#include "driver/objective.h"
 #include "ir/schedule.h"
 #include "solver/watch.h"
 
@@ -173,9 +174,13 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   return true;
 }
 
+void driver_list_beside(const Build *b, Plan *p, Plan *was) {
+  if (b->options.plan.alternatives) list_beside(b->options.model.arena, p, was);
+}
+
 void driver_plan_beside(Build *b, Plan *was) {
   b->plan->search_seconds = was->search_seconds;
-  if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
+  driver_list_beside(b, b->plan, was);
 }
 
 /* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
@@ -212,6 +217,7 @@ bool stage_plan(Build *b) {
   const PlanOptions unforced = unforced_options(o);
   Plan *p = o->plan_file ? read_plan(b, &unforced) : search_near(b, &o->plan);
   if (!p) return false;
+  if (o->slower > 0 && !o->plan_file && !b->unfit) p = driver_least_memory(b, p, o->slower);
   driver_take_plan(b, p);
   return save_texts(b);
 }

@@ -9,6 +9,7 @@
 
 #include "ir/schedule.h"
 #include "passes/train/train.h"
+#include "tools/option_values.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
 #include "tools/plan_questions.h"
@@ -295,6 +296,31 @@ static double memory_option(const Options *o, const Target *target) {
   return asked < 0 ? -asked * target->memory_bytes : asked;
 }
 
+/* "10%": 0.1 */
+static bool parse_part(Arena *a, const char *text, double *part) {
+  size_t n = strlen(text);
+  bool ok = n > 1 && text[n - 1] == '%' && tool_parse_real(arena_strndup(a, text, n - 1), part);
+  *part /= 100;
+  return ok && *part > 0;
+}
+
+/* --objective memory: how much slower than the fastest plan another one may be; 0 for other objectives.  False after a
+ * diagnostic. */
+static bool slower_option(Tool *t, double *out) {
+  const double usual = 0.1;
+  const Options *o = &t->options;
+  const char *objective = option_text(o, OPT_objective), *text = option_text(o, OPT_slower);
+  bool memory = objective && strcmp(objective, "memory") == 0;
+  double part = usual;
+  if (text && !parse_part(t->arena, text, &part))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower takes a part like 10%%, not '%s'", text);
+  if (text && !memory) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower needs --objective memory");
+  if (memory && option_given(o, OPT_plan))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--objective memory chooses a plan, and --plan gives one");
+  *out = memory ? part : 0;
+  return true;
+}
+
 static PlanOptions plan_options(Tool *t, const Target *target) {
   const double least_effort = 1e-9; /* 0 seconds are a limit as well */
   const Options *o = &t->options;
@@ -342,7 +368,7 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
+  return slower_option(t, &o->slower) && tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
 }
 
 static bool find_plan(Tool *t, Build *b, bool alternatives) {

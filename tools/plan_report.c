@@ -160,6 +160,16 @@ static const char *bounds_text(const Tool *t, const Plan *p) {
                       show_seconds(t->arena, p->no_gaps_bound));
 }
 
+/* Of a plan that was chosen for its memory. */
+static void show_traded(const Tool *t, const Plan *p) {
+  const PlanTraded *x = p->traded;
+  Arena *a = t->arena;
+  if (!x) return;
+  printf("  the least memory of plans up to %.0f %% slower than the fastest: that takes %s and about %s per rank\n",
+         100 * x->slower, show_seconds(a, x->fastest), show_bytes(a, x->bytes));
+  if (x->least > 0) printf("  none of them takes less than about %s\n", show_bytes(a, x->least));
+}
+
 void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
@@ -167,6 +177,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p);
+  show_traded(t, p);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
   if (!isnan(b->options.target->usd_per_hour))
@@ -275,6 +286,12 @@ static json_t *cost_json(const Target *g, double seconds) {
                    tool_json_real(g->usd_per_hour * seconds / 3600));
 }
 
+static json_t *traded_json(const PlanTraded *x) {
+  return json_pack("{s:s, s:f, s:f, s:o, s:o}", "minimises", "memory", "slower", x->slower, "fastest_us",
+                   x->fastest * 1e6, "fastest_bytes", integer_of(x->bytes), "lower_bound_bytes",
+                   x->least > 0 ? integer_of(x->least) : json_null());
+}
+
 json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
@@ -305,6 +322,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
   json_object_set_new(o, "searches", json_integer(b->searches));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
+  if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));
   return o;

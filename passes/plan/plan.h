@@ -96,6 +96,13 @@ typedef struct PlanAlternative {
   const char *recompute; /* recompute_name */
 } PlanAlternative;
 
+/* Of a plan that was chosen for its memory: it may be slower than the fastest by a part. */
+typedef struct PlanTraded {
+  double fastest, slower; /* seconds of the fastest plan; the part */
+  double bytes;           /* on a rank of the fastest plan, as the search counts, */
+  double least;           /* and of all plans that are fast enough at least, as far as is proved; 0: nothing is */
+} PlanTraded;
+
 struct Plan {
   const char *target;
   const char *func;
@@ -121,6 +128,7 @@ struct Plan {
   double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
   bool cut_short;        /* the search ended at its limit of time or work */
   const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
+  const PlanTraded *traded; /* NULL: it is the fastest */
   SearchReport report;
   int nalternatives;
   PlanAlternative *alternatives; /* best first, without the plan itself */

@@ -96,6 +96,28 @@ expect 1 "no target 'cpux2,cpux4'" "$apc" compile "$mlp" --target cpux2,cpux4 -q
 cp twice.topo a,b.topo
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --target a,b.topo -q
 
+# --objective memory: the least of what is fast enough.  No limit a little below it leaves anything that is.
+small=("$apc" plan "$mlp" -D layers=2 -D d=64 -D hidden=256 --dim batch=64 --target cpux4 -q)
+expect 0 "" "${small[@]}" --json; cp out fastest.json
+expect 0 "" "${small[@]}" --json --objective memory --slower 300%; cp out least.json
+expect_json "d['bytes_per_device'] < json.load(open('fastest.json'))['bytes_per_device']"
+expect_json "d['objective']['fastest_us'] == json.load(open('fastest.json'))['time_us'] and d['time_us'] <= 4 * d['objective']['fastest_us']"
+expect_json "(d['objective']['lower_bound_bytes'] or 0) <= d['counted_bytes'] and d['objective']['fastest_bytes'] >= d['counted_bytes']"
+expect_json "any(x['time_us'] == d['objective']['fastest_us'] for x in d['alternatives'])"
+below=$(/usr/bin/python3 -c 'import json; d=json.load(open("least.json")); print(int(d["counted_bytes"] * 0.97))')
+"${small[@]}" --json --memory "$below" >out 2>err
+expect_json "'time_us' not in d or d['time_us'] > 4 * json.load(open('fastest.json'))['time_us'] or d['counted_bytes'] > $below"
+expect 0 "the least memory of plans up to 300 % slower" "${small[@]}" --objective memory --slower 300%
+expect 0 "" "${small[@]}" --objective memory --slower 300% --save-plan least.plan
+expect 0 "" "${small[@]}" --plan least.plan --json
+expect_json "d['time_us'] == json.load(open('least.json'))['time_us'] and d['bytes_per_device'] == json.load(open('least.json'))['bytes_per_device']"
+expect 0 "none of them takes less than about" "${plan[@]}" -q --objective memory
+expect 0 "" "${plan[@]}" -q --objective memory --json
+expect_json "0.9 < d['objective']['lower_bound_bytes'] / d['counted_bytes'] <= 1"
+expect 2 "--slower takes a part like 10%, not '80GiB'" "${small[@]}" --objective memory --slower 80GiB; no_out
+expect 2 "--slower needs --objective memory" "${small[@]}" --slower 10%; no_out
+expect 2 "--objective memory chooses a plan, and --plan gives one" "${small[@]}" --objective memory --plan least.plan; no_out
+
 # A run of many steps: what follows from the plan's time, and from the price and the power of the target.
 run=("$apc" plan "$gpt" -D layers=1 -D d=64 -D heads=2 -D vocab=128 -D ctx=32 --dim seq=32 --dim batch=4 --dtype f16 --target aws-p3.16xlargex32 --tp 1 --pp 1 --dp 4 --cp 8 -q)
 expect 0 "846,029 USD (AWS on-demand us-east-1" "${run[@]}" --hours 8640
