@@ -3,8 +3,8 @@
  * A ring visits its ranks block by block.  Of its n - 1 steps (twice that for an all-reduce) one per block of the tier
  * below runs over a tier's links; n/(n-1) of the bytes pass every rank, and the links that leave a block carry the
  * rings of all its ranks together.  A tree moves the whole buffer up and down (a tree of two only exchanges it), a
- * chain inside the innermost blocks.  In the switches every rank sends and receives the buffer once inside a block; the
- * blocks then form a tree.  This is NCCL's own model (src/graph/tuning.cc) with tiers in place of "node" and "network".
+ * chain inside a host.  In the switches every rank sends and receives the buffer once inside a block; the blocks then
+ * form a tree.  This is NCCL's own model (src/graph/tuning.cc) with tiers in place of "node" and "network".
  */
 #include "passes/cost/comm.h"
 
@@ -25,13 +25,13 @@ typedef struct Level {
 } Level;
 
 typedef struct Levels {
-  int n, ranks;
-  bool innermost; /* the first is the innermost tier of the target */
+  int n, ranks, host; /* host: ranks of one operating system */
+  bool innermost;     /* the first is the innermost tier of the target */
   Level items[MAX_TIERS];
 } Levels;
 
 static Levels levels_of(const Target *t, const CommGroup *g) {
-  Levels l = {.ranks = 1};
+  Levels l = {.ranks = 1, .host = t->nodes > 0 && t->ranks > t->nodes ? t->ranks / t->nodes : 1};
   for (int i = 0; i < t->ntiers; i++) {
     int inside = g->inside[i];
     if (inside <= l.ranks) continue;
@@ -91,9 +91,9 @@ static CommWay tree(const Path *p) {
   CommWay way = {p->on[0].base, 0};
   for (int i = 0; i < l->n; i++) {
     int k = l->items[i].blocks;
-    bool chain = i == 0 && l->n > 1;
-    way.fixed += 2 * (chain ? k - 1 : ceil(log2(k))) * p->on[i].step;
-    way.per_byte = fmax(way.per_byte, shared_byte(p, i, k == 2 && !chain ? 1 : 2));
+    double chain = i == 0 && l->innermost ? fmin(k, l->host) : 1, hosts = ceil(k / chain);
+    way.fixed += 2 * (chain - 1 + ceil(log2(hosts))) * p->on[i].step;
+    way.per_byte = fmax(way.per_byte, shared_byte(p, i, k == 2 && (i > 0 || l->n == 1) ? 1 : 2));
   }
   return way;
 }

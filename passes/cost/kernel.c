@@ -22,19 +22,32 @@ static double sustained_rate(const Target *t, DType type) { return sustained_rat
 
 static double bandwidth(const Target *t) { return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1); }
 
+/* What products of a type are computed at, and the depth that a tile's start and end cost as much as. */
+typedef struct Rate {
+  double flops, prologue;
+} Rate;
+
+/* Results of products in fp8 have 16 bits: the ends of their tiles take as long as in bf16. */
+static Rate product_rate(const Target *t, DType type) {
+  ComputeType c = target_compute(t, type);
+  double flops = sustained_rate_in(t, c);
+  bool longer = c == CT_fp8 && t->flops[CT_bf16] > 0;
+  return (Rate){flops, t->kernels.prologue * (longer ? flops / sustained_rate_in(t, CT_bf16) : 1)};
+}
+
 /* The depth in `parts`: so many times the tiles, and partial sums in f32 that are written and read again. */
-static double split_seconds(const Target *t, const KernelTile *tile, double rate, double parts, double batch, double m,
+static double split_seconds(const Target *t, const KernelTile *tile, Rate rate, double parts, double batch, double m,
                             double n, double k) {
   double tiles = parts * batch * ceil(m / tile->rows) * ceil(n / tile->columns), waves = tiles / t->sms,
          s = t->kernels.smoothing;
   double counted = waves <= 1 ? 1 : (1 - s) * ceil(waves) + s * waves,
          sums = parts > 1 ? 2 * parts * batch * m * n * 4 : 0;
-  return counted * 2 * tile->rows * tile->columns * (ceil(k / parts) + t->kernels.prologue) * t->sms /
-             (rate * tile->share) +
+  return counted * 2 * tile->rows * tile->columns * (ceil(k / parts) + rate.prologue) * t->sms /
+             (rate.flops * tile->share) +
          sums / bandwidth(t);
 }
 
-static double tiled_seconds(const Target *t, const KernelTile *tile, double rate, double batch, double m, double n,
+static double tiled_seconds(const Target *t, const KernelTile *tile, Rate rate, double batch, double m, double n,
                             double k) {
   double best = split_seconds(t, tile, rate, 1, batch, m, n, k);
   for (double parts = 2; parts <= MOST_PARTS && k / parts >= LEAST_DEPTH; parts *= 2)
@@ -52,8 +65,9 @@ static double vector_seconds(const Target *t, DType type, double batch, double m
 }
 
 double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
-  double rate = sustained_rate(t, type), best = INFINITY;
-  if (!t->has_kernels || !t->kernels.ntiles || !(t->sms > 0)) return 2 * batch * m * n * k / rate;
+  double best = INFINITY;
+  if (!t->has_kernels || !t->kernels.ntiles || !(t->sms > 0)) return 2 * batch * m * n * k / sustained_rate(t, type);
+  Rate rate = product_rate(t, type);
   for (int i = 0; i < t->kernels.ntiles; i++)
     best = fmin(best, tiled_seconds(t, &t->kernels.tiles[i], rate, batch, m, n, k));
   return fmin(best, vector_seconds(t, type, batch, m, n, k));

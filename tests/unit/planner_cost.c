@@ -74,7 +74,10 @@ static void ways(void) {
   is(seconds(t, 8, COMM_all_gather, 1e3), 1e-6 + 7e-6 + 7 / 8. * 1e3 / 5e9, "small: the ring that starts fast");
   is(seconds(t, 8, COMM_all_gather, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9,
      "large: the ring that has the whole link");
-  is(seconds(t, 8, COMM_all_reduce, 1e3), 3e-6 + 6e-6 + 2 * 1e3 / 10e9, "small all-reduce: the tree");
+  is(seconds(t, 8, COMM_all_reduce, 1e3), 1e-6 + 14e-6 + 2 * 7 / 8. * 1e3 / 5e9,
+     "small all-reduce of a machine, where a tree is a chain: the ring that starts fast");
+  is(seconds(t, 32, COMM_all_reduce, 1e3), 3e-6 + 14e-6 + 4e-6 + 2 * 1e3 / 10e9,
+     "small all-reduce of four machines: the tree, a chain in each");
   is(seconds(t, 8, COMM_all_reduce, 1e9), 20e-6 + 1e9 / 10e9, "large all-reduce: in the switches");
   is(seconds(t, 32, COMM_all_reduce, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)),
      "four machines: in the switches, then a tree");
