@@ -21,6 +21,9 @@ static const double with_gathered = 1.5;
 /* Larger joins are split: what is chosen then is about as fast. */
 static const double table_cap = 3e6;
 
+/* What is slower than the best so far by more than this is of no interest to anybody. */
+static const double of_interest = 1.15;
+
 enum { FWD, BWD, WGT, PHASES };
 
 /* Where so many stages may begin: what lies between two positions that follow each other is a unit. */
@@ -58,6 +61,7 @@ struct Estimating {
   double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
   double gradients;     /* bytes */
   double live;          /* bytes at once of what is not kept for gradients */
+  double best;          /* the least estimate so far */
 };
 
 /* ---- what operations take */
@@ -254,6 +258,14 @@ static int usual_live(const Pipeline *p, int stage) {
   return places == 1 ? 1 : live < p->c->micro ? live : p->c->micro;
 }
 
+/* Behind so many micro-batches each more takes as long as the slowest place; schedules that deal them out in groups as
+ * large as there are places leave the last group as it is. */
+static int micro_until_steady(const Pipeline *p) {
+  const int groups = 3;
+  int some = groups * p->c->stages + p->c->micro % p->c->stages;
+  return some < p->c->micro ? some : p->c->micro;
+}
+
 /* Returns the seconds of the pipeline and fills in what is live of its stages.  Both come from the table of the
  * schedule if that is short.  Else the slowest place waits as long as the schedule says, and never for other reasons.
  */
@@ -274,9 +286,12 @@ static double seconds_and_live(const Estimating *e, Pipeline *p) {
   double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
   if (e->trains && micro > 1 && p->c->stages > 1) {
     seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->chunks));
-    if (n * (double)micro <= most_calls) {
-      const ScheduleTable table = schedule_table(a, &p->mesh, work);
-      seconds = table.seconds;
+    const int some = micro_until_steady(p);
+    if (n * (double)some <= most_calls) {
+      Mesh mesh = p->mesh;
+      mesh.axes[0].size = some;
+      const ScheduleTable table = schedule_table(a, &mesh, work);
+      seconds = table.seconds + (micro - some) * slowest;
       for (int s = 0; s < n; s++) {
         const ScheduleLive live = schedule_most_live(&table, s);
         p->live[s] = live.of[FWD][apart ? WGT : BWD], p->waiting[s] = live.of[BWD][WGT];
@@ -416,12 +431,13 @@ Estimates search_estimate(Estimating *e, const Candidate *c) {
   const char *why = NULL;
   Estimates out = {.least = INFINITY};
   for (int i = 0; i < USUAL_SCHEDULES; i++) out.by[i] = (Estimate){INFINITY, 0, 0};
-  if (ideal_seconds(s, c) >= search_best_time(s)) return out;
+  const double most = fmin(of_interest * e->best, search_best_time(s));
+  if (ideal_seconds(s, c) >= most) return out;
   search_set_mesh(s, c, NULL);
   GraphInput in = search_graph_input(s, c);
   in.rounds = in.split_rounds = 0, in.whole_work = 0;
   in.table_cap = table_cap;
-  in.prune_above = INFINITY;
+  in.prune_above = most;
   Graph *g = graph_new(&in, &why);
   if (!g) return out;
   Arena *scratch = arena_new();
@@ -431,6 +447,7 @@ Estimates search_estimate(Estimating *e, const Candidate *c) {
     /* Where weights do not fit, layers may choose differently: between two choices that are alike lies the bound. */
     by_schedule(e, c, &in, out.limited ? r.lower_bound : r.time, r.memory, &out);
   }
+  e->best = fmin(e->best, out.least);
   arena_free(scratch);
   graph_free(g);
   return out;
@@ -442,6 +459,7 @@ Estimating *search_estimating(Search *s, Arena *a) {
   *e = (Estimating){.s = s,
                     .arena = a,
                     .trains = func_has_gradients(s->f),
+                    .best = INFINITY,
                     .facts = cut_facts(a, s->f),
                     .waits = find_waits(a, s->f),
                     .own = ARENA_ARRAY(a, double, n),

@@ -101,12 +101,12 @@ static void estimates_near_prices(void) {
     PlanOptions o = {.memory_limit = l ? 6.5e8 : 0};
     bool open = m && t && search_open(&s, m, module_func(m, "main"), t, &o, d);
     CHECK(open && s.alike);
-    Estimating *e = open ? search_estimating(&s, a) : NULL;
     for (size_t k = 0; open && s.alike && k < sizeof meshes / sizeof *meshes; k++) {
       Candidate c = meshes[k];
       c.no_gaps = true;
       s.layers_alike = true;
-      const Estimates x = search_estimate(e, &c);
+      /* Of several, what is slower than the best by much is not estimated. */
+      const Estimates x = search_estimate(search_estimating(&s, a), &c);
       for (int i = 0; i < USUAL_SCHEDULES; i++) {
         ScheduleKind kind = search_usual_schedules[i];
         if (isinf(x.by[i].seconds) || (l && schedule_weights_apart(kind.order))) continue;
