@@ -6,6 +6,7 @@
 #include "tools/plan_report.h"
 #include "tools/plan_run.h"
 #include "tools/plan_targets.h"
+#include "tools/plan_why.h"
 
 static bool emits_only_text(Tool *t, const EmitList *l) {
   if (!tool_emit_wants(l, EMIT_EXE)) return true;
@@ -18,18 +19,26 @@ static bool to_stdout(const EmitList *l) {
   return false;
 }
 
-static void show(Tool *t, const Build *b, const WhatIfs *what_if) {
+/* Answers to questions beside the plan. */
+typedef struct Answers {
+  WhatIfs what_if;
+  Whys whys;
+} Answers;
+
+static void show(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   tool_plan_show(t, b);
   tool_run_show(t, b->options.target, &run);
-  tool_what_if_show(t, b->plan, what_if);
+  tool_what_if_show(t, b->plan, &x->what_if);
+  tool_why_show(t, b, &x->whys);
 }
 
-static void print_json(Tool *t, const Build *b, const WhatIfs *what_if) {
+static void print_json(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   json_t *document = tool_plan_json(t, b);
   if (run.asked) json_object_set_new(document, "run", tool_run_json(&run));
-  if (what_if->n) json_object_set_new(document, "what_if", tool_what_if_json(b->plan, what_if));
+  if (x->what_if.n) json_object_set_new(document, "what_if", tool_what_if_json(b->plan, &x->what_if));
+  if (x->whys.n) json_object_set_new(document, "why", tool_why_json(t, b, &x->whys));
   tool_json(t, document);
 }
 
@@ -37,21 +46,22 @@ int cmd_plan(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  WhatIfs what_if;
+  Answers x = {0};
   if (!tool_run_check(t)) return tool_failed(t->diags);
   if (tool_several_targets(t)) return tool_plan_targets(t, path);
   if (!tool_emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
     return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !tool_emit_check_target(t, target, &list) || !tool_what_if_read(t, target, &what_if))
+  if (!target || !tool_emit_check_target(t, target, &list) || !tool_what_if_read(t, target, &x.what_if))
     return tool_failed(t->diags);
   Build b;
   bool ok = tool_load(t, path, target, &b) && tool_plan_shown(t, &b) &&
             (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
-  if (ok) tool_what_if(t, &b, &what_if);
+  if (ok) tool_what_if(t, &b, &x.what_if);
+  ok = ok && tool_why(t, &b, &x.whys);
   tool_stages_end(t);
-  if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &what_if);
-  else if (ok && !to_stdout(&list)) show(t, &b, &what_if);
+  if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &x);
+  else if (ok && !to_stdout(&list)) show(t, &b, &x);
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

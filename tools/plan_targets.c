@@ -151,7 +151,7 @@ static void show_all(Tool *t, const char *path, const Row *rows, size_t n) {
 
 /* Nothing that one target writes may be written over by the next. */
 static bool writes_nothing(Tool *t) {
-  static const OptionId writing[] = {OPT_emit, OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan, OPT_what_if};
+  static const OptionId writing[] = {OPT_emit, OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan, OPT_what_if, OPT_why};
   for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
     if (option_given(&t->options, writing[i]))
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s needs one target, not several",

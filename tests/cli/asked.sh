@@ -78,6 +78,28 @@ expect 2 "has no figure 'network'" "${plan[@]}" --what-if 'network*2'; no_out
 expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if nvlink; no_out
 expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if 'nvlink*0'; no_out
 
+# --why: the plan's choice, and others with all else as it is.  A plan file with that choice takes as long.
+two=("$apc" plan "$gpt" -D layers=2 -D d=64 -D heads=4 -D vocab=256 -D ctx=32 --dim seq=32 --dim batch=8 --target dgx-a100x4 --tp 4 -q)
+expect 0 "why layers.0.mlp.fc.dot (dot)" "${two[@]}" --why layers.0.mlp.fc.dot --why layers.1.attn.out.dot
+expect_out "next best"
+expect 0 "" "${two[@]}" --json --why layers.0.mlp.fc.dot --save-plan own.plan
+expect_json 'd["why"][0]["name"] == "layers.0.mlp.fc.dot" and d["why"][0]["choices"][0]["step_us"] == d["time_us"]'
+expect_json 'sorted(c["step_us"] for c in d["why"][0]["choices"][1:]) == [c["step_us"] for c in d["why"][0]["choices"][1:]]'
+expect_json 'all(abs(c["conversions_us"] - sum(m["time_us"] for m in c["moves"])) < 1e-9 for c in d["why"][0]["choices"])'
+expect_json 'len(d["why"][0]["choices"]) > 2 and d["why"][0]["possible"] >= len(d["why"][0]["choices"])'
+cp out why.json
+for k in 1 2; do
+  other=$(/usr/bin/python3 -c 'import json,sys; print(json.load(open("why.json"))["why"][0]["choices"][int(sys.argv[1])]["strategy"])' $k)
+  { cat own.plan; echo "op \"layers.0.mlp.fc.dot\" $other"; } >other.plan
+  expect 0 "" "${two[@]}" --json --plan other.plan
+  expect_json "abs(d['time_us'] / json.load(open('why.json'))['why'][0]['choices'][$k]['step_us'] - 1) < 1e-9"
+done
+# A gradient follows the operation of the forward pass.
+expect 0 "" "${step[@]}" --why layers.0.mlp.fc.dot.grad.dot
+expect_json 'd["why"][0]["follows"] == "layers.0.mlp.fc.dot" and d["why"][0]["followers"] > 0 and d["why"][0]["choices"][0]["step_us"] == d["time_us"]'
+expect 2 "no operation of the model has that name" "${two[@]}" --why layers.0.mlp.fc.dit; no_out
+expect_err "the nearest is 'layers.0.mlp.fc.dot'"
+
 # Several targets: a row each, as each alone.
 expect 0 "on 3 targets" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q
 check "three rows" [ "$(grep -Ec '^  (cpux2|dgx-a100x2|aws-p5.48xlarge) ' out)" -eq 3 ]
@@ -139,4 +161,4 @@ expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens 0 is no run" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
 expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
-summary 99
+summary 135

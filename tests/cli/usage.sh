@@ -211,7 +211,6 @@ expect 0 "; assuming kernels that are known but not built" "$apc" plan $attentio
 expect 2 "takes no option '--assume-kernels'" "$apc" compile "$mlp" $small --assume-kernels; no_out
 expect 5 "error[APC0634]" "$apc" cache list; no_out
 expect 5 "error[APC0635]" "$apc" import-hf folder -o m.apc; no_out
-expect 5 "error[APC0631]" "$apc" plan "$mlp" $small --why layers.0.up; no_out
 expect 5 "error[APC0632]" "$apc" size "$mlp" $small --target dgx-h100; no_out
 expect 5 "error[APC0633]" "$apc" calibrate --target cpux4 -o here.topo; no_out
 expect 5 "error[APC0649]" "$apc" convert "$mlp" m.html; no_out
