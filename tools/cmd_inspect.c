@@ -141,10 +141,24 @@ static bool check_options(Tool *t, const char *path) {
   return true;
 }
 
+static bool is_plan(const char *path) { return ends_with(path, ".plan") || begins_like_plan(path); }
+
+static int compare_plans(Tool *t, const char *path, const char *other) {
+  if (!readable(t, other)) return EXIT_BAD_INPUT;
+  for (int i = 0; i < 2; i++) {
+    const char *one = i ? other : path;
+    if (is_plan(one)) continue;
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "two files are compared if both are plans; '%s' is none", one);
+    return EXIT_USAGE;
+  }
+  return check_options(t, path) ? inspect_plans(t, path, other) : EXIT_USAGE;
+}
+
 int cmd_inspect(Tool *t) {
-  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  if (!tool_args(t, 1, 2)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   if (!readable(t, path)) return EXIT_BAD_INPUT;
+  if (t->options.args.n == 2) return compare_plans(t, path, t->options.args.items[1]);
   if (model_kind(path) != MODEL_NONE) return inspect_model(t, path);
   if (!check_options(t, path)) return EXIT_USAGE;
   const TensorFormat *format = tensor_format(path);
@@ -153,7 +167,7 @@ int cmd_inspect(Tool *t) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is a target: `apc targets show %s`", path);
     return EXIT_BAD_INPUT;
   }
-  if (ends_with(path, ".plan") || begins_like_plan(path)) return inspect_plan(t, path);
+  if (is_plan(path)) return inspect_plan(t, path);
   if (ends_with(path, ".json") || begins_like_json(path)) return inspect_trace(t, path);
   return inspect_program(t, path);
 }

@@ -2,6 +2,7 @@
 #ifndef APC_TOOLS_INSPECT_H
 #define APC_TOOLS_INSPECT_H
 
+#include "passes/plan/file.h"
 #include "tools/build.h"
 
 int inspect_model(Tool *t, const char *path);       /* tools/inspect_model.c */
@@ -10,6 +11,26 @@ int inspect_program(Tool *t, const char *path);     /* tools/inspect_program.c *
 
 int inspect_plan(Tool *t, const char *path); /* tools/inspect_plan.c */
 bool begins_like_plan(const char *path);     /* its first word is apc.plan */
+/* tools/inspect_plans.c: what is different in two plan files. */
+int inspect_plans(Tool *t, const char *path, const char *other);
+
+/* A comment of a plan file that predicts time or memory. */
+typedef struct PredictedShare {
+  const char *name;
+  double value;
+} PredictedShare;
+
+typedef struct Prediction {
+  bool given, estimate;
+  double total; /* milliseconds or bytes */
+  struct {
+    PredictedShare *items;
+    size_t n, cap;
+  } shares;
+} Prediction;
+
+/* The first that begins so: "predicted " or "bytes per rank ". */
+Prediction inspect_prediction(Tool *t, const PlanFile *f, const char *begin);
 
 /* tools/inspect_trace.c: events in the Trace Event Format. */
 int inspect_trace(Tool *t, const char *path);

@@ -23,21 +23,7 @@ bool begins_like_plan(const char *path) {
 /* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes
  * them; "about 6" is what the search counts */
 
-typedef struct Share {
-  const char *name;
-  double value;
-} Share;
-
-typedef struct Prediction {
-  bool given, estimate;
-  double total;
-  struct {
-    Share *items;
-    size_t n, cap;
-  } shares;
-} Prediction;
-
-static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
+Prediction inspect_prediction(Tool *t, const PlanFile *f, const char *begin) {
   Prediction p = {0};
   for (size_t i = 0; i < f->comments.n && !p.given; i++) {
     const char *s = f->comments.items[i];
@@ -52,7 +38,7 @@ static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
     for (s = strchr(end, ':'); s; s = strchr(s, ',')) {
       s += 1 + strspn(s + 1, " ");
       const char *name = arena_strndup(t->arena, s, strcspn(s, " "));
-      ARENA_PUSH(t->arena, &p.shares, ((Share){name, strtod(s + strlen(name), NULL)}));
+      ARENA_PUSH(t->arena, &p.shares, ((PredictedShare){name, strtod(s + strlen(name), NULL)}));
     }
   }
   return p;
@@ -85,7 +71,7 @@ static json_t *strategy_json(Tool *t, const char *text) {
 
 static json_t *plan_file_json(Tool *t, const PlanFile *f) {
   json_t *mesh = json_array(), *stages = json_array(), *ops = json_array();
-  Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
+  Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
   for (int i = 0; i < f->mesh.naxes; i++)
     json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(f->mesh.axes[i].name), "size",
                                           f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
@@ -112,7 +98,7 @@ static void print_prediction(Tool *t, const char *what, const Prediction *p, boo
                    : show_seconds(t->arena, p->total * 1e-3));
   int shown = 0;
   for (size_t i = 0; i < p->shares.n; i++) {
-    const Share *s = &p->shares.items[i];
+    const PredictedShare *s = &p->shares.items[i];
     if (s->value > 0)
       printf("%s%s %s", shown++ ? ", " : ": ", s->name,
              bytes ? show_bytes(t->arena, s->value) : show_seconds(t->arena, s->value * 1e-3));
@@ -126,7 +112,7 @@ static const char *note_of(const PlanFileOp *line) {
 }
 
 static void print_plan_file(Tool *t, const PlanFile *f) {
-  Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
+  Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
   size_t width = 0;
   printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
   for (int i = 0; i < f->mesh.naxes; i++)

@@ -94,6 +94,16 @@ for k in 1 2; do
   expect 0 "" "${two[@]}" --json --plan other.plan
   expect_json "abs(d['time_us'] / json.load(open('why.json'))['why'][0]['choices'][$k]['step_us'] - 1) < 1e-9"
 done
+# Two plan files: the line that is different, as each means it, with what was predicted of both.
+expect 0 "1 line of strategies differs" "$apc" inspect own.plan other.plan
+expect 0 "" "$apc" inspect own.plan other.plan --json
+expect_json 'd["kind"] == "plans" and d["same_model"] and [x["glob"] for x in d["differences"]] == ["layers.0.mlp.fc.dot"]'
+expect_json "d['differences'][0]['to'] == json.load(open('why.json'))['why'][0]['choices'][2]['strategy'] and d['differences'][0]['from'] == json.load(open('why.json'))['why'][0]['choices'][0]['strategy']"
+expect_json "abs(d['files'][0]['time_us'] - json.load(open('why.json'))['time_us']) < 1"
+expect 0 "0 lines of strategies differ" "$apc" inspect own.plan own.plan
+expect 2 "two files are compared if both are plans" "$apc" inspect own.plan why.json; no_out
+expect 1 "cannot" "$apc" inspect own.plan none.plan; no_out
+expect 2 "" "$apc" inspect own.plan own.plan own.plan; no_out
 # A gradient follows the operation of the forward pass.
 expect 0 "" "${step[@]}" --why layers.0.mlp.fc.dot.grad.dot
 expect_json 'd["why"][0]["follows"] == "layers.0.mlp.fc.dot" and d["why"][0]["followers"] > 0 and d["why"][0]["choices"][0]["step_us"] == d["time_us"]'
@@ -161,4 +171,4 @@ expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens 0 is no run" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
 expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
-summary 135
+summary 147

@@ -1,0 +1,142 @@
+/* tools/inspect_plans.c - apc inspect A.plan B.plan: what is different, layer by layer.
+ *
+ * Files are compared as they are written, without a model.  A line of one file is compared with the last line of the
+ * other that is about the same operations: the same glob, or one that covers it.  Equal layers have one line.
+ */
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json_text.h"
+#include "passes/plan/text.h"
+#include "tools/inspect.h"
+
+typedef struct Difference {
+  ZeroRole kind;
+  const char *glob;
+  const PlanFileOp *sides[2]; /* NULL: not cut */
+} Difference;
+
+typedef struct Differences {
+  Difference *items;
+  size_t n, cap;
+  size_t same; /* lines that are no difference */
+} Differences;
+
+static const PlanFile *read_plan(Tool *t, const char *path) {
+  const char *text = file_read_text(t->diags, t->arena, path, NULL);
+  return text ? plan_file_read(t->arena, path, text, t->diags) : NULL;
+}
+
+/* What counts for these operations; NULL: no line does. */
+static const PlanFileOp *line_of(const PlanFile *f, ZeroRole kind, const char *glob) {
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const PlanFileOp *x = &f->ops.items[i];
+    if (x->kind == kind && (strcmp(x->glob, glob) == 0 || plan_glob(x->glob, glob))) return x;
+  }
+  return NULL;
+}
+
+static const char *strategy_of(const PlanFileOp *x) { return x ? x->strategy : "{}"; }
+
+static bool same_lines(const PlanFileOp *a, const PlanFileOp *b) {
+  bool again = a && a->again, use = a && a->gather_at_use;
+  return strcmp(strategy_of(a), strategy_of(b)) == 0 && again == (b && b->again) && use == (b && b->gather_at_use);
+}
+
+static bool is_known(const Differences *d, ZeroRole kind, const char *glob) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].kind == kind && strcmp(d->items[i].glob, glob) == 0) return true;
+  return false;
+}
+
+static Differences differences_of(Arena *a, const PlanFile *const f[2]) {
+  Differences d = {0};
+  for (int side = 0; side < 2; side++)
+    for (size_t i = 0; i < f[side]->ops.n; i++) {
+      const PlanFileOp *x = &f[side]->ops.items[i];
+      Difference y = {x->kind, x->glob, {line_of(f[0], x->kind, x->glob), line_of(f[1], x->kind, x->glob)}};
+      if (same_lines(y.sides[0], y.sides[1])) d.same += side == 0;
+      else if (!is_known(&d, x->kind, x->glob)) ARENA_PUSH(a, &d, y);
+    }
+  return d;
+}
+
+static const char *mesh_text(Arena *a, const PlanFile *f) {
+  Text text = {.arena = a};
+  for (int i = 0; i < f->mesh.naxes; i++)
+    text_printf(&text, "%s%s=%d%s", i ? " x " : "", f->mesh.axes[i].name, f->mesh.axes[i].size,
+                f->mesh.axes[i].temporal ? " micro-batches" : "");
+  text_printf(&text, "%s%d stage%s", f->mesh.naxes ? " in " : "", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
+  return text_str(&text);
+}
+
+static const char *amount_text(Tool *t, const PlanFile *f, bool bytes) {
+  const Prediction p = inspect_prediction(t, f, bytes ? "bytes per rank " : "predicted ");
+  if (!p.given) return "not known";
+  return bytes ? show_bytes(t->arena, p.total) : show_seconds(t->arena, p.total * 1e-3);
+}
+
+static void print_row(const char *what, const char *a, const char *b) {
+  printf("  %-9s %s%s%s\n", what, a, strcmp(a, b) == 0 ? "" : "  ->  ", strcmp(a, b) == 0 ? "" : b);
+}
+
+static const char *side_text(Arena *a, const PlanFileOp *x) {
+  const char *text = strategy_of(x);
+  if (x && x->again) text = arena_printf(a, "%s again", text);
+  return x && x->gather_at_use ? arena_printf(a, "%s gathered at use", text) : text;
+}
+
+static void print_differences(Tool *t, const PlanFile *const f[2], const Differences *d) {
+  Arena *a = t->arena;
+  printf("%s -> %s\n", f[0]->file, f[1]->file);
+  print_row("target", f[0]->target, f[1]->target);
+  print_row("mesh", mesh_text(a, f[0]), mesh_text(a, f[1]));
+  print_row("time", amount_text(t, f[0], false), amount_text(t, f[1], false));
+  print_row("per rank", amount_text(t, f[0], true), amount_text(t, f[1], true));
+  if (f[0]->graph != f[1]->graph) printf("  they are plans of different models\n");
+  for (int i = 1; i < f[0]->mesh.stages && i < f[1]->mesh.stages; i++) {
+    const char *begin = f[0]->stages[i].op, *other = f[1]->stages[i].op;
+    if (begin && other && strcmp(begin, other) != 0)
+      print_row(arena_printf(a, "stage %d", i), arena_printf(a, "from %s", begin), other);
+  }
+  size_t width = 0;
+  for (size_t i = 0; i < d->n; i++) width = strlen(d->items[i].glob) > width ? strlen(d->items[i].glob) : width;
+  printf("  %zu line%s of strategies differ%s, %zu say the same\n", d->n, d->n == 1 ? "" : "s", d->n == 1 ? "s" : "",
+         d->same);
+  for (size_t i = 0; i < d->n; i++) {
+    const Difference *x = &d->items[i];
+    printf("    %-5s %-*s  %s  ->  %s\n", plan_line_names[x->kind], (int)width, x->glob, side_text(a, x->sides[0]),
+           side_text(a, x->sides[1]));
+  }
+}
+
+static json_t *file_json(Tool *t, const PlanFile *f) {
+  const Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
+  return json_pack("{s:o, s:o, s:s, s:i, s:o, s:o}", "file", json_text(f->file), "target", json_text(f->target), "mesh",
+                   mesh_text(t->arena, f), "ranks", f->ranks, "time_us",
+                   time.given ? json_real(time.total * 1e3) : json_null(), "bytes_per_device",
+                   bytes.given ? json_real(bytes.total) : json_null());
+}
+
+static json_t *differences_json(Tool *t, const PlanFile *const f[2], const Differences *d) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < d->n; i++) {
+    const Difference *x = &d->items[i];
+    json_array_append_new(
+        list, json_pack("{s:s, s:o, s:s, s:s}", "line", plan_line_names[x->kind], "glob", json_text(x->glob), "from",
+                        side_text(t->arena, x->sides[0]), "to", side_text(t->arena, x->sides[1])));
+  }
+  return json_pack("{s:s, s:s, s:[o, o], s:b, s:I, s:o}", "schema", "apc.inspect/1", "kind", "plans", "files",
+                   file_json(t, f[0]), file_json(t, f[1]), "same_model", f[0]->graph == f[1]->graph, "same_lines",
+                   (json_int_t)d->same, "differences", list);
+}
+
+int inspect_plans(Tool *t, const char *path, const char *other) {
+  const PlanFile *f[2] = {read_plan(t, path), NULL};
+  if (f[0]) f[1] = read_plan(t, other);
+  if (!f[1]) return EXIT_BAD_INPUT;
+  const Differences d = differences_of(t->arena, f);
+  if (option_given(&t->options, OPT_json)) tool_json(t, differences_json(t, f, &d));
+  else print_differences(t, f, &d);
+  return EXIT_OK;
+}
