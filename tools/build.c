@@ -368,7 +368,8 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return slower_option(t, &o->slower) && tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
+  return slower_option(t, &o->slower) && tool_pins(t, &o->plan.pins, &o->plan.npins) &&
+         tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
 }
 
 static bool find_plan(Tool *t, Build *b, bool alternatives) {

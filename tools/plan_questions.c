@@ -178,3 +178,89 @@ json_t *tool_what_if_json(const Plan *p, const WhatIfs *x) {
   }
   return list;
 }
+
+/* ---- --pin */
+
+static bool read_axis(const char *word, int *degree) {
+  *degree = PIN_NO_DEGREE;
+  if (strcmp(word, "none") == 0) return true;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
+    if (strcmp(word, degree_names[d]) == 0) return *degree = d, true;
+  return false;
+}
+
+/* Names may have colons and equals signs of their own. */
+static bool read_pin(Tool *t, const char *text, PlanPin *out) {
+  const char *equals = strrchr(text, '='), *colon = equals;
+  while (colon && colon > text && *colon != ':') colon--;
+  bool ok = equals && colon > text && *colon == ':';
+  const char *number = ok ? arena_strndup(t->arena, colon + 1, (size_t)(equals - colon - 1)) : "";
+  int64_t dim = 0;
+  const bool behind = *number == '-';
+  ok = ok && tool_parse_whole(number + behind, &dim) && dim < MAX_RANK && (!behind || dim > 0);
+  *out = (PlanPin){.text = text, .dim = behind ? -(int)dim : (int)dim};
+  if (!ok)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--pin takes 'GLOB:dim=axis' as in 'layers.*.mlp.fc:2=tp', with dim from 0 (or -1, the last), "
+                      "not '%s'",
+                      text);
+  out->glob = arena_strndup(t->arena, text, (size_t)(colon - text));
+  return read_axis(equals + 1, &out->degree) ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--pin '%s': an axis is tp, dp, ep, cp or none, not '%s'",
+                    text, equals + 1);
+}
+
+bool tool_pins(Tool *t, const PlanPin **out, int *count) {
+  struct {
+    PlanPin *items;
+    size_t n, cap;
+  } list = {0};
+  size_t at = 0;
+  bool ok = true;
+  for (const OptionUse *u; (u = option_next(&t->options, OPT_pin, &at));) {
+    PlanPin x;
+    ok &= read_pin(t, u->value, &x);
+    ARENA_PUSH(t->arena, &list, x);
+  }
+  if (list.n > MOST_PINS)
+    ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there are at most %d pins, not %zu", MOST_PINS, list.n);
+  *out = list.items, *count = (int)list.n;
+  return ok;
+}
+
+const double *tool_without_pins(Tool *t, Build *b) {
+  const PlanPin *all = b->options.plan.pins;
+  const int n = b->options.plan.npins;
+  double *out = ARENA_ARRAY(t->arena, double, n + 1);
+  PlanPin *others = ARENA_ARRAY(t->arena, PlanPin, n + 1);
+  for (int i = 0; i < n; i++) {
+    int kept = 0;
+    const char *why_not;
+    for (int k = 0; k < n; k++)
+      if (k != i) others[kept++] = all[k];
+    tool_stage(t, "Planning", "%s without --pin '%s'", b->model.path, all[i].text);
+    b->options.plan.pins = others, b->options.plan.npins = kept;
+    const Plan *p = driver_what_if(b, b->options.target, &why_not);
+    /* The plan with the pin is one without it as well. */
+    out[i] = p ? fmin(p->price.time.total, b->plan->price.time.total) : INFINITY;
+  }
+  b->options.plan.pins = all, b->options.plan.npins = n;
+  return out;
+}
+
+void tool_pins_show(const Tool *t, const Build *b, const double *without) {
+  for (int i = 0; i < b->options.plan.npins; i++) {
+    const double more = fmax(b->plan->price.time.total - without[i], 0);
+    printf("%s  %-8s %-28s ", i ? "" : "\n", i ? "" : "pinned", b->options.plan.pins[i].text);
+    if (!isfinite(without[i])) puts("there is no plan without it");
+    else printf("costs %s, %+.1f %%\n", show_seconds(t->arena, more), 100 * more / without[i]);
+  }
+}
+
+json_t *tool_pins_json(const Build *b, const double *without) {
+  json_t *list = json_array();
+  for (int i = 0; i < b->options.plan.npins; i++)
+    json_array_append_new(list, json_pack("{s:o, s:o}", "pin", json_text(b->options.plan.pins[i].text), "without_us",
+                                          tool_json_real(without[i] * 1e6)));
+  return list;
+}

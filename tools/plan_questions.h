@@ -1,4 +1,4 @@
-/* tools/plan_questions.h - what `apc plan` is asked beside the plan: --compare and --what-if. */
+/* tools/plan_questions.h - what `apc plan` is asked beside the plan: --compare and --what-if, and what --pin costs. */
 #ifndef APC_TOOLS_PLAN_QUESTIONS_H
 #define APC_TOOLS_PLAN_QUESTIONS_H
 
@@ -26,6 +26,13 @@ typedef struct WhatIfs {
 bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out);
 /* Searches the plans; the build has its own plan. */
 void tool_what_if(Tool *t, Build *b, WhatIfs *x);
+
+/* Layouts that --pin forces: "layers.*.mlp.fc:2=tp", "x:0=none".  False after diagnostics. */
+bool tool_pins(Tool *t, const PlanPin **out, int *n);
+/* What each of the build's pins costs: the time of the plan without it; INFINITY: there is none. */
+const double *tool_without_pins(Tool *t, Build *b);
+void tool_pins_show(const Tool *t, const Build *b, const double *without);
+json_t *tool_pins_json(const Build *b, const double *without);
 
 void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x);
 json_t *tool_what_if_json(const Plan *p, const WhatIfs *x);

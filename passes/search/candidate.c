@@ -78,8 +78,9 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   uint32_t labels = 0;
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++)
     if (s->run.forced[k] == 0 && !(s->run.zero && k == DEGREE_dp)) labels |= 1u << degree_labels[k];
-  if (d < 0) return (AxisUse){.labels = labels};
+  if (d < 0) return (AxisUse){.labels = labels, .degree = -1};
   return (AxisUse){.labels = 1u << degree_labels[d],
+                   .degree = d,
                    .forced = !c->loose,
                    .weights = d == DEGREE_tp && !c->loose,
                    .batch_too = d == DEGREE_ep,
@@ -88,7 +89,7 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
 
 static bool same_use(const AxisUse *a, const AxisUse *b) {
   return a->labels == b->labels && a->forced == b->forced && a->weights == b->weights && a->batch_too == b->batch_too &&
-         a->data == b->data;
+         a->data == b->data && a->degree == b->degree;
 }
 
 GraphInput search_graph_input(Search *s, const Candidate *c) {
@@ -106,6 +107,8 @@ GraphInput search_graph_input(Search *s, const Candidate *c) {
                    .rounds = SHARE_ROUNDS,
                    .split_rounds = SPLIT_ROUNDS,
                    .whole_work = whole_work,
+                   .pins = s->pins,
+                   .pinned = s->pinned,
                    .watch = &s->watch,
                    .report = &s->report};
   int first = c->micro > 1;

@@ -72,10 +72,32 @@ static double zero_forced_parts(const Making *k, const Strategy *s) {
   return parts;
 }
 
+/* ---- what is forced of layouts (pins.h) */
+
+/* The mesh axes that a pin is about. */
+static uint32_t pin_axes(const GraphInput *in, const PlanPin *pin) {
+  const Mesh *mesh = &in->m->mesh;
+  uint32_t axes = 0;
+  for (int i = 0; i < mesh->naxes; i++)
+    if (!mesh->axes[i].temporal && (pin->degree == PIN_NO_DEGREE || in->uses[i].degree == pin->degree)) axes |= 1u << i;
+  return axes;
+}
+
+static bool pins_hold(const Making *k, const Strategy *s) {
+  uint64_t pins = k->in->pinned ? k->in->pinned[k->index] : 0;
+  for (int i = 0; pins >> i; i++) {
+    const PlanPin *pin = &k->in->pins[i];
+    if ((pins >> i & 1) && !pin_holds(pin, strategy_result(k->in->m, k->rule, s, 0), pin_axes(k->in, pin)))
+      return false;
+    if (i + 1 == MOST_PINS) break;
+  }
+  return true;
+}
+
 /* Of picks that are allowed. */
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
-  if (!zero_allowed(k, s)) return false;
+  if (!zero_allowed(k, s) || !pins_hold(k, s)) return false;
   for (int i = 0; i < s->n; i++) timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
@@ -240,7 +262,8 @@ static bool may_follow(const Making *k, const Strategy *s) {
     if (s->picks[i].factor != k->time_factor) return false;
     timed = true;
   }
-  return (t < 0 || timed || may_be_whole(k)) && cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+  return (t < 0 || timed || may_be_whole(k)) && pins_hold(k, s) &&
+         cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
 static void add_follower(Arena *a, Domain *head, Domain *d) {

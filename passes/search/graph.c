@@ -184,6 +184,10 @@ static bool make_domains(Graph *g, const char **why) {
     if (solve_watch_work(g->in.watch, 1e3)) return false;
     const Op *op = &g->in.f->ops.items[s->first[c]];
     if (!is_empty(domain_of_class(g, c), op)) continue;
+    if (g->in.pinned && g->in.pinned[s->first[c]]) {
+      *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut as it is pinned", op_name(op->kind), op->name);
+      return false;
+    }
     *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
                         g->in.m->mesh.axes[0].size);
     return false;

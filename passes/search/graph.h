@@ -26,6 +26,7 @@ typedef struct AxisUse {
   bool batch_too; /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
                    * the other work */
   bool data;      /* ranks of data parallelism */
+  int degree;     /* the only one that it counts for; -1: free */
 } AxisUse;
 
 typedef struct GraphInput {
@@ -42,12 +43,14 @@ typedef struct GraphInput {
   Symmetry *symmetry; /* for a bound: axes may be exchanged at every operation; `cost` knows no order of axes.  NULL:
                        * they may not */
   AxisUse uses[MAX_AXES];
-  int zero;            /* PlanOptions.zero */
-  double repeat;       /* weight of what a micro-batch costs, */
-  double before;       /* and of what is done once before all of them */
-  int micro;           /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
-                        * has */
-  double memory_limit; /* of weights and state; INFINITY: none */
+  const PlanPin *pins;    /* layouts that are forced, */
+  const uint64_t *pinned; /* by operation, as a bit set; NULL: none are */
+  int zero;               /* PlanOptions.zero */
+  double repeat;          /* weight of what a micro-batch costs, */
+  double before;          /* and of what is done once before all of them */
+  int micro;              /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
+                           * has */
+  double memory_limit;    /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
   int rounds, split_rounds;
   double whole_work;

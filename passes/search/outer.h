@@ -165,6 +165,8 @@ typedef struct Search {
   Arena *arena; /* the module's */
   const Rule *const *rules;
   const OpLabels *labels;
+  const PlanPin *pins;        /* PlanOptions.pins, */
+  const uint64_t *pinned;     /* by operation (pins.h); NULL: there are none */
   const Shape *shape, *alike; /* alike: shape_alike; NULL: it has no such layers */
   bool layers_alike;          /* graphs are made of `alike` */
   int guess;          /* how much has to be made again so that a candidate fits (search_made_again); -1: no idea, */

@@ -482,6 +482,19 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   return finish(s, o, started);
 }
 
+/* A degree that is pinned has to be forced, so that it is known which axes have it. */
+static bool take_pins(Search *s, const PlanOptions *o, Diags *d) {
+  for (int i = 0; i < o->npins; i++) {
+    const PlanPin *pin = &o->pins[i];
+    if (pin->degree == PIN_NO_DEGREE || o->degree[pin->degree] > 1) continue;
+    const char *name = degree_names[pin->degree];
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s' needs --%s N, with N above 1", pin->text, name);
+  }
+  s->pins = o->pins;
+  if (o->npins) s->pinned = pins_of(s->arena, s->f, o->pins, o->npins, d);
+  return !o->npins || s->pinned;
+}
+
 /* Many ranks can be divided in hundreds of ways; in fewer, a long training step takes long for each. */
 static bool is_large(const Func *f, const Target *t) {
   const int many_ranks = 64, some_ranks = 16;
@@ -531,8 +544,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   module_set_mesh(m, &(Mesh){.stages = 1});
   s->base = cost_model_new(m, t);
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
-  if (!cost_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
-  s->shape = shape_of(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again));
+  if (!cost_sizes_can_be_priced(s->cost, m, f, d) || !take_pins(s, o, d)) return search_close(s), false;
+  s->shape = shape_of_marked(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again),
+                             s->pinned);
   s->alike = shape_alike(m, s->cost, s->shape);
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->graph = plan_graph_hash(m, f);

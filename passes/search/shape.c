@@ -15,6 +15,7 @@ typedef struct Shaping {
   Module *m;
   const CostModel *cost;
   Arena *arena;
+  const uint64_t *marks; /* by operation; NULL */
   Shape *out;
 } Shaping;
 
@@ -181,6 +182,7 @@ static void add_op(const Shaping *w, Key *key, size_t index) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
   add_int(key, (int)op->kind), add_int(key, op->nin), add_int(key, op->nout);
+  add(key, w->marks ? w->marks[index] : 0);
   add_double(key, runs_of_op(w->out->loops, index));
   add_double(key, runs_of_result(w->out->loops, w->out->f, index));
   add_int(key, op->kind == OP_param ? w->out->same.reads[index] : 0);
@@ -433,9 +435,14 @@ static const int *kernels_of(const Shaping *w) {
 
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops) {
+  return shape_of_marked(m, c, f, rules, labels, loops, NULL);
+}
+
+const Shape *shape_of_marked(Module *m, const CostModel *c, const Func *f, const Rule *const *rules,
+                             const OpLabels *labels, const LoopCosts *loops, const uint64_t *marks) {
   Shape *s = ARENA_NEW(m->arena, Shape);
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = weight_readers(m->arena, f)};
-  Shaping w = {.m = m, .cost = c, .arena = m->arena, .out = s};
+  Shaping w = {.m = m, .cost = c, .arena = m->arena, .marks = marks, .out = s};
   find_before(&w);
   find_forms(&w);
   find_time_factors(&w);

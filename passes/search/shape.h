@@ -66,6 +66,9 @@ typedef struct Shape {
 /* Lives in the module's arena. */
 const Shape *shape_of(Module *m, const CostModel *c, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops);
+/* Operations of one class have one mark as well; `marks`: by operation; NULL: all have the same. */
+const Shape *shape_of_marked(Module *m, const CostModel *c, const Func *f, const Rule *const *rules,
+                             const OpLabels *labels, const LoopCosts *loops, const uint64_t *marks);
 
 /* The same where all instances of a repeated block (blocks.h) but the first and the last make one choice: operations of
  * equal place and class have one variable, which counts as often as there are of them; the place of a weight that

@@ -110,6 +110,34 @@ expect_json 'd["why"][0]["follows"] == "layers.0.mlp.fc.dot" and d["why"][0]["fo
 expect 2 "no operation of the model has that name" "${two[@]}" --why layers.0.mlp.fc.dit; no_out
 expect_err "the nearest is 'layers.0.mlp.fc.dot'"
 
+# --pin: values are cut as somebody wants them, and what each pin costs is said.
+expect 0 "" "${two[@]}" --json; cp out free.json
+expect 0 "" "${two[@]}" --json --pin 'layers.*.mlp.fc:2=none' --pin 'layers.0.attn.q:1=tp' --why layers.0.mlp.fc --why layers.1.mlp.fc
+expect_json "all('x2' not in w['choices'][0]['strategy'] for w in d['why']) and d['time_us'] > json.load(open('free.json'))['time_us']"
+expect_json "[p['pin'] for p in d['pins']] == ['layers.*.mlp.fc:2=none', 'layers.0.attn.q:1=tp']"
+expect_json "d['pins'][0]['without_us'] == json.load(open('free.json'))['time_us'] and d['pins'][1]['without_us'] == d['time_us']"
+expect 0 "pinned" "${two[@]}" --pin 'layers.*.mlp.fc:-1=none'
+# What it does anyway costs nothing, and is the same plan.
+expect 0 "costs 0, +0.0 %" "${two[@]}" --pin 'layers.*.mlp.fc:2=tp'
+expect 0 "" "${two[@]}" --json --pin 'layers.*.mlp.fc:2=tp'
+expect_json "d['time_us'] == json.load(open('free.json'))['time_us']"
+# Without forced degrees a dimension can be left whole; of a training step gradients follow.
+expect 0 "" "$apc" plan "$mlp" -D layers=2 --dim batch=64 --target dgx-a100x4 -q --json --pin '*:0=none'
+expect_json 'd["chosen"]["dp"] == 1'
+expect 0 "" "${step[@]}" --tp 2 --pin 'layers.*.mlp.fc.dot:2=none' --save-plan pinned.plan
+check "no product has its columns cut" [ "$(grep -E 'mlp[.]fc[.]dot" ' pinned.plan | grep -c 'd:tp')" -eq 0 ]
+# It holds for programs: the ranks compute the same.
+expect 0 "" "$apc" verify "$mlp" -D layers=2 -D d=16 -D hidden=32 --dim batch=4 --target cpux2 --tp 2 --seed 1 -q --pin 'layers.0.up:1=none'
+# What cannot be is said.
+expect 3 "cannot be cut as it is pinned" "${two[@]}" --pin 'layers.0.mlp.fc:2=tp' --pin 'layers.0.mlp.fc:0=none' --pin 'layers.0.mlp.fc.dot:2=none' --pin 'logits:2=none' --pin 'tokens:0=tp'
+expect 2 "needs --tp N" "$apc" plan "$gpt" --target cpux4 --pin 'layers.0.mlp.fc:2=tp'; no_out
+expect 2 "contradict each other for layers.0.mlp.fc" "${two[@]}" --pin 'layers.*.mlp.fc:2=tp' --pin 'layers.0.mlp.fc:1=tp'; no_out
+expect 2 "layers.0.mlp.fc has 3 dimensions" "${two[@]}" --pin 'layers.0.mlp.fc:3=tp'; no_out
+expect 2 "no operation of the model matches" "${two[@]}" --pin 'layers.0.mlp.fcx:2=tp'; no_out
+expect_err "the nearest is"
+for pin in nothing layers.0.x:=tp layers.0.x=tp layers.0.x:one=tp layers.0.x:-0=tp ':0=tp'; do expect 2 "--pin takes 'GLOB:dim=axis'" "${two[@]}" --pin "$pin"; done
+expect 2 "an axis is tp, dp, ep, cp or none, not 'tq'" "${two[@]}" --pin 'layers.0.mlp.fc:2=tq'; no_out
+
 # Several targets: a row each, as each alone.
 expect 0 "on 3 targets" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q
 check "three rows" [ "$(grep -Ec '^  (cpux2|dgx-a100x2|aws-p5.48xlarge) ' out)" -eq 3 ]
@@ -171,4 +199,4 @@ expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens 0 is no run" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
 expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
-summary 147
+summary 179
