@@ -214,15 +214,18 @@ static bool price_near(Search *s, Outcome *o) {
 }
 
 /* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
- * which has made again what the one before has, the first.  If the last does not fit, none does. */
+ * which has made again what the one before has, the first.  None fits where neither the last does nor what makes no
+ * layer again whole: such a layer may take more at once than it saves. */
 static bool cut_and_price(Search *s, Outcome *o) {
   int most, last = s->npolicies - 1;
   if (s->guess >= 0 && s->nlayers) return price_near(s, o);
   if (search_cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
   Outcome some = *o, all = *o;
-  if (!price_most(s, &most, &all) && !all.slower) return *o = all, false;
+  bool fits = price_most(s, &most, &all);
+  if (!fits && !all.slower && !s->nlayers) return *o = all, false;
   bool selective = search_cut_and_price_with(s, s->policies[1].again, &some);
+  if (!fits && !all.slower && !selective) return *o = all, false;
   if (!s->nlayers || some.slower) return *o = some, selective;
   if (!selective && all.slower) return *o = all, false;
   return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)

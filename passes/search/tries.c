@@ -107,6 +107,13 @@ static bool is_free(const Candidate *c) {
   return true;
 }
 
+/* It takes longer for lack of memory: by what is made or gathered again, or, without gradients, by cutting more. */
+static bool memory_costs(const Search *s, const Outcome *o, double bound) {
+  const double much = 1e-3;
+  if (o->wanted > 0 && o->price.time.total > o->wanted) return true;
+  return s->run.limited && !func_has_gradients(s->f) && o->price.time.total > bound * (1 + much);
+}
+
 /* Returns the bound that was found, which does not count what is made again for gradients. */
 static double try_one(Search *s, const Candidate *c) {
   bool makes_again;
@@ -123,7 +130,7 @@ static double try_one(Search *s, const Candidate *c) {
     return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->run.limited) : INFINITY;
   search_add_if_known(s, o, best);
   bool limited = s->run.limited;
-  bool pays = o->feasible && o->wanted > 0 && o->price.time.total > o->wanted;
+  bool pays = o->feasible && memory_costs(s, o, bound);
   if (pays && c->stages == 1 && !s->run.zero && is_free(c)) try_kinds(s, c);
   s->run.limited = limited;
   bound = fmax(bound, c->bound);
@@ -302,6 +309,45 @@ static void fewest_axes_first(Search *s, size_t left) {
   items[left] = first;
 }
 
+/* With as many micro-batches as there may be, then with half as many while that fits. */
+static void try_many_micro_batches(Search *s, int forced, const Candidate *given) {
+  Candidate c = *given;
+  double ignored;
+  bool fits = true;
+  for (c.micro = 1; 2 * c.micro <= s->most_micro;) c.micro *= 2;
+  if (forced) c.micro = forced;
+  for (; fits && c.micro && !s->watch.expired; c.micro = forced ? 0 : c.micro / 2) {
+    c.least = c.micro;
+    Outcome *o = search_solve_mesh(s, &c, search_best_time(s), &ignored);
+    fits = o->feasible;
+    search_add_if_known(s, o, search_best_time(s));
+  }
+}
+
+/* Its free axes from number `axis` on get kinds of parallelism that no other axis has. */
+static void try_lean(Search *s, int micro, const Candidate *c, int axis, unsigned used) {
+  if (axis == c->naxes) {
+    try_many_micro_batches(s, micro, c);
+    return;
+  }
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
+    Candidate x = *c;
+    bool free = x.degree[axis] < 0, known = !s->run.zero || d != DEGREE_dp;
+    bool possible = free ? s->has_degree[d] && !s->run.forced[d] && known && !(used >> d & 1u) : x.degree[axis] == d;
+    x.degree[axis] = d;
+    if (possible) try_lean(s, micro, &x, axis + 1, used | 1u << d);
+  }
+}
+
+/* What is fastest where axes may split anything is not what takes least memory.  Where nothing of that fits, meshes
+ * without stages are tried with one kind of parallelism for each axis, which may. */
+static void try_all_lean(Search *s, const PlanOptions *o) {
+  for (size_t i = 0; i < s->run.candidates.n && !s->watch.expired && !(o->any && s->run.best); i++) {
+    const Candidate c = s->run.candidates.items[i];
+    if (c.stages == 1 && !c.loose) try_lean(s, o->micro_batches, &c, 0, 0);
+  }
+}
+
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool named = free_choice && s->named && !o->any, alone = free_choice && !(named && s->large);
   for (int d = DEGREE_FIRST_AXIS; alone && d < DEGREE_COUNT; d++) try_alone(s, d);
@@ -327,6 +373,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
     double bound = try_one(s, &c);
     if (s->run.limited && o->micro_batches == 0 && !(o->any && s->run.best)) try_for_memory(s, &c, bound);
   }
+  if (!s->run.best && !s->large && !s->layout) try_all_lean(s, o);
 }
 
 void search_try_hastily(Search *s) {
