@@ -7,17 +7,22 @@
 #include "passes/pipeline.h"
 #include "tests/test.h"
 
-/* By adamw of mse; NULL after a failed check. */
-static inline Module *step_of(Arena *a, const char *net, Diags *d) {
-  TrainOptions train = {.loss = "mse"};
-  Module *m = dsl_load("net.apc", net, &(DslOptions){.training = true}, d);
-  const PassOptions o = {.train = &train, .device = target_device_traits(DEVICE_cpu)};
-  bool ok = m && optimizer_parse(a, "adamw(lr=1e-3)", &train.optimizer, d) && pipeline_run(m, NULL, &o, d);
+/* NULL after a failed check.  Without a loss it is the model itself. */
+static inline Module *step_by(Arena *a, const char *net, const char *loss, const char *optimizer, Diags *d) {
+  TrainOptions train = {.loss = loss};
+  Module *m = dsl_load("net.apc", net, &(DslOptions){.training = loss != NULL}, d);
+  const PassOptions o = {.train = loss ? &train : NULL, .device = target_device_traits(DEVICE_cpu)};
+  bool ok = m && (!loss || optimizer_parse(a, optimizer, &train.optimizer, d)) && pipeline_run(m, NULL, &o, d);
   if (!ok) diags_print(d, stderr, false);
   CHECKF(ok, "%s", net);
   if (ok) return m;
   if (m) module_free(m);
   return NULL;
+}
+
+/* By adamw of mse. */
+static inline Module *step_of(Arena *a, const char *net, Diags *d) {
+  return step_by(a, net, "mse", "adamw(lr=1e-3)", d);
 }
 
 #endif
