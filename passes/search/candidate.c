@@ -456,8 +456,9 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
 /* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
  * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
  * the first tells where a pipeline is not filled, the second where parts are too small.  What is done once before them
- * counts f / S at least (all stages do it at the same time).  That holds for every operation
- * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
+ * counts f / S at least (all stages do it at the same time).  That holds for every operation, of which the larger one
+ * counts, and for every conversion, of which the second does (fans.c).  Strategies are those of a, which are all there
+ * are. */
 static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena *a) {
   Symmetry *symmetry = symmetry_of(s, c, loose, a);
   if (symmetry) loose = loose_axes(s, c, loose);

@@ -102,11 +102,12 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
 }
 
-/* What it costs on a mesh to make each wanted layout of each of the producer's, of those that stand for it the
+/* What it costs to make each wanted layout of each of the producer's, of those that stand for it the
  * cheapest: [n][w->n]. */
-static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *s, int n, const Layout *const *from,
-                     const Wanted *w, double *seconds) {
+static void price_on(Graph *g, const Type *type, const Shared *s, int n, const Layout *const *from, const Wanted *w,
+                     double *seconds) {
   Arena *a = arena_new();
+  CostModel *cost = g->in.cost;
   Symmetry *exchange = g->in.symmetry;
   const Layout **all = ARENA_ARRAY(a, const Layout *, w->n *(exchange ? MAX_EXCHANGES : 1) + 1);
   int *ends = ARENA_ARRAY(a, int, w->n + 1), count = 0;
@@ -131,25 +132,22 @@ static void price_on(Graph *g, CostModel *cost, const Type *type, const Shared *
   arena_free(a);
 }
 
+/* For a bound of several numbers of micro-batches a conversion counts as those of the most: what it takes of the whole
+ * batch (GraphInput.whole) has made no bound better that was tried, and takes as long again. */
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
   const int n = c[0].n;
   Arena *a = arena_new();
   const Layout **from = ARENA_ARRAY(a, const Layout *, n + 1);
-  double *whole = ARENA_ARRAY(a, double, n * w->n + 1);
   w->seconds = ARENA_ARRAY(g->arena, double, n * w->n + 1);
   for (int k = 0; k < n; k++) from[k] = s->producer->results[s->result][c[0].first[k]];
-  if (!solve_watch_work(g->in.watch, work_of_conversion * n * w->n)) {
-    price_on(g, g->in.cost, type, s, n, from, w, w->seconds);
-    if (g->in.whole) price_on(g, g->in.whole, type, s, n, from, w, whole);
-  }
+  if (!solve_watch_work(g->in.watch, work_of_conversion * n * w->n)) price_on(g, type, s, n, from, w, w->seconds);
   bool *once = ARENA_ARRAY(a, bool, w->n + 1);
   for (int i = 0; i < w->n; i++) once[i] = s->producer->read_behind && walk_layout_once(g->in.m, w->to[i]);
   for (int k = 0; k < n; k++) {
     bool made_once = walk_layout_once(g->in.m, from[k]);
     for (int i = 0; i < w->n; i++) {
       double *seconds = &w->seconds[k * w->n + i];
-      if (made_once && once[i]) *seconds *= g->in.before;
-      else *seconds = fmax(*seconds * g->in.repeat, g->in.whole ? whole[k * w->n + i] * g->in.share : 0);
+      *seconds *= made_once && once[i] ? g->in.before : g->in.repeat;
       *seconds *= s->producer->conversions;
     }
   }

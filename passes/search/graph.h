@@ -36,8 +36,8 @@ typedef struct GraphInput {
   const OpLabels *labels;
   const Shape *shape; /* of f */
   CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
-  CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
-                       * them counts the larger of */
+  CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; an operation that
+                       * depends on them counts the larger of */
   double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
                        * former */
   Symmetry *symmetry; /* for a bound: axes may be exchanged at every operation; `cost` knows no order of axes.  NULL:
