@@ -84,6 +84,12 @@ void diag_help(Diags *d, const char *format, ...) {
   va_end(args);
 }
 
+const char *diags_first_error(const Diags *d) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].severity == SEV_ERROR) return d->items[i].message;
+  return NULL;
+}
+
 void diags_append(Diags *d, const Diags *more) {
   for (size_t i = 0; i < more->n; i++) {
     const Diag *x = &more->items[i];

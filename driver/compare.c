@@ -20,16 +20,10 @@ static PlanOptions options_of(const Build *b, const DriverNamed *x) {
   memcpy(o.degree, x->forced.degree, sizeof o.degree);
   o.micro_batches = x->forced.micro_batches;
   o.zero = x->forced.zero;
-  if (x->forced.schedule) o.schedule = x->forced.schedule, o.chunks = x->forced.chunks;
-  if (x->forced.recompute.kind != RECOMPUTE_auto) o.recompute = x->forced.recompute;
+  o.schedule = x->forced.schedule, o.chunks = x->forced.chunks;
+  o.recompute = x->forced.recompute;
   o.alternatives = false;
   return o;
-}
-
-static const char *reason(const Diags *d) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return d->items[i].message;
-  return "not possible";
 }
 
 static PlanAlternative named_alternative(Build *b, const DriverNamed *x, const PlanKnown **known) {
@@ -37,8 +31,9 @@ static PlanAlternative named_alternative(Build *b, const DriverNamed *x, const P
   Diags *why = diags_new(a);
   PlanOptions o = options_of(b, x);
   o.known = known;
-  Plan *p = driver_search(b, &o, x->micro_batch, why);
-  PlanAlternative out = {.seconds = INFINITY, .why_not = reason(why), .schedule = "none", .recompute = "none"};
+  Plan *p = driver_search_near(b, &o, x->micro_batch, why);
+  PlanAlternative out = {
+      .seconds = INFINITY, .why_not = diags_first_error(why), .schedule = "none", .recompute = "none"};
   if (p) out = plan_as_alternative(a, p);
   else memcpy(out.degree, x->forced.degree, sizeof out.degree);
   out.named = x->text, out.plan = p;
@@ -126,6 +121,6 @@ const Plan *driver_what_if(Build *b, const Target *target, const char **why_not)
   b->options.target = target;
   const Plan *p = driver_search(b, &o, b->options.micro_batch, why);
   b->options.target = own;
-  *why_not = p ? NULL : reason(why);
+  *why_not = p ? NULL : diags_first_error(why);
   return p;
 }

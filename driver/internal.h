@@ -11,6 +11,9 @@ void driver_go_back(Build *b, DriverStage to);
 bool stage_plan(Build *b);
 /* One of several searches, in what the others have left of --effort.  `micro_batch`: as DriverOptions.micro_batch. */
 Plan *driver_search(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *d);
+/* The same; where no plan is within the limit as the search counts, but one that may be as its Program takes, that one,
+ * and *why has the error. */
+Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why);
 /* What a further search is asked for. */
 typedef struct PlanTry {
   double limit;      /* bytes of a rank, as the search counts them */

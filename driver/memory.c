@@ -155,6 +155,18 @@ static void refuse_alternative(const Build *b, PlanAlternative *x, double limit)
   x->seconds = INFINITY;
 }
 
+/* Of a large plan that somebody named no Program is asked. */
+static void refuse_counted(const Build *b, double limit) {
+  Arena *a = b->options.model.arena;
+  for (int i = 0; i < b->plan->nalternatives; i++) {
+    PlanAlternative *x = &b->plan->alternatives[i];
+    if (!x->named || !x->plan || x->plan->allocated || x->bytes <= limit || !isfinite(x->seconds)) continue;
+    x->why_not = arena_printf(a, "the search counts %s on a rank, %s are allowed", show_bytes(a, x->bytes),
+                              show_bytes(a, limit));
+    x->seconds = INFINITY;
+  }
+}
+
 static void possible_first(Arena *a, PlanAlternative *list, int n) {
   PlanAlternative *last = ARENA_ARRAY(a, PlanAlternative, n + 1);
   int kept = 0, moved = 0;
@@ -198,6 +210,7 @@ static void measure_alternatives(Build *b, double limit) {
   }
   b->options.model.watch = watch, b->options.model.diags = diags;
   if (b->plan != chosen) driver_take_plan(b, chosen);
+  refuse_counted(b, limit);
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
 }
 
@@ -210,6 +223,7 @@ bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (is_asked_only(b)) {
     driver_compare(b);
+    refuse_counted(b, limit);
     return save_texts(b) && driver_save_plan(b);
   }
   if (!measure(b)) return false;

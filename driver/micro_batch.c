@@ -21,16 +21,15 @@ int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound) {
 }
 
 /* The batch is bound, and the options leave the number of micro-batches open. */
-static bool batch_to_cut(const Build *b, int64_t *batch) {
+static bool batch_to_cut(const Build *b, const PlanOptions *options, int64_t *batch, Diags *d) {
   bool bound;
   *batch = batch_size(b, ARENA_ARRAY(b->options.model.arena, int64_t, b->model.m->symbols.n + 1), &bound);
-  if (b->options.plan.micro_batches)
-    return diag_error(b->options.model.diags, DIAG_usage_value, (Loc){0},
+  if (options->micro_batches)
+    return diag_error(d, DIAG_usage_value, (Loc){0},
                       "--micro-batch and --micro-batches contradict each other: one follows from the other");
   if (bound) return true;
-  diag_error(b->options.model.diags, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
-  diag_help(b->options.model.diags,
-            "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
+  diag_error(d, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
+  diag_help(d, "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
   return false;
 }
 
@@ -60,7 +59,7 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   PlanOptions with = *options;
   with.known = &known;
   options = &with;
-  if (!batch_to_cut(b, &batch)) return NULL;
+  if (!batch_to_cut(b, options, &batch, d)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
   const int forced = options->degree[DEGREE_dp];
   if (forced) return search(b, options, forced, pieces(batch, forced, size), d);

@@ -2,8 +2,8 @@
  *
  * The search finds the fastest plan within a memory limit.  So the least memory is found by bisection over that limit:
  * a limit will do if the fastest plan within it is fast enough.  A limit that will not do is a bound where the search
- * has proved that no plan within it is fast enough; where its gap leaves that open, the plan may not be the smallest.
- * Bytes are those that the search counts.
+ * has proved that no plan within it is fast enough, or weights and state alone exceed it; where that is open, the plan
+ * may not be the smallest. Bytes are those that the search counts.
  */
 #include "driver/objective.h"
 
@@ -24,6 +24,8 @@ static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
   PlanOptions o = b->options.plan;
   o.memory_limit = limit;
   o.alternatives = false;
+  PlanLack lack = {0};
+  o.lack = &lack;
   if (o.effort <= 0) o.work = try_work;
   Plan *p = driver_search(b, &o, b->options.micro_batch, diags_new(b->options.model.arena));
   if (p && p->price.time.total <= most_seconds) {
@@ -31,15 +33,19 @@ static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
     return;
   }
   x->little = limit;
-  if (!p || p->lower_bound > most_seconds) x->proved = fmax(x->proved, limit);
+  bool too_large = !p && lack.resident > limit * b->options.target->ranks; /* weights and state alone */
+  if (too_large || (p && p->lower_bound > most_seconds)) x->proved = fmax(x->proved, limit);
 }
+
+static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
 
 Plan *driver_least_memory(Build *b, Plan *fastest, double slower) {
   enum { MOST_TRIES = 10 };
   const double close = 0.01, most_seconds = fastest->price.time.total * (1 + slower);
   Least x = {.plan = fastest, .enough = fastest->price.memory.total};
   PlanTraded *traded = ARENA_NEW(b->options.model.arena, PlanTraded);
-  for (int i = 0; i < MOST_TRIES && x.enough - x.little > close * x.enough && driver_has_effort(b); i++)
+  for (int i = 0; i < MOST_TRIES && x.enough - x.little > close * x.enough && !is_stopped(b) && driver_has_effort(b);
+       i++)
     try_limit(b, (x.little + x.enough) / 2, most_seconds, &x);
   *traded = (PlanTraded){
       .fastest = fastest->price.time.total, .slower = slower, .bytes = fastest->price.memory.total, .least = x.proved};

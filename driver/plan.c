@@ -183,25 +183,29 @@ void driver_plan_beside(Build *b, Plan *was) {
   driver_list_beside(b, b->plan, was);
 }
 
-/* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
- * asks its Program. */
-static Plan *search_near(Build *b, const PlanOptions *options) {
+Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why) {
   const double most = 2; /* times as much as programs take may be counted (docs/plan.md) */
   PlanOptions o = *options;
   PlanLack lack = {0};
-  Diags *why = diags_new(b->options.model.arena);
   o.lack = &lack;
-  Plan *p = searched(b, &o, why);
-  if (!p && lack.nearest > 0 && lack.nearest <= most * plan_memory_limit(b->options.target, o.memory_limit)) {
-    o.memory_limit = lack.nearest;
-    Diags *again = diags_new(b->options.model.arena);
-    p = searched(b, &o, again);
-    if (p) b->unfit = why;
-    else if (o.stop && *o.stop) why = again;
-  }
+  Plan *p = driver_search(b, &o, micro_batch, why);
   b->resident = lack.resident;
+  if (p || lack.nearest <= 0 || lack.nearest > most * plan_memory_limit(b->options.target, o.memory_limit)) return p;
+  o.memory_limit = lack.nearest;
+  Diags *again = diags_new(b->options.model.arena);
+  p = driver_search(b, &o, micro_batch, again);
+  if (!p && o.stop && *o.stop) diags_append(why, again);
+  return p;
+}
+
+/* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
+ * asks its Program. */
+static Plan *search_near(Build *b, const PlanOptions *options) {
+  Diags *why = diags_new(b->options.model.arena);
+  Plan *p = driver_search_near(b, options, b->options.micro_batch, why);
   if (!p) driver_refuse(b, why);
-  else if (!b->unfit) diags_append(b->options.model.diags, why);
+  else if (why->errors) b->unfit = why;
+  else diags_append(b->options.model.diags, why);
   return p;
 }
 

@@ -301,7 +301,7 @@ static bool parse_part(Arena *a, const char *text, double *part) {
   size_t n = strlen(text);
   bool ok = n > 1 && text[n - 1] == '%' && tool_parse_real(arena_strndup(a, text, n - 1), part);
   *part /= 100;
-  return ok && *part > 0;
+  return ok && *part > 0 && *part <= 100;
 }
 
 /* --objective memory: how much slower than the fastest plan another one may be; 0 for other objectives.  False after a
@@ -313,7 +313,8 @@ static bool slower_option(Tool *t, double *out) {
   bool memory = objective && strcmp(objective, "memory") == 0;
   double part = usual;
   if (text && !parse_part(t->arena, text, &part))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower takes a part like 10%%, not '%s'", text);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower takes a part like 10%%, up to 10000%%, not '%s'",
+                      text);
   if (text && !memory) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower needs --objective memory");
   if (memory && option_given(o, OPT_plan))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--objective memory chooses a plan, and --plan gives one");

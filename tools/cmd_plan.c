@@ -23,14 +23,14 @@ static bool to_stdout(const EmitList *l) {
 typedef struct Answers {
   WhatIfs what_if;
   Whys whys;
-  const double *without_pins;
+  PinPrices pins;
 } Answers;
 
 static void show(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   tool_plan_show(t, b);
   tool_run_show(t, b->options.target, &run);
-  tool_pins_show(t, b, x->without_pins);
+  tool_pins_show(t, b, &x->pins);
   tool_what_if_show(t, b->plan, &x->what_if);
   tool_why_show(t, b, &x->whys);
 }
@@ -39,8 +39,8 @@ static void print_json(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   json_t *document = tool_plan_json(t, b);
   if (run.asked) json_object_set_new(document, "run", tool_run_json(&run));
-  if (b->options.plan.npins) json_object_set_new(document, "pins", tool_pins_json(b, x->without_pins));
-  if (x->what_if.n) json_object_set_new(document, "what_if", tool_what_if_json(b->plan, &x->what_if));
+  if (b->options.plan.npins) json_object_set_new(document, "pins", tool_pins_json(b, &x->pins));
+  if (x->what_if.n) json_object_set_new(document, "what_if", tool_what_if_json(&x->what_if));
   if (x->whys.n) json_object_set_new(document, "why", tool_why_json(t, b, &x->whys));
   tool_json(t, document);
 }
@@ -60,7 +60,7 @@ int cmd_plan(Tool *t) {
   Build b;
   bool ok = tool_load(t, path, target, &b) && tool_plan_shown(t, &b) &&
             (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
-  if (ok) x.without_pins = tool_without_pins(t, &b);
+  if (ok) x.pins = tool_pin_prices(t, &b);
   if (ok) tool_what_if(t, &b, &x.what_if);
   ok = ok && tool_why(t, &b, &x.whys);
   tool_stages_end(t);

@@ -89,7 +89,11 @@ static void choices(const Page *p) {
   for (int i = 0; i < plan->nalternatives; i++) {
     const PlanAlternative *x = &plan->alternatives[i];
     bool possible = isfinite(x->seconds);
-    choice(p, i ? "" : "instead", tool_degrees_text(a, x->degree, x->micro_batches),
+    choice(p,
+           x->named ? "compared"
+           : i      ? ""
+                    : "instead",
+           tool_degrees_text(a, x->degree, x->micro_batches),
            possible     ? show_seconds(a, x->seconds)
            : x->why_not ? x->why_not
                         : "not possible",

@@ -1,12 +1,14 @@
 /* tools/inspect_plans.c - apc inspect A.plan B.plan: what is different, layer by layer.
  *
  * Files are compared as they are written, without a model.  A line of one file is compared with the last line of the
- * other that is about the same operations: the same glob, or one that covers it.  Equal layers have one line.
+ * other that is about the same operations: the same glob, or one that covers it.  Where the other file has lines for
+ * some of these operations, those are compared instead.  Equal layers have one line.
  */
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "ir/schedule.h"
 #include "passes/plan/text.h"
 #include "tools/inspect.h"
 
@@ -36,11 +38,40 @@ static const PlanFileOp *line_of(const PlanFile *f, ZeroRole kind, const char *g
   return NULL;
 }
 
+/* Some line is about some of the operations of the glob, and not about all. */
+static bool has_parts(const PlanFile *f, ZeroRole kind, const char *glob) {
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const PlanFileOp *x = &f->ops.items[i];
+    if (x->kind == kind && strcmp(x->glob, glob) != 0 && plan_glob(glob, x->glob)) return true;
+  }
+  return false;
+}
+
 static const char *strategy_of(const PlanFileOp *x) { return x ? x->strategy : "{}"; }
 
-static bool same_lines(const PlanFileOp *a, const PlanFileOp *b) {
-  bool again = a && a->again, use = a && a->gather_at_use;
-  return strcmp(strategy_of(a), strategy_of(b)) == 0 && again == (b && b->again) && use == (b && b->gather_at_use);
+/* Has it that pick, and how many has it? */
+static bool has_pick(Arena *a, const char *strategy, const char *factor, const char *axes, int *n) {
+  bool found = false;
+  const char *own, *own_axes;
+  *n = 0;
+  for (const char *at = strategy + 1; plan_file_pick(a, &at, &own, &own_axes); ++*n)
+    found |= strcmp(own, factor) == 0 && strcmp(own_axes, axes) == 0;
+  return found;
+}
+
+/* In whatever order the picks are written. */
+static bool same_strategy(Arena *a, const char *x, const char *y) {
+  const char *factor, *axes;
+  int n = 0, others = 0, own = 0;
+  has_pick(a, y, "", "", &others);
+  for (const char *at = x + 1; plan_file_pick(a, &at, &factor, &axes); own++)
+    if (!has_pick(a, y, factor, axes, &n)) return false;
+  return own == others;
+}
+
+static bool same_lines(Arena *a, const PlanFileOp *x, const PlanFileOp *y) {
+  bool again = x && x->again, use = x && x->gather_at_use;
+  return same_strategy(a, strategy_of(x), strategy_of(y)) && again == (y && y->again) && use == (y && y->gather_at_use);
 }
 
 static bool is_known(const Differences *d, ZeroRole kind, const char *glob) {
@@ -55,7 +86,8 @@ static Differences differences_of(Arena *a, const PlanFile *const f[2]) {
     for (size_t i = 0; i < f[side]->ops.n; i++) {
       const PlanFileOp *x = &f[side]->ops.items[i];
       Difference y = {x->kind, x->glob, {line_of(f[0], x->kind, x->glob), line_of(f[1], x->kind, x->glob)}};
-      if (same_lines(y.sides[0], y.sides[1])) d.same += side == 0;
+      if (has_parts(f[!side], x->kind, x->glob)) continue;
+      if (same_lines(a, y.sides[0], y.sides[1])) d.same += side == 0;
       else if (!is_known(&d, x->kind, x->glob)) ARENA_PUSH(a, &d, y);
     }
   return d;
@@ -68,6 +100,14 @@ static const char *mesh_text(Arena *a, const PlanFile *f) {
                 f->mesh.axes[i].temporal ? " micro-batches" : "");
   text_printf(&text, "%s%d stage%s", f->mesh.naxes ? " in " : "", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
   return text_str(&text);
+}
+
+static const char *schedule_of(Arena *a, const PlanFile *f) {
+  return schedule_text(a, f->mesh.schedule, f->mesh.chunks);
+}
+
+static const char *begin_of(const PlanFile *f, int stage) {
+  return stage >= f->mesh.stages ? "none" : f->stages[stage].op ? f->stages[stage].op : "not said";
 }
 
 static const char *amount_text(Tool *t, const PlanFile *f, bool bytes) {
@@ -94,10 +134,10 @@ static void print_differences(Tool *t, const PlanFile *const f[2], const Differe
   print_row("time", amount_text(t, f[0], false), amount_text(t, f[1], false));
   print_row("per rank", amount_text(t, f[0], true), amount_text(t, f[1], true));
   if (f[0]->graph != f[1]->graph) printf("  they are plans of different models\n");
-  for (int i = 1; i < f[0]->mesh.stages && i < f[1]->mesh.stages; i++) {
-    const char *begin = f[0]->stages[i].op, *other = f[1]->stages[i].op;
-    if (begin && other && strcmp(begin, other) != 0)
-      print_row(arena_printf(a, "stage %d", i), arena_printf(a, "from %s", begin), other);
+  print_row("schedule", schedule_of(a, f[0]), schedule_of(a, f[1]));
+  for (int i = 1; i < f[0]->mesh.stages || i < f[1]->mesh.stages; i++) {
+    const char *begin = begin_of(f[0], i), *other = begin_of(f[1], i);
+    if (strcmp(begin, other) != 0) print_row(arena_printf(a, "stage %d", i), begin, other);
   }
   size_t width = 0;
   for (size_t i = 0; i < d->n; i++) width = strlen(d->items[i].glob) > width ? strlen(d->items[i].glob) : width;
@@ -112,9 +152,9 @@ static void print_differences(Tool *t, const PlanFile *const f[2], const Differe
 
 static json_t *file_json(Tool *t, const PlanFile *f) {
   const Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
-  return json_pack("{s:o, s:o, s:s, s:i, s:o, s:o}", "file", json_text(f->file), "target", json_text(f->target), "mesh",
-                   mesh_text(t->arena, f), "ranks", f->ranks, "time_us",
-                   time.given ? json_real(time.total * 1e3) : json_null(), "bytes_per_device",
+  return json_pack("{s:o, s:o, s:o, s:s, s:i, s:o, s:o}", "file", json_text(f->file), "target", json_text(f->target),
+                   "mesh", json_text(mesh_text(t->arena, f)), "schedule", schedule_of(t->arena, f), "ranks", f->ranks,
+                   "time_us", time.given ? json_real(time.total * 1e3) : json_null(), "bytes_per_device",
                    bytes.given ? json_real(bytes.total) : json_null());
 }
 

@@ -47,12 +47,10 @@ static bool take_part(Tool *t, const char *name, const char *value, DriverNamed 
   PlanOptions *o = &x->forced;
   for (int d = 0; d < DEGREE_COUNT; d++)
     if (strcmp(name, degree_names[d]) == 0) {
-      bool ok = take_count(t, x->text, name, value, &n);
-      return o->degree[d] = (int)n, ok;
+      return take_count(t, x->text, name, value, &n) && (o->degree[d] = (int)n, true);
     }
   if (strcmp(name, "micro-batches") == 0) {
-    bool ok = take_count(t, x->text, name, value, &n);
-    return o->micro_batches = (int)n, ok;
+    return take_count(t, x->text, name, value, &n) && (o->micro_batches = (int)n, true);
   }
   if (strcmp(name, "micro-batch") == 0) return take_count(t, x->text, name, value, &x->micro_batch);
   if (strcmp(name, "zero") == 0) {
@@ -71,17 +69,32 @@ static bool take_part(Tool *t, const char *name, const char *value, DriverNamed 
   return unknown_name(t, x->text, name);
 }
 
+static bool no_list(Tool *t, const char *text) {
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--compare takes NAME=VALUE,... as in tp=8,pp=8, not '%s'",
+                    text);
+}
+
+static bool is_taken(const DriverNamed *x, const char *name) {
+  for (const char *p = x->text; p < name; p++)
+    if (strncmp(p, name, strcspn(name, "=") + 1) == 0 && (p == x->text || p[-1] == ',')) return true;
+  return false;
+}
+
 static bool read_named(Tool *t, const char *text, DriverNamed *out) {
   *out = (DriverNamed){.text = text};
   for (const char *p = text; *p;) {
     size_t n = strcspn(p, ",");
     const char *name, *value;
-    if (!split_binding(t->arena, p, n, &name, &value))
-      return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                        "--compare takes NAME=VALUE,... as in tp=8,pp=8, not '%s'", text);
+    if (!split_binding(t->arena, p, n, &name, &value)) return no_list(t, text);
+    if (is_taken(out, p))
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--compare %s: %s is said twice", text, name);
     if (!take_part(t, name, value, out)) return false;
     p += n + (p[n] == ',');
+    if (p[-1] == ',' && !*p) return no_list(t, text);
   }
+  if (out->micro_batch && out->forced.micro_batches)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--compare %s: micro-batch and micro-batches contradict each other", text);
   const PlanOptions *o = &out->forced;
   bool step = o->zero || o->schedule || o->recompute.kind != RECOMPUTE_auto;
   if (step && !option_given(&t->options, OPT_train))
@@ -112,10 +125,16 @@ static bool read_figure(Tool *t, const char *text, size_t n, WhatIf *out) {
   const char *star = memchr(text, '*', n);
   size_t length = star ? (size_t)(star - text) : 0;
   *out = (WhatIf){.text = arena_strndup(t->arena, text, n), .figure = arena_strndup(t->arena, text, length)};
+  const double least = 1e-3, most = 1e3;
   bool ok = length && tool_parse_real(arena_strndup(t->arena, star + 1, n - length - 1), &out->factor);
-  return (ok && out->factor > 0) ||
+  if (ok && strcmp(out->figure, "memory") == 0 && option_given(&t->options, OPT_memory))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--what-if %s: with --memory the limit stays, whatever memory there is", out->text);
+  return (ok && out->factor >= least && out->factor <= most) ||
          diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                    "--what-if takes FIGURE*FACTOR,... as in nvlink*2,memory*1.5, not '%s'", out->text);
+                    "--what-if takes FIGURE*FACTOR,... as in nvlink*2,memory*1.5, with factors from 0.001 to 1000, "
+                    "not '%s'",
+                    out->text);
 }
 
 bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out) {
@@ -142,7 +161,17 @@ bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out) {
   return true;
 }
 
+/* What the searches for other targets or with other pins are held against. */
+static double seconds_as_is(Tool *t, Build *b) {
+  const double same = 1e-9, seconds = b->plan->price.time.total;
+  const char *why_not;
+  tool_stage(t, "Planning", "%s once more, to compare with", b->model.path);
+  const Plan *p = driver_what_if(b, b->options.target, &why_not);
+  return !p || fabs(p->price.time.total - seconds) <= same * seconds ? seconds : p->price.time.total;
+}
+
 void tool_what_if(Tool *t, Build *b, WhatIfs *x) {
+  if (x->n) x->as_is = seconds_as_is(t, b);
   for (size_t i = 0; i < x->n; i++) {
     WhatIfPlan *y = &x->items[i];
     tool_stage(t, "Planning", "%s on %s", b->model.path, y->target->name);
@@ -151,6 +180,9 @@ void tool_what_if(Tool *t, Build *b, WhatIfs *x) {
 }
 
 void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x) {
+  if (x->n && x->as_is != p->price.time.total)
+    printf("\n  held against %s, which the search alone finds for the target as it is",
+           show_seconds(t->arena, x->as_is));
   for (size_t i = 0; i < x->n; i++) {
     const WhatIfPlan *y = &x->items[i];
     printf("%s  %-8s %-28s ", i ? "" : "\n", i ? "" : "what if", y->text);
@@ -159,18 +191,18 @@ void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x) {
       continue;
     }
     double seconds = y->plan->price.time.total;
-    printf("%10s  %+5.0f %%  %s\n", show_seconds(t->arena, seconds), (seconds / p->price.time.total - 1) * 100,
+    printf("%10s  %+5.0f %%  %s\n", show_seconds(t->arena, seconds), (seconds / x->as_is - 1) * 100,
            tool_degrees_text(t->arena, y->plan->degree, y->plan->micro_batches));
   }
 }
 
-json_t *tool_what_if_json(const Plan *p, const WhatIfs *x) {
+json_t *tool_what_if_json(const WhatIfs *x) {
   json_t *list = json_array();
   for (size_t i = 0; i < x->n; i++) {
     const WhatIfPlan *y = &x->items[i];
     double seconds = y->plan ? y->plan->price.time.total : INFINITY;
     json_t *o = json_pack("{s:o, s:o, s:o, s:s?}", "what", json_text(y->text), "time_us", tool_json_real(seconds * 1e6),
-                          "saves", tool_json_real(1 - seconds / p->price.time.total), "why_not", y->why_not);
+                          "saves", tool_json_real(1 - seconds / x->as_is), "why_not", y->why_not);
     for (int d = 0; y->plan && d < DEGREE_COUNT; d++)
       json_object_set_new(o, degree_names[degrees_listed[d]], json_integer(y->plan->degree[degrees_listed[d]]));
     if (y->plan) json_object_set_new(o, "micro_batches", json_integer(y->plan->micro_batches));
@@ -222,16 +254,20 @@ bool tool_pins(Tool *t, const PlanPin **out, int *count) {
     ok &= read_pin(t, u->value, &x);
     ARENA_PUSH(t->arena, &list, x);
   }
+  if (list.n && option_given(&t->options, OPT_plan))
+    ok = diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                    "--pin forces what --plan gives already: change the lines of the file instead");
   if (list.n > MOST_PINS)
     ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there are at most %d pins, not %zu", MOST_PINS, list.n);
   *out = list.items, *count = (int)list.n;
   return ok;
 }
 
-const double *tool_without_pins(Tool *t, Build *b) {
+PinPrices tool_pin_prices(Tool *t, Build *b) {
   const PlanPin *all = b->options.plan.pins;
   const int n = b->options.plan.npins;
   double *out = ARENA_ARRAY(t->arena, double, n + 1);
+  const double with = n ? seconds_as_is(t, b) : 0;
   PlanPin *others = ARENA_ARRAY(t->arena, PlanPin, n + 1);
   for (int i = 0; i < n; i++) {
     int kept = 0;
@@ -241,26 +277,27 @@ const double *tool_without_pins(Tool *t, Build *b) {
     tool_stage(t, "Planning", "%s without --pin '%s'", b->model.path, all[i].text);
     b->options.plan.pins = others, b->options.plan.npins = kept;
     const Plan *p = driver_what_if(b, b->options.target, &why_not);
-    /* The plan with the pin is one without it as well. */
-    out[i] = p ? fmin(p->price.time.total, b->plan->price.time.total) : INFINITY;
+    out[i] = p ? p->price.time.total : INFINITY;
   }
   b->options.plan.pins = all, b->options.plan.npins = n;
-  return out;
+  return (PinPrices){with, out};
 }
 
-void tool_pins_show(const Tool *t, const Build *b, const double *without) {
+void tool_pins_show(const Tool *t, const Build *b, const PinPrices *x) {
   for (int i = 0; i < b->options.plan.npins; i++) {
-    const double more = fmax(b->plan->price.time.total - without[i], 0);
+    const double more = x->with - x->without[i];
     printf("%s  %-8s %-28s ", i ? "" : "\n", i ? "" : "pinned", b->options.plan.pins[i].text);
-    if (!isfinite(without[i])) puts("there is no plan without it");
-    else printf("costs %s, %+.1f %%\n", show_seconds(t->arena, more), 100 * more / without[i]);
+    if (!isfinite(x->without[i])) puts("there is no plan without it");
+    else
+      printf("costs %s%s, %+.1f %%\n", more < 0 ? "-" : "", show_seconds(t->arena, fabs(more)),
+             100 * more / x->without[i]);
   }
 }
 
-json_t *tool_pins_json(const Build *b, const double *without) {
+json_t *tool_pins_json(const Build *b, const PinPrices *x) {
   json_t *list = json_array();
   for (int i = 0; i < b->options.plan.npins; i++)
-    json_array_append_new(list, json_pack("{s:o, s:o}", "pin", json_text(b->options.plan.pins[i].text), "without_us",
-                                          tool_json_real(without[i] * 1e6)));
+    json_array_append_new(list, json_pack("{s:o, s:f, s:o}", "pin", json_text(b->options.plan.pins[i].text), "with_us",
+                                          x->with * 1e6, "without_us", tool_json_real(x->without[i] * 1e6)));
   return list;
 }

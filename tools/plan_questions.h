@@ -20,6 +20,8 @@ typedef struct WhatIfPlan {
 typedef struct WhatIfs {
   WhatIfPlan *items;
   size_t n, cap;
+  double as_is; /* seconds that the same search finds for the target as it is, which is what the answers are held
+                 * against: the plan that is shown may be given, or traded for memory, or fit as its Program takes */
 } WhatIfs;
 
 /* Reads --what-if for that target: "nvlink*2,memory*1.5".  False after diagnostics. */
@@ -29,12 +31,17 @@ void tool_what_if(Tool *t, Build *b, WhatIfs *x);
 
 /* Layouts that --pin forces: "layers.*.mlp.fc:2=tp", "x:0=none".  False after diagnostics. */
 bool tool_pins(Tool *t, const PlanPin **out, int *n);
-/* What each of the build's pins costs: the time of the plan without it; INFINITY: there is none. */
-const double *tool_without_pins(Tool *t, Build *b);
-void tool_pins_show(const Tool *t, const Build *b, const double *without);
-json_t *tool_pins_json(const Build *b, const double *without);
+/* What the build's pins cost: seconds that the search finds with all of them, and, by pin, without that one; INFINITY:
+ * there is no plan. */
+typedef struct PinPrices {
+  double with;
+  const double *without;
+} PinPrices;
+PinPrices tool_pin_prices(Tool *t, Build *b);
+void tool_pins_show(const Tool *t, const Build *b, const PinPrices *x);
+json_t *tool_pins_json(const Build *b, const PinPrices *x);
 
 void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x);
-json_t *tool_what_if_json(const Plan *p, const WhatIfs *x);
+json_t *tool_what_if_json(const WhatIfs *x);
 
 #endif

@@ -161,9 +161,10 @@ static const char *bounds_text(const Tool *t, const Plan *p) {
 }
 
 /* Of a plan that was chosen for its memory. */
-static void show_traded(const Tool *t, const Plan *p) {
-  const PlanTraded *x = p->traded;
+static void show_traded(const Tool *t, const Build *b) {
+  const PlanTraded *x = b->plan->traded;
   Arena *a = t->arena;
+  if (!x && b->options.slower > 0) puts("  no memory was traded for time: as it is, it decides which plans there are");
   if (!x) return;
   printf("  the least memory of plans up to %.0f %% slower than the fastest: that takes %s and about %s per rank\n",
          100 * x->slower, show_seconds(a, x->fastest), show_bytes(a, x->bytes));
@@ -177,7 +178,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p);
-  show_traded(t, p);
+  show_traded(t, b);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
   if (!isnan(b->options.target->usd_per_hour))

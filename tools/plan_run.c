@@ -38,13 +38,16 @@ static double seen_in_step(const Build *b, const char **unit) {
 
 bool tool_run_check(Tool *t) {
   static const OptionId options[] = {OPT_tokens, OPT_hours};
-  for (int i = 0; i < 2; i++)
-    if (option_given(&t->options, options[i]) && !(option_real(&t->options, options[i], 0) > 0))
-      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s 0 is no run", option_rows[options[i]].flag);
+  static const double most[] = {1e18, 1e8};
+  for (int i = 0; i < 2; i++) {
+    double x = option_real(&t->options, options[i], 0);
+    if (option_given(&t->options, options[i]) && !(x > 0 && x <= most[i]))
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s takes a number above 0, up to %g",
+                        option_rows[options[i]].flag, most[i]);
+  }
   if (option_given(&t->options, OPT_tokens) && option_given(&t->options, OPT_hours))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--tokens and --hours contradict each other: one follows "
-                      "from the other");
+                      "--tokens and --hours contradict each other: one follows from the other");
   return true;
 }
 
@@ -72,6 +75,10 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
 void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
   Arena *a = t->arena;
   if (!r->asked) return;
+  if (r->steps < 1) {
+    printf("\n  a step takes longer than such a run\n");
+    return;
+  }
   printf("\n  a run of %s %s: %s steps of %s, %.1f hours (%.1f days) on %d machine%s\n",
          show_rounded(a, llround(r->seen)), r->unit, show_count(a, (int64_t)r->steps),
          show_rounded(a, llround(r->each)), r->hours, r->hours / 24, r->machines, r->machines == 1 ? "" : "s");

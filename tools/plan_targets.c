@@ -53,12 +53,6 @@ static Options with_target(Arena *a, const Options *given, const char *name) {
 
 /* ---- one of them */
 
-static const char *first_error(const Diags *d) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return d->items[i].message;
-  return "no plan";
-}
-
 static Row row_of_plan(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const Target *g = b->options.target;
@@ -88,7 +82,7 @@ static Row plan_on(Tool *t, const char *path, const char *name) {
   bool loaded = target != NULL, ok = loaded && tool_load(t, path, target, &b) && tool_plan_shown(t, &b);
   tool_stages_end(t);
   if (ok) row = row_of_plan(t, &b);
-  else row.why_not = first_error(t->diags), row.code = tool_failed(t->diags);
+  else row.why_not = diags_first_error(t->diags), row.code = tool_failed(t->diags);
   row.wrong = !ok && row.code != EXIT_UNDECIDED && row.code != EXIT_MISSING;
   if (ok || row.wrong) diags_append(all, t->diags);
   if (loaded) driver_free(&b);
@@ -115,7 +109,8 @@ static void show_row(Tool *t, const Row *r, int width) {
   }
   const char *bytes = show_bytes(a, r->bytes), *joules = isnan(r->joules) ? "-" : show_scaled(a, r->joules, "J");
   printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, r->name, show_seconds(a, r->seconds),
-         r->counted ? arena_printf(a, "~%s", bytes) : bytes, usd_text(a, r->usd_per_hour),
+         r->counted ? arena_printf(a, "~%s", bytes) : bytes,
+         isnan(r->usd_per_hour) ? "-" : arena_printf(a, "%.2f", r->usd_per_hour),
          usd_text(a, r->usd_per_hour * r->seconds / 3600), joules, run_text(a, &r->run), r->choice);
 }
 
@@ -151,7 +146,8 @@ static void show_all(Tool *t, const char *path, const Row *rows, size_t n) {
 
 /* Nothing that one target writes may be written over by the next. */
 static bool writes_nothing(Tool *t) {
-  static const OptionId writing[] = {OPT_emit, OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan, OPT_what_if, OPT_why};
+  static const OptionId writing[] = {OPT_emit,    OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan,
+                                     OPT_compare, OPT_pin,       OPT_what_if,    OPT_why};
   for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
     if (option_given(&t->options, writing[i]))
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s needs one target, not several",
@@ -176,7 +172,8 @@ int tool_plan_targets(Tool *t, const char *path) {
     if (row.wrong) return row.code;
     ARENA_PUSH(t->arena, &rows, row);
     any |= row.choice != NULL;
-    p += n + (p[n] == ',');
+    p += n + (p[n] == ',' && p[n + 1]);
+    if (*p == ',') continue; /* the last name is empty */
   }
   show_all(t, path, rows.items, rows.n);
   return any ? EXIT_OK : rows.items[0].code;

@@ -77,9 +77,9 @@ static json_t *moves_json(const Tool *t, const Build *b, const WhyChoice *c) {
   json_t *list = json_array();
   for (int i = 0; i < c->nmoves; i++) {
     const WhyMove *y = &c->moves[i];
-    json_array_append_new(list, json_pack("{s:o, s:b, s:s, s:s, s:f}", "other", json_text(op_name_of(b, y->other)),
-                                          "reads", y->reads, "from", layout_text(t, b, y->from), "to",
-                                          layout_text(t, b, y->to), "time_us", y->seconds * 1e6));
+    json_array_append_new(list, json_pack("{s:o, s:b, s:o, s:o, s:f}", "other", json_text(op_name_of(b, y->other)),
+                                          "reads", y->reads, "from", json_text(layout_text(t, b, y->from)), "to",
+                                          json_text(layout_text(t, b, y->to)), "time_us", y->seconds * 1e6));
   }
   return list;
 }
@@ -89,9 +89,10 @@ static json_t *why_json(const Tool *t, const Build *b, const Why *x) {
   for (int i = 0; i < x->n; i++) {
     const WhyChoice *c = &x->choices[i];
     json_array_append_new(
-        choices, json_pack("{s:s, s:f, s:f, s:o, s:f, s:f}", "strategy", strategy_text(t, b, x, &c->strategy),
-                           "operation_us", c->own * 1e6, "conversions_us", c->moved * 1e6, "moves", moves_json(t, b, c),
-                           "step_us", c->price.time.total * 1e6, "counted_bytes", c->price.memory.total));
+        choices,
+        json_pack("{s:o, s:f, s:f, s:o, s:f, s:f}", "strategy", json_text(strategy_text(t, b, x, &c->strategy)),
+                  "operation_us", c->own * 1e6, "conversions_us", c->moved * 1e6, "moves", moves_json(t, b, c),
+                  "step_us", c->price.time.total * 1e6, "counted_bytes", c->price.memory.total));
   }
   return json_pack("{s:o, s:o, s:i, s:i, s:o}", "name", json_text(op_name_of(b, x->op)), "follows",
                    x->head == x->op ? json_null() : json_text(op_name_of(b, x->head)), "followers", x->nfollowers,

@@ -29,24 +29,32 @@ static bool contradicts(const PlanPin *a, const PlanPin *b, int rank) {
   return same_dim ? none != other : same_degree && !none;
 }
 
+/* Nothing that matches has the dimension; `some`: a match. */
+static bool no_dimension(const Func *f, const PlanPin *pin, const Op *some, Diags *d) {
+  int rank = type_of(f, some->out)->rank;
+  return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': %s has %d dimension%s", pin->text, some->name, rank,
+                    rank == 1 ? "" : "s");
+}
+
+/* Of operations that match those are meant that have the dimension. */
 static bool add_pin(const Func *f, const PlanPin *pins, int k, uint64_t *marks, Diags *d) {
   const PlanPin *pin = &pins[k];
+  const Op *some = NULL;
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     int rank = rank_of(f, op, pin);
     if (rank < 0) continue;
+    some = op;
+    if (dim_of(pin, rank) < 0 || dim_of(pin, rank) >= rank) continue;
     any = true;
-    if (dim_of(pin, rank) < 0 || dim_of(pin, rank) >= rank)
-      return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': %s has %d dimension%s", pin->text, op->name, rank,
-                        rank == 1 ? "" : "s");
     for (int j = 0; j < k; j++)
       if ((marks[i] >> j & 1) && contradicts(&pins[j], pin, rank))
         return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s' and --pin '%s' contradict each other for %s",
                           pins[j].text, pin->text, op->name);
     marks[i] |= (uint64_t)1 << k;
   }
-  return any || no_match(f, pin, d);
+  return any || (some ? no_dimension(f, pin, some, d) : no_match(f, pin, d));
 }
 
 const uint64_t *pins_of(Arena *a, const Func *f, const PlanPin *pins, int n, Diags *d) {

@@ -9,8 +9,8 @@
 
 enum { MOST_PINS = 64, PIN_NO_DEGREE = -1 };
 
-/* The first results of operations whose names match the glob: dimension `dim` is cut over all axes of that degree, or,
- * with PIN_NO_DEGREE, over none. */
+/* The first results, if they have the dimension, of operations whose names match the glob: dimension `dim` is cut over
+ * all axes of that degree, or, with PIN_NO_DEGREE, over none. */
 typedef struct PlanPin {
   const char *text, *glob;
   int dim;    /* from 0; below 0 from the end, -1 the last one */

@@ -134,7 +134,7 @@ struct Plan {
   const PlanTraded *traded; /* NULL: it is the fastest */
   SearchReport report;
   int nalternatives;
-  PlanAlternative *alternatives; /* best first, without the plan itself */
+  PlanAlternative *alternatives; /* best first, without the plan itself; behind them those that somebody named */
   int nnear; /* faster plans that the search counts above the memory limit, and that may be within it, by time */
   Plan **near;
 };

@@ -85,11 +85,10 @@ static uint32_t pin_axes(const GraphInput *in, const PlanPin *pin) {
 
 static bool pins_hold(const Making *k, const Strategy *s) {
   uint64_t pins = k->in->pinned ? k->in->pinned[k->index] : 0;
-  for (int i = 0; pins >> i; i++) {
+  for (int i = 0; i < MOST_PINS && pins >> i; i++) {
     const PlanPin *pin = &k->in->pins[i];
     if ((pins >> i & 1) && !pin_holds(pin, strategy_result(k->in->m, k->rule, s, 0), pin_axes(k->in, pin)))
       return false;
-    if (i + 1 == MOST_PINS) break;
   }
   return true;
 }

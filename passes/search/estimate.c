@@ -263,6 +263,7 @@ static int usual_live(const Pipeline *p, int stage) {
 static int micro_until_steady(const Pipeline *p) {
   const int groups = 3;
   int some = groups * p->c->stages + p->c->micro % p->c->stages;
+  if (p->kind.order == SCHEDULE_gpipe) return p->c->micro; /* which keeps all of them */
   return some < p->c->micro ? some : p->c->micro;
 }
 

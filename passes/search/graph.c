@@ -185,7 +185,9 @@ static bool make_domains(Graph *g, const char **why) {
     const Op *op = &g->in.f->ops.items[s->first[c]];
     if (!is_empty(domain_of_class(g, c), op)) continue;
     if (g->in.pinned && g->in.pinned[s->first[c]]) {
-      *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut as it is pinned", op_name(op->kind), op->name);
+      const PlanPin *pin = &g->in.pins[__builtin_ctzll(g->in.pinned[s->first[c]])];
+      *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut as --pin '%s' says", op_name(op->kind), op->name,
+                          pin->text);
       return false;
     }
     *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,

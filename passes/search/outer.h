@@ -73,6 +73,7 @@ struct PlanKnown {
   double seconds; /* 0: it did not come to its end */
   /* In a large search only what may amount to these was looked at; 0: anything. */
   int degrees[DEGREE_COUNT], micro;
+  Recompute recompute;   /* that was asked for */
   ScheduleKind schedule; /* that pipelines had; `any_schedule`: or others, of which all were tried if `all_schedules` */
   bool any_schedule, all_schedules;
 };
@@ -186,6 +187,7 @@ typedef struct Search {
   LeastList least;
   int npolicies; /* the fastest first: the first that fits is taken */
   Policy policies[MOST_POLICIES];
+  Recompute recompute;                    /* PlanOptions.recompute */
   const RecomputeChoices *again;          /* of a training step */
   int nlayers;                            /* where apc chooses the policy: the layers that repeat; else 0 */
   LeastLayer *some_layers, *whole_layers; /* by layer: from none to selective, from there to full */

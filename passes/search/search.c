@@ -130,6 +130,7 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
   k->micro = of->micro_batches;
+  k->recompute = s->recompute;
   k->schedule = s->schedule, k->any_schedule = s->any_schedule, k->all_schedules = !s->large;
   s->run.known = k;
   if (o->known) *o->known = k;
@@ -138,6 +139,7 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
 static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
   const PlanKnown *k = s->run.known;
   return k && memcmp(k->degrees, x->within, sizeof k->degrees) == 0 && k->micro == o->micro_batches &&
+         k->recompute.kind == s->recompute.kind && k->recompute.layers == s->recompute.layers &&
          k->any_schedule == s->any_schedule && k->schedule.order == s->schedule.order &&
          k->schedule.chunks == s->schedule.chunks;
 }
@@ -231,6 +233,7 @@ static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
   Recompute r = o->recompute;
   bool counted = r.kind == RECOMPUTE_layers || r.kind == RECOMPUTE_full_layers;
+  s->recompute = r;
   s->again = recompute_choices(s->arena, s->f);
   int layers = recompute_layers(s->again);
   if (r.kind == RECOMPUTE_full && !layers)
@@ -495,6 +498,18 @@ static bool take_pins(Search *s, const PlanOptions *o, Diags *d) {
   return !o->npins || s->pinned;
 }
 
+/* What every rank makes for itself is cut for nobody. */
+static bool pins_have_layouts(const Search *s, Diags *d) {
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    for (int k = 0; s->pinned && k < MOST_PINS && s->pinned[i] >> k; k++) {
+      const PlanPin *pin = &s->pins[k];
+      if (!(s->pinned[i] >> k & 1) || s->shape->class[i] >= 0 || pin->degree == PIN_NO_DEGREE) continue;
+      return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': %s \"%s\" has no layout of its own", pin->text,
+                        op_name(s->f->ops.items[i].kind), s->f->ops.items[i].name);
+    }
+  return true;
+}
+
 /* Many ranks can be divided in hundreds of ways; in fewer, a long training step takes long for each. */
 static bool is_large(const Func *f, const Target *t) {
   const int many_ranks = 64, some_ranks = 16;
@@ -548,6 +563,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->shape = shape_of_marked(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again),
                              s->pinned);
   s->alike = shape_alike(m, s->cost, s->shape);
+  if (!pins_have_layouts(s, d)) return search_close(s), false;
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->graph = plan_graph_hash(m, f);
   s->most_micro = most_micro_batches(s);

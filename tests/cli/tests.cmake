@@ -61,12 +61,15 @@ foreach(name
     spatial
     swapped
     targets
-    tour
     unfit
     unknown
     usage)
   apc_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc ${needs_of_${name}})
 endforeach()
+
+# Documents whose commands are run.
+apc_test(NAME cli.tour COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc tour.md 26)
+apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc questions.md 5)
 
 # Something happens at random moments: a few times, and 200 times (50 in a quarter).
 foreach(name kills renames)

@@ -1,6 +1,8 @@
 #!/bin/bash
-# What docs/tour.md says its commands print is what they print; only times and distances measured here may differ.
+# tour.sh APC DOCUMENT COMMANDS: what a document says its commands print is what they print; only times and distances
+# measured here may differ.  It has so many commands at least.
 . "$(dirname "$0")/lib.sh"
+document=$2 least=$3
 ln -s "$source_dir/examples" examples
 ln -s "$(dirname "$apc")" build
 export LC_ALL=C.UTF-8
@@ -12,7 +14,7 @@ finish() {
   [ -n "$last" ] || return
   commands=$((commands + 1))
   eval "$last" >out 2>err </dev/null
-  check "docs/tour.md shows something else" diff <(mask <said) <(mask <out)
+  check "docs/$document shows something else" diff <(mask <said) <(mask <out)
   only_wrote
   last=
 }
@@ -22,6 +24,6 @@ while IFS= read -r line; do
   '$ '*) finish; last=${line#'$ '}; : >said ;;
   *) [ "${code:-0}" = 0 ] || printf '%s\n' "$line" >>said ;;
   esac
-done <"$source_dir/docs/tour.md"
-check "26 commands or more" test $commands -ge 26
-summary 53
+done <"$source_dir/docs/$document"
+check "$least commands or more" test $commands -ge "$least"
+summary $((2 * least + 1))
