@@ -34,6 +34,7 @@ typedef struct DriverOptions {
   const Target *target;
   const char *target_text; /* of the target, for who looks on */
   PlanOptions plan;        /* what is forced, limits, who looks on */
+  bool sizes;              /* other numbers of devices are tried anyway: no help about them */
   int64_t micro_batch;     /* --micro-batch; 0: not given */
   double
       slower; /* the least memory is wanted of plans that are slower by no more than this part; 0: the fastest plan */
@@ -60,7 +61,7 @@ typedef struct Build {
   Plan *plan;
   int searches;               /* for it */
   double search_seconds;      /* of all of them */
-  double resident;            /* PlanLack.resident */
+  double resident, nearest;   /* PlanLack, of the search that found no plan within the limit */
   const Diags *unfit;         /* why the search found no plan within the limit: `plan` is the nearest; NULL: it did */
   const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */
   Legal *legal;

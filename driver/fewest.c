@@ -1,8 +1,7 @@
 /* driver/fewest.c - see fewest.h.
  *
- * Tries larger and larger numbers of devices: single ones up to one machine, then whole machines, from the least on
- * which the weights fit.  A plan is looked for, not the best, and not for long; so the number is one that is enough,
- * and the first of those tried.
+ * For who is told that nothing fits, a plan is looked for from the least number of devices on which the weights fit:
+ * not the best, and not for long; so the number is one that is enough, and the first of those tried.
  */
 #include "driver/fewest.h"
 
@@ -11,27 +10,117 @@
 
 #include "frontend/topo/target.h"
 
-enum { MOST_TRIES = 8 };
-static const double try_work = 2e9; /* sums: some seconds */
+enum { ONE_BY_ONE = 8, HELP_TRIES = 8 };
+static const double try_work = 2e9;     /* sums: some seconds */
+static const double most_devices = 1e5; /* no target has more */
 
-static bool any_plan(Build *b, const Target *g, double memory_limit) {
+/* ---- numbers of devices in order: 1, 2 ... one machine, two machines, three ... */
+
+static double number_at(const Target *g, double place) {
+  double machine = g->per_machine;
+  return place < machine ? place + 1 : (place - machine + 2) * machine;
+}
+
+/* The first place with at least so many devices. */
+static double place_of(const Target *g, double n) {
+  double machine = g->per_machine;
+  return n <= machine ? fmax(n, 1) - 1 : ceil(n / machine) - 2 + machine;
+}
+
+static const Target *target_called(Arena *a, const Target *g, const char *name) {
+  const Target *t = topo_target_find(diags_new(a), a, name);
+  return t ? topo_target_computing_in(a, t, g->compute) : NULL;
+}
+
+/* The same target with so many devices, as it would be written; NULL when there is none.  "dgx-a100x8" ends in its
+ * number of devices, so does "gh200-x4", which is a name. */
+static const Target *target_at(Arena *a, const Target *g, double place) {
+  double n = number_at(g, place);
+  if (n >= most_devices) return NULL;
+  const char *end = arena_printf(a, "x%d", g->ranks);
+  size_t length = strlen(g->name), k = strlen(end);
+  bool counted = length > k && strcmp(g->name + length - k, end) == 0;
+  const char *name = arena_printf(a, "%.*sx%.0f", (int)(counted ? length - k : length), g->name, n);
+  const Target *t = target_called(a, g, name);
+  return t || !counted ? t : target_called(a, g, arena_printf(a, "%sx%.0f", g->name, n));
+}
+
+/* ---- the search */
+
+/* Where it stands: `low` was not enough, `enough` was at `high`. */
+typedef struct FewestPlaces {
+  double low, high, step;
+  const Target *enough;
+} FewestPlaces;
+
+/* The next place on the way up, and its target; steps that no target is large enough for become smaller. */
+static const Target *step_up(const FewestSearch *f, FewestPlaces *p, double *place) {
+  for (;;) {
+    *place = p->low + p->step;
+    const Target *t = target_at(f->arena, f->like, *place);
+    if (t || p->step <= 1) return t;
+    p->step = floor(p->step / 2);
+  }
+}
+
+static const Target *next_place(const FewestSearch *f, FewestPlaces *p, double *place) {
+  p->low = fmax(p->low, place_of(f->like, f->least) - 1);
+  if (!p->enough) return step_up(f, p, place);
+  *place = floor((p->low + p->high) / 2);
+  return *place > p->low ? target_at(f->arena, f->like, *place) : NULL;
+}
+
+const Target *driver_fewest(FewestSearch *f) {
+  FewestPlaces p = {.low = place_of(f->like, f->least) - 1, .step = 1};
+  const double first = p.low + 1;
+  double place;
+  for (int tried = 0; tried < f->most_tries; tried++) {
+    const Target *t = next_place(f, &p, &place);
+    if (!t) break;
+    FewestVerdict v = f->try(f, t);
+    if (v == FEWEST_GIVE_UP) break;
+    if (v == FEWEST_ENOUGH) p.enough = t, p.high = place;
+    else p.low = place;
+    if (place >= first + ONE_BY_ONE && !p.enough) p.step *= 2;
+  }
+  return p.enough;
+}
+
+/* ---- help */
+
+typedef struct FewestHelp {
+  const Build *b;
+  double memory_limit;
+} FewestHelp;
+
+static bool any_plan(const Build *b, const Target *g, double memory_limit) {
   PlanOptions o = {.memory_limit = memory_limit, .any = true, .work = try_work};
   return plan_search(b->model.m, b->l1, g, &o, diags_new(b->model.m->arena)) != NULL;
 }
 
-/* The same target with n devices, as it would be written; NULL when there is none. */
-static const Target *with_devices(Arena *a, const Target *g, int n) {
-  const char *end = arena_printf(a, "x%d", g->ranks);
-  size_t length = strlen(g->name), k = strlen(end);
-  bool counted = length > k && strcmp(g->name + length - k, end) == 0;
-  const char *name = arena_printf(a, "%.*sx%d", (int)(counted ? length - k : length), g->name, n);
-  const Target *more = topo_target_find(diags_new(a), a, name);
-  return more ? topo_target_computing_in(a, more, g->compute) : NULL;
+static FewestVerdict try_plan(FewestSearch *f, const Target *t) {
+  const FewestHelp *h = f->context;
+  return any_plan(h->b, t, h->memory_limit) ? FEWEST_ENOUGH : FEWEST_MORE;
+}
+
+static void help_more(Build *b, double memory_limit, double least) {
+  const Target *g = b->options.target;
+  Diags *d = b->options.model.diags;
+  FewestHelp help = {b, memory_limit};
+  FewestSearch f = {.arena = b->options.model.arena,
+                    .like = g,
+                    .least = fmax(g->ranks + 1, least),
+                    .most_tries = HELP_TRIES,
+                    .try = try_plan,
+                    .context = &help};
+  const Target *t = driver_fewest(&f);
+  if (t) diag_help(d, "the fewest devices on which a plan was found are %d: --target %s", t->ranks, t->name);
+  else if (least > g->per_machine && !target_at(f.arena, g, place_of(g, least)))
+    diag_help(d, "weights and state alone need %.0f such devices, which one machine does not have", least);
 }
 
 void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
   const Target *g = b->options.target;
-  double usable = plan_memory_limit(g, options->memory_limit);
   bool forced = options->micro_batches;
   for (int i = 0; i < DEGREE_COUNT; i++) forced |= options->degree[i] > 0;
   if (forced && any_plan(b, g, options->memory_limit)) {
@@ -43,20 +132,5 @@ void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
       diag_help(b->options.model.diags, "ranks of one machine share its memory: more of them do not help");
     return;
   }
-  double least = ceil(resident / usable);
-  int tries = 0;
-  for (double n = fmax(g->ranks + 1, least); tries < MOST_TRIES && n < 1e5; tries++, n++) {
-    if (n > g->per_machine) n = ceil(n / g->per_machine) * g->per_machine;
-    const Target *more = with_devices(b->options.model.arena, g, (int)n);
-    if (!more) {
-      if (least > g->per_machine)
-        diag_help(b->options.model.diags,
-                  "weights and state alone need %.0f such devices, which one machine does not have", least);
-      return;
-    }
-    if (!any_plan(b, more, options->memory_limit)) continue;
-    diag_help(b->options.model.diags, "the fewest devices on which a plan was found are %d: --target %s", more->ranks,
-              more->name);
-    return;
-  }
+  help_more(b, options->memory_limit, ceil(resident / plan_memory_limit(g, options->memory_limit)));
 }

@@ -175,8 +175,7 @@ static bool bind_shapes(const ModelOptions *o, Module *m) {
 
 /* ---- --batch N */
 
-/* Dimension `batch`, else the leading dimension of the first input that has a symbol there.  -1: none. */
-static int batch_symbol(const Module *m) {
+int model_batch_dimension(const Module *m) {
   int symbol = module_symbol_find(m, "batch");
   for (size_t k = 0; k < m->funcs.n && symbol < 0; k++) {
     const Func *f = m->funcs.items[k];
@@ -218,7 +217,7 @@ static bool is_own_batch(const ModelOptions *o, const Module *m) {
 
 static bool bind_batch(const ModelOptions *o, Module *m) {
   if (!o->batch) return true;
-  int symbol = batch_symbol(m);
+  int symbol = model_batch_dimension(m);
   if (symbol < 0) return is_own_batch(o, m);
   const Symbol *s = &m->symbols.items[symbol];
   const int64_t most = o->batch_most;
@@ -258,7 +257,8 @@ static bool load_text(const ModelOptions *o, Model *model) {
   const char *text = file_read_text(o->diags, o->arena, model->path, NULL);
   if (!text) return false;
   diag_source(o->diags, model->path, text);
-  DslOptions options = {.ndefines = o->ndefines, .defines = o->defines, .training = o->train != NULL};
+  DslOptions options = {
+      .ndefines = o->ndefines, .defines = o->defines, .training = o->train != NULL, .parameters = o->parameters};
   model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, o->diags)
                                       : ir_parse(model->path, text, o->diags);
   if (model->m && model->kind == MODEL_IR) driver_ir_file_locate(model->m, model->path);

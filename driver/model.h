@@ -50,9 +50,10 @@ typedef struct ModelOptions {
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;
-  const char *weights; /* FILE.safetensors that replaces the model's; NULL */
-  bool weights_named;  /* only its names count: which weights the model has, not their numbers */
-  bool seeded;         /* --seed */
+  DslParameters *parameters; /* gets those of an .apc model; may be NULL */
+  const char *weights;       /* FILE.safetensors that replaces the model's; NULL */
+  bool weights_named;        /* only its names count: which weights the model has, not their numbers */
+  bool seeded;               /* --seed */
   int64_t seed;
   const struct TrainOptions *train; /* --train: a step of training in place of the model; NULL */
   int64_t batch;                    /* --batch; 0: not given */
@@ -96,6 +97,9 @@ bool model_train(const ModelOptions *o, Model *model);
 /* The dimension symbols that some input of the model still has, in the module's order: their count, and their
  * numbers. */
 int model_dimensions(Arena *a, const Model *model, const int **symbols);
+/* What --batch is the size of: dimension `batch`, else the leading dimension of the first input that has a symbol
+ * there. -1: none. */
+int model_batch_dimension(const Module *m);
 /* What a symbol is planned for: its hint, else 8 for `batch`, else 128, kept inside what the model allows. */
 int64_t symbol_hint(const Symbol *s);
 /* "batch 8, seq 128"; "" without dimensions. */

@@ -189,7 +189,7 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
   PlanLack lack = {0};
   o.lack = &lack;
   Plan *p = driver_search(b, &o, micro_batch, why);
-  b->resident = lack.resident;
+  b->resident = lack.resident, b->nearest = lack.nearest;
   if (p || lack.nearest <= 0 || lack.nearest > most * plan_memory_limit(b->options.target, o.memory_limit)) return p;
   o.memory_limit = lack.nearest;
   Diags *again = diags_new(b->options.model.arena);
@@ -211,7 +211,7 @@ static Plan *search_near(Build *b, const PlanOptions *options) {
 
 bool driver_refuse(Build *b, const Diags *why) {
   diags_append(b->options.model.diags, why);
-  if (b->resident > 0) driver_help_fewest(b, &b->options.plan, b->resident);
+  if (b->resident > 0 && !b->options.sizes) driver_help_fewest(b, &b->options.plan, b->resident);
   return false;
 }
 

@@ -219,6 +219,14 @@ bool tool_model(Tool *t, const char *path, Model *out) {
   return model_options(t, path, &o) && model_load(&o, out);
 }
 
+bool tool_model_parameters(Tool *t, const char *path, DslParameters *parameters, Model *out) {
+  ModelOptions o;
+  *out = (Model){0};
+  if (!model_options(t, path, &o)) return false;
+  o.parameters = parameters;
+  return model_load(&o, out);
+}
+
 bool tool_model_with_own_weights(Tool *t, const char *path, Model *out) {
   ModelOptions o;
   *out = (Model){0};

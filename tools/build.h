@@ -1,5 +1,5 @@
-/* tools/build.h - what a command line asks of the driver (driver/driver.h); what compile, plan, run, verify and bench
- * share. */
+/* tools/build.h - what a command line asks of the driver (driver/driver.h); what compile, plan, size, run, verify
+ * and bench share. */
 #ifndef APC_TOOLS_BUILD_H
 #define APC_TOOLS_BUILD_H
 
@@ -10,6 +10,8 @@
 /* Loads a model with the options of the line (--dim, --shape, --dim-hint, -D, --weights, --seed); false after
  * diagnostics.  Free with model_free in either case. */
 bool tool_model(Tool *t, const char *path, Model *out);
+/* The same, and the parameters of an .apc model, in the arena of `parameters`. */
+bool tool_model_parameters(Tool *t, const char *path, DslParameters *parameters, Model *out);
 /* Without those of --weights. */
 bool tool_model_with_own_weights(Tool *t, const char *path, Model *out);
 /* The same with nothing done to it: with --train, the step of the model as it was imported. */

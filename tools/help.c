@@ -6,7 +6,7 @@
 
 void tool_help_print(void) {
   puts(
-      "apc compiles a neural network into one program that runs on many devices.\n\n"
+      "apc compiles a neural network into one program that runs on many devices.\n"
       "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
       "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
   for (int c = 1; c < CMD_COUNT; c++)

@@ -63,6 +63,25 @@ bool tool_parse_time(const char *text, int *ms) {
   return true;
 }
 
+/* A number alone would not say what it is of. */
+bool tool_parse_budget(const char *text, Budget *out) {
+  static const struct {
+    const char *unit;
+    double seconds, usd;
+  } units[] = {{"us", 1e-6, 0}, {"ms", 1e-3, 0}, {"s", 1, 0}, {"usd", 0, 1}};
+  *out = (Budget){0};
+  if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
+  char *end;
+  double v = strtod(text, &end);
+  if (!*end || !(v > 0) || !isfinite(v)) return false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (strcmp(end, units[i].unit) == 0) {
+      out->seconds = v * units[i].seconds, out->usd = v * units[i].usd;
+      return true;
+    }
+  return tool_parse_size(text, &out->bytes);
+}
+
 /* ---- NAME=VALUE */
 
 static bool split_at(Arena *a, const char *text, size_t n, const char *equals, const char **name, const char **value) {
@@ -191,6 +210,7 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   int64_t whole;
   double real;
   int ms;
+  Budget budget;
   const char *name, *text;
   switch (kind) {
     case OK_WHOLE: return tool_parse_whole(value, &whole);
@@ -199,6 +219,7 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
     case OK_REAL: return tool_parse_real(value, &real);
     case OK_SIZE: return tool_parse_size(value, &real);
     case OK_TIME: return tool_parse_time(value, &ms);
+    case OK_BUDGET: return tool_parse_budget(value, &budget);
     case OK_BINDING: return is_binding_list(a, value);
     case OK_SHAPE: return is_shape(a, value);
     case OK_FILE: return value[0] && strcmp(value, "-") != 0;
@@ -215,6 +236,7 @@ static const char *form_text(OptionKind kind) {
     case OK_COUNT_AUTO: return ", a whole number from 1 or the word auto";
     case OK_REAL: return ", a number from 0";
     case OK_SIZE: return ", as in 72GiB, 16GB, 512MiB or 90%";
+    case OK_BUDGET: return ": memory, a time or money";
     case OK_TIME: return "a time like 60s, 500ms or 2m";
     default: return "";
   }

@@ -40,6 +40,7 @@ typedef enum OptionKind {
   OK_REAL,         /* a number from 0 */
   OK_SIZE,         /* bytes: 72GiB, 16GB, 1048576 */
   OK_TIME,         /* 60s, 500ms, 2m */
+  OK_BUDGET,       /* 80GiB, 90%, 500ms, 2usd */
   OK_BINDING,      /* NAME=N, N from 1; several joined by commas */
   OK_SHAPE,        /* NAME=1,3,224,224 (x serves as well as the comma) */
   OK_DEFINE,       /* NAME=VALUE */
@@ -120,6 +121,14 @@ bool split_size(Arena *a, const char *text, size_t n, const char **name, const c
 bool tool_parse_whole(const char *text, int64_t *out);
 bool tool_parse_size(const char *text, double *bytes);
 bool tool_parse_time(const char *text, int *ms); /* from one millisecond to twelve days */
+
+/* One --budget: what is not said is 0. */
+typedef struct Budget {
+  double bytes; /* of a device; below 0 a part of its memory */
+  double seconds, usd;
+} Budget;
+
+bool tool_parse_budget(const char *text, Budget *out);
 
 /* tools/help.c */
 void tool_help_print(void);

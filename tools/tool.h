@@ -47,6 +47,7 @@ typedef struct Tool {
 /* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */
 int cmd_compile(Tool *t);
 int cmd_plan(Tool *t);
+int cmd_size(Tool *t);
 int cmd_run(Tool *t);
 int cmd_verify(Tool *t);
 int cmd_bench(Tool *t);

@@ -13,11 +13,25 @@ typedef struct DslDefine {
   const char *name, *value; /* one -D NAME=VALUE */
 } DslDefine;
 
+/* A parameter of the model, as the lines and options have it. */
+typedef struct DslParameter {
+  const char *name;
+  bool whole; /* it is an integer: */
+  int64_t value;
+} DslParameter;
+
+typedef struct DslParameters {
+  Arena *arena;
+  DslParameter *items;
+  size_t n, cap;
+} DslParameters;
+
 typedef struct DslOptions {
   int ndefines;
   const DslDefine *defines;
-  bool training;     /* `training` is 1, and 0 in what is evaluated by the way */
-  int64_t max_steps; /* expressions and statements evaluated before the model is refused; 0: the default */
+  bool training;             /* `training` is 1, and 0 in what is evaluated by the way */
+  DslParameters *parameters; /* gets those of the model, in its order; may be NULL */
+  int64_t max_steps;         /* expressions and statements evaluated before the model is refused; 0: the default */
 } DslOptions;
 
 /* Loads the model in `text` (NUL-terminated, kept by reference for diagnostics, like `file`).  The module

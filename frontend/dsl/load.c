@@ -107,6 +107,23 @@ static DslValue parameter_value(Load *l, DslUnit *u, DslNode *n) {
                   v.kind == V_INT ? "an integer" : "a number");
 }
 
+static void define_global(Load *l, DslUnit *u, DslNode *n, DslValue v) {
+  DslEval *ev = &l->ev;
+  if (dsl_variable_find(&u->globals, n->s)) dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
+  else dsl_variable_set(ev, &u->globals, n->s, v, NULL);
+}
+
+static void take_parameter(Load *l, DslUnit *u, DslNode *n) {
+  DslParameters *list = l->options->parameters;
+  DslValue v = parameter_value(l, u, n);
+  DslParameter p = {0};
+  define_global(l, u, n, v);
+  if (!list || v.kind == V_ERROR) return;
+  p.name = arena_strdup(list->arena, n->s);
+  p.whole = dsl_value_const(v, &p.value);
+  ARENA_PUSH(list->arena, list, p);
+}
+
 static void report_unused_defines(Load *l, const DslUnit *u) {
   for (int i = 0; i < l->options->ndefines; i++) {
     const DslDefine *d = &l->options->defines[i];
@@ -141,12 +158,6 @@ static DslValue dimension(Load *l, DslNode *n) {
 }
 
 /* ---- top-level items in order */
-
-static void define_global(Load *l, DslUnit *u, DslNode *n, DslValue v) {
-  DslEval *ev = &l->ev;
-  if (dsl_variable_find(&u->globals, n->s)) dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
-  else dsl_variable_set(ev, &u->globals, n->s, v, NULL);
-}
 
 static void check_function(Load *l, const DslUnit *u, DslNode *n) {
   DslEval *ev = &l->ev;
@@ -186,7 +197,7 @@ static void unit_evaluate(Load *l, DslUnit *u) {
   for (DslNode *n = u->items; n && !ev->stopped; n = n->next) {
     switch (n->kind) {
       case N_IMPORT: import_library(l, u, n); break;
-      case N_PARAM: define_global(l, u, n, parameter_value(l, u, n)); break;
+      case N_PARAM: take_parameter(l, u, n); break;
       case N_DIMS:
         for (DslNode *d = n->a; d; d = d->next) define_global(l, u, d, dimension(l, d));
         break;

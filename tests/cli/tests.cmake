@@ -49,6 +49,7 @@ foreach(name
     multiples
     recurrent
     samples
+    size
     loops
     onnx
     panels
@@ -69,7 +70,7 @@ endforeach()
 
 # Documents whose commands are run.
 apc_test(NAME cli.tour COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc tour.md 26)
-apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc questions.md 5)
+apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc questions.md 6)
 
 # Something happens at random moments: a few times, and 200 times (50 in a quarter).
 foreach(name kills renames)

@@ -1,0 +1,181 @@
+/* tools/cmd_size.c - apc size MODEL: the fewest devices on which a model can be planned; with --vary the largest batch,
+ * context, number of layers or width on the target.
+ *
+ * In: the options of `apc plan`, and with --budget what a device may hold, or a step take or cost.  Out: what was
+ * tried, the answer, and the line of `apc plan` that shows its plan.  Numbers of devices are tried as driver/fewest.h
+ * says.  The search for them ends where four times the devices bring nothing: no less that is missing of memory, or no
+ * less time or money.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "driver/fewest.h"
+#include "tools/size.h"
+
+enum { MOST_TRIES = 32 };
+
+/* ---- what is asked */
+
+static bool add_budget(Sizing *s, const char *text) {
+  Tool *t = s->t;
+  Budget b;
+  tool_parse_budget(text, &b);
+  Budget *all = &s->budget;
+  if ((b.bytes && all->bytes) || (b.seconds > 0 && all->seconds > 0) || (b.usd > 0 && all->usd > 0))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--budget %s: there is another budget of the same kind",
+                      text);
+  if (b.bytes && option_given(&t->options, OPT_memory))
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--budget %s and --memory %s are two limits of memory",
+                      text, option_text(&t->options, OPT_memory));
+  if (b.bytes) all->bytes = b.bytes, s->memory = text;
+  if (b.seconds > 0) all->seconds = b.seconds;
+  if (b.usd > 0) all->usd = b.usd;
+  return true;
+}
+
+static bool budgets(Sizing *s) {
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&s->t->options, OPT_budget, &at));)
+    if (!add_budget(s, u->value)) return false;
+  if (s->budget.usd <= 0 || !isnan(s->target->usd_per_hour)) return true;
+  diag_error(s->t->diags, DIAG_target_price, (Loc){0}, "--budget %.6gusd: the price of %s is not known", s->budget.usd,
+             s->target->name);
+  diag_help(s->t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/targets.md)",
+            s->target->name);
+  return false;
+}
+
+static SizeVary vary_of(const Options *o) {
+  static const struct {
+    const char *word;
+    SizeVary vary;
+  } rows[] = {{"batch", VARY_batch}, {"ctx", VARY_ctx}, {"layers", VARY_layers}, {"d", VARY_d}};
+  const char *word = option_text(o, OPT_vary);
+  for (size_t i = 0; word && i < sizeof rows / sizeof *rows; i++)
+    if (strcmp(rows[i].word, word) == 0) return rows[i].vary;
+  return VARY_devices;
+}
+
+/* As `apc plan` takes it: the type that is computed in must have a known peak. */
+static const Target *target_of(Tool *t) {
+  Tool plan = *t;
+  plan.options.command = CMD_plan;
+  return tool_target(&plan);
+}
+
+/* ---- devices */
+
+/* Degrees that are forced multiply to the devices. */
+static double least_devices(const Options *o) {
+  double n = 1;
+#define DEGREE(name, place, label, help) n *= (double)option_int(o, OPT_##name, 1);
+#include "passes/plan/degrees.def"
+#undef DEGREE
+  return n;
+}
+
+/* How far a plan is from what is asked: above 1 by the most that is exceeded. */
+static double distance(const Sizing *s, const SizeTry *x) {
+  double time = s->budget.seconds > 0 ? x->seconds / s->budget.seconds : 0,
+         money = s->budget.usd > 0 ? x->usd / s->budget.usd : 0;
+  return fmax(time, money);
+}
+
+/* Bytes of a device where there is no plan: of the nearest one, or of the smallest Program; infinite: not known. */
+static double missing(const SizeTry *x) { return x->nearest > 0 ? x->nearest : x->taken > 0 ? x->taken : INFINITY; }
+
+/* Do more devices help?  Not where four times as many have brought nothing. */
+static bool more_help(Sizing *s, const SizeTry *x) {
+  const double less = 0.99, many = 4;
+  double now = x->planned ? distance(s, x) : missing(x);
+  bool first = s->helped_by == 0;
+  if (first && isinf(now)) return true;
+  if (first || s->helped_planned != x->planned || now < less * s->helped) {
+    s->helped = now, s->helped_by = x->number, s->helped_planned = x->planned;
+    return true;
+  }
+  return (double)x->number < many * (double)s->helped_by;
+}
+
+static FewestVerdict try_devices(FewestSearch *f, const Target *target) {
+  Sizing *s = f->context;
+  SizeTry *x;
+  if (!sizing_try(s, target->ranks, target->name, &x)) return FEWEST_GIVE_UP;
+  if (x->fits || (sizing_doubtful(x) && sizing_confirm(s, x))) return FEWEST_ENOUGH;
+  bool shared = target->device->shared_memory && !s->memory && !option_given(&s->t->options, OPT_memory);
+  if (!x->planned && shared) return FEWEST_GIVE_UP; /* ranks of one machine share its memory */
+  if (x->resident > 0) f->least = fmax(f->least, ceil(x->resident / x->limit));
+  return more_help(s, x) ? FEWEST_MORE : FEWEST_GIVE_UP;
+}
+
+static SizeTry *try_on(Sizing *s, int devices) {
+  for (size_t i = 0; i < s->tries.n; i++)
+    if (s->tries.items[i].number == devices) return &s->tries.items[i];
+  return NULL;
+}
+
+/* The whole search of what seems to be enough may find that it is not: then more are tried. */
+static SizeTry *search_devices(Sizing *s) {
+  FewestSearch f = {.arena = s->t->arena,
+                    .like = s->target,
+                    .least = least_devices(&s->t->options),
+                    .most_tries = MOST_TRIES,
+                    .try = try_devices,
+                    .context = s};
+  for (;;) {
+    const Target *enough = driver_fewest(&f);
+    if (!enough) return NULL;
+    SizeTry *x = try_on(s, enough->ranks);
+    if (!x->quick || sizing_confirm(s, x)) return x;
+    f.least = enough->ranks + 1;
+  }
+}
+
+/* ---- no answer */
+
+static const SizeTry *nearest(const Sizing *s) {
+  const SizeTry *best = NULL;
+  for (size_t i = 0; i < s->tries.n; i++) {
+    const SizeTry *x = &s->tries.items[i];
+    if (x->planned && (!best || distance(s, x) < distance(s, best))) best = x;
+  }
+  return best;
+}
+
+static void refuse(const Sizing *s) {
+  Diags *d = s->t->diags;
+  const SizeTry *last = &s->tries.items[s->tries.n - 1], *best = nearest(s);
+  const char *word = sizing_word(s, 2);
+  if (s->vary == VARY_devices)
+    diag_error(d, DIAG_plan_infeasible, (Loc){0},
+               "no number of devices of %s that was tried is enough; %" PRId64 ": %s", s->target->name, last->number,
+               last->why_not);
+  else
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no %s that was tried fits %s; %" PRId64 ": %s", word,
+               s->target->name, last->number, last->why_not);
+  if (best)
+    diag_help(d, "the best that was reached, with %" PRId64 " %s: %s", best->number, sizing_word(s, best->number),
+              sizing_reached(s, best));
+}
+
+/* ---- the command */
+
+static bool search(Sizing *s, SizeTry **answer) {
+  bool ok = true;
+  if (s->vary == VARY_devices) *answer = search_devices(s);
+  else if (!sizing_vary_begin(s)) return false;
+  else *answer = sizing_vary_search(s, &ok);
+  return ok && s->t->diags->errors == 0;
+}
+
+int cmd_size(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  Sizing s = {.t = t, .path = t->options.args.items[0], .vary = vary_of(&t->options), .target = target_of(t)};
+  SizeTry *answer = NULL;
+  if (!s.target || !budgets(&s) || !search(&s, &answer)) return tool_failed(t->diags);
+  tool_stages_end(t);
+  if (!answer) refuse(&s);
+  sizing_report(&s, answer);
+  return answer ? EXIT_OK : tool_failed(t->diags);
+}

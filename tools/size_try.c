@@ -1,0 +1,128 @@
+/* tools/size_try.c - see size.h: one try of `apc size`.
+ *
+ * The line is planned and its Program measured as `apc plan` does it.  Where only memory is asked about, the first plan
+ * that fits will do, which takes little work.  Where time or money is, the best is searched for, with less work than
+ * usual; and so for the answer and for what does not fit beside it, as that search also looks at plans that it counts
+ * somewhat above the limit and whose Programs are within it.  Both limits are of work, not of time, so that the answer
+ * is the same on every machine. Every try reads the model anew, in memory of its own, which is given back; so it is as
+ * if it were the only one.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "tools/plan_times.h"
+#include "tools/size.h"
+
+static const double any_work = 5e8, best_work = 2e9; /* sums: a second, and a few */
+
+/* ---- one plan */
+
+/* What the search says, without what the table's head says: for which target, and how much is allowed. */
+static const char *reason(Arena *a, const Diags *d, const char *target) {
+  const char *head = arena_printf(a, "no feasible plan for %s: ", target), *text = "";
+  for (size_t i = 0; i < d->n && !*text; i++)
+    if (d->items[i].severity == SEV_ERROR) text = d->items[i].message;
+  if (strncmp(text, head, strlen(head)) == 0) text += strlen(head);
+  const char *allowed = strstr(text, " are allowed on a rank"), *rest = strstr(text, "; ");
+  return arena_strdup(a, allowed && rest && allowed < rest ? rest + 2 : text);
+}
+
+static DiagCode first_error(const Diags *d) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].severity == SEV_ERROR) return d->items[i].code;
+  return DIAG_NONE;
+}
+
+/* A plan that there is against the limits of time and money. */
+static void hold_against(const Sizing *s, SizeTry *x, double usd_per_hour) {
+  Arena *a = s->t->arena;
+  x->usd = usd_per_hour * x->seconds / 3600;
+  if (s->budget.seconds > 0 && x->seconds > s->budget.seconds)
+    x->why_not = arena_printf(a, "a step takes longer than %s", show_seconds(a, s->budget.seconds));
+  else if (s->budget.usd > 0 && !(x->usd <= s->budget.usd))
+    x->why_not = arena_printf(a, "a step costs more than %.3g USD", s->budget.usd);
+  x->fits = !x->why_not;
+}
+
+static void plan_line(Sizing *s, Tool *one, bool any, SizeTry *x) {
+  Build b = {0};
+  const Target *target = tool_target(one);
+  bool ok = target && tool_load(one, s->path, target, &b);
+  if (ok) {
+    s->params = b.params;
+    x->limit = plan_memory_limit(target, b.options.plan.memory_limit), x->devices = target->ranks;
+    b.options.sizes = true;
+    b.options.plan.any = any;
+    b.options.plan.work = any ? any_work : best_work;
+    b.options.plan.show = s->t->quiet ? NULL : tool_times_show;
+    b.options.plan.show_context = s->t;
+    ok = tool_plan(one, &b);
+  }
+  x->planned = ok, x->resident = b.resident, x->nearest = b.nearest;
+  if (ok) {
+    x->seconds = b.plan->price.time.total, x->bytes = plan_memory(b.plan)->total;
+    x->whole = !any && !b.plan->cut_short;
+    x->micro_batches = b.plan->micro_batches;
+    hold_against(s, x, target->usd_per_hour);
+  } else {
+    if (b.plan) x->taken = plan_memory(b.plan)->total;
+    x->code = first_error(one->diags), x->why_not = reason(s->t->arena, one->diags, x->target);
+  }
+  driver_free(&b);
+}
+
+/* ---- tries */
+
+/* A tool of its own for one line.  It shows no stages: every try has one line of progress. */
+static Tool tool_of_try(const Sizing *s, Arena *a, Options line) {
+  Tool one = *s->t;
+  one.arena = a, one.diags = diags_new(a), one.options = line;
+  one.quiet = true, one.times = one.json = false;
+  return one;
+}
+
+static SizeTry new_try(int64_t number, const char *target) {
+  return (SizeTry){.number = number, .target = target, .seconds = NAN, .bytes = NAN, .usd = NAN};
+}
+
+/* No plan, as the limits and the devices are; not a wrong model or line. */
+static bool is_too_much(const Sizing *s, DiagCode code) {
+  return code == DIAG_plan_infeasible || (code == DIAG_plan_options && s->vary == VARY_devices);
+}
+
+bool sizing_try(Sizing *s, int64_t number, const char *target, SizeTry **out) {
+  Tool *t = s->t;
+  bool first = s->tries.n == 0, timed = s->budget.seconds > 0 || s->budget.usd > 0;
+  SizeTry x = new_try(number, target);
+  tool_stage(t, "Trying", "%s %" PRId64 "%s%s", sizing_word(s, 2), number, s->vary == VARY_devices ? ": " : "",
+             s->vary == VARY_devices ? target : "");
+  Arena *a = first ? t->arena : arena_new(); /* what is wrong with the first is told at the end */
+  Tool one = tool_of_try(s, a, sizing_line(s, target, number));
+  x.quick = !timed;
+  plan_line(s, &one, x.quick, &x);
+  bool wrong = first && !x.planned && !is_too_much(s, x.code);
+  if (wrong) diags_append(t->diags, one.diags);
+  if (!first) arena_free(a);
+  ARENA_PUSH(t->arena, &s->tries, x);
+  *out = &s->tries.items[s->tries.n - 1];
+  return !wrong;
+}
+
+/* Searches count at most twice what a Program takes, and what the smallest Program takes comes down little. */
+bool sizing_doubtful(const SizeTry *x) {
+  const double counted = 2, taken = 1.2;
+  return x->quick && x->code == DIAG_plan_infeasible && x->resident <= x->limit * x->devices &&
+         x->nearest <= counted * x->limit && x->taken <= taken * x->limit;
+}
+
+bool sizing_confirm(Sizing *s, SizeTry *x) {
+  Tool *t = s->t;
+  tool_stage(t, "Planning", "%s %" PRId64 " on %s", sizing_word(s, 2), x->number, x->target);
+  SizeTry best = new_try(x->number, x->target);
+  Tool one = tool_of_try(s, t->arena, sizing_line(s, x->target, x->number));
+  plan_line(s, &one, false, &best);
+  if (best.fits) diags_append(t->diags, one.diags); /* warnings */
+  *x = best;
+  return x->fits;
+}
