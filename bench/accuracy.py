@@ -35,7 +35,8 @@ HEAD = """# Published measurements against predictions
 
 Made by `bench/accuracy.py` of `bench/published`, whose `README.md` says where rows come from and what programs of which
 years had. Errors are predicted / published - 1. Rows that were *fit* were looked at when a constant was chosen; all
-others only check. Each mean is of absolute errors.
+others only check. Each mean is of absolute errors. The mean of sources' means counts a long table once; in this table
+it is of rows that check, in the section of training steps of all rows.
 """
 PRODUCTS = """## Products
 

@@ -191,7 +191,7 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
   Plan *p = driver_search(b, &o, micro_batch, why);
   b->resident = lack.resident, b->nearest = lack.nearest;
   if (p || lack.nearest <= 0 || lack.nearest > most * plan_memory_limit(b->options.target, o.memory_limit)) return p;
-  o.memory_limit = lack.nearest;
+  o.memory_limit = lack.nearest, o.known = NULL; /* which is of one limit */
   Diags *again = diags_new(b->options.model.arena);
   p = driver_search(b, &o, micro_batch, again);
   if (!p && o.stop && *o.stop) diags_append(why, again);

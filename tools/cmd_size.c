@@ -22,13 +22,13 @@ static bool add_budget(Sizing *s, const char *text) {
   Budget b;
   tool_parse_budget(text, &b);
   Budget *all = &s->budget;
-  if ((b.bytes && all->bytes) || (b.seconds > 0 && all->seconds > 0) || (b.usd > 0 && all->usd > 0))
+  if ((b.bytes != 0 && all->bytes != 0) || (b.seconds > 0 && all->seconds > 0) || (b.usd > 0 && all->usd > 0))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--budget %s: there is another budget of the same kind",
                       text);
-  if (b.bytes && option_given(&t->options, OPT_memory))
+  if (b.bytes != 0 && option_given(&t->options, OPT_memory))
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--budget %s and --memory %s are two limits of memory",
                       text, option_text(&t->options, OPT_memory));
-  if (b.bytes) all->bytes = b.bytes, s->memory = text;
+  if (b.bytes != 0) all->bytes = b.bytes, s->memory = text;
   if (b.seconds > 0) all->seconds = b.seconds;
   if (b.usd > 0) all->usd = b.usd;
   return true;
