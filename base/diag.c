@@ -84,9 +84,9 @@ void diag_help(Diags *d, const char *format, ...) {
   va_end(args);
 }
 
-const char *diags_first_error(const Diags *d) {
+const Diag *diags_first_error(const Diags *d) {
   for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return d->items[i].message;
+    if (d->items[i].severity == SEV_ERROR) return &d->items[i];
   return NULL;
 }
 

@@ -57,8 +57,8 @@ void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...) __a
 void diag_note(Diags *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The message of the first error; NULL: there is none. */
-const char *diags_first_error(const Diags *d);
+/* NULL: there is none. */
+const Diag *diags_first_error(const Diags *d);
 
 /* Adds the messages of `more` after those that are there. */
 void diags_append(Diags *d, const Diags *more);

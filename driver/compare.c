@@ -32,8 +32,10 @@ static PlanAlternative named_alternative(Build *b, const DriverNamed *x, const P
   PlanOptions o = options_of(b, x);
   o.known = known;
   Plan *p = driver_search_near(b, &o, x->micro_batch, why);
-  PlanAlternative out = {
-      .seconds = INFINITY, .why_not = diags_first_error(why), .schedule = "none", .recompute = "none"};
+  PlanAlternative out = {.seconds = INFINITY,
+                         .why_not = p ? NULL : diags_first_error(why)->message,
+                         .schedule = "none",
+                         .recompute = "none"};
   if (p) out = plan_as_alternative(a, p);
   else memcpy(out.degree, x->forced.degree, sizeof out.degree);
   out.named = x->text, out.plan = p;
@@ -121,6 +123,6 @@ const Plan *driver_what_if(Build *b, const Target *target, const char **why_not)
   b->options.target = target;
   const Plan *p = driver_search(b, &o, b->options.micro_batch, why);
   b->options.target = own;
-  *why_not = p ? NULL : diags_first_error(why);
+  *why_not = p ? NULL : diags_first_error(why)->message;
   return p;
 }

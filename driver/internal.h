@@ -29,6 +29,8 @@ void driver_take_plan(Build *b, Plan *p);
 bool driver_plan_again(Build *b, const PlanTry *asked);
 /* Some of --effort is left, or it has no limit. */
 bool driver_has_effort(const Build *b);
+/* Whoever waits has asked to stop (PlanOptions.stop). */
+static inline bool driver_is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, Plan *was);
 /* The same of a plan that is not the build's yet. */

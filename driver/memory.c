@@ -86,8 +86,6 @@ static bool measure(Build *b) {
   return ok;
 }
 
-static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
-
 /* With all that dp can cut: where the search has found the same count with less of it. */
 static bool find_cut(Build *b, double limit, double *least) {
   const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
@@ -104,7 +102,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
   const double close = 0.01;
   double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
-    if (is_stopped(b)) break;
+    if (driver_is_stopped(b)) break;
     const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
     if (!driver_plan_again(b, &smaller)) {
       none = next, next = (none + counted) / 2;
@@ -115,7 +113,7 @@ static bool find_smaller(Build *b, double limit, double *least) {
     counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
     *least = fmin(*least, takes);
   }
-  if (*least > limit && is_stopped(b))
+  if (*least > limit && driver_is_stopped(b))
     return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
                       "planning for %s was stopped before there was a plan within the limit", b->options.target->name);
   return *least <= limit || find_cut(b, limit, least);
@@ -139,7 +137,7 @@ static bool refuse_size(const Build *b, double limit, double least) {
 static bool find_faster(Build *b, double limit, bool *found) {
   enum { MOST_TRIES = 4 };
   Plan *was = b->plan;
-  for (int i = 0; i < was->nnear && i < MOST_TRIES && !*found && !is_stopped(b) && driver_has_effort(b); i++) {
+  for (int i = 0; i < was->nnear && i < MOST_TRIES && !*found && !driver_is_stopped(b) && driver_has_effort(b); i++) {
     driver_take_plan(b, was->near[i]);
     if (!measure(b)) return false;
     *found = plan_memory(b->plan)->total <= limit;
@@ -204,7 +202,7 @@ static void measure_alternatives(Build *b, double limit) {
   Diags *diags = b->options.model.diags;
   b->options.model.watch = (DriverWatch){0};
   b->options.model.diags = diags_new(b->options.model.arena);
-  for (int i = 0; i < chosen->nalternatives && !is_stopped(b); i++) {
+  for (int i = 0; i < chosen->nalternatives && !driver_is_stopped(b); i++) {
     PlanAlternative *x = &chosen->alternatives[i];
     if (x->plan && (x->plan->allocated || is_small(b, x->plan))) measure_alternative(b, x, limit);
   }

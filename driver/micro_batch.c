@@ -7,6 +7,13 @@
 
 #include <inttypes.h>
 
+const int64_t *planned_sizes(const Build *b) {
+  const Module *m = b->model.m;
+  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
+  for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
+  return sizes;
+}
+
 int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound) {
   int64_t batch = 1, ignored;
   *bound = false;

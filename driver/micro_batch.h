@@ -4,6 +4,8 @@
 
 #include "driver/driver.h"
 
+/* By symbol the sizes that were planned for; in the module's arena. */
+const int64_t *planned_sizes(const Build *b);
 /* Sequences of the whole batch: dimension 0 of the first input that has one, at these sizes of the symbols; *bound when
  * it is a number. */
 int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound);

@@ -11,7 +11,7 @@
 
 #include "driver/internal.h"
 
-/* What is known of the least memory: `enough` holds a plan, `little` held none that was found, `proved` holds none. */
+/* Bytes of a rank: `plan` takes `enough`; no plan was found within `little`; there is none within `proved`. */
 typedef struct Least {
   Plan *plan;
   double enough, little, proved;
@@ -37,15 +37,13 @@ static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
   if (too_large || (p && p->lower_bound > most_seconds)) x->proved = fmax(x->proved, limit);
 }
 
-static bool is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
-
 Plan *driver_least_memory(Build *b, Plan *fastest, double slower) {
   enum { MOST_TRIES = 10 };
   const double close = 0.01, most_seconds = fastest->price.time.total * (1 + slower);
   Least x = {.plan = fastest, .enough = fastest->price.memory.total};
   PlanTraded *traded = ARENA_NEW(b->options.model.arena, PlanTraded);
-  for (int i = 0; i < MOST_TRIES && x.enough - x.little > close * x.enough && !is_stopped(b) && driver_has_effort(b);
-       i++)
+  for (int i = 0;
+       i < MOST_TRIES && x.enough - x.little > close * x.enough && !driver_is_stopped(b) && driver_has_effort(b); i++)
     try_limit(b, (x.little + x.enough) / 2, most_seconds, &x);
   *traded = (PlanTraded){
       .fastest = fastest->price.time.total, .slower = slower, .bytes = fastest->price.memory.total, .least = x.proved};

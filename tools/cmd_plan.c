@@ -26,6 +26,14 @@ typedef struct Answers {
   PinPrices pins;
 } Answers;
 
+static bool answer(Tool *t, Build *b, Answers *x) {
+  bool searches = b->options.plan.npins || x->what_if.n;
+  const double as_is = searches ? tool_seconds_as_is(t, b) : 0;
+  x->pins = tool_pin_prices(t, b, as_is);
+  tool_what_if(t, b, as_is, &x->what_if);
+  return tool_why(t, b, &x->whys);
+}
+
 static void show(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   tool_plan_show(t, b);
@@ -36,9 +44,7 @@ static void show(Tool *t, const Build *b, const Answers *x) {
 }
 
 static void print_json(Tool *t, const Build *b, const Answers *x) {
-  const RunFigures run = tool_run_figures(t, b);
   json_t *document = tool_plan_json(t, b);
-  if (run.asked) json_object_set_new(document, "run", tool_run_json(&run));
   if (b->options.plan.npins) json_object_set_new(document, "pins", tool_pins_json(b, &x->pins));
   if (x->what_if.n) json_object_set_new(document, "what_if", tool_what_if_json(&x->what_if));
   if (x->whys.n) json_object_set_new(document, "why", tool_why_json(t, b, &x->whys));
@@ -60,9 +66,7 @@ int cmd_plan(Tool *t) {
   Build b;
   bool ok = tool_load(t, path, target, &b) && tool_plan_shown(t, &b) &&
             (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
-  if (ok) x.pins = tool_pin_prices(t, &b);
-  if (ok) tool_what_if(t, &b, &x.what_if);
-  ok = ok && tool_why(t, &b, &x.whys);
+  ok = ok && answer(t, &b, &x);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &x);
   else if (ok && !to_stdout(&list)) show(t, &b, &x);

@@ -46,12 +46,10 @@ static bool take_part(Tool *t, const char *name, const char *value, DriverNamed 
   int64_t n = 0;
   PlanOptions *o = &x->forced;
   for (int d = 0; d < DEGREE_COUNT; d++)
-    if (strcmp(name, degree_names[d]) == 0) {
+    if (strcmp(name, degree_names[d]) == 0)
       return take_count(t, x->text, name, value, &n) && (o->degree[d] = (int)n, true);
-    }
-  if (strcmp(name, "micro-batches") == 0) {
+  if (strcmp(name, "micro-batches") == 0)
     return take_count(t, x->text, name, value, &n) && (o->micro_batches = (int)n, true);
-  }
   if (strcmp(name, "micro-batch") == 0) return take_count(t, x->text, name, value, &x->micro_batch);
   if (strcmp(name, "zero") == 0) {
     bool ok = tool_parse_whole(value, &n) && n <= 3;
@@ -161,8 +159,7 @@ bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out) {
   return true;
 }
 
-/* What the searches for other targets or with other pins are held against. */
-static double seconds_as_is(Tool *t, Build *b) {
+double tool_seconds_as_is(Tool *t, Build *b) {
   const double same = 1e-9, seconds = b->plan->price.time.total;
   const char *why_not;
   tool_stage(t, "Planning", "%s once more, to compare with", b->model.path);
@@ -170,8 +167,8 @@ static double seconds_as_is(Tool *t, Build *b) {
   return !p || fabs(p->price.time.total - seconds) <= same * seconds ? seconds : p->price.time.total;
 }
 
-void tool_what_if(Tool *t, Build *b, WhatIfs *x) {
-  if (x->n) x->as_is = seconds_as_is(t, b);
+void tool_what_if(Tool *t, Build *b, double as_is, WhatIfs *x) {
+  x->as_is = as_is;
   for (size_t i = 0; i < x->n; i++) {
     WhatIfPlan *y = &x->items[i];
     tool_stage(t, "Planning", "%s on %s", b->model.path, y->target->name);
@@ -263,11 +260,10 @@ bool tool_pins(Tool *t, const PlanPin **out, int *count) {
   return ok;
 }
 
-PinPrices tool_pin_prices(Tool *t, Build *b) {
+PinPrices tool_pin_prices(Tool *t, Build *b, double as_is) {
   const PlanPin *all = b->options.plan.pins;
   const int n = b->options.plan.npins;
   double *out = ARENA_ARRAY(t->arena, double, n + 1);
-  const double with = n ? seconds_as_is(t, b) : 0;
   PlanPin *others = ARENA_ARRAY(t->arena, PlanPin, n + 1);
   for (int i = 0; i < n; i++) {
     int kept = 0;
@@ -280,7 +276,7 @@ PinPrices tool_pin_prices(Tool *t, Build *b) {
     out[i] = p ? p->price.time.total : INFINITY;
   }
   b->options.plan.pins = all, b->options.plan.npins = n;
-  return (PinPrices){with, out};
+  return (PinPrices){as_is, out};
 }
 
 void tool_pins_show(const Tool *t, const Build *b, const PinPrices *x) {

@@ -20,14 +20,16 @@ typedef struct WhatIfPlan {
 typedef struct WhatIfs {
   WhatIfPlan *items;
   size_t n, cap;
-  double as_is; /* seconds that the same search finds for the target as it is, which is what the answers are held
-                 * against: the plan that is shown may be given, or traded for memory, or fit as its Program takes */
+  double as_is; /* tool_seconds_as_is */
 } WhatIfs;
 
 /* Reads --what-if for that target: "nvlink*2,memory*1.5".  False after diagnostics. */
 bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out);
+/* Seconds that the search alone finds for the target and the pins as they are.  Answers are held against that: the plan
+ * that is shown may be given, or traded for memory, or fit as its Program takes. */
+double tool_seconds_as_is(Tool *t, Build *b);
 /* Searches the plans; the build has its own plan. */
-void tool_what_if(Tool *t, Build *b, WhatIfs *x);
+void tool_what_if(Tool *t, Build *b, double as_is, WhatIfs *x);
 
 /* Layouts that --pin forces: "layers.*.mlp.fc:2=tp", "x:0=none".  False after diagnostics. */
 bool tool_pins(Tool *t, const PlanPin **out, int *n);
@@ -37,7 +39,7 @@ typedef struct PinPrices {
   double with;
   const double *without;
 } PinPrices;
-PinPrices tool_pin_prices(Tool *t, Build *b);
+PinPrices tool_pin_prices(Tool *t, Build *b, double as_is);
 void tool_pins_show(const Tool *t, const Build *b, const PinPrices *x);
 json_t *tool_pins_json(const Build *b, const PinPrices *x);
 

@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
+#include "tools/plan_run.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
 #define NO_FASTER 1.005 /* times as fast, or less */
@@ -199,11 +200,8 @@ static json_t *integer_of(double v) { return json_integer((json_int_t)llround(v)
 
 /* Sequences of a micro-batch on one data-parallel rank. */
 static int64_t micro_batch_size(const Build *b) {
-  const Module *m = b->model.m;
-  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
   bool bound;
-  for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
-  int64_t batch = batch_size(b, sizes, &bound);
+  int64_t batch = batch_size(b, planned_sizes(b), &bound);
   int64_t parts = (int64_t)b->plan->degree[DEGREE_dp] * b->plan->micro_batches;
   return batch / parts + (batch % parts != 0);
 }
@@ -326,5 +324,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));
+  const RunFigures run = tool_run_figures(t, b);
+  if (run.asked) json_object_set_new(o, "run", tool_run_json(&run));
   return o;
 }

@@ -27,10 +27,8 @@ static double tokens_of(const Build *b, const int64_t *sizes) {
 }
 
 static double seen_in_step(const Build *b, const char **unit) {
-  const Module *m = b->model.m;
-  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
+  const int64_t *sizes = planned_sizes(b);
   bool bound;
-  for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
   double tokens = tokens_of(b, sizes);
   *unit = tokens > 0 ? "tokens" : "samples";
   return tokens > 0 ? tokens : (double)batch_size(b, sizes, &bound);

@@ -57,9 +57,6 @@ static Row row_of_plan(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const Target *g = b->options.target;
   const PlanAlternative own = plan_as_alternative(t->arena, p);
-  const RunFigures run = tool_run_figures(t, b);
-  json_t *document = t->json ? tool_plan_json(t, b) : NULL;
-  if (document && run.asked) json_object_set_new(document, "run", tool_run_json(&run));
   return (Row){.name = g->name,
                .choice = tool_choice_text(t->arena, p, &own),
                .seconds = own.seconds,
@@ -67,8 +64,8 @@ static Row row_of_plan(Tool *t, const Build *b) {
                .counted = own.counted,
                .usd_per_hour = g->usd_per_hour,
                .joules = g->power * g->ranks * own.seconds,
-               .run = run,
-               .document = document};
+               .run = tool_run_figures(t, b),
+               .document = t->json ? tool_plan_json(t, b) : NULL};
 }
 
 static Row plan_on(Tool *t, const char *path, const char *name) {
@@ -82,7 +79,7 @@ static Row plan_on(Tool *t, const char *path, const char *name) {
   bool loaded = target != NULL, ok = loaded && tool_load(t, path, target, &b) && tool_plan_shown(t, &b);
   tool_stages_end(t);
   if (ok) row = row_of_plan(t, &b);
-  else row.why_not = diags_first_error(t->diags), row.code = tool_failed(t->diags);
+  else row.why_not = diags_first_error(t->diags)->message, row.code = tool_failed(t->diags);
   row.wrong = !ok && row.code != EXIT_UNDECIDED && row.code != EXIT_MISSING;
   if (ok || row.wrong) diags_append(all, t->diags);
   if (loaded) driver_free(&b);
@@ -172,8 +169,7 @@ int tool_plan_targets(Tool *t, const char *path) {
     if (row.wrong) return row.code;
     ARENA_PUSH(t->arena, &rows, row);
     any |= row.choice != NULL;
-    p += n + (p[n] == ',' && p[n + 1]);
-    if (*p == ',') continue; /* the last name is empty */
+    p += n + (p[n] == ',' && p[n + 1]); /* at a comma the last name is empty */
   }
   show_all(t, path, rows.items, rows.n);
   return any ? EXIT_OK : rows.items[0].code;

@@ -70,9 +70,9 @@ static ExitCode exit_of(DiagCode code) {
 }
 
 int tool_failed(const Diags *d) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return (int)exit_of(d->items[i].code);
-  die("a failure without a reason");
+  const Diag *first = diags_first_error(d);
+  if (!first) die("a failure without a reason");
+  return (int)exit_of(first->code);
 }
 
 /* ---- progress */

@@ -19,19 +19,11 @@ static const double any_work = 5e8, best_work = 2e9; /* sums: a second, and a fe
 /* ---- one plan */
 
 /* What the search says, without what the table's head says: for which target, and how much is allowed. */
-static const char *reason(Arena *a, const Diags *d, const char *target) {
-  const char *head = arena_printf(a, "no feasible plan for %s: ", target), *text = "";
-  for (size_t i = 0; i < d->n && !*text; i++)
-    if (d->items[i].severity == SEV_ERROR) text = d->items[i].message;
+static const char *reason(Arena *a, const Diag *error, const char *target) {
+  const char *head = arena_printf(a, "no feasible plan for %s: ", target), *text = error ? error->message : "";
   if (strncmp(text, head, strlen(head)) == 0) text += strlen(head);
   const char *allowed = strstr(text, " are allowed on a rank"), *rest = strstr(text, "; ");
   return arena_strdup(a, allowed && rest && allowed < rest ? rest + 2 : text);
-}
-
-static DiagCode first_error(const Diags *d) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return d->items[i].code;
-  return DIAG_NONE;
 }
 
 /* A plan that there is against the limits of time and money. */
@@ -67,7 +59,8 @@ static void plan_line(Sizing *s, Tool *one, bool any, SizeTry *x) {
     hold_against(s, x, target->usd_per_hour);
   } else {
     if (b.plan) x->taken = plan_memory(b.plan)->total;
-    x->code = first_error(one->diags), x->why_not = reason(s->t->arena, one->diags, x->target);
+    const Diag *error = diags_first_error(one->diags);
+    x->code = error ? error->code : DIAG_NONE, x->why_not = reason(s->t->arena, error, x->target);
   }
   driver_free(&b);
 }

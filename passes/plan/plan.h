@@ -94,7 +94,7 @@ typedef struct PlanAlternative {
   bool counted;          /* bytes are what the search counts: no Program was asked */
   Plan *plan;            /* NULL when it is not possible */
   const char *why_not;   /* NULL when it is possible */
-  const char *named;     /* whoever named it wrote this; NULL: nobody did */
+  const char *named;     /* its text in --compare; NULL: it was not named there */
   const char *schedule;  /* plan_schedule_name */
   const char *recompute; /* recompute_name */
 } PlanAlternative;
@@ -134,7 +134,7 @@ struct Plan {
   const PlanTraded *traded; /* NULL: it is the fastest */
   SearchReport report;
   int nalternatives;
-  PlanAlternative *alternatives; /* best first, without the plan itself; behind them those that somebody named */
+  PlanAlternative *alternatives; /* best first, without the plan itself; then the named ones */
   int nnear; /* faster plans that the search counts above the memory limit, and that may be within it, by time */
   Plan **near;
 };

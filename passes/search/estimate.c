@@ -21,7 +21,7 @@ static const double with_gathered = 1.5;
 /* Larger joins are split: what is chosen then is about as fast. */
 static const double table_cap = 3e6;
 
-/* What is slower than the best so far by more than this is of no interest to anybody. */
+/* A candidate slower than the best so far by more than this factor gets no estimate. */
 static const double of_interest = 1.15;
 
 enum { FWD, BWD, WGT, PHASES };

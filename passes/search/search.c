@@ -498,7 +498,7 @@ static bool take_pins(Search *s, const PlanOptions *o, Diags *d) {
   return !o->npins || s->pinned;
 }
 
-/* What every rank makes for itself is cut for nobody. */
+/* An operation that every rank computes for itself has no layout to pin. */
 static bool pins_have_layouts(const Search *s, Diags *d) {
   for (size_t i = 0; i < s->f->ops.n; i++)
     for (int k = 0; s->pinned && k < MOST_PINS && s->pinned[i] >> k; k++) {

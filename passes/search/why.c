@@ -200,8 +200,7 @@ bool search_why(Module *m, const Func *f, const Target *t, const Plan *p, const 
   *out = (Why){0};
   if (!find_op(f, name, &out->op, d)) return false;
   Asking w = {.m = m, .f = f, .plan = p, .arena = m->arena, .cost = cost_model_new(m, t), .rules = rules_of(m, f)};
-  const bool *again = NULL;
-  w.shape = shape_of(m, w.cost, f, w.rules, labels_of(m, f, w.rules), cost_loops(m->arena, w.cost, f, again));
+  w.shape = shape_of(m, w.cost, f, w.rules, labels_of(m, f, w.rules), cost_loops(m->arena, w.cost, f, NULL));
   w.strategies = ARENA_ARRAY(m->arena, Strategy, f->ops.n + 1);
   memcpy(w.strategies, p->strategies, sizeof *w.strategies * f->ops.n);
   out->head = w.head = w.shape->mirrors.head[out->op];
