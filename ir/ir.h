@@ -55,10 +55,11 @@ typedef struct Type {
 
 /* ---- mesh */
 typedef struct MeshAxis {
-  const char *name; /* "dp", "tp", "a0" ... */
-  int size;         /* at least 1 */
-  bool temporal;    /* the micro-batch axis: its coordinate is time, not place (D20) */
-  int symbol;       /* the coordinate's symbol */
+  const char *name;  /* "dp", "tp", "a0" ... */
+  int size;          /* at least 1 */
+  bool temporal;     /* the micro-batch axis: its coordinate is time, not place (D20) */
+  int symbol;        /* the coordinate's symbol */
+  const int *shares; /* by member: how large its part is beside the others' (ir/shares.h); NULL: all are equal */
 } MeshAxis;
 
 typedef enum PipelineSchedule {
@@ -78,7 +79,8 @@ typedef struct Mesh {
 
 /* ---- layouts (D1): interned, compare by pointer.
  * Dimension d of extent U*unit is cut into product(sizes of axes) parts on multiples of unit; with r the
- * rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit, floor((r+1)*U/n)*unit). */
+ * rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit, floor((r+1)*U/n)*unit).  Axes with shares
+ * cut as ir/shares.h says. */
 typedef struct DimLayout {
   int n;                  /* number of axes; 0: not sharded */
   uint8_t axes[MAX_AXES]; /* major to minor */

@@ -69,6 +69,8 @@ void module_set_mesh(Module *m, const Mesh *mesh) {
   for (int a = 0; a < mesh->naxes; a++) {
     MeshAxis *axis = &m->mesh.axes[a];
     axis->name = module_string(m, axis->name);
+    if (axis->shares)
+      axis->shares = memcpy(ARENA_ARRAY(m->arena, int, axis->size), axis->shares, sizeof(int) * (size_t)axis->size);
     const char *name = arena_printf(m->arena, "@%s", axis->name);
     int s = module_symbol_find(m, name);
     axis->symbol = s >= 0 ? s : symbol_add(m, name, a);

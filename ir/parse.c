@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/parse_internal.h"
+#include "ir/shares.h"
 #include "ir/schedule.h"
 
 enum { MAX_LIST = 1 << 20, MAX_NAMES = 4096 };
@@ -339,6 +340,14 @@ static void symbol(Parser *p) {
   check_symbol(p, begin, s);
 }
 
+/* shares 2:1:1 */
+static void axis_shares(Parser *p, MeshAxis *a) {
+  parse_skip(p);
+  a->shares = a->size <= MAX_SHARED ? shares_read(p->m->arena, &p->at, a->size) : NULL;
+  if (!a->shares) parse_fail(p, p->at, "expected %d shares from 1 to %d, as 2:1", a->size, MAX_SHARE);
+  if (shares_are_equal(a->shares, a->size)) a->shares = NULL;
+}
+
 /* Once: what is read before another one may name axes of the first. */
 static void mesh(Parser *p) {
   Mesh mesh = {.stages = 1};
@@ -358,6 +367,7 @@ static void mesh(Parser *p) {
       if (size < 1 || size > 1 << 20) parse_fail(p, start, "axis size %lld", (long long)size);
       a->size = (int)size;
       a->temporal = parse_accept_word(p, "time");
+      if (!a->temporal && parse_accept_word(p, "shares")) axis_shares(p, a);
       mesh.naxes++;
     } while (parse_accept(p, ","));
     parse_expect(p, "]");

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/schedule.h"
+#include "ir/shares.h"
 
 static bool plain_name(const char *s) {
   if (!*s) return false;
@@ -133,9 +134,11 @@ void func_print(const Module *m, Text *t, const Func *f) {
 static void print_mesh(Text *t, const Mesh *mesh) {
   if (!mesh->naxes && mesh->stages == 1) return;
   text_add(t, "mesh [");
-  for (int a = 0; a < mesh->naxes; a++)
+  for (int a = 0; a < mesh->naxes; a++) {
     text_printf(t, "%s%s=%d%s", a ? ", " : "", mesh->axes[a].name, mesh->axes[a].size,
                 mesh->axes[a].temporal ? " time" : "");
+    shares_print(t, &mesh->axes[a]);
+  }
   text_add(t, "]");
   if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);
   if (mesh->schedule) text_printf(t, " schedule %s", schedule_text(t->arena, mesh->schedule, mesh->chunks));

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "ir/shares.h"
 #include "proof/prove_relation.h"
 
 /* ---- expressions */
@@ -142,11 +143,13 @@ static int64_t seen_number(const Prover *p, const Seen *seen, int rank, int n, c
 
 /* May parts of that cut have the extents that were seen?  Its numbers are those of layout_interval. */
 static bool seen_extents(const Prover *p, const Seen *seen, const DimLayout *d, int64_t unit) {
-  int64_t parts = layout_parts(&p->m->mesh, d), units = unit > 0 ? seen->extent / unit : 0;
+  int64_t units = unit > 0 ? seen->extent / unit : 0;
   if (unit <= 0 || units > INT32_MAX || units < 0) return true;
   for (int i = 0; i < seen->n; i++) {
-    int64_t r = seen_number(p, seen, i, d->n, d->axes);
-    if (unit * ((r + 1) * units / parts - r * units / parts) != seen->values[i][0]) return false;
+    int at[MAX_AXES];
+    for (int a = 0; a < p->m->mesh.naxes; a++) at[a] = (int)seen->coordinates[i][a];
+    SharePlace x = layout_place(&p->m->mesh, d, at);
+    if (unit * ((x.before + x.own) * units / x.all - x.before * units / x.all) != seen->values[i][0]) return false;
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/shares.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "passes/plan/file.h"
@@ -69,12 +70,22 @@ static json_t *strategy_json(Tool *t, const char *text) {
   return o;
 }
 
+static json_t *shares_json(const MeshAxis *axis) {
+  json_t *list = json_array();
+  for (int i = 0; i < axis->size; i++) json_array_append_new(list, json_integer(axis->shares[i]));
+  return list;
+}
+
 static json_t *plan_file_json(Tool *t, const PlanFile *f) {
   json_t *mesh = json_array(), *stages = json_array(), *ops = json_array();
   Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
-  for (int i = 0; i < f->mesh.naxes; i++)
-    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(f->mesh.axes[i].name), "size",
-                                          f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
+  for (int i = 0; i < f->mesh.naxes; i++) {
+    const MeshAxis *axis = &f->mesh.axes[i];
+    json_t *o =
+        json_pack("{s:o, s:i, s:b}", "axis", json_text(axis->name), "size", axis->size, "temporal", axis->temporal);
+    if (axis->shares) json_object_set_new(o, "shares", shares_json(axis));
+    json_array_append_new(mesh, o);
+  }
   for (int i = 1; i < f->mesh.stages; i++)
     json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
   for (size_t i = 0; i < f->ops.n; i++)
@@ -115,9 +126,12 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
   size_t width = 0;
   printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
-  for (int i = 0; i < f->mesh.naxes; i++)
-    printf("%s%s=%d%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size,
-           f->mesh.axes[i].temporal ? " micro-batches" : "");
+  for (int i = 0; i < f->mesh.naxes; i++) {
+    Text shares = {.arena = t->arena};
+    shares_print(&shares, &f->mesh.axes[i]);
+    printf("%s%s=%d%s%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size,
+           f->mesh.axes[i].temporal ? " micro-batches" : "", text_str(&shares));
+  }
   printf("%s%d rank%s in %d stage%s\n", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s", f->mesh.stages,
          f->mesh.stages == 1 ? "" : "s");
   print_prediction(t, "time", &time, false);

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "ir/shares.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "ir/schedule.h"
@@ -95,9 +96,11 @@ static Differences differences_of(Arena *a, const PlanFile *const f[2]) {
 
 static const char *mesh_text(Arena *a, const PlanFile *f) {
   Text text = {.arena = a};
-  for (int i = 0; i < f->mesh.naxes; i++)
+  for (int i = 0; i < f->mesh.naxes; i++) {
     text_printf(&text, "%s%s=%d%s", i ? " x " : "", f->mesh.axes[i].name, f->mesh.axes[i].size,
                 f->mesh.axes[i].temporal ? " micro-batches" : "");
+    shares_print(&text, &f->mesh.axes[i]);
+  }
   text_printf(&text, "%s%d stage%s", f->mesh.naxes ? " in " : "", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
   return text_str(&text);
 }

@@ -3,6 +3,7 @@
 
 #include "base/die.h"
 #include "ir/ir.h"
+#include "ir/shares.h"
 #include "ir/module.h"
 
 static const struct {
@@ -97,13 +98,10 @@ void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Ex
     *hi = extent;
     return;
   }
-  const Expr *r = ex_const(m, 0);
-  for (int i = 0; i < d->n; i++)
-    r = ex_add(m, ex_muli(m, r, m->mesh.axes[d->axes[i]].size), mesh_coordinate(m, d->axes[i]));
-  const Expr *n = ex_const(m, layout_parts(&m->mesh, d));
-  const Expr *units = ex_div(m, extent, d->unit);
+  const Expr *r, *own, *n, *units = ex_div(m, extent, d->unit);
+  layout_place_expr(m, d, &r, &own, &n);
   *lo = ex_mul(m, d->unit, ex_div(m, ex_mul(m, r, units), n));
-  *hi = ex_mul(m, d->unit, ex_div(m, ex_mul(m, ex_addi(m, r, 1), units), n));
+  *hi = ex_mul(m, d->unit, ex_div(m, ex_mul(m, ex_add(m, r, own), units), n));
 }
 
 /* Every size is a multiple of what it has to be one of. */

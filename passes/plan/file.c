@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/schedule.h"
+#include "ir/shares.h"
 #include "program/program.h"
 
 enum { MAX_STAGES = 1 << 16 };
@@ -140,6 +141,20 @@ static bool is_axis_name(const char *s) {
   return true;
 }
 
+/* [shares 2:1:1] */
+static bool read_shares(Parser *p, MeshAxis *axis) {
+  spaces(p);
+  if (strncmp(p->at, "shares", 6) != 0 || word_char(p->at[6])) return true;
+  p->at += 6;
+  spaces(p);
+  axis->shares = axis->size <= MAX_SHARED ? shares_read(p->a, &p->at, axis->size) : NULL;
+  if (!axis->shares)
+    return diag_error(p->d, DIAG_plan_syntax, here(p), "expected %d shares from 1 to %d, as 2:1", axis->size,
+                      MAX_SHARE);
+  if (shares_are_equal(axis->shares, axis->size)) axis->shares = NULL;
+  return true;
+}
+
 static bool read_axis(Parser *p, Mesh *mesh) {
   spaces(p);
   Loc loc = here(p);
@@ -161,7 +176,7 @@ static bool read_axis(Parser *p, Mesh *mesh) {
   if (temporal && size > PROGRAM_MAX_MICRO_BATCHES)
     return diag_error(p->d, DIAG_plan_model, loc, "there are at most %d micro-batches", PROGRAM_MAX_MICRO_BATCHES);
   mesh->axes[mesh->naxes++] = (MeshAxis){.name = name, .size = size, .temporal = temporal};
-  return true;
+  return temporal || read_shares(p, &mesh->axes[mesh->naxes - 1]);
 }
 
 static bool read_mesh(Parser *p) {
