@@ -55,4 +55,6 @@ ComputeType target_compute(const Target *t, DType type) {
   return slowest;
 }
 
+const Target *target_of_rank(const Target *t, int rank) { return t->nkinds ? t->kinds[t->kind_of[rank]] : t; }
+
 double target_flops(const Target *t, DType type) { return t->flops[target_compute(t, type)]; }

@@ -61,6 +61,8 @@ typedef struct TargetTier {
   Protocol protocols[MAX_PROTOCOLS];
 } TargetTier;
 
+/* Where ranks are not alike, each is of a kind, a target of its own in which all ranks are; the target itself has the
+ * mean of their rates, the least of what delays them, and the most memory. */
 typedef struct Target {
   const char *name;    /* as the user wrote it */
   const char *machine; /* the block it is made of, and its title or NULL */
@@ -85,7 +87,13 @@ typedef struct Target {
   KernelCosts kernels;
   int ntiers;
   TargetTier tiers[MAX_TIERS];
+  int nkinds; /* 0: all ranks are alike */
+  const struct Target *const *kinds;
+  const unsigned char *kind_of; /* by rank */
 } Target;
+
+/* What a rank is: a kind, or the target. */
+const Target *target_of_rank(const Target *t, int rank);
 
 /* The slowest tier that the block of `span` consecutive aligned ranks needs. */
 const TargetTier *target_tier(const Target *t, int span);

@@ -13,7 +13,7 @@
 #include "frontend/topo/topo.h"
 #include "ir/target.h"
 
-typedef enum Need { ONCE, MUST, MANY } Need;
+typedef enum Need { ONCE, MUST, MANY, SOME } Need;
 
 typedef struct Field {
   unsigned blocks;
@@ -245,11 +245,16 @@ static bool check_statement(Diags *d, const TopoBlock *b, TopoStatement *s) {
 
 /* ---- one block */
 
+static bool is_repeated(const TopoStatement *s) {
+  return fields[s->field].need == MANY || fields[s->field].need == SOME;
+}
+
 static bool same_key(const TopoStatement *a, const TopoStatement *b) {
   if (strcmp(a->name, b->name) != 0) return false;
-  if (fields[a->field].need != MANY) return true;
+  if (!is_repeated(a)) return true;
   const TopoValue *x = a->slots[0], *y = b->slots[0];
-  return x->kind != TV_STRING && x->kind == y->kind && strcmp(x->text, y->text) == 0;
+  bool names = x->kind != TV_STRING && x->kind != TV_NUMBER;
+  return names && x->kind == y->kind && strcmp(x->text, y->text) == 0;
 }
 
 static bool check_repeats(Diags *d, const TopoBlock *b) {
@@ -257,8 +262,8 @@ static bool check_repeats(Diags *d, const TopoBlock *b) {
   for (const TopoStatement *s = b->first; s; s = s->next) {
     for (const TopoStatement *t = b->first; t != s; t = t->next) {
       if (!same_key(s, t)) continue;
-      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name,
-                      fields[s->field].need == MANY ? " " : "", fields[s->field].need == MANY ? s->slots[0]->text : "");
+      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name, is_repeated(s) ? " " : "",
+                      is_repeated(s) ? s->slots[0]->text : "");
       break;
     }
   }
@@ -268,7 +273,8 @@ static bool check_repeats(Diags *d, const TopoBlock *b) {
 static bool check_needs(Diags *d, const TopoBlock *b) {
   bool ok = true;
   for (int i = 0; i < FIELDS; i++)
-    if (fields[i].need == MUST && ((fields[i].blocks >> b->kind) & 1u) && !topo_find(b, fields[i].name, NULL))
+    if ((fields[i].need == MUST || fields[i].need == SOME) && ((fields[i].blocks >> b->kind) & 1u) &&
+        !topo_find(b, fields[i].name, NULL))
       ok = diag_error(d, DIAG_target_syntax, b->loc, "%s '%s' says nothing about '%s': %s", kind_names[b->kind],
                       b->name, fields[i].name, fields[i].brief);
   return ok;

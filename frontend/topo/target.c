@@ -10,10 +10,11 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "frontend/topo/target_build.h"
+#include "frontend/topo/target_kinds.h"
 
-/* A target that was found: its parts, how many of its devices, and the name it got. */
+/* A target that was found: its machines, how many of their devices, and the name it got. */
 typedef struct Found {
-  TargetParts parts;
+  TargetMachines machines;
   const char *name;
   int ranks; /* 0: one machine */
 } Found;
@@ -24,14 +25,12 @@ typedef struct Found {
 static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name, int ranks, Found *out) {
   *out = (Found){.name = name, .ranks = ranks};
   if (b->kind == TOPO_target) {
-    const TopoStatement *machine = topo_find(b, "machine", NULL), *devices = topo_find(b, "devices", NULL);
+    const TopoStatement *devices = topo_find(b, "devices", NULL);
     if (ranks <= 0 && devices) out->ranks = (int)devices->slots[0]->number;
-    b = library_find(l, TOPO_machine, machine->slots[0]->text);
-    if (!b)
-      return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'",
-                        machine->slots[0]->text);
+    return topo_target_machines(d, l, b, &out->machines);
   }
-  return topo_target_parts(d, l, b, &out->parts);
+  out->machines = (TargetMachines){.n = 1, .times = {1}};
+  return topo_target_parts(d, l, b, &out->machines.parts[0]);
 }
 
 static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
@@ -41,7 +40,7 @@ static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   for (const TopoBlock *b = l->own->first; b; b = b->next) {
     Found f;
     if (b->kind == kind)
-      ok = found(d, l, b, b->name, 0, &f) && topo_target_build(d, a, &f.parts, f.name, f.ranks) && ok;
+      ok = found(d, l, b, b->name, 0, &f) && topo_target_build(d, a, &f.machines, f.name, f.ranks) && ok;
   }
   return ok;
 }
@@ -181,40 +180,64 @@ static bool find(Diags *d, Arena *a, const char *name, Found *out) {
 
 const Target *topo_target_find(Diags *d, Arena *a, const char *name) {
   Found f;
-  return find(d, a, name, &f) ? topo_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+  return find(d, a, name, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
 }
 
 const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
   Found f;
-  return find_in_text(d, a, file, text, name, ranks, &f) ? topo_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+  return find_in_text(d, a, file, text, name, ranks, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
+}
+
+/* Each block once. */
+static void print_parts(Text *out, const TargetMachines *m) {
+  const TopoBlock *printed[TARGET_MACHINES * TARGET_PARTS + 1];
+  int n = 0;
+  for (int k = 0; k <= m->n; k++)
+    for (int i = 0; i < (k < m->n ? m->parts[k].n : m->protocols != NULL); i++) {
+      const TopoBlock *b = k < m->n ? m->parts[k].all[i] : m->protocols;
+      bool seen = false;
+      for (int j = 0; j < n; j++) seen |= printed[j] == b;
+      if (seen) continue;
+      printed[n++] = b;
+      topo_print_block(out, b);
+      text_add(out, "\n");
+    }
 }
 
 const char *topo_target_text(Diags *d, Arena *a, const char *name) {
   Found f;
   if (!find(d, a, name, &f)) return NULL;
-  const Target *t = topo_target_build(d, a, &f.parts, f.name, f.ranks);
+  const Target *t = topo_target_build(d, a, &f.machines, f.name, f.ranks);
   if (!t) return NULL;
   Text text = {.arena = a};
-  for (int i = 0; i < f.parts.n; i++) {
-    topo_print_block(&text, f.parts.all[i]);
-    text_add(&text, "\n");
+  print_parts(&text, &f.machines);
+  if (f.machines.n > 1) {
+    topo_print_block(&text, f.machines.target);
+    return text_str(&text);
   }
-  const char *own = t->ranks == (int)topo_find(f.parts.machine, "devices", NULL)->slots[0]->number
+  const char *own = t->ranks == topo_machine_devices(f.machines.parts[0].machine)
                         ? t->machine
                         : arena_printf(a, "%sx%d", t->machine, t->ranks);
   text_printf(&text, "target %s {\n  machine %s;\n  devices %d;\n}\n", own, t->machine, t->ranks);
   return text_str(&text);
 }
 
-const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type) {
-  if (!(t->flops[type] > 0)) return NULL;
+/* A target of kinds, each changed. */
+static const Target *with_each(Arena *a, const Target *t, const Target *(*change)(Arena *, const Target *, int),
+                               int how) {
+  const Target **kinds = ARENA_ARRAY(a, const Target *, t->nkinds);
+  for (int i = 0; i < t->nkinds; i++) kinds[i] = change(a, t->kinds[i], how);
+  return topo_target_with_kinds(a, t, kinds);
+}
+
+static const Target *computing(Arena *a, const Target *t, int type) {
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
-  copy->compute = type;
+  copy->compute = (ComputeType)type;
   return copy;
 }
 
-const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
+static const Target *assuming(Arena *a, const Target *t, int trains) {
   if (!t->has_kernels) return t;
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
@@ -224,6 +247,15 @@ const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
     copy->kernels.sustained[i] = (isnan(t->kernels.sustained[i]) ? 1 : t->kernels.sustained[i]) * t->kernels.steady;
   if (!isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;
   return copy;
+}
+
+const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type) {
+  if (!(t->flops[type] > 0)) return NULL;
+  return t->nkinds ? with_each(a, t, computing, type) : computing(a, t, type);
+}
+
+const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
+  return t->nkinds ? with_each(a, t, assuming, trains) : assuming(a, t, trains);
 }
 
 const char *const *topo_target_names(Arena *a) {

@@ -1,5 +1,7 @@
 /* frontend/topo/target_build.c - see target_build.h.  A cpu's figures (and its links) are those of the whole machine:
- * its ranks share them evenly, and when there are more ranks than cores every latency grows by that ratio. */
+ * its ranks share them evenly, and when there are more ranks than cores every latency grows by that ratio.  Of a
+ * machine with several cpus each is one rank.  Targets whose devices are not alike are put together in
+ * target_kinds.c. */
 #include "frontend/topo/target_build.h"
 
 #include <math.h>
@@ -7,6 +9,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "frontend/topo/target_kinds.h"
 
 /* ---- names */
 
@@ -56,23 +59,65 @@ static const TopoBlock *find_device(TopoLibrary *l, const char *name) {
 
 /* Do ranks share the one device of a machine, its cores and memory? */
 static bool ranks_share(const TargetParts *p) {
-  return target_device_traits_find(topo_kind_name(p->device->kind))->shared_memory;
+  return p->ndevices == 1 && target_device_traits_find(topo_kind_name(p->devices[0]->kind))->shared_memory;
+}
+
+static bool add_device(Diags *d, TopoLibrary *l, const TopoStatement *s, TargetParts *out) {
+  const TopoValue *name = s->slots[1];
+  const TopoBlock *device = find_device(l, name->text);
+  if (out->ndevices == TARGET_DEVICES)
+    return diag_error(d, DIAG_target_syntax, s->loc, "a machine has at most %d kinds of devices", TARGET_DEVICES);
+  if (!device) device = refer(d, l, TOPO_gpu, name);
+  if (!device) return false;
+  if (out->ndevices && device->kind != out->devices[0]->kind)
+    return diag_error(d, DIAG_target_syntax, name->loc, "'%s' is a %s, '%s' a %s: the devices of a machine are of one",
+                      name->text, topo_kind_name(device->kind), out->devices[0]->name,
+                      topo_kind_name(out->devices[0]->kind));
+  out->devices[out->ndevices++] = device;
+  const TopoStatement *kernels = topo_find(device, "kernels", NULL);
+  return (!kernels || add_named(d, l, out, TOPO_kernels, kernels->slots[0])) && add_part(d, out, device);
 }
 
 bool topo_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
   *out = (TargetParts){.machine = machine};
-  const TopoValue *name = topo_find(machine, "devices", NULL)->slots[1];
-  out->device = find_device(l, name->text);
-  if (!out->device) out->device = refer(d, l, TOPO_gpu, name);
-  if (!out->device) return false;
-  const TopoStatement *kernels = topo_find(out->device, "kernels", NULL),
-                      *network = topo_find(machine, "network", NULL);
-  if (kernels && !add_named(d, l, out, TOPO_kernels, kernels->slots[0])) return false;
-  if (!add_part(d, out, out->device)) return false;
+  const TopoStatement *network = topo_find(machine, "network", NULL);
+  for (const TopoStatement *s = NULL; (s = topo_find(machine, "devices", s));)
+    if (!add_device(d, l, s, out)) return false;
   for (const TopoStatement *s = NULL; (s = topo_find(machine, "link", s));)
     if (!add_named(d, l, out, TOPO_protocols, s->slots[LINK_WITH])) return false;
   if (network && !add_named(d, l, out, TOPO_protocols, network->slots[NET_WITH])) return false;
   return add_part(d, out, machine);
+}
+
+int topo_machine_devices(const TopoBlock *machine) {
+  double n = 0;
+  for (const TopoStatement *s = NULL; (s = topo_find(machine, "devices", s));) n += s->slots[0]->number;
+  return n < 1e6 ? (int)n : 1000000;
+}
+
+bool topo_target_machines(Diags *d, TopoLibrary *l, const TopoBlock *target, TargetMachines *out) {
+  const TopoStatement *network = topo_find(target, "network", NULL), *devices = topo_find(target, "devices", NULL);
+  *out = (TargetMachines){.target = target};
+  for (const TopoStatement *s = NULL; (s = topo_find(target, "machine", s)); out->n++) {
+    if (out->n == TARGET_MACHINES)
+      return diag_error(d, DIAG_target_syntax, s->loc, "a target has at most %d kinds of machines", TARGET_MACHINES);
+    const TopoBlock *machine = library_find(l, TOPO_machine, s->slots[0]->text);
+    if (!machine)
+      return diag_error(d, DIAG_target_syntax, s->slots[0]->loc, "there is no machine '%s'", s->slots[0]->text);
+    if (!topo_target_parts(d, l, machine, &out->parts[out->n])) return false;
+    out->times[out->n] = s->slots[1] ? (int)s->slots[1]->number : 1;
+  }
+  if (out->n == 1)
+    return !network ||
+           diag_error(d, DIAG_target_syntax, network->loc, "machines of one kind have the network of their block");
+  if (devices)
+    return diag_error(d, DIAG_target_syntax, devices->loc, "a target of several machines has all of their devices");
+  if (!network)
+    return diag_error(d, DIAG_target_syntax, target->loc, "target '%s' does not say what network joins its machines",
+                      target->name);
+  const TopoValue *with = network->slots[NET_WITH];
+  out->protocols = with ? refer(d, l, TOPO_protocols, with) : NULL;
+  return !with || out->protocols;
 }
 
 static const TopoBlock *part_named(const TargetParts *p, TopoKind kind, const char *name) {
@@ -135,11 +180,11 @@ static bool read_protocols(Diags *d, const TopoBlock *b, TargetTier *tier) {
   return true;
 }
 
-static bool read_tier(Diags *d, const TargetParts *p, const TopoValue *with, Target *t, TargetTier tier) {
+static bool read_tier(Diags *d, const TargetParts *p, const TopoBlock *protocols, Target *t, TargetTier tier) {
   if (t->ntiers == MAX_TIERS)
     return diag_error(d, DIAG_target_syntax, p->machine->loc, "machine '%s' has more than %d tiers of links",
                       p->machine->name, MAX_TIERS);
-  if (with && !read_protocols(d, part_named(p, TOPO_protocols, with->text), &tier)) return false;
+  if (protocols && !read_protocols(d, protocols, &tier)) return false;
   t->tiers[t->ntiers++] = tier;
   return true;
 }
@@ -163,6 +208,14 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->power = figure(b, "power", 0, NAN);
 }
 
+/* A machine, with what joins it to others. */
+typedef struct MachineFigures {
+  const TargetParts *parts;
+  int devices;
+  const TopoStatement *network; /* NULL: not known */
+  const TopoBlock *protocols;   /* of the network; NULL: none */
+} MachineFigures;
+
 /* The length of a name that ends in xRANKS without that; 0 for other names. */
 static int named_length(const Diags *d, const char *name, int ranks) {
   const char *end = arena_printf(d->arena, "x%d", ranks);
@@ -170,8 +223,10 @@ static int named_length(const Diags *d, const char *name, int ranks) {
   return n > k && strcmp(name + n - k, end) == 0 ? (int)(n - k) : 0;
 }
 
-static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int ranks, int per_machine) {
-  bool shared = ranks_share(p), network = topo_find(p->machine, "network", NULL) != NULL;
+static bool ranks_fit(Diags *d, const MachineFigures *x, const char *name, int ranks) {
+  const TargetParts *p = x->parts;
+  bool shared = ranks_share(p), network = x->network != NULL;
+  int per_machine = x->devices;
   if (shared)
     return ranks <= MAX_CPU_RANKS ||
            diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu serves at most %d ranks", name, MAX_CPU_RANKS);
@@ -186,6 +241,10 @@ static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int rank
   int below = ranks / per_machine * per_machine, n = named_length(d, name, ranks);
   if (n > 0) diag_help(d, "%.*sx%d and %.*sx%d are", n, name, below, n, name, below + per_machine);
   return false;
+}
+
+static const TopoBlock *protocols_of(const TargetParts *p, const TopoValue *with) {
+  return with ? part_named(p, TOPO_protocols, with->text) : NULL;
 }
 
 static bool read_links(Diags *d, const TargetParts *p, double share, double slower, Target *t) {
@@ -203,7 +262,7 @@ static bool read_links(Diags *d, const TargetParts *p, double share, double slow
                          .bandwidth = v[LINK_RATE]->number / share,
                          .latency = v[LINK_LATENCY] ? v[LINK_LATENCY]->number * slower : 0,
                          .pair = v[LINK_PAIR] ? v[LINK_PAIR]->number / share : 0};
-      if (!read_tier(d, p, v[LINK_WITH], t, tier)) return false;
+      if (!read_tier(d, p, protocols_of(p, v[LINK_WITH]), t, tier)) return false;
     }
     joined = joins;
   }
@@ -213,14 +272,14 @@ static bool read_links(Diags *d, const TargetParts *p, double share, double slow
   return true;
 }
 
-static bool read_network(Diags *d, const TargetParts *p, Target *t) {
-  const TopoStatement *s = topo_find(p->machine, "network", NULL);
+static bool read_network(Diags *d, const MachineFigures *x, Target *t) {
+  const TopoStatement *s = x->network;
   if (t->ranks <= t->per_machine) return true;
   TargetTier tier = {.name = s->slots[NET_NAME]->text,
                      .group = t->ranks,
                      .bandwidth = s->slots[NET_COUNT]->number * s->slots[NET_RATE]->number / t->per_machine,
                      .latency = s->slots[NET_LATENCY] ? s->slots[NET_LATENCY]->number : 0};
-  return read_tier(d, p, s->slots[NET_WITH], t, tier);
+  return read_tier(d, x->parts, x->protocols, t, tier);
 }
 
 static void read_price(const TopoBlock *machine, Target *t) {
@@ -230,39 +289,133 @@ static void read_price(const TopoBlock *machine, Target *t) {
   t->price_date = s ? s->slots[2]->text : NULL;
 }
 
-const Target *topo_target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
-  const TopoStatement *devices = topo_find(p->machine, "devices", NULL);
+/* One device per cpu, or several that share nothing. */
+static bool check_devices(Diags *d, const TargetParts *p) {
+  const TopoStatement *first = topo_find(p->machine, "devices", NULL), *hosts = topo_find(p->machine, "hosts", NULL);
+  for (int i = 0; i < p->ndevices; i++)
+    if (!topo_find(p->devices[i], "peak", NULL))
+      return diag_error(d, DIAG_target_syntax, p->devices[i]->loc, "'%s' has no peak of any type", p->devices[i]->name);
+  if (ranks_share(p) && first->slots[0]->number > 1)
+    return diag_error(d, DIAG_target_syntax, first->loc, "describe %.0f cpus as one with all cores",
+                      first->slots[0]->number);
+  return !hosts || hosts->slots[0]->number <= topo_machine_devices(p->machine) ||
+         diag_error(d, DIAG_target_syntax, hosts->loc, "more hosts than devices");
+}
+
+/* Ranks that all are devices of one kind. */
+static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int device, const char *name, int ranks) {
+  const TargetParts *p = x->parts;
+  const TopoBlock *block = p->devices[device];
   bool shared = ranks_share(p);
-  int count = (int)devices->slots[0]->number, hosts = (int)figure(p->machine, "hosts", 0, 1);
-  if (!topo_find(p->device, "peak", NULL))
-    return diag_error(d, DIAG_target_syntax, p->device->loc, "'%s' has no peak of any type", p->device->name), NULL;
-  if (shared && count != 1)
-    return diag_error(d, DIAG_target_syntax, devices->loc, "describe %d cpus as one with all cores", count), NULL;
-  if (hosts > count)
-    return diag_error(d, DIAG_target_syntax, topo_find(p->machine, "hosts", NULL)->loc, "more hosts than devices"),
-           NULL;
-  if (ranks <= 0) ranks = count;
-  if (!ranks_fit(d, p, name, ranks, count)) return NULL;
+  int hosts = (int)figure(p->machine, "hosts", 0, 1);
   Target *t = ARENA_NEW(a, Target);
-  double cores = figure(p->device, "cores", 0, 1), share = shared ? ranks : 1,
+  double cores = figure(block, "cores", 0, 1), share = shared ? ranks : 1,
          slower = shared && ranks > cores ? ranks / cores : 1;
   t->name = name;
   t->machine = p->machine->name;
   t->title = word_of(p->machine, "title", 0);
   t->ranks = ranks;
-  t->per_machine = shared ? ranks : count;
+  t->per_machine = shared ? ranks : x->devices;
   t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts
                                     : (int)(((int64_t)ranks * hosts + t->per_machine - 1) / t->per_machine);
-  read_device(p->device, share, slower, t);
+  read_device(block, share, slower, t);
   if (!(target_usable(t) > 0)) {
-    const TopoStatement *reserve = topo_find(p->device, "reserve", NULL);
+    const TopoStatement *reserve = topo_find(block, "reserve", NULL);
     return diag_error(d, DIAG_target_syntax, reserve->loc, "%s: nothing is left of the memory of a rank", name), NULL;
   }
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
   read_price(p->machine, t);
-  const char *kernels = word_of(p->device, "kernels", 0);
+  const char *kernels = word_of(block, "kernels", 0);
   t->has_kernels = kernels != NULL;
   if (kernels && !read_kernels(d, part_named(p, TOPO_kernels, kernels), &t->kernels)) return NULL;
-  return read_links(d, p, share, slower, t) && read_network(d, p, t) ? t : NULL;
+  return read_links(d, p, share, slower, t) && read_network(d, x, t) ? t : NULL;
+}
+
+/* ---- ranks that are not alike */
+
+/* The kinds of a target, and what each rank is. */
+typedef struct Kinds {
+  Arena *arena;
+  struct {
+    const Target **items;
+    size_t n, cap;
+  } kinds;
+  unsigned char *kind_of;
+  int ranks; /* so far */
+} Kinds;
+
+static bool add_machine(Diags *d, const MachineFigures *x, const char *name, int ranks, int times, Kinds *k) {
+  const TargetParts *p = x->parts;
+  int first = (int)k->kinds.n, i = 0;
+  for (int device = 0; device < p->ndevices; device++) {
+    const Target *t = build_kind(d, k->arena, x, device, name, ranks);
+    if (!t) return false;
+    ARENA_PUSH(k->arena, &k->kinds, t);
+  }
+  for (int n = 0; n < times; n++, i = 0)
+    for (const TopoStatement *s = NULL; (s = topo_find(p->machine, "devices", s)); i++)
+      for (int j = 0; j < (int)s->slots[0]->number && k->ranks < ranks; j++)
+        k->kind_of[k->ranks++] = (unsigned char)(first + i);
+  return true;
+}
+
+static const Target *build_machine(Diags *d, Arena *a, const MachineFigures *x, const char *name, int ranks) {
+  if (ranks <= 0) ranks = x->devices;
+  if (!check_devices(d, x->parts) || !ranks_fit(d, x, name, ranks)) return NULL;
+  if (x->parts->ndevices == 1) return build_kind(d, a, x, 0, name, ranks);
+  Kinds k = {.arena = a, .kind_of = ARENA_ARRAY(a, unsigned char, ranks)};
+  if (!add_machine(d, x, name, ranks, (ranks + x->devices - 1) / x->devices, &k)) return NULL;
+  return topo_target_of_kinds(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
+}
+
+static MachineFigures figures_of(const TargetMachines *m, int i) {
+  const TargetParts *p = &m->parts[i];
+  MachineFigures x = {.parts = p, .devices = topo_machine_devices(p->machine)};
+  x.network = topo_find(m->n > 1 ? m->target : p->machine, "network", NULL);
+  x.protocols = m->n > 1 ? m->protocols : x.network ? protocols_of(p, x.network->slots[NET_WITH]) : NULL;
+  return x;
+}
+
+/* Several machines, joined by the target's own network. */
+static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m, const char *name, int ranks) {
+  const int each = topo_machine_devices(m->parts[0].machine);
+  const TopoStatement *s = topo_find(m->target, "machine", NULL);
+  double all = 0, usd = 0;
+  for (int i = 0; i < m->n; i++, s = topo_find(m->target, "machine", s)) {
+    int devices = topo_machine_devices(m->parts[i].machine);
+    if (ranks_share(&m->parts[i]))
+      return diag_error(d, DIAG_target_syntax, s->loc,
+                        "the ranks of '%s' share one cpu; ranks of several machines do not", m->parts[i].machine->name),
+             NULL;
+    if (devices != each)
+      return diag_error(d, DIAG_target_syntax, s->loc,
+                        "'%s' has %d devices and '%s' %d: machines of a target have equally many",
+                        m->parts[i].machine->name, devices, m->parts[0].machine->name, each),
+             NULL;
+    if (!check_devices(d, &m->parts[i])) return NULL;
+    all += (double)devices * m->times[i];
+  }
+  if (all > 999999) return diag_error(d, DIAG_target_ranks, m->target->loc, "%s: %.0f devices", name, all), NULL;
+  if (ranks > 0 && ranks != (int)all)
+    return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the target has %.0f devices, of machines that are not alike",
+                      name, all),
+           NULL;
+  Kinds k = {.arena = a, .kind_of = ARENA_ARRAY(a, unsigned char, (int)all)};
+  for (int i = 0; i < m->n; i++) {
+    const MachineFigures x = figures_of(m, i);
+    size_t first = k.kinds.n;
+    if (!add_machine(d, &x, name, (int)all, m->times[i], &k)) return NULL;
+    usd += k.kinds.items[first]->usd_per_hour / all * (each * m->times[i]);
+  }
+  Target *t = topo_target_of_kinds(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
+  t->machine = m->target->name, t->title = NULL;
+  t->usd_per_hour = usd;
+  return t;
+}
+
+const Target *topo_target_build(Diags *d, Arena *a, const TargetMachines *m, const char *name, int ranks) {
+  if (m->n > 1) return build_machines(d, a, m, name, ranks);
+  const MachineFigures x = figures_of(m, 0);
+  return build_machine(d, a, &x, name, ranks);
 }

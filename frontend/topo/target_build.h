@@ -5,10 +5,12 @@
 #include "frontend/topo/library.h"
 #include "ir/target.h"
 
-/* The blocks a target is made of; each block once, what is used before what uses it. */
-enum { TARGET_PARTS = 8 };
+/* The blocks a machine is made of; each block once, what is used before what uses it. */
+enum { TARGET_PARTS = 24, TARGET_DEVICES = 4, TARGET_MACHINES = 8 };
 typedef struct TargetParts {
-  const TopoBlock *machine, *device;
+  const TopoBlock *machine;
+  int ndevices;
+  const TopoBlock *devices[TARGET_DEVICES]; /* in the order of the machine's statements */
   const TopoBlock *all[TARGET_PARTS];
   int n;
 } TargetParts;
@@ -16,7 +18,22 @@ typedef struct TargetParts {
 /* Follows the names in a machine block.  False after diagnostics. */
 bool topo_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out);
 
-/* `ranks` devices of the machine (0: one whole machine).  NULL after diagnostics. */
-const Target *topo_target_build(Diags *d, Arena *a, const TargetParts *parts, const char *name, int ranks);
+/* The machines of a target: one, or several with what joins them. */
+typedef struct TargetMachines {
+  int n;
+  TargetParts parts[TARGET_MACHINES];
+  int times[TARGET_MACHINES];
+  const TopoBlock *target;    /* of several */
+  const TopoBlock *protocols; /* of their network; NULL: none */
+} TargetMachines;
+
+/* Follows the names in a target block.  False after diagnostics. */
+bool topo_target_machines(Diags *d, TopoLibrary *l, const TopoBlock *target, TargetMachines *out);
+
+/* Devices of one machine. */
+int topo_machine_devices(const TopoBlock *machine);
+
+/* `ranks` devices (0: as many as one machine has, or as all of several have).  NULL after diagnostics. */
+const Target *topo_target_build(Diags *d, Arena *a, const TargetMachines *machines, const char *name, int ranks);
 
 #endif

@@ -1,0 +1,95 @@
+/* frontend/topo/target_kinds.c - see target_kinds.h.
+ *
+ * What the target itself says of ranks that are not alike has to serve lower bounds: work that all ranks share takes at
+ * least so long as the sum of their rates says, so it has the mean of what kinds sustain.  What delays a rank is the
+ * least of all kinds, its memory the most.  A type that one kind does not compute in is not there.
+ */
+#include "frontend/topo/target_kinds.h"
+
+#include <math.h>
+#include <string.h>
+
+/* By kind: how many ranks are of it. */
+static int *count_ranks(Arena *a, int n, const unsigned char *kind_of, int ranks) {
+  int *count = ARENA_ARRAY(a, int, n);
+  for (int i = 0; i < ranks; i++) count[kind_of[i]]++;
+  return count;
+}
+
+static double share_or_one(double share) { return isnan(share) ? 1 : share; }
+
+static double sustained(const Target *t, int type) {
+  return t->has_kernels ? share_or_one(t->kernels.sustained[type]) : 1;
+}
+
+static double bandwidth_share(const Target *t) { return t->has_kernels ? t->kernels.bandwidth : 1; }
+
+/* The kind that is best in products of f32, or in its fastest type, lends what is no rate. */
+static int first_of(const Target *const *kinds, int n) {
+  double most = 0;
+  int first = 0;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < CT_COUNT; k++)
+      if (kinds[i]->flops[k] > most) most = kinds[i]->flops[k], first = i;
+  return first;
+}
+
+static void mean_rates(Target *t, const int *count) {
+  double bandwidth = 0, power = 0;
+  for (int k = 0; k < CT_COUNT; k++) {
+    double sum = 0;
+    for (int i = 0; i < t->nkinds; i++) sum += count[i] * t->kinds[i]->flops[k] * sustained(t->kinds[i], k);
+    t->flops[k] = sum / t->ranks / sustained(t, k);
+  }
+  for (int i = 0; i < t->nkinds; i++) {
+    bandwidth += count[i] * t->kinds[i]->memory_bandwidth * bandwidth_share(t->kinds[i]);
+    power += count[i] * t->kinds[i]->power;
+  }
+  t->memory_bandwidth = bandwidth / t->ranks / bandwidth_share(t);
+  t->power = power / t->ranks;
+}
+
+static void slowest_links(TargetTier *t, const TargetTier *other) {
+  t->bandwidth = fmin(t->bandwidth, other->bandwidth);
+  t->latency = fmax(t->latency, other->latency);
+  if (other->pair > 0) t->pair = t->pair > 0 ? fmin(t->pair, other->pair) : other->pair;
+}
+
+/* The lowest, whose code the others run too ("sm_70" before "sm_80"); NULL where one is not known. */
+static const char *lowest_arch(const Target *t) {
+  const char *lowest = t->kinds[0]->arch;
+  for (int i = 1; i < t->nkinds && lowest; i++) {
+    const char *arch = t->kinds[i]->arch;
+    if (!arch) return NULL;
+    if (strlen(arch) < strlen(lowest) || (strlen(arch) == strlen(lowest) && strcmp(arch, lowest) < 0)) lowest = arch;
+  }
+  return lowest;
+}
+
+Target *topo_target_of_kinds(Arena *a, const Target *const *kinds, int n, const unsigned char *kind_of) {
+  Target *t = ARENA_NEW(a, Target);
+  *t = *kinds[first_of(kinds, n)];
+  t->nkinds = n, t->kinds = kinds, t->kind_of = kind_of;
+  const int *count = count_ranks(a, n, kind_of, t->ranks);
+  const char *parts = NULL;
+  mean_rates(t, count);
+  t->arch = lowest_arch(t);
+  for (int i = 0; i < n; i++) {
+    const Target *k = kinds[i];
+    if (target_usable(k) > target_usable(t)) t->memory_bytes = k->memory_bytes, t->reserve_bytes = k->reserve_bytes;
+    t->launch = fmin(t->launch, k->launch), t->host = fmin(t->host, k->host);
+    t->hidden = fmin(t->hidden, k->hidden);
+    for (int j = 0; j < t->ntiers; j++) slowest_links(&t->tiers[j], &k->tiers[j < k->ntiers ? j : k->ntiers - 1]);
+    if (count[i])
+      parts =
+          parts ? arena_printf(a, "%s + %d %s", parts, count[i], k->part) : arena_printf(a, "%d %s", count[i], k->part);
+  }
+  t->part = parts;
+  return t;
+}
+
+const Target *topo_target_with_kinds(Arena *a, const Target *t, const Target *const *kinds) {
+  Target *out = topo_target_of_kinds(a, kinds, t->nkinds, t->kind_of);
+  out->machine = t->machine, out->title = t->title, out->usd_per_hour = t->usd_per_hour;
+  return out;
+}
