@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "driver/internal.h"
+#include "frontend/topo/target_kinds.h"
 
 /* ---- plans that are named */
 
@@ -106,11 +107,23 @@ static void refuse_figure(Arena *a, const Target *g, const WhatIf *x, Diags *d) 
   else diag_help(d, "it has %s", text_str(&all));
 }
 
-const Target *driver_target_if(Arena *a, const Target *g, const WhatIf *x, Diags *d) {
+/* With the name; NULL: it has no such figure. */
+static const Target *multiplied(Arena *a, const Target *g, const WhatIf *x) {
   Target *out = ARENA_NEW(a, Target);
   *out = *g;
   out->name = arena_printf(a, "%s with %s", g->name, x->text);
-  if (multiply(out, x)) return out;
+  return multiply(out, x) ? out : NULL;
+}
+
+const Target *driver_target_if(Arena *a, const Target *g, const WhatIf *x, Diags *d) {
+  const Target *out = multiplied(a, g, x);
+  const Target **kinds = ARENA_ARRAY(a, const Target *, g->nkinds + 1);
+  for (int i = 0; i < g->nkinds; i++) { /* a link may be one kind's alone */
+    kinds[i] = multiplied(a, g->kinds[i], x);
+    if (kinds[i]) out = kinds[i];
+    else kinds[i] = g->kinds[i];
+  }
+  if (out) return g->nkinds ? topo_target_with_kinds(a, g, kinds) : out;
   refuse_figure(a, g, x, d);
   return NULL;
 }

@@ -127,6 +127,7 @@ void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
     diag_help(b->options.model.diags, "without what is forced there is a plan that fits");
     return;
   }
+  if (g->nkinds) return; /* more of which? */
   if (g->device->shared_memory && options->memory_limit == 0) {
     if (g->ranks > 1)
       diag_help(b->options.model.diags, "ranks of one machine share its memory: more of them do not help");

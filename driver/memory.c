@@ -17,6 +17,7 @@
 #include "driver/compare.h"
 #include "driver/internal.h"
 #include "ir/opaque.h"
+#include "passes/cost/ranks.h"
 #include "program/memory.h"
 
 static PlanMemory memory_of(const MemoryPlan *plan, bool trains) {
@@ -42,7 +43,7 @@ static bool is_asked_for(const Program *p, uint32_t entry, const char *only) {
 /* Over stages and the entries that are asked for: what @prepare needs is given back before.  Of a training program that
  * is the step, `only`: others are asked for when states are taken back, written or evaluated, and take what they take
  * then. */
-static bool largest(const Program *p, const char *only, PlanMemory *most) {
+static bool largest(const Program *p, const Target *g, const char *only, PlanMemory *most) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   *most = (PlanMemory){0};
   for (uint32_t i = 0; i < p->n_symbols; i++) symbols[i] = program_default_size(&p->symbols[i]);
@@ -54,7 +55,8 @@ static bool largest(const Program *p, const char *only, PlanMemory *most) {
       if (status == RT_BAD_INPUT) return false; /* more than can be counted */
       if (status) program_refused("the memory of the Program just built", &error);
       PlanMemory m = memory_of(&plan, only != NULL);
-      if (m.total > most->total) *most = m;
+      m.needs = m.total * kinds_memory_scale_of(g, (int)(s * p->ranks_per_stage), (int)p->ranks_per_stage);
+      if (m.needs > most->needs) *most = m;
       memory_plan_free(&plan);
     }
   return true;
@@ -66,7 +68,7 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   ArtifactProgram program;
   ArtifactSpec spec = driver_artifact_spec(b);
   if (!codegen_program_open(&spec, false, &program, diags_new(b->options.model.arena))) return false;
-  bool ok = largest(&program.p, b->options.model.train ? b->l1->name : NULL, most);
+  bool ok = largest(&program.p, b->options.target, b->options.model.train ? b->l1->name : NULL, most);
   codegen_program_close(&program);
   return ok;
 }
@@ -91,7 +93,7 @@ static bool find_cut(Build *b, double limit, double *least) {
   const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
   if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
   if (!measure(b)) return false;
-  *least = fmin(*least, plan_memory(b->plan)->total);
+  *least = fmin(*least, plan_memory(b->plan)->needs);
   return true;
 }
 
@@ -100,7 +102,7 @@ static bool find_cut(Build *b, double limit, double *least) {
 static bool find_smaller(Build *b, double limit, double *least) {
   enum { MOST_TRIES = 6 };
   const double close = 0.01;
-  double none = 0, counted = b->plan->price.memory.total, next = counted * limit / *least;
+  double none = 0, counted = b->plan->price.memory.needs, next = counted * limit / *least;
   for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
     if (driver_is_stopped(b)) break;
     const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
@@ -109,8 +111,8 @@ static bool find_smaller(Build *b, double limit, double *least) {
       continue;
     }
     if (!measure(b)) return false;
-    double takes = plan_memory(b->plan)->total;
-    counted = b->plan->price.memory.total, next = fmax(counted * limit / takes, (none + counted) / 2);
+    double takes = plan_memory(b->plan)->needs;
+    counted = b->plan->price.memory.needs, next = fmax(counted * limit / takes, (none + counted) / 2);
     *least = fmin(*least, takes);
   }
   if (*least > limit && driver_is_stopped(b))
@@ -140,7 +142,7 @@ static bool find_faster(Build *b, double limit, bool *found) {
   for (int i = 0; i < was->nnear && i < MOST_TRIES && !*found && !driver_is_stopped(b) && driver_has_effort(b); i++) {
     driver_take_plan(b, was->near[i]);
     if (!measure(b)) return false;
-    *found = plan_memory(b->plan)->total <= limit;
+    *found = plan_memory(b->plan)->needs <= limit;
   }
   if (!*found && b->plan != was) driver_take_plan(b, was);
   return true;
@@ -191,7 +193,7 @@ static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
     }
   }
   x->bytes = plan_memory(x->plan)->total, x->counted = !x->plan->allocated;
-  if (x->bytes > limit) refuse_alternative(b, x, limit);
+  if (plan_memory(x->plan)->needs > limit) refuse_alternative(b, x, limit);
 }
 
 /* Each gets the bytes of its Program, as whoever forces it is shown; one that takes more than is allowed is refused.
@@ -226,7 +228,7 @@ bool driver_measure(Build *b) {
   }
   if (!measure(b)) return false;
   Plan *first = b->plan;
-  double least = plan_memory(first)->total;
+  double least = plan_memory(first)->needs;
   if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
   bool looks = !b->options.plan_file && first->allocated, faster = false;
   /* Large programs take long to make: of these others are asked only where the plan needs one. */

@@ -343,9 +343,9 @@ static void symbol(Parser *p) {
 /* shares 2:1:1 */
 static void axis_shares(Parser *p, MeshAxis *a) {
   parse_skip(p);
-  a->shares = a->size <= MAX_SHARED ? shares_read(p->m->arena, &p->at, a->size) : NULL;
+  a->shares = a->size <= MAX_SHARED ? mesh_shares_read(p->m->arena, &p->at, a->size) : NULL;
   if (!a->shares) parse_fail(p, p->at, "expected %d shares from 1 to %d, as 2:1", a->size, MAX_SHARE);
-  if (shares_are_equal(a->shares, a->size)) a->shares = NULL;
+  if (mesh_shares_equal(a->shares, a->size)) a->shares = NULL;
 }
 
 /* Once: what is read before another one may name axes of the first. */

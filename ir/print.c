@@ -137,7 +137,7 @@ static void print_mesh(Text *t, const Mesh *mesh) {
   for (int a = 0; a < mesh->naxes; a++) {
     text_printf(t, "%s%s=%d%s", a ? ", " : "", mesh->axes[a].name, mesh->axes[a].size,
                 mesh->axes[a].temporal ? " time" : "");
-    shares_print(t, &mesh->axes[a]);
+    mesh_shares_print(t, &mesh->axes[a]);
   }
   text_add(t, "]");
   if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);

@@ -60,7 +60,7 @@ void layout_place_expr(Module *m, const DimLayout *d, const Expr **before, const
   *all = ex_const(m, sum);
 }
 
-const int *shares_read(Arena *a, const char **at, int size) {
+const int *mesh_shares_read(Arena *a, const char **at, int size) {
   int *shares = ARENA_ARRAY(a, int, size);
   const char *s = *at;
   for (int i = 0; i < size; i++) {
@@ -75,11 +75,11 @@ const int *shares_read(Arena *a, const char **at, int size) {
   return *s == ':' ? NULL : shares;
 }
 
-void shares_print(Text *t, const MeshAxis *axis) {
+void mesh_shares_print(Text *t, const MeshAxis *axis) {
   for (int i = 0; axis->shares && i < axis->size; i++) text_printf(t, "%s%d", i ? ":" : " shares ", axis->shares[i]);
 }
 
-bool shares_are_equal(const int *shares, int size) {
+bool mesh_shares_equal(const int *shares, int size) {
   for (int i = 1; i < size; i++)
     if (shares[i] != shares[0]) return false;
   return true;
@@ -88,5 +88,11 @@ bool shares_are_equal(const int *shares, int size) {
 bool mesh_has_shares(const Mesh *mesh) {
   for (int a = 0; a < mesh->naxes; a++)
     if (mesh->axes[a].shares) return true;
+  return false;
+}
+
+bool layout_has_shares(const Mesh *mesh, const DimLayout *d) {
+  for (int i = 0; i < d->n; i++)
+    if (mesh->axes[d->axes[i]].shares) return true;
   return false;
 }

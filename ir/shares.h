@@ -22,11 +22,12 @@ SharePlace layout_place(const Mesh *mesh, const DimLayout *d, const int *coordin
 void layout_place_expr(Module *m, const DimLayout *d, const Expr **before, const Expr **own, const Expr **all);
 
 /* Reads "2:1:1" of an axis of that size and moves *at behind it; NULL: it is none, or not of so many members. */
-const int *shares_read(Arena *a, const char **at, int size);
+const int *mesh_shares_read(Arena *a, const char **at, int size);
 /* " shares 2:1:1"; nothing for an axis without shares. */
-void shares_print(Text *t, const MeshAxis *axis);
+void mesh_shares_print(Text *t, const MeshAxis *axis);
 /* Equal shares are none. */
-bool shares_are_equal(const int *shares, int size);
+bool mesh_shares_equal(const int *shares, int size);
 bool mesh_has_shares(const Mesh *mesh);
+bool layout_has_shares(const Mesh *mesh, const DimLayout *d);
 
 #endif

@@ -21,8 +21,11 @@ typedef struct Moving {
   int *trial, *runs;   /* runs: by place, so far */
 } Moving;
 
-static int run_of(const Balance *b, const int *cuts, int part) {
-  return cuts[part] * b->n + (part + 1 < b->parts ? cuts[part + 1] : b->n - 1);
+/* The runs of a part that begin at a position. */
+static int row_of(const Balance *b, int part, int from) { return ((b->kind ? b->kind[part] : 0) * b->n + from) * b->n; }
+
+int balance_run(const Balance *b, const int *cuts, int part) {
+  return row_of(b, part, cuts[part]) + (part + 1 < b->parts ? cuts[part + 1] : b->n - 1);
 }
 
 static double step_seconds(const Moving *m, const int *cuts) {
@@ -31,7 +34,7 @@ static double step_seconds(const Moving *m, const int *cuts) {
   for (int p = 0; p < b->places; p++) m->busy[p] = m->once[p] = 0, m->runs[p] = 0;
   for (int k = 0; k < b->parts; k++) m->slowest[k] = 0;
   for (int k = 0; k < b->parts; k++) {
-    int run = run_of(b, cuts, k);
+    int run = balance_run(b, cuts, k);
     if (isinf(b->time[run]) || b->bytes[run] > b->memory_limit) return INFINITY;
     m->busy[b->place[k]] += b->time[run], m->once[b->place[k]] += b->once[run];
     double *slowest = &m->slowest[m->runs[b->place[k]]++];
@@ -93,7 +96,7 @@ static double climb(const Moving *m, int *cuts) {
 /* The run that ends at the last position and takes least. */
 static double least_at_end(const Balance *b) {
   double least = INFINITY;
-  for (int from = 0; from + 1 < b->n; from++) least = fmin(least, b->time[from * b->n + b->n - 1]);
+  for (int from = 0; from + 1 < b->n; from++) least = fmin(least, b->time[row_of(b, b->parts - 1, from) + b->n - 1]);
   return least;
 }
 
@@ -120,8 +123,9 @@ static bool nearest_to(const Balance *b, const double *share, int *cuts) {
   for (int k = 0; k < b->parts; k++)
     for (int i = 0; i < n; i++)
       for (int to = i + 1; to < n && !isinf(cost[k * n + i]); to++) {
-        double off = b->time[i * n + to] - share[k], sum = cost[k * n + i] + off * off;
-        if (b->bytes[i * n + to] > b->memory_limit || !(sum < cost[(k + 1) * n + to])) continue;
+        int run = row_of(b, k, i) + to;
+        double off = b->time[run] - share[k], sum = cost[k * n + i] + off * off;
+        if (b->bytes[run] > b->memory_limit || !(sum < cost[(k + 1) * n + to])) continue;
         cost[(k + 1) * n + to] = sum, from[(k + 1) * n + to] = i;
       }
   bool found = !isinf(cost[b->parts * n + n - 1]);
@@ -135,7 +139,7 @@ void balance_runs(const Balance *b, int *cuts) {
   const Moving m = moving_of(a, b);
   int *other = ARENA_ARRAY(a, int, b->parts);
   double sum = 0;
-  for (int k = 0; k < b->parts; k++) sum += b->time[run_of(b, cuts, k)];
+  for (int k = 0; k < b->parts; k++) sum += b->time[balance_run(b, cuts, k)];
   bool found = nearest_to(b, shares_of(a, b, sum), other);
   double given = climb(&m, cuts);
   if (found && climb(&m, other) < given) memcpy(cuts, other, sizeof *cuts * (size_t)b->parts);

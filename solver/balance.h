@@ -11,8 +11,9 @@
 
 typedef struct Balance {
   int n;              /* positions, with the first and the last */
-  const double *time; /* of the run from one position to another: [from * n + to], in every repetition; INFINITY:
-                       * there is no such */
+  const int *kind;    /* by part; NULL: all are alike */
+  const double *time; /* of the run from one position to another: [(kind * n + from) * n + to], in every repetition;
+                       * INFINITY: there is no such */
   const double *once, *bytes; /* beside the repetitions: seconds; of the run's memory */
   int parts, places;
   const int *place;    /* by part */
@@ -21,6 +22,9 @@ typedef struct Balance {
   double in_step;      /* how much places wait for each other after each run, not once at the end: 0 to 1 */
   double memory_limit; /* of each run */
 } Balance;
+
+/* Where the run of a part is in `time`, `once` and `bytes`. */
+int balance_run(const Balance *b, const int *cuts, int part);
 
 /* What a step takes with these cuts; INFINITY where a run is too large. */
 double balance_seconds(const Balance *b, const int *cuts);

@@ -31,50 +31,69 @@ typedef struct Search {
   Arena *arena;
   const Partition *p;
   int parts;
-  Runs all;
-  double floor; /* some run of every partition is longer */
+  const Runs *all; /* by kind */
+  double floor;    /* some run of every partition is longer */
 } Search;
 
-static bool is_run(const Partition *p, int from, int to) {
-  return !isinf(p->time[from * p->n + to]) && p->bytes[from * p->n + to] <= p->memory_limit;
+static int kinds_of(const Partition *p) { return p->kind ? p->nkinds : 1; }
+
+/* The runs that part number `part` may have. */
+static const Runs *runs_at(const Search *s, const Runs *runs, int part) {
+  return &runs[s->p->kind ? s->p->kind[part] : 0];
 }
 
-/* All that keep the memory limit. */
-static Runs runs_of(Arena *a, const Partition *p) {
+static size_t at(const Partition *p, int kind, int from, int to) {
+  return ((size_t)kind * (size_t)p->n + (size_t)from) * (size_t)p->n + (size_t)to;
+}
+
+static bool is_run(const Partition *p, int kind, int from, int to) {
+  size_t i = at(p, kind, from, to);
+  return !isinf(p->time[i]) && p->bytes[i] <= p->memory_limit;
+}
+
+/* All of a kind that keep the memory limit. */
+static Runs runs_of(Arena *a, const Partition *p, int kind) {
   size_t *starts = ARENA_ARRAY(a, size_t, p->n + 2), n = 0;
   for (int from = 0; from < p->n; from++)
-    for (int to = from + 1; to < p->n; to++) starts[to + 1] += is_run(p, from, to);
+    for (int to = from + 1; to < p->n; to++) starts[to + 1] += is_run(p, kind, from, to);
   for (int to = 0; to < p->n; to++) n += starts[to + 1], starts[to + 1] = n;
   Run *items = ARENA_ARRAY(a, Run, n + 1);
   for (int from = 0; from < p->n; from++)
     for (int to = from + 1; to < p->n; to++)
-      if (is_run(p, from, to)) items[starts[to]++] = (Run){from, p->time[from * p->n + to]};
+      if (is_run(p, kind, from, to)) items[starts[to]++] = (Run){from, p->time[at(p, kind, from, to)]};
   for (int to = p->n; to > 0; to--) starts[to] = starts[to - 1];
   starts[0] = 0;
   return (Runs){items, starts};
 }
 
-/* Those that take up to `most`. */
-static Runs runs_within(const Search *s, double most) {
+static Runs within(const Search *s, const Runs *all, double most) {
   size_t *starts = ARENA_ARRAY(s->arena, size_t, s->p->n + 1), n = 0;
-  Run *items = ARENA_ARRAY(s->arena, Run, s->all.starts[s->p->n] + 1);
+  Run *items = ARENA_ARRAY(s->arena, Run, all->starts[s->p->n] + 1);
   for (int to = 0; to < s->p->n; to++) {
     starts[to] = n;
-    for (size_t i = s->all.starts[to]; i < s->all.starts[to + 1]; i++)
-      if (s->all.items[i].time <= most) items[n++] = s->all.items[i];
+    for (size_t i = all->starts[to]; i < all->starts[to + 1]; i++)
+      if (all->items[i].time <= most) items[n++] = all->items[i];
   }
   starts[s->p->n] = n;
   return (Runs){items, starts};
 }
 
+/* Those that take up to `most`, by kind. */
+static const Runs *runs_within(const Search *s, double most) {
+  Runs *runs = ARENA_ARRAY(s->arena, Runs, kinds_of(s->p));
+  for (int k = 0; k < kinds_of(s->p); k++) runs[k] = within(s, &s->all[k], most);
+  return runs;
+}
+
 /* [part * n + position]: the least sum of the runs behind the first `part` ones, from that position on; INFINITY: they
  * do not get to the end. */
-static double *rests_of(const Search *s, const Runs *runs) {
+static double *rests_of(const Search *s, const Runs *by_kind) {
   int n = s->p->n;
   double *rest = ARENA_ARRAY(s->arena, double, (s->parts + 1) * n);
   for (int i = 0; i < (s->parts + 1) * n; i++) rest[i] = INFINITY;
   rest[s->parts * n + n - 1] = 0;
-  for (int part = s->parts; part > 0; part--)
+  for (int part = s->parts; part > 0; part--) {
+    const Runs *runs = runs_at(s, by_kind, part - 1);
     for (int to = 1; to < n; to++) {
       double behind = rest[part * n + to], *before = rest + (part - 1) * n;
       if (isinf(behind)) continue;
@@ -83,6 +102,7 @@ static double *rests_of(const Search *s, const Runs *runs) {
         *least = sum < *least ? sum : *least;
       }
     }
+  }
   return rest;
 }
 
@@ -90,15 +110,14 @@ static double *rests_of(const Search *s, const Runs *runs) {
 static double takes_within(const Search *s, double most) {
   Search trial = *s;
   trial.arena = arena_new();
-  const Runs runs = runs_within(&trial, most);
-  double sum = rests_of(&trial, &runs)[0];
+  double sum = rests_of(&trial, runs_within(&trial, most))[0];
   arena_free(trial.arena);
   return sum + (s->p->repeat - 1) * most;
 }
 
 static double slowest_run(const Partition *p) {
   double most = 0;
-  for (int i = 0; i < p->n * p->n; i++)
+  for (int i = 0; i < kinds_of(p) * p->n * p->n; i++)
     if (!isinf(p->time[i])) most = fmax(most, p->time[i]);
   return most;
 }
@@ -138,12 +157,13 @@ static double takes_at_least(const Search *s, const State *x, double rest, int r
 }
 
 /* All states that may lead to what takes no more than `best`. */
-static States *states_within(const Search *s, const Runs *runs, double best) {
+static States *states_within(const Search *s, const Runs *by_kind, double best) {
   int n = s->p->n;
-  const double *rest = rests_of(s, runs);
+  const double *rest = rests_of(s, by_kind);
   States *states = ARENA_ARRAY(s->arena, States, (s->parts + 1) * n);
   add_state(s, &states[0], (State){0, 0, -1, -1});
-  for (int part = 1; part <= s->parts; part++)
+  for (int part = 1; part <= s->parts; part++) {
+    const Runs *runs = runs_at(s, by_kind, part - 1);
     for (int to = 1; to < n; to++)
       for (size_t k = runs->starts[to]; k < runs->starts[to + 1] && !isinf(rest[part * n + to]); k++) {
         const Run *run = &runs->items[k];
@@ -154,6 +174,7 @@ static States *states_within(const Search *s, const Runs *runs, double best) {
             add_state(s, &states[part * n + to], x);
         }
       }
+  }
   return states;
 }
 
@@ -174,11 +195,13 @@ static bool trace(const Search *s, const States *states, int *cuts) {
 
 bool partition_find(const Partition *p, int parts, int *cuts, double *needed) {
   Search s = {.arena = arena_new(), .p = p, .parts = parts};
-  s.all = runs_of(s.arena, p);
+  Runs *all = ARENA_ARRAY(s.arena, Runs, kinds_of(p));
+  for (int k = 0; k < kinds_of(p); k++) all[k] = runs_of(s.arena, p, k);
+  s.all = all;
   double best = some_partition(&s) * (1 + 1e-9); /* sums have another order */
   *needed = isinf(best) || p->repeat <= 1 ? INFINITY : (best - p->least) / (p->repeat - 1);
-  const Runs runs = runs_within(&s, fmin(p->most, *needed));
-  bool found = !isinf(best) && trace(&s, states_within(&s, &runs, best), cuts);
+  const Runs *runs = runs_within(&s, fmin(p->most, *needed));
+  bool found = !isinf(best) && trace(&s, states_within(&s, runs, best), cuts);
   arena_free(s.arena);
   return found;
 }

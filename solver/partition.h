@@ -13,7 +13,10 @@
 
 typedef struct Partition {
   int n;                      /* positions, with the first and the last */
-  const double *time, *bytes; /* of the run from one position to another: [from * n + to]; INFINITY: there is no such */
+  int nkinds;                 /* of parts */
+  const int *kind;            /* by part, below nkinds; NULL: all are alike */
+  const double *time, *bytes; /* of the run from one position to another: [(kind * n + from) * n + to]; INFINITY: there
+                                 is no such */
   double most;                /* runs that take longer are not known: their time is INFINITY too */
   double least;               /* what the runs of any partition take together, at least */
   double repeat;              /* at least 1 */

@@ -3,6 +3,7 @@
 
 #include "tools/emit.h"
 #include "tools/plan_questions.h"
+#include "tools/plan_ranks.h"
 #include "tools/plan_report.h"
 #include "tools/plan_run.h"
 #include "tools/plan_targets.h"
@@ -37,6 +38,7 @@ static bool answer(Tool *t, Build *b, Answers *x) {
 static void show(Tool *t, const Build *b, const Answers *x) {
   const RunFigures run = tool_run_figures(t, b);
   tool_plan_show(t, b);
+  tool_ranks_show(t, b);
   tool_run_show(t, b->options.target, &run);
   tool_pins_show(t, b, &x->pins);
   tool_what_if_show(t, b->plan, &x->what_if);
@@ -45,6 +47,7 @@ static void show(Tool *t, const Build *b, const Answers *x) {
 
 static void print_json(Tool *t, const Build *b, const Answers *x) {
   json_t *document = tool_plan_json(t, b);
+  if (tool_ranks_differ(b)) json_object_set_new(document, "ranks", tool_ranks_json(t, b));
   if (b->options.plan.npins) json_object_set_new(document, "pins", tool_pins_json(b, &x->pins));
   if (x->what_if.n) json_object_set_new(document, "what_if", tool_what_if_json(&x->what_if));
   if (x->whys.n) json_object_set_new(document, "why", tool_why_json(t, b, &x->whys));

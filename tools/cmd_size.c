@@ -161,8 +161,17 @@ static void refuse(const Sizing *s) {
 
 /* ---- the command */
 
+static bool counts_alike(const Sizing *s) {
+  if (!s->target->nkinds) return true;
+  diag_error(s->t->diags, DIAG_usage_value, (Loc){0},
+             "the devices of %s are not alike (%s), so there is no number of them", s->target->name, s->target->part);
+  diag_help(s->t->diags, "--vary batch, ctx, layers or d takes all of them; `apc plan --target A,B` compares targets");
+  return false;
+}
+
 static bool search(Sizing *s, SizeTry **answer) {
   bool ok = true;
+  if (s->vary == VARY_devices && !counts_alike(s)) return false;
   if (s->vary == VARY_devices) *answer = search_devices(s);
   else if (!sizing_vary_begin(s)) return false;
   else *answer = sizing_vary_search(s, &ok);

@@ -128,7 +128,7 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
   for (int i = 0; i < f->mesh.naxes; i++) {
     Text shares = {.arena = t->arena};
-    shares_print(&shares, &f->mesh.axes[i]);
+    mesh_shares_print(&shares, &f->mesh.axes[i]);
     printf("%s%s=%d%s%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size,
            f->mesh.axes[i].temporal ? " micro-batches" : "", text_str(&shares));
   }

@@ -99,7 +99,7 @@ static const char *mesh_text(Arena *a, const PlanFile *f) {
   for (int i = 0; i < f->mesh.naxes; i++) {
     text_printf(&text, "%s%s=%d%s", i ? " x " : "", f->mesh.axes[i].name, f->mesh.axes[i].size,
                 f->mesh.axes[i].temporal ? " micro-batches" : "");
-    shares_print(&text, &f->mesh.axes[i]);
+    mesh_shares_print(&text, &f->mesh.axes[i]);
   }
   text_printf(&text, "%s%d stage%s", f->mesh.naxes ? " in " : "", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
   return text_str(&text);

@@ -89,12 +89,28 @@ const Target *tool_target(Tool *t) {
 
 static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) ? "unknown" : show_scaled(a, v, unit); }
 
+/* "20 TFLOPS f32, 40 GB at 1.6 TB/s, 1 GB reserved" */
+static const char *rank_text(Arena *a, const Target *g) {
+  const char *text =
+      arena_printf(a, "%s %s, %s at %s", rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute),
+                   rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
+  return g->reserve_bytes > 0 ? arena_printf(a, "%s, %s reserved", text, show_scaled(a, g->reserve_bytes, "B")) : text;
+}
+
+static int ranks_of_kind(const Target *g, int kind) {
+  int n = 0;
+  for (int r = 0; r < g->ranks; r++) n += g->kind_of[r] == kind;
+  return n;
+}
+
 const char *tool_target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
-  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device->name,
-              g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s", rate(a, g->flops[g->compute], "FLOPS"),
-              compute_name(g->compute), rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
-  if (g->reserve_bytes > 0) text_printf(&text, ", %s reserved", show_scaled(a, g->reserve_bytes, "B"));
+  text_printf(&text, "%d %s rank%s of %d node%s", g->ranks, g->device->name, g->ranks == 1 ? "" : "s", g->nodes,
+              g->nodes == 1 ? "" : "s");
+  if (!g->nkinds) text_printf(&text, "; each %s", rank_text(a, g));
+  for (int i = 0; i < g->nkinds; i++)
+    if (ranks_of_kind(g, i))
+      text_printf(&text, "; %d of %s: each %s", ranks_of_kind(g, i), g->kinds[i]->part, rank_text(a, g->kinds[i]));
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
     text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   if (g->assumes) text_add(&text, "; assuming kernels that are known but not built");
@@ -162,6 +178,17 @@ static json_t *kernels_json(const KernelCosts *k) {
                    json_number(k->ramp));
 }
 
+/* Targets of their own, with how many ranks of this one are such. */
+static json_t *kinds_json(const Target *g) {
+  json_t *kinds = json_array();
+  for (int i = 0; i < g->nkinds; i++) {
+    json_t *kind = tool_target_json(g->kinds[i]);
+    json_object_set_new(kind, "ranks", json_integer(ranks_of_kind(g, i)));
+    json_array_append_new(kinds, kind);
+  }
+  return kinds;
+}
+
 json_t *tool_target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
@@ -193,5 +220,6 @@ json_t *tool_target_json(const Target *g) {
                      : json_null());
   json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
   json_object_set_new(o, "tiers", tiers_json(g));
+  if (g->nkinds) json_object_set_new(o, "kinds", kinds_json(g));
   return o;
 }

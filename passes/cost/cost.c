@@ -7,8 +7,26 @@
 
 #include "base/die.h"
 #include "ir/layout/count.h"
+#include "ir/schedule.h"
+#include "ir/shares.h"
 #include "passes/cost/alike.h"
 #include "passes/cost/model.h"
+
+/* For bounds of any shares, and of axes in any order.  Where all ranks do an operation together, work that they share
+ * takes as long as on so many ranks of their mean rate, which is what the target says, and what each does for itself
+ * takes the slower ones longer.  On some place of a pipeline all could be of the kind that is the fastest with it. */
+static RankKinds ranks_of_bound(const CostModel *c) {
+  const Target *t = c->target;
+  if (c->mesh.stages == 1) return (RankKinds){0};
+  RankKinds out = {.kinds = ARENA_ARRAY(c->arena, PlaceKind, t->nkinds + 1),
+                   .n = t->nkinds,
+                   .of_place = ARENA_ARRAY(c->arena, int, mesh_places(&c->mesh))};
+  for (int i = 0; i < t->nkinds; i++) {
+    out.kinds[i] = (PlaceKind){ARENA_NEW(c->arena, RankClass), 1};
+    out.kinds[i].classes->kind = t->kinds[i];
+  }
+  return out;
+}
 
 static void begin(CostModel *c) {
   Module *m = c->m;
@@ -21,20 +39,27 @@ static void begin(CostModel *c) {
     int last = s->axis >= 0 && s->axis < c->mesh.naxes ? c->mesh.axes[s->axis].size - 1 : 0;
     c->sizes[i] = s->axis >= 0 ? last : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
-  c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
+  c->groups = ARENA_ARRAY(c->arena, GroupCosts *, (size_t)(c->target->nkinds + 1) << MAX_AXES);
   c->bytes = ARENA_ARRAY(c->arena, KnownBytes, 1u << KNOWN_BYTES_BITS);
   c->prices = ARENA_NEW(c->arena, Prices);
   c->prices->arena = c->arena;
+  for (int a = 0; a < c->mesh.naxes && c->bounds; a++) c->mesh.axes[a].shares = NULL;
+  c->ranks = kinds_on_mesh(c->arena, c->target, &c->mesh);
+  if (c->bounds && c->ranks.n) c->ranks = ranks_of_bound(c);
+  c->on = ARENA_ARRAY(c->arena, CostModel *, c->ranks.n + 1);
 }
 
 static void end(CostModel *c) {
+  for (int i = 0; i < c->ranks.n && c->place < 0; i++)
+    if (c->on[i]) cost_model_free(c->on[i]);
   for (size_t i = 0; i < c->tables.n; i++) convert_table_free(c->tables.items[i].table);
   arena_free(c->arena);
 }
 
-static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies) {
+static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies, int loose) { /* ANY_SHARES: bounds */
   CostModel *c = must_have(malloc(sizeof *c), "for a cost model");
-  *c = (CostModel){.m = m, .target = t, .bodies = bodies};
+  *c = (CostModel){.m = m, .target = t, .bodies = bodies, .place = -1};
+  c->loose = loose > 0 ? loose : 0, c->bounds = loose != 0;
   begin(c);
   return c;
 }
@@ -43,19 +68,41 @@ CostModel *cost_model_new(Module *m, const Target *t) {
   Arena *a = arena_new();
   OpenBodies *bodies = ARENA_NEW(a, OpenBodies);
   bodies->arena = bodies->dots.arena = a;
-  return model_new(m, t, bodies);
+  return model_new(m, t, bodies, 0);
 }
 
 CostModel *cost_model_beside(const CostModel *c, int loose) {
-  CostModel *x = model_new(c->m, c->target, c->bodies);
+  CostModel *x = model_new(c->m, c->target, c->bodies, loose);
   x->beside = true;
-  x->loose = loose;
   return x;
+}
+
+int cost_place_kinds(const CostModel *c) { return c->ranks.n && !c->bounds ? c->ranks.n : 1; }
+
+int cost_kind_of_place(const CostModel *c, int place) { return cost_place_kinds(c) > 1 ? c->ranks.of_place[place] : 0; }
+
+CostModel *cost_model_on(CostModel *c, int place) {
+  if (c->ranks.n < 2 || c->place >= 0 || c->bounds) return c;
+  int kind = c->ranks.of_place[place];
+  if (!c->on[kind]) {
+    const Mesh now = c->m->mesh;
+    c->m->mesh = c->mesh;
+    c->on[kind] = cost_model_beside(c, 0);
+    c->m->mesh = now;
+    c->on[kind]->place = kind;
+  }
+  return c->on[kind];
 }
 
 void cost_model_renew(CostModel *c) {
   end(c);
-  *c = (CostModel){.m = c->m, .target = c->target, .bodies = c->bodies, .beside = c->beside, .loose = c->loose};
+  *c = (CostModel){.m = c->m,
+                   .target = c->target,
+                   .bodies = c->bodies,
+                   .beside = c->beside,
+                   .bounds = c->bounds,
+                   .loose = c->loose,
+                   .place = -1};
   begin(c);
 }
 
@@ -84,12 +131,37 @@ int64_t cost_extent(const CostModel *c, const Expr *e) {
 
 static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
 
+/* The largest of all ranks, or that of the class. */
+static SharePlace place_of(const CostModel *c, const DimLayout *l) {
+  SharePlace largest = {0, 1, 1};
+  if (c->alone) return layout_place(&c->mesh, l, c->alone->at);
+  for (int i = 0; i < l->n; i++) {
+    const MeshAxis *axis = &c->mesh.axes[l->axes[i]];
+    int at[MAX_AXES] = {0};
+    SharePlace most = {0, 0, 1};
+    for (int r = 0; r < axis->size; r++) {
+      at[l->axes[i]] = r;
+      SharePlace x = layout_place(&c->mesh, &(DimLayout){.n = 1, .axes = {l->axes[i]}}, at);
+      if (x.own > most.own) most = x;
+    }
+    largest.own *= most.own, largest.all *= most.all;
+  }
+  return largest;
+}
+
+/* Of so many units. */
+static int64_t largest_part(const CostModel *c, int64_t units, const DimLayout *l) {
+  if (!mesh_has_shares(&c->mesh)) return divide_up(units, layout_parts(&c->mesh, l));
+  SharePlace x = place_of(c, l);
+  return divide_up(units * x.own, x.all);
+}
+
 static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
   int64_t n = cost_extent(c, extent);
   if (!l->n) return (double)n;
-  int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->mesh, l);
+  int64_t unit = cost_extent(c, l->unit);
   if (unit < 1) return 0;
-  return (double)divide_up(n / unit, parts) * (double)unit;
+  return (double)largest_part(c, n / unit, l) * (double)unit;
 }
 
 double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
@@ -109,9 +181,33 @@ int64_t cost_factor_parts(const CostModel *c, const Strategy *s, int factor) {
   return n;
 }
 
+/* The axes that cut a factor, as those of a dimension. */
+static DimLayout axes_of_factor(const Strategy *s, int factor) {
+  DimLayout l = {0};
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].factor == factor) l.axes[l.n++] = s->picks[i].axis;
+  return l;
+}
+
 static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
-  int64_t n = cost_extent(c, r->factors[factor].size), parts = cost_factor_parts(c, s, factor);
-  return (double)divide_up(n, parts);
+  const DimLayout l = axes_of_factor(s, factor);
+  return (double)largest_part(c, cost_extent(c, r->factors[factor].size), &l);
+}
+
+/* The least part that a rank has of so many units is not empty. */
+static bool shares_filled(const CostModel *c, const DimLayout *l, int64_t units) {
+  int64_t least = 1, all = 1;
+  for (int i = 0; i < l->n; i++) {
+    const MeshAxis *axis = &c->mesh.axes[l->axes[i]];
+    int smallest = axis->shares ? MAX_SHARE : 1, sum = 0;
+    for (int r = 0; r < axis->size; r++) {
+      int share = axis->shares ? axis->shares[r] : 1;
+      sum += share;
+      if (share < smallest) smallest = share;
+    }
+    least *= smallest, all *= sum;
+  }
+  return units * least >= all;
 }
 
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro) {
@@ -123,6 +219,9 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int
       if (s->picks[j].factor == f && axis->temporal) parts = parts / axis->size * micro;
     }
     if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
+    const DimLayout l = axes_of_factor(s, f);
+    if (r->factors[f].size && mesh_has_shares(&c->mesh) && !shares_filled(c, &l, cost_extent(c, r->factors[f].size)))
+      return false;
   }
   return true;
 }
@@ -276,7 +375,38 @@ const Together *cost_together(const CostModel *c, const Func *f, const Op *op) {
   return all ? &all[op - f->ops.items] : NULL;
 }
 
-OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+/* ---- ranks that are not alike */
+
+typedef OpCost PriceOf(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* On the slowest ranks of a place. */
+static OpCost on_place(const CostModel *c, const PlaceKind *place, PriceOf *price, const Func *f, const Op *op,
+                       const Rule *r, const Strategy *s) {
+  OpCost slowest = {0};
+  for (int i = 0; i < place->n; i++) {
+    CostModel one = *c;
+    one.alone = &place->classes[i];
+    one.target = one.alone->kind;
+    OpCost x = price(&one, f, op, r, s);
+    if (i == 0 || x.seconds > slowest.seconds) slowest = x;
+  }
+  return slowest;
+}
+
+/* On the place that is priced, or the fastest. */
+static OpCost on_ranks(const CostModel *c, PriceOf *price, const Func *f, const Op *op, const Rule *r,
+                       const Strategy *s) {
+  if (!c->ranks.n || c->alone) return price(c, f, op, r, s);
+  if (c->place >= 0) return on_place(c, &c->ranks.kinds[c->place], price, f, op, r, s);
+  OpCost fastest = {0};
+  for (int i = 0; i < c->ranks.n; i++) {
+    OpCost x = on_place(c, &c->ranks.kinds[i], price, f, op, r, s);
+    if (i == 0 || x.seconds < fastest.seconds) fastest = x;
+  }
+  return fastest;
+}
+
+static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   if (is_free(op->kind)) return out;
   OpPart part = part_of(c, f, op, r, s);
@@ -294,6 +424,10 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   out.compute_bound = dot.arithmetic > memory;
   out.seconds = c->target->launch + fmax(dot.arithmetic, memory) + dot.beside;
   return out;
+}
+
+OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  return on_ranks(c, kernel_price, f, op, r, s);
 }
 
 /* The first operation that costs the same. */
@@ -365,7 +499,9 @@ static bool is_cut_up(const CostModel *c, const Func *f, const Op *op, const Leg
   for (int d = 0; d < x->rank; d++) {
     int64_t extent;
     const DimLayout *l = &result->dims[op_attr(spread, AT_dims)->u.ints[d]];
-    if (!ex_get_const(x->dims[d], &extent) || (extent > 1 && layout_parts(&c->mesh, l) != extent)) return false;
+    if (!ex_get_const(x->dims[d], &extent) ||
+        (extent > 1 && (layout_parts(&c->mesh, l) != extent || layout_has_shares(&c->mesh, l))))
+      return false;
   }
   return true;
 }
@@ -397,7 +533,7 @@ static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, cons
 OpCost cost_joined(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   bool known;
   OpCost *cost = cost_price_of(c->prices, alike(c, f, op), PRICED_JOINED, s, &known);
-  if (!known) *cost = joined_price(c, f, op, r, s);
+  if (!known) *cost = on_ranks(c, joined_price, f, op, r, s);
   return *cost;
 }
 

@@ -1,5 +1,8 @@
 /* passes/cost/cost.h - what operations, conversions and transfers cost on a target: the primitives the planner adds up.
  *
+ * Where ranks are not alike (ranks.h) an operation takes as long as on the slowest of its place; of a pipeline whose
+ * places are not alike as on the fastest place, unless it is known where it is (cost_model_on).
+ *
  * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its
  * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
  * tiers of links that its axes span.  Operations that one kernel computes share its launch and its memory traffic
@@ -28,6 +31,7 @@ CostModel *cost_model_new(Module *m, const Target *t);
  * `loose` axes it is for lower bounds: of all orders in which the mesh may have its first so many spatial axes.  A
  * group then lies on the tiers as well as in the best of them, layouts are those of cost_layout, whichever axis of a
  * dimension may leave it, and cutting a dimension anew costs nothing. */
+enum { ANY_SHARES = -1 }; /* instead of loose axes: a bound of all shares that these may have */
 CostModel *cost_model_beside(const CostModel *c, int loose);
 /* The layout that stands for it: itself, or with axes that have no order. */
 const Layout *cost_layout(const CostModel *c, const Layout *l);
@@ -35,6 +39,11 @@ void cost_model_free(CostModel *c);
 /* The module's mesh is another one now: only what depends on no mesh stays known. */
 void cost_model_renew(CostModel *c);
 const Target *cost_target(const CostModel *c);
+/* The model for what runs on the place of a pipeline: another one where places are not alike.  It ends with this. */
+CostModel *cost_model_on(CostModel *c, int place);
+/* How many kinds of places there are, and which a place is. */
+int cost_place_kinds(const CostModel *c);
+int cost_kind_of_place(const CostModel *c, int place);
 
 /* An extent with symbols at their hint (batch 8, others 128 when none was given), and coordinates of the last rank,
  * whose parts are the largest. */

@@ -7,6 +7,7 @@
 #include "passes/cost/assumed.h"
 #include "passes/cost/cost.h"
 #include "passes/cost/kernel.h"
+#include "passes/cost/ranks.h"
 
 /* The conversions of values of one type. */
 typedef struct TypeTable {
@@ -61,10 +62,15 @@ struct CostModel {
   const Target *target;
   OpenBodies *bodies; /* shared with the models beside it */
   bool beside;
-  int loose; /* the first so many spatial axes have no order */
+  int loose;   /* the first so many spatial axes have no order */
+  bool bounds; /* for lower bounds: of all such orders, and of any shares */
   Mesh mesh;
-  Arena *arena;        /* of what follows, which depends on the mesh */
-  GroupCosts **groups; /* by set of axes; NULL until asked for */
+  RankKinds ranks;        /* that are not alike */
+  int place;              /* the kind of places that is priced; -1: the cheapest */
+  const RankClass *alone; /* the class of ranks that is priced; NULL: the slowest */
+  struct CostModel **on;  /* by kind of places: the model of that alone; NULL until asked for */
+  Arena *arena;           /* of what follows, which depends on the mesh */
+  GroupCosts **groups;    /* by kind of ranks and set of axes; NULL until asked for */
   struct Prices *prices;
   KnownBytes *bytes; /* those that were asked for last */
   int64_t *sizes;    /* by symbol */

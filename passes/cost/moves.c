@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/legal_comm.h"
+#include "ir/shares.h"
 #include "ir/window.h"
 #include "passes/cost/model.h"
 #include "passes/facts/agreed.h"
@@ -31,8 +32,7 @@ static int part_inside(int size, int stride, int block) {
 }
 
 /* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
-static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const int *order) {
-  const Target *t = c->target;
+static CommGroup group_in_order(const CostModel *c, const Target *t, uint32_t axes, int n, const int *order) {
   CommGroup g = {{0}};
   for (int i = 0; i < t->ntiers; i++) {
     int stride = 1, block = i + 1 < t->ntiers ? t->tiers[i].group : t->ranks;
@@ -56,46 +56,64 @@ bool cost_axes_exchange(const Target *t, int stride, int outer, int inner) {
   return true;
 }
 
-static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, CommGroup *known) {
+static void add_group(const Target *t, GroupCosts *out, const CommGroup *g, CommGroup *known) {
   for (int i = 0; i < out->n; i++)
     if (memcmp(&known[i], g, sizeof *g) == 0) return;
   known[out->n] = *g;
-  out->items[out->n++] = cost_comms(c->target, g);
+  out->items[out->n++] = cost_comms(t, g);
 }
 
 /* The group under every order of the loose axes behind the first `done`. */
-static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out,
+static void add_orders(const CostModel *c, const Target *t, uint32_t axes, int n, int *order, int done, GroupCosts *out,
                        CommGroup *known) {
   if (done >= c->loose - 1) {
-    CommGroup g = group_in_order(c, axes, n, order);
-    add_group(c, out, &g, known);
+    CommGroup g = group_in_order(c, t, axes, n, order);
+    add_group(t, out, &g, known);
     return;
   }
   for (int i = done; i < c->loose; i++) {
     int first = order[done];
     order[done] = order[i], order[i] = first;
-    add_orders(c, axes, n, order, done + 1, out, known);
+    add_orders(c, t, axes, n, order, done + 1, out, known);
     order[i] = order[done], order[done] = first;
   }
 }
 
-static GroupCosts *group_costs(const CostModel *c, uint32_t axes) {
+static GroupCosts *group_costs(const CostModel *c, const Target *t, uint32_t axes) {
   int n = 0, orders = 1, order[MAX_AXES];
   for (int a = 0; a < c->mesh.naxes; a++)
     if (!c->mesh.axes[a].temporal) order[n++] = a;
   for (int i = 2; i <= c->loose; i++) orders *= i;
   GroupCosts *g = ARENA_NEW(c->arena, GroupCosts);
   g->items = ARENA_ARRAY(c->arena, CommCosts, orders);
-  add_orders(c, axes, n, order, 0, g, ARENA_ARRAY(c->arena, CommGroup, orders));
+  add_orders(c, t, axes, n, order, 0, g, ARENA_ARRAY(c->arena, CommGroup, orders));
   return g;
 }
 
-double cost_comm(const CostModel *c, const CommSize *x) {
-  if (!c->groups[x->axes]) c->groups[x->axes] = group_costs(c, x->axes);
-  const GroupCosts *g = c->groups[x->axes];
+/* Over the links that ranks of that kind have. */
+static double comm_of_kind(const CostModel *c, const Target *kind, const CommSize *x) {
+  int k = 0;
+  while (k < c->target->nkinds && c->target->kinds[k] != kind) k++;
+  GroupCosts **known = &c->groups[(size_t)k << MAX_AXES | x->axes];
+  if (!*known) *known = group_costs(c, kind, x->axes);
   double least = INFINITY;
-  for (int i = 0; i < g->n; i++) least = fmin(least, cost_comm_seconds(&g->items[i], x->kind, x->bytes));
-  return least * (1 - c->target->hidden);
+  for (int i = 0; i < (*known)->n; i++) least = fmin(least, cost_comm_seconds(&(*known)->items[i], x->kind, x->bytes));
+  return least;
+}
+
+/* Of the ranks of a place over the slowest links, as an operation (cost.h). */
+static double comm_on_place(const CostModel *c, const PlaceKind *place, const CommSize *x) {
+  double slowest = 0;
+  for (int i = 0; i < place->n; i++) slowest = fmax(slowest, comm_of_kind(c, place->classes[i].kind, x));
+  return slowest;
+}
+
+double cost_comm(const CostModel *c, const CommSize *x) {
+  double seconds = INFINITY;
+  for (int i = 0; i < c->ranks.n; i++)
+    if (c->place < 0 || c->place == i) seconds = fmin(seconds, comm_on_place(c, &c->ranks.kinds[i], x));
+  if (!c->ranks.n) seconds = comm_of_kind(c, c->target, x);
+  return seconds * (1 - c->target->hidden);
 }
 
 /* ---- bytes */
@@ -115,11 +133,13 @@ static bool stages(const CostModel *c) { return c->target->device->contiguous_co
 /* Is the extent of a rank's part the constant 1? */
 static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout *l) {
   if (!l->n) return ex_is_const(extent, 1);
+  if (layout_has_shares(&c->mesh, l)) return false;
   return extent->kind == EX_CONST && ex_is_const(l->unit, 1) && extent->value == layout_parts(&c->mesh, l);
 }
 
 /* Have the members along a mesh axis, one of those of `l`, parts of one size that needs no coordinate to say? */
 static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  if (layout_has_shares(&c->mesh, l)) return false;
   bool constant = extent->kind == EX_CONST && l->unit->kind == EX_CONST && l->unit->value > 0;
   if (constant && extent->value % l->unit->value == 0)
     return extent->value / l->unit->value % layout_parts(&c->mesh, l) == 0;

@@ -6,6 +6,7 @@
 
 #include "ir/legal_dot.h"
 #include "passes/cost/held.h"
+#include "passes/cost/ranks.h"
 #include "passes/facts/zero.h"
 #include "passes/facts/derived.h"
 #include "passes/facts/same_weight.h"
@@ -39,6 +40,11 @@ typedef struct Pricing {
   int ngaps;
   PlanGap gaps[MOST_GAPS]; /* the first conversions that do not exist */
 } Pricing;
+
+/* The prices of the place that the stage is on. */
+static CostModel *model_of(const Pricing *p, int stage) {
+  return cost_model_on(p->c, mesh_place_of(&p->walk.m->mesh, stage));
+}
 
 /* How often what the walk tells of now is done. */
 static double repeats(const Pricing *p) { return phase_each(p->walk.phase) ? p->repeat : 1; }
@@ -126,7 +132,7 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
   Pricing *p = (Pricing *)w;
   Conversion path;
   const Type *type = type_of(s->f, value);
-  double seconds = cost_convert(p->c, type, from, to);
+  double seconds = cost_convert(model_of(p, stage), type, from, to);
   held_want(&p->held, v);
   if (seconds == INFINITY) {
     PlanGap gap = {s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
@@ -168,8 +174,8 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
   Pricing *p = (Pricing *)w;
   CommSize x =
       cost_comm_of_window(p->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
-  double seconds =
-      cost_window(p->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
+  double seconds = cost_window(model_of(p, stage), s->f, &s->f->ops.items[index], s->rules[index],
+                               &s->strategies[index], operand, window);
   spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
   count(p, s, x.kind, x.bytes);
   return v;
@@ -198,7 +204,8 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   StageCost *sum = &p->sums[stage];
   double runs = runs_here(p, s);
   bool alone = s->from || is_apart(p, s, op, in);
-  OpCost cost = (alone ? cost_kernel : cost_joined)(p->c, s->f, op, s->rules[index], &s->strategies[index]);
+  CostModel *c = model_of(p, stage);
+  OpCost cost = (alone ? cost_kernel : cost_joined)(c, s->f, op, s->rules[index], &s->strategies[index]);
   if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
   for (int k = 0; k < op->nin && cost.rows; k++)
     if (p->held.items[in[k] - 1].converted)
@@ -387,13 +394,14 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   memcpy(out.gaps, p.gaps, sizeof out.gaps);
   HeldStages *by_stage = held_by_stage(&p.held);
   for (int k = 0; k < mesh_places(&m->mesh); k++) {
-    const PlanMemory mem = held_memory(&p.held, by_stage, p.sums, k, table);
+    PlanMemory mem = held_memory(&p.held, by_stage, p.sums, k, table);
+    mem.needs = mem.total * kinds_memory_scale(cost_target(c), &m->mesh, k);
     double flops = 0, params = 0;
     for (int stage = 0; stage < m->mesh.stages; stage++) {
       if (mesh_place_of(&m->mesh, stage) != k) continue;
       flops += p.sums[stage].flops, params += p.sums[stage].params;
     }
-    if (mem.total > out.memory.total) out.memory = mem;
+    if (mem.needs > out.memory.needs) out.memory = mem;
     out.flops = fmax(out.flops, flops);
     out.param_bytes = fmax(out.param_bytes, params);
   }

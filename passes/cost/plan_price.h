@@ -22,6 +22,7 @@ typedef struct PlanTime {
  * device multiply in is counted of the Program alone, with its activations (driver/memory.c). */
 typedef struct PlanMemory {
   double total;
+  double needs; /* the total, were it of a rank with the most memory: more where this one has less (ranks.h) */
   double params, state, activations, communication; /* params: weights, those that are trained as well */
   /* Of a training step apart: weights that are put together from their parts, gradients, and what a forward pass keeps
    * for them. */

@@ -12,7 +12,7 @@ static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts)
   ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, b->parts);
   double *once = ARENA_ARRAY(a, double, b->places), most = 0;
   for (int s = 0; s < b->parts; s++) {
-    int run = cuts[s] * b->n + (s + 1 < b->parts ? cuts[s + 1] : b->n - 1);
+    int run = balance_run(b, cuts, s);
     double phase = fmax(b->time[run] / 3, 1e-12);
     work[s] = (ScheduleWork){phase, phase, phase};
     once[b->place[s]] += b->once[run], most = fmax(most, once[b->place[s]]);

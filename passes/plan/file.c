@@ -147,11 +147,11 @@ static bool read_shares(Parser *p, MeshAxis *axis) {
   if (strncmp(p->at, "shares", 6) != 0 || word_char(p->at[6])) return true;
   p->at += 6;
   spaces(p);
-  axis->shares = axis->size <= MAX_SHARED ? shares_read(p->a, &p->at, axis->size) : NULL;
+  axis->shares = axis->size <= MAX_SHARED ? mesh_shares_read(p->a, &p->at, axis->size) : NULL;
   if (!axis->shares)
     return diag_error(p->d, DIAG_plan_syntax, here(p), "expected %d shares from 1 to %d, as 2:1", axis->size,
                       MAX_SHARE);
-  if (shares_are_equal(axis->shares, axis->size)) axis->shares = NULL;
+  if (mesh_shares_equal(axis->shares, axis->size)) axis->shares = NULL;
   return true;
 }
 

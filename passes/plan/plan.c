@@ -48,7 +48,8 @@ PlanAlternative plan_as_alternative(Arena *a, const Plan *p) {
   return x;
 }
 
-double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
+/* On a rank of one kind. */
+static double one_rank_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
   Arena *a = arena_new();
   const Mesh before = m->mesh;
   module_set_mesh(m, &(Mesh){.stages = 1});
@@ -57,5 +58,11 @@ double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double
   cost_model_free(c);
   module_set_mesh(m, &before);
   arena_free(a);
-  return p.memory.total <= plan_memory_limit(t, memory_limit) ? p.time.total : INFINITY;
+  return p.memory.needs <= plan_memory_limit(t, memory_limit) ? p.time.total : INFINITY;
+}
+
+double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
+  double least = t->nkinds ? INFINITY : one_rank_seconds(m, f, t, memory_limit);
+  for (int i = 0; i < t->nkinds; i++) least = fmin(least, one_rank_seconds(m, f, t->kinds[i], memory_limit));
+  return least;
 }

@@ -248,7 +248,7 @@ static void print_mesh(const Plan *p, Text *out) {
   for (int i = 0; i < p->mesh.naxes; i++) {
     const MeshAxis *axis = &p->mesh.axes[i];
     text_printf(out, "%s%s=%d%s", i ? ", " : "", axis->name, axis->size, axis->temporal ? " time" : "");
-    shares_print(out, axis);
+    mesh_shares_print(out, axis);
   }
   text_printf(out, "] stages %d\n", p->mesh.stages);
   if (p->mirrored && p->mesh.stages > 1)

@@ -13,6 +13,7 @@
 #include "ir/schedule.h"
 #include "ir/states.h"
 #include "passes/cost/loops.h"
+#include "passes/cost/ranks.h"
 #include "passes/lower/walk.h"
 #include "passes/facts/same_weight.h"
 
@@ -53,6 +54,7 @@ typedef struct Cutting {
   double *own, *own_once; /* by operation: seconds, and what of them is done once a step */
   int nids;
   CutPositions positions;
+  double scale;                     /* of bytes (passes/cost/ranks.h) */
   double *time, *once_time, *bytes; /* by first and last position */
 } Cutting;
 
@@ -370,7 +372,7 @@ static void measure_from(Cutting *k, int first, double most, Run *run) {
     }
     double time = run->time + run->back;
     if (!empty && time <= most) k->time[first * k->positions.n + last] = time; /* no stage is empty */
-    k->bytes[first * k->positions.n + last] = run->bytes;
+    k->bytes[first * k->positions.n + last] = run->bytes * k->scale;
     k->once_time[first * k->positions.n + last] = run->once;
   }
 }
@@ -432,7 +434,8 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
 static Cutting cutting_of(Arena *a, const CutFacts *facts, CostModel *c, Module *m, const Rule *const *rules,
                           const Strategy *strategies) {
   const Func *f = facts->f;
-  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .facts = *facts};
+  Cutting k = {
+      .arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .facts = *facts, .scale = 1};
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.own_once = ARENA_ARRAY(a, double, f->ops.n);
@@ -440,6 +443,16 @@ static Cutting cutting_of(Arena *a, const CutFacts *facts, CostModel *c, Module 
   for (size_t i = 0; i < f->ops.n; i++) again[i] = strategies[i].again;
   k.loops = cost_loops(a, c, f, again);
   find_needs(&k);
+  return k;
+}
+
+/* On places of one kind; bytes as they are held against the limit of the largest rank. */
+static Cutting cutting_on(Arena *a, const CutFacts *facts, CostModel *c, int kind, Module *m, const Rule *const *rules,
+                          const Strategy *strategies) {
+  int place = 0;
+  while (cost_kind_of_place(c, place) != kind) place++;
+  Cutting k = cutting_of(a, facts, cost_model_on(c, place), m, rules, strategies);
+  k.scale = kinds_memory_scale(cost_target(c), &m->mesh, place);
   return k;
 }
 
@@ -462,28 +475,65 @@ static void measure(Cutting *k, double most) {
   arena_free(scratch);
 }
 
+/* Cuttings of the kinds of places, with one set of positions. */
+typedef struct Places {
+  Cutting *kinds;
+  int n;
+  const int *kind; /* by stage; NULL: there is one */
+} Places;
+
+static size_t pairs(const Places *x) {
+  size_t n = (size_t)x->kinds->positions.n;
+  return n * n;
+}
+
+static const Cutting *cutting_at(const Places *x, int stage) { return &x->kinds[x->kind ? x->kind[stage] : 0]; }
+
+/* Of all kinds in one array; of one its own. */
+static const double *joined(Arena *a, const Places *x, const double *(*of)(const Cutting *)) {
+  if (x->n == 1) return of(x->kinds);
+  double *all = ARENA_ARRAY(a, double, pairs(x) * (size_t)x->n);
+  for (int i = 0; i < x->n; i++) memcpy(all + pairs(x) * (size_t)i, of(&x->kinds[i]), sizeof *all * pairs(x));
+  return all;
+}
+
+static const double *times_of(const Cutting *k) { return k->time; }
+static const double *bytes_of(const Cutting *k) { return k->bytes; }
+
+static void measure_places(Arena *a, Places *x, double most, Partition *p) {
+  for (int i = 0; i < x->n; i++) measure(&x->kinds[i], most);
+  p->time = joined(a, x, times_of), p->bytes = joined(a, x, bytes_of);
+}
+
 /* Few runs are as long as it takes to see that longer ones would be slower. */
-static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
-  measure(k, 0);
-  Partition p = {.n = k->positions.n, .repeat = repeat, .memory_limit = memory_limit};
-  p.time = k->time, p.bytes = k->bytes;
-  p.least = k->time[k->positions.n - 1];
+static bool run_program(Places *x, int stages, double repeat, double memory_limit, int *cuts) {
+  const int n = x->kinds->positions.n;
+  Arena *a = arena_new();
+  Partition p = {.n = n, .nkinds = x->n, .kind = x->kind, .repeat = repeat, .memory_limit = memory_limit};
+  measure_places(a, x, 0, &p);
+  p.least = INFINITY;
+  for (int i = 0; i < x->n; i++) p.least = fmin(p.least, x->kinds[i].time[n - 1]);
   double needed = 2 * p.least / stages;
-  for (bool found = false;;) {
+  bool found = false;
+  for (;;) {
     p.most = found || needed < p.least ? needed : INFINITY;
-    measure(k, p.most);
+    measure_places(a, x, p.most, &p);
     found = partition_find(&p, stages, cuts, &needed);
-    if (isinf(p.most) || (found && needed <= p.most)) return found;
+    if (isinf(p.most) || (found && needed <= p.most)) break;
     if (!found) needed = 4 * p.most;
   }
+  arena_free(a);
+  return found;
 }
 
 /* What is done once counts as its part of a micro-batch in the times of runs. */
-static StagesTime time_of(const Cutting *k, int stages, const int *places) {
+static StagesTime time_of(const Places *x, int stages, const int *places) {
   StagesTime t = {0};
-  const Mesh *mesh = &k->m->mesh;
-  double *each = ARENA_ARRAY(k->arena, double, stages), *once = ARENA_ARRAY(k->arena, double, stages);
+  const Mesh *mesh = &x->kinds->m->mesh;
+  Arena *a = x->kinds->arena;
+  double *each = ARENA_ARRAY(a, double, stages), *once = ARENA_ARRAY(a, double, stages);
   for (int s = 0; s < stages; s++) {
+    const Cutting *k = cutting_at(x, s);
     int run = places[s] * k->positions.n + (s + 1 < stages ? places[s + 1] : k->positions.n - 1);
     int place = mesh_place_of(mesh, s);
     each[place] += k->time[run] - k->once_time[run];
@@ -498,22 +548,26 @@ static StagesTime time_of(const Cutting *k, int stages, const int *places) {
 }
 
 /* What is done once is no part of a micro-batch here, as all places do it at the same time. */
-static void balance(const Cutting *k, int stages, double memory_limit, int *cuts) {
-  const Mesh *mesh = &k->m->mesh;
+static void balance(const Places *x, int stages, double memory_limit, int *cuts) {
+  const Mesh *mesh = &x->kinds->m->mesh;
   Arena *a = arena_new();
-  size_t all = (size_t)k->positions.n * (size_t)k->positions.n;
+  size_t all = pairs(x) * (size_t)x->n;
   double *each = arena_alloc(a, sizeof *each * all), *once = arena_alloc(a, sizeof *once * all);
   int *place = ARENA_ARRAY(a, int, stages), places = mesh_places(mesh);
   for (size_t i = 0; i < all; i++) {
-    bool known = !isinf(k->time[i]);
-    each[i] = known ? k->time[i] - k->once_time[i] : INFINITY, once[i] = known ? k->once_time[i] / part_of_once(k) : 0;
+    const Cutting *k = &x->kinds[i / pairs(x)];
+    size_t at = i % pairs(x);
+    bool known = !isinf(k->time[at]);
+    each[i] = known ? k->time[at] - k->once_time[at] : INFINITY;
+    once[i] = known ? k->once_time[at] / part_of_once(k) : 0;
   }
   for (int s = 0; s < stages; s++) place[s] = mesh_place_of(mesh, s);
   double idle = schedule_idle(mesh->schedule, places, mesh->chunks > 1 ? mesh->chunks : 1);
-  stages_even((Balance){.n = k->positions.n,
+  stages_even((Balance){.n = x->kinds->positions.n,
+                        .kind = x->kind,
                         .time = each,
                         .once = once,
-                        .bytes = k->bytes,
+                        .bytes = joined(a, x, bytes_of),
                         .parts = stages,
                         .places = places,
                         .place = place,
@@ -532,7 +586,7 @@ typedef struct KnownCut {
   double memory_limit;
   StagesCut how;
   int *places;
-  Cutting k;
+  Places at;
 } KnownCut;
 
 /* What stages want of each other, for a choice of strategies. */
@@ -541,7 +595,8 @@ typedef struct KnownNeeds {
   const Func *f;
   Mesh mesh;
   const Strategy *strategies;
-  Cutting k;
+  Cutting *kinds; /* by kind of places */
+  int nkinds;
   struct {
     KnownCut *items;
     size_t n, cap;
@@ -593,9 +648,22 @@ static KnownNeeds *needs_of(StagesKnown *known, CostModel *c, Module *m, const F
   memcpy(copy, strategies, sizeof *copy * f->ops.n);
   KnownNeeds x = {.c = c, .f = f, .mesh = m->mesh, .strategies = copy};
   if (known->facts.f != f) known->facts = cut_facts(known->arena, f);
-  x.k = cutting_of(known->arena, &known->facts, c, m, rules, copy);
+  x.nkinds = cost_place_kinds(c);
+  x.kinds = ARENA_ARRAY(known->arena, Cutting, x.nkinds);
+  for (int i = 0; i < x.nkinds; i++) x.kinds[i] = cutting_on(known->arena, &known->facts, c, i, m, rules, copy);
   ARENA_PUSH(known->arena, &known->needs, x);
   return &known->needs.items[known->needs.n - 1];
+}
+
+static Places places_of(Arena *a, const KnownNeeds *needs, const Mesh *mesh) {
+  Places x = {.kinds = ARENA_ARRAY(a, Cutting, needs->nkinds), .n = needs->nkinds};
+  int *kind = ARENA_ARRAY(a, int, mesh->stages);
+  for (int i = 0; i < x.n; i++) x.kinds[i] = needs->kinds[i];
+  const CutPositions positions = cut_positions(a, &x.kinds->facts, &x.kinds->loops->loops, mesh->stages);
+  for (int i = 0; i < x.n; i++) x.kinds[i].positions = positions;
+  for (int s = 0; s < mesh->stages; s++) kind[s] = cost_kind_of_place(needs->c, mesh_place_of(mesh, s));
+  if (x.n > 1) x.kind = kind;
+  return x;
 }
 
 /* The exact program for so many stages; one micro-batch takes as long wherever the cut is: weighing the slowest stage
@@ -605,13 +673,13 @@ static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double me
     KnownCut *x = &needs->cuts.items[i];
     if (x->stages == mesh->stages && x->memory_limit == memory_limit) return x;
   }
-  KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit, .k = needs->k};
+  KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit};
   const double repeat = fmax(2, mesh_micro_batches(mesh));
-  x.k.positions = cut_positions(a, &x.k.facts, &x.k.loops->loops, x.stages);
+  x.at = places_of(a, needs, mesh);
   x.places = ARENA_ARRAY(a, int, x.stages);
-  x.how = run_program(&x.k, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT
-          : has_places(&x.k, x.stages)                                ? STAGES_TOO_LARGE
-                                                                      : STAGES_TOO_MANY;
+  x.how = run_program(&x.at, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT
+          : has_places(x.at.kinds, x.stages)                           ? STAGES_TOO_LARGE
+                                                                       : STAGES_TOO_MANY;
   ARENA_PUSH(a, &needs->cuts, x);
   return &needs->cuts.items[needs->cuts.n - 1];
 }
@@ -625,10 +693,10 @@ StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f,
   if (how == STAGES_CUT) {
     size_t *cuts = ARENA_ARRAY(known->arena, size_t, n);
     int *places = memcpy(ARENA_ARRAY(known->arena, int, n), x->places, sizeof *places * (size_t)n);
-    if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->k, n, memory_limit, places);
-    for (int s = 0; s < n; s++) cuts[s] = (size_t)x->k.positions.at[places[s]];
-    place_all(&x->k.facts, n, cuts, stages);
-    *time = time_of(&x->k, n, places);
+    if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->at, n, memory_limit, places);
+    for (int s = 0; s < n; s++) cuts[s] = (size_t)x->at.kinds->positions.at[places[s]];
+    place_all(&x->at.kinds->facts, n, cuts, stages);
+    *time = time_of(&x->at, n, places);
   }
   if (!given) stages_known_free(known);
   return how;
@@ -638,11 +706,14 @@ void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *r
                     int stages, const size_t *cuts, double *seconds) {
   Arena *a = arena_new();
   const CutFacts facts = cut_facts(a, f);
-  Cutting k = cutting_of(a, &facts, c, m, rules, strategies);
-  k.positions.at = ARENA_ARRAY(a, int, stages + 1);
-  for (int s = 0; s < stages; s++) k.positions.at[k.positions.n++] = (int)cuts[s];
-  k.positions.at[k.positions.n++] = (int)f->ops.n;
-  measure(&k, INFINITY);
-  for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.positions.n + s + 1];
+  for (int i = 0; i < cost_place_kinds(c); i++) {
+    Cutting k = cutting_on(a, &facts, c, i, m, rules, strategies);
+    k.positions.at = ARENA_ARRAY(a, int, stages + 1);
+    for (int s = 0; s < stages; s++) k.positions.at[k.positions.n++] = (int)cuts[s];
+    k.positions.at[k.positions.n++] = (int)f->ops.n;
+    measure(&k, INFINITY);
+    for (int s = 0; s < stages; s++)
+      if (cost_kind_of_place(c, mesh_place_of(&m->mesh, s)) == i) seconds[s] = k.time[s * k.positions.n + s + 1];
+  }
   arena_free(a);
 }

@@ -25,7 +25,7 @@ static bool price_gathered(Search *s, const bool *again, bool at_use, Outcome *o
   bool some = zero_gather_at_use(s->m, s->f, o->strategies, at_use);
   set_again(s, again, at_use, o);
   o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  o->feasible = o->price.possible && o->price.memory.needs <= s->limit;
   if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
   if (!o->feasible && o->price.possible) search_keep_near(s, o);
   return some;
@@ -104,7 +104,7 @@ static bool price_most(Search *s, int *layers, Outcome *o) {
     return o->feasible;
   *layers = s->nlayers - 1;
   bool fits = cut_and_price_layers(s, RECOMPUTE_full_layers, *layers, &but_one);
-  if (fits || (but_one.price.possible && but_one.price.memory.total < o->price.memory.total)) *o = but_one;
+  if (fits || (but_one.price.possible && but_one.price.memory.needs < o->price.memory.needs)) *o = but_one;
   return fits;
 }
 
@@ -196,7 +196,7 @@ static bool price_near(Search *s, Outcome *o) {
   for (int i = 0; i < MOST_TRIES && at >= 0; i++) {
     copy_choice(s, &x, &given);
     bool fits = price_so_much(s, at, &x);
-    Tried now = {at, x.price.possible ? s->limit - x.price.memory.total : NAN, x.price.time.total};
+    Tried now = {at, x.price.possible ? s->limit - x.price.memory.needs : NAN, x.price.time.total};
     if (before.much >= 0) learn(&b, &now, &before);
     before = now;
     if (!o->feasible || (x.feasible && x.price.time.total < o->price.time.total)) copy_choice(s, o, &x);

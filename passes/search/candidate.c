@@ -24,11 +24,17 @@ static const char hardly_faster[] = "hardly faster than the plan, if at all";
 
 /* ---- the mesh */
 
+static bool same_shares(const MeshAxis *x, const MeshAxis *y) {
+  if (!x->shares || !y->shares) return x->shares == y->shares;
+  return memcmp(x->shares, y->shares, sizeof *x->shares * (size_t)x->size) == 0;
+}
+
 static bool same_sizes(const Mesh *a, const Mesh *b, bool but_micro) {
   if (mesh_places(a) != mesh_places(b) || a->naxes != b->naxes) return false;
   for (int i = 0; i < a->naxes; i++) {
     const MeshAxis *x = &a->axes[i], *y = &b->axes[i];
     if (x->temporal != y->temporal || (x->size != y->size && !(but_micro && x->temporal))) return false;
+    if (!same_shares(x, y)) return false;
   }
   return true;
 }
@@ -55,6 +61,12 @@ static CostModel *model_of(Search *s, int loose) {
   return s->models[s->nmodels - 1].cost;
 }
 
+static const int *axis_shares(const Search *s, const Candidate *c, const Mesh *mesh, int axis) {
+  int spatial = axis - (c->micro > 1);
+  if (c->shares == SHARE_AS_GIVEN) return spatial < 0 ? NULL : c->given[spatial];
+  return kinds_shares(s->arena, s->t, mesh, axis, c->shares);
+}
+
 /* With the micro-batches of a candidate that has some, or another number of them. */
 static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
   int chunks = c->stages > 1 && c->least > 1 ? c->schedule.chunks : 0;
@@ -65,6 +77,7 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
     mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
   }
+  for (int a = 0; a < mesh.naxes && c->shares; a++) mesh.axes[a].shares = axis_shares(s, c, &mesh, a);
   module_set_mesh(s->m, &mesh);
   s->cost = model_of(s, loose);
 }
@@ -460,7 +473,7 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
  * counts, and for every conversion, of which the second does (fans.c).  Strategies are those of a, which are all there
  * are. */
 static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena *a) {
-  Symmetry *symmetry = symmetry_of(s, c, loose, a);
+  Symmetry *symmetry = loose == ANY_SHARES ? NULL : symmetry_of(s, c, loose, a);
   if (symmetry) loose = loose_axes(s, c, loose);
   s->whole = NULL;
   if (c->least < c->micro) {
@@ -472,12 +485,14 @@ static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena
   in.whole = s->whole;
   in.symmetry = symmetry;
   in.share = search_share_of_micro_batch(c);
-  if (!in.symmetry || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
+  bool brief = !in.symmetry && loose != ANY_SHARES;
+  if (brief || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
   return in;
 }
 
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   Arena *a = arena_new();
+  if (c->shares == SHARE_ANYHOW && loose == 0) loose = ANY_SHARES;
   double bound = bound_graph(s, bounding_input(s, c, loose, a), prune_above);
   arena_free(a);
   return bound;

@@ -330,8 +330,8 @@ double least_seconds(const Candidate *c, const LeastList *least) {
 
 /* No communication but a message to every stage that something connects with the others. */
 double ideal_seconds(const Search *s, const Candidate *c) {
-  double ranks = s->t->ranks / c->stages;
-  return least_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
+  double ranks = s->t->ranks / c->stages, part = c->stages > 1 ? s->fastest : 1;
+  return part * least_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
 }
 
 /* By as many layers as free so many bytes; if all of them do not, by all. */
@@ -358,7 +358,7 @@ double seconds_again(const Search *s, const Candidate *c, bool *limited) {
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {
-  return a->stages == b->stages && a->naxes == b->naxes &&
+  return a->stages == b->stages && a->naxes == b->naxes && a->shares == b->shares &&
          memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
 }
 
@@ -386,13 +386,13 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro) {
                      .schedule = s->schedule};
 }
 
-static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
+static bool one_tier(const Search *s) { return s->t->ntiers == 1 && !s->t->nkinds; }
 
 /* Whether axis i and the next one may change places as far as links are concerned. */
 static bool axes_exchange(const Search *s, const Candidate *c, int i) {
   int stride = 1;
   for (int k = i + 2; k < c->naxes; k++) stride *= c->sizes[k];
-  return cost_axes_exchange(s->t, stride, c->sizes[i], c->sizes[i + 1]);
+  return !s->t->nkinds && cost_axes_exchange(s->t, stride, c->sizes[i], c->sizes[i + 1]);
 }
 
 int search_axes_in_any_order(const Search *s, const Candidate *c) {
@@ -435,17 +435,48 @@ static bool may_amount_to(const Search *s, const Candidate *c, int axis, const i
   return free && may_amount_to(s, c, axis + 1, found);
 }
 
+/* Shares of the candidate's axes, by axis; NULL: equal ones. */
+static void shares_of_axes(const Search *s, const Candidate *c, ShareBy by, const int **shares) {
+  Mesh mesh = {.stages = c->stages, .naxes = c->naxes};
+  for (int i = 0; i < c->naxes; i++) mesh.axes[i].size = c->sizes[i];
+  for (int i = 0; i < c->naxes; i++) shares[i] = kinds_shares(s->arena, s->t, &mesh, i, by);
+}
+
+/* Does sharing so cut otherwise than the ways before? */
+static bool shares_differ(const Search *s, const Candidate *c, ShareBy by) {
+  const int *own[MAX_AXES], *others[MAX_AXES];
+  if (by == SHARE_EQUALLY) return true;
+  if (!s->t->nkinds) return false;
+  shares_of_axes(s, c, by, own);
+  for (int before = SHARE_EQUALLY; before < (int)by; before++) {
+    bool same = true;
+    shares_of_axes(s, c, (ShareBy)before, others);
+    for (int i = 0; i < c->naxes && same; i++)
+      same = own[i] && others[i] ? memcmp(own[i], others[i], sizeof *own[i] * (size_t)c->sizes[i]) == 0
+                                 : own[i] == others[i];
+    if (same) return false;
+  }
+  return true;
+}
+
+static void add_in_shares(Search *s, Candidate next, ShareBy by) {
+  next.shares = by;
+  for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
+    next.no_gaps |= fills > 0;
+    next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
+    ARENA_PUSH(s->arena, &s->run.candidates, next);
+  }
+}
+
 /* On one tier, or on both sides of the links of a node, the order of axes does not decide which links they use; it does
  * decide what of a dimension can be gathered that several cut, so that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1, 1})) return;
   sort_axes(s, &next);
-  for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
-    next.no_gaps |= fills > 0;
-    next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
-    ARENA_PUSH(s->arena, &s->run.candidates, next);
-  }
+  if (s->t->nkinds) add_in_shares(s, next, SHARE_ANYHOW);
+  for (int by = SHARE_EQUALLY; by < SHARE_WAYS; by++)
+    if (shares_differ(s, &next, (ShareBy)by)) add_in_shares(s, next, (ShareBy)by);
 }
 
 static int forced_behind(const Search *s, int degree) {
@@ -566,7 +597,7 @@ bool search_same_candidate(const Candidate *a, const Candidate *b) {
 
 bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
   bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
-              a->loose == b->loose && a->no_gaps == b->no_gaps && by_axes(a, b) == 0;
+              a->loose == b->loose && a->no_gaps == b->no_gaps && a->shares == b->shares && by_axes(a, b) == 0;
   for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
   return same;
 }
@@ -589,7 +620,8 @@ static int by_bound(const void *x, const void *y) {
   if (a->micro != b->micro) return a->micro - b->micro;
   if (a->no_gaps != b->no_gaps) return a->no_gaps - b->no_gaps;
   int order = by_axes(a, b);
-  return order ? order : by_order(a, b);
+  if (!order) order = by_order(a, b);
+  return order ? order : (int)a->shares - (int)b->shares;
 }
 
 void sort_candidates(Search *s, size_t first) {

@@ -13,11 +13,12 @@ static const double most_over = 1.5, most_made = 2; /* times as much as programs
 
 static bool may_fit(const Search *s, const PlanMemory *m) {
   double made = cost_memory_made(m);
-  return m->total <= most_over * s->limit && m->total - made + made / most_made <= s->limit;
+  double scale = m->total > 0 ? m->needs / m->total : 1;
+  return m->needs <= most_over * s->limit && m->needs - scale * (made - made / most_made) <= s->limit;
 }
 
 static bool is_better(const Outcome *a, const Outcome *b) {
-  return a->price.time.total <= b->price.time.total && a->price.memory.total <= b->price.memory.total;
+  return a->price.time.total <= b->price.time.total && a->price.memory.needs <= b->price.memory.needs;
 }
 
 /* A copy, in room that is no longer used where there is some. */

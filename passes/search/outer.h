@@ -1,13 +1,14 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c
  * (which candidates are tried), named.c and estimate.c (plans as people name them), candidates.c (what candidates there
  * are), candidate.c (the best plan and the bound of one), again.c (with as much made again as it needs to fit), near.c
- * (what may fit all the same), unfit.c (why nothing fits).
+ * (what may fit all the same), uneven.c (finer shares for ranks that are not alike), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
 
 #include <math.h>
 
+#include "passes/cost/ranks.h"
 #include "passes/plan/degrees.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/recompute.h"
@@ -26,11 +27,14 @@ typedef struct Candidate {
   int stages, naxes;
   int least, micro; /* all these numbers of micro-batches; one when they are equal */
   int sizes[MAX_AXES];
-  int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
-  bool loose;           /* axes with a degree need not cut all they can */
-  int bounded;          /* a graph has said what the orders of so many of its first axes take; more than it has: none */
-  bool weighed;         /* its bound counts what the cheapest strategies take */
-  bool no_gaps;         /* its schedule may leave a stage no gaps, so that its bound counts none */
+  int degree[MAX_AXES];       /* the only degree the axis counts for; -1: free */
+  ShareBy shares;             /* how members of its axes that are not alike share (passes/cost/ranks.h); ANYHOW: it only
+                                 bounds the others */
+  const int *given[MAX_AXES]; /* by axis, where they are given */
+  bool loose;                 /* axes with a degree need not cut all they can */
+  int bounded;  /* a graph has said what the orders of so many of its first axes take; more than it has: none */
+  bool weighed; /* its bound counts what the cheapest strategies take */
+  bool no_gaps; /* its schedule may leave a stage no gaps, so that its bound counts none */
   ScheduleKind schedule;
 } Candidate;
 
@@ -197,6 +201,7 @@ typedef struct Search {
   int most_micro;
   bool *useful; /* by number of micro-batches: all others are no better than fewer (but see search_is_useful) */
   PlanLack *lack;
+  double fastest; /* what work takes on the fastest ranks, as a part of what it takes on those of mean rate, at least */
   double resident; /* bytes of all weights and state, each kept once */
   SearchRun run;
   double work;
@@ -311,6 +316,11 @@ double search_least_of_operations(Search *s, const Candidate *c, int loose);
 void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
+
+/* ---- uneven.c */
+
+/* Of ranks that are not alike: the best plan with finer shares, if that makes it faster. */
+void search_improve_shares(Search *s);
 
 /* ---- near.c */
 

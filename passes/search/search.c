@@ -79,6 +79,7 @@ static void run(Search *s, const PlanOptions *o) {
       s->run.best = s->run.known->items[i];
   make_candidates(s, o);
   search_try_all(s, o, free_choice);
+  search_improve_shares(s);
   if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
   if (s->any_schedule && s->large && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
@@ -536,7 +537,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                         .no_gaps_bound = INFINITY},
                 .guess = -1,
                 .large = is_large(f, t),
-                .named = is_large(f, t) || begins_with_named(f, t),
+                .named = !t->nkinds && (is_large(f, t) || begins_with_named(f, t)),
                 .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = o->work;
@@ -552,6 +553,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->show_context = o->show_context;
   s->lack = o->lack;
   s->limit = plan_memory_limit(t, o->memory_limit);
+  s->fastest = kinds_fastest(t);
   if (!check_options(s, o, d) || !choose_policies(s, o, d)) return false;
   take_schedule(s, o);
   s->rules = rules_of(m, f);

@@ -122,6 +122,11 @@ static double try_one(Search *s, const Candidate *c) {
   if (before) return s->run.limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
   if (again > 0 && is_hopeless(s, c->bound + again)) return keep_bound(s, c, c->bound, makes_again);
+  if (c->shares == SHARE_ANYHOW) {
+    bound = fmax(c->bound, bound_mesh(s, c, 0, best - again));
+    add_bound(s, c, bound + again);
+    return keep_bound(s, c, bound, makes_again);
+  }
   s->report.candidates++;
   Outcome *o = search_solve_mesh(s, c, best - again, &bound);
   s->run.limited |= makes_again;
@@ -344,7 +349,7 @@ static void try_lean(Search *s, int micro, const Candidate *c, int axis, unsigne
 static void try_all_lean(Search *s, const PlanOptions *o) {
   for (size_t i = 0; i < s->run.candidates.n && !s->watch.expired && !(o->any && s->run.best); i++) {
     const Candidate c = s->run.candidates.items[i];
-    if (c.stages == 1 && !c.loose) try_lean(s, o->micro_batches, &c, 0, 0);
+    if (c.stages == 1 && !c.loose && c.shares != SHARE_ANYHOW) try_lean(s, o->micro_batches, &c, 0, 0);
   }
 }
 

@@ -42,7 +42,7 @@ static const char *too_large(const Search *s) {
 
 const char *too_much(const Search *s, const PlanMemory *m) {
   return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", show_bytes(s->arena, m->total),
-                      show_bytes(s->arena, m->total - s->limit), allowed_text(s));
+                      show_bytes(s->arena, m->needs - s->limit), allowed_text(s));
 }
 
 /* ---- micro-batches */
@@ -152,8 +152,8 @@ const Outcome *search_nearest_outcome(const SearchRun *run) {
   const Outcome *nearest = NULL;
   for (size_t i = 0; i < run->outcomes.n; i++) {
     const Outcome *o = run->outcomes.items[i];
-    bool less = !nearest || (o->price.memory.total > 0 &&
-                             (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
+    bool less = !nearest || (o->price.memory.needs > 0 &&
+                             (nearest->price.memory.needs == 0 || o->price.memory.needs < nearest->price.memory.needs));
     if (less && !o->c.loose) nearest = o;
   }
   return nearest;
@@ -162,7 +162,7 @@ const Outcome *search_nearest_outcome(const SearchRun *run) {
 Plan *refuse(const Search *s, Diags *d) {
   const Outcome *nearest = search_nearest_outcome(&s->run);
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
-  bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
+  bool large = nearest && nearest->price.memory.needs > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
              s->run.gave_up ? "no plan was found for %s: %s" : "no feasible plan for %s: %s", s->t->name, why);
   if (s->run.gave_up) diag_help(d, "not everything was tried; --effort SECONDS looks on until there is a plan");
@@ -176,7 +176,7 @@ Plan *refuse(const Search *s, Diags *d) {
               "--zero and more ranks save memory without them");
   if (large) note_parts(s, &nearest->price.memory, d);
   if (large || weights) note_largest(s, d);
-  if ((large || weights) && s->lack) *s->lack = (PlanLack){s->resident, large ? nearest->price.memory.total : 0};
+  if ((large || weights) && s->lack) *s->lack = (PlanLack){s->resident, large ? nearest->price.memory.needs : 0};
   return NULL;
 }
 

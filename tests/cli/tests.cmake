@@ -62,6 +62,7 @@ foreach(name
     spatial
     swapped
     targets
+    unequal
     unfit
     unknown
     usage)

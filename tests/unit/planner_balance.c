@@ -8,13 +8,19 @@
 #include "base/random.h"
 #include "tests/test.h"
 
-enum { MOST_POSITIONS = 11, MOST_PARTS = 6, ROUNDS = 3000, SEED = 12 };
+enum {
+  MOST_POSITIONS = 11,
+  MOST_PARTS = 6,
+  KINDS = 2,
+  MOST_RUNS = KINDS * MOST_POSITIONS * MOST_POSITIONS,
+  ROUNDS = 3000,
+  SEED = 12
+};
 
 typedef struct Case {
   Balance b;
-  double time[MOST_POSITIONS * MOST_POSITIONS], once[MOST_POSITIONS * MOST_POSITIONS],
-      bytes[MOST_POSITIONS * MOST_POSITIONS];
-  int place[MOST_PARTS];
+  double time[MOST_RUNS], once[MOST_RUNS], bytes[MOST_RUNS];
+  int place[MOST_PARTS], kind[MOST_PARTS];
 } Case;
 
 typedef struct Random {
@@ -37,8 +43,13 @@ static void draw(Random *r, Case *c) {
       c->time[from * n + to] = sum, c->once[from * n + to] = once, c->bytes[from * n + to] = to - from;
     }
   }
+  for (int i = 0; i < n * n; i++)
+    c->time[n * n + i] = 2 * c->time[i], c->once[n * n + i] = 2 * c->once[i], c->bytes[n * n + i] = c->bytes[i];
   for (int k = 0; k < places * chunks; k++) c->place[k] = k < places ? k : 2 * places - 1 - k;
+  int slow = below(r, 2 * places);
+  for (int k = 0; k < places * chunks; k++) c->kind[k] = c->place[k] == slow;
   c->b = (Balance){.n = n,
+                   .kind = slow < places ? c->kind : NULL,
                    .time = c->time,
                    .once = c->once,
                    .bytes = c->bytes,

@@ -1,5 +1,6 @@
 /* solver/partition.c against all partitions, tried one by one: random times that add up to nothing in
- * particular, as those of stages do, runs that do not exist, that are too large, or that are too slow to be known. */
+ * particular, as those of stages do, of parts that are alike or of several kinds, runs that do not exist, that are too
+ * large, or that are too slow to be known. */
 #include "solver/partition.h"
 
 #include <math.h>
@@ -8,11 +9,13 @@
 #include "base/random.h"
 #include "tests/test.h"
 
-enum { MOST_POSITIONS = 12, ROUNDS = 20000, SEED = 11 };
+enum { MOST_POSITIONS = 12, MOST_KINDS = 3, MOST_RUNS = MOST_KINDS * MOST_POSITIONS * MOST_POSITIONS };
+enum { ROUNDS = 20000, SEED = 11 };
 
 typedef struct Case {
   Partition p;
-  double time[MOST_POSITIONS * MOST_POSITIONS], bytes[MOST_POSITIONS * MOST_POSITIONS];
+  double time[MOST_RUNS], bytes[MOST_RUNS];
+  int kind[MOST_POSITIONS];
 } Case;
 
 typedef struct Random {
@@ -21,14 +24,20 @@ typedef struct Random {
 
 static int below(Random *r, int n) { return (int)random_below(SEED, r->stream, r->drawn++, (uint64_t)n); }
 
-/* What the rest of a partition into `parts` more runs makes of what there is; with no more limit than the memory's. */
-static double best_from(const Partition *p, int from, int parts, double sum, double slowest) {
+static int run_at(const Partition *p, int part, int from, int to) {
+  return ((p->kind ? p->kind[part] : 0) * p->n + from) * p->n + to;
+}
+
+/* What the rest of a partition, from part number `part` on, makes of what there is; with no more limit than the
+ * memory's. */
+static double best_from(const Partition *p, int from, int part, int parts, double sum, double slowest) {
   double best = INFINITY;
-  if (parts == 0) return from == p->n - 1 ? sum + (p->repeat - 1) * slowest : INFINITY;
+  if (part == parts) return from == p->n - 1 ? sum + (p->repeat - 1) * slowest : INFINITY;
   for (int to = from + 1; to < p->n; to++) {
-    double time = p->time[from * p->n + to];
-    if (!isinf(time) && p->bytes[from * p->n + to] <= p->memory_limit)
-      best = fmin(best, best_from(p, to, parts - 1, sum + time, fmax(slowest, time)));
+    int at = run_at(p, part, from, to);
+    double time = p->time[at];
+    if (!isinf(time) && p->bytes[at] <= p->memory_limit)
+      best = fmin(best, best_from(p, to, part + 1, parts, sum + time, fmax(slowest, time)));
   }
   return best;
 }
@@ -36,7 +45,7 @@ static double best_from(const Partition *p, int from, int parts, double sum, dou
 static double takes(const Partition *p, int parts, const int *cuts) {
   double sum = 0, slowest = 0;
   for (int i = 0; i < parts; i++) {
-    int at = cuts[i] * p->n + (i + 1 < parts ? cuts[i + 1] : p->n - 1);
+    int at = run_at(p, i, cuts[i], i + 1 < parts ? cuts[i + 1] : p->n - 1);
     CHECK(p->bytes[at] <= p->memory_limit);
     sum += p->time[at];
     slowest = fmax(slowest, p->time[at]);
@@ -54,13 +63,16 @@ static void draw(Random *r, Case *c) {
   int n = c->p.n, holes = below(r, 4), any = below(r, 3); /* any: times have nothing to do with each other */
   double each[MOST_POSITIONS];
   for (int i = 0; i < n; i++) each[i] = 1 + below(r, 8);
-  for (int from = 0; from < n; from++)
-    for (int to = 0; to < n; to++) {
-      double sum = below(r, any ? 60 : 6) / 4.;
-      for (int i = from; i < to && any < 2; i++) sum += each[i];
-      c->time[from * n + to] = to <= from || below(r, 16) < holes ? INFINITY : sum;
-      c->bytes[from * n + to] = 4 * sum + below(r, 10);
-    }
+  c->p.nkinds = 1 + below(r, MOST_KINDS);
+  for (int i = 0; i < n; i++) c->kind[i] = below(r, c->p.nkinds);
+  if (c->p.nkinds > 1 || below(r, 2)) c->p.kind = c->kind;
+  for (int run = 0; run < c->p.nkinds * n * n; run++) {
+    int from = run / n % n, to = run % n;
+    double sum = below(r, any ? 60 : 6) / 4., slower = 1 + run / (n * n);
+    for (int i = from; i < to && any < 2; i++) sum += each[i] * slower;
+    c->time[run] = to <= from || below(r, 16) < holes ? INFINITY : sum;
+    c->bytes[run] = 4 * sum / slower + below(r, 10);
+  }
 }
 
 /* The least that the runs of some partition take together. */
@@ -68,7 +80,7 @@ static double least_of(const Partition *p) {
   double least = INFINITY;
   Partition alone = *p;
   alone.repeat = 1;
-  for (int parts = 1; parts < p->n; parts++) least = fmin(least, best_from(&alone, 0, parts, 0, 0));
+  for (int parts = 1; parts < p->n; parts++) least = fmin(least, best_from(&alone, 0, 0, parts, 0, 0));
   return isinf(least) ? 0 : least;
 }
 
@@ -81,7 +93,7 @@ static void compare(Random *r) {
   draw(r, &c);
   int n = c.p.n, parts = 1 + below(r, n - 1);
   c.p.least = least_of(&c.p) * (below(r, 2) ? 1 : 0.7);
-  double best = best_from(&c.p, 0, parts, 0, 0);
+  double best = best_from(&c.p, 0, 0, parts, 0, 0);
   bool found = partition_find(&c.p, parts, cuts, &needed);
   CHECKF(found == !isinf(best), "best %g", best);
   if (found)
@@ -92,8 +104,9 @@ static void compare(Random *r) {
   /* What takes long is not known: no better partition may be denied. */
   known = c;
   known.p.time = known.time, known.p.bytes = known.bytes;
+  if (known.p.kind) known.p.kind = known.kind;
   known.p.most = 4 + below(r, 20);
-  for (int i = 0; i < n * n; i++)
+  for (int i = 0; i < c.p.nkinds * n * n; i++)
     if (known.time[i] > known.p.most) known.time[i] = INFINITY;
   found = partition_find(&known.p, parts, cuts, &needed);
   double got = found ? takes(&known.p, parts, cuts) : INFINITY;
