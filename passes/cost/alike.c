@@ -17,7 +17,8 @@ typedef struct Alike {
 static bool same_part(const KernelPart *a, const KernelPart *b, int nin) {
   KernelPart x = *a, y = *b;
   x.as = y.as = NULL;
-  x.kernel = y.kernel = 0; /* each has its own number */
+  x.kernel = y.kernel = 0; /* each has its own number, and lies elsewhere */
+  x.first = y.first = x.last = y.last = 0;
   bool same = memcmp(&x, &y, sizeof x) == 0 && !a->as == !b->as;
   for (int i = 0; i < nin && same && a->as; i++)
     same = a->as[i].spread == b->as[i].spread && a->as[i].bytes == b->as[i].bytes;
