@@ -130,7 +130,7 @@ static void join_sum(Join *j) {
   const Work *w = j->w;
   Val v = w->ops.items[j->at].op->out;
   int reader = -1;
-  if (j->epilogue.residual || j->epilogue.activation) return;
+  if (!w->sums.n || j->epilogue.residual || j->epilogue.activation) return;
   for (size_t i = 0; i < w->ops.n; i++)
     for (int k = 0; k < w->ops.items[i].op->nin; k++) {
       if (w->ops.items[i].op->in[k] != v) continue;
