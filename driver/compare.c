@@ -23,6 +23,7 @@ static PlanOptions options_of(const Build *b, const DriverNamed *x) {
   o.zero = x->forced.zero;
   o.schedule = x->forced.schedule, o.chunks = x->forced.chunks;
   o.recompute = x->forced.recompute;
+  o.said = NULL; /* of the plan that is chosen */
   o.alternatives = false;
   return o;
 }

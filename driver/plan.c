@@ -6,6 +6,7 @@
 
 #include "base/amount.h"
 #include "base/file.h"
+#include "driver/complete.h"
 #include "driver/fewest.h"
 #include "driver/internal.h"
 #include "driver/ir_file.h"
@@ -85,14 +86,11 @@ static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
 
 /* A plan that cannot be used is refused before the search, which only who is shown the plan needs; that the search
  * finds nothing is no error here. */
-static Plan *read_plan(Build *b, const PlanOptions *options) {
+static Plan *read_plan(Build *b, const PlanOptions *options, const char *text) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;
   Diags *d = o->model.diags;
   Module *m = b->model.m;
-  const char *text = file_read_text(d, a, o->plan_file, NULL);
-  if (!text) return NULL;
-  diag_source(d, o->plan_file, text);
   Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
   if (!p || !agrees(o, b->l1, p)) return NULL;
   Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
@@ -203,6 +201,7 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
 static Plan *search_near(Build *b, const PlanOptions *options) {
   Diags *why = diags_new(b->options.model.arena);
   Plan *p = driver_search_near(b, options, b->options.micro_batch, why);
+  if (!p && b->options.plan.said && !driver_is_stopped(b)) why = driver_blame_lines(b, why);
   if (!p) driver_refuse(b, why);
   else if (why->errors) b->unfit = why;
   else diags_append(b->options.model.diags, why);
@@ -211,15 +210,19 @@ static Plan *search_near(Build *b, const PlanOptions *options) {
 
 bool driver_refuse(Build *b, const Diags *why) {
   diags_append(b->options.model.diags, why);
-  if (b->resident > 0 && !b->options.sizes) driver_help_fewest(b, &b->options.plan, b->resident);
+  if (b->resident > 0 && !b->options.sizes && !b->options.plan.said)
+    driver_help_fewest(b, &b->options.plan, b->resident);
   return false;
 }
 
 bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
+  const char *text = o->plan_file ? file_read_text(o->model.diags, o->model.arena, o->plan_file, NULL) : NULL;
+  const PlanFile *file = text ? plan_file_read(o->model.arena, o->plan_file, text, o->model.diags) : NULL;
+  if ((o->plan_file && !file) || (file && file->complete && !driver_complete(b, file))) return false;
   const PlanOptions unforced = unforced_options(o);
-  Plan *p = o->plan_file ? read_plan(b, &unforced) : search_near(b, &o->plan);
+  Plan *p = o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);
   if (!p) return false;
   if (o->slower > 0 && !o->plan_file && !b->unfit) p = driver_least_memory(b, p, o->slower);
   driver_take_plan(b, p);

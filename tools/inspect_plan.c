@@ -87,17 +87,21 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
     json_array_append_new(mesh, o);
   }
   for (int i = 1; i < f->mesh.stages; i++)
-    json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
+    if (f->stages[i].op)
+      json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
   for (size_t i = 0; i < f->ops.n; i++)
     json_array_append_new(
         ops, json_pack("{s:s, s:o, s:o, s:b}", "line", plan_line_names[f->ops.items[i].kind], "glob",
                        json_text(f->ops.items[i].glob), "strategy", strategy_json(t, f->ops.items[i].strategy),
                        "gather_at_use", f->ops.items[i].gather_at_use));
-  return json_pack("{s:s, s:o, s:s, s:o, s:s, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1",
-                   "file", json_text(f->file), "kind", "plan", "function", json_text(f->func), "graph",
-                   arena_printf(t->arena, "%016" PRIx64, f->graph), "target", json_text(f->target), "ranks", f->ranks,
-                   "mesh", mesh, "stages", f->mesh.stages, "stage_begins", stages, "ops", ops, "time",
-                   prediction_json(&time, "time_us", 1e3), "memory", prediction_json(&bytes, "bytes_per_device", 1));
+  const char *graph = f->func ? arena_printf(t->arena, "%016" PRIx64, f->graph) : NULL;
+  json_t *o = json_pack(
+      "{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1", "file",
+      json_text(f->file), "kind", "plan", "function", json_text(f->func), "graph", json_text(graph), "target",
+      json_text(f->target), "ranks", f->ranks, "mesh", mesh, "stages", f->mesh.stages, "stage_begins", stages, "ops",
+      ops, "time", prediction_json(&time, "time_us", 1e3), "memory", prediction_json(&bytes, "bytes_per_device", 1));
+  if (f->complete) json_object_set_new(o, "complete", json_true());
+  return o;
 }
 
 /* ---- text */
@@ -122,21 +126,28 @@ static const char *note_of(const PlanFileOp *line) {
   return notes[line->kind];
 }
 
-static void print_plan_file(Tool *t, const PlanFile *f) {
-  Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
-  size_t width = 0;
-  printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
+static void print_mesh(const Tool *t, const PlanFile *f) {
+  printf("  mesh     ");
   for (int i = 0; i < f->mesh.naxes; i++) {
     Text shares = {.arena = t->arena};
     mesh_shares_print(&shares, &f->mesh.axes[i]);
     printf("%s%s=%d%s%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size,
            f->mesh.axes[i].temporal ? " micro-batches" : "", text_str(&shares));
   }
-  printf("%s%d rank%s in %d stage%s\n", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s", f->mesh.stages,
-         f->mesh.stages == 1 ? "" : "s");
-  print_prediction(t, "time", &time, false);
-  print_prediction(t, "per rank", &bytes, true);
-  for (int i = 1; i < f->mesh.stages; i++) printf("  stage %-3d from %s\n", i, f->stages[i].op);
+  if (f->ranks) printf("%s%d rank%s in", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s");
+  else if (f->mesh.naxes) printf(" in");
+  printf(" %d stage%s\n", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
+}
+
+static void print_plan_file(Tool *t, const PlanFile *f) {
+  Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
+  size_t width = 0;
+  if (f->complete) printf("%s: lines of a plan that is completed (--plan)\n", f->file);
+  else printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n", f->file, f->func, f->graph, f->target);
+  if (f->stages) print_mesh(t, f);
+  if (!f->complete) print_prediction(t, "time", &time, false), print_prediction(t, "per rank", &bytes, true);
+  for (int i = 1; i < f->mesh.stages; i++)
+    if (f->stages[i].op) printf("  stage %-3d from %s\n", i, f->stages[i].op);
   for (size_t i = 0; i < f->ops.n; i++)
     if (strlen(f->ops.items[i].glob) > width) width = strlen(f->ops.items[i].glob);
   if (width > 48) width = 48;

@@ -96,6 +96,7 @@ static Differences differences_of(Arena *a, const PlanFile *const f[2]) {
 
 static const char *mesh_text(Arena *a, const PlanFile *f) {
   Text text = {.arena = a};
+  if (!f->stages) return "not said";
   for (int i = 0; i < f->mesh.naxes; i++) {
     text_printf(&text, "%s%s=%d%s", i ? " x " : "", f->mesh.axes[i].name, f->mesh.axes[i].size,
                 f->mesh.axes[i].temporal ? " micro-batches" : "");
@@ -119,6 +120,9 @@ static const char *amount_text(Tool *t, const PlanFile *f, bool bytes) {
   return bytes ? show_bytes(t->arena, p.total) : show_seconds(t->arena, p.total * 1e-3);
 }
 
+/* A file that is to be completed may leave it out. */
+static const char *said(const char *text) { return text ? text : "not said"; }
+
 static void print_row(const char *what, const char *a, const char *b) {
   printf("  %-9s %s%s%s\n", what, a, strcmp(a, b) == 0 ? "" : "  ->  ", strcmp(a, b) == 0 ? "" : b);
 }
@@ -132,11 +136,11 @@ static const char *side_text(Arena *a, const PlanFileOp *x) {
 static void print_differences(Tool *t, const PlanFile *const f[2], const Differences *d) {
   Arena *a = t->arena;
   printf("%s -> %s\n", f[0]->file, f[1]->file);
-  print_row("target", f[0]->target, f[1]->target);
+  print_row("target", said(f[0]->target), said(f[1]->target));
   print_row("mesh", mesh_text(a, f[0]), mesh_text(a, f[1]));
   print_row("time", amount_text(t, f[0], false), amount_text(t, f[1], false));
   print_row("per rank", amount_text(t, f[0], true), amount_text(t, f[1], true));
-  if (f[0]->graph != f[1]->graph) printf("  they are plans of different models\n");
+  if (f[0]->func && f[1]->func && f[0]->graph != f[1]->graph) printf("  they are plans of different models\n");
   print_row("schedule", schedule_of(a, f[0]), schedule_of(a, f[1]));
   for (int i = 1; i < f[0]->mesh.stages || i < f[1]->mesh.stages; i++) {
     const char *begin = begin_of(f[0], i), *other = begin_of(f[1], i);
@@ -170,8 +174,9 @@ static json_t *differences_json(Tool *t, const PlanFile *const f[2], const Diffe
                         side_text(t->arena, x->sides[0]), "to", side_text(t->arena, x->sides[1])));
   }
   return json_pack("{s:s, s:s, s:[o, o], s:b, s:I, s:o}", "schema", "apc.inspect/1", "kind", "plans", "files",
-                   file_json(t, f[0]), file_json(t, f[1]), "same_model", f[0]->graph == f[1]->graph, "same_lines",
-                   (json_int_t)d->same, "differences", list);
+                   file_json(t, f[0]), file_json(t, f[1]), "same_model",
+                   f[0]->graph == f[1]->graph || !f[0]->func || !f[1]->func, "same_lines", (json_int_t)d->same,
+                   "differences", list);
 }
 
 int inspect_plans(Tool *t, const char *path, const char *other) {

@@ -172,6 +172,14 @@ static void show_traded(const Tool *t, const Build *b) {
   if (x->least > 0) printf("  none of them takes less than about %s\n", show_bytes(a, x->least));
 }
 
+/* Of a file that was completed. */
+static void show_said(const Tool *t, const Build *b) {
+  const PlanSaid *x = b->options.plan.said;
+  if (x)
+    printf("  completes %s: %s of %s operations were said\n", x->file->file, show_count(t->arena, x->n),
+           show_count(t->arena, (int64_t)b->l1->ops.n));
+}
+
 void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
@@ -179,6 +187,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p);
+  show_said(t, b);
   show_traded(t, b);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
@@ -321,6 +330,11 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
   json_object_set_new(o, "searches", json_integer(b->searches));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
+  const PlanSaid *said = b->options.plan.said;
+  if (said)
+    json_object_set_new(o, "completes",
+                        json_pack("{s:o, s:i, s:I}", "file", json_text(said->file->file), "said", said->n, "operations",
+                                  (json_int_t)b->l1->ops.n));
   if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));

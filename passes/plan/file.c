@@ -105,6 +105,50 @@ static const char *string(Parser *p, const char *wanted) {
 
 /* ---- statements */
 
+static bool read_complete(Parser *p) {
+  PlanFile *f = p->f;
+  if (f->complete) return syntax(p, "one complete line only");
+  f->complete = true;
+  f->complete_loc = (Loc){.file = f->file, .line = p->line, .col = 1};
+  return true;
+}
+
+static bool is_known(const char *name, const char *value, PlanFileForce *f) {
+  char *end;
+  long number = *value >= '0' && *value <= '9' ? strtol(value, &end, 10) : -1;
+  bool is_number = number >= 0 && number <= 1000000 && !*end;
+  if (strcmp(name, "recompute") == 0) return recompute_parse(value, &f->recompute);
+  if (!is_number) return false;
+  if (strcmp(name, "zero") == 0) return f->zero = 1 + (int)number, number < ZERO_STAGES;
+  if (strcmp(name, "micro-batches") == 0) return f->micro_batches = (int)number, number > 0;
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (strcmp(name, degree_names[d]) == 0) return f->degree[d] = (int)number, number > 0;
+  return false;
+}
+
+/* force tp=2, zero=1, ... */
+static bool read_force(Parser *p) {
+  PlanFile *f = p->f;
+  if (!f->complete) return syntax(p, "a complete line above");
+  if (f->force.loc.line) return syntax(p, "one force line only");
+  for (bool more = true; more;) {
+    spaces(p);
+    Loc loc = here(p);
+    const char *name = word(p, "what is forced");
+    if (!name || !punct(p, '=')) return false;
+    const char *value = word(p, "a value");
+    if (!value) return false;
+    if (!is_known(name, value, &f->force))
+      return diag_error(p->d, DIAG_plan_syntax, loc,
+                        "'%s=%s' is none of tp=N, pp=N, dp=N, cp=N, ep=N, micro-batches=N, zero=0..3, recompute=POLICY",
+                        name, value);
+    if (!f->force.loc.line) f->force.loc = loc;
+    more = !at_end(p);
+    if (more && !punct(p, ',')) return false;
+  }
+  return true;
+}
+
 static bool read_graph(Parser *p) {
   PlanFile *f = p->f;
   if (f->func) return syntax(p, "one graph line only");
@@ -182,6 +226,7 @@ static bool read_axis(Parser *p, Mesh *mesh) {
 static bool read_mesh(Parser *p) {
   Mesh mesh = {.stages = 1};
   if (p->f->stages) return syntax(p, "one mesh line only");
+  if (p->f->scheduled) return syntax(p, "the mesh line above the schedule line");
   p->f->mesh_loc = here(p);
   if (!punct(p, '[')) return false;
   spaces(p);
@@ -204,11 +249,13 @@ static bool read_mesh(Parser *p) {
 static bool read_schedule(Parser *p) {
   spaces(p);
   size_t n = strcspn(p->at, " \t#");
-  if (!p->f->stages) return syntax(p, "a mesh line above");
+  if (!p->f->stages && !p->f->complete) return syntax(p, "a mesh line above");
+  if (p->f->scheduled && p->f->complete) return syntax(p, "one schedule line only");
   Mesh *mesh = &p->f->mesh;
+  p->f->scheduled = true, p->f->schedule_loc = here(p);
   if (!schedule_parse(p->at, n, &mesh->schedule, &mesh->chunks))
     return diag_error(p->d, DIAG_plan_model, here(p), "there is no schedule '%.*s'", (int)n, p->at);
-  if (mesh->chunks > 1 && (mesh->stages % mesh->chunks || mesh_micro_batches(mesh) == 1))
+  if (p->f->stages && mesh->chunks > 1 && (mesh->stages % mesh->chunks || mesh_micro_batches(mesh) == 1))
     return diag_error(p->d, DIAG_plan_model, here(p),
                       "schedule %.*s has %d stages on each place and several micro-batches; the mesh has %d and %d",
                       (int)n, p->at, mesh->chunks, mesh->stages, mesh_micro_batches(mesh));
@@ -247,7 +294,7 @@ static bool read_gather(Parser *p, bool *at_use) {
 }
 
 static bool read_line_of(Parser *p, ZeroRole kind) {
-  if (!need_mesh(p)) return false;
+  if (!p->f->complete && !need_mesh(p)) return false;
   spaces(p);
   PlanFileOp op = {.kind = kind, .glob_loc = here(p)};
   op.glob = string(p, "the quoted name of an operation");
@@ -284,7 +331,8 @@ static bool read_line(Parser *p) {
     bool (*read)(Parser *);
   } statements[] = {{"graph", read_graph},       {"target", read_target}, {"mesh", read_mesh},
                     {"schedule", read_schedule}, {"stage", read_stage},   {"op", read_op},
-                    {"store", read_store},       {"grad", read_grad},     {"update", read_update}};
+                    {"store", read_store},       {"grad", read_grad},     {"update", read_update},
+                    {"complete", read_complete}, {"force", read_force}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -294,7 +342,19 @@ static bool read_line(Parser *p) {
     if (!statements[i].read(p)) return false;
     return at_end(p) || syntax(p, "the end of the line");
   }
-  return syntax(p, "graph, target, mesh, schedule, stage, op, store, grad or update");
+  return syntax(p, "graph, target, mesh, schedule, stage, op, store, grad, update, complete or force");
+}
+
+/* Stages that have borders have all of them. */
+static bool all_borders(Parser *p) {
+  int said = 0, missing = 0;
+  for (int s = 1; p->f->stages && s < p->f->mesh.stages; s++)
+    if (p->f->stages[s].op) said = s;
+    else missing = s;
+  return !said || !missing ||
+         diag_error(p->d, DIAG_plan_syntax, p->f->stages[said].loc,
+                    "stage %d has a line and stage %d has none: a file says where all stages begin, or nothing of it",
+                    said, missing);
 }
 
 static bool read_lines(Parser *p, const char *text) {
@@ -313,6 +373,7 @@ static bool read_lines(Parser *p, const char *text) {
   p->start = p->at = "";
   p->f->end = here(p);
   if (first) return syntax(p, "'apc.plan 1'");
+  if (p->f->complete) return all_borders(p);
   if (!p->f->func || !p->f->target || !p->f->stages)
     return syntax(p, !p->f->func ? "a graph line" : !p->f->target ? "a target line" : "a mesh line");
   for (int s = 1; s < p->f->mesh.stages; s++)

@@ -5,6 +5,8 @@
 #include "base/diag.h"
 #include "ir/ir.h"
 #include "passes/facts/zero.h"
+#include "passes/plan/degrees.h"
+#include "passes/plan/recompute.h"
 
 /* stage N "name" */
 typedef struct PlanFileStage {
@@ -25,11 +27,24 @@ typedef struct PlanFileOp {
   Loc glob_loc, strategy_loc;
 } PlanFileOp;
 
+/* force NAME=VALUE, ...: what the options of these names force (PlanOptions); 0: nothing. */
+typedef struct PlanFileForce {
+  int degree[DEGREE_COUNT], micro_batches;
+  int zero; /* 1 + the stage */
+  Recompute recompute;
+  Loc loc; /* line 0: there is no such line */
+} PlanFileForce;
+
+/* A file with a line `complete` may leave out anything: `func`, `target` and `stages` are NULL then, and so are
+ * PlanFileStage.op. */
 typedef struct PlanFile {
   const char *file;
   const char *func, *target;
   uint64_t graph;
   int ranks;
+  bool complete;         /* what it does not say is searched for */
+  bool scheduled;        /* it has a schedule line */
+  PlanFileForce force;   /* of a file that is completed */
   Mesh mesh;             /* with stages; its axes have no symbols yet */
   PlanFileStage *stages; /* by stage; 0 is unused */
   struct {
@@ -40,7 +55,7 @@ typedef struct PlanFile {
     const char **items;
     size_t n, cap;
   } comments; /* lines of their own, behind '#' and spaces */
-  Loc func_loc, graph_loc, ranks_loc, mesh_loc, end;
+  Loc complete_loc, func_loc, graph_loc, ranks_loc, mesh_loc, schedule_loc, end;
 } PlanFile;
 
 /* Reads the text; everything is in the arena.  NULL after a diagnostic with line and column. */

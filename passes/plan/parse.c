@@ -10,6 +10,7 @@
 #include "passes/plan/degrees.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/file.h"
+#include "passes/plan/said.h"
 #include "passes/plan/text.h"
 #include "passes/facts/zero.h"
 #include "passes/facts/derived.h"
@@ -41,7 +42,7 @@ typedef struct Fitting {
 
 /* ---- model, target and mesh */
 
-static bool check_head(Fitting *p) {
+static bool check_graph(Fitting *p) {
   const PlanFile *file = p->file;
   if (strcmp(file->func, p->f->name) != 0)
     return diag_error(p->d, DIAG_plan_model, file->func_loc, "the plan is for @%s, not for @%s", file->func,
@@ -50,15 +51,30 @@ static bool check_head(Fitting *p) {
   if (!p->same_graph)
     diag_warning(p->d, DIAG_plan_model, file->graph_loc,
                  "the plan was made for another graph; it is used where it fits");
+  return true;
+}
+
+static bool check_ranks(const Fitting *p) {
+  const PlanFile *file = p->file;
   if (file->ranks != p->t->ranks)
     return diag_error(p->d, DIAG_plan_model, file->ranks_loc, "the plan is for %d ranks, %s has %d", file->ranks,
                       p->t->name, p->t->ranks);
+  return true;
+}
+
+static bool check_mesh(const Fitting *p) {
+  const PlanFile *file = p->file;
   double ranks = mesh_places(&file->mesh);
   for (int i = 0; i < file->mesh.naxes; i++) ranks *= file->mesh.axes[i].temporal ? 1 : file->mesh.axes[i].size;
   if (ranks != p->t->ranks)
     return diag_error(p->d, DIAG_plan_model, file->mesh_loc, "the mesh has %.0f ranks, %s has %d", ranks, p->t->name,
                       p->t->ranks);
-  module_set_mesh(p->m, &file->mesh);
+  return true;
+}
+
+static bool check_head(Fitting *p) {
+  if (!check_graph(p) || !check_ranks(p) || !check_mesh(p)) return false;
+  module_set_mesh(p->m, &p->file->mesh);
   p->plan->mesh = p->m->mesh;
   return true;
 }
@@ -100,14 +116,20 @@ static int by_glob(const void *x, const void *y) {
   return order ? order : a < b ? -1 : a > b;
 }
 
-static void warn_repeated(Fitting *p) {
+/* A warning; of a file that is completed an error, as both lines cannot hold. */
+static bool check_repeated(Fitting *p) {
   const PlanFileOp **sorted = ARENA_ARRAY(p->m->arena, const PlanFileOp *, p->file->ops.n);
   for (size_t i = 0; i < p->file->ops.n; i++) sorted[i] = &p->file->ops.items[i];
   if (p->file->ops.n) qsort(sorted, p->file->ops.n, sizeof *sorted, by_glob);
   for (size_t i = 1; i < p->file->ops.n; i++)
-    if (sorted[i - 1]->kind == sorted[i]->kind && strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
+    if (sorted[i - 1]->kind == sorted[i]->kind && strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0) {
+      if (p->file->complete)
+        return diag_error(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d)",
+                          sorted[i]->glob, sorted[i - 1]->glob_loc.line);
       diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts",
                    sorted[i]->glob, sorted[i - 1]->glob_loc.line);
+    }
+  return true;
 }
 
 /* A line of this graph that matches nothing is an error; of another graph, only when most lines do. */
@@ -138,6 +160,22 @@ static bool check_matches(Fitting *p) {
   return true;
 }
 
+/* Why an operation cannot be made again as its line says; NULL: it can, or is not to be. */
+static const char *not_again(const Fitting *p, const PlanFileOp *line, const Op *op) {
+  bool none = line->again && (op->phase != PH_fwd || op_is_source(op->kind));
+  return none ? arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients")
+              : NULL;
+}
+
+static bool refuse_strategy(const Fitting *p, const PlanFileOp *line, size_t op, const char *why) {
+  Text rule = {.arena = p->m->arena};
+  rule_print(p->m, &rule, p->rules[op]);
+  diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[op].name,
+             op_name(p->f->ops.items[op].kind), line->strategy, why);
+  diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
+  return false;
+}
+
 /* Only the line that counts has to fit: a wide glob may match operations that another line is for. */
 static bool read_strategies(Fitting *p) {
   for (size_t i = 0; i < p->f->ops.n; i++) {
@@ -149,18 +187,11 @@ static bool read_strategies(Fitting *p) {
     const Op *op = &p->f->ops.items[i];
     const char *why = NULL;
     bool ok = strategy_parse(p->m->arena, &p->plan->mesh, p->rules[i], line->strategy, &p->strategies[i], &why);
-    if (ok && line->again && (op->phase != PH_fwd || op_is_source(op->kind)))
-      why = arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients"),
-      ok = false;
+    if (ok) why = not_again(p, line, op), ok = !why;
     p->strategies[i].again = line->again;
     p->strategies[i].gather_at_use = line->gather_at_use && p->strategies[i].n > 0;
     if (ok) continue;
-    Text rule = {.arena = p->m->arena};
-    rule_print(p->m, &rule, p->rules[i]);
-    diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name,
-               op_name(p->f->ops.items[i].kind), line->strategy, why);
-    diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
-    return false;
+    return refuse_strategy(p, line, i, why);
   }
   return true;
 }
@@ -319,11 +350,16 @@ static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *fi
   p.plan->ranks = t->ranks;
   p.plan->graph = plan_graph_hash(m, f);
   p.plan->strategies = p.strategies;
-  if (!p.file || !check_head(&p)) return NULL;
+  if (!p.file) return NULL;
+  if (p.file->complete) {
+    diag_error(d, DIAG_plan_model, p.file->complete_loc, "the file says a part of a plan, and a whole one is needed");
+    return NULL;
+  }
+  if (!check_head(&p)) return NULL;
   index_names(&p);
   match_lines(&p);
-  warn_repeated(&p);
-  if (!check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) || !complete(&p))
+  if (!check_repeated(&p) || !check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) ||
+      !complete(&p))
     return NULL;
   warn_idle_axes(&p);
   return p.plan;
@@ -334,4 +370,106 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   Plan *p = read_plan(m, f, t, file, text, d);
   module_set_mesh(m, &before);
   return p;
+}
+
+/* ---- files that are completed */
+
+/* Axes of one rank cut nothing; that of micro-batches comes first. */
+static bool said_axes(PlanSaid *x, const PlanFile *file, Diags *d) {
+  x->mesh = (Mesh){.stages = file->mesh.stages, .schedule = file->mesh.schedule, .chunks = file->mesh.chunks};
+  x->time = "mb";
+  for (int temporal = 1; temporal >= 0; temporal--)
+    for (int i = 0; i < file->mesh.naxes; i++) {
+      const MeshAxis *axis = &file->mesh.axes[i];
+      if (axis->temporal != temporal) continue;
+      if (temporal) x->time = axis->name, x->timed = axis->size > 1;
+      if (axis->size > 1) x->mesh.axes[x->mesh.naxes++] = *axis;
+      x->shares |= axis->shares != NULL;
+    }
+  bool open = mesh_axis_find(&x->mesh, x->time) < 0;
+  for (int i = 0; i < file->mesh.naxes; i++)
+    if (open && !file->mesh.axes[i].temporal && strcmp(file->mesh.axes[i].name, x->time) == 0)
+      return diag_error(d, DIAG_plan_model, file->mesh_loc, "'%s' is the name of the axis of micro-batches", x->time);
+  return !open || x->mesh.naxes < MAX_AXES ||
+         diag_error(d, DIAG_plan_model, file->mesh_loc, "the mesh has no room for an axis of micro-batches");
+}
+
+static void degree_axes(PlanSaid *x) {
+  x->mesh = (Mesh){.stages = 1};
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
+    x->mesh.axes[x->mesh.naxes++] = (MeshAxis){.name = degree_names[d], .size = 2};
+}
+
+/* "{x1:tp, ...}" leaves other axes open: the same without the dots. */
+static const char *without_dots(Arena *a, const char *text, bool *more) {
+  size_t n = strlen(text) - 1;
+  while (n > 0 && text[n - 1] == ' ') n--;
+  *more = n >= 3 && strncmp(text + n - 3, "...", 3) == 0;
+  if (!*more) return text;
+  for (n -= 3; n > 0 && (text[n - 1] == ' ' || text[n - 1] == ','); n--) continue;
+  return arena_printf(a, "%.*s}", (int)n, text);
+}
+
+/* As it is written, in axes of the file, then without those of one rank. */
+static bool said_strategy(const Fitting *p, PlanSaid *x, size_t op, SaidStrategy *out) {
+  const PlanFileOp *line = &p->file->ops.items[p->line_of[op]];
+  const Mesh *written = x->has_mesh ? &p->file->mesh : &x->mesh;
+  const char *why = NULL, *text = without_dots(p->m->arena, line->strategy, &out->more);
+  Strategy s;
+  bool ok = strategy_parse(p->m->arena, written, p->rules[op], text, &s, &why);
+  if (ok) why = not_again(p, line, &p->f->ops.items[op]), ok = !why;
+  if (!ok) return refuse_strategy(p, line, op, why);
+  out->loc = line->strategy_loc;
+  out->s = (Strategy){.again = line->again};
+  for (int i = 0; i < s.n; i++) {
+    int axis = mesh_axis_find(&x->mesh, written->axes[s.picks[i].axis].name);
+    if (axis < 0) continue;
+    out->s.picks[out->s.n++] = (Pick){(uint8_t)axis, s.picks[i].factor};
+    if (!x->has_mesh) x->degrees |= 1u << (axis + DEGREE_FIRST_AXIS);
+  }
+  return true;
+}
+
+static bool said_strategies(const Fitting *p, PlanSaid *x) {
+  const SaidStrategy **all = ARENA_ARRAY(p->m->arena, const SaidStrategy *, p->f->ops.n + 1);
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    if (p->line_of[i] < 0) continue;
+    SaidStrategy *s = ARENA_NEW(p->m->arena, SaidStrategy);
+    if (!said_strategy(p, x, i, s)) return false;
+    all[i] = s, x->n++;
+  }
+  x->strategies = all;
+  return true;
+}
+
+static bool has_no_updates(const Fitting *p) {
+  for (size_t i = 0; i < p->file->ops.n; i++)
+    if (p->file->ops.items[i].kind == ZERO_UPDATE)
+      return diag_error(p->d, DIAG_plan_model, p->file->ops.items[i].glob_loc,
+                        "a file that is completed has no update lines: updates follow the store lines of weights");
+  return true;
+}
+
+static bool said_cuts(Fitting *p, PlanSaid *x) {
+  size_t *cuts = ARENA_ARRAY(p->m->arena, size_t, p->file->mesh.stages + 1);
+  if (!x->has_mesh || p->file->mesh.stages == 1 || !p->file->stages[1].op) return true;
+  p->plan->mesh = p->file->mesh;
+  x->cuts = cuts;
+  return find_cuts(p, cuts);
+}
+
+PlanSaid *plan_said(Module *m, const Func *f, const Target *t, const PlanFile *file, Diags *d) {
+  Fitting p = {.m = m, .f = f, .t = t, .d = d, .rules = rules_of(m, f), .file = file};
+  PlanSaid *x = ARENA_NEW(m->arena, PlanSaid);
+  *x = (PlanSaid){.file = file, .has_mesh = file->stages != NULL, .time = "mb"};
+  p.plan = ARENA_NEW(m->arena, Plan);
+  p.plan->graph = plan_graph_hash(m, f);
+  if ((file->func && !check_graph(&p)) || (file->target && !check_ranks(&p))) return NULL;
+  if (x->has_mesh && (!check_mesh(&p) || !said_axes(x, file, d))) return NULL;
+  if (!x->has_mesh) degree_axes(x);
+  p.same_graph = true; /* a line that matches nothing is an error */
+  index_names(&p);
+  match_lines(&p);
+  bool ok = has_no_updates(&p) && check_repeated(&p) && check_matches(&p) && said_strategies(&p, x) && said_cuts(&p, x);
+  return ok ? x : NULL;
 }

@@ -13,6 +13,7 @@
 #include "passes/plan/degrees.h"
 #include "passes/plan/pins.h"
 #include "passes/plan/recompute.h"
+#include "passes/plan/said.h"
 
 /* How far a search has come. */
 typedef struct PlanProgress {
@@ -42,7 +43,8 @@ typedef struct PlanOptions {
   int zero;                 /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
   const PlanPin *pins;      /* layouts that are forced */
   int npins;
-  double memory_limit; /* bytes per rank; 0: what the target has */
+  const PlanSaid *said; /* a file that is completed; NULL */
+  double memory_limit;  /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
   double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be

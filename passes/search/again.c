@@ -17,7 +17,8 @@ static bool is_gathered(const Search *s, const Outcome *o, size_t op) {
 
 /* Casts that would be gathered once more are kept, unless weights are gathered at use. */
 static void set_again(const Search *s, const bool *again, bool at_use, Outcome *o) {
-  for (size_t i = 0; i < s->f->ops.n; i++) o->strategies[i].again = again[i] && (at_use || !is_gathered(s, o, i));
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    o->strategies[i].again = (again[i] && (at_use || !is_gathered(s, o, i))) || said_again(s->said, i);
 }
 
 /* With weights gathered at use, or before.  False: none is cut, so that it makes no difference. */
@@ -63,7 +64,8 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   set_again(s, again, false, o);
   StagesCut how = STAGES_CUT;
-  if (o->c.stages > 1)
+  if (o->c.stages > 1 && s->said && s->said->cuts) stages_place(s->f, s->m->mesh.stages, s->said->cuts, o->stages);
+  else if (o->c.stages > 1)
     how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";

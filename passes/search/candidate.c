@@ -72,7 +72,8 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
   int chunks = c->stages > 1 && c->least > 1 ? c->schedule.chunks : 0;
   Mesh mesh = {.stages = c->stages, .schedule = c->schedule.order};
   if (chunks > 1) mesh.chunks = chunks, mesh.stages *= chunks;
-  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
+  if (c->micro > 1)
+    mesh.axes[mesh.naxes++] = (MeshAxis){.name = s->said ? s->said->time : "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
     mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
@@ -90,7 +91,7 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
   uint32_t labels = 0;
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++)
-    if (s->run.forced[k] == 0 && !(s->run.zero && k == DEGREE_dp)) labels |= 1u << degree_labels[k];
+    if (s->run.forced[k] == 0 && !search_told_apart(s, k)) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels, .degree = -1};
   return (AxisUse){.labels = 1u << degree_labels[d],
                    .degree = d,
@@ -122,6 +123,7 @@ GraphInput search_graph_input(Search *s, const Candidate *c) {
                    .whole_work = whole_work,
                    .pins = s->pins,
                    .pinned = s->pinned,
+                   .said = s->said,
                    .watch = &s->watch,
                    .report = &s->report};
   int first = c->micro > 1;
@@ -237,6 +239,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
     Outcome x = given;
     int chunks = filling[i].chunks;
+    if (chunks > 1 && said_mesh(s->said)) continue; /* it says how many stages there are */
     if ((chunks > 1 && chunks * x.c.stages > s->most_stages) || !may_be_faster(s, o, filling[i])) continue;
     x.c.schedule = filling[i];
     x.strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, n), given.strategies, sizeof *x.strategies * n);
@@ -403,6 +406,7 @@ static int loose_axes(const Search *s, const Candidate *c, int loose) {
 /* Axes that can stand for each other, among those that may have any order. */
 static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Arena *a) {
   int alike[MAX_AXES], first = c->micro > 1;
+  if (said_mesh(s->said)) return NULL; /* lines name single axes */
   loose = loose_axes(s, c, loose);
   for (int i = 0; i < MAX_AXES; i++) alike[i] = -1;
   for (int i = 0; i < loose; i++) {

@@ -473,7 +473,12 @@ static void add_in_shares(Search *s, Candidate next, ShareBy by) {
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1, 1})) return;
-  sort_axes(s, &next);
+  if (said_mesh(s->said) && s->said->shares) {
+    for (int i = 0; i < next.naxes; i++) next.given[i] = s->said->mesh.axes[i + s->said->timed].shares;
+    add_in_shares(s, next, SHARE_AS_GIVEN);
+    return;
+  }
+  if (!said_mesh(s->said)) sort_axes(s, &next);
   if (s->t->nkinds) add_in_shares(s, next, SHARE_ANYHOW);
   for (int by = SHARE_EQUALLY; by < SHARE_WAYS; by++)
     if (shares_differ(s, &next, (ShareBy)by)) add_in_shares(s, next, (ShareBy)by);
@@ -544,6 +549,30 @@ static void add_four(Search *s, const Candidate *c, int n) {
         }
 }
 
+/* The mesh that a file says, from axis number c->naxes on: an axis has the degree that it is called after, where no
+ * line says more, or is free, or has one that is forced, of which `rest` is left. */
+static void add_said(Search *s, const Candidate *c, const int rest[DEGREE_COUNT]) {
+  const Mesh *mesh = &s->said->mesh;
+  int at = c->naxes + s->said->timed;
+  bool done = true;
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) done &= rest[d] <= 1;
+  if (at == mesh->naxes) {
+    if (done) add_candidate(s, c);
+    return;
+  }
+  Candidate next = *c;
+  const int named = said_degree(&mesh->axes[at]);
+  next.sizes[next.naxes] = mesh->axes[at].size, next.degree[next.naxes++] = s->said->n ? -1 : named;
+  if (s->said->n || named < 0 || !s->run.forced[named]) add_said(s, &next, rest);
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
+    int less[DEGREE_COUNT];
+    memcpy(less, rest, sizeof less);
+    if (rest[d] <= 1 || rest[d] % mesh->axes[at].size || (named >= 0 && named != d)) continue;
+    less[d] /= mesh->axes[at].size, next.degree[next.naxes - 1] = d;
+    add_said(s, &next, less);
+  }
+}
+
 static void add_meshes_of(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
   bool any = false, left = false;
@@ -555,24 +584,36 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
   }
   if (spatial % used || (any && !left && spatial != used)) return; /* ranks would be idle */
   Candidate c = candidate_of(s, stages, least, micro);
+  if (said_mesh(s->said)) {
+    add_said(s, &c, s->run.forced);
+    return;
+  }
   int room = MAX_SPATIAL - nforced;
   add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
   if (!any) add_four(s, &c, spatial);
 }
 
-/* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are. */
-static void add_meshes(Search *s, int stages, int least, int micro) {
+/* Degrees from number `degree` on that are told apart are as if they were forced, to each number that is possible. */
+static void add_meshes_from(Search *s, int degree, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages;
-  if (!s->run.zero || s->run.forced[DEGREE_dp]) {
+  while (degree < DEGREE_COUNT && (!search_told_apart(s, degree) || s->run.forced[degree])) degree++;
+  if (degree == DEGREE_COUNT) {
     add_meshes_of(s, stages, least, micro);
     return;
   }
-  for (int n = s->run.zero > 1 ? 2 : 1; n <= spatial; n++) {
+  bool several = degree != DEGREE_dp || s->run.zero != 1;
+  for (int n = several ? 2 : 1; n <= spatial; n++) {
     if (spatial % n) continue;
-    s->run.forced[DEGREE_dp] = n;
-    add_meshes_of(s, stages, least, micro);
+    s->run.forced[degree] = n;
+    add_meshes_from(s, degree + 1, stages, least, micro);
   }
-  s->run.forced[DEGREE_dp] = 0;
+  s->run.forced[degree] = 0;
+}
+
+/* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are; so
+ * where lines of a file name a degree. */
+static void add_meshes(Search *s, int stages, int least, int micro) {
+  add_meshes_from(s, DEGREE_FIRST_AXIS, stages, least, micro);
 }
 
 /* The axes from the largest to the smallest. */
@@ -642,6 +683,7 @@ void make_candidates(Search *s, const PlanOptions *o) {
   s->run.candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
     int forced_stages = s->run.forced[DEGREE_pp];
+    if (said_mesh(s->said) && stages != mesh_places(&s->said->mesh)) continue;
     if (s->t->ranks % stages || (forced_stages ? stages != forced_stages : stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);

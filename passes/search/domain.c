@@ -22,7 +22,23 @@ typedef struct Making {
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
 
+/* Of a line of a file that is completed. */
+static const SaidStrategy *line_of(const Making *k) { return k->in->said ? k->in->said->strategies[k->index] : NULL; }
+
+static int factor_said(const Making *k, int axis) {
+  return line_of(k) ? said_factor(k->in->said, k->index, &k->in->m->mesh, axis, k->in->uses[axis].degree) : SAID_OPEN;
+}
+
+static bool line_holds(const Making *k, const Strategy *s) {
+  int degrees[MAX_AXES];
+  if (!line_of(k)) return true;
+  for (int i = 0; i < MAX_AXES; i++) degrees[i] = k->in->uses[i].degree;
+  return said_holds(k->in->said, k->index, &k->in->m->mesh, degrees, s);
+}
+
 static bool pick_allowed(const Making *k, Pick p) {
+  int said = factor_said(k, p.axis);
+  if (said != SAID_OPEN) return said == p.factor;
   const Factor *f = &k->rule->factors[p.factor];
   const AxisUse *use = &k->in->uses[p.axis];
   Label l = k->labels->factors[p.factor];
@@ -96,10 +112,10 @@ static bool pins_hold(const Making *k, const Strategy *s) {
 /* Of picks that are allowed. */
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
-  if (!zero_allowed(k, s) || !pins_hold(k, s)) return false;
+  if (!zero_allowed(k, s) || !pins_hold(k, s) || !line_holds(k, s)) return false;
   for (int i = 0; i < s->n; i++) timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;
-  return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+  return line_of(k) || cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
 /* Scalars are added up rank by rank, and once over all ranks: sums of many, as the norm of all gradients, would tie
@@ -218,7 +234,8 @@ static int enumerate(const Making *k, Arena *a, const Strategy **out) {
   for (int i = 0; i < k->in->m->mesh.naxes; i++)
     for (int f = 0; f < k->rule->nfactors; f++)
       factors[i] |= (uint32_t)pick_allowed(k, (Pick){(uint8_t)i, (uint8_t)f}) << f;
-  return strategy_enumerate_among(a, k->in->m, k->rule, false, factors, out);
+  bool orders = line_of(k) && k->in->said->has_mesh;
+  return strategy_enumerate_among(a, k->in->m, k->rule, orders, factors, out);
 }
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
@@ -227,7 +244,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   const Strategy *all;
   int n = enumerate(&k, scratch, &all), most_kept = 0;
   double most = 1;
-  bool scalars = is_sum_of_scalars(&k);
+  bool scalars = is_sum_of_scalars(&k) && !line_of(&k);
   bool *allowed = ARENA_ARRAY(scratch, bool, n);
   for (int i = 0; i < n; i++) {
     if (in->symmetry && !symmetry_stands(in->symmetry, &all[i])) continue;
@@ -261,7 +278,7 @@ static bool may_follow(const Making *k, const Strategy *s) {
     if (s->picks[i].factor != k->time_factor) return false;
     timed = true;
   }
-  return (t < 0 || timed || may_be_whole(k)) && pins_hold(k, s) &&
+  return (t < 0 || timed || may_be_whole(k)) && pins_hold(k, s) && line_holds(k, s) &&
          cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 

@@ -45,6 +45,7 @@ typedef struct GraphInput {
   AxisUse uses[MAX_AXES];
   const PlanPin *pins;    /* layouts that are forced, */
   const uint64_t *pinned; /* by operation, as a bit set; NULL: none are */
+  const PlanSaid *said;   /* PlanOptions.said */
   int zero;               /* PlanOptions.zero */
   double repeat;          /* weight of what a micro-batch costs, */
   double before;          /* and of what is done once before all of them */

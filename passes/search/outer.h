@@ -172,6 +172,7 @@ typedef struct Search {
   const OpLabels *labels;
   const PlanPin *pins;        /* PlanOptions.pins, */
   const uint64_t *pinned;     /* by operation (pins.h); NULL: there are none */
+  const PlanSaid *said;       /* PlanOptions.said */
   const Shape *shape, *alike; /* alike: shape_alike; NULL: it has no such layers */
   bool layers_alike;          /* graphs are made of `alike` */
   int guess;          /* how much has to be made again so that a candidate fits (search_made_again); -1: no idea, */
@@ -222,6 +223,12 @@ typedef struct Search {
  * close. */
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
 void search_close(Search *s);
+
+/* Axes of the degree are told apart from free ones, also where it is not forced: the training state is cut over them,
+ * or lines of a file name them. */
+static inline bool search_told_apart(const Search *s, int degree) {
+  return (s->run.zero && degree == DEGREE_dp) || (s->said && s->said->degrees >> degree & 1);
+}
 
 /* ---- tries.c */
 

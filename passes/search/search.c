@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "ir/schedule.h"
 #include "passes/search/outer.h"
 #include "passes/search/report.h"
@@ -73,7 +74,7 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
  * is s->run.best. */
 static void run(Search *s, const PlanOptions *o) {
   if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
-  bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
+  bool free_choice = !anything_forced(s, o) && s->t->ranks > 1 && !said_mesh(s->said);
   for (size_t i = 0; s->run.known && i < s->run.known->n; i++)
     if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < search_best_time(s))
       s->run.best = s->run.known->items[i];
@@ -229,6 +230,14 @@ static void take_schedule(Search *s, const PlanOptions *o) {
   s->no_gaps = trains && (s->schedule.chunks > 1 || schedule_weights_apart(s->schedule.order));
 }
 
+/* The operations, and those that lines of a file say. */
+static const bool *with_said(const Search *s, const bool *again) {
+  if (!s->said) return again;
+  bool *all = ARENA_ARRAY(s->arena, bool, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) all[i] = again[i] || said_again(s->said, i);
+  return all;
+}
+
 /* What may be made again for gradients: what is forced, or, where memory is short, more and more. */
 static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
@@ -246,8 +255,8 @@ static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   s->nlayers = r.kind == RECOMPUTE_auto ? layers : 0;
   for (int i = 0; r.kind == RECOMPUTE_auto && i < MOST_POLICIES; i++)
     if (i < 2 || layers)
-      s->policies[s->npolicies++].again = recompute_ops(s->arena, s->again, (Recompute){kinds[i], 0});
-  if (r.kind != RECOMPUTE_auto) s->policies[s->npolicies++].again = recompute_ops(s->arena, s->again, r);
+      s->policies[s->npolicies++].again = with_said(s, recompute_ops(s->arena, s->again, (Recompute){kinds[i], 0}));
+  if (r.kind != RECOMPUTE_auto) s->policies[s->npolicies++].again = with_said(s, recompute_ops(s->arena, s->again, r));
   return true;
 }
 
@@ -278,6 +287,10 @@ static void name_axes(Search *s, const Outcome *o) {
   int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   for (int i = 0; i < o->c.naxes; i++) {
+    if (said_mesh(s->said)) {
+      names[i] = s->said->mesh.axes[i + s->said->timed].name;
+      continue;
+    }
     int d = main_degree(&x, first + i);
     const char *base = d < 0 ? "idle" : degree_names[d];
     int count = ++used[d < 0 ? DEGREE_COUNT : d];
@@ -440,7 +453,7 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
   bool scheduled = o->schedule || s->run.forced[DEGREE_pp] <= 1 || o->micro_batches == 1,
        cut = o->zero || s->run.forced[DEGREE_dp] <= 1;
   return func_has_gradients(s->f) && s->t->ranks > 1 && product == s->t->ranks && o->micro_batches > 0 &&
-         !o->searched && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
+         !o->searched && !o->said && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
 /* The work of a large search is over long before all meshes were solved.  Then the degrees of the best plan are forced,
@@ -473,7 +486,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   s->layout &= s->run.best != NULL;
   if (layout && !s->layout && s->large) s->watch.most *= part;
   if (!s->layout) {
-    if (anything_forced(s, o) && !o->any) find_known(s, o, 0.5);
+    if (anything_forced(s, o) && !o->any && !said_mesh(s->said)) find_known(s, o, 0.5);
     run(s, o);
   }
   if (!s->run.best && solve_watch_stopped(&s->watch)) {
@@ -482,7 +495,8 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   }
   if (!s->run.best) return refuse(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
-  if (!s->layout && !all_forced(s, o) && !o->any) (s->watch.expired ? divide_degrees : settle_degrees)(s, o);
+  if (!s->layout && !all_forced(s, o) && !o->any && !said_mesh(s->said))
+    (s->watch.expired ? divide_degrees : settle_degrees)(s, o);
   return finish(s, o, started);
 }
 
@@ -508,6 +522,41 @@ static bool pins_have_layouts(const Search *s, Diags *d) {
       return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': %s \"%s\" has no layout of its own", pin->text,
                         op_name(s->f->ops.items[i].kind), s->f->ops.items[i].name);
     }
+  return true;
+}
+
+/* What tells operations apart that somebody has forced: pins, and the line of a file. */
+static const uint64_t *marks_of(const Search *s) {
+  if (!s->said) return s->pinned;
+  uint64_t *marks = ARENA_ARRAY(s->arena, uint64_t, s->f->ops.n + 1);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const SaidStrategy *line = s->said->strategies[i];
+    const uint64_t key[] = {s->pinned ? s->pinned[i] : 0, line ? (uint64_t)line->loc.line : 0};
+    marks[i] = hash64(key, sizeof key, 0);
+  }
+  return marks;
+}
+
+/* So with lines.  Micro-batches cut an operation in one way. */
+static bool lines_have_layouts(const Search *s, Diags *d) {
+  for (size_t i = 0; i < s->f->ops.n && s->said; i++) {
+    const SaidStrategy *line = s->said->strategies[i];
+    const Op *op = &s->f->ops.items[i];
+    int time = s->shape->time_factor[i], factor = SAID_NONE;
+    if (!line) continue;
+    if (s->shape->class[i] < 0 && line->s.n)
+      return diag_error(d, DIAG_plan_strategy, line->loc, "%s \"%s\" has no layout of its own", op_name(op->kind),
+                        op->name);
+    for (int k = 0; k < line->s.n && s->said->timed; k++)
+      if (line->s.picks[k].axis == 0) factor = line->s.picks[k].factor;
+    if (s->shape->class[i] < 0 || !s->said->timed || factor == time || (time < 0 && factor < 0)) continue;
+    if (time < 0) return diag_error(d, DIAG_plan_strategy, line->loc, "\"%s\": micro-batches do not cut it", op->name);
+    if (factor < 0 && (line->more || op_is_source(op->kind))) continue;
+    const char *name = s->rules[i]->factors[time].name;
+    return diag_error(d, DIAG_plan_strategy, line->loc,
+                      "\"%s\": micro-batches cut its factor %s, so the line needs %s:%s", op->name, name, name,
+                      s->said->time);
+  }
   return true;
 }
 
@@ -537,7 +586,8 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                         .no_gaps_bound = INFINITY},
                 .guess = -1,
                 .large = is_large(f, t),
-                .named = !t->nkinds && (is_large(f, t) || begins_with_named(f, t)),
+                .named = !t->nkinds && (is_large(f, t) || begins_with_named(f, t)) && !said_mesh(o->said),
+                .said = o->said,
                 .schedule = {.order = SCHEDULE_1f1b}}; /* gpipe takes as long, and more memory */
   memcpy(s->run.forced, o->degree, sizeof s->run.forced);
   double deadline = o->effort > 0 ? solve_watch_now() + o->effort : INFINITY, work = o->work;
@@ -563,9 +613,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!cost_sizes_can_be_priced(s->cost, m, f, d) || !take_pins(s, o, d)) return search_close(s), false;
   s->shape = shape_of_marked(m, s->cost, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f, s->policies[0].again),
-                             s->pinned);
+                             marks_of(s));
   s->alike = shape_alike(m, s->cost, s->shape);
-  if (!pins_have_layouts(s, d)) return search_close(s), false;
+  if (!pins_have_layouts(s, d) || !lines_have_layouts(s, d)) return search_close(s), false;
   for (int k = DEGREE_FIRST_AXIS; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->graph = plan_graph_hash(m, f);
   s->most_micro = most_micro_batches(s);

@@ -222,6 +222,7 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
   while (first + n < s->run.candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
   bool alike = (n == 1 || s->t->ntiers == 1) && !all;
+  if (said_mesh(s->said)) return; /* lines name single axes */
   if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
     return;
   double bound = bound_mesh(s, c, loose, search_best_time(s));
@@ -337,7 +338,7 @@ static void try_lean(Search *s, int micro, const Candidate *c, int axis, unsigne
   }
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     Candidate x = *c;
-    bool free = x.degree[axis] < 0, known = !s->run.zero || d != DEGREE_dp;
+    bool free = x.degree[axis] < 0, known = !search_told_apart(s, d);
     bool possible = free ? s->has_degree[d] && !s->run.forced[d] && known && !(used >> d & 1u) : x.degree[axis] == d;
     x.degree[axis] = d;
     if (possible) try_lean(s, micro, &x, axis + 1, used | 1u << d);

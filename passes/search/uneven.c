@@ -56,7 +56,8 @@ static bool improve_axis(Search *s, Outcome *o, int axis, const int *group) {
 }
 
 void search_improve_shares(Search *s) {
-  if (!s->t->nkinds || !s->run.best || s->watch.expired) return;
+  bool said = s->said && s->said->shares;
+  if (!s->t->nkinds || !s->run.best || s->watch.expired || said) return;
   Outcome *o = ARENA_NEW(s->arena, Outcome);
   const int *given[MAX_AXES] = {0};
   int *groups[MAX_AXES];

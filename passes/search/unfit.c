@@ -161,7 +161,9 @@ const Outcome *search_nearest_outcome(const SearchRun *run) {
 
 Plan *refuse(const Search *s, Diags *d) {
   const Outcome *nearest = search_nearest_outcome(&s->run);
-  const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
+  const char *why = nearest && nearest->why_not ? nearest->why_not
+                    : s->said                   ? "no mesh keeps what the file says"
+                                                : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.needs > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
              s->run.gave_up ? "no plan was found for %s: %s" : "no feasible plan for %s: %s", s->t->name, why);

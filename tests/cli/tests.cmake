@@ -16,6 +16,7 @@ foreach(name
     caches
     chars
     compiler
+    completed
     cuda
     docs
     dtype

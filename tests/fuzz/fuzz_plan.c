@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_plan.c - libFuzzer target: any bytes as a plan of a small network.  What is read is printed, and read
- * again to the same print. */
+ * again to the same print; a file that is completed is read for what it says. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -35,7 +35,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   const Target *t = topo_target_find(diags, arena, "cpux4");
   if (!m || !t) die("the model or target is wrong");
   const Func *f = module_func(m, "main");
-  Plan *p = plan_parse(m, f, t, "fuzz.plan", arena_strndup(arena, (const char *)bytes, n), diags);
+  const char *given = arena_strndup(arena, (const char *)bytes, n);
+  Diags *ignored = diags_new(arena);
+  const PlanFile *file = plan_file_read(arena, "fuzz.plan", given, ignored);
+  if (file && file->complete && !plan_said(m, f, t, file, ignored) && !ignored->errors) die("refused without a reason");
+  Plan *p = plan_parse(m, f, t, "fuzz.plan", given, diags);
   if (!p && !diags->n) die("refused without a reason");
   if (p) {
     const char *text = print(m, f, p, arena);

@@ -1,0 +1,70 @@
+/* passes/plan/said.c - see said.h. */
+#include "passes/plan/said.h"
+
+#include <string.h>
+
+int said_degree(const MeshAxis *axis) {
+  for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
+    size_t n = strlen(degree_names[d]);
+    if (strncmp(axis->name, degree_names[d], n) == 0 && !axis->name[n + strspn(axis->name + n, "0123456789")]) return d;
+  }
+  return -1;
+}
+
+/* A candidate has the axes of the file, and where these leave micro-batches open, perhaps their axis before them. */
+static int axis_said(const PlanSaid *x, const Mesh *mesh, int axis, int degree) {
+  bool time_first = mesh->naxes && mesh->axes[0].temporal;
+  if (x->has_mesh) return axis - (time_first && !x->timed);
+  return mesh->axes[axis].temporal || degree < 0 ? -1 : degree - DEGREE_FIRST_AXIS;
+}
+
+int said_factor(const PlanSaid *x, size_t op, const Mesh *mesh, int axis, int degree) {
+  const SaidStrategy *line = x->strategies[op];
+  int said = axis_said(x, mesh, axis, degree);
+  if (!line || (mesh->axes[axis].temporal && !x->timed)) return SAID_OPEN;
+  for (int i = 0; i < line->s.n; i++)
+    if (line->s.picks[i].axis == said) return line->s.picks[i].factor;
+  return line->more ? SAID_OPEN : SAID_NONE;
+}
+
+static int factor_of(const Strategy *s, int axis) {
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].axis == axis) return s->picks[i].factor;
+  return SAID_NONE;
+}
+
+/* Without a mesh line: every degree of the line has axes. */
+static bool has_degrees(const SaidStrategy *line, const Mesh *mesh, const int *degrees) {
+  uint32_t there = 0;
+  for (int i = 0; i < mesh->naxes; i++)
+    if (!mesh->axes[i].temporal && degrees[i] >= 0) there |= 1u << degrees[i];
+  for (int i = 0; i < line->s.n; i++)
+    if (!(there >> (line->s.picks[i].axis + DEGREE_FIRST_AXIS) & 1)) return false;
+  return true;
+}
+
+/* With a mesh line: axes of one factor are major and minor as they are said. */
+static bool in_order(const PlanSaid *x, const SaidStrategy *line, const Mesh *mesh, const Strategy *s) {
+  for (int i = 0; i < line->s.n; i++) {
+    int at = 0, said = 0;
+    while (axis_said(x, mesh, s->picks[at].axis, -1) != line->s.picks[i].axis) at++;
+    for (int k = 0; k < i; k++) said += line->s.picks[k].factor == line->s.picks[i].factor;
+    for (int k = 0; k < at; k++) {
+      int axis = axis_said(x, mesh, s->picks[k].axis, -1);
+      said -= s->picks[k].factor == s->picks[at].factor && factor_of(&line->s, axis) == s->picks[k].factor;
+    }
+    if (said) return false;
+  }
+  return true;
+}
+
+bool said_holds(const PlanSaid *x, size_t op, const Mesh *mesh, const int *degrees, const Strategy *s) {
+  const SaidStrategy *line = x->strategies[op];
+  if (!line) return true;
+  for (int i = 0; i < mesh->naxes; i++) {
+    int said = said_factor(x, op, mesh, i, degrees[i]), has = factor_of(s, i);
+    if (said != SAID_OPEN && said != has) return false;
+    if (mesh->axes[i].temporal && said == SAID_OPEN && has != SAID_NONE && s->picks[0].axis != i) return false;
+  }
+  return x->has_mesh ? in_order(x, line, mesh, s) : has_degrees(line, mesh, degrees);
+}
