@@ -24,6 +24,20 @@ bool compute_find(const char *name, ComputeType *out) {
   return false;
 }
 
+static const char *const prices[] = {
+#define PRICE(name, word) word,
+#include "ir/price.def"
+#undef PRICE
+};
+
+const char *price_name(PriceKind k) { return prices[k]; }
+
+bool price_find(const char *name, PriceKind *out) {
+  for (int i = 0; i < PRICE_KINDS; i++)
+    if (strcmp(prices[i], name) == 0) return *out = (PriceKind)i, true;
+  return false;
+}
+
 const TargetTier *target_tier(const Target *t, int span) {
   if (t->ntiers < 1) die("target %s has no links", t->name);
   for (int i = 0; i < t->ntiers; i++)

@@ -25,6 +25,22 @@ const char *compute_name(ComputeType c);
 bool compute_find(const char *name, ComputeType *out);
 DType compute_storage(ComputeType c); /* of values that are f32 in the model (passes/rewrite/narrow.c) */
 
+typedef enum PriceKind {
+#define PRICE(name, word) PRICE_##name,
+#include "ir/price.def"
+#undef PRICE
+  PRICE_KINDS
+} PriceKind;
+
+const char *price_name(PriceKind k);
+bool price_find(const char *name, PriceKind *out);
+
+/* Of the ranks of a target; NaN and NULL: it is not known. */
+typedef struct TargetPrice {
+  double usd_per_hour;
+  const char *terms, *date;
+} TargetPrice;
+
 /* How far kernels stay below the peaks. */
 typedef struct KernelTile {
   double rows, columns, share; /* of the sustained rate */
@@ -80,9 +96,10 @@ typedef struct Target {
   double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */
   double launch;        /* seconds to start one operation */
   double host; /* seconds in which the host issues one, ahead of what the device does; 0: it is not waited for */
-  double sms, clock, l2, shared_memory, power, host_memory, pcie;
-  double usd_per_hour; /* of the ranks */
-  const char *price_terms, *price_date;
+  double sms, clock, l2, shared_memory, host_memory, pcie;
+  double power, idle_power; /* watts of a rank at work, and while a program on it waits */
+  TargetPrice prices[PRICE_KINDS];
+  PriceKind price; /* the one that counts (target_price) */
   bool has_kernels;
   KernelCosts kernels;
   int ntiers;
@@ -102,6 +119,8 @@ const TargetTier *target_tier(const Target *t, int span);
  * that of f32, or of the slowest type that has one. */
 ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
+
+static inline const TargetPrice *target_price(const Target *t) { return &t->prices[t->price]; }
 
 /* Bytes that a program may use on a rank. */
 static inline double target_usable(const Target *t) { return t->memory_bytes - t->reserve_bytes; }

@@ -38,9 +38,10 @@ static bool budgets(Sizing *s) {
   size_t at = 0;
   for (const OptionUse *u; (u = option_next(&s->t->options, OPT_budget, &at));)
     if (!add_budget(s, u->value)) return false;
-  if (s->budget.usd <= 0 || !isnan(s->target->usd_per_hour)) return true;
-  diag_error(s->t->diags, DIAG_target_price, (Loc){0}, "--budget %.6gusd: the price of %s is not known", s->budget.usd,
-             s->target->name);
+  if (s->budget.usd <= 0 || !isnan(target_price(s->target)->usd_per_hour)) return true;
+  const char *terms = s->target->price == PRICE_on_demand ? "" : price_name(s->target->price);
+  diag_error(s->t->diags, DIAG_target_price, (Loc){0}, "--budget %.6gusd: the %s%sprice of %s is not known",
+             s->budget.usd, terms, *terms ? " " : "", s->target->name);
   diag_help(s->t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/targets.md)",
             s->target->name);
   return false;

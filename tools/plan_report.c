@@ -9,6 +9,7 @@
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
 #include "tools/plan_run.h"
+#include "tools/target_report.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
 #define NO_FASTER 1.005 /* times as fast, or less */
@@ -172,6 +173,16 @@ static void show_traded(const Tool *t, const Build *b) {
   if (x->least > 0) printf("  none of them takes less than about %s\n", show_bytes(a, x->least));
 }
 
+static void show_price(const Tool *t, const Build *b) {
+  const Target *g = b->options.target;
+  const double usd = target_price(g)->usd_per_hour;
+  if (!isnan(usd))
+    printf("\n  %.2f USD an hour (%s), %.3g USD a step\n", usd, tool_price_text(t->arena, g),
+           usd * b->plan->price.time.total / 3600);
+  else if (option_given(&t->options, OPT_price))
+    printf("\n  the %s price of %s is not known: no cost\n", price_name(g->price), g->name);
+}
+
 /* Of a file that was completed. */
 static void show_said(const Tool *t, const Build *b) {
   const PlanSaid *x = b->options.plan.said;
@@ -191,10 +202,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   show_traded(t, b);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
-  if (!isnan(b->options.target->usd_per_hour))
-    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
-           b->options.target->price_terms, b->options.target->price_date,
-           b->options.target->usd_per_hour * p->price.time.total / 3600);
+  show_price(t, b);
   printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", bounds_text(t, p), p->gap * 100,
          show_seconds(t->arena, p->search_seconds),
          !p->cut_short                           ? ""
@@ -290,8 +298,10 @@ static json_t *dims_json(Tool *t, const Build *b) {
 
 /* For the ranks that are used; null without a price. */
 static json_t *cost_json(const Target *g, double seconds) {
-  return json_pack("{s:o, s:o}", "usd_per_hour", tool_json_real(g->usd_per_hour), "usd_per_step",
-                   tool_json_real(g->usd_per_hour * seconds / 3600));
+  const TargetPrice *p = target_price(g);
+  return json_pack("{s:o, s:o, s:s, s:o, s:o}", "usd_per_hour", tool_json_real(p->usd_per_hour), "usd_per_step",
+                   tool_json_real(p->usd_per_hour * seconds / 3600), "price", price_name(g->price), "terms",
+                   json_text(p->terms), "date", json_text(p->date));
 }
 
 static json_t *traded_json(const PlanTraded *x) {
@@ -338,6 +348,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));
+  json_object_set_new(o, "energy", tool_energy_json(b));
   const RunFigures run = tool_run_figures(t, b);
   if (run.asked) json_object_set_new(o, "run", tool_run_json(&run));
   return o;

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "driver/micro_batch.h"
+#include "driver/products.h"
 
 /* Of the sizes that were planned for; 0: there is no such input. */
 static double tokens_of(const Build *b, const int64_t *sizes) {
@@ -34,6 +35,13 @@ static double seen_in_step(const Build *b, const char **unit) {
   return tokens > 0 ? tokens : (double)batch_size(b, sizes, &bound);
 }
 
+/* --step-time; 0: not given, or no time. */
+static double step_time(const Tool *t) {
+  const char *text = option_text(&t->options, OPT_step_time);
+  Budget b = {0};
+  return text && tool_parse_budget(text, &b) ? b.seconds : 0;
+}
+
 bool tool_run_check(Tool *t) {
   static const OptionId options[] = {OPT_tokens, OPT_hours};
   static const double most[] = {1e18, 1e8};
@@ -43,18 +51,78 @@ bool tool_run_check(Tool *t) {
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s takes a number above 0, up to %g",
                         option_rows[options[i]].flag, most[i]);
   }
-  if (option_given(&t->options, OPT_tokens) && option_given(&t->options, OPT_hours))
+  const bool tokens = option_given(&t->options, OPT_tokens), hours = option_given(&t->options, OPT_hours);
+  if (tokens && hours)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
                       "--tokens and --hours contradict each other: one follows from the other");
-  return true;
+  if (!option_given(&t->options, OPT_step_time)) return true;
+  if (!(step_time(t) > 0))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--step-time takes a time like 102.4s or 80ms, not '%s'",
+                      option_text(&t->options, OPT_step_time));
+  return tokens || hours ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--step-time is about a run: --tokens N or --hours H");
 }
+
+/* ---- energy */
+
+/* Of steps that take so long; how devices spend them is what the plan predicts. */
+static EnergyFigures energy_of(const Build *b, double step_seconds) {
+  const Target *g = b->options.target;
+  const PlanTime *t = &b->plan->price.time;
+  EnergyFigures e = {.known = !isnan(g->power), .at_most = isnan(g->idle_power), .joules = NAN};
+  if (!e.known || !(t->total > 0)) return e;
+  e.computing = fmin(t->busy / t->total, 1), e.communicating = fmin(t->communicating / t->total, 1 - e.computing);
+  e.waiting = 1 - e.computing - e.communicating;
+  double waiting = e.at_most ? 0 : e.waiting, idle = e.at_most ? 0 : g->idle_power;
+  e.joules = g->ranks * step_seconds * ((1 - waiting) * g->power + waiting * idle);
+  return e;
+}
+
+EnergyFigures tool_energy(const Build *b) { return energy_of(b, b->plan->price.time.total); }
+
+const char *tool_joules_text(Arena *a, double joules) {
+  return joules < 1e3 ? arena_printf(a, "%.3g J", joules) : show_scaled(a, joules, "J");
+}
+
+/* "7,231 kWh" */
+static const char *kwh_text(Arena *a, double joules) {
+  double kwh = joules / 3.6e6;
+  return kwh < 100 ? arena_printf(a, "%.3g kWh", kwh) : arena_printf(a, "%s kWh", show_count(a, (int64_t)llround(kwh)));
+}
+
+static void show_energy(const Tool *t, const Target *g, const RunFigures *r) {
+  Arena *a = t->arena;
+  const EnergyFigures *e = &r->energy;
+  if (!e->known) return;
+  printf("  energy%s %s a step, %s in all, %s a million %s; devices are busy %.0f %% of the time (%.0f W",
+         e->at_most ? " at most" : "", tool_joules_text(a, e->joules), kwh_text(a, r->joules),
+         kwh_text(a, r->joules_million), r->unit, 100 * (1 - e->waiting), g->power);
+  if (e->at_most) printf(" each)\n");
+  else printf(" at work, %.4g W idle)\n", g->idle_power);
+}
+
+json_t *tool_energy_json(const Build *b) {
+  const Target *g = b->options.target;
+  const double seconds = b->plan->price.time.total, peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
+  const char *unit;
+  if (isnan(g->power)) return json_null();
+  const EnergyFigures e = tool_energy(b);
+  const double each = seen_in_step(b, &unit);
+  return json_pack("{s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "joules_per_step", tool_json_real(e.joules),
+                   "at_most", e.at_most, "joules_per_million", tool_json_real(e.joules / each * 1e6), "unit", unit,
+                   "watts", tool_json_real(g->power), "idle_watts", tool_json_real(g->idle_power), "busy",
+                   tool_json_real(1 - e.waiting), "computing", tool_json_real(e.computing), "communicating",
+                   tool_json_real(e.communicating), "utilisation", tool_json_real(b->plan->flops / seconds / peak));
+}
+
+/* ---- a run */
 
 RunFigures tool_run_figures(const Tool *t, const Build *b) {
   const double hour = 3600;
   const Target *g = b->options.target;
   const Plan *p = b->plan;
-  const double seconds = p->price.time.total, tokens = option_real(&t->options, OPT_tokens, 0),
-               hours = option_real(&t->options, OPT_hours, 0);
+  const double measured = step_time(t), seconds = measured > 0 ? measured : p->price.time.total,
+               tokens = option_real(&t->options, OPT_tokens, 0), hours = option_real(&t->options, OPT_hours, 0);
   RunFigures r = {.asked = tokens > 0 || hours > 0};
   if (!r.asked) return r;
   r.each = seen_in_step(b, &r.unit);
@@ -63,11 +131,22 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
   r.hours = tokens > 0 ? r.steps * seconds / hour : hours;
   r.machines = (g->ranks + g->per_machine - 1) / g->per_machine;
   r.flops = p->flops / seconds;
+  r.products = driver_products(b) / seconds;
   r.peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
-  r.usd = g->usd_per_hour * r.hours;
+  r.usd = target_price(g)->usd_per_hour * r.hours;
   r.usd_million = r.seen > 0 ? r.usd / r.seen * 1e6 : NAN;
-  r.joules = g->power * g->ranks * r.hours * hour;
+  r.energy = energy_of(b, seconds);
+  r.joules = r.energy.joules / seconds * r.hours * hour;
+  r.joules_million = r.energy.joules / r.each * 1e6;
+  r.joules_most = g->power * g->ranks * r.hours * hour;
   return r;
+}
+
+static void show_utilisation(const Tool *t, const RunFigures *r) {
+  Arena *a = t->arena;
+  printf("  %s of %s, %.0f %%; of products alone, with what is made again, %s, %.0f %%",
+         show_scaled(a, r->flops, "FLOP/s"), show_scaled(a, r->peak, "FLOP/s"), 100 * r->flops / r->peak,
+         show_scaled(a, r->products, "FLOP/s"), 100 * r->products / r->peak);
 }
 
 void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
@@ -80,19 +159,20 @@ void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
   printf("\n  a run of %s %s: %s steps of %s, %.1f hours (%.1f days) on %d machine%s\n",
          show_rounded(a, llround(r->seen)), r->unit, show_count(a, (int64_t)r->steps),
          show_rounded(a, llround(r->each)), r->hours, r->hours / 24, r->machines, r->machines == 1 ? "" : "s");
-  printf("  %s of %s, %.0f %%", show_scaled(a, r->flops, "FLOP/s"), show_scaled(a, r->peak, "FLOP/s"),
-         100 * r->flops / r->peak);
+  show_utilisation(t, r);
   if (!isnan(r->usd))
-    printf("; %s USD (%s, %s) for %.1f machine-hours, %.3g USD a million %s", show_count(a, (int64_t)llround(r->usd)),
-           g->price_terms, g->price_date, r->hours * r->machines, r->usd_million, r->unit);
-  if (!isnan(r->joules)) printf("; at most %s kWh", show_count(a, (int64_t)llround(r->joules / 3.6e6)));
+    printf("\n  %s USD (%s) for %.1f machine-hours, %.3g USD a million %s", show_count(a, (int64_t)llround(r->usd)),
+           tool_price_text(a, g), r->hours * r->machines, r->usd_million, r->unit);
   putchar('\n');
+  show_energy(t, g, r);
 }
 
 json_t *tool_run_json(const RunFigures *r) {
-  return json_pack("{s:s, s:f, s:f, s:f, s:f, s:i, s:f, s:o, s:o, s:o, s:o, s:o}", "unit", r->unit, "per_step", r->each,
-                   "seen", r->seen, "steps", r->steps, "hours", r->hours, "machines", r->machines, "flops_per_s",
-                   r->flops, "peak_flops_per_s", tool_json_real(r->peak), "utilisation",
-                   tool_json_real(r->flops / r->peak), "usd", tool_json_real(r->usd), "usd_per_million",
-                   tool_json_real(r->usd_million), "kwh_at_most", tool_json_real(r->joules / 3.6e6));
+  return json_pack("{s:s, s:f, s:f, s:f, s:f, s:i, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "unit", r->unit,
+                   "per_step", r->each, "seen", r->seen, "steps", r->steps, "hours", r->hours, "machines", r->machines,
+                   "flops_per_s", r->flops, "peak_flops_per_s", tool_json_real(r->peak), "utilisation",
+                   tool_json_real(r->flops / r->peak), "products_flops_per_s", r->products, "utilisation_of_products",
+                   tool_json_real(r->products / r->peak), "usd", tool_json_real(r->usd), "usd_per_million",
+                   tool_json_real(r->usd_million), "kwh", tool_json_real(r->joules / 3.6e6), "kwh_per_million",
+                   tool_json_real(r->joules_million / 3.6e6), "kwh_at_most", tool_json_real(r->joules_most / 3.6e6));
 }

@@ -4,7 +4,7 @@
  * row of the table; errors of a target are its row's reason, and its warnings are shown unless another target had the
  * same.
  *
- * Energy is that of all devices at full power for the time of a step: an upper bound.
+ * Energy is that of a step (plan_run.h), at most that where it is not known what devices take while they wait.
  */
 #include "tools/plan_targets.h"
 
@@ -21,8 +21,9 @@ typedef struct Row {
   const char *name, *choice; /* choice NULL: no plan, for this reason: */
   const char *why_not;
   int code;
-  bool wrong; /* the line, the model or the name of the target is: no other target would do */
-  double seconds, bytes, usd_per_hour, joules; /* NaN: not known */
+  bool wrong;                          /* the line, the model or the name of the target is: no other target would do */
+  double seconds, bytes, usd_per_hour; /* NaN: not known */
+  EnergyFigures energy;
   bool counted;
   RunFigures run;
   json_t *document;
@@ -62,8 +63,8 @@ static Row row_of_plan(Tool *t, const Build *b) {
                .seconds = own.seconds,
                .bytes = own.bytes,
                .counted = own.counted,
-               .usd_per_hour = g->usd_per_hour,
-               .joules = g->power * g->ranks * own.seconds,
+               .usd_per_hour = target_price(g)->usd_per_hour,
+               .energy = tool_energy(b),
                .run = tool_run_figures(t, b),
                .document = t->json ? tool_plan_json(t, b) : NULL};
 }
@@ -104,7 +105,9 @@ static void show_row(Tool *t, const Row *r, int width) {
     printf("  %-*s  %s\n", width, r->name, r->why_not);
     return;
   }
-  const char *bytes = show_bytes(a, r->bytes), *joules = isnan(r->joules) ? "-" : show_scaled(a, r->joules, "J");
+  const char *bytes = show_bytes(a, r->bytes), *joules = "-";
+  if (r->energy.known)
+    joules = arena_printf(a, "%s%s", r->energy.at_most ? "<" : "", tool_joules_text(a, r->energy.joules));
   printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, r->name, show_seconds(a, r->seconds),
          r->counted ? arena_printf(a, "~%s", bytes) : bytes,
          isnan(r->usd_per_hour) ? "-" : arena_printf(a, "%.2f", r->usd_per_hour),
@@ -120,14 +123,14 @@ static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
   printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step",
          "energy", runs ? arena_printf(t->arena, " %10s %12s", "days", "USD") : "", "plan");
   for (size_t i = 0; i < n; i++) show_row(t, &rows[i], width);
-  printf("\n  energy: all devices at full power for one step, the most it can be; ~ as the search counts\n");
+  printf("\n  energy: of a step; < at most, all devices at full power; ~ as the search counts\n");
 }
 
 static json_t *row_json(const Row *r) {
   if (!r->document)
     return json_pack("{s:{s:o}, s:o, s:i}", "target", "name", json_text(r->name), "why_not", json_text(r->why_not),
                      "exit_code", r->code);
-  json_object_set_new(r->document, "joules_per_step", tool_json_real(r->joules));
+  json_object_set_new(r->document, "joules_per_step", tool_json_real(r->energy.joules));
   return r->document;
 }
 
@@ -144,7 +147,7 @@ static void show_all(Tool *t, const char *path, const Row *rows, size_t n) {
 /* Nothing that one target writes may be written over by the next. */
 static bool writes_nothing(Tool *t) {
   static const OptionId writing[] = {OPT_emit,    OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan,
-                                     OPT_compare, OPT_pin,       OPT_what_if,    OPT_why};
+                                     OPT_compare, OPT_pin,       OPT_what_if,    OPT_why, OPT_step_time};
   for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
     if (option_given(&t->options, writing[i]))
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s needs one target, not several",

@@ -56,7 +56,7 @@ static void plan_line(Sizing *s, Tool *one, bool any, SizeTry *x) {
     x->seconds = b.plan->price.time.total, x->bytes = plan_memory(b.plan)->total;
     x->whole = !any && !b.plan->cut_short;
     x->micro_batches = b.plan->micro_batches;
-    hold_against(s, x, target->usd_per_hour);
+    hold_against(s, x, target_price(target)->usd_per_hour);
   } else {
     if (b.plan) x->taken = plan_memory(b.plan)->total;
     const Diag *error = diags_first_error(one->diags);

@@ -76,16 +76,38 @@ static const Target *computing(Tool *t, const Target *g) {
   return NULL;
 }
 
+/* --price: terms of the target's file, or an amount for a whole machine. */
+static const Target *priced(Tool *t, const Target *g) {
+  const char *text = option_text(&t->options, OPT_price);
+  PriceKind kind;
+  Budget amount = {0};
+  if (!text) return g;
+  if (price_find(text, &kind)) return topo_target_priced(t->arena, g, kind);
+  if (!tool_parse_budget(text, &amount) || !(amount.usd > 0)) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0},
+               "--price takes on-demand, spot, reserved, or what a machine costs an hour, like 16.29usd, not '%s'",
+               text);
+    return NULL;
+  }
+  return topo_target_costing(t->arena, g, amount.usd, "--price");
+}
+
 const Target *tool_target(Tool *t) {
   const char *name = option_text(&t->options, OPT_target);
   if (!name) name = getenv("APC_TARGET");
   const Target *g = tool_target_of(t, name && *name ? name : "cpu"), *own = g ? computing(t, g) : NULL;
+  if (own) own = priced(t, own);
   return own && option_given(&t->options, OPT_assume_kernels)
              ? topo_target_assuming(t->arena, own, option_given(&t->options, OPT_train))
              : own;
 }
 
 /* ---- for people */
+
+const char *tool_price_text(Arena *a, const Target *g) {
+  const TargetPrice *p = target_price(g);
+  return p->date ? arena_printf(a, "%s, %s", p->terms, p->date) : p->terms;
+}
 
 static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) ? "unknown" : show_scaled(a, v, unit); }
 
@@ -137,7 +159,8 @@ void tool_target_table_row(Arena *a, const char *name, const Target *g) {
     text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device->name,
          rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"), peak_text(a, g),
-         links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
+         links.n ? text_str(&links) : "-",
+         isnan(target_price(g)->usd_per_hour) ? "-" : arena_printf(a, "%.2f", target_price(g)->usd_per_hour));
 }
 
 /* ---- JSON */
@@ -189,6 +212,19 @@ static json_t *kinds_json(const Target *g) {
   return kinds;
 }
 
+/* Those that are known, by their terms. */
+static json_t *prices_json(const Target *g) {
+  json_t *o = json_object();
+  for (int i = 0; i < PRICE_KINDS; i++) {
+    const TargetPrice *p = &g->prices[i];
+    if (p->terms)
+      json_object_set_new(o, price_name((PriceKind)i),
+                          json_pack("{s:o, s:o, s:o}", "usd_per_hour", json_number(p->usd_per_hour), "terms",
+                                    json_text(p->terms), "date", json_text(p->date)));
+  }
+  return o;
+}
+
 json_t *tool_target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
@@ -209,15 +245,18 @@ json_t *tool_target_json(const Target *g) {
                  {"l2_bytes", g->l2},
                  {"shared_bytes_per_sm", g->shared_memory},
                  {"power_w", g->power},
+                 {"idle_power_w", g->idle_power},
                  {"host_memory_bytes", g->host_memory},
                  {"pcie_bytes_per_s", g->pcie},
-                 {"usd_per_hour", g->usd_per_hour}};
+                 {"usd_per_hour", target_price(g)->usd_per_hour}};
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
     json_object_set_new(o, figures[i].name, number(figures[i].v));
-  json_object_set_new(
-      o, "price",
-      g->price_terms ? json_pack("{s:o, s:o}", "terms", json_text(g->price_terms), "date", json_text(g->price_date))
-                     : json_null());
+  const TargetPrice *price = target_price(g);
+  json_object_set_new(o, "price",
+                      price->terms
+                          ? json_pack("{s:o, s:o}", "terms", json_text(price->terms), "date", json_text(price->date))
+                          : json_null());
+  json_object_set_new(o, "prices", prices_json(g));
   json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
   json_object_set_new(o, "tiers", tiers_json(g));
   if (g->nkinds) json_object_set_new(o, "kinds", kinds_json(g));

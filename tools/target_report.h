@@ -14,6 +14,8 @@ const Target *tool_target_of(Tool *t, const char *name);
 /* Its canonical text. */
 const char *tool_target_text(Tool *t, const char *name);
 
+/* "AWS on-demand us-east-1, 2026-07-20": what the price that counts is from. */
+const char *tool_price_text(Arena *a, const Target *target);
 /* "4 cpu ranks of 1 node; each 55 GFLOPS f32, 4.0 GB at 11 GB/s; shared-memory 3.2 GB/s" */
 const char *tool_target_line(Arena *a, const Target *target);
 /* The table of `apc targets`. */

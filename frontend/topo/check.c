@@ -3,7 +3,7 @@
  *
  * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0; times may be 0),
  * COUNT (a whole number from 1), NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of
- * ir/compute.def), STRING, DATE, TILE.
+ * ir/compute.def), TERMS (one of ir/price.def), STRING, DATE, TILE.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "frontend/topo/topo.h"
 #include "ir/target.h"
 
-typedef enum Need { ONCE, MUST, MANY, SOME } Need;
+typedef enum Need { ONCE, MUST, MANY, SOME, EACH } Need;
 
 typedef struct Field {
   unsigned blocks;
@@ -105,12 +105,21 @@ static const char *units_of(Arena *a, const char *dimension) {
   return text_str(&t);
 }
 
+/* "on-demand, spot or reserved" */
+static const char *terms_text(Arena *a) {
+  Text t = {.arena = a};
+  for (int i = 0; i < PRICE_KINDS; i++)
+    text_printf(&t, "%s%s", i == 0 ? "" : i + 1 < PRICE_KINDS ? ", " : " or ", price_name((PriceKind)i));
+  return text_str(&t);
+}
+
 static const char *wanted_text(Arena *a, const char *slot) {
   if (is_dimension(slot)) return arena_printf(a, "a number with a unit (%s)", units_of(a, slot));
   if (strcmp(slot, "COUNT") == 0) return "a whole number";
   if (strcmp(slot, "NUMBER") == 0 || strcmp(slot, "SHARE") == 0) return "a number without a unit";
   if (strcmp(slot, "NAME") == 0) return "a name";
   if (strcmp(slot, "TYPE") == 0) return "a type (f32, tf32, bf16, ...)";
+  if (strcmp(slot, "TERMS") == 0) return terms_text(a);
   if (strcmp(slot, "STRING") == 0) return "a text in quotes";
   if (strcmp(slot, "DATE") == 0) return "a date (2026-07-20)";
   return strcmp(slot, "TILE") == 0 ? "a tile (128x256)" : arena_printf(a, "'%s'", slot);
@@ -167,6 +176,11 @@ static bool date_fits(const Match *m, const TopoValue *v) {
   return true;
 }
 
+static bool terms_fit(const Match *m, const TopoValue *v) {
+  PriceKind kind;
+  return (v->kind == TV_WORD && price_find(v->text, &kind)) || wanted(m, "TERMS");
+}
+
 static bool slot_fits(const Match *m, const char *slot) {
   const TopoValue *v = current(m);
   if (!v) return wanted(m, slot);
@@ -175,6 +189,7 @@ static bool slot_fits(const Match *m, const char *slot) {
     return plain_number_fits(m, v, slot);
   if (strcmp(slot, "TYPE") == 0) return type_fits(m, v);
   if (strcmp(slot, "DATE") == 0) return date_fits(m, v);
+  if (strcmp(slot, "TERMS") == 0) return terms_fit(m, v);
   TopoValueKind kind = strcmp(slot, "NAME") == 0 ? TV_WORD : strcmp(slot, "STRING") == 0 ? TV_STRING : TV_TILE;
   return v->kind == kind || wanted(m, slot);
 }
@@ -245,14 +260,19 @@ static bool check_statement(Diags *d, const TopoBlock *b, TopoStatement *s) {
 
 /* ---- one block */
 
-static bool is_repeated(const TopoStatement *s) {
-  return fields[s->field].need == MANY || fields[s->field].need == SOME;
+/* What tells statements of one name apart; NULL: nothing, or it was left out. */
+static const TopoValue *key_of(const TopoStatement *s) {
+  const Field *f = &fields[s->field];
+  int slots = 0;
+  char word[16];
+  for (const char *p = f->pattern; (p = next_word(p, word));) slots += is_slot(word);
+  return f->need == MANY || f->need == SOME ? s->slots[0] : f->need == EACH ? s->slots[slots - 1] : NULL;
 }
 
 static bool same_key(const TopoStatement *a, const TopoStatement *b) {
   if (strcmp(a->name, b->name) != 0) return false;
-  if (!is_repeated(a)) return true;
-  const TopoValue *x = a->slots[0], *y = b->slots[0];
+  const TopoValue *x = key_of(a), *y = key_of(b);
+  if (!x || !y) return x == y;
   bool names = x->kind != TV_STRING && x->kind != TV_NUMBER;
   return names && x->kind == y->kind && strcmp(x->text, y->text) == 0;
 }
@@ -262,8 +282,9 @@ static bool check_repeats(Diags *d, const TopoBlock *b) {
   for (const TopoStatement *s = b->first; s; s = s->next) {
     for (const TopoStatement *t = b->first; t != s; t = t->next) {
       if (!same_key(s, t)) continue;
-      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name, is_repeated(s) ? " " : "",
-                      is_repeated(s) ? s->slots[0]->text : "");
+      const TopoValue *key = key_of(s);
+      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name, key ? " " : "",
+                      key ? key->text : "");
       break;
     }
   }

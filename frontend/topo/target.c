@@ -237,6 +237,20 @@ static const Target *computing(Arena *a, const Target *t, int type) {
   return copy;
 }
 
+const Target *topo_target_priced(Arena *a, const Target *t, PriceKind kind) {
+  Target *copy = ARENA_NEW(a, Target);
+  *copy = *t;
+  copy->price = kind;
+  return copy;
+}
+
+const Target *topo_target_costing(Arena *a, const Target *t, double usd_per_hour, const char *terms) {
+  Target *copy = ARENA_NEW(a, Target);
+  *copy = *t;
+  copy->prices[copy->price] = (TargetPrice){.usd_per_hour = usd_per_hour * t->ranks / t->per_machine, .terms = terms};
+  return copy;
+}
+
 static const Target *assuming(Arena *a, const Target *t, int trains) {
   if (!t->has_kernels) return t;
   Target *copy = ARENA_NEW(a, Target);

@@ -22,6 +22,10 @@ const char *topo_target_text(Diags *d, Arena *a, const char *name);
 
 /* The same target for products of f32 values in another type; NULL when the device does not have it. */
 const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type);
+/* It, paid for on other terms. */
+const Target *topo_target_priced(Arena *a, const Target *t, PriceKind kind);
+/* It, at so much an hour for a whole machine, by whose word. */
+const Target *topo_target_costing(Arena *a, const Target *t, double usd_per_hour, const char *terms);
 /* It, with kernels that are known but not built; itself where the target knows none. */
 const Target *topo_target_assuming(Arena *a, const Target *t, bool trains);
 

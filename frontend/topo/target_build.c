@@ -45,6 +45,7 @@ static bool add_named(Diags *d, TopoLibrary *l, TargetParts *p, TopoKind kind, c
 }
 
 enum { LINK_NAME, LINK_JOINS, LINK_RATE, LINK_PAIR, LINK_LATENCY, LINK_WITH };
+enum { PRICE_MONEY, PRICE_FROM, PRICE_DATE, PRICE_TERMS };
 enum { NET_NAME, NET_COUNT, NET_RATE, NET_LATENCY, NET_WITH };
 
 /* A block of a kind of device (ir/device.def), by its name. */
@@ -206,6 +207,7 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->l2 = figure(b, "l2", 0, NAN);
   t->shared_memory = figure(b, "shared", 0, NAN);
   t->power = figure(b, "power", 0, NAN);
+  t->idle_power = figure(b, "power", 1, NAN);
 }
 
 /* A machine, with what joins it to others. */
@@ -282,11 +284,18 @@ static bool read_network(Diags *d, const MachineFigures *x, Target *t) {
   return read_tier(d, x->parts, x->protocols, t, tier);
 }
 
-static void read_price(const TopoBlock *machine, Target *t) {
-  const TopoStatement *s = topo_find(machine, "price", NULL);
-  t->usd_per_hour = s ? s->slots[0]->number * t->ranks / t->per_machine : NAN;
-  t->price_terms = s ? s->slots[1]->text : NULL;
-  t->price_date = s ? s->slots[2]->text : NULL;
+static bool read_prices(Diags *d, const TopoBlock *machine, Target *t) {
+  for (int i = 0; i < PRICE_KINDS; i++) t->prices[i] = (TargetPrice){.usd_per_hour = NAN};
+  for (const TopoStatement *s = NULL; (s = topo_find(machine, "price", s));) {
+    PriceKind kind = PRICE_on_demand;
+    if (s->slots[PRICE_TERMS]) price_find(s->slots[PRICE_TERMS]->text, &kind); /* topo_check has seen to it */
+    if (t->prices[kind].terms)
+      return diag_error(d, DIAG_target_syntax, s->loc, "'price as %s' is given twice", price_name(kind));
+    t->prices[kind] = (TargetPrice){.usd_per_hour = s->slots[PRICE_MONEY]->number * t->ranks / t->per_machine,
+                                    .terms = s->slots[PRICE_FROM]->text,
+                                    .date = s->slots[PRICE_DATE]->text};
+  }
+  return true;
 }
 
 /* One device per cpu, or several that share nothing. */
@@ -325,7 +334,7 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   }
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
-  read_price(p->machine, t);
+  if (!read_prices(d, p->machine, t)) return NULL;
   const char *kernels = word_of(block, "kernels", 0);
   t->has_kernels = kernels != NULL;
   if (kernels && !read_kernels(d, part_named(p, TOPO_kernels, kernels), &t->kernels)) return NULL;
@@ -377,11 +386,23 @@ static MachineFigures figures_of(const TargetMachines *m, int i) {
   return x;
 }
 
+/* Those of a part of the ranks; what is not known of one is not known.  The terms are those of the first machine. */
+static void add_prices(TargetPrice prices[PRICE_KINDS], const Target *t, double part) {
+  for (int i = 0; i < PRICE_KINDS; i++) {
+    const TargetPrice *p = &t->prices[i];
+    const bool known = p->terms != NULL, same = known && prices[i].terms && strcmp(p->terms, prices[i].terms) == 0;
+    prices[i].usd_per_hour += p->usd_per_hour * part;
+    if (known && !prices[i].terms) prices[i].terms = p->terms, prices[i].date = p->date;
+    else if (known && !same) prices[i].terms = "prices of several terms", prices[i].date = NULL;
+  }
+}
+
 /* Several machines, joined by the target's own network. */
 static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m, const char *name, int ranks) {
   const int each = topo_machine_devices(m->parts[0].machine);
   const TopoStatement *s = topo_find(m->target, "machine", NULL);
-  double all = 0, usd = 0;
+  TargetPrice prices[PRICE_KINDS] = {0};
+  double all = 0;
   for (int i = 0; i < m->n; i++, s = topo_find(m->target, "machine", s)) {
     int devices = topo_machine_devices(m->parts[i].machine);
     if (ranks_share(&m->parts[i]))
@@ -406,11 +427,11 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
     const MachineFigures x = figures_of(m, i);
     size_t first = k.kinds.n;
     if (!add_machine(d, &x, name, (int)all, m->times[i], &k)) return NULL;
-    usd += k.kinds.items[first]->usd_per_hour / all * (each * m->times[i]);
+    add_prices(prices, k.kinds.items[first], each * m->times[i] / all);
   }
   Target *t = topo_target_of_kinds(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
   t->machine = m->target->name, t->title = NULL;
-  t->usd_per_hour = usd;
+  memcpy(t->prices, prices, sizeof prices);
   return t;
 }
 

@@ -35,7 +35,7 @@ static int first_of(const Target *const *kinds, int n) {
 }
 
 static void mean_rates(Target *t, const int *count) {
-  double bandwidth = 0, power = 0;
+  double bandwidth = 0, power = 0, idle = 0;
   for (int k = 0; k < CT_COUNT; k++) {
     double sum = 0;
     for (int i = 0; i < t->nkinds; i++) sum += count[i] * t->kinds[i]->flops[k] * sustained(t->kinds[i], k);
@@ -43,10 +43,10 @@ static void mean_rates(Target *t, const int *count) {
   }
   for (int i = 0; i < t->nkinds; i++) {
     bandwidth += count[i] * t->kinds[i]->memory_bandwidth * bandwidth_share(t->kinds[i]);
-    power += count[i] * t->kinds[i]->power;
+    power += count[i] * t->kinds[i]->power, idle += count[i] * t->kinds[i]->idle_power;
   }
   t->memory_bandwidth = bandwidth / t->ranks / bandwidth_share(t);
-  t->power = power / t->ranks;
+  t->power = power / t->ranks, t->idle_power = idle / t->ranks;
 }
 
 static void slowest_links(TargetTier *t, const TargetTier *other) {
@@ -90,6 +90,7 @@ Target *topo_target_of_kinds(Arena *a, const Target *const *kinds, int n, const 
 
 const Target *topo_target_with_kinds(Arena *a, const Target *t, const Target *const *kinds) {
   Target *out = topo_target_of_kinds(a, kinds, t->nkinds, t->kind_of);
-  out->machine = t->machine, out->title = t->title, out->usd_per_hour = t->usd_per_hour;
+  out->machine = t->machine, out->title = t->title, out->price = t->price;
+  memcpy(out->prices, t->prices, sizeof out->prices);
   return out;
 }

@@ -342,8 +342,11 @@ static StageCost *sums_by_place(const Pricing *p) {
 
 static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   const StageCost *places = sums_by_place(p), *busiest = places;
-  double sum = 0, before = 0;
-  for (int i = 0; i < mesh_places(&p->walk.m->mesh); i++) {
+  double sum = 0, before = 0, busy = 0, communicating = 0;
+  const int n = mesh_places(&p->walk.m->mesh);
+  for (int i = 0; i < n; i++) {
+    busy += (places[i].compute + places[i].memory_bound) / n;
+    communicating += (places[i].collectives + places[i].transfers) / n;
     sum += places[i].each;
     before = fmax(before, places[i].once);
     if (places[i].each > busiest->each) busiest = &places[i];
@@ -353,7 +356,9 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
                 .memory_bound = busiest->memory_bound,
                 .collectives = busiest->collectives,
                 .transfers = busiest->transfers,
-                .optimizer = busiest->optimizer};
+                .optimizer = busiest->optimizer,
+                .busy = busy,
+                .communicating = communicating};
   if (table) t.total = before + table->seconds;
   t.idle = fmax(0, t.total - p->repeat * busiest->each - busiest->once);
   return t;

@@ -15,6 +15,8 @@ typedef struct PlanTime {
   double total; /* seconds; the rest is the busiest stage's share of it */
   double compute, memory_bound, collectives, transfers, idle;
   double optimizer; /* the part of `memory_bound` that writes states anew, once a step */
+  /* On average over all ranks: computing or moving memory, and in collectives and transfers. */
+  double busy, communicating;
 } PlanTime;
 
 /* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in

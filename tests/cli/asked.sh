@@ -229,4 +229,38 @@ expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens takes a number above 0" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
 expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
-summary 211
+# The price of another cluster: by the list, on other terms, or as somebody says; what is not known costs nothing.
+g5=("${run[@]/aws-p3.16xlargex32/aws-g5.48xlargex32}" --hours 8640)
+expect 0 "562,913 USD (AWS on-demand us-east-1, 2026-07-20)" "${g5[@]}"
+expect 0 "562,982 USD (--price)" "${g5[@]}" --price 16.29usd
+expect 0 "" "${g5[@]}" --price reserved --json
+expect_json 'abs(d["run"]["usd"] - 10.26144 * 34560) < 1e-6 and d["cost"]["price"] == "reserved" and d["cost"]["date"] == "2025-11-30"'
+expect 0 "the spot price of aws-g5.48xlargex32 is not known: no cost" "${g5[@]}" --price spot
+expect 0 "" "${g5[@]}" --price spot --json
+expect_json 'd["run"]["usd"] is None and d["cost"] == {"usd_per_hour": None, "usd_per_step": None, "price": "spot", "terms": None, "date": None}'
+expect 2 "--price takes on-demand, spot, reserved, or" "${g5[@]}" --price cheap; no_out
+expect 1 "--budget 1usd: the spot price of aws-g5.48xlarge is not known" "$apc" size "$mlp" --dtype bf16 --target aws-g5.48xlarge --budget 1usd --price spot -q; no_out
+# A step that was measured: the run follows from it.
+expect 0 "" "${run[@]}" --tokens 1e9 --step-time 36ms --json
+expect_json 'abs(d["run"]["hours"] - 7812500 * 0.036 / 3600) < 1e-9 and abs(d["run"]["flops_per_s"] - d["flops"] / 0.036) < 1 and d["time_us"] < 36e3'
+expect 2 "--step-time is about a run" "${run[@]}" --step-time 36ms; no_out
+expect 2 "--step-time takes a time like 102.4s" "${run[@]}" --hours 1 --step-time 5; no_out
+# Energy: at work what the device takes, idle watts while it waits; at most full power where these are not known.
+printf '%s\n' 'gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; power 300 W idle 50 W; }' \
+  'machine m { devices 2 g; link n at 30 GB/s latency 5 us; price 2 USD/h "home" 2026-01-01; price 1 USD/h "at night" 2026-01-02 as spot; }' >waits.topo
+sed 's/ idle 50 W//' waits.topo >unknown.topo
+pipe=("$apc" plan "$mlp" -D layers=2 -D d=256 -D hidden=512 --dim batch=64 --pp 2 --micro-batches 2 -q)
+expect 0 "" "${pipe[@]}" --target ./waits.topo --json
+expect_json 'd["energy"]["busy"] < 0.9 and not d["energy"]["at_most"] and abs(d["energy"]["busy"] - d["energy"]["computing"] - d["energy"]["communicating"]) < 1e-9'
+expect_json 'abs(d["energy"]["joules_per_step"] / (2e-6 * d["time_us"] * (300 * d["energy"]["busy"] + 50 * (1 - d["energy"]["busy"]))) - 1) < 1e-9'
+expect_json 'abs(d["energy"]["joules_per_million"] / (d["energy"]["joules_per_step"] / 64 * 1e6) - 1) < 1e-9 and d["energy"]["unit"] == "samples"'
+expect 0 "" "${pipe[@]}" --target ./unknown.topo --json
+expect_json 'd["energy"]["at_most"] and abs(d["energy"]["joules_per_step"] / (600e-6 * d["time_us"]) - 1) < 1e-9 and d["energy"]["idle_watts"] is None'
+expect 0 "(300 W at work, 50 W idle)" "${pipe[@]}" --target ./waits.topo --tokens 1e6 --price spot
+expect_out "(at night, 2026-01-02) for"
+expect 0 "energy at most" "${pipe[@]}" --target ./unknown.topo --tokens 1e6
+expect 0 "" "${pipe[@]}" --target ./waits.topo,./unknown.topo --price spot --tokens 1e6 --json
+expect_json 'd["targets"][0]["joules_per_step"] < d["targets"][1]["joules_per_step"] and d["targets"][0]["cost"]["usd_per_hour"] == 1 and d["targets"][0]["run"]["kwh"] < d["targets"][0]["run"]["kwh_at_most"]'
+expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
+expect_json 'd["energy"] is None'
+summary 238

@@ -102,4 +102,10 @@ for sig in signal.SIGINT, signal.SIGTERM:
 P
 code=$?
 check "a signal: $(cat signalled)" [ $code -eq 0 ]
-summary 40
+# A published run: 1,008 G parameters on 3,072 A100, of which 502 PFLOP/s were reported, so 102.4 s a step.
+expect 0 "on 384 machines" "$apc" plan "$gpt" -D layers=128 -D d=25600 -D heads=160 -D vocab=51200 -D ctx=2048 --dim seq=2048 \
+  --train cross_entropy --batch 3072 --dtype bf16 --target dgx-a100x3072 --tp 8 --pp 64 --dp 6 --micro-batch 1 --recompute full \
+  --schedule 1f1b --zero 0 --assume-kernels -q --tokens 300e9 --step-time 102.4s
+expect_out " of 958 PFLOP/s, "
+expect_out "502 PFLOP/s, 52 %"
+summary 43

@@ -98,8 +98,11 @@ static void facts(void) {
   if (!a100 || !p4d || !v100 || !a10g) return;
   CHECK(a100->tiers[0].group == 8 && a100->tiers[1].group == 16 && a100->tiers[1].bandwidth == 25e9 &&
         a100->sms == 108 && a100->flops[CT_bf16] == 312e12);
-  CHECK(isnan(a100->usd_per_hour) && fabs(p4d->usd_per_hour - 21.957642 / 2) < 1e-9);
-  CHECK_STR(p4d->price_date, "2026-07-20");
+  CHECK(isnan(target_price(a100)->usd_per_hour) && fabs(target_price(p4d)->usd_per_hour - 21.957642 / 2) < 1e-9);
+  CHECK_STR(target_price(p4d)->date, "2026-07-20");
+  CHECK(fabs(p4d->prices[PRICE_reserved].usd_per_hour - 13.921094 / 2) < 1e-9 && !p4d->prices[PRICE_spot].terms);
+  CHECK_STR(p4d->prices[PRICE_reserved].date, "2025-11-30");
+  CHECK(a100->power == 400 && a100->idle_power == 80 && v100->power == 300 && isnan(v100->idle_power));
   CHECK(!topo_target_computing_in(arena, v100, CT_bf16) && !topo_target_computing_in(arena, a100, CT_fp8) &&
         !topo_target_computing_in(arena, a10g, CT_f32));
   const Target *half = topo_target_computing_in(arena, a100, CT_bf16);
@@ -132,9 +135,11 @@ static void same_target(const Target *a, const Target *b) {
   for (int i = 0; i < CT_COUNT; i++)
     CHECKF(same(a->flops[i], b->flops[i]) && same(a->kernels.sustained[i], b->kernels.sustained[i]), "%s", a->name);
   CHECKF(a->memory_bytes == b->memory_bytes && a->memory_bandwidth == b->memory_bandwidth && a->launch == b->launch &&
-             a->sms == b->sms && same(a->l2, b->l2) && same(a->power, b->power) && same(a->pcie, b->pcie) &&
-             same(a->host_memory, b->host_memory) && same(a->usd_per_hour, b->usd_per_hour),
+             a->sms == b->sms && same(a->l2, b->l2) && same(a->power, b->power) && same(a->idle_power, b->idle_power) &&
+             same(a->pcie, b->pcie) && same(a->host_memory, b->host_memory),
          "%s", a->name);
+  for (int i = 0; i < PRICE_KINDS; i++)
+    CHECKF(same(a->prices[i].usd_per_hour, b->prices[i].usd_per_hour), "%s as %s", a->name, price_name((PriceKind)i));
   CHECKF(a->has_kernels == b->has_kernels && a->kernels.ntiles == b->kernels.ntiles &&
              memcmp(a->kernels.tiles, b->kernels.tiles, sizeof a->kernels.tiles) == 0,
          "%s", a->name);
@@ -173,11 +178,13 @@ static void all_round_trip(void) {
 
 static const char *const machine =
     "kernels k { sustained f16 0.5; tile 256x128 1; bandwidth 0.9 ramp 2 MB; }\n"
-    "gpu g { arch sm_80; sms 10; memory 80 GB at 2039 GB/s; launch 2 us; peak f16 312 TFLOPS; peak f32 19.5 TFLOPS; "
+    "gpu g { arch sm_80; sms 10; power 500 W idle 75 W; memory 80 GB at 2039 GB/s; launch 2 us; peak f16 312 TFLOPS; "
+    "peak f32 19.5 TFLOPS; "
     "kernels k; }\n"
     "machine box { devices 8 g; link pair joins 2 at 600 GB/s latency 1 us; link nvlink at 300 GB/s with "
     "nvlink-ampere;  # a tree of links\n"
-    "  network ib 4 at 200 Gbit/s latency 5 us; price 8 USD/h \"someone\" 2026-01-02; }\n"
+    "  network ib 4 at 200 Gbit/s latency 5 us; price 8 USD/h \"someone\" 2026-01-02;\n"
+    "  price 3 USD/h \"someone else\" 2026-01-03 as spot; }\n"
     "target four { machine box; devices 32; }\n";
 
 static void machines(void) {
@@ -188,13 +195,19 @@ static void machines(void) {
     CHECK(t->tiers[0].group == 2 && t->tiers[1].group == 8 && t->tiers[2].group == 32);
     CHECK(target_tier(t, 2) == &t->tiers[0] && target_tier(t, 8) == &t->tiers[1] && target_tier(t, 9) == &t->tiers[2] &&
           target_tier(t, 1) == &t->tiers[0]);
-    CHECK(t->tiers[2].bandwidth == 12.5e9 && t->flops[CT_f16] == 312e12 && t->usd_per_hour == 32 &&
-          t->tiers[1].nprotocols > 0);
+    CHECK(t->tiers[2].bandwidth == 12.5e9 && t->flops[CT_f16] == 312e12 && target_price(t)->usd_per_hour == 32 &&
+          t->prices[PRICE_spot].usd_per_hour == 12 && isnan(t->prices[PRICE_reserved].usd_per_hour) &&
+          t->power == 500 && t->idle_power == 75 && t->tiers[1].nprotocols > 0);
     CHECK(t->has_kernels && t->kernels.ntiles == 1 && t->kernels.ramp == 2e6 && t->kernels.sustained[CT_f16] == 0.5 &&
           isnan(t->kernels.sustained[CT_f32]));
   }
   t = topo_target_parse(d, arena, "a.topo", machine, "box", 4);
-  CHECK(t && t->ranks == 4 && t->nodes == 1 && t->ntiers == 2 && t->tiers[1].group == 4 && t->usd_per_hour == 4);
+  CHECK(t && t->ranks == 4 && t->nodes == 1 && t->ntiers == 2 && t->tiers[1].group == 4 &&
+        target_price(t)->usd_per_hour == 4);
+  if (t) {
+    const Target *spot = topo_target_priced(arena, t, PRICE_spot), *own = topo_target_costing(arena, t, 10, "mine");
+    CHECK(target_price(spot)->usd_per_hour == 1.5 && target_price(own)->usd_per_hour == 5 && !target_price(own)->date);
+  }
   CHECK(topo_target_parse(d, arena, "a.topo", machine, "four", 12) == NULL && d->errors == 1);
 }
 
@@ -227,6 +240,19 @@ static void malformed(void) {
       {DEVICE "machine n { devices 8 a; link l 1 GB/s; }", 2, 33, "expected 'at'"},
       {DEVICE "machine n { devices 8 a; link l at 1 GB/s with nvlink-hoper; }", 2, 48, "no protocols 'nvlink-hoper'"},
       {DEVICE "machine n { devices 1 a; price 3 USD/h \"x\" 2026; }", 2, 44, "a date"},
+      {DEVICE "machine n { devices 1 a; price 3 USD/h \"x\" 2026-01-01 as spott; }", 2, 58,
+       "expected on-demand, spot or reserved, found 'spott'"},
+      {DEVICE "machine n { devices 1 a; price 3 USD/h \"x\" 2026-01-01 spot; }", 2, 55, "no more than this"},
+      {DEVICE
+       "machine n { devices 1 a; price 3 USD/h \"x\" 2026-01-01 as spot; price 4 USD/h \"x\" 2026-01-01 as spot; }",
+       2, 64, "'price spot' is given twice"},
+      {DEVICE "machine n { devices 1 a; price 3 USD/h \"x\" 2026-01-01; price 4 USD/h \"x\" 2026-01-01; }", 2, 56,
+       "'price' is given twice"},
+      {DEVICE "machine n { devices 1 a; price 3 USD/h \"x\" 2026-01-01; price 4 USD/h \"x\" 2026-01-01 as on-demand; "
+              "link l at 1 GB/s; }",
+       2, 56, "'price as on-demand' is given twice"},
+      {"gpu a { power 300 W idle 3 GB; }", 1, 26, "a number with a unit (W, kW)"},
+      {"gpu a { power 300 W 3 W; }", 1, 21, "no more than this"},
       {DEVICE "machine n { devices 1 a; }\ntarget t { machine m; }", 3, 20, "no machine 'm'"},
       {"rack a { }", 1, 1, "no kind of block 'rack'"},
       {"gpu a ( }", 1, 7, "unexpected"},

@@ -194,7 +194,7 @@ static void facts(void) {
   Arena *a = arena_new();
   const Target *t = target(a, "both"), *four = target(a, "four");
   if (t && four) {
-    CHECK(t->ranks == 6 && t->nodes == 3 && t->nkinds == 2 && t->usd_per_hour == 4 && t->ntiers == 2);
+    CHECK(t->ranks == 6 && t->nodes == 3 && t->nkinds == 2 && target_price(t)->usd_per_hour == 4 && t->ntiers == 2);
     CHECK(target_of_rank(t, 1) == t->kinds[0] && target_of_rank(t, 2) == t->kinds[1]);
     CHECK(t->kinds[0]->tiers[0].bandwidth == 40e9 && t->tiers[0].bandwidth == 5e9 && t->tiers[1].group == 6);
     CHECK(fabs(t->flops[CT_f32] - 8e12 / 6) < 1 && t->memory_bytes == 4e9 && isnan(t->flops[CT_bf16]));

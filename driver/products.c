@@ -1,0 +1,49 @@
+/* driver/products.c - see products.h. */
+#include "driver/products.h"
+
+#include "passes/cost/loops.h"
+#include "passes/plan/recompute.h"
+
+/* By operation: it counts twice, as gradients have it made again.  A layer that is made again whole counts whole, as
+ * published figures count it, though what only leaves it is not made again. */
+static const bool *counted_again(Arena *a, const Func *f, const Plan *p) {
+  const RecomputeChoices *choices = recompute_choices(a, f);
+  bool *again = ARENA_ARRAY(a, bool, f->ops.n + 1);
+  Recompute r = {RECOMPUTE_auto, 0};
+  recompute_parse(p->recompute, &r);
+  const int whole = r.kind == RECOMPUTE_full          ? recompute_layers(choices)
+                    : r.kind == RECOMPUTE_full_layers ? r.layers
+                                                      : 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    int layer = f->ops.items[i].phase == PH_fwd ? recompute_layer_of(choices, i) : -1;
+    again[i] = p->strategies[i].again || (layer >= 0 && layer < whole);
+  }
+  return again;
+}
+
+/* The three gradients of attention count as two of it, as in published figures: each of ours makes scores anew. */
+static double products_of(Arena *a, CostModel *c, const Func *f, const Rule *const *rules, const Plan *p) {
+  const double half = 0.5; /* 4 products of the 8 that they make */
+  const LoopCosts *loops = cost_loops(a, c, f, counted_again(a, f, p));
+  double sum = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    OpKind kind = f->ops.items[i].kind;
+    if (!op_is_contraction(kind)) continue;
+    double flops = cost_op_runs(c, loops, f, i, rules[i], &(Strategy){0}).flops;
+    sum += kind == OP_attention_grad ? half * flops : flops;
+  }
+  return sum;
+}
+
+double driver_products(const Build *b) {
+  Module *m = b->model.m;
+  const Mesh before = m->mesh;
+  Arena *a = arena_new();
+  module_set_mesh(m, &b->plan->mesh);
+  CostModel *c = cost_model_new(m, b->options.target);
+  double products = products_of(a, c, b->l1, (const Rule *const *)rules_of(m, b->l1), b->plan);
+  cost_model_free(c);
+  module_set_mesh(m, &before);
+  arena_free(a);
+  return products;
+}
