@@ -27,6 +27,17 @@ typedef enum DriverEmbed { EMBED_SMALL, EMBED_ALL, EMBED_NONE } DriverEmbed; /* 
 
 typedef struct DriverNamed DriverNamed;
 
+/* What is minimised: the time of a batch; the time from batch to batch, by all replicas that the target has room for;
+ * the memory of a rank; the money of a step. */
+typedef enum DriverObjective {
+  OBJECTIVE_latency,
+  OBJECTIVE_throughput,
+  OBJECTIVE_memory,
+  OBJECTIVE_cost
+} DriverObjective;
+
+typedef struct Replicas Replicas;
+
 typedef struct DriverOptions {
   ModelOptions model;
   int nentries; /* the functions that are compiled, the first is planned; 0: all that the model has */
@@ -36,8 +47,8 @@ typedef struct DriverOptions {
   PlanOptions plan;        /* what is forced, limits, who looks on */
   bool sizes;              /* other numbers of devices are tried anyway: no help about them */
   int64_t micro_batch;     /* --micro-batch; 0: not given */
-  double
-      slower; /* the least memory is wanted of plans that are slower by no more than this part; 0: the fastest plan */
+  DriverObjective objective;
+  double slower;            /* of the least memory: plans may be slower than the fastest by no more than this part */
   const DriverNamed *named; /* plans to compare with (driver/compare.h) */
   int nnamed;
   const char *plan_file;  /* a plan that is read instead of searched for; NULL */
@@ -59,6 +70,8 @@ typedef struct Build {
   Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
+  int least_devices;          /* replicas on fewer do not hold a Program; 0: nothing is known of that */
+  const Replicas *replicas;   /* with throughput or cost: options.target is the part of it that the plan is for */
   int searches;               /* for it */
   double search_seconds;      /* of all of them */
   double resident, nearest;   /* PlanLack, of the search that found no plan within the limit */

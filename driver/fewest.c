@@ -32,17 +32,30 @@ static const Target *target_called(Arena *a, const Target *g, const char *name) 
   return t ? topo_target_computing_in(a, t, g->compute) : NULL;
 }
 
-/* The same target with so many devices, as it would be written; NULL when there is none.  "dgx-a100x8" ends in its
- * number of devices, so does "gh200-x4", which is a name. */
-static const Target *target_at(Arena *a, const Target *g, double place) {
-  double n = number_at(g, place);
-  if (n >= most_devices) return NULL;
+/* Without the number of devices that it may end in. */
+static const char *shorter_name(Arena *a, const Target *g) {
   const char *end = arena_printf(a, "x%d", g->ranks);
   size_t length = strlen(g->name), k = strlen(end);
   bool counted = length > k && strcmp(g->name + length - k, end) == 0;
-  const char *name = arena_printf(a, "%.*sx%.0f", (int)(counted ? length - k : length), g->name, n);
-  const Target *t = target_called(a, g, name);
-  return t || !counted ? t : target_called(a, g, arena_printf(a, "%sx%.0f", g->name, n));
+  return counted ? arena_strndup(a, g->name, length - k) : g->name;
+}
+
+/* The same target with so many devices; NULL when there is none.  "dgx-a100x8" ends in its number of devices, so does
+ * "gh200-x4", which is a name. */
+static const Target *target_of(Arena *a, const Target *g, int n) {
+  const char *shorter = shorter_name(a, g);
+  const Target *t = target_called(a, g, arena_printf(a, "%sx%d", shorter, n));
+  return t || shorter == g->name ? t : target_called(a, g, arena_printf(a, "%sx%d", g->name, n));
+}
+
+static const Target *target_at(Arena *a, const Target *g, double place) {
+  double n = number_at(g, place);
+  return n < most_devices ? target_of(a, g, (int)n) : NULL;
+}
+
+const char *driver_target_name(Arena *a, const Target *g, int ranks) {
+  const Target *t = ranks == g->ranks ? g : target_of(a, g, ranks);
+  return t ? t->name : arena_printf(a, "%sx%d", shorter_name(a, g), ranks);
 }
 
 /* ---- the search */

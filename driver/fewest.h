@@ -5,6 +5,10 @@
 
 #include "driver/driver.h"
 
+/* The name of the target with so many devices, as it would be written: "dgx-a100x8" of "dgx-a100x64"; of "gh200-x4",
+ * which is a name, "gh200-x4x2". */
+const char *driver_target_name(Arena *a, const Target *g, int ranks);
+
 typedef enum FewestVerdict { FEWEST_ENOUGH, FEWEST_MORE, FEWEST_GIVE_UP } FewestVerdict;
 
 typedef struct FewestSearch {

@@ -33,8 +33,6 @@ bool driver_has_effort(const Build *b);
 static inline bool driver_is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, Plan *was);
-/* The same of a plan that is not the build's yet. */
-void driver_list_beside(const Build *b, Plan *p, Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */
 bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */

@@ -16,6 +16,8 @@
 #include "base/amount.h"
 #include "driver/compare.h"
 #include "driver/internal.h"
+#include "driver/objective.h"
+#include "driver/replicas.h"
 #include "ir/opaque.h"
 #include "passes/cost/ranks.h"
 #include "program/memory.h"
@@ -219,6 +221,42 @@ static bool is_asked_only(const Build *b) {
   return b->plan->layout && b->options.plan.alternatives && !b->unfit && !is_small(b, b->plan);
 }
 
+/* By what their Programs take; plans that somebody named stay. */
+static void keep_frontier(Build *b) {
+  Plan *p = b->plan;
+  Arena *a = b->options.model.arena;
+  PlanAlternative *named = ARENA_ARRAY(a, PlanAlternative, p->nalternatives + 1), *all = p->alternatives;
+  int n = p->nalternatives, nnamed = 0;
+  for (int i = 0; i < n; i++)
+    if (all[i].named) named[nnamed++] = all[i], all[i].plan = NULL;
+  driver_frontier(a, p, all, n);
+  for (int i = 0; i < nnamed; i++) p->alternatives[p->nalternatives++] = named[i];
+}
+
+/* A plan whose Program is within the limit; *least: what the smallest Program that was made takes. */
+static bool make_fit(Build *b, double limit, double *least) {
+  if (!measure(b)) return false;
+  Plan *first = b->plan;
+  *least = plan_memory(first)->needs;
+  if (*least > limit && b->unfit) return driver_refuse(b, b->unfit);
+  bool looks = !b->options.plan_file && first->allocated, faster = false;
+  /* Large programs take long to make: of these others are asked only where the plan needs one. */
+  bool asks = looks && (is_small(b, first) || *least > limit);
+  if (asks && !find_faster(b, limit, &faster)) return false;
+  if (faster) driver_plan_beside(b, first), *least = plan_memory(b->plan)->needs;
+  else if (looks && *least > limit) return find_smaller(b, limit, least);
+  return true;
+}
+
+/* Of plans on parts of a target: that of replicas on more devices each. */
+static bool take_next_part(Build *b) {
+  if (!b->replicas || driver_is_stopped(b)) return false;
+  b->least_devices = b->options.target->ranks + 1;
+  Plan *p = driver_plan_replicas(b);
+  if (p) driver_take_plan(b, p);
+  return p != NULL;
+}
+
 bool driver_measure(Build *b) {
   double limit = plan_memory_limit(b->options.target, b->options.plan.memory_limit);
   if (is_asked_only(b)) {
@@ -226,18 +264,13 @@ bool driver_measure(Build *b) {
     refuse_counted(b, limit);
     return save_texts(b) && driver_save_plan(b);
   }
-  if (!measure(b)) return false;
-  Plan *first = b->plan;
-  double least = plan_memory(first)->needs;
-  if (least > limit && b->unfit) return driver_refuse(b, b->unfit);
-  bool looks = !b->options.plan_file && first->allocated, faster = false;
-  /* Large programs take long to make: of these others are asked only where the plan needs one. */
-  bool asks = looks && (is_small(b, first) || least > limit);
-  if (asks && !find_faster(b, limit, &faster)) return false;
-  if (faster) driver_plan_beside(b, first);
-  else if (looks && least > limit && !find_smaller(b, limit, &least)) return false;
-  if (!faster && least > limit) return refuse_size(b, limit, least);
+  double least;
+  do {
+    if (!make_fit(b, limit, &least)) return false;
+  } while (least > limit && take_next_part(b));
+  if (least > limit) return refuse_size(b, limit, least);
   driver_compare(b);
   measure_alternatives(b, limit);
+  if (b->options.objective != OBJECTIVE_latency) keep_frontier(b);
   return save_texts(b) && driver_save_plan(b);
 }

@@ -77,7 +77,7 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
   for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) {
     if (b->options.target->ranks % dp) continue;
     Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(b->options.model.arena));
-    if (p && (!found || p->price.time.total < found->price.time.total)) best = dp, found = p;
+    if (p && (!found || plan_seconds(p) < plan_seconds(found))) best = dp, found = p;
   }
   if (found && options->stop && *options->stop) return found;
   if (!best) best = 1; /* which says why not */

@@ -8,14 +8,82 @@
 #include "driver/objective.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "driver/internal.h"
+
+/* ---- the frontier */
+
+/* Devices of one target have one price. */
+static double money_of(const Plan *p) { return p->on->ranks * plan_seconds(p); }
+
+/* No worse in anything, and better in something; where nothing differs, the first.  What the search counts says nothing
+ * of what a Program takes. */
+static bool beats(const PlanAlternative *x, const PlanAlternative *y, bool first) {
+  const double a = money_of(x->plan), b = money_of(y->plan), same = 1e-9;
+  if (x->counted != y->counted || x->bytes > y->bytes) return false;
+  if (x->seconds > y->seconds * (1 + same) || a > b * (1 + same)) return false;
+  return first || x->bytes < y->bytes || x->seconds < y->seconds * (1 - same) || a < b * (1 - same);
+}
+
+static int by_money(const void *x, const void *y) {
+  const PlanAlternative *a = x, *b = y;
+  double p = money_of(a->plan), q = money_of(b->plan);
+  if (p != q) return p < q ? -1 : 1;
+  return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
+}
+
+/* It is better by so much in something. */
+static bool is_another(const PlanAlternative *x, const PlanAlternative *than) {
+  const double much = 0.99;
+  return x->seconds < much * than->seconds || x->bytes < much * than->bytes ||
+         money_of(x->plan) < much * money_of(than->plan);
+}
+
+/* Of those that are almost alike the cheapest stays. */
+static int thin_out(const PlanAlternative *own, PlanAlternative *list, int n) {
+  int kept = 0;
+  for (int i = 0; i < n; i++) {
+    bool another = is_another(&list[i], own);
+    for (int k = 0; k < kept && another; k++) another = is_another(&list[i], &list[k]);
+    if (another) list[kept++] = list[i];
+  }
+  return kept;
+}
+
+void driver_frontier(Arena *a, Plan *p, const PlanAlternative *list, int n) {
+  PlanAlternative own = plan_as_alternative(a, p), *out = ARENA_ARRAY(a, PlanAlternative, n + 1);
+  int kept = 0;
+  own.plan = p;
+  for (int i = 0; i < n; i++) {
+    const PlanAlternative *x = &list[i];
+    bool beaten = !x->plan || x->plan == p || isinf(x->seconds) || beats(&own, x, true);
+    for (int k = 0; k < n && !beaten; k++)
+      beaten = k != i && list[k].plan && !isinf(list[k].seconds) && beats(&list[k], x, k < i);
+    if (!beaten) out[kept++] = *x;
+  }
+  if (kept) qsort(out, (size_t)kept, sizeof *out, by_money);
+  p->alternatives = out, p->nalternatives = thin_out(&own, out, kept);
+}
+
+/* ---- the least memory */
 
 /* Bytes of a rank: `plan` takes `enough`; no plan was found within `little`; there is none within `proved`. */
 typedef struct Least {
   Plan *plan;
   double enough, little, proved;
+  struct {
+    PlanAlternative *items;
+    size_t n, cap;
+  } found;
 } Least;
+
+static void keep_found(Arena *a, Least *x, Plan *p) {
+  PlanAlternative own = plan_as_alternative(a, p);
+  own.plan = p;
+  ARENA_PUSH(a, &x->found, own);
+  for (int i = 0; i < p->nalternatives; i++) ARENA_PUSH(a, &x->found, p->alternatives[i]);
+}
 
 /* Of one search, in sums: most end before. */
 static const double try_work = 3e9;
@@ -24,10 +92,12 @@ static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
   PlanOptions o = b->options.plan;
   o.memory_limit = limit;
   o.alternatives = false;
+  o.frontier = b->options.plan.alternatives;
   PlanLack lack = {0};
   o.lack = &lack;
   if (o.effort <= 0) o.work = try_work;
   Plan *p = driver_search(b, &o, b->options.micro_batch, diags_new(b->options.model.arena));
+  if (p) keep_found(b->options.model.arena, x, p);
   if (p && p->price.time.total <= most_seconds) {
     x->plan = p, x->enough = p->price.memory.total;
     return;
@@ -41,6 +111,7 @@ Plan *driver_least_memory(Build *b, Plan *fastest, double slower) {
   enum { MOST_TRIES = 10 };
   const double close = 0.01, most_seconds = fastest->price.time.total * (1 + slower);
   Least x = {.plan = fastest, .enough = fastest->price.memory.total};
+  keep_found(b->options.model.arena, &x, fastest);
   PlanTraded *traded = ARENA_NEW(b->options.model.arena, PlanTraded);
   for (int i = 0;
        i < MOST_TRIES && x.enough - x.little > close * x.enough && !driver_is_stopped(b) && driver_has_effort(b); i++)
@@ -49,7 +120,7 @@ Plan *driver_least_memory(Build *b, Plan *fastest, double slower) {
       .fastest = fastest->price.time.total, .slower = slower, .bytes = fastest->price.memory.total, .least = x.proved};
   x.plan->traded = traded;
   x.plan->nnear = 0; /* those are faster, and take more */
-  if (x.plan != fastest) driver_list_beside(b, x.plan, fastest);
+  if (b->options.plan.alternatives) driver_frontier(b->options.model.arena, x.plan, x.found.items, (int)x.found.n);
   x.plan->one_device_seconds = fastest->one_device_seconds;
   x.plan->search_seconds = b->search_seconds;
   return x.plan;

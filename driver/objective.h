@@ -8,4 +8,8 @@
  * if there is none with less.  Sets Plan.traded. */
 Plan *driver_least_memory(Build *b, Plan *fastest, double slower);
 
+/* Makes the alternatives of a plan those of a list that nothing beats, not the plan either: in the time of a batch, in
+ * the memory of a rank and in money, which is that of the devices from batch to batch.  The first are the cheapest. */
+void driver_frontier(Arena *a, Plan *p, const PlanAlternative *list, int n);
+
 #endif

@@ -12,6 +12,7 @@
 #include "driver/ir_file.h"
 #include "driver/micro_batch.h"
 #include "driver/objective.h"
+#include "driver/replicas.h"
 #include "ir/schedule.h"
 #include "solver/watch.h"
 
@@ -132,6 +133,7 @@ bool driver_save_plan(const Build *b) {
 void driver_take_plan(Build *b, Plan *p) {
   driver_go_back(b, DRIVER_lower);
   b->plan = p;
+  b->options.target = p->on;
   module_set_mesh(b->model.m, &p->mesh);
 }
 
@@ -159,26 +161,22 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   const Plan *was = b->plan;
   options.memory_limit = asked->limit;
   options.zero = asked->zero;
-  options.alternatives &= asked->alternatives;
+  options.alternatives &= asked->alternatives && !options.frontier;
   Plan *p = searched(b, &options, diags_new(b->options.model.arena));
   if (!p) return false;
   /* What is known of all plans that the search may count within the limit that was asked for. */
   p->lower_bound = fmin(p->lower_bound, was->lower_bound);
   p->no_gaps_bound = fmin(p->no_gaps_bound, was->no_gaps_bound);
-  p->gap = plan_gap(p->price.time.total, p->lower_bound);
+  p->gap = plan_gap(plan_seconds(p), p->lower_bound);
   p->one_device_seconds = was->one_device_seconds;
   p->cut_short |= was->cut_short;
   driver_take_plan(b, p);
   return true;
 }
 
-void driver_list_beside(const Build *b, Plan *p, Plan *was) {
-  if (b->options.plan.alternatives) list_beside(b->options.model.arena, p, was);
-}
-
 void driver_plan_beside(Build *b, Plan *was) {
   b->plan->search_seconds = was->search_seconds;
-  driver_list_beside(b, b->plan, was);
+  if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
 }
 
 Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why) {
@@ -222,9 +220,11 @@ bool stage_plan(Build *b) {
   const PlanFile *file = text ? plan_file_read(o->model.arena, o->plan_file, text, o->model.diags) : NULL;
   if ((o->plan_file && !file) || (file && file->complete && !driver_complete(b, file))) return false;
   const PlanOptions unforced = unforced_options(o);
-  Plan *p = o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);
+  bool several = o->objective == OBJECTIVE_throughput || o->objective == OBJECTIVE_cost;
+  Plan *p = several ? driver_plan_replicas(b) : o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);
+  if (!p && several && !o->model.diags->errors) p = search_near(b, &o->plan); /* which says why there is none */
   if (!p) return false;
-  if (o->slower > 0 && !o->plan_file && !b->unfit) p = driver_least_memory(b, p, o->slower);
+  if (o->objective == OBJECTIVE_memory && !b->unfit) p = driver_least_memory(b, p, o->slower);
   driver_take_plan(b, p);
   return save_texts(b);
 }

@@ -45,6 +45,22 @@ const TargetTier *target_tier(const Target *t, int span) {
   return &t->tiers[t->ntiers - 1];
 }
 
+const Target *target_part(Arena *a, const Target *t, const char *name, int ranks) {
+  Target *part = ARENA_NEW(a, Target);
+  *part = *t;
+  part->name = name;
+  part->ranks = ranks;
+  part->nodes = (int)(((int64_t)t->nodes * ranks + t->ranks - 1) / t->ranks);
+  for (int i = 0; i < PRICE_KINDS; i++) part->prices[i].usd_per_hour = t->prices[i].usd_per_hour * ranks / t->ranks;
+  for (part->ntiers = 0; part->ntiers < t->ntiers;) {
+    TargetTier *tier = &part->tiers[part->ntiers++];
+    if (tier->group < ranks) continue;
+    tier->group = ranks;
+    break;
+  }
+  return part;
+}
+
 static bool known(const Target *t, ComputeType c) { return t->flops[c] > 0; }
 
 /* Values are of the types that passes gave them: `compute` says in what those of its storage type are multiplied. */

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
 #include "ir/device.h"
 
@@ -114,6 +115,10 @@ const Target *target_of_rank(const Target *t, int rank);
 
 /* The slowest tier that the block of `span` consecutive aligned ranks needs. */
 const TargetTier *target_tier(const Target *t, int span);
+
+/* So many of the target's ranks, in whole machines or within one, under that name: each is what it is in the target, so
+ * that a rank of a machine whose ranks share it has no more of it. */
+const Target *target_part(Arena *a, const Target *t, const char *name, int ranks);
 
 /* What products of values of a type are computed in, and the peak of that; a type without a figure of its own runs at
  * that of f32, or of the slowest type that has one. */

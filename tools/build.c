@@ -312,22 +312,63 @@ static bool parse_part(Arena *a, const char *text, double *part) {
   return ok && *part > 0 && *part <= 100;
 }
 
-/* --objective memory: how much slower than the fastest plan another one may be; 0 for other objectives.  False after a
- * diagnostic. */
-static bool slower_option(Tool *t, double *out) {
+static DriverObjective objective_named(const char *name) {
+  static const char *const names[] = {"latency", "throughput", "memory", "cost"};
+  int i = 0;
+  while (strcmp(names[i], name) != 0) i++; /* options.def */
+  return (DriverObjective)i;
+}
+
+/* --objective memory: how much slower than the fastest plan another one may be.  False after a diagnostic. */
+static bool slower_option(Tool *t, DriverObjective objective, double *part) {
   const double usual = 0.1;
-  const Options *o = &t->options;
-  const char *objective = option_text(o, OPT_objective), *text = option_text(o, OPT_slower);
-  bool memory = objective && strcmp(objective, "memory") == 0;
-  double part = usual;
-  if (text && !parse_part(t->arena, text, &part))
+  const char *text = option_text(&t->options, OPT_slower);
+  *part = usual;
+  if (text && !parse_part(t->arena, text, part))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower takes a part like 10%%, up to 10000%%, not '%s'",
                       text);
-  if (text && !memory) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower needs --objective memory");
-  if (memory && option_given(o, OPT_plan))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--objective memory chooses a plan, and --plan gives one");
-  *out = memory ? part : 0;
-  return true;
+  return !text || objective == OBJECTIVE_memory ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower needs --objective memory");
+}
+
+/* --max-latency in seconds; 0: any. */
+static bool latency_option(Tool *t, bool replicas, double *seconds) {
+  const char *text = option_text(&t->options, OPT_max_latency);
+  int ms = 0;
+  if (text && tool_parse_time(text, &ms)) *seconds = ms / 1e3;
+  return !text || replicas ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--max-latency needs --objective throughput or cost");
+}
+
+static bool price_known(Tool *t, const Target *g) {
+  const char *kind = option_given(&t->options, OPT_price) ? arena_printf(t->arena, "%s ", price_name(g->price)) : "";
+  if (!isnan(target_price(g)->usd_per_hour)) return true;
+  diag_error(t->diags, DIAG_target_price, (Loc){0}, "--objective cost: the %sprice of %s is not known", kind, g->name);
+  diag_help(t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/targets.md)",
+            g->name);
+  return false;
+}
+
+/* What is minimised.  Questions beside the plan are about the time of a batch on the target as it is. */
+static bool objective_options(Tool *t, const Target *g, DriverOptions *out) {
+  static const OptionId other[] = {OPT_compare, OPT_what_if, OPT_pin};
+  const Options *o = &t->options;
+  const char *name = option_given(o, OPT_objective) ? option_text(o, OPT_objective) : "latency";
+  out->objective = objective_named(name);
+  bool replicas = out->objective == OBJECTIVE_throughput || out->objective == OBJECTIVE_cost;
+  if (out->objective != OBJECTIVE_latency && option_given(o, OPT_plan))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--objective %s chooses a plan, and --plan gives one",
+                      name);
+  for (size_t i = 0; replicas && i < sizeof other / sizeof *other; i++)
+    if (option_given(o, other[i]))
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s is about the time of a batch, not about %s",
+                        option_rows[other[i]].flag, name);
+  if (replicas && g->nkinds)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--objective %s divides a target into parts that are alike; the devices of %s are not (%s)", name,
+                      g->name, g->part);
+  return slower_option(t, out->objective, &out->slower) && latency_option(t, replicas, &out->plan.most_seconds) &&
+         (out->objective != OBJECTIVE_cost || price_known(t, g));
 }
 
 static PlanOptions plan_options(Tool *t, const Target *target) {
@@ -377,7 +418,7 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return slower_option(t, &o->slower) && tool_pins(t, &o->plan.pins, &o->plan.npins) &&
+  return objective_options(t, target, o) && tool_pins(t, &o->plan.pins, &o->plan.npins) &&
          tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
 }
 

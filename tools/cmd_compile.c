@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "tools/plan_goal.h"
 #include "tools/emit.h"
 #include "tools/plan_report.h"
 
@@ -20,8 +21,9 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
     tool_say(t, "Finished", "%s", written(t, l));
     return;
   }
-  tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l),
-           (tool_now_ms() - t->start_ms) / 1e3, tool_degrees_text(t->arena, p->degree, p->micro_batches),
+  const char *plan = tool_degrees_text(t->arena, p->degree, p->micro_batches);
+  tool_say(t, "Finished", "%s in %.1f s: %s%s, predicted %s (one device: %s), %s per rank", written(t, l),
+           (tool_now_ms() - t->start_ms) / 1e3, plan, tool_goal_replicas_text(t->arena, b),
            show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
            show_bytes(t->arena, plan_memory(b->plan)->total));
 }

@@ -85,7 +85,8 @@ int running_start(Tool *t, Running *r) {
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!driver_write(&r->build, r->build.options.target->device, path)) return tool_failed(t->diags);
-  tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
+  const int ranks = r->build.plan->ranks;
+  tool_stage(t, "Running", "on %d rank%s", ranks, ranks == 1 ? "" : "s");
   r->program = tool_program_open(t, path, NULL, &code);
   return r->program ? tool_program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
 }

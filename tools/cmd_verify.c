@@ -274,6 +274,12 @@ static const char *not_run(Tool *t, const Verify *v) {
                       MAX_RANKS_HERE);
 }
 
+static bool runs_here(const Verify *v) { return v->parallel.options.target->ranks <= MAX_RANKS_HERE; }
+
+static bool is_not_expected(Tool *t, const Verify *v) {
+  return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
+}
+
 static bool step_right(const StepCheck *s) { return s->why || (s->gradient_ok && s->update_ok && s->loss_ok); }
 
 static json_t *step_json(const Tool *t, const StepCheck *s) {
@@ -377,9 +383,10 @@ static int report(Tool *t, const Verify *v) {
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
 static bool can_run(Tool *t, Verify *v) {
-  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE)
-    return read_inputs(t, v) && tool_can_compile(t, target_device_traits(DEVICE_cpu));
-  return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
+  const DriverObjective objective = v->parallel.options.objective;
+  bool parts = objective == OBJECTIVE_throughput || objective == OBJECTIVE_cost; /* fewer ranks may be chosen */
+  if (runs_here(v) || parts) return read_inputs(t, v) && tool_can_compile(t, target_device_traits(DEVICE_cpu));
+  return is_not_expected(t, v);
 }
 
 static bool read_weights(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
@@ -403,11 +410,11 @@ static int verify(Tool *t, Verify *v) {
   const Target *target = tool_target(t);
   if (!target || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) ||
       !load_checked(t, v, path, target) || !can_run(t, v) || !tool_plan(t, &v->parallel) ||
-      !driver_run(&v->parallel, DRIVER_lower) || !tool_emit_write(t, &v->parallel, &forms) ||
-      !states_entry_add(t, &v->parallel))
+      !(runs_here(v) || is_not_expected(t, v)) || !driver_run(&v->parallel, DRIVER_lower) ||
+      !tool_emit_write(t, &v->parallel, &forms) || !states_entry_add(t, &v->parallel))
     return tool_failed(t->diags);
   prove_entries(t, v);
-  int code = v->parallel.options.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
+  int code = runs_here(v) ? run_both(t, v) : EXIT_OK;
   if (code != EXIT_OK) return code;
   if (option_given(&t->options, OPT_train) && !tool_check_step(t, path, &v->step)) return tool_failed(t->diags);
   return report(t, v);

@@ -8,6 +8,8 @@
 #include "base/json_text.h"
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
+#include "driver/replicas.h"
+#include "tools/plan_goal.h"
 #include "tools/plan_run.h"
 #include "tools/target_report.h"
 
@@ -57,12 +59,14 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
 
 static void show_shares(const Tool *t, const Plan *p, const PlanMemory *m) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
-  tool_time_shares(&p->price.time, time);
+  const double total = plan_seconds(p); /* a pipeline that is kept full waits for its busiest stage only */
+  PlanTime x = p->price.time;
+  if (p->steady) x.idle = fmax(0, total * (1 - 1e-9) - x.compute - x.memory_bound - x.collectives - x.transfers);
+  tool_time_shares(&x, time);
   int nmemory = tool_memory_shares(m, memory);
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
   for (int i = 0; i < TIME_SHARES || i < nmemory; i++) {
-    if (i < TIME_SHARES)
-      printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
+    if (i < TIME_SHARES) printf("  %s", share_line(t, &time[i], total, show_seconds(t->arena, time[i].value)));
     else printf("  %41s", "");
     if (i < nmemory) printf("    %s", share_line(t, &memory[i], m->total, show_bytes(t->arena, memory[i].value)));
     putchar('\n');
@@ -92,11 +96,9 @@ static void show_row(const Tool *t, const Plan *p, const PlanAlternative *x, con
          tool_bytes_text(t->arena, x));
 }
 
-/* The ranks of cpuxN share one machine: one of them has a part of it. */
-static const char *one_device_name(const Tool *t, const Plan *p) {
-  return p->ranks > 1 && strncmp(p->target, "cpux", 4) == 0
-             ? arena_printf(t->arena, "one device: a rank of %s", p->target)
-             : "one device";
+const char *one_device_name(Arena *a, const Target *g) {
+  return g->ranks > 1 && strncmp(g->name, "cpux", 4) == 0 ? arena_printf(a, "one device: a rank of %s", g->name)
+                                                          : "one device";
 }
 
 /* A plan that was given may be a bad one. */
@@ -131,7 +133,7 @@ static void show_choices(const Tool *t, const Plan *p) {
   }
   if (left) printf("  %-8s and %d more (-v)\n", "", left);
   show_named(t, p);
-  printf("  %-8s %-28s %10s", "", one_device_name(t, p), one_device_text(t->arena, p));
+  printf("  %-8s %-28s %10s", "", one_device_name(t->arena, p->on), one_device_text(t->arena, p));
   double ratio = p->one_device_seconds / p->price.time.total;
   if (p->ranks > 1 && isfinite(ratio))
     printf("  %s", ratio > NO_FASTER ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
@@ -157,16 +159,29 @@ static const char *bounds_text(const Tool *t, const Plan *p) {
   const char *bound = show_seconds(t->arena, p->lower_bound);
   if (p->mirrored) bound = arena_printf(t->arena, "%s of mirrored plans", bound);
   if (p->layout) bound = arena_printf(t->arena, "%s with one mesh axis per degree", bound);
-  if (p->no_gaps_bound >= p->lower_bound) return bound;
-  return arena_printf(t->arena, "%s with 1f1b, %s were there no gaps in pipelines", bound,
-                      show_seconds(t->arena, p->no_gaps_bound));
+  if (p->no_gaps_bound < p->lower_bound)
+    bound = arena_printf(t->arena, "%s with 1f1b, %s were there no gaps in pipelines", bound,
+                         show_seconds(t->arena, p->no_gaps_bound));
+  return arena_printf(t->arena, "lower bound %s, gap %.1f %%", bound, p->gap * 100);
 }
+
+static const char *goal_bounds_text(const Tool *t, const Build *b) {
+  const GoalFigure x = tool_goal_figure(t->arena, b);
+  const bool least = b->options.objective == OBJECTIVE_cost;
+  return arena_printf(t->arena, "%s bound %s %s%s, gap %.1f %%", least ? "lower" : "upper",
+                      tool_goal_text(t->arena, b, x.bound), x.unit, b->plan->mirrored ? " of mirrored plans" : "",
+                      100 * x.gap);
+}
+
+/* That the user has named. */
+static const Target *whole_target(const Build *b) { return b->replicas ? b->replicas->whole : b->options.target; }
 
 /* Of a plan that was chosen for its memory. */
 static void show_traded(const Tool *t, const Build *b) {
   const PlanTraded *x = b->plan->traded;
   Arena *a = t->arena;
-  if (!x && b->options.slower > 0) puts("  no memory was traded for time: as it is, it decides which plans there are");
+  if (!x && b->options.objective == OBJECTIVE_memory)
+    puts("  no memory was traded for time: as it is, it decides which plans there are");
   if (!x) return;
   printf("  the least memory of plans up to %.0f %% slower than the fastest: that takes %s and about %s per rank\n",
          100 * x->slower, show_seconds(a, x->fastest), show_bytes(a, x->bytes));
@@ -177,8 +192,8 @@ static void show_price(const Tool *t, const Build *b) {
   const Target *g = b->options.target;
   const double usd = target_price(g)->usd_per_hour;
   if (!isnan(usd))
-    printf("\n  %.2f USD an hour (%s), %.3g USD a step\n", usd, tool_price_text(t->arena, g),
-           usd * b->plan->price.time.total / 3600);
+    printf("\n  %.2f USD an hour (%s), %.3g USD a step\n", tool_usd_per_hour(b), tool_price_text(t->arena, g),
+           usd * tool_step_seconds(b) / 3600);
   else if (option_given(&t->options, OPT_price))
     printf("\n  the %s price of %s is not known: no cost\n", price_name(g->price), g->name);
 }
@@ -194,16 +209,18 @@ static void show_said(const Tool *t, const Build *b) {
 void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
-  printf("%s on %s: %s\n", b->model.path, b->options.target->name, tool_target_line(t->arena, b->options.target));
+  const Target *g = whole_target(b);
+  printf("%s on %s: %s\n", b->model.path, g->name, tool_target_line(t->arena, g));
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
-  show_choices(t, p);
+  if (b->replicas) tool_goal_show_choices(t, b), tool_goal_show(t, b);
+  else show_choices(t, p);
   show_said(t, b);
   show_traded(t, b);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
   show_price(t, b);
-  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", bounds_text(t, p), p->gap * 100,
+  printf("\n  %s, found in %s%s\n", b->replicas ? goal_bounds_text(t, b) : bounds_text(t, p),
          show_seconds(t->arena, p->search_seconds),
          !p->cut_short                           ? ""
          : t->stopped                            ? ", cut short by a signal"
@@ -271,7 +288,8 @@ static json_t *allocated_json(const Build *b) {
   return o;
 }
 
-static json_t *alternatives_json(const Plan *p) {
+static json_t *alternatives_json(const Build *b) {
+  const Plan *p = b->plan;
   json_t *array = json_array();
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
@@ -280,6 +298,7 @@ static json_t *alternatives_json(const Plan *p) {
         x->schedule, "recompute", x->recompute, "time_us", tool_json_real(x->seconds * 1e6), "bytes_per_device",
         isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "estimate", x->counted, "why_not", x->why_not);
     if (x->named) json_object_set_new(rest, "compared", json_text(x->named));
+    tool_goal_add_json(b, x, rest);
     json_array_append_new(array, with_degrees(x->degree, rest));
   }
   return array;
@@ -297,11 +316,12 @@ static json_t *dims_json(Tool *t, const Build *b) {
 }
 
 /* For the ranks that are used; null without a price. */
-static json_t *cost_json(const Target *g, double seconds) {
+static json_t *cost_json(const Build *b) {
+  const Target *g = b->options.target;
   const TargetPrice *p = target_price(g);
-  return json_pack("{s:o, s:o, s:s, s:o, s:o}", "usd_per_hour", tool_json_real(p->usd_per_hour), "usd_per_step",
-                   tool_json_real(p->usd_per_hour * seconds / 3600), "price", price_name(g->price), "terms",
-                   json_text(p->terms), "date", json_text(p->date));
+  return json_pack("{s:o, s:o, s:s, s:o, s:o}", "usd_per_hour", tool_json_real(tool_usd_per_hour(b)), "usd_per_step",
+                   tool_json_real(p->usd_per_hour * tool_step_seconds(b) / 3600), "price", price_name(g->price),
+                   "terms", json_text(p->terms), "date", json_text(p->date));
 }
 
 static json_t *traded_json(const PlanTraded *x) {
@@ -312,6 +332,7 @@ static json_t *traded_json(const PlanTraded *x) {
 
 json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
+  const Target *g = whole_target(b);
   const PlanTime *x = &p->price.time;
   const PlanMemory *y = plan_memory(p);
   json_t *breakdown =
@@ -319,9 +340,9 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
                 (x->memory_bound - x->optimizer) * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
                 x->idle * 1e6, "optimizer", x->optimizer * 1e6, "other", x->transfers * 1e6);
   json_t *memory = memory_json(y);
-  json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
-                        "target", "name", json_text(b->options.target->name), "gpus", b->options.target->ranks, "nodes",
-                        b->options.target->nodes, "chosen", chosen_json(b));
+  json_t *o =
+      json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
+                "target", "name", json_text(g->name), "gpus", g->ranks, "nodes", g->nodes, "chosen", chosen_json(b));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));
   json_object_set_new(o, "time_one_device_us", tool_json_real(p->one_device_seconds * 1e6));
@@ -346,8 +367,9 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
                         json_pack("{s:o, s:i, s:I}", "file", json_text(said->file->file), "said", said->n, "operations",
                                   (json_int_t)b->l1->ops.n));
   if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
-  json_object_set_new(o, "alternatives", alternatives_json(p));
-  json_object_set_new(o, "cost", cost_json(b->options.target, x->total));
+  if (b->replicas) json_object_set_new(o, "objective", tool_goal_json(b));
+  json_object_set_new(o, "alternatives", alternatives_json(b));
+  json_object_set_new(o, "cost", cost_json(b));
   json_object_set_new(o, "energy", tool_energy_json(b));
   const RunFigures run = tool_run_figures(t, b);
   if (run.asked) json_object_set_new(o, "run", tool_run_json(&run));

@@ -23,6 +23,8 @@ const char *tool_choice_text(Arena *a, const Plan *p, const PlanAlternative *x);
 /* Bytes on the largest rank: "about 1.2 GiB" where no Program was asked. */
 const char *tool_bytes_text(Arena *a, const PlanAlternative *x);
 
+/* "one device"; the ranks of cpuxN share one machine: one of them has a part of it. */
+const char *one_device_name(Arena *a, const Target *g);
 /* "12.1 ms", or that the model does not fit. */
 const char *one_device_text(Arena *a, const Plan *p);
 

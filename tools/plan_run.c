@@ -10,6 +10,7 @@
 
 #include "driver/micro_batch.h"
 #include "driver/products.h"
+#include "tools/plan_goal.h"
 
 /* Of the sizes that were planned for; 0: there is no such input. */
 static double tokens_of(const Build *b, const int64_t *sizes) {
@@ -27,7 +28,7 @@ static double tokens_of(const Build *b, const int64_t *sizes) {
   return 0;
 }
 
-static double seen_in_step(const Build *b, const char **unit) {
+double tool_seen_in_step(const Build *b, const char **unit) {
   const int64_t *sizes = planned_sizes(b);
   bool bound;
   double tokens = tokens_of(b, sizes);
@@ -70,15 +71,16 @@ static EnergyFigures energy_of(const Build *b, double step_seconds) {
   const Target *g = b->options.target;
   const PlanTime *t = &b->plan->price.time;
   EnergyFigures e = {.known = !isnan(g->power), .at_most = isnan(g->idle_power), .joules = NAN};
-  if (!e.known || !(t->total > 0)) return e;
-  e.computing = fmin(t->busy / t->total, 1), e.communicating = fmin(t->communicating / t->total, 1 - e.computing);
+  const double whole = tool_step_seconds(b);
+  if (!e.known || !(whole > 0)) return e;
+  e.computing = fmin(t->busy / whole, 1), e.communicating = fmin(t->communicating / whole, 1 - e.computing);
   e.waiting = 1 - e.computing - e.communicating;
   double waiting = e.at_most ? 0 : e.waiting, idle = e.at_most ? 0 : g->idle_power;
   e.joules = g->ranks * step_seconds * ((1 - waiting) * g->power + waiting * idle);
   return e;
 }
 
-EnergyFigures tool_energy(const Build *b) { return energy_of(b, b->plan->price.time.total); }
+EnergyFigures tool_energy(const Build *b) { return energy_of(b, tool_step_seconds(b)); }
 
 const char *tool_joules_text(Arena *a, double joules) {
   return joules < 1e3 ? arena_printf(a, "%.3g J", joules) : show_scaled(a, joules, "J");
@@ -103,11 +105,11 @@ static void show_energy(const Tool *t, const Target *g, const RunFigures *r) {
 
 json_t *tool_energy_json(const Build *b) {
   const Target *g = b->options.target;
-  const double seconds = b->plan->price.time.total, peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
+  const double seconds = tool_step_seconds(b), peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
   const char *unit;
   if (isnan(g->power)) return json_null();
   const EnergyFigures e = tool_energy(b);
-  const double each = seen_in_step(b, &unit);
+  const double each = tool_seen_in_step(b, &unit);
   return json_pack("{s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "joules_per_step", tool_json_real(e.joules),
                    "at_most", e.at_most, "joules_per_million", tool_json_real(e.joules / each * 1e6), "unit", unit,
                    "watts", tool_json_real(g->power), "idle_watts", tool_json_real(g->idle_power), "busy",
@@ -121,24 +123,25 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
   const double hour = 3600;
   const Target *g = b->options.target;
   const Plan *p = b->plan;
-  const double measured = step_time(t), seconds = measured > 0 ? measured : p->price.time.total,
+  const int n = tool_replicas(b);
+  const double measured = step_time(t), seconds = (measured > 0 ? measured : tool_step_seconds(b)) / n,
                tokens = option_real(&t->options, OPT_tokens, 0), hours = option_real(&t->options, OPT_hours, 0);
   RunFigures r = {.asked = tokens > 0 || hours > 0};
   if (!r.asked) return r;
-  r.each = seen_in_step(b, &r.unit);
+  r.each = tool_seen_in_step(b, &r.unit);
   r.steps = tokens > 0 ? ceil(tokens / r.each) : floor(hours * hour / seconds);
   r.seen = r.steps * r.each;
   r.hours = tokens > 0 ? r.steps * seconds / hour : hours;
-  r.machines = (g->ranks + g->per_machine - 1) / g->per_machine;
+  r.machines = (n * g->ranks + g->per_machine - 1) / g->per_machine;
   r.flops = p->flops / seconds;
   r.products = driver_products(b) / seconds;
-  r.peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
-  r.usd = target_price(g)->usd_per_hour * r.hours;
+  r.peak = target_flops(g, compute_storage(g->compute)) * g->ranks * n;
+  r.usd = tool_usd_per_hour(b) * r.hours;
   r.usd_million = r.seen > 0 ? r.usd / r.seen * 1e6 : NAN;
-  r.energy = energy_of(b, seconds);
+  r.energy = energy_of(b, seconds * n);
   r.joules = r.energy.joules / seconds * r.hours * hour;
   r.joules_million = r.energy.joules / r.each * 1e6;
-  r.joules_most = g->power * g->ranks * r.hours * hour;
+  r.joules_most = g->power * g->ranks * n * r.hours * hour;
   return r;
 }
 

@@ -30,6 +30,8 @@ typedef struct RunFigures {
 
 /* False after a diagnostic: the line asks for a run that is none, or for two. */
 bool tool_run_check(Tool *t);
+/* How many tokens or samples a step sees. */
+double tool_seen_in_step(const Build *b, const char **unit);
 /* Of the build's plan. */
 EnergyFigures tool_energy(const Build *b);
 RunFigures tool_run_figures(const Tool *t, const Build *b);

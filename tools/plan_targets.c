@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/json_text.h"
+#include "driver/replicas.h"
+#include "tools/plan_goal.h"
 #include "tools/plan_report.h"
 #include "tools/plan_run.h"
 
@@ -21,9 +23,11 @@ typedef struct Row {
   const char *name, *choice; /* choice NULL: no plan, for this reason: */
   const char *why_not;
   int code;
-  bool wrong;                          /* the line, the model or the name of the target is: no other target would do */
-  double seconds, bytes, usd_per_hour; /* NaN: not known */
+  bool wrong;                                        /* the line, the model or the name of the target is: no other
+                                                        target would do */
+  double seconds, bytes, usd_per_hour, usd_per_step; /* NaN: not known */
   EnergyFigures energy;
+  const char *goal; /* what --objective throughput or cost is about; NULL */
   bool counted;
   RunFigures run;
   json_t *document;
@@ -54,16 +58,23 @@ static Options with_target(Arena *a, const Options *given, const char *name) {
 
 /* ---- one of them */
 
+static const char *goal_text(Arena *a, const Build *b) {
+  const GoalFigure x = tool_goal_figure(a, b);
+  return arena_printf(a, "%s %s", tool_goal_text(a, b, x.value), x.unit);
+}
+
 static Row row_of_plan(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const Target *g = b->options.target;
   const PlanAlternative own = plan_as_alternative(t->arena, p);
-  return (Row){.name = g->name,
-               .choice = tool_choice_text(t->arena, p, &own),
+  return (Row){.name = b->replicas ? b->replicas->whole->name : g->name,
+               .choice = b->replicas ? tool_goal_choice(t->arena, b, &own, p) : tool_choice_text(t->arena, p, &own),
                .seconds = own.seconds,
                .bytes = own.bytes,
                .counted = own.counted,
-               .usd_per_hour = target_price(g)->usd_per_hour,
+               .usd_per_hour = tool_usd_per_hour(b),
+               .usd_per_step = target_price(g)->usd_per_hour * tool_step_seconds(b) / 3600,
+               .goal = b->replicas ? goal_text(t->arena, b) : NULL,
                .energy = tool_energy(b),
                .run = tool_run_figures(t, b),
                .document = t->json ? tool_plan_json(t, b) : NULL};
@@ -108,20 +119,22 @@ static void show_row(Tool *t, const Row *r, int width) {
   const char *bytes = show_bytes(a, r->bytes), *joules = "-";
   if (r->energy.known)
     joules = arena_printf(a, "%s%s", r->energy.at_most ? "<" : "", tool_joules_text(a, r->energy.joules));
-  printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, r->name, show_seconds(a, r->seconds),
+  printf("  %-*s %10s %12s %10s %10s %10s%s%s  %s\n", width, r->name, show_seconds(a, r->seconds),
          r->counted ? arena_printf(a, "~%s", bytes) : bytes,
-         isnan(r->usd_per_hour) ? "-" : arena_printf(a, "%.2f", r->usd_per_hour),
-         usd_text(a, r->usd_per_hour * r->seconds / 3600), joules, run_text(a, &r->run), r->choice);
+         isnan(r->usd_per_hour) ? "-" : arena_printf(a, "%.2f", r->usd_per_hour), usd_text(a, r->usd_per_step), joules,
+         run_text(a, &r->run), r->goal ? arena_printf(a, " %20s", r->goal) : "", r->choice);
 }
 
 static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
   const bool runs = option_given(&t->options, OPT_tokens) || option_given(&t->options, OPT_hours);
+  const char *goal = NULL;
   int width = (int)strlen("target");
   for (size_t i = 0; i < n; i++)
-    if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
+    width = (int)fmax(width, (double)strlen(rows[i].name)), goal = rows[i].goal ? rows[i].goal : goal;
   printf("%s on %zu targets\n\n", path, n);
-  printf("  %-*s %10s %12s %10s %10s %10s%s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step",
-         "energy", runs ? arena_printf(t->arena, " %10s %12s", "days", "USD") : "", "plan");
+  printf("  %-*s %10s %12s %10s %10s %10s%s%s  %s\n", width, "target", "step", "per rank", "USD/hour", "USD/step",
+         "energy", runs ? arena_printf(t->arena, " %10s %12s", "days", "USD") : "",
+         goal ? arena_printf(t->arena, " %20s", "objective") : "", "plan");
   for (size_t i = 0; i < n; i++) show_row(t, &rows[i], width);
   printf("\n  energy: of a step; < at most, all devices at full power; ~ as the search counts\n");
 }

@@ -340,14 +340,21 @@ static StageCost *sums_by_place(const Pricing *p) {
   return places;
 }
 
+bool cost_needs_last_step(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_write) return true;
+  return func_has_gradients(f);
+}
+
 static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   const StageCost *places = sums_by_place(p), *busiest = places;
-  double sum = 0, before = 0, busy = 0, communicating = 0;
+  double sum = 0, before = 0, period = 0, busy = 0, communicating = 0;
   const int n = mesh_places(&p->walk.m->mesh);
   for (int i = 0; i < n; i++) {
     busy += (places[i].compute + places[i].memory_bound) / n;
     communicating += (places[i].collectives + places[i].transfers) / n;
     sum += places[i].each;
+    period = fmax(period, p->repeat * places[i].each + places[i].once);
     before = fmax(before, places[i].once);
     if (places[i].each > busiest->each) busiest = &places[i];
   }
@@ -360,6 +367,7 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
                 .busy = busy,
                 .communicating = communicating};
   if (table) t.total = before + table->seconds;
+  t.period = cost_needs_last_step(p->f) ? t.total : fmin(period, t.total);
   t.idle = fmax(0, t.total - p->repeat * busiest->each - busiest->once);
   return t;
 }

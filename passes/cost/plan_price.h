@@ -2,6 +2,8 @@
  *
  * The walk (passes/lower/walk.h) says what is made where; here its price is added up.  The time of a pipeline is the
  * sum of its stages plus (micro-batches - 1) times the slowest, after what stages do once before, all at the same time.
+ * Where the next batch is let in while the last one is in the later stages, batches follow each other at the time of
+ * the slowest stage (PlanTime.period).  What leaves a state, or new weights, is over before the next batch begins.
  * Of a training step it is that of the schedule, with the stages' own times of forward and backward (ir/schedule.h);
  * what the forward keeps for the backward counts for as many micro-batches as are between the two.
  */
@@ -12,7 +14,8 @@
 #include "passes/cost/cost.h"
 
 typedef struct PlanTime {
-  double total; /* seconds; the rest is the busiest stage's share of it */
+  double total;  /* seconds; the rest is the busiest stage's share of it */
+  double period; /* seconds from one batch to the next where they follow each other as soon as they can */
   double compute, memory_bound, collectives, transfers, idle;
   double optimizer; /* the part of `memory_bound` that writes states anew, once a step */
   /* On average over all ranks: computing or moving memory, and in collectives and transfers. */
@@ -81,6 +84,9 @@ typedef struct StageCost {
 typedef struct PlanTraffic {
   double messages, bytes;
 } PlanTraffic;
+
+/* Does a step need what the one before has left: a state, new weights?  Then no pipeline has two of them at once. */
+bool cost_needs_last_step(const Func *f);
 
 /* It is part of a kernel of ours, with others like it before and behind it (codegen/rows/row_fuse.c): such a kernel
  * reads what is spread where it computes, and what its parts hand to each other takes no memory. */

@@ -346,6 +346,7 @@ static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *fi
                .plan = ARENA_NEW(m->arena, Plan)};
   p.strategies = ARENA_ARRAY(m->arena, Strategy, f->ops.n);
   p.plan->target = arena_strdup(m->arena, t->name);
+  p.plan->on = t;
   p.plan->func = f->name;
   p.plan->ranks = t->ranks;
   p.plan->graph = plan_graph_hash(m, f);

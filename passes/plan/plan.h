@@ -25,10 +25,11 @@ typedef struct PlanProgress {
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 
-/* Of a search that finds no plan for lack of memory; all 0 of others. */
+/* Of a search that finds no plan for lack of memory; 0 of others. */
 typedef struct PlanLack {
   double resident; /* bytes of all weights and state */
   double nearest;  /* bytes that the search counts on a rank of the plan that was nearest; 0: there is none */
+  double bound;    /* of any search without a plan: seconds that no plan is faster than, as Plan.no_gaps_bound */
 } PlanLack;
 
 /* What a search without forced degrees has found: searches that force some use it. */
@@ -47,14 +48,19 @@ typedef struct PlanOptions {
   double memory_limit;  /* bytes per rank; 0: what the target has */
   double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
   double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
+  double *spent; /* grows by the work that is done, as `work` counts it; may be NULL */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
                               NULL: found each time */
   const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
   bool any;                          /* the first plan that fits will do */
   bool searched;                     /* also where all is forced: by who tries several */
-  bool alternatives;                 /* list what else there is, each as whoever forces it gets it */
-  PlanLack *lack;                    /* is set when there is no plan; may be NULL */
-  PlanProgressFunc show;             /* called many times while the search runs; NULL: not */
+  bool steady;         /* the least time from batch to batch is wanted (PlanTime.period) instead of that of one batch */
+  double most_seconds; /* that one batch may take; 0: any */
+  double below;        /* no plan that takes longer is wanted, in what is minimised; 0: any */
+  bool alternatives;   /* list what else there is, each as whoever forces it gets it */
+  bool frontier;  /* list what was found instead: time, time from batch to batch and memory, that nothing else beats */
+  PlanLack *lack; /* is set when there is no plan; may be NULL */
+  PlanProgressFunc show; /* called many times while the search runs; NULL: not */
   void *show_context;
 } PlanOptions;
 
@@ -110,6 +116,7 @@ typedef struct PlanTraded {
 
 struct Plan {
   const char *target;
+  const Target *on; /* what it is for */
   const char *func;
   int ranks;
   Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
@@ -126,6 +133,7 @@ struct Plan {
   double one_device_seconds;   /* the best on one rank of the target; INFINITY when it does not fit */
   bool layout;                 /* all was forced: the bound is over one mesh, with an axis per degree */
   bool mirrored;               /* the bound is over plans in which gradients follow the forward pass (D57) */
+  bool steady;                 /* bound and gap are of the time from batch to batch */
   double lower_bound, gap;     /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
                                   plan_gap */
   double no_gaps_bound;        /* seconds, over everything that was allowed, were there no gaps in pipelines */
@@ -151,8 +159,15 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
 /* The least on one rank of the target; INFINITY when it does not fit.  `memory_limit` as in PlanOptions. */
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
 
+/* What all operations take at least on one rank of the target, were memory no limit: divided by the ranks of a part of
+ * it, no plan on that part has less time from batch to batch. */
+double plan_least_seconds(Module *m, const Func *f, const Target *t);
+
 /* Bytes that a rank may have: what is asked for, or, where that is 0, what the target has. */
 static inline double plan_memory_limit(const Target *t, double asked) { return asked > 0 ? asked : target_usable(t); }
+
+/* What the search has minimised. */
+static inline double plan_seconds(const Plan *p) { return p->steady ? p->price.time.period : p->price.time.total; }
 
 /* A fraction of the plan's time; 0 when it is as fast as the bound. */
 static inline double plan_gap(double seconds, double lower_bound) {

@@ -543,6 +543,7 @@ static StagesTime time_of(const Places *x, int stages, const int *places) {
     t.sum += each[p];
     t.slowest = fmax(t.slowest, each[p]);
     t.once = fmax(t.once, once[p]);
+    t.busiest = fmax(t.busiest, each[p] / part_of_once(x->kinds) + once[p]);
   }
   return t;
 }
@@ -583,7 +584,7 @@ static void balance(const Places *x, int stages, double memory_limit, int *cuts)
 /* A cut into so many stages. */
 typedef struct KnownCut {
   int stages;
-  double memory_limit;
+  double memory_limit, steady;
   StagesCut how;
   int *places;
   Places at;
@@ -668,13 +669,13 @@ static Places places_of(Arena *a, const KnownNeeds *needs, const Mesh *mesh) {
 
 /* The exact program for so many stages; one micro-batch takes as long wherever the cut is: weighing the slowest stage
  * as if there were two still spreads work and weights, which is what a forced degree asks for. */
-static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double memory_limit) {
+static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double memory_limit, double steady) {
   for (size_t i = 0; i < needs->cuts.n; i++) {
     KnownCut *x = &needs->cuts.items[i];
-    if (x->stages == mesh->stages && x->memory_limit == memory_limit) return x;
+    if (x->stages == mesh->stages && x->memory_limit == memory_limit && x->steady == steady) return x;
   }
-  KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit};
-  const double repeat = fmax(2, mesh_micro_batches(mesh));
+  KnownCut x = {.stages = mesh->stages, .memory_limit = memory_limit, .steady = steady};
+  const double repeat = steady > 0 ? steady : fmax(2, mesh_micro_batches(mesh));
   x.at = places_of(a, needs, mesh);
   x.places = ARENA_ARRAY(a, int, x.stages);
   x.how = run_program(&x.at, x.stages, repeat, memory_limit, x.places) ? STAGES_CUT
@@ -685,15 +686,16 @@ static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double me
 }
 
 StagesCut stages_cut(StagesKnown *given, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
-                     const Strategy *strategies, double memory_limit, int *stages, StagesTime *time) {
+                     const Strategy *strategies, double memory_limit, double steady, int *stages, StagesTime *time) {
   StagesKnown *known = given ? given : stages_known_new();
-  const KnownCut *x = cut_of(known->arena, needs_of(known, c, m, f, rules, strategies), &m->mesh, memory_limit);
+  const KnownCut *x = cut_of(known->arena, needs_of(known, c, m, f, rules, strategies), &m->mesh, memory_limit, steady);
   StagesCut how = x->how;
   int n = x->stages;
   if (how == STAGES_CUT) {
     size_t *cuts = ARENA_ARRAY(known->arena, size_t, n);
     int *places = memcpy(ARENA_ARRAY(known->arena, int, n), x->places, sizeof *places * (size_t)n);
-    if (mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1) balance(&x->at, n, memory_limit, places);
+    if (steady <= 0 && mesh_places(&m->mesh) > 1 && mesh_micro_batches(&m->mesh) > 1)
+      balance(&x->at, n, memory_limit, places);
     for (int s = 0; s < n; s++) cuts[s] = (size_t)x->at.kinds->positions.at[places[s]];
     place_all(&x->at.kinds->facts, n, cuts, stages);
     *time = time_of(&x->at, n, places);

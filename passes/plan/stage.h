@@ -5,9 +5,9 @@
 #include "passes/cost/cost.h"
 
 /* Seconds of a micro-batch on all stages one after the other, and on the slowest place, and of what is done once a step
- * on the place that has the most of it, as cuts are chosen by. */
+ * on the place that has the most of it, as cuts are chosen by; of all that the busiest place does in a step. */
 typedef struct StagesTime {
-  double sum, slowest, once;
+  double sum, slowest, once, busiest;
 } StagesTime;
 
 typedef enum StagesCut {
@@ -24,10 +24,12 @@ void stages_known_free(StagesKnown *known);
 
 /* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is
  * least, over cuts at positions outside of loops where few values are alive and with the weights of every stage within
- * `memory_limit`; then borders move until places are about equally busy (solver/balance.h).  Fills nothing unless it
- * returns STAGES_CUT; `time` is that of the cut.  `known`: what others have in common with it; NULL: there are none. */
+ * `memory_limit`; then borders move until places are about equally busy (solver/balance.h).  With `steady` above 0 the
+ * slowest stage counts so often, whatever the micro-batches, and borders stay: of pipelines that are kept full.  Fills
+ * nothing unless it returns STAGES_CUT; `time` is that of the cut.  `known`: what others have in common with it; NULL:
+ * there are none. */
 StagesCut stages_cut(StagesKnown *known, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
-                     const Strategy *strategies, double memory_limit, int *stages, StagesTime *time);
+                     const Strategy *strategies, double memory_limit, double steady, int *stages, StagesTime *time);
 
 /* What the stages that begin at operations cuts[s] (cuts[0] is 0) take per micro-batch, as cuts are chosen by: as
  * cost_plan says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.

@@ -26,8 +26,9 @@ static bool price_gathered(Search *s, const bool *again, bool at_use, Outcome *o
   bool some = zero_gather_at_use(s->m, s->f, o->strategies, at_use);
   set_again(s, again, at_use, o);
   o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->seconds = search_seconds(s, &o->price);
   o->feasible = o->price.possible && o->price.memory.needs <= s->limit;
-  if (!o->feasible && o->wanted == 0) o->wanted = o->price.time.total;
+  if (!o->feasible && o->wanted == 0) o->wanted = o->seconds;
   if (!o->feasible && o->price.possible) search_keep_near(s, o);
   return some;
 }
@@ -43,7 +44,7 @@ static void price_outcome(Search *s, const bool *again, Outcome *o) {
     if (!o->feasible) {
       zero_gather_at_use(s->m, s->f, o->strategies, false);
       set_again(s, again, false, o);
-      o->price = before;
+      o->price = before, o->seconds = search_seconds(s, &before);
     }
   }
   o->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, o->strategies, o->data_axes, &s->shape->mirrors);
@@ -55,10 +56,23 @@ static void price_outcome(Search *s, const bool *again, Outcome *o) {
 static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
   const double differ = 1.08;
   double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
-  return s->run.best && seconds + t->once > differ * s->run.best->price.time.total;
+  double takes = s->steady ? t->busiest : seconds + t->once;
+  return takes > differ * search_best_time(s);
 }
 
-bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
+/* It fits, but a batch takes longer than is allowed: what needs less memory would not be faster. */
+static void refuse_late(const Search *s, Outcome *o) {
+  if (!o->feasible || o->price.time.total <= s->most_seconds) return;
+  o->feasible = false, o->slower = true;
+  o->why_not = "a batch takes longer than is allowed";
+}
+
+/* How often the slowest stage counts where cuts are chosen: of a pipeline that is kept full it is all that counts, as
+ * long as a batch is fast enough with that; 0: as often as there are micro-batches. */
+static const double steady_weights[] = {1e4, 16, 4, 0};
+enum { STEADY_WEIGHTS = sizeof steady_weights / sizeof *steady_weights };
+
+static bool cut_and_price_steady(Search *s, const bool *again, double steady, Outcome *o) {
   const double sums = 1600; /* that cutting and pricing an operation take as long as */
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
@@ -66,7 +80,7 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   StagesCut how = STAGES_CUT;
   if (o->c.stages > 1 && s->said && s->said->cuts) stages_place(s->f, s->m->mesh.stages, s->said->cuts, o->stages);
   else if (o->c.stages > 1)
-    how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages, &time);
+    how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, steady, o->stages, &time);
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
@@ -75,7 +89,17 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   }
   o->slower = is_slower(s, o, &time);
   if (o->slower) o->why_not = search_slower_than_plan;
-  else price_outcome(s, again, o);
+  else price_outcome(s, again, o), refuse_late(s, o);
+  return o->feasible;
+}
+
+bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
+  const int ways = s->steady && o->c.stages > 1 ? STEADY_WEIGHTS : 1;
+  for (int i = 0; i < ways; i++) {
+    bool late = i > 0 && o->price.possible && o->price.time.total > s->most_seconds;
+    if (i > 0 && !late) break;
+    if (cut_and_price_steady(s, again, ways > 1 ? steady_weights[i] : 0, o)) break;
+  }
   return o->feasible;
 }
 
@@ -181,7 +205,7 @@ static void copy_choice(const Search *s, Outcome *to, const Outcome *from) {
 
 /* It does not fit, and is slower than the best plan already. */
 static bool is_hopeless(const Search *s, const Outcome *o) {
-  return !o->feasible && o->price.possible && s->run.best && o->price.time.total > s->run.best->price.time.total;
+  return !o->feasible && o->price.possible && s->run.best && o->seconds > s->run.best->seconds;
 }
 
 /* The same where it is guessed how much that is: a little less or more, until it fits, and what is less does not or is
@@ -198,10 +222,10 @@ static bool price_near(Search *s, Outcome *o) {
   for (int i = 0; i < MOST_TRIES && at >= 0; i++) {
     copy_choice(s, &x, &given);
     bool fits = price_so_much(s, at, &x);
-    Tried now = {at, x.price.possible ? s->limit - x.price.memory.needs : NAN, x.price.time.total};
+    Tried now = {at, x.price.possible ? s->limit - x.price.memory.needs : NAN, x.seconds};
     if (before.much >= 0) learn(&b, &now, &before);
     before = now;
-    if (!o->feasible || (x.feasible && x.price.time.total < o->price.time.total)) copy_choice(s, o, &x);
+    if (!o->feasible || (x.feasible && x.seconds < o->seconds)) copy_choice(s, o, &x);
     if (fits) b.enough = now;
     else b.few = now;
     if (b.enough.much > most && is_hopeless(s, &x)) {

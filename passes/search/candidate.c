@@ -209,8 +209,7 @@ static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.to
 /* Could it be faster than what was found, by a schedule, if all stages took equal time? */
 static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
   double idle = schedule_idle(by.order, o->c.stages, by.chunks),
-         best =
-             fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
+         best = fmin(o->feasible ? o->seconds : INFINITY, s->run.best ? s->run.best->seconds : INFINITY);
   return o->solved * (1 + idle / o->c.micro) < best;
 }
 
@@ -247,7 +246,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
     search_set_mesh(s, &x.c, NULL);
     if (again) search_cut_and_price_with(s, again, &x);
     else search_cut_and_price(s, &x);
-    bool faster = x.feasible && o->feasible && x.price.time.total < o->price.time.total;
+    bool faster = x.feasible && o->feasible && x.seconds < o->seconds;
     if (worth(&x) > worth(o) || faster) *o = x;
   }
   stages_known_free(s->known_stages);
@@ -279,7 +278,7 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of) {
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
 static void keep_outcome(Outcome *best, const Outcome *o) {
   if (!best->strategies || (!best->feasible && !o->feasible) ||
-      (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total)))
+      (o->feasible && (!best->feasible || o->seconds < best->seconds)))
     *best = *o;
 }
 
@@ -333,8 +332,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
 static bool is_open(const Search *s, const Solving *x) {
   const double differ = 1e-3;
   const Outcome *o = x->best;
-  double best =
-      fmin(o->feasible ? o->price.time.total : INFINITY, s->run.best ? s->run.best->price.time.total : INFINITY);
+  double best = fmin(o->feasible ? o->seconds : INFINITY, s->run.best ? s->run.best->seconds : INFINITY);
   return !x->exact && !o->slower && !s->watch.expired && x->bound < best * (1 - differ);
 }
 
@@ -383,15 +381,14 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
 
 /* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
 static bool is_slowed(const Search *s, const Outcome *o, double bound) {
-  return s->run.best && s->run.limited && o->feasible &&
-         o->price.time.total - fmax(0, o->solved - bound) > s->run.best->price.time.total;
+  return s->run.best && s->run.limited && o->feasible && o->seconds - fmax(0, o->solved - bound) > s->run.best->seconds;
 }
 
 /* Nothing that is left of the candidate can be faster, or by more than `differ`. */
 static bool is_settled(const Search *s, const GraphInput *in, const Solving *x, double differ) {
   const double slower_by = 0.01;
   const Outcome *o = x->best;
-  double best = fmin(in->prune_above, o->feasible ? o->price.time.total : INFINITY);
+  double best = fmin(in->prune_above, o->feasible ? o->seconds : INFINITY);
   bool cheapest = o->slower && o->solved <= x->bound * (1 + slower_by); /* it is the cut that makes it slower */
   bool reached = best < INFINITY && x->bound >= best * (1 - differ);
   return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || reached;
@@ -442,7 +439,7 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
   if (symmetry) whole.split_rounds = 0;
   if (!first) solve_graph(s, &whole, x);
   if (!first && (!symmetry || !x->split || is_settled(s, in, x, 0))) return;
-  double best = o->feasible ? o->price.time.total : INFINITY;
+  double best = o->feasible ? o->seconds : INFINITY;
   x->bound = fmax(x->bound, bound_exchanged(s, &o->c, symmetry, fmin(in->prune_above, best)));
   if (!is_settled(s, in, x, much)) {
     GraphInput again = *in;
@@ -460,10 +457,11 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
   s->run.limited = false;
   search_set_mesh(s, c, NULL);
   GraphInput in = search_graph_input(s, c);
-  in.prune_above = prune_above;
+  in.prune_above = prune_above = fmin(prune_above, 1.01 * search_most_in_time(s, c));
   solve_steps(s, &in, symmetry_of(s, c, 0, a), &x);
   /* What was not looked at costs at least that. */
   *bound = fmax(c->bound, prune_above < INFINITY ? fmin(x.bound, prune_above) : x.bound);
+  *bound = search_bound_in_time(s, c, *bound);
   arena_free(a);
   return x.best;
 }
@@ -497,9 +495,10 @@ static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   Arena *a = arena_new();
   if (c->shares == SHARE_ANYHOW && loose == 0) loose = ANY_SHARES;
-  double bound = bound_graph(s, bounding_input(s, c, loose, a), prune_above);
+  double most = fmin(prune_above, 1.01 * search_most_in_time(s, c));
+  double bound = bound_graph(s, bounding_input(s, c, loose, a), most);
   arena_free(a);
-  return bound;
+  return search_bound_in_time(s, c, bound);
 }
 
 double search_least_of_operations(Search *s, const Candidate *c, int loose) {
@@ -507,5 +506,5 @@ double search_least_of_operations(Search *s, const Candidate *c, int loose) {
   const GraphInput in = bounding_input(s, c, loose, a);
   double least = graph_cheapest(&in);
   arena_free(a);
-  return least;
+  return search_bound_in_time(s, c, least);
 }

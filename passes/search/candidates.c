@@ -210,6 +210,8 @@ static LeastLayer *measure_layers(Search *s, const LeastWork *by_class, Recomput
 }
 
 void measure_least(Search *s) {
+  s->all_each = true;
+  for (size_t i = 0; i < s->f->ops.n; i++) s->all_each &= !s->shape->before[i] || s->shape->class[i] < 0;
   Arena *scratch = arena_new();
   const LeastWork *by_class = least_by_class(s, scratch);
   s->parts = count_parts(s);
@@ -328,10 +330,31 @@ double least_seconds(const Candidate *c, const LeastList *least) {
   return sum;
 }
 
-/* No communication but a message to every stage that something connects with the others. */
+/* With m micro-batches on S stages that take T together for each, m T / S is the bound, and a batch takes at least
+ * (S + m - 1) T / S: the first micro-batch goes through all stages, the others follow it through the slowest. */
+double search_most_in_time(const Search *s, const Candidate *c) {
+  double micro = c->micro, longer = s->steady && s->all_each ? (c->stages + micro - 1) / micro : 1;
+  return s->most_seconds / longer;
+}
+
+double search_bound_in_time(const Search *s, const Candidate *c, double bound) {
+  return bound > search_most_in_time(s, c) * (1 + 1e-9) ? INFINITY : bound;
+}
+
+/* Of one batch, from its beginning to its end. */
+static double ideal_latency(const Search *s, const Candidate *c) {
+  Candidate alone = *c;
+  alone.no_gaps &= !s->steady;
+  return least_seconds(&alone, &s->least) + ideal_transfers(s, c, s->t->ranks / c->stages);
+}
+
+/* No communication but a message to every stage that something connects with the others: of a pipeline that is kept
+ * full the stages receive theirs at the same time, one of every micro-batch.  INFINITY: a batch takes too long. */
 double ideal_seconds(const Search *s, const Candidate *c) {
-  double ranks = s->t->ranks / c->stages, part = c->stages > 1 ? s->fastest : 1;
-  return part * least_seconds(c, &s->least) + ideal_transfers(s, c, ranks);
+  double ranks = s->t->ranks / c->stages, part = c->stages > 1 ? s->fastest : 1,
+         times = s->steady && c->no_gaps ? repeat_of(c) : 1;
+  if (isfinite(s->most_seconds) && ideal_latency(s, c) > s->most_seconds) return INFINITY;
+  return part * least_seconds(c, &s->least) + times * ideal_transfers(s, c, ranks);
 }
 
 /* By as many layers as free so many bytes; if all of them do not, by all. */
@@ -382,7 +405,7 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro) {
                      .least = least,
                      .micro = micro,
                      .bounded = MAX_AXES + 1,
-                     .no_gaps = s->no_gaps && stages > 1 && least > 1,
+                     .no_gaps = stages > 1 && (s->steady || (s->no_gaps && least > 1)),
                      .schedule = s->schedule};
 }
 
@@ -464,6 +487,7 @@ static void add_in_shares(Search *s, Candidate next, ShareBy by) {
   for (int fills = 0; fills < 1 + (s->any_schedule && next.stages > 1 && next.least > 1); fills++) {
     next.no_gaps |= fills > 0;
     next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
+    if (isinf(next.bound) && isfinite(s->most_seconds)) continue;
     ARENA_PUSH(s->arena, &s->run.candidates, next);
   }
 }

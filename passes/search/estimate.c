@@ -24,6 +24,9 @@ static const double table_cap = 3e6;
 /* A candidate slower than the best so far by more than this factor gets no estimate. */
 static const double of_interest = 1.15;
 
+/* So is one of which a batch takes longer than is allowed, by more than this factor. */
+static const double hardly_late = 1.05;
+
 enum { FWD, BWD, WGT, PHASES };
 
 /* Where so many stages may begin: what lies between two positions that follow each other is a unit. */
@@ -285,6 +288,7 @@ static double seconds_and_live(const Estimating *e, Pipeline *p) {
   }
   const bool apart = schedule_weights_apart(p->kind.order);
   double slowest = slowest_place(p, runs), seconds = sum + (micro - 1) * slowest;
+  if (e->s->steady) seconds = seconds > hardly_late * e->s->most_seconds ? INFINITY : micro * slowest;
   if (e->trains && micro > 1 && p->c->stages > 1) {
     seconds = slowest * (micro + schedule_idle(p->kind.order, p->c->stages, p->chunks));
     const int some = micro_until_steady(p);

@@ -199,8 +199,8 @@ static void look_at_start(Naming *w, int stages, int tensor, int experts) {
   if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
   cut_sequences(s, &x);
   look_at(w, x);
-  /* Without stages whole batches are best, if they fit. */
-  if (x.degree[DEGREE_pp] > 1 || !make_mesh(s, w->options, &x)) return;
+  /* Without stages, or where they are kept full, whole batches are best, if they fit. */
+  if ((x.degree[DEGREE_pp] > 1 && !s->steady) || !make_mesh(s, w->options, &x)) return;
   x.samples = s->most_micro / x.degree[DEGREE_dp];
   if (x.samples > 1) look_at(w, x);
 }

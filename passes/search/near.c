@@ -18,7 +18,7 @@ static bool may_fit(const Search *s, const PlanMemory *m) {
 }
 
 static bool is_better(const Outcome *a, const Outcome *b) {
-  return a->price.time.total <= b->price.time.total && a->price.memory.needs <= b->price.memory.needs;
+  return a->seconds <= b->seconds && a->price.memory.needs <= b->price.memory.needs;
 }
 
 /* A copy, in room that is no longer used where there is some. */
@@ -43,7 +43,9 @@ static void take_out(NearList *l, int i) {
 void search_keep_near(Search *s, const Outcome *o) {
   NearList *l = &s->run.near;
   int at = 0;
-  if (!l->wanted || !may_fit(s, &o->price.memory) || o->price.time.total >= search_best_time(s)) return;
+  if (!l->wanted || o->price.time.total > s->most_seconds || !may_fit(s, &o->price.memory) ||
+      o->seconds >= search_best_time(s))
+    return;
   for (int i = 0; i < l->n; i++)
     if (is_better(l->items[i], o)) return;
   for (int i = l->n; i-- > 0;)
@@ -51,7 +53,7 @@ void search_keep_near(Search *s, const Outcome *o) {
   if (l->n == MOST_NEAR) take_out(l, 0); /* it is counted the most */
   copy_near(s, &l->items[l->n], o);
   Outcome *kept = l->items[l->n];
-  while (at < l->n && l->items[at]->price.time.total < kept->price.time.total) at++;
+  while (at < l->n && l->items[at]->seconds < kept->seconds) at++;
   memmove(&l->items[at + 1], &l->items[at], sizeof *l->items * (size_t)(l->n++ - at));
   l->items[at] = kept;
 }

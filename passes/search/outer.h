@@ -45,6 +45,7 @@ typedef struct Outcome {
   bool indivisible; /* it has too few places to cut it at */
   bool joined;      /* something needs all micro-batches at once */
   PlanPrice price;
+  double seconds; /* of the price, those that are minimised (search_seconds) */
   Strategy *strategies;
   int *stages;
   int found[DEGREE_COUNT]; /* degrees the strategies amount to */
@@ -194,6 +195,10 @@ typedef struct Search {
   Policy policies[MOST_POLICIES];
   Recompute recompute;                    /* PlanOptions.recompute */
   const RecomputeChoices *again;          /* of a training step */
+  bool steady;                            /* minimised is the time from batch to batch (PlanTime.period) */
+  double most_seconds;                    /* of one batch; INFINITY: any */
+  bool all_each;                          /* nothing is done once for all micro-batches */
+  double below;                           /* PlanOptions.below; INFINITY: any plan will do */
   int nlayers;                            /* where apc chooses the policy: the layers that repeat; else 0 */
   LeastLayer *some_layers, *whole_layers; /* by layer: from none to selective, from there to full */
   int parts;                              /* of the model between which no value passes */
@@ -206,6 +211,7 @@ typedef struct Search {
   double resident; /* bytes of all weights and state, each kept once */
   SearchRun run;
   double work;
+  double spent; /* by runs before this one, as the watch counts it */
   SolveWatch watch;
   PlanProgress progress; /* what is shown, */
   PlanProgressFunc show; /* to whom; NULL: nobody looks */
@@ -232,10 +238,12 @@ static inline bool search_told_apart(const Search *s, int degree) {
 
 /* ---- tries.c */
 
-/* Of the best plan so far. */
-static inline double search_best_time(const Search *s) {
-  return s->run.best ? s->run.best->price.time.total : INFINITY;
+/* What is minimised of a price. */
+static inline double search_seconds(const Search *s, const PlanPrice *p) {
+  return s->steady ? p->time.period : p->time.total;
 }
+/* Of the best plan so far; while there is none, what plans are wanted below. */
+static inline double search_best_time(const Search *s) { return s->run.best ? s->run.best->seconds : s->below; }
 /* Takes what came of a candidate, which may be the best; `best`: seconds of the one before. */
 void search_add_if_known(Search *s, Outcome *o, double best);
 /* Tries the candidates of the run; with a free choice at first each kind of parallelism alone, in a large search plans
@@ -272,6 +280,11 @@ int useful_from(const Search *s, int stages, int micro);
 int useful_up_to(const Search *s, int stages, int micro);
 /* What a candidate takes at least, without solving it. */
 double ideal_seconds(const Search *s, const Candidate *c);
+/* A bound of what is minimised; INFINITY where it says that a batch takes longer than is allowed.  Of a pipeline that
+ * is kept full it is the mean of the stages, each of which a batch goes through. */
+double search_bound_in_time(const Search *s, const Candidate *c, double bound);
+/* What such a bound may be at most. */
+double search_most_in_time(const Search *s, const Candidate *c);
 /* It stands for pipelines whose schedule is left to apc, of those that fill gaps. */
 static inline bool search_fills(const Search *s, const Candidate *c) { return s->any_schedule && c->no_gaps; }
 /* On no axes as yet, of these numbers of micro-batches. */

@@ -73,15 +73,16 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
 /* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
  * is s->run.best. */
 static void run(Search *s, const PlanOptions *o) {
-  if (isinf(s->watch.deadline)) s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
+  if (isinf(s->watch.deadline))
+    s->spent += s->watch.spent, s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1 && !said_mesh(s->said);
   for (size_t i = 0; s->run.known && i < s->run.known->n; i++)
-    if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->price.time.total < search_best_time(s))
+    if (amounts_to(s, o, s->run.known->items[i]) && s->run.known->items[i]->seconds < search_best_time(s))
       s->run.best = s->run.known->items[i];
   make_candidates(s, o);
   search_try_all(s, o, free_choice);
   search_improve_shares(s);
-  if (!s->run.best && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
+  if (!s->run.best && isinf(s->below) && s->watch.expired && !solve_watch_stopped(&s->watch)) search_try_hastily(s);
   if (s->any_schedule && s->large && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
 
@@ -127,7 +128,7 @@ static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, cons
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
   *k = (PlanKnown){.items = x->outcomes.items,
                    .n = x->outcomes.n,
-                   .seconds = x->best && !s->watch.expired ? fmin(x->best->price.time.total, x->left_alone) : 0};
+                   .seconds = x->best && !s->watch.expired ? fmin(x->best->seconds, x->left_alone) : 0};
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   memcpy(k->degrees, x->within, sizeof k->degrees);
@@ -266,7 +267,7 @@ static bool same_degrees(const Outcome *a, const Outcome *b) {
          (a->c.micro == b->c.micro || a->c.stages == 1);
 }
 
-static double seconds_of(const Outcome *o) { return o->feasible ? o->price.time.total : INFINITY; }
+static double seconds_of(const Outcome *o) { return o->feasible ? o->seconds : INFINITY; }
 
 static int by_time(const void *x, const void *y) {
   const Outcome *a = *(const Outcome *const *)x, *b = *(const Outcome *const *)y;
@@ -306,6 +307,7 @@ static Plan *plan_of(Search *s, const Outcome *o) {
   name_axes(s, o);
   p->target = arena_strdup(s->arena, s->t->name);
   p->func = s->f->name;
+  p->on = s->t;
   p->ranks = s->t->ranks;
   p->mesh = s->m->mesh;
   memcpy(p->degree, o->found, sizeof p->degree);
@@ -320,6 +322,7 @@ static Plan *plan_of(Search *s, const Outcome *o) {
   p->params = cost_plan_params(s->m, s->f);
   p->mirrored = s->shape->mirrors.any;
   p->layout = s->layout;
+  p->steady = s->steady;
   return p;
 }
 
@@ -335,7 +338,7 @@ static PlanAlternative alternative_of(Search *s, const Outcome *asked, const Out
       plan_name_of_schedule(s->arena, s->shape->mirrors.any, asked->c.stages, a.micro_batches, kind.order, kind.chunks);
   a.recompute = recompute_name(s->arena, s->again, o && o->strategies ? o->strategies : asked->strategies);
   if (!o) return a;
-  a.seconds = seconds_of(o);
+  a.seconds = o->feasible ? o->price.time.total : INFINITY;
   a.bytes = o->price.memory.total, a.counted = true;
   a.why_not = o->feasible ? NULL : o->why_not;
   if (o->feasible) a.plan = plan_of(s, o);
@@ -389,6 +392,33 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
+/* Better in time, time from batch to batch or memory, and no worse in the others; where they are equal, the first. */
+static bool beats(const Outcome *a, const Outcome *b, bool first) {
+  const PlanPrice *x = &a->price, *y = &b->price;
+  bool no_worse =
+      x->time.total <= y->time.total && x->time.period <= y->time.period && x->memory.total <= y->memory.total;
+  return a->feasible && no_worse &&
+         (x->time.total < y->time.total || x->time.period < y->time.period || x->memory.total < y->memory.total ||
+          first);
+}
+
+/* What was found that nothing else beats, the first by what is minimised, without the plan itself. */
+static void list_frontier(Search *s, PlanAlternatives *out) {
+  enum { MOST = 8 };
+  size_t n = 0;
+  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + 1);
+  for (size_t i = 0; i < s->run.outcomes.n; i++) {
+    const Outcome *o = s->run.outcomes.items[i];
+    bool beaten = !o->feasible || o == s->run.best || beats(s->run.best, o, true);
+    for (size_t k = 0; k < s->run.outcomes.n && !beaten; k++)
+      beaten = k != i && beats(s->run.outcomes.items[k], o, k < i);
+    if (!beaten) all[n++] = o;
+  }
+  if (n) qsort(all, n, sizeof *all, by_time);
+  out->items = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
+  for (size_t i = 0; i < n && out->n < MOST; i++) out->items[out->n++] = alternative_of(s, all[i], all[i]);
+}
+
 /* No plan is faster; of those that need a little more than the limit none that may be made without making again what
  * memory is short for. */
 static double bound_of(const Search *s, bool near) {
@@ -405,9 +435,9 @@ static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x,
   p->cut_short = expired;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
-  p->lower_bound = fmin(bound_of(s, x != s->run.best), p->price.time.total);
+  p->lower_bound = fmin(bound_of(s, x != s->run.best), plan_seconds(p));
   p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
-  p->gap = plan_gap(p->price.time.total, p->lower_bound);
+  p->gap = plan_gap(plan_seconds(p), p->lower_bound);
   p->search_work = s->work;
   p->report = s->report;
   return p;
@@ -418,6 +448,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   PlanAlternatives beside = {0};
   bool expired = s->watch.expired;
   if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
+  if (options->frontier) beside = (PlanAlternatives){0}, list_frontier(s, &beside);
   bool fits_one = s->resident <= s->limit;
   double one_device = fits_one ? plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit) : INFINITY;
   Plan *p = plan_with_report(s, options, s->run.best, expired, one_device);
@@ -425,7 +456,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->alternatives = beside.items, p->nalternatives = beside.n;
   p->near = ARENA_ARRAY(s->arena, Plan *, near->n + 1);
   for (int i = 0; i < near->n; i++)
-    if (near->items[i]->price.time.total < p->price.time.total * (1 - much))
+    if (near->items[i]->seconds < plan_seconds(p) * (1 - much))
       p->near[p->nnear++] = plan_with_report(s, options, near->items[i], expired, one_device);
   p->search_seconds = solve_watch_now() - started;
   return p;
@@ -436,7 +467,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
 static void settle_degrees(Search *s, const PlanOptions *o) {
   if (has_idle_axes(s, s->run.best)) return;
   const Outcome *forced = forced_to(s, o, s->run.best);
-  if (forced && seconds_of(forced) <= s->run.best->price.time.total * (1 + 1e-12)) s->run.best = forced;
+  if (forced && seconds_of(forced) <= s->run.best->seconds * (1 + 1e-12)) s->run.best = forced;
 }
 
 static bool all_forced(const Search *s, const PlanOptions *o) {
@@ -472,10 +503,16 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
   find_known(s, &forced, 1);
   s->run.best = best;
   run(s, &forced);
-  if (search_best_time(s) < best->price.time.total) best = s->run.best;
+  if (search_best_time(s) < best->seconds) best = s->run.best;
   s->run = before;
   s->run.best = best;
   s->watch.most = most, s->watch.expired = true;
+}
+
+static Plan *refuse_with_bound(Search *s, Diags *d) {
+  refuse(s, d);
+  if (s->lack) s->lack->bound = fmin(fmin(bound_of(s, false), s->run.no_gaps_bound), s->below);
+  return NULL;
 }
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
@@ -493,7 +530,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
     diag_error(d, DIAG_plan_stopped, (Loc){0}, "planning for %s was stopped before there was a plan", s->t->name);
     return NULL;
   }
-  if (!s->run.best) return refuse(s, d);
+  if (!s->run.best) return refuse_with_bound(s, d);
   if (!anything_forced(s, o)) keep_known(s, o, &s->run, o);
   if (!s->layout && !all_forced(s, o) && !o->any && !said_mesh(s->said))
     (s->watch.expired ? divide_degrees : settle_degrees)(s, o);
@@ -585,6 +622,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                         .left_alone = INFINITY,
                         .no_gaps_bound = INFINITY},
                 .guess = -1,
+                .steady = o->steady && !cost_needs_last_step(f),
+                .most_seconds = o->most_seconds > 0 ? o->most_seconds : INFINITY,
+                .below = o->below > 0 ? o->below : INFINITY,
                 .large = is_large(f, t),
                 .named = !t->nkinds && (is_large(f, t) || begins_with_named(f, t)) && !said_mesh(o->said),
                 .said = o->said,
@@ -632,11 +672,21 @@ void search_close(Search *s) {
   module_set_mesh(s->m, &s->mesh_before);
 }
 
+double plan_least_seconds(Module *m, const Func *f, const Target *t) {
+  Search s;
+  if (!search_open(&s, m, f, t, &(PlanOptions){0}, diags_new(m->arena))) return 0;
+  const Candidate one = {.stages = 1, .least = 1, .micro = 1};
+  double least = least_seconds(&one, &s.least);
+  search_close(&s);
+  return least;
+}
+
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   double start = solve_watch_now();
   Search s;
   if (!search_open(&s, m, f, t, o, d)) return NULL;
   Plan *p = find_plan(&s, o, start, d);
+  if (o->spent) *o->spent += s.spent + s.watch.spent;
   search_close(&s);
   return p;
 }

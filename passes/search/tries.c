@@ -30,6 +30,7 @@ static void add_bound(Search *s, const Candidate *c, double bound) {
 static bool is_hopeless(Search *s, double bound) {
   const double hardly = 2e-3, same = 1e-9;
   double best = search_best_time(s);
+  if (isinf(bound) && isfinite(s->most_seconds)) return true;
   if (s->run.best == s->run.alone) return bound > best; /* a free axis may cover what is alone */
   bool hopeless = bound > best * (1 - (s->named ? hardly : same));
   if (hopeless && bound < best * (1 - same)) s->run.left_alone = fmin(s->run.left_alone, bound);
@@ -49,7 +50,7 @@ static void try_alone(Search *s, int degree) {
   if (limited) c.least = c.micro = 1;
   Outcome *o = search_solve_mesh(s, &c, INFINITY, &ignored);
   if (o->feasible) add_outcome(s, o);
-  if (o->feasible && o->price.time.total < search_best_time(s)) s->run.best = s->run.alone = o;
+  if (o->feasible && o->seconds < search_best_time(s)) s->run.best = s->run.alone = o;
 }
 
 /* The time is over: nothing more is known of the candidate. */
@@ -65,16 +66,29 @@ static const Bounded *find_bounded(const Search *s, const Candidate *c) {
   return NULL;
 }
 
+/* In a pipeline that is kept full micro-batches are no faster than a batch in one piece: its bound holds for them. */
+static void lift_micro_batches(Search *s, const Candidate *c, double bound) {
+  if (!s->steady || c->stages == 1 || c->micro > 1) return;
+  bound = fmin(bound, search_most_in_time(s, c)); /* more is not known where it takes too long */
+  for (size_t i = 0; i < s->run.candidates.n; i++) {
+    Candidate *x = &s->run.candidates.items[i], whole = *x;
+    whole.least = whole.micro = 1;
+    if (search_same_candidate(&whole, c)) x->bound = search_bound_in_time(s, x, fmax(x->bound, bound));
+  }
+}
+
 static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
   s->run.limited = limited;
+  lift_micro_batches(s, c, bound);
   ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited}));
   return bound;
 }
 
 void search_add_if_known(Search *s, Outcome *o, double best) {
-  bool as_good = s->run.best == s->run.alone && o->price.time.total == best; /* a free axis covers what is alone */
+  bool as_good =
+      s->run.alone && s->run.best == s->run.alone && o->seconds == best; /* a free axis covers what is alone */
   if (o->strategies || o->why_not) add_outcome(s, o);
-  if (o->feasible && (o->price.time.total < best || as_good)) s->run.best = o;
+  if (o->feasible && (o->seconds < best || as_good)) s->run.best = o;
 }
 
 /* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
@@ -110,8 +124,15 @@ static bool is_free(const Candidate *c) {
 /* It takes longer for lack of memory: by what is made or gathered again, or, without gradients, by cutting more. */
 static bool memory_costs(const Search *s, const Outcome *o, double bound) {
   const double much = 1e-3;
-  if (o->wanted > 0 && o->price.time.total > o->wanted) return true;
-  return s->run.limited && !func_has_gradients(s->f) && o->price.time.total > bound * (1 + much);
+  if (o->wanted > 0 && o->seconds > o->wanted) return true;
+  return s->run.limited && !func_has_gradients(s->f) && o->seconds > bound * (1 + much);
+}
+
+/* Nothing of a candidate is known but that it is not faster than `best`. */
+static double keep_or_drop(Search *s, const Candidate *c, double best, double again) {
+  if (again > 0) return keep_bound(s, c, fmax(c->bound, best - again), s->run.limited);
+  lift_micro_batches(s, c, best);
+  return INFINITY;
 }
 
 /* Returns the bound that was found, which does not count what is made again for gradients. */
@@ -132,7 +153,7 @@ static double try_one(Search *s, const Candidate *c) {
   s->run.limited |= makes_again;
   bool known = o->strategies || o->why_not;
   if (!known && !s->watch.expired) /* its cheapest operations alone take longer */
-    return again > 0 ? keep_bound(s, c, fmax(c->bound, best - again), s->run.limited) : INFINITY;
+    return keep_or_drop(s, c, best, again);
   search_add_if_known(s, o, best);
   bool limited = s->run.limited;
   bool pays = o->feasible && memory_costs(s, o, bound);
@@ -227,6 +248,7 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
     return;
   double bound = bound_mesh(s, c, loose, search_best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound), c[i].bounded = loose;
+  for (size_t i = 0; i < n; i++) lift_micro_batches(s, &c[i], bound);
 }
 
 /* Ranges of micro-batches of the first candidate that is left and all its orders become two each. */
@@ -279,7 +301,7 @@ static bool solves_at_once(Search *s, const Candidate *c) {
  * is left and the candidate is the first all the same.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
   s->brief = true;
-  while (s->run.best && !s->watch.expired) {
+  while (isfinite(search_best_time(s)) && !s->watch.expired) {
     const Candidate c = s->run.candidates.items[left];
     note_progress(s, left);
     bool first = c.bounded > c.naxes, wide = c.micro > 2 * c.least;
@@ -362,6 +384,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   if (s->named && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
+    if (named && s->steady) sort_candidates(s, i);
     if (named) bound_first(s, i);
     note_progress(s, i);
     if (named) fewest_axes_first(s, i);
@@ -379,7 +402,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
     double bound = try_one(s, &c);
     if (s->run.limited && o->micro_batches == 0 && !(o->any && s->run.best)) try_for_memory(s, &c, bound);
   }
-  if (!s->run.best && !s->large && !s->layout) try_all_lean(s, o);
+  if (!s->run.best && !s->large && !s->layout && isinf(s->below)) try_all_lean(s, o);
 }
 
 void search_try_hastily(Search *s) {

@@ -28,6 +28,7 @@ static void fine_shares(Search *s, const Outcome *o, const int **given) {
 static void try_price(Search *s, Outcome *o) {
   search_set_mesh(s, &o->c, NULL);
   o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->seconds = search_seconds(s, &o->price);
   o->feasible = o->price.possible && o->price.memory.needs <= s->limit;
 }
 
@@ -41,7 +42,7 @@ static bool move(Search *s, Outcome *o, int axis, const int *group, int which, i
   Outcome x = *o;
   x.c.given[axis] = shares;
   try_price(s, &x);
-  if (!x.feasible || x.price.time.total >= o->price.time.total * (1 - 1e-6)) return false;
+  if (!x.feasible || x.seconds >= o->seconds * (1 - 1e-6)) return false;
   *o = x;
   return true;
 }

@@ -178,13 +178,13 @@ Plan *refuse(const Search *s, Diags *d) {
               "--zero and more ranks save memory without them");
   if (large) note_parts(s, &nearest->price.memory, d);
   if (large || weights) note_largest(s, d);
-  if ((large || weights) && s->lack) *s->lack = (PlanLack){s->resident, large ? nearest->price.memory.needs : 0};
+  if ((large || weights) && s->lack) *s->lack = (PlanLack){s->resident, large ? nearest->price.memory.needs : 0, 0};
   return NULL;
 }
 
 Plan *refuse_size(const Search *s, Diags *d) {
   diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, too_large(s));
   note_largest(s, d);
-  if (s->lack) *s->lack = (PlanLack){s->resident, 0};
+  if (s->lack) *s->lack = (PlanLack){s->resident, 0, INFINITY};
   return NULL;
 }

@@ -208,6 +208,77 @@ expect 2 "--slower takes a part like 10%, up to 10000%, not '80GiB'" "${small[@]
 expect 2 "--slower needs --objective memory" "${small[@]}" --slower 10%; no_out
 expect 2 "--objective memory chooses a plan, and --plan gives one" "${small[@]}" --objective memory --plan least.plan; no_out
 
+# --objective throughput: replicas on as many devices each as are best.  A rank of cpux4 has a quarter of the machine.
+wide=("$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 -q)
+full=("${wide[@]}" --target cpux4 --objective throughput)
+expect 0 "" "${wide[@]}" --target cpux4 --json; cp out latency.json
+expect 0 "" "${full[@]}" --json; cp out full.json
+expect_json 'd["target"]["name"] == "cpux4" and d["target"]["gpus"] == 4 and d["time_us"] == json.load(open("latency.json"))["time_one_device_us"]'
+expect_json '[d["objective"][k] for k in ("maximises", "target", "replicas", "devices_per_replica", "devices", "idle_devices", "unit", "per_step", "max_latency_us")] == ["throughput", "cpux1", 4, 1, 4, 0, "samples", 64, None]'
+expect_json 'abs(d["objective"]["per_s"] * d["objective"]["period_us"] / (4 * 64e6) - 1) < 1e-9 and d["objective"]["upper_bound_per_s"] >= d["objective"]["per_s"] and 0 <= d["objective"]["gap"] < 0.01'
+expect 0 "4 replicas of 1 of the 4 devices" "${full[@]}"
+expect_out "one device: a rank of cpux4"
+expect_out "upper bound"
+# A limit that binds takes more devices for each, and gives no more.
+expect 0 "" "${full[@]}" --max-latency 12ms --json
+expect_json 'd["time_us"] <= 12000 and d["objective"]["devices_per_replica"] > 1 and d["objective"]["max_latency_us"] == 12000'
+expect_json 'd["objective"]["per_s"] <= json.load(open("full.json"))["objective"]["per_s"] and d["objective"]["per_s"] <= d["objective"]["upper_bound_per_s"]'
+expect 0 "of plans that take at most 12.0 ms a batch" "${full[@]}" --max-latency 12ms
+# Stages begin the next batch as soon as they are free: the busiest one decides.
+expect 0 "" "${full[@]}" --pp 2 --json; cp out stages.json
+expect_json 'd["objective"]["replicas"] == 2 and d["objective"]["devices_per_replica"] == 2 and d["time_us"] > 1.5 * d["objective"]["period_us"]'
+expect_json 'abs(sum(v for k, v in d["breakdown_us"].items() if k != "pipeline_idle") / d["objective"]["period_us"] - 1) < 1e-9'
+expect_json 'd["lower_bound_us"] <= d["objective"]["period_us"] and all(x["period_us"] <= x["time_us"] * (1 + 1e-9) for x in d["alternatives"])'
+expect 0 "" "${full[@]}" --pp 2 --save-plan stages.plan
+check "its own target" grep -q '^target cpux2 ranks 2$' stages.plan
+expect 0 "" "${wide[@]}" --target cpux2 --plan stages.plan --json
+expect_json 'd["chosen"] == json.load(open("stages.json"))["chosen"] and d["bytes_per_device"] == json.load(open("stages.json"))["bytes_per_device"]'
+expect 0 "2 ranks against one" "$apc" verify "$mlp" -D layers=2 -D d=64 -D hidden=128 --dim batch=8 -q --target cpux4 --objective throughput --pp 2
+expect_out "proved"
+expect 0 "" "${full[@]}" --tp 2 --json
+expect_json 'd["chosen"]["tp"] == 2 and d["objective"]["devices_per_replica"] % 2 == 0'
+# Steps of training follow each other: all devices make one.
+expect 0 "" "${step[@]}" --objective throughput
+expect_json 'd["objective"]["replicas"] == 1 and d["objective"]["devices"] == 2 and d["objective"]["period_us"] == d["time_us"]'
+one=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
+expect 0 "" "${step[@]}"
+expect_json "d['time_us'] == $one"
+# --objective cost: the money of a step, in the price of the devices it takes.
+cat >quads.topo <<'TOPO'
+machine quads {
+  devices 4 A100-SXM4-40GB;
+  link nvlink at 300 GB/s latency 3 us;
+  network ethernet 1 at 25 Gbit/s latency 15 us;
+  price 12 USD/h "made up" 2026-01-01;
+}
+TOPO
+cheap=("${wide[@]}" --target quads.topox8 --objective cost)
+expect 0 "" "${cheap[@]}" --json
+expect_json 'd["objective"]["minimises"] == "cost" and d["objective"]["devices"] == 1 and d["objective"]["target"] == "quads.topox1" and d["cost"]["usd_per_hour"] == 3'
+expect_json 'abs(d["objective"]["usd_per_million"] * 64e-6 / d["cost"]["usd_per_step"] - 1) < 1e-9 and d["objective"]["lower_bound_usd_per_million"] <= d["objective"]["usd_per_million"]'
+# What is listed beside it is better in time, memory or money than anything else.
+expect 0 "" "${cheap[@]}" --memory 20MB --json
+expect_json 'len(d["alternatives"]) > 0 and d["objective"]["devices"] > 1'
+points='[(x["time_us"], x["bytes_per_device"], x["devices_per_replica"] * x["period_us"]) for x in d["alternatives"] + [dict(d, **d["objective"])]]'
+expect_json "(lambda p: not any(a != b and all(i <= j for i, j in zip(a, b)) for a in p for b in p))($points)"
+expect 0 "USD/M samples" "${cheap[@]}" --memory 20MB
+expect 0 "" "${small[@]}" --json --objective memory --slower 300%
+expect_json "(lambda p: not any(a != b and a[0] <= b[0] and a[1] <= b[1] for a in p for b in p))([(x['time_us'], x['bytes_per_device']) for x in d['alternatives'] + [d]])"
+expect 0 "8 x (" "${wide[@]}" --target quads.topox8,cpux4 --objective throughput --tokens 1e6
+expect_out "samples/s"
+expect 0 "" "${wide[@]}" --target quads.topox8,cpux4 --objective throughput --tokens 1e6 --json
+expect_json 'all(abs(x["run"]["hours"] * 3600 * x["objective"]["per_s"] / x["run"]["seen"] - 1) < 1e-9 for x in d["targets"]) and d["targets"][0]["run"]["machines"] == 2'
+# What does not go together, and what there is no plan for.
+expect 3 "no plan for cpux4 takes at most 1.00 ms a batch: the fastest that was found takes" "${full[@]}" --max-latency 1ms; no_out
+expect 1 "--objective cost: the price of cpux4 is not known" "${wide[@]}" --target cpux4 --objective cost; no_out
+expect 2 "--max-latency needs --objective throughput or cost" "${wide[@]}" --target cpux4 --max-latency 1s; no_out
+expect 2 "--objective throughput chooses a plan, and --plan gives one" "${full[@]}" --plan stages.plan; no_out
+expect 2 "--what-if is about the time of a batch, not about throughput" "${full[@]}" --what-if 'compute*2'; no_out
+expect 2 "--compare is about the time of a batch, not about cost" "${cheap[@]}" --compare tp=2; no_out
+expect 2 "--pin is about the time of a batch" "${full[@]}" --tp 2 --pin '*:0=none'; no_out
+expect 3 "tp 3 would leave 1 of the 4 ranks of cpux4 idle" "${full[@]}" --tp 3; no_out
+expect 2 "takes no option '--max-latency'" "$apc" size "$mlp" --max-latency 1s; no_out
+
 # A run of many steps: what follows from the plan's time, and from the price and the power of the target.
 run=("$apc" plan "$gpt" -D layers=1 -D d=64 -D heads=2 -D vocab=128 -D ctx=32 --dim seq=32 --dim batch=4 --dtype f16 --target aws-p3.16xlargex32 --tp 1 --pp 1 --dp 4 --cp 8 -q)
 expect 0 "846,029 USD (AWS on-demand us-east-1" "${run[@]}" --hours 8640
@@ -263,4 +334,4 @@ expect 0 "" "${pipe[@]}" --target ./waits.topo,./unknown.topo --price spot --tok
 expect_json 'd["targets"][0]["joules_per_step"] < d["targets"][1]["joules_per_step"] and d["targets"][0]["cost"]["usd_per_hour"] == 1 and d["targets"][0]["run"]["kwh"] < d["targets"][0]["run"]["kwh_at_most"]'
 expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json 'd["energy"] is None'
-summary 238
+summary 300

@@ -26,7 +26,7 @@ expect_json 'isinstance(d["chosen"]["schedule"], str) and isinstance(d["chosen"]
 expect_json 'set("compute memory_bound collectives pipeline_idle optimizer other".split()) == set(d["breakdown_us"])'
 expect_json 'set("params grads optimizer activations workspace comm".split()) <= set(d["memory_bytes"])'
 expect_json 'all(k in d for k in "time_us time_one_device_us bytes_per_device flops params lower_bound_us gap searches search_ms alternatives cost".split())'
-expect_json 'set(d["cost"]) == {"usd_per_hour", "usd_per_step"} and d["params"] == 2144 and d["dims"] == {"batch": 8}'
+expect_json '{"usd_per_hour", "usd_per_step"} <= set(d["cost"]) and d["params"] == 2144 and d["dims"] == {"batch": 8}'
 expect_json 'abs(sum(d["breakdown_us"].values()) - d["time_us"]) <= 0.01 * d["time_us"]'
 expect_json 'abs(sum(d["memory_bytes"].values()) - d["bytes_per_device"]) <= 8'
 expect_json 'd["lower_bound_us"] <= d["time_us"] * (1 + 1e-9)'

@@ -172,14 +172,12 @@ later() { # later CODE OPTION...
   expect 5 "error[$code]" "$apc" compile "$mlp" $small "$@"; no_out
 }
 later APC0626 --dtype fp8
-later APC0627 --objective cost
 later APC0643 --emit=onnx
 later APC0646 --emit=trace
 later APC0647 --target machine.xml
 later APC0647 --target local
 later APC0647 --target nvidia-smi:FILE
 later APC0629 --const k=@k.npy
-later APC0627 --max-latency 500ms
 later APC0636 --train-mode '*'
 later APC0637 --offload moments
 later APC0640 --optimize main=1

@@ -38,6 +38,8 @@ typedef struct Choices {
   Strategy *now;
   int *at, *stages; /* by operation */
   double limits[CHOICE_LIMITS], best[CHOICE_LIMITS];
+  bool steady;         /* the best is that from batch to batch, */
+  double most_seconds; /* and a batch takes at most so long; 0: any */
   long priced;
 } Choices;
 
@@ -160,8 +162,9 @@ static inline double choices_price(Choices *c) {
   c->priced++;
   if (!p.possible) return INFINITY;
   for (int i = 0; i < CHOICE_LIMITS; i++)
-    if (p.memory.total <= c->limits[i]) c->best[i] = fmin(c->best[i], p.time.total);
-  return p.time.total;
+    if (p.memory.total <= c->limits[i] && !(c->most_seconds > 0 && p.time.total > c->most_seconds))
+      c->best[i] = fmin(c->best[i], c->steady ? p.time.period : p.time.total);
+  return c->steady ? p.time.period : p.time.total;
 }
 
 static inline double choices_price_cut(Choices *c) {

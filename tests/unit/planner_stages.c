@@ -38,7 +38,7 @@ static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
 static void check_whole(CostModel *cost, Module *m, const Func *f, const Rule *const *rules, const Plan *p, Arena *a) {
   int *stages = ARENA_ARRAY(a, int, f->ops.n);
   StagesTime t;
-  CHECK(stages_cut(NULL, cost, m, f, rules, p->strategies, INFINITY, stages, &t) == STAGES_CUT);
+  CHECK(stages_cut(NULL, cost, m, f, rules, p->strategies, INFINITY, 0, stages, &t) == STAGES_CUT);
   double counted = t.sum + (p->micro_batches - 1) * t.slowest + t.once,
          takes = cost_plan(cost, m, f, rules, p->strategies, stages).time.total;
   CHECKF(counted > 0.95 * takes && counted < 1.06 * takes, "zero %d: %.4g s counted, predicted %.4g", p->zero, counted,
