@@ -6,7 +6,6 @@
 
 #include "driver/internal.h"
 #include "passes/lower/lower.h"
-#include "passes/plan/entries.h"
 #include "passes/facts/labels.h"
 
 static void free_program(Build *b) {
@@ -43,17 +42,6 @@ static void settle_hints(Build *b) {
                      model_hints_text(o->arena, &b->model));
 }
 
-/* The first entry is planned; the others take its choices over (passes/plan/entries.h). */
-static void say_entries(const Build *b) {
-  const ModelOptions *o = &b->options.model;
-  const Model *m = &b->model;
-  Text names = {.arena = o->arena};
-  for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
-  if (m->nentries > 1)
-    driver_watch_say(&o->watch, o->arena, "Entries", "planning for %s; %s share%s its weights and states",
-                     m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
-}
-
 static bool choose_entries(Build *b) {
   const DriverOptions *o = &b->options;
   for (int i = 0; i < o->nentries; i++)
@@ -70,8 +58,8 @@ static bool choose_entries(Build *b) {
 static bool stage_load(Build *b) {
   const ModelOptions *o = &b->options.model;
   if (!model_load(o, &b->model) || !model_check_known(o, &b->model) || !choose_entries(b)) return false;
-  say_entries(b);
-  b->params = model_parameters(b->model.m); /* before passes make views of them */
+  if (!b->options.ncalls && !b->options.plan_file) driver_say_entries(b); /* else it is said with the plan */
+  b->params = model_parameters(b->model.m);                               /* before passes make views of them */
   settle_hints(b);
   return true;
 }
@@ -87,19 +75,15 @@ static bool stage_simplify(Build *b) {
 
 /* ---- lower */
 
-static Func *lower_entry(Build *b, CostModel *cost, const Func *l1, const Strategy *strategies, const int *stages) {
+static Func *lower_entry(Build *b, CostModel *cost, int entry) {
   const ModelOptions *o = &b->options.model;
+  const Func *l1 = b->l1s[entry];
+  const Strategy *strategies;
+  const int *stages;
+  driver_entry_choice(b, entry, &strategies, &stages);
   LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
   Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(o->arena, "%s.spmd", l1->name), o->diags);
   return l2 && verify_func(b->model.m, l2, o->diags) ? l2 : NULL;
-}
-
-static Func *lower_other(Build *b, CostModel *cost, const Func *l1) {
-  Arena *a = b->options.model.arena;
-  Strategy *strategies = ARENA_ARRAY(a, Strategy, l1->ops.n);
-  int *stages = ARENA_ARRAY(a, int, l1->ops.n);
-  plan_carry(b->model.m, b->l1, b->plan->strategies, b->plan->stages, l1, strategies, stages);
-  return lower_entry(b, cost, l1, strategies, stages);
 }
 
 /* What is done to weights at loading. */
@@ -118,11 +102,7 @@ static bool stage_lower(Build *b) {
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
   b->l2s = ARENA_ARRAY(o->arena, Func *, b->nentries);
   bool ok = true;
-  for (int i = 0; ok && i < b->nentries; i++) {
-    b->l2s[i] =
-        i == 0 ? lower_entry(b, cost, b->l1, b->plan->strategies, b->plan->stages) : lower_other(b, cost, b->l1s[i]);
-    ok = b->l2s[i] != NULL;
-  }
+  for (int i = 0; ok && i < b->nentries; i++) ok = (b->l2s[i] = lower_entry(b, cost, i)) != NULL;
   b->l2 = b->l2s[0];
   cost_model_free(cost);
   return ok && lower_weights(b);
@@ -135,8 +115,8 @@ bool driver_lower_also(Build *b, Func *l1) {
   memcpy(l1s, b->l1s, sizeof *l1s * (size_t)n);
   memcpy(l2s, b->l2s, sizeof *l2s * (size_t)n);
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
-  l1s[n] = l1, l2s[n] = lower_other(b, cost, l1);
-  b->l1s = l1s, b->l2s = l2s;
+  l1s[n] = l1, b->l1s = l1s;
+  l2s[n] = lower_entry(b, cost, n), b->l2s = l2s;
   driver_go_back(b, DRIVER_legalise);
   cost_model_free(cost);
   return l2s[n] != NULL;

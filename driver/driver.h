@@ -38,10 +38,18 @@ typedef enum DriverObjective {
 
 typedef struct Replicas Replicas;
 
+/* How often an entry is called. */
+typedef struct DriverCalls {
+  const char *entry;
+  double times;
+} DriverCalls;
+
 typedef struct DriverOptions {
   ModelOptions model;
   int nentries; /* the functions that are compiled, the first is planned; 0: all that the model has */
   const char *const *entries;
+  int ncalls; /* entries that are planned together, by how often they are called (--optimize); 0: none are */
+  const DriverCalls *calls;
   const Target *target;
   const char *target_text; /* of the target, for who looks on */
   PlanOptions plan;        /* what is forced, limits, who looks on */
@@ -65,9 +73,11 @@ typedef struct Build {
   Model model;
   int64_t params; /* elements of the trainable weights */
   int nentries;
-  Func **l1s;    /* the entries after the level-1 passes */
-  Func **l2s;    /* the same at level 2; NULL before lowering */
-  Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
+  Func **l1s; /* the entries after the level-1 passes */
+  Func **l2s; /* the same at level 2; NULL before lowering */
+  Func *l1;   /* the one that is planned: the first, whose choices the others get (passes/plan/entries.h), or all that
+               * are planned together as one (ir/joint.h) */
+  Func *l2;   /* of the first */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
   int least_devices;          /* replicas on fewer do not hold a Program; 0: nothing is known of that */

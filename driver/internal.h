@@ -7,6 +7,21 @@
 /* From now on that stage and those after it count as not run. */
 void driver_go_back(Build *b, DriverStage to);
 
+/* together.c */
+/* Which entry of several is planned, where not all are. */
+void driver_say_entries(const Build *b);
+/* Plans all entries together from now on: what is planned is their joint function.  `loc`: of the line of a plan file
+ * that says so.  False: there is no such entry. */
+bool driver_join_entries(Build *b, int n, const DriverCalls *calls, Loc loc);
+/* What the plan is for that entry. */
+void driver_entry_choice(const Build *b, int entry, const Strategy **strategies, const int **stages);
+
+/* The plan that was found for all entries, or a better one that begins with what one of them would have alone; the
+ * bound is raised to the sum of theirs, where that is known, in what is left of the effort of the search that began
+ * then. */
+Plan *driver_hold_against_entries(const Build *b, const PlanOptions *options, int64_t micro_batch, double began,
+                                  Plan *p);
+
 /* plan.c */
 bool stage_plan(Build *b);
 /* One of several searches, in what the others have left of --effort.  `micro_batch`: as DriverOptions.micro_batch. */
@@ -33,6 +48,8 @@ bool driver_has_effort(const Build *b);
 static inline bool driver_is_stopped(const Build *b) { return b->options.plan.stop && *b->options.plan.stop; }
 /* The plan that `was` becomes an alternative to the one there is, and so do its alternatives. */
 void driver_plan_beside(Build *b, Plan *was);
+/* The same of a plan that is not the build's yet. */
+void driver_list_beside(const Build *b, Plan *p, Plan *was);
 /* Says why there is no plan, and how many devices would do; false. */
 bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */

@@ -13,7 +13,9 @@
 #include "driver/micro_batch.h"
 #include "driver/objective.h"
 #include "driver/replicas.h"
+#include "ir/joint.h"
 #include "ir/schedule.h"
+#include "passes/plan/file.h"
 #include "solver/watch.h"
 
 /* What holds for every search: its limits, and who looks on. */
@@ -85,6 +87,28 @@ static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
   p->flops = searched->flops;
 }
 
+/* What is planned: what --optimize says, which the file must say as well, or the file alone. */
+static bool join_as_file_says(Build *b, const PlanFile *f) {
+  const DriverOptions *o = &b->options;
+  Arena *a = o->model.arena;
+  DriverCalls *calls = ARENA_ARRAY(a, DriverCalls, f->entries.n + 1);
+  for (size_t i = 0; i < f->entries.n; i++)
+    calls[i] = (DriverCalls){f->entries.items[i].name, f->entries.items[i].weight};
+  const Func *asked = b->l1->joint ? b->l1 : NULL;
+  if (!asked && !f->entries.n) return driver_say_entries(b), true;
+  if (!f->entries.n && f->complete) return true;
+  if (!f->entries.n)
+    return diag_error(o->model.diags, DIAG_plan_options, f->func_loc,
+                      "--optimize was given, and the plan is for @%s alone", f->func);
+  if (!driver_join_entries(b, (int)f->entries.n, calls, f->entries_loc)) return false;
+  for (int e = 0; asked && e < asked->joint->n; e++)
+    if (asked->joint->entries[e].calls != b->l1->joint->entries[e].calls)
+      return diag_error(o->model.diags, DIAG_plan_options, f->entries_loc, "--optimize asks for %s=%g, the plan has %g",
+                        asked->joint->entries[e].f->name, asked->joint->entries[e].calls,
+                        b->l1->joint->entries[e].calls);
+  return true;
+}
+
 /* A plan that cannot be used is refused before the search, which only who is shown the plan needs; that the search
  * finds nothing is no error here. */
 static Plan *read_plan(Build *b, const PlanOptions *options, const char *text) {
@@ -143,6 +167,7 @@ Plan *driver_search(Build *b, const PlanOptions *options, int64_t micro_batch, D
   if (o.effort > 0) o.effort = fmax(o.effort - b->search_seconds, 1e-3);
   Plan *p = micro_batch ? driver_micro_batch(b, &o, micro_batch, d)
                         : plan_search(b->model.m, b->l1, b->options.target, &o, d);
+  if (p) p = driver_hold_against_entries(b, &o, micro_batch, began, p);
   b->search_seconds += solve_watch_now() - began, b->searches++;
   if (p) p->search_seconds = b->search_seconds;
   return p;
@@ -174,9 +199,13 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   return true;
 }
 
+void driver_list_beside(const Build *b, Plan *p, Plan *was) {
+  if (b->options.plan.alternatives) list_beside(b->options.model.arena, p, was);
+}
+
 void driver_plan_beside(Build *b, Plan *was) {
   b->plan->search_seconds = was->search_seconds;
-  if (b->options.plan.alternatives) list_beside(b->options.model.arena, b->plan, was);
+  driver_list_beside(b, b->plan, was);
 }
 
 Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why) {
@@ -218,7 +247,9 @@ bool stage_plan(Build *b) {
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
   const char *text = o->plan_file ? file_read_text(o->model.diags, o->model.arena, o->plan_file, NULL) : NULL;
   const PlanFile *file = text ? plan_file_read(o->model.arena, o->plan_file, text, o->model.diags) : NULL;
-  if ((o->plan_file && !file) || (file && file->complete && !driver_complete(b, file))) return false;
+  if (o->plan_file && !file) return false;
+  if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;
+  if (file && (!join_as_file_says(b, file) || (file->complete && !driver_complete(b, file)))) return false;
   const PlanOptions unforced = unforced_options(o);
   bool several = o->objective == OBJECTIVE_throughput || o->objective == OBJECTIVE_cost;
   Plan *p = several ? driver_plan_replicas(b) : o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);

@@ -236,7 +236,8 @@ typedef struct Output {
 } Output;
 
 typedef struct Func {
-  Arena *own; /* holds it, its lists and operands (func_new); NULL: the module's does */
+  Arena *own;                /* holds it, its lists and operands (func_new); NULL: the module's does */
+  const struct Joint *joint; /* of several entries (joint.h); NULL: it is one function */
   const char *name;
   int level; /* 1 or 2 */
   struct {

@@ -12,6 +12,7 @@
 #include "tools/option_values.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
+#include "tools/plan_entries.h"
 #include "tools/plan_questions.h"
 #include "tools/plan_times.h"
 
@@ -363,6 +364,9 @@ static bool objective_options(Tool *t, const Target *g, DriverOptions *out) {
     if (option_given(o, other[i]))
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s is about the time of a batch, not about %s",
                         option_rows[other[i]].flag, name);
+  if (replicas && option_given(o, OPT_optimize))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--optimize is about the time of all calls of entries, not about %s", name);
   if (replicas && g->nkinds)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
                       "--objective %s divides a target into parts that are alike; the devices of %s are not (%s)", name,
@@ -418,8 +422,9 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return objective_options(t, target, o) && tool_pins(t, &o->plan.pins, &o->plan.npins) &&
-         tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
+  return tool_calls(t, &o->calls, &o->ncalls) && objective_options(t, target, o) &&
+         tool_pins(t, &o->plan.pins, &o->plan.npins) && tool_compared(t, &o->named, &o->nnamed) &&
+         driver_run(b, DRIVER_simplify);
 }
 
 static bool find_plan(Tool *t, Build *b, bool alternatives) {

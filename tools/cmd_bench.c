@@ -9,6 +9,7 @@
 #include "base/statistics.h"
 #include "program/artifact.h"
 #include "tools/expect.h"
+#include "tools/plan_entries.h"
 #include "tools/plan_report.h"
 #include "tools/running.h"
 
@@ -98,7 +99,7 @@ static int bench_model(Tool *t) {
     Subject b = {.path = r.build.model.path,
                  .target = r.build.options.target->name,
                  .how = tool_degrees_text(t->arena, p->degree, p->micro_batches),
-                 .predicted_s = p->price.time.total,
+                 .predicted_s = tool_entry_seconds(&r.build, 0), /* which runs */
                  .program = r.program};
     code = compare_and_measure(t, &b, r.expected);
   }

@@ -22,10 +22,10 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
     return;
   }
   const char *plan = tool_degrees_text(t->arena, p->degree, p->micro_batches);
-  tool_say(t, "Finished", "%s in %.1f s: %s%s, predicted %s (one device: %s), %s per rank", written(t, l),
+  tool_say(t, "Finished", "%s in %.1f s: %s%s, predicted %s%s (one device: %s), %s per rank", written(t, l),
            (tool_now_ms() - t->start_ms) / 1e3, plan, tool_goal_replicas_text(t->arena, b),
-           show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
-           show_bytes(t->arena, plan_memory(b->plan)->total));
+           show_seconds(t->arena, p->price.time.total), b->l1->joint ? " for all calls" : "",
+           one_device_text(t->arena, p), show_bytes(t->arena, plan_memory(b->plan)->total));
 }
 
 /* Of forms that need no plan. */

@@ -77,18 +77,18 @@ int running_start(Tool *t, Running *r) {
   int code = EXIT_OK;
   if (!target || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
     return tool_failed(t->diags);
-  if (!tool_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
-      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !tool_can_compile(t, r->build.options.target->device) ||
-      !tool_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !driver_run(&r->build, DRIVER_lower) || !tool_emit_write(t, &r->build, &forms) ||
-      !temporary_open(t->diags, t->arena, &r->scratch))
+  if (!tool_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1s[0]) ||
+      !inputs_read(t, &r->build, r->build.l1s[0], &r->inputs) ||
+      !tool_can_compile(t, r->build.options.target->device) || !tool_plan(t, &r->build) ||
+      !inputs_make(t, &r->build, r->build.l1s[0], &r->inputs) || !driver_run(&r->build, DRIVER_lower) ||
+      !tool_emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!driver_write(&r->build, r->build.options.target->device, path)) return tool_failed(t->diags);
   const int ranks = r->build.plan->ranks;
   tool_stage(t, "Running", "on %d rank%s", ranks, ranks == 1 ? "" : "s");
   r->program = tool_program_open(t, path, NULL, &code);
-  return r->program ? tool_program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
+  return r->program ? tool_program_run(t, r->program, r->build.l1s[0]->name, &r->inputs) : code;
 }
 
 void running_stop(Running *r) {

@@ -70,6 +70,14 @@ static json_t *strategy_json(Tool *t, const char *text) {
   return o;
 }
 
+static json_t *entries_json(const PlanFile *f) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < f->entries.n; i++)
+    json_array_append_new(list, json_pack("{s:o, s:f}", "name", json_text(f->entries.items[i].name), "weight",
+                                          f->entries.items[i].weight));
+  return list;
+}
+
 static json_t *shares_json(const MeshAxis *axis) {
   json_t *list = json_array();
   for (int i = 0; i < axis->size; i++) json_array_append_new(list, json_integer(axis->shares[i]));
@@ -101,6 +109,7 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
       json_text(f->target), "ranks", f->ranks, "mesh", mesh, "stages", f->mesh.stages, "stage_begins", stages, "ops",
       ops, "time", prediction_json(&time, "time_us", 1e3), "memory", prediction_json(&bytes, "bytes_per_device", 1));
   if (f->complete) json_object_set_new(o, "complete", json_true());
+  if (f->entries.n) json_object_set_new(o, "entries", entries_json(f));
   return o;
 }
 
@@ -145,6 +154,9 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   if (f->complete) printf("%s: lines of a plan that is completed (--plan)\n", f->file);
   else printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n", f->file, f->func, f->graph, f->target);
   if (f->stages) print_mesh(t, f);
+  for (size_t i = 0; i < f->entries.n; i++)
+    printf("%s%s x %g%s", i ? ", " : "  entries   ", f->entries.items[i].name, f->entries.items[i].weight,
+           i + 1 < f->entries.n ? "" : "\n");
   if (!f->complete) print_prediction(t, "time", &time, false), print_prediction(t, "per rank", &bytes, true);
   for (int i = 1; i < f->mesh.stages; i++)
     if (f->stages[i].op) printf("  stage %-3d from %s\n", i, f->stages[i].op);

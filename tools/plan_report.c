@@ -9,6 +9,7 @@
 #include "driver/micro_batch.h"
 #include "ir/schedule.h"
 #include "driver/replicas.h"
+#include "tools/plan_entries.h"
 #include "tools/plan_goal.h"
 #include "tools/plan_run.h"
 #include "tools/target_report.h"
@@ -215,6 +216,7 @@ void tool_plan_show(Tool *t, const Build *b) {
          *hints ? " with " : "", hints);
   if (b->replicas) tool_goal_show_choices(t, b), tool_goal_show(t, b);
   else show_choices(t, p);
+  tool_entries_show(t, b);
   show_said(t, b);
   show_traded(t, b);
   show_limit(t, b);
@@ -361,6 +363,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
   json_object_set_new(o, "searches", json_integer(b->searches));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
+  if (tool_has_entries(b)) json_object_set_new(o, "entries", tool_entries_json(b));
   const PlanSaid *said = b->options.plan.said;
   if (said)
     json_object_set_new(o, "completes",

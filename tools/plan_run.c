@@ -10,13 +10,14 @@
 
 #include "driver/micro_batch.h"
 #include "driver/products.h"
+#include "ir/joint.h"
 #include "tools/plan_goal.h"
 
 /* Of the sizes that were planned for; 0: there is no such input. */
-static double tokens_of(const Build *b, const int64_t *sizes) {
-  for (size_t i = 0; i < b->l1->ops.n; i++) {
-    const Op *op = &b->l1->ops.items[i];
-    const Type *type = op->kind == OP_input ? type_of(b->l1, op->out) : NULL;
+static double tokens_in(const Func *f, const int64_t *sizes) {
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Type *type = op->kind == OP_input ? type_of(f, op->out) : NULL;
     if (!type || type->rank < 2 || dtype_is_float(type->dtype) || type->dtype == DT_bool) continue;
     double n = 1;
     for (int d = 0; d < type->rank; d++) {
@@ -26,6 +27,14 @@ static double tokens_of(const Build *b, const int64_t *sizes) {
     return n;
   }
   return 0;
+}
+
+/* Of all calls of entries that are planned together. */
+static double tokens_of(const Build *b, const int64_t *sizes) {
+  const Joint *joint = b->l1->joint;
+  double n = joint ? 0 : tokens_in(b->l1, sizes);
+  for (int e = 0; joint && e < joint->n; e++) n += joint->entries[e].calls * tokens_in(joint->entries[e].f, sizes);
+  return n;
 }
 
 double tool_seen_in_step(const Build *b, const char **unit) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "ir/joint.h"
 #include "ir/layout/count.h"
 #include "ir/schedule.h"
 #include "ir/shares.h"
@@ -354,17 +355,56 @@ static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const Ke
   return joins;
 }
 
+static const Joined *joined_in(const CostModel *c, const Func *f);
+
+/* Programs are of single entries: kernels of a joint function are theirs. */
+static Joined joined_of_entries(const CostModel *c, const Func *f) {
+  Arena *a = c->bodies->arena;
+  LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
+  KernelPart *parts = ARENA_ARRAY(a, KernelPart, f->ops.n + 1);
+  Together *together = ARENA_ARRAY(a, Together, f->ops.n + 1);
+  bool any = false;
+  int kernels = 0; /* of the entries before */
+  for (int e = 0; e < f->joint->n; e++) {
+    const JointEntry *entry = &f->joint->entries[e];
+    const Joined own = *joined_in(c, entry->f);
+    int most = -1;
+    for (size_t i = 0; i < entry->f->ops.n; i++) {
+      size_t at = entry->at[i];
+      LegalJoin *join = &joins[at];
+      KernelPart *part = &parts[at];
+      *join = own.joins[i], *part = own.parts[i];
+      join->other = joint_value(f, e, join->other);
+      if (join->next >= 0) join->next = (int)entry->at[join->next];
+      if (own.together) together[at] = own.together[i], any = true;
+      if (part->kernel < 0) continue;
+      most = part->kernel > most ? part->kernel : most;
+      part->kernel += kernels;
+      part->first = entry->at[part->first], part->last = entry->at[part->last];
+    }
+    kernels += most + 1;
+  }
+  return (Joined){.f = f, .joins = joins, .parts = parts, .together = any ? together : NULL};
+}
+
+static Joined joined_of(const CostModel *c, const Func *f) {
+  Arena *a = c->bodies->arena;
+  if (f->joint) return joined_of_entries(c, f);
+  KernelPart *parts = cost_parts_of(a, c->m, c->target->device, f);
+  Joined known = {.f = f, .joins = joins_beside(c, f, parts), .parts = parts};
+  if (c->target->assumes && f->level == 1) {
+    cost_assume_parts(a, f, parts);
+    known.together = cost_assume_together(a, c, f);
+  }
+  return known;
+}
+
 static const Joined *joined_in(const CostModel *c, const Func *f) {
   OpenBodies *b = c->bodies;
   for (size_t i = 0; i < b->joined.n; i++)
     if (b->joined.items[i].f == f) return &b->joined.items[i];
-  KernelPart *parts = cost_parts_of(b->arena, c->m, c->target->device, f);
-  Joined known = {.f = f, .joins = joins_beside(c, f, parts), .parts = parts};
-  if (c->target->assumes && f->level == 1) {
-    cost_assume_parts(b->arena, f, parts);
-    known.together = cost_assume_together(b->arena, c, f);
-  }
-  known.alike = cost_alike_of(b->arena, f, known.joins, parts, known.together);
+  Joined known = joined_of(c, f);
+  known.alike = cost_alike_of(b->arena, f, known.joins, known.parts, known.together);
   ARENA_PUSH(b->arena, &b->joined, known);
   return &b->joined.items[b->joined.n - 1];
 }

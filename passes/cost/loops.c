@@ -27,6 +27,7 @@ static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
 
 const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f, const bool *again) {
   LoopCosts *l = ARENA_NEW(a, LoopCosts);
+  l->f = f;
   l->loops = loops_of(a, f);
   double *rounds = ARENA_ARRAY(a, double, l->loops.n);
   for (int i = 0; i < l->loops.n; i++) {
@@ -48,12 +49,13 @@ double runs_in_loop(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rou
 
 double runs_of_op(const LoopCosts *l, size_t op) {
   int loop = l->loops.of[op], times = l->again && l->again[op] ? 2 : 1;
-  return times * runs_in_loop(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
+  if (loop >= 0 && l->loops.items[loop].begin == op) loop = l->loops.items[loop].parent;
+  return joint_weight(l->f, op) * times * runs_in_loop(l, loop);
 }
 
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {
   Val v = f->ops.items[op].out;
-  return v ? runs_in_loop(l, cost_loop_of_value(&l->loops, f, v)) : 1;
+  return joint_weight(f, op) * (v ? runs_in_loop(l, cost_loop_of_value(&l->loops, f, v)) : 1);
 }
 
 OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t index, const Rule *r, const Strategy *s) {

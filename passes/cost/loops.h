@@ -5,14 +5,17 @@
  * size that is its count; else it is planned as one round.  Rounds of nested loops multiply.
  * What comes into a loop from outside is converted once, before the outermost loop that does not remake it; so the
  * conversions of a value run as often as what makes it, wherever they are asked for.
+ * Of a joint function (ir/joint.h) each entry runs as often as its weight says.
  */
 #ifndef APC_PASSES_COST_LOOPS_H
 #define APC_PASSES_COST_LOOPS_H
 
+#include "ir/joint.h"
 #include "ir/loops.h"
 #include "passes/cost/cost.h"
 
 typedef struct LoopCosts {
+  const Func *f;
   Loops loops;
   const double *rounds; /* by loop: of its body, in one run of the function */
   const bool *agreed;   /* by value (agreed.h) */

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/joint.h"
 #include "ir/legal_dot.h"
+#include "ir/states.h"
 #include "passes/cost/held.h"
 #include "passes/cost/ranks.h"
 #include "passes/facts/zero.h"
@@ -21,6 +23,14 @@ typedef struct KeptList {
   Kept *items;
   size_t n, cap;
 } KeptList;
+
+/* What the entries of a joint function keep together. */
+typedef struct EntriesKept {
+  SameWeight same;
+  StateOps states;
+  KeptList *kept;  /* by operation: the first of its weight or state */
+  StageCost *sums; /* by stage: weights and state */
+} EntriesKept;
 
 typedef struct Pricing {
   Walk walk; /* first: its address is that of the pricing */
@@ -39,6 +49,8 @@ typedef struct Pricing {
   bool in_turns;        /* a pipeline trains several (codegen/program_bodies.c) */
   int ngaps;
   PlanGap gaps[MOST_GAPS]; /* the first conversions that do not exist */
+  EntriesKept *together;   /* with the other entries of a joint function; NULL: there are none */
+  const JointEntry *entry;
 } Pricing;
 
 /* The prices of the place that the stage is on. */
@@ -87,15 +99,29 @@ static bool *weights_of_convolutions(const Pricing *p) {
   return of;
 }
 
+static bool is_new(Arena *a, KeptList *kept, const Layout *layout, int stage) {
+  for (size_t i = 0; i < kept->n; i++)
+    if (kept->items[i].layout == layout && kept->items[i].stage == stage) return false;
+  ARENA_PUSH(a, kept, ((Kept){layout, stage}));
+  return true;
+}
+
 /* Reads of one weight in one layout are one copy. */
 static void keep_weight(Pricing *p, Val value, const Layout *layout, int stage) {
-  size_t first = p->same.first[p->f->values.items[value].op];
-  KeptList *kept = &p->kept[first];
-  for (size_t i = 0; i < kept->n; i++)
-    if (kept->items[i].layout == layout && kept->items[i].stage == stage) return;
-  ARENA_PUSH(p->arena, kept, ((Kept){layout, stage}));
+  size_t op = (size_t)p->f->values.items[value].op, first = p->same.first[op];
+  if (!is_new(p->arena, &p->kept[first], layout, stage)) return;
   double bytes = cost_bytes(p->c, type_of(p->f, value), layout);
-  p->sums[stage].params += p->of_convolutions[first] ? bytes + bytes / LEGAL_CONV_ROOM : bytes;
+  if (p->of_convolutions[first]) bytes += bytes / LEGAL_CONV_ROOM;
+  p->sums[stage].params += bytes;
+  EntriesKept *all = p->together;
+  if (all && is_new(p->arena, &all->kept[all->same.first[p->entry->at[op]]], layout, stage))
+    all->sums[stage].params += bytes;
+}
+
+static void keep_state(Pricing *p, const Op *op, double bytes, const Layout *layout, int stage) {
+  EntriesKept *all = p->together;
+  size_t first = all ? all->states.first[p->entry->at[func_op_index(p->f, op)]] : 0;
+  if (all && is_new(p->arena, &all->kept[first], layout, stage)) all->sums[stage].state += bytes;
 }
 
 /* ---- what the walk says */
@@ -106,8 +132,10 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
   if (op->kind == OP_param) keep_weight(p, value, layout, stage);
   if (w->states.n > p->states) {
     bool trained = !declares && zero_is_storage(w->m, op);
-    double *kept = trained ? &p->sums[stage].params : &p->sums[stage].state;
-    *kept += cost_bytes(p->c, type_of(s->f, value), layout);
+    double *kept = trained ? &p->sums[stage].params : &p->sums[stage].state,
+           bytes = cost_bytes(p->c, type_of(s->f, value), layout);
+    *kept += bytes;
+    keep_state(p, op, bytes, layout, stage);
   }
   p->states = w->states.n;
   if (declares) return NOT_HELD;
@@ -372,52 +400,151 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   return t;
 }
 
-PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                           const int *stages, StageCost *sums, PlanTraffic *traffic) {
-  Arena *a = arena_new();
-  Pricing p = {.walk = {.m = m, .arena = a, .sink = &price_sink},
-               .arena = a,
-               .c = c,
-               .f = f,
-               .loops = cost_loops(a, c, f, NULL),
-               .same = weight_readers(a, f),
-               .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
-               .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
-               .traffic = traffic,
-               .repeat = mesh_micro_batches(&m->mesh)};
-  WalkScope s = {.f = f,
-                 .rules = rules,
-                 .strategies = strategies,
-                 .stages = stages,
-                 .derived = derived_ops(a, f),
-                 .once = once_ops(a, f),
-                 .loops = &p.loops->loops,
-                 .agreed = p.loops->agreed,
+/* What is to be priced. */
+typedef struct Priced {
+  CostModel *c;
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  const Strategy *strategies;
+  const int *stages;
+} Priced;
+
+/* A walk over all of it; everything is in the arena.  `together`, `entry`: of a joint function; NULL. */
+static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *traffic, EntriesKept *together,
+                       const JointEntry *entry) {
+  Pricing *p = ARENA_NEW(a, Pricing);
+  *p = (Pricing){.walk = {.m = x->m, .arena = a, .sink = &price_sink},
+                 .arena = a,
+                 .c = x->c,
+                 .f = x->f,
+                 .loops = cost_loops(a, x->c, x->f, NULL),
+                 .same = weight_readers(a, x->f),
+                 .kept = ARENA_ARRAY(a, KeptList, x->f->ops.n + 1),
+                 .sums = sums,
+                 .traffic = traffic,
+                 .repeat = mesh_micro_batches(&x->m->mesh),
+                 .together = together,
+                 .entry = entry};
+  WalkScope s = {.f = x->f,
+                 .rules = x->rules,
+                 .strategies = x->strategies,
+                 .stages = x->stages,
+                 .derived = derived_ops(a, x->f),
+                 .once = once_ops(a, x->f),
+                 .loops = &p->loops->loops,
+                 .agreed = p->loops->agreed,
                  .loop = -1};
-  p.of_convolutions = weights_of_convolutions(&p);
-  p.in_turns = schedule_in_turns(&m->mesh, f);
-  p.held = (HeldList){&p.walk, a, c, f, p.loops, .repeat = p.repeat, .in_turns = p.in_turns};
-  held_begin(&p.held);
-  walk_function(&p.walk, &s);
-  held_settle(&p.held);
-  for (int i = 0; i < m->mesh.stages; i++) wait_for_host(&p, &p.sums[i]), wait_for_communication(&p, &p.sums[i]);
+  p->of_convolutions = weights_of_convolutions(p);
+  p->in_turns = schedule_in_turns(&x->m->mesh, x->f);
+  p->held = (HeldList){&p->walk, a, x->c, x->f, p->loops, .repeat = p->repeat, .in_turns = p->in_turns};
+  held_begin(&p->held);
+  walk_function(&p->walk, &s);
+  held_settle(&p->held);
+  return p;
+}
+
+/* Of what was walked. */
+static PlanPrice price_of(Pricing *p) {
+  const Mesh *mesh = &p->walk.m->mesh;
+  for (int i = 0; i < mesh->stages; i++) wait_for_host(p, &p->sums[i]), wait_for_communication(p, &p->sums[i]);
   ScheduleTable made;
-  const ScheduleTable *table = has_table(&p) ? (made = table_of(&p), &made) : NULL;
-  PlanPrice out = {.possible = p.ngaps == 0, .ngaps = p.ngaps, .time = pipeline_time(&p, table)};
-  memcpy(out.gaps, p.gaps, sizeof out.gaps);
-  HeldStages *by_stage = held_by_stage(&p.held);
-  for (int k = 0; k < mesh_places(&m->mesh); k++) {
-    PlanMemory mem = held_memory(&p.held, by_stage, p.sums, k, table);
-    mem.needs = mem.total * kinds_memory_scale(cost_target(c), &m->mesh, k);
+  const ScheduleTable *table = has_table(p) ? (made = table_of(p), &made) : NULL;
+  PlanPrice out = {.possible = p->ngaps == 0, .ngaps = p->ngaps, .time = pipeline_time(p, table)};
+  memcpy(out.gaps, p->gaps, sizeof out.gaps);
+  HeldStages *by_stage = held_by_stage(&p->held);
+  for (int k = 0; k < mesh_places(mesh); k++) {
+    PlanMemory mem = held_memory(&p->held, by_stage, p->sums, k, table);
+    mem.needs = mem.total * kinds_memory_scale(cost_target(p->c), mesh, k);
     double flops = 0, params = 0;
-    for (int stage = 0; stage < m->mesh.stages; stage++) {
-      if (mesh_place_of(&m->mesh, stage) != k) continue;
-      flops += p.sums[stage].flops, params += p.sums[stage].params;
+    for (int stage = 0; stage < mesh->stages; stage++) {
+      if (mesh_place_of(mesh, stage) != k) continue;
+      flops += p->sums[stage].flops, params += p->sums[stage].params;
     }
     if (mem.needs > out.memory.needs) out.memory = mem;
     out.flops = fmax(out.flops, flops);
     out.param_bytes = fmax(out.param_bytes, params);
   }
+  return out;
+}
+
+/* ---- joint functions (ir/joint.h): times add up by weight; one entry runs at a time, so that the largest decides */
+
+/* The part of a choice that is an entry's. */
+static Priced entry_of(Arena *a, const Priced *x, const JointEntry *e) {
+  const size_t n = e->f->ops.n;
+  const Rule **rules = ARENA_ARRAY(a, const Rule *, n + 1);
+  Strategy *strategies = ARENA_ARRAY(a, Strategy, n + 1);
+  int *stages = ARENA_ARRAY(a, int, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    rules[i] = x->rules[e->at[i]], strategies[i] = x->strategies[e->at[i]];
+    stages[i] = x->stages ? x->stages[e->at[i]] : 0;
+  }
+  return (Priced){x->c, x->m, e->f, rules, strategies, x->stages ? stages : NULL};
+}
+
+static void add_gaps(PlanPrice *sum, const PlanPrice *x, const Func *joint, int entry) {
+  const JointEntry *e = &joint->joint->entries[entry];
+  for (int i = 0; i < x->ngaps && sum->ngaps < MOST_GAPS; i++) {
+    PlanGap gap = x->gaps[i];
+    gap.value = joint_value(joint, entry, gap.value);
+    gap.user = gap.user < e->f->ops.n ? e->at[gap.user] : joint->ops.n;
+    sum->gaps[sum->ngaps++] = gap;
+  }
+}
+
+static void add_time(PlanTime *sum, const PlanTime *x, double weight) {
+  sum->total += weight * x->total, sum->idle += weight * x->idle;
+  sum->compute += weight * x->compute, sum->memory_bound += weight * x->memory_bound;
+  sum->collectives += weight * x->collectives, sum->transfers += weight * x->transfers;
+  sum->optimizer += weight * x->optimizer;
+  sum->busy += weight * x->busy, sum->communicating += weight * x->communicating;
+  sum->period += weight * x->period;
+}
+
+static PlanPrice price_joint(const Priced *x, PlanPrice *each) {
+  const Joint *joint = x->f->joint;
+  const int stages = x->m->mesh.stages;
+  Arena *a = arena_new();
+  EntriesKept all = {.same = weight_readers(a, x->f),
+                     .states = state_ops(a, x->f),
+                     .kept = ARENA_ARRAY(a, KeptList, x->f->ops.n + 1),
+                     .sums = ARENA_ARRAY(a, StageCost, stages)};
+  Pricing **walks = ARENA_ARRAY(a, Pricing *, joint->n);
+  for (int e = 0; e < joint->n; e++) {
+    const Priced own = entry_of(a, x, &joint->entries[e]);
+    walks[e] = walked(a, &own, ARENA_ARRAY(a, StageCost, stages), NULL, &all, &joint->entries[e]);
+  }
+  PlanPrice out = {.possible = true};
+  for (int e = 0; e < joint->n; e++) {
+    const double weight = joint->entries[e].weight;
+    for (int s = 0; s < stages; s++)
+      walks[e]->sums[s].params = all.sums[s].params, walks[e]->sums[s].state = all.sums[s].state;
+    const PlanPrice own = price_of(walks[e]);
+    out.possible &= own.possible;
+    add_gaps(&out, &own, x->f, e);
+    add_time(&out.time, &own.time, weight);
+    if (own.memory.needs > out.memory.needs) out.memory = own.memory;
+    out.flops += weight * own.flops;
+    out.param_bytes = fmax(out.param_bytes, own.param_bytes);
+    if (each) each[e] = own;
+  }
+  arena_free(a);
+  return out;
+}
+
+void cost_plan_entries(CostModel *c, Module *m, const Func *joint, const Rule *const *rules, const Strategy *strategies,
+                       const int *stages, PlanPrice *each) {
+  price_joint(&(Priced){c, m, joint, rules, strategies, stages}, each);
+}
+
+PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                           const int *stages, StageCost *sums, PlanTraffic *traffic) {
+  const Priced x = {c, m, f, rules, strategies, stages};
+  if (f->joint) return price_joint(&x, NULL);
+  Arena *a = arena_new();
+  if (!sums) sums = ARENA_ARRAY(a, StageCost, m->mesh.stages);
+  const PlanPrice out = price_of(walked(a, &x, sums, traffic, NULL, NULL));
   arena_free(a);
   return out;
 }

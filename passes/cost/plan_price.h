@@ -6,6 +6,9 @@
  * the slowest stage (PlanTime.period).  What leaves a state, or new weights, is over before the next batch begins.
  * Of a training step it is that of the schedule, with the stages' own times of forward and backward (ir/schedule.h);
  * what the forward keeps for the backward counts for as many micro-batches as are between the two.
+ *
+ * The price of a joint function (ir/joint.h) is the sum of its entries' times by weight, and the memory of the entry
+ * that needs the most, with the weights and states of all.
  */
 #ifndef APC_PASSES_COST_PLAN_PRICE_H
 #define APC_PASSES_COST_PLAN_PRICE_H
@@ -94,7 +97,10 @@ bool cost_in_kernel(OpKind k);
 
 PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     const int *stages);
-/* With the sums of every stage, and the traffic by CommKind; both may be NULL. */
+/* The same of each entry of a joint function. */
+void cost_plan_entries(CostModel *c, Module *m, const Func *joint, const Rule *const *rules, const Strategy *strategies,
+                       const int *stages, PlanPrice *each);
+/* With the sums of every stage, and the traffic by CommKind, which a joint function has none of; both may be NULL. */
 PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                            const int *stages, StageCost *sums, PlanTraffic *traffic);
 

@@ -1,11 +1,14 @@
 /* passes/plan/entries.c - see entries.h. */
 #include "passes/plan/entries.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/joint.h"
 #include "ir/loops.h"
 #include "ir/named.h"
+#include "ir/states.h"
 #include "passes/cost/cost.h"
 
 /* Weights, states and inputs correspond by the symbol they name, everything else by the operation's name. */
@@ -206,4 +209,113 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
   }
   arena_free(scratch);
   return without;
+}
+
+double plan_carried_seconds(Module *m, const Func *planned, const Target *t, const Plan *p, const Func *other) {
+  Arena *a = arena_new();
+  Strategy *strategies = ARENA_ARRAY(a, Strategy, other->ops.n + 1);
+  int *stages = ARENA_ARRAY(a, int, other->ops.n + 1);
+  plan_carry(m, planned, p->strategies, p->stages, other, strategies, stages);
+  CostModel *c = cost_model_new(m, t);
+  const PlanPrice price = cost_plan(c, m, other, (const Rule *const *)rules_of(m, other), strategies, stages);
+  cost_model_free(c);
+  arena_free(a);
+  return price.possible ? price.time.total : INFINITY;
+}
+
+/* ---- planned together */
+
+static void find_degrees(CostModel *c, const Func *joint, int entry, const Rule *const *rules, const OpLabels *labels,
+                         const Plan *p, int degree[DEGREE_COUNT]) {
+  const JointEntry *e = &joint->joint->entries[entry];
+  const size_t n = e->f->ops.n;
+  Arena *scratch = arena_new();
+  const Rule **own_rules = ARENA_ARRAY(scratch, const Rule *, n + 1);
+  OpLabels *own_labels = ARENA_ARRAY(scratch, OpLabels, n + 1);
+  Strategy *own = ARENA_ARRAY(scratch, Strategy, n + 1);
+  for (size_t i = 0; i < n; i++)
+    own_rules[i] = rules[e->at[i]], own_labels[i] = labels[e->at[i]], own[i] = p->strategies[e->at[i]];
+  const Shares shares = shares_of(c, e->f, own_rules, own_labels, own);
+  degrees_of(&p->mesh, &shares, degree);
+  arena_free(scratch);
+}
+
+const PlanEntry *plan_entries(Module *m, const Func *joint, const Target *t, const Plan *p) {
+  const int n = joint->joint->n;
+  PlanEntry *out = ARENA_ARRAY(m->arena, PlanEntry, n);
+  PlanPrice *prices = ARENA_ARRAY(m->arena, PlanPrice, n);
+  const Rule *const *rules = (const Rule *const *)rules_of(m, joint);
+  const OpLabels *labels = labels_of(m, joint, rules);
+  CostModel *c = cost_model_new(m, t);
+  cost_plan_entries(c, m, joint, rules, p->strategies, p->stages, prices);
+  for (int e = 0; e < n; e++) {
+    const JointEntry *entry = &joint->joint->entries[e];
+    out[e] = (PlanEntry){.name = entry->f->name, .calls = entry->calls, .price = prices[e]};
+    find_degrees(c, joint, e, rules, labels, p, out[e].degree);
+  }
+  cost_model_free(c);
+  return out;
+}
+
+const Layout *plan_state_layout(Module *m, const Func *f, size_t op, const Rule *const *rules,
+                                const Strategy *strategies) {
+  const bool read = f->ops.items[op].kind == OP_read;
+  return (read ? strategy_result : strategy_operand)(m, rules[op], &strategies[op], 0);
+}
+
+bool plan_states_agree(Module *m, const Func *joint, const Rule *const *rules, const Strategy *strategies,
+                       const int *stages, size_t *a, size_t *b) {
+  Arena *scratch = arena_new();
+  const StateOps states = state_ops(scratch, joint);
+  bool agree = true;
+  for (size_t i = 0; joint->joint && i < joint->ops.n && agree; i++) {
+    const size_t next = states.next[i];
+    if (next == SIZE_MAX) continue;
+    agree = stages[i] == stages[next] &&
+            plan_state_layout(m, joint, i, rules, strategies) == plan_state_layout(m, joint, next, rules, strategies);
+    if (!agree) *a = i, *b = next;
+  }
+  arena_free(scratch);
+  return agree;
+}
+
+/* By operation of the joint function. */
+static void carry_to_all(Module *m, const Func *joint, int entry, const Plan *alone, Strategy *strategies,
+                         int *stages) {
+  const JointEntry *from = &joint->joint->entries[entry];
+  Arena *scratch = arena_new();
+  for (int e = 0; e < joint->joint->n; e++) {
+    const JointEntry *to = &joint->joint->entries[e];
+    Strategy *own = ARENA_ARRAY(scratch, Strategy, to->f->ops.n + 1);
+    int *at = ARENA_ARRAY(scratch, int, to->f->ops.n + 1);
+    if (e != entry) plan_carry(m, from->f, alone->strategies, alone->stages, to->f, own, at);
+    for (size_t i = 0; i < to->f->ops.n; i++) {
+      strategies[to->at[i]] = e == entry ? alone->strategies[i] : own[i];
+      stages[to->at[i]] = e == entry ? alone->stages[i] : at[i];
+    }
+  }
+  arena_free(scratch);
+}
+
+Plan *plan_from_entry(Module *m, const Func *joint, const Target *t, int entry, const Plan *alone, const Plan *like) {
+  const Mesh before = m->mesh;
+  Strategy *strategies = ARENA_ARRAY(m->arena, Strategy, joint->ops.n + 1);
+  int *stages = ARENA_ARRAY(m->arena, int, joint->ops.n + 1);
+  Plan *p = ARENA_NEW(m->arena, Plan);
+  *p = *like;
+  p->mesh = alone->mesh, p->micro_batches = alone->micro_batches, p->one_batch = alone->one_batch;
+  p->strategies = strategies, p->stages = stages;
+  p->nalternatives = p->nnear = 0;
+  module_set_mesh(m, &p->mesh);
+  carry_to_all(m, joint, entry, alone, strategies, stages);
+  const Rule *const *rules = (const Rule *const *)rules_of(m, joint);
+  CostModel *c = cost_model_new(m, t);
+  p->price = cost_plan(c, m, joint, rules, strategies, stages);
+  size_t a, b;
+  p->price.possible &= plan_states_agree(m, joint, rules, strategies, stages, &a, &b);
+  const Shares shares = shares_of(c, joint, rules, labels_of(m, joint, rules), strategies);
+  degrees_of(&p->mesh, &shares, p->degree);
+  cost_model_free(c);
+  module_set_mesh(m, &before);
+  return p;
 }

@@ -168,6 +168,35 @@ static bool read_graph(Parser *p) {
   return !digits[16] || diag_error(p->d, DIAG_plan_syntax, f->graph_loc, "expected a hash of 16 hexadecimal digits");
 }
 
+static bool read_weight(Parser *p, double *out) {
+  spaces(p);
+  Loc loc = here(p);
+  const char *text = word(p, "how often the entry is called");
+  char *end = NULL;
+  *out = text ? strtod(text, &end) : 0;
+  return text && ((end > text && !*end && *out >= 0 && *out <= 1e18) ||
+                  diag_error(p->d, DIAG_plan_syntax, loc, "'%s' is no number from 0", text));
+}
+
+static bool read_entries(Parser *p) {
+  double all = 0;
+  if (p->f->entries.n) return syntax(p, "one entries line only");
+  spaces(p);
+  p->f->entries_loc = here(p);
+  while (!at_end(p)) {
+    spaces(p);
+    const Loc loc = here(p);
+    PlanFileEntry e = {.name = word(p, "the name of an entry")};
+    if (!e.name || !punct(p, '=') || !read_weight(p, &e.weight)) return false;
+    for (size_t i = 0; i < p->f->entries.n; i++)
+      if (strcmp(p->f->entries.items[i].name, e.name) == 0)
+        return diag_error(p->d, DIAG_plan_syntax, loc, "the entry '%s' is there twice", e.name);
+    all += e.weight;
+    ARENA_PUSH(p->a, &p->f->entries, e);
+  }
+  return all > 0 || syntax(p, "NAME=WEIGHT, of which some weight is above 0");
+}
+
 static bool read_target(Parser *p) {
   if (p->f->target) return syntax(p, "one target line only");
   p->f->target = word(p, "the name of a target");
@@ -329,10 +358,10 @@ static bool read_line(Parser *p) {
   static const struct {
     const char *name;
     bool (*read)(Parser *);
-  } statements[] = {{"graph", read_graph},       {"target", read_target}, {"mesh", read_mesh},
-                    {"schedule", read_schedule}, {"stage", read_stage},   {"op", read_op},
-                    {"store", read_store},       {"grad", read_grad},     {"update", read_update},
-                    {"complete", read_complete}, {"force", read_force}};
+  } statements[] = {{"graph", read_graph},   {"entries", read_entries},   {"target", read_target},
+                    {"mesh", read_mesh},     {"schedule", read_schedule}, {"stage", read_stage},
+                    {"op", read_op},         {"store", read_store},       {"grad", read_grad},
+                    {"update", read_update}, {"complete", read_complete}, {"force", read_force}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -342,7 +371,7 @@ static bool read_line(Parser *p) {
     if (!statements[i].read(p)) return false;
     return at_end(p) || syntax(p, "the end of the line");
   }
-  return syntax(p, "graph, target, mesh, schedule, stage, op, store, grad, update, complete or force");
+  return syntax(p, "graph, entries, target, mesh, schedule, stage, op, store, grad, update, complete or force");
 }
 
 /* Stages that have borders have all of them. */

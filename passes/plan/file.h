@@ -27,6 +27,12 @@ typedef struct PlanFileOp {
   Loc glob_loc, strategy_loc;
 } PlanFileOp;
 
+/* entries NAME=WEIGHT ...: of a joint function (ir/joint.h) */
+typedef struct PlanFileEntry {
+  const char *name;
+  double weight;
+} PlanFileEntry;
+
 /* force NAME=VALUE, ...: what the options of these names force (PlanOptions); 0: nothing. */
 typedef struct PlanFileForce {
   int degree[DEGREE_COUNT], micro_batches;
@@ -41,6 +47,10 @@ typedef struct PlanFile {
   const char *file;
   const char *func, *target;
   uint64_t graph;
+  struct {
+    PlanFileEntry *items;
+    size_t n, cap;
+  } entries; /* none: the plan is of one function */
   int ranks;
   bool complete;         /* what it does not say is searched for */
   bool scheduled;        /* it has a schedule line */
@@ -55,7 +65,7 @@ typedef struct PlanFile {
     const char **items;
     size_t n, cap;
   } comments; /* lines of their own, behind '#' and spaces */
-  Loc complete_loc, func_loc, graph_loc, ranks_loc, mesh_loc, schedule_loc, end;
+  Loc complete_loc, func_loc, graph_loc, entries_loc, ranks_loc, mesh_loc, schedule_loc, end;
 } PlanFile;
 
 /* Reads the text; everything is in the arena.  NULL after a diagnostic with line and column. */

@@ -8,6 +8,7 @@
 
 #include "ir/loops.h"
 #include "passes/plan/degrees.h"
+#include "passes/plan/entries.h"
 #include "passes/plan/plan.h"
 #include "passes/plan/file.h"
 #include "passes/plan/said.h"
@@ -274,6 +275,20 @@ static bool place_stages(Fitting *p) {
   return true;
 }
 
+/* The entries of a joint function keep a state in one layout, on one stage. */
+static bool check_entries(Fitting *p) {
+  size_t i, k;
+  if (plan_states_agree(p->m, p->f, p->rules, p->strategies, p->plan->stages, &i, &k)) return true;
+  const int line = p->line_of[k] >= 0 ? p->line_of[k] : p->line_of[i];
+  const Layout *here = plan_state_layout(p->m, p->f, i, p->rules, p->strategies),
+               *there = plan_state_layout(p->m, p->f, k, p->rules, p->strategies);
+  diag_error(p->d, DIAG_plan_strategy, line >= 0 ? p->file->ops.items[line].strategy_loc : p->file->mesh_loc,
+             "a state is %s in stage %d in \"%s\" and %s in stage %d in \"%s\": entries share it", layout_text(p, here),
+             p->plan->stages[i], p->f->ops.items[i].name, layout_text(p, there), p->plan->stages[k],
+             p->f->ops.items[k].name);
+  return diag_help(p->d, "give both the same strategy"), false;
+}
+
 /* The line that an operation has its strategy from; NULL: none. */
 static const PlanFileOp *line_of(const Fitting *p, size_t op) {
   return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL;
@@ -360,7 +375,7 @@ static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *fi
   index_names(&p);
   match_lines(&p);
   if (!check_repeated(&p) || !check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) ||
-      !complete(&p))
+      !check_entries(&p) || !complete(&p))
     return NULL;
   warn_idle_axes(&p);
   return p.plan;

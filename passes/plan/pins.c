@@ -2,14 +2,17 @@
 #include "passes/plan/pins.h"
 
 #include "base/nearest.h"
+#include "ir/joint.h"
 #include "passes/plan/text.h"
 
 static int dim_of(const PlanPin *pin, int rank) { return pin->dim < 0 ? pin->dim + rank : pin->dim; }
 
-/* The rank of what the pin is about; -1: the operation makes nothing of that name. */
-static int rank_of(const Func *f, const Op *op, const PlanPin *pin) {
+/* The rank of what the pin is about; -1: the operation makes nothing of that name, in its entry or with that. */
+static int rank_of(const Func *f, size_t index, const PlanPin *pin) {
+  const Op *op = &f->ops.items[index];
   bool named = op->name && *op->name && op->out && op->nout > 0;
-  return named && plan_glob(pin->glob, op->name) ? type_of(f, op->out)->rank : -1;
+  named = named && (plan_glob(pin->glob, op->name) || plan_glob(pin->glob, joint_own_name(f, index)));
+  return named ? type_of(f, op->out)->rank : -1;
 }
 
 static bool no_match(const Func *f, const PlanPin *pin, Diags *d) {
@@ -43,7 +46,7 @@ static bool add_pin(const Func *f, const PlanPin *pins, int k, uint64_t *marks, 
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    int rank = rank_of(f, op, pin);
+    int rank = rank_of(f, i, pin);
     if (rank < 0) continue;
     some = op;
     if (dim_of(pin, rank) < 0 || dim_of(pin, rank) >= rank) continue;

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "ir/joint.h"
 #include "passes/facts/derived.h"
 #include "passes/facts/home.h"
 
@@ -32,19 +33,42 @@ const Op *cut_read_of(const CutFacts *k, size_t write) {
   return read == SIZE_MAX ? NULL : &items[read];
 }
 
+/* The first operation that uses what is read of a state, in any entry of a joint function. */
+static size_t first_use(const CutFacts *k, size_t read) {
+  size_t first = k->first_user[k->f->ops.items[read].out];
+  for (size_t i = k->states.next[read]; k->f->joint && i != SIZE_MAX; i = k->states.next[i]) {
+    const Op *op = &k->f->ops.items[i];
+    if (op->kind == OP_read && k->first_user[op->out] < first) first = k->first_user[op->out];
+  }
+  return first;
+}
+
+static void forbid(bool *forbidden, size_t from, size_t to) {
+  for (size_t i = from + 1; i <= to; i++) forbidden[i] = true;
+}
+
+/* Entries of a joint function use a state in one stage, also those that only read it. */
+static void forbid_between_entries(const CutFacts *k, bool *forbidden) {
+  for (size_t i = 0; k->f->joint && i < k->f->ops.n; i++) {
+    if (k->f->ops.items[i].kind != OP_read) continue;
+    size_t used = k->first_user[k->f->ops.items[i].out];
+    if (used < k->f->ops.n) forbid(forbidden, first_use(k, state_first_read(&k->states, k->f, i)), used);
+  }
+}
+
 /* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
  * where an update of a weight is anyway.  Nor inside a loop. */
 static bool *find_forbidden(Arena *a, const CutFacts *k, const Loops *loops) {
   bool *forbidden = ARENA_ARRAY(a, bool, k->f->ops.n + 1);
-  for (int l = 0; l < loops->n; l++)
-    for (size_t i = loops->items[l].begin + 1; i < loops->items[l].end; i++) forbidden[i] = true;
+  for (int l = 0; l < loops->n; l++) forbid(forbidden, loops->items[l].begin, loops->items[l].end - 1);
   for (size_t w = 0; w < k->f->ops.n; w++) {
     const Op *write = &k->f->ops.items[w], *read = cut_read_of(k, w);
     if (!read || write->mirror.name) continue;
     size_t made = (size_t)k->f->values.items[write->in[0]].op;
     if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
-    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
+    forbid(forbidden, first_use(k, func_op_index(k->f, read)), made);
   }
+  forbid_between_entries(k, forbidden);
   return forbidden;
 }
 
@@ -53,6 +77,8 @@ static bool can_cut_at(const CutFacts *k, size_t i) { return !k->training || k->
 
 /* A cut after a source is the same as the one before it. */
 static bool may_begin(const CutFacts *k, const bool *forbidden, int i) {
+  const Joint *joint = k->f->joint;
+  if (joint && joint->of[i] != 0) return false; /* what stands at one place in several entries is in one stage */
   return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
 }
 

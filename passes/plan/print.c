@@ -255,6 +255,21 @@ static void print_mesh(const Plan *p, Text *out) {
     text_printf(out, "schedule %s\n", schedule_text(out->arena, p->mesh.schedule, p->mesh.chunks));
 }
 
+/* The shortest numbers that read back. */
+static void print_entries(const Func *f, Text *out) {
+  if (!f->joint) return;
+  text_add(out, "entries");
+  for (int e = 0; e < f->joint->n; e++) {
+    char number[32];
+    for (int digits = 6; digits <= 17; digits++) {
+      snprintf(number, sizeof number, "%.*g", digits, f->joint->entries[e].calls);
+      if (strtod(number, NULL) == f->joint->entries[e].calls) break;
+    }
+    text_printf(out, " %s=%s", f->joint->entries[e].f->name, number);
+  }
+  text_add(out, "\n");
+}
+
 /* By the first operations that do not follow others. */
 static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
   const bool *derived = derived_ops(a, f);
@@ -273,8 +288,9 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   Arena *a = arena_new();
   const PlanTime *t = &p->price.time;
   const PlanMemory *b = plan_memory(p);
-  text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\ntarget %s ranks %d\n", p->func, p->graph, p->target,
-              p->ranks);
+  text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\n", p->func, p->graph);
+  print_entries(f, out);
+  text_printf(out, "target %s ranks %d\n", p->target, p->ranks);
   print_mesh(p, out);
   text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
               1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,

@@ -152,7 +152,7 @@ static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader,
                .made = home_of(k, made),
                .supply = supply,
                .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
-               .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
+               .transfer = joint_weight(f, made) * cost_transfer(k->c, cost_bytes(k->c, type, travel)),
                .weight = -1};
   if (once) need.once = need.convert *= part_of_once(k);
   if (!is_sent_each(k, reader, made, travel)) need.transfer *= part_of_once(k);
@@ -220,7 +220,10 @@ static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
   if (op_is_source(op->kind)) return 0;
   double part = is_each(k, index) ? 1 : part_of_once(k);
-  if (op->kind == OP_write) return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+  if (op->kind == OP_write) {
+    part *= joint_weight(k->f, index);
+    return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+  }
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
   for (int j = 0; j < op->nin; j++)
     if (is_converted(k, index, j)) own += outside_seconds(k, index, j);

@@ -304,10 +304,18 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   return d < 0 || degrees >> d & 1u || (d == DEGREE_ep && degrees >> DEGREE_dp & 1u);
 }
 
+/* Of the entry of a joint function that counts most, which has no more parts than all of them. */
+static double most_weight(const Func *f) {
+  double most = f->joint ? 0 : 1;
+  for (int e = 0; f->joint && e < f->joint->n; e++) most = fmax(most, f->joint->entries[e].weight);
+  return most;
+}
+
 /* So many stages of a connected model receive something. */
 static double ideal_transfers(const Search *s, const Candidate *c, double inner) {
   double span = fmin(2 * inner, s->t->ranks);
-  return c->stages > s->parts ? (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) * (1 - s->t->hidden) : 0;
+  if (c->stages <= s->parts) return 0;
+  return most_weight(s->f) * (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) * (1 - s->t->hidden);
 }
 
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.

@@ -158,7 +158,7 @@ static double sent_to(const Estimating *e, const Cut *cut, int unit, int micro) 
     size_t maker = cut->crossing.makers[i];
     bool once = e->facts.once[maker] && e->s->shape->time_factor[maker] == TIME_NONE;
     if (i > begin && cut->crossing.makers[i - 1] == maker) continue; /* bytes are of all it makes */
-    seconds += cost_transfer(e->s->cost, e->sent[maker]) / (once ? micro : 1);
+    seconds += joint_weight(e->s->f, maker) * cost_transfer(e->s->cost, e->sent[maker]) / (once ? micro : 1);
   }
   return seconds;
 }

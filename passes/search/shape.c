@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "ir/joint.h"
 #include "ir/states.h"
 #include "passes/facts/agreed.h"
 #include "passes/facts/blocks.h"
@@ -185,7 +186,7 @@ static void add_op(const Shaping *w, Key *key, size_t index) {
   add(key, w->marks ? w->marks[index] : 0);
   add_double(key, runs_of_op(w->out->loops, index));
   add_double(key, runs_of_result(w->out->loops, w->out->f, index));
-  add_int(key, op->kind == OP_param ? w->out->same.reads[index] : 0);
+  add_int(key, op_is_resident(op->kind) ? w->out->same.reads[index] : 0);
   add(key, zero_is_storage(w->m, op)), add(key, w->out->form[index]);
   add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);
   add_int(key, agreed_loop_control(op) ? w->out->loops->agreed[agreed_loop_control(op)] : 0);
@@ -362,12 +363,36 @@ static void add_tied(const Shaping *w, Keys *known, PairList *list, size_t first
   if ((size_t)key_number(known, key, sizeof key) == list->n) ARENA_PUSH(w->arena, list, ((LayoutPair){first, second}));
 }
 
+/* The entries of a joint function keep a weight in the same layouts: the first read of it in each is tied to the first
+ * in those before, the second to the second, and so on. */
+static void tie_entries(const Shaping *w, Keys *known, PairList *list) {
+  const Func *f = w->out->f;
+  const Joint *joint = f->joint;
+  if (!joint) return;
+  Arena *scratch = arena_new();
+  Keys turns = keys_new(scratch, f->ops.n + 1);
+  int *reads = ARENA_ARRAY(scratch, int, f->ops.n + 1); /* by operation that reads a weight first: by one entry */
+  size_t *tied = ARENA_ARRAY(scratch, size_t, f->ops.n + 1);
+  for (int e = 0; e < joint->n; e++) {
+    memset(reads, 0, sizeof *reads * f->ops.n);
+    for (size_t k = 0; k < joint->entries[e].f->ops.n; k++) {
+      size_t i = joint->entries[e].at[k], first = w->out->same.first[i];
+      if (f->ops.items[i].kind != OP_param) continue;
+      const size_t key[] = {first, (size_t)reads[first]++};
+      int before = turns.n, turn = key_number(&turns, key, sizeof key);
+      if (turns.n > before) tied[turn] = i;
+      else add_tied(w, known, list, tied[turn], i);
+    }
+  }
+  arena_free(scratch);
+}
+
 /* Each read or write of a state is tied to the next one of the same state, each leave to its carry; a sum of gradients
- * to what makes the value. */
+ * to what makes the value; weights of several entries to each other. */
 static void find_ties(Shaping *w) {
   const Func *f = w->out->f;
   Arena *scratch = arena_new();
-  Keys keys = keys_new(scratch, 2 * f->ops.n), sum_keys = keys_new(scratch, f->ops.n);
+  Keys keys = keys_new(scratch, 3 * f->ops.n), sum_keys = keys_new(scratch, f->ops.n);
   PairList pairs = {0}, sums = {0};
   const StateOps states = state_ops(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -377,6 +402,7 @@ static void find_ties(Shaping *w) {
     if (states.next[i] != SIZE_MAX) add_tied(w, &keys, &pairs, i, states.next[i]);
     if (sum_of != SIZE_MAX) add_tied(w, &sum_keys, &sums, sum_of, i);
   }
+  tie_entries(w, &keys, &pairs);
   w->out->pairs = pairs.items, w->out->npairs = pairs.n;
   w->out->sums = sums.items, w->out->nsums = sums.n;
   arena_free(scratch);

@@ -9,7 +9,7 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   SameWeight same = weight_readers(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read)
+    if (op_is_resident(op->kind) && same.first[i] == i)
       sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
   }
   arena_free(scratch);

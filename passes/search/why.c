@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "ir/joint.h"
 #include "passes/search/shape.h"
 
 enum { MOST_PRICED = 8 };
@@ -31,8 +32,10 @@ static bool find_op(const Func *f, const char *name, size_t *out, Diags *d) {
     const char *own = f->ops.items[i].name;
     if (own && strcmp(own, name) == 0) return *out = i, true;
     if (own && *own) nearest_try(&near, own);
+    if (f->joint && near.distance && strcmp(joint_own_name(f, i), name) == 0) near.best = own, near.distance = 0;
   }
-  diag_error(d, DIAG_usage_value, (Loc){0}, "--why %s: no operation of the model has that name", name);
+  diag_error(d, DIAG_usage_value, (Loc){0}, "--why %s: no operation of %s has that name", name,
+             f->joint ? "the entries that are planned together" : "the model");
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);
   else diag_help(d, "a saved plan (--save-plan) and --emit=html list them");
   return false;

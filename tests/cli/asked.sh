@@ -334,4 +334,68 @@ expect 0 "" "${pipe[@]}" --target ./waits.topo,./unknown.topo --price spot --tok
 expect_json 'd["targets"][0]["joules_per_step"] < d["targets"][1]["joules_per_step"] and d["targets"][0]["cost"]["usd_per_hour"] == 1 and d["targets"][0]["run"]["kwh"] < d["targets"][0]["run"]["kwh_at_most"]'
 expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json 'd["energy"] is None'
-summary 300
+
+# --optimize: entries together.  Many tokens want to be divided, one at a time wants the weights to be.
+cache=("$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D vocab=512 -D ctx=512 --dim batch=8 --dim seq=512 --dtype bf16)
+both=("$apc" plan "${cache[@]}" --target dgx-h100x2 -q --json)
+sum='sum(x["weight"] * x["time_us"] for x in d["entries"])'
+expect 0 "planned for prefill alone, by which decode takes" "$apc" plan "${cache[@]}" --target dgx-h100x2 -q
+expect_out "--optimize prefill=1,decode=100 plans both"
+expect 0 "" "${both[@]}"; cp out alone.json
+expect_json '[(x["name"], x["weight"]) for x in d["entries"]] == [("prefill", 1), ("decode", 0)] and d["entries"][0]["time_us"] == d["time_us"] and d["entries"][1]["time_us"] > 0'
+expect 0 "" "${both[@]}" --optimize prefill=1; cp out first.json
+expect_json 'abs(d["time_us"] / json.load(open("alone.json"))["time_us"] - 1) < 1e-3 and d["gap"] < 1e-2'
+expect 0 "" "${both[@]}" --optimize decode=1; cp out last.json
+expect_json 'd["entries"][1]["time_us"] < json.load(open("first.json"))["entries"][1]["time_us"]'
+expect_json 'd["entries"][0]["time_us"] > json.load(open("first.json"))["entries"][0]["time_us"]'
+for weight in 5 100; do
+  expect 0 "" "${both[@]}" --optimize prefill=1 --optimize decode=$weight
+  expect_json "abs($sum / d['time_us'] - 1) < 1e-6 and d['lower_bound_us'] <= d['time_us'] and [x['weight'] for x in d['entries']] == [1, $weight]"
+  # As good as the plans for either end, to the gap.
+  expect_json "all(d['time_us'] * (1 - d['gap']) <= (e[0]['time_us'] + $weight * e[1]['time_us']) * (1 + 1e-6) for e in [json.load(open(f))['entries'] for f in ('alone.json', 'first.json', 'last.json')])"
+done
+expect_json 'd["time_us"] < 0.9 * (lambda e: e[0]["time_us"] + 100 * e[1]["time_us"])(json.load(open("alone.json"))["entries"])'
+expect 0 "entries  prefill x 1: " "$apc" plan "${cache[@]}" --target dgx-h100x2 -q --optimize prefill=1,decode=100 --save-plan both.plan
+expect_out "decode x 100: "
+check "the plan has both" grep -qx 'entries prefill=1 decode=100' both.plan
+expect 0 "" "${both[@]}" --plan both.plan --save-plan again.plan
+check "the same plan" cmp both.plan again.plan
+expect_json 'd["entries"][1]["weight"] == 100'
+expect 0 "entries   prefill x 1, decode x 100" "$apc" inspect both.plan
+expect 0 "" "$apc" inspect both.plan --json
+expect_json 'd["entries"] == [{"name": "prefill", "weight": 1}, {"name": "decode", "weight": 100}]'
+expect 2 "--optimize asks for decode=3, the plan has 100" "${both[@]}" --plan both.plan --optimize prefill=1,decode=3
+expect 0 "" "${both[@]}" --save-plan one.plan
+expect 2 "the plan is for @prefill alone" "${both[@]}" --plan one.plan --optimize prefill=1,decode=3
+sed 's/ decode=100/ decoder=100/' both.plan >bad.plan
+expect 1 "the plan is for an entry 'decoder', which the model has not" "${both[@]}" --plan bad.plan
+sed 's/ decode=100/ prefill=100/' both.plan >bad.plan
+expect 1 "the entry 'prefill' is there twice" "${both[@]}" --plan bad.plan
+sed 's/ decode=100/ decode=-1/' both.plan >bad.plan
+expect 1 "'-1' is no number from 0" "${both[@]}" --plan bad.plan
+expect 0 "" "${both[@]}" --optimize prefill=1,decode=10 --tp 2 --pin 'layers.*.mlp.up:2=tp' --why decode/layers.0.mlp.up --compare dp=2 --what-if 'bandwidth*2' --save-plan tp.plan
+expect_json 'd["pins"] and d["why"] and d["what_if"] and d["chosen"]["tp"] == 2 and d["entries"][1]["tp"] == 2'
+sed 's/^\(op "decode.*attn.keys"\) .*/\1 {}/' tp.plan >bad.plan
+expect 1 "entries share it" "${both[@]}" --plan bad.plan
+# What is wrong with it is said.
+expect 2 "the model has no entry 'prefil'" "${both[@]}" --optimize prefil=1
+expect_err "the nearest is 'prefill'"
+expect 2 "'decode=many' has 'many'" "${both[@]}" --optimize prefill=1,decode=many
+expect 2 "'prefill' has none" "${both[@]}" --optimize prefill
+expect 2 "'decode' is said twice" "${both[@]}" --optimize decode=1,decode=2
+expect 2 "calls none" "${both[@]}" --optimize prefill=0,decode=0
+expect 2 "no operation of the entries that are planned together has that name" "${both[@]}" --optimize decode=1 --why layers.0.mlp.up
+expect_err "the nearest is 'prefill/layers.0.mlp.up'"
+expect 2 "--optimize is about the time of all calls of entries, not about throughput" "${both[@]}" --optimize decode=1 --objective throughput
+expect 2 "--train makes one step" "${step[@]}" --optimize main=1
+# Stages and micro-batches are those of all entries (programs: cli.models, cli.proof).
+tiny=("$source_dir/examples/llama.apc" -D cache=1 -D layers=2 -D d=32 -D heads=4 -D ffn=64 -D vocab=64 -D ctx=16 --dim batch=4 --dim seq=8)
+expect 0 "entries have one number of micro-batches: 2" "$apc" plan "${tiny[@]}" --target cpux4 --optimize prefill=1,decode=2 --tp 2 --pp 2 --micro-batches 2 -q --save-plan tiny.plan
+expect 0 "" "$apc" plan "${tiny[@]}" --target cpux4 --plan tiny.plan -q --save-plan again.plan
+check "the same plan" cmp tiny.plan again.plan
+printf '%s\n' 'apc.plan 1' complete 'entries prefill=1 decode=3' 'mesh [a=2] stages 1' 'op "decode/layers.*.mlp.up" {d:a}' >part.plan
+expect 0 "decode x 3: " "$apc" plan "${tiny[@]}" --target cpux2 --plan part.plan -q
+expect_out "completes part.plan: 2 of "
+expect 0 "fewest devices: 1" "$apc" size "${tiny[@]}" --target cpux2 --optimize prefill=1,decode=2 -q
+expect 0 "on 2 targets" "$apc" plan "${tiny[@]}" --target cpux1,cpux2 --optimize prefill=1,decode=2 -q
+summary 351

@@ -179,7 +179,12 @@ expect_out "computes the model over the real numbers, for all"
 expect 0 "proved   passes fold, channels_last: over the real numbers" "$apc" verify "$source_dir/examples/resnet.apc" -D depth=18 --target dgx-a100x128 --dp 128 --dim-hint batch=128 -q
 expect 4 "NOT OK" "$apc" verify "$gpt" -q --target cpux4 --tp 4 --dim batch=2 --dim seq=16 --rtol 0
 llama="$source_dir/examples/llama.apc -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32"
-expect 0 "decode/logits" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --input at=zeros; expect_out "; reference: "
+expect 0 "decode/logits" "$apc" verify $llama -q --target cpux4 --tp 2 --pp 2 --optimize prefill=1,decode=100 --dim batch=2 --dim seq=8 --input at=zeros; expect_out "; reference: "
+check "both entries are ok" grep -qx ok out
+# the first entry runs, and what is predicted is one call of it
+expect 0 "" "$apc" plan $llama -q --json --target cpux2 --optimize decode=1 --dim batch=2 --dim seq=8; cp out both.json
+expect 0 "" "$apc" bench $llama -q --json --target cpux2 --optimize decode=1 --dim batch=2 --dim seq=8 --input at=zeros --runs 1 --warmup 0
+expect_json 'd["predicted_us"] == json.load(open("both.json"))["entries"][0]["time_us"]'
 
 expect 4 "1 rank against one: relative L2 0, largest difference 0; reference: " "$apc" verify "$mlp" $small -q --rtol 0; expect_out ", which is too far"
 # bench

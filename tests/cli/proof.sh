@@ -106,6 +106,8 @@ emitted main,main.spmd,prepare,prepare.spmd "$source_dir/examples/resnet.apc" -D
 emitted main,main.spmd "$source_dir/examples/gpt.apc" -D layers=8 -D d=16 -D heads=2 -D vocab=64 -D ctx=16 --dim seq=16 --batch 4 --target cpux2 --tp 2 \
   --train cross_entropy --optimizer 'adamw(lr=1e-3)'
 emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux2 --tp 2 --dim batch=2 --dim seq=8
+emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=2 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux4 --tp 2 --pp 2 \
+  --micro-batches 2 --optimize prefill=1,decode=100 --dim batch=2 --dim seq=8
 
 # --emit=legal writes what the target's devices do: it reads back as it is, but for the remarks about libraries, and is proved as level 2 is.
 legal() { # legal PAIRS REMARK MODEL OPTIONS...

@@ -180,7 +180,6 @@ later APC0647 --target nvidia-smi:FILE
 later APC0629 --const k=@k.npy
 later APC0636 --train-mode '*'
 later APC0637 --offload moments
-later APC0640 --optimize main=1
 later APC0641 --world 2,4
 later APC0642 --op 'a.B: i -> i'
 later APC0642 --op-library b.so
@@ -273,4 +272,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 740
+summary 736
