@@ -38,6 +38,17 @@ bool price_find(const char *name, PriceKind *out) {
   return false;
 }
 
+static const char *const conv_ways[] = {
+    [CONV_forward] = "forward", [CONV_transpose] = "transpose", [CONV_filter] = "filter"};
+
+const char *compute_conv_way_name(ConvWay w) { return conv_ways[w]; }
+
+bool compute_conv_way_find(const char *name, ConvWay *out) {
+  for (int i = 0; i < CONV_WAYS; i++)
+    if (strcmp(conv_ways[i], name) == 0) return *out = (ConvWay)i, true;
+  return false;
+}
+
 const TargetTier *target_tier(const Target *t, int span) {
   if (t->ntiers < 1) die("target %s has no links", t->name);
   for (int i = 0; i < t->ntiers; i++)

@@ -12,8 +12,9 @@
 #include "base/arena.h"
 #include "base/limits.h"
 #include "ir/device.h"
+#include "ir/ops.h"
 
-enum { MAX_TIERS = 4, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8 };
+enum { MAX_TIERS = 4, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8, MAX_CACHES = 8 };
 
 typedef enum ComputeType {
 #define COMPUTE(name, storage) CT_##name,
@@ -59,6 +60,35 @@ typedef struct KernelCosts {
   double bandwidth, ramp;           /* share of the memory bandwidth; bytes */
 } KernelCosts;
 
+/* What `apc calibrate` measures of a cpu: what prices of small work need (passes/cost/cpu.c).  Times are those of all
+ * cores of a rank, but `begin` of anything, which one of them takes. */
+typedef struct CpuCache {
+  double bytes, bandwidth; /* ascending; what fits is moved so fast */
+} CpuCache;
+
+typedef enum ConvWay { CONV_forward, CONV_transpose, CONV_filter, CONV_WAYS } ConvWay;
+const char *compute_conv_way_name(ConvWay w);
+bool compute_conv_way_find(const char *name, ConvWay *out);
+
+typedef struct CpuConv {
+  double begin, shared, element, share; /* to begin, and more where a rank has several threads; element: of the result;
+                                           share: of the sustained rate */
+} CpuConv;
+
+typedef struct CpuCosts {
+  double threads; /* of a rank */
+  double fork;    /* to share a kernel among them */
+  int ncaches;
+  CpuCache caches[MAX_CACHES];
+  int nweights; /* the same of weights that products read: by all weights that there are */
+  CpuCache weights[MAX_CACHES];
+  double product, pack, turned; /* a product of the library: to begin, and for each element of its second operand, which
+                                   may lie turned */
+  CpuConv conv[CONV_WAYS];
+  double group, row, pair;  /* attention: a head of a sample, a query of it, a query with a key */
+  double element[OP_COUNT]; /* of the result of an operation in a kernel of rows, beside reading and writing */
+} CpuCosts;
+
 /* One way to run a collective over links of a tier: base + steps * step + bytes over a share of the bandwidth. */
 typedef enum Algorithm { ALG_RING, ALG_TREE, ALG_SWITCHED, ALG_DIRECT } Algorithm;
 
@@ -103,6 +133,9 @@ typedef struct Target {
   PriceKind price; /* the one that counts (target_price) */
   bool has_kernels;
   KernelCosts kernels;
+  const char *measured;  /* the file of `apc calibrate` that its figures are of; NULL: none is */
+  const CpuCosts *small; /* NULL: not measured */
+  double request;        /* seconds to hand the ranks a request, and to hear of its end; 0: not counted */
   int ntiers;
   TargetTier tiers[MAX_TIERS];
   int nkinds; /* 0: all ranks are alike */

@@ -18,6 +18,7 @@ typedef struct Subject {
   const char *path, *model, *target; /* model: the program's name for it; NULL: path is a model */
   const char *how;                   /* it was divided, in words */
   double predicted_s;                /* 0: nobody knows */
+  bool measured;                     /* with figures of apc calibrate */
   ApcModel *program;
 } Subject;
 
@@ -38,8 +39,8 @@ static void print_statistics(Tool *t, const Subject *b, const Statistics *s, int
           show_seconds(a, s->most), (double)batch / s->mean,
           batch > 1 ? arena_printf(a, ", %" PRId64 " in a run", batch) : "");
   if (b->predicted_s > 0)
-    fprintf(t->results, "  predicted   %s (for the fixed figures of target %s)\n", show_seconds(a, b->predicted_s),
-            b->target);
+    fprintf(t->results, "  predicted   %s (for the %s figures of target %s)\n", show_seconds(a, b->predicted_s),
+            b->measured ? "measured" : "fixed", b->target);
 }
 
 static void print_json(Tool *t, const Subject *b, const Statistics *s, int runs, json_t *expected, bool ok) {
@@ -100,6 +101,7 @@ static int bench_model(Tool *t) {
                  .target = r.build.options.target->name,
                  .how = tool_degrees_text(t->arena, p->degree, p->micro_batches),
                  .predicted_s = tool_entry_seconds(&r.build, 0), /* which runs */
+                 .measured = r.build.options.target->measured != NULL,
                  .program = r.program};
     code = compare_and_measure(t, &b, r.expected);
   }

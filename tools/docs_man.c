@@ -166,6 +166,7 @@ static void exit_codes(void) {
 static void environment(void) {
   static const char *const rows[][2] = {
       {"APC_TARGET", "The target when --target is not given."},
+      {"APC_CALIBRATION", "A target file whose blocks come before the built-in ones of their names (apc calibrate)."},
       {"CC", "The C compiler that compiles kernels for CPU ranks (default: cc)."},
       {"TMPDIR", "Where temporary files and programs of run, verify and bench go (default: /tmp)."},
       {"NO_COLOR", "Messages without colour. TERM=dumb does the same."},

@@ -8,7 +8,7 @@ void tool_help_print(void) {
   puts(
       "apc compiles a neural network into one program that runs on many devices.\n"
       "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
-      "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
+      "  apc COMMAND [options] ...                      options: apc COMMAND --help");
   for (int c = 1; c < CMD_COUNT; c++)
     if (!command_rows[c].later)
       printf("  %-9s %-22s %s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief);

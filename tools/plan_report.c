@@ -211,7 +211,9 @@ void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
   const Target *g = whole_target(b);
+  const char *figures = tool_target_figures(t->arena, g);
   printf("%s on %s: %s\n", b->model.path, g->name, tool_target_line(t->arena, g));
+  if (figures) puts(figures);
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   if (b->replicas) tool_goal_show_choices(t, b), tool_goal_show(t, b);
@@ -345,6 +347,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_t *o =
       json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
                 "target", "name", json_text(g->name), "gpus", g->ranks, "nodes", g->nodes, "chosen", chosen_json(b));
+  json_object_set_new(o, "figures", tool_target_figures_json(g));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));
   json_object_set_new(o, "time_one_device_us", tool_json_real(p->one_device_seconds * 1e6));

@@ -26,12 +26,18 @@ static bool readable(Tool *t, const char *name) {
   return true;
 }
 
+/* The file whose blocks come before the built-in ones; NULL: none. */
+static const char *calibration(void) {
+  const char *file = getenv("APC_CALIBRATION");
+  return file && *file ? file : NULL;
+}
+
 const Target *tool_target_of(Tool *t, const char *name) {
-  return readable(t, name) ? topo_target_find(t->diags, t->arena, name) : NULL;
+  return readable(t, name) ? topo_target_find_with(t->diags, t->arena, name, calibration()) : NULL;
 }
 
 const char *tool_target_text(Tool *t, const char *name) {
-  return readable(t, name) ? topo_target_text(t->diags, t->arena, name) : NULL;
+  return readable(t, name) ? topo_target_text(t->diags, t->arena, name, calibration()) : NULL;
 }
 
 /* "f16, i8": what a device does have. */
@@ -92,10 +98,19 @@ static const Target *priced(Tool *t, const Target *g) {
   return topo_target_costing(t->arena, g, amount.usd, "--price");
 }
 
-const Target *tool_target(Tool *t) {
+static const char *target_name(const Tool *t) {
   const char *name = option_text(&t->options, OPT_target);
   if (!name) name = getenv("APC_TARGET");
-  const Target *g = tool_target_of(t, name && *name ? name : "cpu"), *own = g ? computing(t, g) : NULL;
+  return name && *name ? name : "cpu";
+}
+
+const Target *tool_target_fixed(Tool *t) {
+  const char *name = target_name(t);
+  return readable(t, name) ? topo_target_find(t->diags, t->arena, name) : NULL;
+}
+
+const Target *tool_target(Tool *t) {
+  const Target *g = tool_target_of(t, target_name(t)), *own = g ? computing(t, g) : NULL;
   if (own) own = priced(t, own);
   return own && option_given(&t->options, OPT_assume_kernels)
              ? topo_target_assuming(t->arena, own, option_given(&t->options, OPT_train))
@@ -137,6 +152,18 @@ const char *tool_target_line(Arena *a, const Target *g) {
     text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   if (g->assumes) text_add(&text, "; assuming kernels that are known but not built");
   return text_str(&text);
+}
+
+/* Is it the built-in description of the machine apc runs on? */
+static bool is_fixed(const Target *g) { return g->device->kind == DEVICE_cpu && strcmp(g->part, "avx512-2core") == 0; }
+
+const char *tool_target_figures(Arena *a, const Target *g) {
+  if (g->measured) return arena_printf(a, "figures measured by apc calibrate: %s", g->measured);
+  return is_fixed(g) ? "figures are fixed text, not those of this machine: apc calibrate measures it" : NULL;
+}
+
+json_t *tool_target_figures_json(const Target *g) {
+  return json_pack("{s:s, s:o}", "kind", g->measured ? "measured" : "fixed", "file", json_text(g->measured));
 }
 
 /* Of bf16, else f16, else f32. */

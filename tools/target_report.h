@@ -7,6 +7,12 @@
 
 /* What --target says (default: APC_TARGET, else "cpu"), computing as --dtype says; NULL after diagnostics. */
 const Target *tool_target(Tool *t);
+/* The same without APC_CALIBRATION and --dtype: as it is known before anything is measured. */
+const Target *tool_target_fixed(Tool *t);
+/* Where the figures come from, where that is worth a line: they are fixed, and not those of this machine; or measured,
+ * and in which file.  NULL: it is not. */
+const char *tool_target_figures(Arena *a, const Target *target);
+json_t *tool_target_figures_json(const Target *target);
 /* What --dtype says; f32 without it. */
 ComputeType tool_compute(const Tool *t);
 /* The target of a name, a .topo file or a refused kind of file; NULL after diagnostics. */

@@ -55,6 +55,7 @@ int cmd_inspect(Tool *t);
 int cmd_targets(Tool *t);
 int cmd_doctor(Tool *t);
 int cmd_convert(Tool *t);
+int cmd_calibrate(Tool *t);
 int cmd_explain(Tool *t);
 int cmd_help(Tool *t);
 int cmd_version(Tool *t);

@@ -8,6 +8,7 @@
 #   WORKERS=4 programs that are checked at a time; kernels and compute-sanitizer beside them
 #   ONLY=REGEX of the names of the programs that are run
 #   RUNS=10 measured of each; TORCH=170 seconds after which PyTorch begins nothing
+#   CALIBRATED=60 seconds for apc calibrate, 0: it is left out
 #   COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
 #
 # Needs bash, coreutils, the C library and NVIDIA's driver; NCCL, compute-sanitizer and python3 with torch are used where
@@ -254,12 +255,22 @@ measure_program() { # measure_program PROGRAM ARGUMENTS BYTES OPERATIONS CEILING
   finish "$(last_line); a request of $batch: $request ms"
 }
 
+# The figures of this machine as a target file, figures.topo: compiled here, which needs NVRTC.
+calibrate() {
+  local what="figures of this machine" seconds=${CALIBRATED:-60}
+  [ "$seconds" -gt 0 ] || { leave_out "$what" "CALIBRATED=0"; return; }
+  begin "$what"
+  step $((seconds + 120)) env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir/bin/lib" "$dir/bin/apc" calibrate --target "${made[target]}x1" --effort "$seconds" -o "$out/figures.topo"
+  if grep -q NVRTC "$log"; then leave_out "$what" "no NVRTC is found"; else finish "$(last_line)"; fi
+}
+
 bench() {
   local program arguments bytes operations ceiling h100 h200 batch
   begin "ceilings"
   step 90 "$tool" ceilings "${COPIED:-1073741824}" "${MULTIPLIED:-8192}"
   read_values ceilings "$log"
   finish "copy ${ceilings[copy]-0} GB/s; products ${ceilings[f32]-0} TFLOP/s in f32, ${ceilings[tf32]-0} in tf32, ${ceilings[bf16]-0} in bf16"
+  calibrate
   measure_torch
   while IFS='|' read -r program arguments bytes operations ceiling h100 h200 batch; do
     [[ $program =~ $only ]] || continue

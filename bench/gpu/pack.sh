@@ -13,7 +13,7 @@
 #   BUILD=build      where apc was built
 #
 # DIR, new or empty, gets on_device.sh and all it needs there, which is bash, coreutils and the C library:
-#   bin/             gpu_tool, gpu_kernels and gpu_device
+#   bin/             gpu_tool, gpu_kernels and gpu_device; apc, for apc calibrate, with its runtime
 #   kernels/         machine code of all kernels of tests/kernel_cases.h
 #   programs/        compiled models, less the runtime that all of them begin with (runtime.gz), and what one CPU rank
 #                    computes (NAME.npz) and trains (NAME.safetensors); weights are random, from a seed, or
@@ -62,6 +62,11 @@ while read -r library _; do
     *) echo "programs would need $library there: install the static libraries of zlib and jansson, and build again" >&2; exit 1 ;;
   esac
 done < <(ldd "$temporary/apcrt-stub" "$dir"/bin/* | grep -v ':$')
+# apc itself measures there as well, where NVRTC is: with its libraries, and the runtime that its probes begin with.
+mkdir "$dir/bin/lib"
+strip -o "$dir/bin/apc" "$build/apc"
+cp "$temporary/apcrt-stub" "$dir/bin/"
+ldd "$build/apc" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -vE '/(libc|libm|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$dir/bin/lib/"
 arch=$("$apc" targets | while read -r name _ gpu _; do if [ "$name" = "$target" ]; then echo "$gpu"; fi; done)
 case $arch in sm_*) ;; *) echo "$target is no machine with GPUs ('apc targets' lists them)" >&2; exit 2 ;; esac
 

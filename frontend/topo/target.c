@@ -71,7 +71,7 @@ static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text,
 
 /* ---- names */
 
-static const TopoBlock *builtin(TopoLibrary *l, const char *name) {
+static const TopoBlock *named(TopoLibrary *l, const char *name) {
   const TopoBlock *b = library_find(l, TOPO_target, name);
   return b ? b : library_find(l, TOPO_machine, name);
 }
@@ -162,7 +162,19 @@ static bool bad_count(Diags *d, const char *name) {
   return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
 }
 
-static bool find(Diags *d, Arena *a, const char *name, Found *out) {
+/* A file whose blocks come first. */
+static bool read_first(Diags *d, Arena *a, const char *path, TopoLibrary *l) {
+  TopoFile *own = ARENA_NEW(a, TopoFile);
+  const char *text = file_read_text(d, a, path, NULL);
+  path = arena_strdup(a, path);
+  if (!text) return false;
+  diag_source(d, path, text);
+  if (!topo_parse(d, a, path, text, own) || !topo_check(d, own)) return false;
+  l->own = own;
+  return check_machines(d, a, l);
+}
+
+static bool find(Diags *d, Arena *a, const char *name, const char *first, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
   if (is_file(name)) base = name, ranks = 0;
@@ -172,15 +184,18 @@ static bool find(Diags *d, Arena *a, const char *name, Found *out) {
     return text && find_in_text(d, a, base, text, name, ranks, out);
   }
   TopoLibrary l = library_new(a);
-  const TopoBlock *exact = builtin(&l, name), *b = exact ? exact : builtin(&l, base);
+  if (first && !read_first(d, a, first, &l)) return false;
+  const TopoBlock *exact = named(&l, name), *b = exact ? exact : named(&l, base);
   if (!b) return unknown(d, &l, name, base);
   if (!exact && ranks < 0) return bad_count(d, name);
   return found(d, &l, b, arena_strdup(a, name), exact ? 0 : ranks, out);
 }
 
-const Target *topo_target_find(Diags *d, Arena *a, const char *name) {
+const Target *topo_target_find(Diags *d, Arena *a, const char *name) { return topo_target_find_with(d, a, name, NULL); }
+
+const Target *topo_target_find_with(Diags *d, Arena *a, const char *name, const char *file) {
   Found f;
-  return find(d, a, name, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
+  return find(d, a, name, file, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
 }
 
 const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
@@ -204,9 +219,9 @@ static void print_parts(Text *out, const TargetMachines *m) {
     }
 }
 
-const char *topo_target_text(Diags *d, Arena *a, const char *name) {
+const char *topo_target_text(Diags *d, Arena *a, const char *name, const char *file) {
   Found f;
-  if (!find(d, a, name, &f)) return NULL;
+  if (!find(d, a, name, file, &f)) return NULL;
   const Target *t = topo_target_build(d, a, &f.machines, f.name, f.ranks);
   if (!t) return NULL;
   Text text = {.arena = a};

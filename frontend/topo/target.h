@@ -10,15 +10,20 @@
 #include "base/diag.h"
 #include "ir/target.h"
 
+/* How `source` begins in what `apc calibrate` writes (Target.measured). */
+#define TARGET_MEASURED "measured by apc calibrate"
+
 /* The target of that name; NULL after diagnostics (unknown names get the nearest one). */
 const Target *topo_target_find(Diags *d, Arena *a, const char *name);
+/* The same where blocks of a file come before the built-in ones of their names; NULL: no file. */
+const Target *topo_target_find_with(Diags *d, Arena *a, const char *name, const char *file);
 
 /* The last machine or target of a text; `ranks` > 0 takes that many devices (0: as it says).  NULL after
  * diagnostics. */
 const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks);
 
 /* The canonical text of everything a target is made of: parsed, it gives the same target.  NULL after diagnostics. */
-const char *topo_target_text(Diags *d, Arena *a, const char *name);
+const char *topo_target_text(Diags *d, Arena *a, const char *name, const char *file);
 
 /* The same target for products of f32 values in another type; NULL when the device does not have it. */
 const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type);

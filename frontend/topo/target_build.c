@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "frontend/topo/target.h"
 #include "frontend/topo/target_kinds.h"
 
 /* ---- names */
@@ -167,6 +168,70 @@ static bool read_kernels(Diags *d, const TopoBlock *b, KernelCosts *out) {
   return true;
 }
 
+/* ---- what `apc calibrate` measures of a cpu */
+
+static bool no_such(Diags *d, const TopoValue *v, const char *what, Nearest near) {
+  diag_error(d, DIAG_target_syntax, v->loc, "there is no %s '%s'", what, v->text);
+  if (near.best) diag_help(d, "the nearest is '%s'", near.best);
+  return false;
+}
+
+static bool read_elements(Diags *d, const TopoBlock *b, double share, CpuCosts *out) {
+  for (const TopoStatement *s = NULL; (s = topo_find(b, "element", s));) {
+    OpKind k;
+    Nearest near = nearest_to(s->slots[0]->text);
+    for (int i = 0; i < OP_COUNT; i++) nearest_try(&near, op_name((OpKind)i));
+    if (!op_find(s->slots[0]->text, &k)) return no_such(d, s->slots[0], "operation", near);
+    out->element[k] = s->slots[1]->number * share;
+  }
+  return true;
+}
+
+static bool read_convolutions(Diags *d, const TopoBlock *b, double share, double slower, CpuCosts *out) {
+  for (int i = 0; i < CONV_WAYS; i++) out->conv[i] = (CpuConv){.share = 1};
+  for (const TopoStatement *s = NULL; (s = topo_find(b, "convolution", s));) {
+    ConvWay w;
+    Nearest near = nearest_to(s->slots[0]->text);
+    for (int i = 0; i < CONV_WAYS; i++) nearest_try(&near, compute_conv_way_name((ConvWay)i));
+    if (!compute_conv_way_find(s->slots[0]->text, &w)) return no_such(d, s->slots[0], "convolution", near);
+    out->conv[w] = (CpuConv){s->slots[1]->number * slower, s->slots[2]->number * slower, s->slots[3]->number * share,
+                             s->slots[4]->number};
+  }
+  return true;
+}
+
+/* Ascending, and each slower than the one before: what is larger is never faster.  How many; -1 after a diagnostic. */
+static int read_caches(Diags *d, const TopoBlock *b, const char *word, double share, CpuCache *out) {
+  int n = 0;
+  for (const TopoStatement *s = NULL; (s = topo_find(b, word, s));) {
+    if (n == MAX_CACHES) return diag_error(d, DIAG_target_syntax, s->loc, "more than %d caches", MAX_CACHES), -1;
+    CpuCache c = {s->slots[0]->number / share, s->slots[1]->number / share};
+    if (n && (c.bytes <= out[n - 1].bytes || c.bandwidth > out[n - 1].bandwidth))
+      return diag_error(d, DIAG_target_syntax, s->loc, "a cache must be larger than the one before, and no faster"), -1;
+    out[n++] = c;
+  }
+  return n;
+}
+
+static bool read_small(Diags *d, Arena *a, const TargetParts *p, const TopoBlock *b, double share, double slower,
+                       Target *t) {
+  if (!topo_find(b, "fork", NULL)) return true;
+  CpuCosts *x = ARENA_NEW(a, CpuCosts);
+  *x = (CpuCosts){.threads = fmax(1, floor(figure(p->devices[0], "cores", 0, 1) / t->ranks)),
+                  .fork = figure(b, "fork", 0, 0) * slower,
+                  .product = figure(b, "product", 0, 0) * slower,
+                  .pack = figure(b, "product", 1, 0) * share,
+                  .turned = figure(b, "product", 2, 0) * share,
+                  .group = figure(b, "scores", 0, 0) * share,
+                  .row = figure(b, "scores", 1, 0) * share,
+                  .pair = figure(b, "scores", 2, 0) * share};
+  t->small = x;
+  x->ncaches = read_caches(d, b, "cache", share, x->caches);
+  x->nweights = read_caches(d, b, "weights", share, x->weights);
+  return x->ncaches >= 0 && x->nweights >= 0 && read_elements(d, b, share, x) &&
+         read_convolutions(d, b, share, slower, x);
+}
+
 static bool read_protocols(Diags *d, const TopoBlock *b, TargetTier *tier) {
   static const char *const words[] = {
       [ALG_RING] = "ring", [ALG_TREE] = "tree", [ALG_SWITCHED] = "switched", [ALG_DIRECT] = "direct"};
@@ -202,6 +267,7 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->reserve_bytes = figure(b, "reserve", 0, 0);
   t->launch = figure(b, "launch", 0, NAN) * slower;
   t->host = figure(b, "host", 0, 0);
+  t->request = (figure(b, "request", 0, 0) + figure(b, "request", 1, 0) * (t->ranks - 1)) * slower;
   t->sms = figure(b, "sms", 0, 0);
   t->clock = figure(b, "clock", 0, NAN);
   t->l2 = figure(b, "l2", 0, NAN);
@@ -311,6 +377,14 @@ static bool check_devices(Diags *d, const TargetParts *p) {
          diag_error(d, DIAG_target_syntax, hosts->loc, "more hosts than devices");
 }
 
+/* The file of `apc calibrate` that a block comes from; NULL: none does. */
+static const char *measured_in(const TargetParts *p) {
+  for (int i = 0; i < p->n; i++)
+    for (const TopoStatement *s = NULL; (s = topo_find(p->all[i], "source", s));)
+      if (strncmp(s->slots[0]->text, TARGET_MEASURED, strlen(TARGET_MEASURED)) == 0) return p->all[i]->loc.file;
+  return NULL;
+}
+
 /* Ranks that all are devices of one kind. */
 static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int device, const char *name, int ranks) {
   const TargetParts *p = x->parts;
@@ -323,6 +397,7 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   t->name = name;
   t->machine = p->machine->name;
   t->title = word_of(p->machine, "title", 0);
+  t->measured = measured_in(p);
   t->ranks = ranks;
   t->per_machine = shared ? ranks : x->devices;
   t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts
@@ -337,7 +412,9 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   if (!read_prices(d, p->machine, t)) return NULL;
   const char *kernels = word_of(block, "kernels", 0);
   t->has_kernels = kernels != NULL;
-  if (kernels && !read_kernels(d, part_named(p, TOPO_kernels, kernels), &t->kernels)) return NULL;
+  const TopoBlock *costs = kernels ? part_named(p, TOPO_kernels, kernels) : NULL;
+  if (costs && !read_kernels(d, costs, &t->kernels)) return NULL;
+  if (costs && shared && !read_small(d, a, p, costs, share, slower, t)) return NULL;
   return read_links(d, p, share, slower, t) && read_network(d, x, t) ? t : NULL;
 }
 

@@ -11,7 +11,10 @@
 #include "ir/schedule.h"
 #include "ir/shares.h"
 #include "passes/cost/alike.h"
+#include "passes/cost/cpu.h"
 #include "passes/cost/model.h"
+#include "passes/facts/same_weight.h"
+#include "program/shares.h"
 
 /* For bounds of any shares, and of axes in any order.  Where all ranks do an operation together, work that they share
  * takes as long as on so many ranks of their mean rate, which is what the target says, and what each does for itself
@@ -339,6 +342,33 @@ static double accumulate_seconds(const CostModel *c, const OpPart *p) {
   return mesh_micro_batches(&c->mesh) > 1 ? stream_seconds(c, p->bytes) : 0;
 }
 
+static const Joined *joined_in(const CostModel *c, const Func *f);
+
+static double whole_bytes(const CostModel *c, const Type *t) {
+  double n = (double)dtype_bytes(t->dtype);
+  for (int d = 0; d < t->rank; d++) n *= (double)cost_extent(c, t->dims[d]);
+  return n;
+}
+
+static double weights_of_products(const CostModel *c, const Func *f) {
+  Arena *scratch = arena_new();
+  const SameWeight same = weight_readers(scratch, f);
+  bool *seen = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
+  double sum = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    for (int k = 0; k < op->nin && op_is_contraction(op->kind); k++) {
+      const Op *weight = op_of(f, op->in[k]);
+      size_t first = weight->kind == OP_param ? same.first[func_op_index(f, weight)] : f->ops.n;
+      if (first == f->ops.n || seen[first]) continue;
+      seen[first] = true;
+      sum += whole_bytes(c, type_of(f, op->in[k]));
+    }
+  }
+  arena_free(scratch);
+  return sum;
+}
+
 static bool is_cast_weight(const Func *f, Val v) {
   while (v && op_of(f, v)->kind == OP_cast) v = op_of(f, v)->in[0];
   return v && op_is_resident(op_of(f, v)->kind);
@@ -365,9 +395,11 @@ static Joined joined_of_entries(const CostModel *c, const Func *f) {
   Together *together = ARENA_ARRAY(a, Together, f->ops.n + 1);
   bool any = false;
   int kernels = 0; /* of the entries before */
+  double weights = 0;
   for (int e = 0; e < f->joint->n; e++) {
     const JointEntry *entry = &f->joint->entries[e];
     const Joined own = *joined_in(c, entry->f);
+    weights = fmax(weights, own.weights); /* which they share */
     int most = -1;
     for (size_t i = 0; i < entry->f->ops.n; i++) {
       size_t at = entry->at[i];
@@ -384,14 +416,16 @@ static Joined joined_of_entries(const CostModel *c, const Func *f) {
     }
     kernels += most + 1;
   }
-  return (Joined){.f = f, .joins = joins, .parts = parts, .together = any ? together : NULL};
+  return (Joined){.f = f, .joins = joins, .parts = parts, .together = any ? together : NULL, .weights = weights};
 }
 
 static Joined joined_of(const CostModel *c, const Func *f) {
   Arena *a = c->bodies->arena;
   if (f->joint) return joined_of_entries(c, f);
   KernelPart *parts = cost_parts_of(a, c->m, c->target->device, f);
+  if (c->target->small && f->level == 1) cost_parts_measured(f, parts);
   Joined known = {.f = f, .joins = joins_beside(c, f, parts), .parts = parts};
+  if (c->target->small) known.weights = weights_of_products(c, f);
   if (c->target->assumes && f->level == 1) {
     cost_assume_parts(a, f, parts);
     known.together = cost_assume_together(a, c, f);
@@ -413,6 +447,71 @@ const Together *cost_together(const CostModel *c, const Func *f, const Op *op) {
   if (!c->target->assumes) return NULL;
   const Together *all = joined_in(c, f)->together;
   return all ? &all[op - f->ops.items] : NULL;
+}
+
+/* ---- on a cpu that was measured (cpu.h) */
+
+/* How fast what the operation reads and writes moves: by all that is on a rank.  Weights come from as far as all
+ * weights together reach; the rest was written just before. */
+static double rate_of(const CostModel *c, const Func *f, const Op *op) {
+  const double between = 2; /* as much again is moved until it is read again */
+  double bytes = 0;
+  bool weights = false;
+  for (int i = 0; i < op->nin; i++) {
+    bytes += whole_bytes(c, type_of(f, op->in[i]));
+    weights |= op_is_contraction(op->kind) && op_of(f, op->in[i])->kind == OP_param;
+  }
+  for (int i = 0; i < op->nout; i++) bytes += whole_bytes(c, type_of(f, op->out + (Val)i));
+  const double rate = cost_cpu_rate(c->target, between * bytes / c->target->ranks);
+  if (!weights) return rate;
+  return fmin(rate, cost_cpu_weights_rate(c->target, joined_in(c, f)->weights / c->target->ranks));
+}
+
+/* stream_seconds of an operation. */
+static double move_seconds(const CostModel *c, const Func *f, const Op *op, double bytes) {
+  return c->target->small ? bytes / rate_of(c, f, op) : stream_seconds(c, bytes);
+}
+
+static ConvWay conv_way_of(OpKind k) {
+  return k == OP_conv ? CONV_forward : k == OP_conv_filter ? CONV_filter : CONV_transpose;
+}
+
+/* Channels of the result: its last dimension, as passes write images. */
+static double columns_of(const CostModel *c, const Func *f, const OpPart *p) {
+  const Type *y = type_of(f, p->op->out);
+  return y->rank ? (double)cost_extent(c, y->dims[y->rank - 1]) : 1;
+}
+
+static double attention_on_cpu(const CostModel *c, const OpPart *p, double arithmetic, double memory) {
+  double rows = part_size(p, "s"), keys = part_size(p, "t"), depth = part_size(p, "k"), heads = 1;
+  for (int i = 0; i < p->rule->results[0].rank - 2; i++) heads *= p->size[p->rule->results[0].dims[i].f[0]];
+  return cost_cpu_attention(c->target, heads, rows, keys, depth, share_computed(c, p), arithmetic, memory);
+}
+
+static OpCost kernel_on_cpu(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, OpCost out) {
+  const Op *op = p->op;
+  const Target *t = c->target;
+  const DType type = computed_type(f, op);
+  const double rate = rate_of(c, f, op), memory = op_bytes(p) / rate;
+  out.seconds = t->launch;
+  if (op->kind == OP_dot) {
+    DotWork w = cost_dot_work(t, &c->bodies->dots, p, type, &c->mesh, s);
+    DotCost dot = cost_dot_form(t, &w, type, NULL);
+    bool panels = w.batch == 1 && cost_part(c, f, op)->panels;
+    out.compute_bound = dot.arithmetic > dot.bytes / rate;
+    out.seconds += dot.beside + cost_cpu_product(t, &w, dot.arithmetic, dot.bytes / rate, panels || !w.library);
+    return out;
+  }
+  const double arithmetic = arithmetic_seconds(c, f, p, s, out.flops);
+  out.compute_bound = arithmetic > memory;
+  if (op->kind == OP_attention || op->kind == OP_attention_grad)
+    out.seconds += attention_on_cpu(c, p, arithmetic, memory);
+  else if (op_is_windowed(op->kind) && op_is_contraction(op->kind) && cost_conv_form_is_known(t, f, p, &c->mesh, s))
+    out.seconds += cost_cpu_conv(t, type, conv_way_of(op->kind), out.flops, p->elements, columns_of(c, f, p), memory);
+  else if (op_is_contraction(op->kind))
+    out.seconds += cost_cpu_shared(t, fmax(arithmetic, memory), out.flops / 2 < SHARES_KERNEL);
+  else out.seconds += cost_cpu_rows(t, op->kind, fmax(p->elements, p->first), 1, memory, 1);
+  return out;
 }
 
 /* ---- ranks that are not alike */
@@ -452,6 +551,7 @@ static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, cons
   OpPart part = part_of(c, f, op, r, s);
   out.flops = op_flops(&part);
   if (op->kind == OP_accumulate) return out.seconds = accumulate_seconds(c, &part), out;
+  if (c->target->small) return kernel_on_cpu(c, f, &part, s, out);
   DType type = computed_type(f, op);
   DotCost dot = {.bytes = op_bytes(&part)};
   if (op->kind == OP_dot) {
@@ -520,6 +620,9 @@ static double rows_seconds(const CostModel *c, const Func *f, const Op *op, cons
   const KernelPart *k = cost_part(c, f, op);
   OpPart part = part_of(c, f, op, r, s);
   double bytes = reads_of(c, f, &part, s, k) + stores_of(c, f, &part, s, k);
+  if (c->target->small)
+    return k->launches * c->target->launch + cost_cpu_rows(c->target, op->kind, fmax(part.elements, part.first),
+                                                           k->work, move_seconds(c, f, op, bytes), k->launches);
   return k->launches * cost_traffic(c, 0) + stream_seconds(c, bytes);
 }
 
@@ -705,7 +808,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
   if (kernel->kind == PART_ROWS) {
-    out.memory = stream_seconds(c, reads_of(c, f, &part, &whole, kernel) + stores_of(c, f, &part, &whole, kernel));
+    out.memory = move_seconds(c, f, op, reads_of(c, f, &part, &whole, kernel) + stores_of(c, f, &part, &whole, kernel));
     return out;
   }
   const LegalJoin *join = cost_join(c, f, op);
@@ -714,6 +817,6 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
     out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
   else if (op_is_contraction(op->kind))
     out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), share_computed(c, &part) * op_flops(&part));
-  out.memory = stream_seconds(c, op_bytes(&part));
+  out.memory = move_seconds(c, f, op, op_bytes(&part));
   return out;
 }

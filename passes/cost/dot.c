@@ -99,6 +99,11 @@ static const char *summed_later(const LegalDot *dot, char *out) {
   return out;
 }
 
+/* Does the spec end with one of the letters? */
+static bool is_last(const char *spec, const char *letters) {
+  return *spec && strchr(letters, spec[strlen(spec) - 1]) != NULL;
+}
+
 DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType type, const Mesh *mesh,
                       const Strategy *s) {
   int factor[128];
@@ -122,6 +127,7 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
   }
   w.m = group_extent(p, factor, dot, dot->row), w.n = group_extent(p, factor, dot, dot->column);
   w.k = group_extent(p, factor, dot, dot->depth);
+  w.turned = dot->depth >= 0 && is_last(dot->spec[1], dot->groups[dot->depth].letters);
   for (int i = 0; i < dot->nbatch; i++) w.batch *= group_extent(p, factor, dot, dot->batch[i]);
   return w;
 }

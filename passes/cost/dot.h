@@ -13,6 +13,7 @@ typedef struct DotWork {
   DType dtype;  /* in which it is computed */
   double batch, m, n, k;
   bool swapped;         /* m is the second operand's */
+  bool turned;          /* what is multiplied second lies column by column */
   int passes[3];        /* kernels that make operands 0 and 1 what the library takes, and the result of what it gives */
   double elements[3];   /* of operands and result as they were asked for */
   double multiplied[3]; /* as they are multiplied: without the letters that are summed before */

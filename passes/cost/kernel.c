@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#include "passes/cost/cpu.h"
+
 enum { MOST_PARTS = 64, LEAST_DEPTH = 64, VECTOR_ROWS = 8 };
 
 static double sustained_rate_in(const Target *t, ComputeType c) {
@@ -20,7 +22,11 @@ static double sustained_rate_in(const Target *t, ComputeType c) {
 
 static double sustained_rate(const Target *t, DType type) { return sustained_rate_in(t, target_compute(t, type)); }
 
-static double bandwidth(const Target *t) { return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1); }
+/* What moves on a measured cpu is mostly in its last cache; who knows better asks cost_cpu_rate. */
+static double bandwidth(const Target *t) {
+  if (t->small && t->small->ncaches) return t->small->caches[t->small->ncaches - 1].bandwidth;
+  return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1);
+}
 
 /* What products of a type are computed at, and the depth that a tile's start and end cost as much as. */
 typedef struct Rate {
@@ -102,6 +108,7 @@ double cost_least_seconds(const Target *t, DType type, double flops) {
   double rate = fmax(target_flops(t, type), sustained_rate(t, type)), share = 1;
   for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);
   if (t->has_kernels && t->flops[CT_f32] > 0) rate = fmax(rate, sustained_rate_in(t, CT_f32));
+  if (t->small) rate *= cost_cpu_fastest(t);
   return flops / (rate * share);
 }
 

@@ -28,6 +28,7 @@ typedef struct Joined {
   const KernelPart *parts;  /* the same */
   const Together *together; /* the same, where kernels that are not built count; NULL: they do not */
   const size_t *alike;      /* the first that costs the same (alike.h) */
+  double weights;           /* bytes of weights that products read; asked for a measured cpu only */
 } Joined;
 
 /* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */

@@ -3,6 +3,7 @@
 
 #include "base/die.h"
 #include "codegen/rows/row_work.h"
+#include "passes/facts/same_weight.h"
 
 /* What codegen makes of an operation. */
 typedef struct Made {
@@ -159,4 +160,43 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   find_ends(&p);
   arena_free(p.scratch);
   return p.out;
+}
+
+/* As element_work of codegen/cpu/print_c.c: what an element costs, and storing it. */
+static void find_work(Arena *scratch, const Func *f, KernelPart *parts) {
+  int *work = ARENA_ARRAY(scratch, int, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    OpKind k = f->ops.items[i].kind;
+    int own = op_is_elementwise(k) ? op_element_cost(k) : 1;
+    if (parts[i].kernel >= 0) work[parts[i].first] += own + (parts[i].stores ? 1 : 0);
+  }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (parts[i].kernel >= 0) parts[i].work = work[parts[i].first];
+}
+
+/* The read of a weight; NULL: it is none. */
+static const Op *weight_of(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  return op->kind == OP_param ? op : NULL;
+}
+
+void cost_parts_measured(const Func *f, KernelPart *parts) {
+  Arena *scratch = arena_new();
+  const SameWeight same = weight_readers(scratch, f);
+  bool *others = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
+  find_work(scratch, f, parts);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) {
+      const Op *weight = weight_of(f, f->ops.items[i].in[k]);
+      if (weight && f->ops.items[i].kind != OP_dot) others[same.first[func_op_index(f, weight)]] = true;
+    }
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    for (int k = 0; k < 2 && op->kind == OP_dot; k++) {
+      const Op *weight = weight_of(f, op->in[k]);
+      if (weight && type_of(f, op->in[k])->dtype == DT_f32 && !others[same.first[func_op_index(f, weight)]])
+        parts[i].panels = true;
+    }
+  }
+  arena_free(scratch);
 }

@@ -32,6 +32,8 @@ typedef struct KernelPart {
   int kernel;         /* of rows: which one computes it; -1: none does */
   size_t first, last; /* operations of that kernel */
   int launches;       /* kernels that begin with it */
+  int work;           /* cost_parts_measured: of an element in that kernel, in additions */
+  bool panels;        /* the same: a dot with a weight that only dots read (codegen/panels.h) */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */
   uint64_t alone;     /* the part of `inside` that no other kernel reads; only its first reader has the bit */
@@ -47,5 +49,7 @@ typedef struct Together {
 
 /* By operation; of level 2, where a function is that of several devices, all are PART_OWN. */
 KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
+/* What prices of a measured cpu ask for as well (passes/cost/cpu.h). */
+void cost_parts_measured(const Func *f, KernelPart *parts);
 
 #endif

@@ -395,8 +395,10 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
                 .busy = busy,
                 .communicating = communicating};
   if (table) t.total = before + table->seconds;
-  t.period = cost_needs_last_step(p->f) ? t.total : fmin(period, t.total);
   t.idle = fmax(0, t.total - p->repeat * busiest->each - busiest->once);
+  const double request = cost_target(p->c)->request;
+  t.total += request, t.transfers += request;
+  t.period = cost_needs_last_step(p->f) ? t.total : fmin(period + request, t.total);
   return t;
 }
 

@@ -419,12 +419,15 @@ static void list_frontier(Search *s, PlanAlternatives *out) {
   for (size_t i = 0; i < n && out->n < MOST; i++) out->items[out->n++] = alternative_of(s, all[i], all[i]);
 }
 
+/* What a request takes besides, which no search sees; of entries that are planned together, it depends on weights. */
+static double request_of(const Search *s) { return s->f->joint ? 0 : s->t->request; }
+
 /* No plan is faster; of those that need a little more than the limit none that may be made without making again what
  * memory is short for. */
 static double bound_of(const Search *s, bool near) {
   double least = fmin(s->run.lower_bound, s->run.left_alone);
   for (size_t i = 0; near && i < s->run.bounded.n; i++) least = fmin(least, s->run.bounded.items[i].bound);
-  return least;
+  return least + request_of(s);
 }
 
 /* The plan of an outcome, with what the search says of it. */
@@ -436,7 +439,7 @@ static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x,
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
   p->lower_bound = fmin(bound_of(s, x != s->run.best), plan_seconds(p));
-  p->no_gaps_bound = fmin(s->run.no_gaps_bound, p->lower_bound);
+  p->no_gaps_bound = fmin(s->run.no_gaps_bound + request_of(s), p->lower_bound);
   p->gap = plan_gap(plan_seconds(p), p->lower_bound);
   p->search_work = s->work;
   p->report = s->report;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/shares.h"
+
 /* ---- descriptions */
 
 /* Leading windowed dimensions of extent 1 are left out, down to two. */
@@ -237,10 +239,6 @@ static void fill_entry(ConvCache *c, Entry *e, const ConvCall *call) {
   e->weights_bytes = e->weights ? onednn_layout_bytes(e->weights) : SIZE_MAX;
 }
 
-/* Multiply-adds below which one thread is faster: 2 us, 8 where each channel has its own filter, which is bound by
- * memory. */
-#define CONV_ALONE 2e5
-
 static double multiply_adds(const ConvShape *s) {
   double n = (double)s->images * (double)s->groups * (double)s->in * (double)s->out;
   for (int d = 0; d < 3; d++) n *= (double)s->window[d] * (double)s->output[d];
@@ -299,7 +297,7 @@ bool conv_run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError 
   *status = RT_OK;
   if (!cache || !onednn_version()) return false;
   int threads = onednn_threads();
-  bool alone = threads > 1 && multiply_adds(&call->shape) < CONV_ALONE;
+  bool alone = threads > 1 && multiply_adds(&call->shape) < SHARES_CONVOLUTION;
   if (alone) onednn_set_threads(1);
   bool done = run(cache, call, status, error);
   if (alone) onednn_set_threads(threads);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/shares.h"
 #include "runtime/device/gemm_avx2.h"
 #include "runtime/device/gemm_panels.h"
 #include "runtime/device/onednn.h"
@@ -147,10 +148,8 @@ static bool have_rooms(int threads) {
   return true;
 }
 
-/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core
- * does 1e6 in about 10 us, and waking a thread costs a system call. */
+/* Multiply-adds from which threads inside one product pay off. */
 #define LARGE_PRODUCT 2e6
-#define LARGE_BATCH 1e6
 #define LARGE_PACK 1e5 /* elements */
 #define LARGE_EPILOGUE 3e4
 
@@ -158,7 +157,7 @@ typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
 
 static Sharing sharing_of(const GemmCall *g, int64_t total, int64_t threads) {
   double work = (double)g->m * (double)g->n * (double)g->k;
-  if (threads <= 1 || work * (double)total < LARGE_BATCH) return ONE_THREAD;
+  if (threads <= 1 || work * (double)total < SHARES_PRODUCT) return ONE_THREAD;
   return total > 1 && (work < LARGE_PRODUCT || total >= 4 * threads) ? BY_PRODUCT : INSIDE;
 }
 
@@ -221,7 +220,7 @@ static RtStatus product(const GemmCall *call, int64_t total, RtError *error) {
 /* B in panels; what follows is done with the tiles. */
 static void multiply_by_panels(const GemmCall *g, int64_t total) {
   PanelThreads threads = {lib.parallel, lib.thread_num, lib.parallel ? onednn_threads() : 1};
-  bool alone = threads.n == 1 || (double)g->m * (double)g->n * (double)g->k < LARGE_BATCH;
+  bool alone = threads.n == 1 || (double)g->m * (double)g->n * (double)g->k < SHARES_PRODUCT;
   for (int64_t index = 0; index < total; index++) {
     int64_t at = matrix_at(g, g->c_step, index);
     const float *residual = g->epilogue.residual ? (const float *)g->residual + at : NULL;

@@ -31,6 +31,13 @@ for how in "--tp 4" "--dp 2 --tp 2" "--pp 2 --dp 2"; do
     expect 0 "" "${with[@]}" $run "$apc" run "$gpt.onnx" --target dgx-a100x4 $how --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
   done
 done
+# Measuring two of them: the file is a target, under its own name and in place of the built-in one; numbers mean nothing.
+expect 0 "" "${with[@]}" "$apc" calibrate --target dgx-a100x2 --effort 1 --save-temps=texts -o measured.topo -q
+expect 0 "figures measured by apc calibrate: measured.topo" "$apc" plan "$gpt.onnx" --target measured.topox2 -q
+expect 0 "measured.topo" env APC_CALIBRATION=measured.topo "$apc" plan "$gpt.onnx" --target dgx-a100x2 -q
+for line in "  sustained bf16 " "  launch " "  ring measured " "  kernels ampere-measured"; do
+  check "it lacks '$line'" grep -q "^$line" measured.topo
+done
 # More ranks than GPUs.
 expect 0 "" "${with[@]}" DOUBLES_GPUS=1 APC_COMM=staged "$apc" run "$gpt.onnx" --target dgx-a100x4 --tp 2 --dp 2 --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
 # Without NCCL; a machine may have one that cannot be hidden, which no double goes with.

@@ -15,7 +15,7 @@ work=$private/work
 export TMPDIR=$private/tmp # tests look for folders left there: other processes' do not count
 mkdir "$work" "$TMPDIR"
 cd "$work" || exit 1
-unset APC_TARGET NO_COLOR
+unset APC_TARGET APC_CALIBRATION NO_COLOR
 passed=0 failed=0 last=
 # Where a rank on a device is late: of ranks that wait for each other any may be the first.
 late_call='at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of '

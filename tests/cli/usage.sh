@@ -207,7 +207,6 @@ expect 0 "; assuming kernels that are known but not built" "$apc" plan $attentio
 expect 2 "takes no option '--assume-kernels'" "$apc" compile "$mlp" $small --assume-kernels; no_out
 expect 5 "error[APC0634]" "$apc" cache list; no_out
 expect 5 "error[APC0635]" "$apc" import-hf folder -o m.apc; no_out
-expect 5 "error[APC0633]" "$apc" calibrate --target cpux4 -o here.topo; no_out
 expect 5 "error[APC0649]" "$apc" convert "$mlp" m.html; no_out
 # every one of them has a text of its own, and help says so
 for code in $(sed -n 's/^DIAG(later_[a-z_]*, "\(APC[0-9]*\)".*/\1/p' "$source_dir/base/diag.def"); do expect 0 "not built yet" "$apc" explain "$code"; done
@@ -219,7 +218,7 @@ for command in compile plan run verify bench; do
   check "--target is not the first option" bash -c 'sed -n 5p out | grep -q -- --target'
   check "what is not built is not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]' && sed -n '/^Not built yet/,\$p' out | grep -q -- --const && ! sed '/^Not built yet/,\$d' out | grep -q -- --const"
 done
-"$apc" --help >out; last="apc --help"; check "commands that are not built are not last" grep -A 1 'not yet: calibrate cache import-hf$' out
+"$apc" --help >out; last="apc --help"; check "commands that are not built are not last" grep -A 1 'not yet: cache import-hf$' out
 
 # what is promised is in the tables: built, or refused by name
 "$apc" "$mlp" $small -q -o program; ./program --help >help.program; "${apc%/*}/apc-opt" --help >help.apc-opt

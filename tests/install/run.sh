@@ -31,7 +31,7 @@ fi
 dir=$5 prefix=$5/prefix
 cd "$dir"
 export TMPDIR=$dir PATH=$prefix/bin:$PATH
-unset APC_TARGET
+unset APC_TARGET APC_CALIBRATION
 fail() { echo "FAILED: $*"; exit 1; }
 for f in share/man/man1/apc.1 share/man/man1/apc-opt.1 share/man/man1/apc-model.1 share/man/man5/apc-targets.5 share/man/man5/apc-plan.5 \
   share/bash-completion/completions/apc share/zsh/site-functions/_apc share/fish/vendor_completions.d/apc.fish; do

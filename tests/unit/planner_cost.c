@@ -1,9 +1,11 @@
 /* What communication and kernels cost: the formulas of docs/targets.md in numbers. */
 #include <math.h>
+#include <string.h>
 
 #include "frontend/topo/target.h"
 #include "passes/cost/cost.h"
 #include "passes/cost/comm.h"
+#include "passes/cost/cpu.h"
 #include "passes/cost/kernel.h"
 #include "tests/test.h"
 
@@ -233,6 +235,82 @@ static void grouped_work(void) {
   module_free(m);
 }
 
+/* ---- a cpu that was measured */
+
+static const Target *measured(int ranks) {
+  static const char text[] =
+      "kernels k { fork 1 us; cache 1 MB at 100 GB/s; cache 10 MB at 50 GB/s; product 2 us pack 1 ns turned 3 ns; "
+      "convolution forward begin 4 us shared 1 us element 2 ns share 0.5; weights 1 MB at 80 GB/s; weights 2 MB at 10 "
+      "GB/s; scores group 1 us row 10 ns pair 1 ns; attention 0.5; "
+      "element exp 4 ns; }\n"
+      "cpu c { cores 4; memory 16 GB at 20 GB/s; request 7 us ranks 3 us; launch 100 ns; peak f32 100 GFLOPS; kernels "
+      "k; "
+      "}\n"
+      "machine m { devices 1 c; link l at 10 GB/s latency 1 us; source \"measured by apc calibrate on a day\"; }\n";
+  Diags *d = diags_new(arena);
+  const Target *t = topo_target_parse(d, arena, "here.topo", text, "m", ranks);
+  if (!t) diags_print(d, stderr, false);
+  return t;
+}
+
+/* Ranks share the cores: two have two threads each, and half of every cache. */
+static void measured_shares(void) {
+  const Target *one = measured(1), *two = measured(2);
+  CHECK(one && two && one->small && two->small && strcmp(one->measured, "here.topo") == 0);
+  if (!one || !two) return;
+  is(one->request, 7e-6, "a request");
+  is(two->request, 10e-6, "a request to two ranks");
+  is(cost_cpu_rate(one, 1e6), 100e9, "what fits into the first cache");
+  is(cost_cpu_rate(one, 1.1e6), 50e9, "into the second");
+  is(cost_cpu_rate(one, 11e6), 20e9, "into none");
+  is(cost_cpu_rate(two, 0.6e6), 25e9, "into half of the second, at half the rate");
+  is(cost_cpu_weights_rate(one, 1e6), 80e9, "weights that fit into a cache");
+  is(cost_cpu_weights_rate(one, 3e6), 10e9, "weights that fit into none, never faster than smaller ones");
+  is(cost_cpu_shared(one, 1e-3, false), 1e-3 + 1e-6, "shared among four");
+  is(cost_cpu_shared(one, 1e-6, true), 4e-6, "on one of four");
+  is(cost_cpu_shared(one, 0.1e-6, false), 0.4e-6, "less than a fork");
+  is(cost_cpu_shared(two, 1e-6, true), 2e-6, "on one of two");
+  is(cost_cpu_rows(one, OP_exp, 1e6, 17, 1e-3, 1), 1e-3 + 4e-3 + 1e-6, "a function of elements");
+  is(cost_cpu_rows(two, OP_exp, 1e6, 17, 1e-3, 1), 1e-3 + 8e-3 + 1e-6, "on half of the cores");
+  is(cost_cpu_rows(one, OP_exp, 100, 17, 1e-8, 1), 4 * (1e-8 + 4e-7), "too little to share");
+}
+
+static void measured_kernels(void) {
+  const Target *t = measured(1);
+  CHECK(t != NULL);
+  if (!t) return;
+  DotWork w = {.library = true, .dtype = DT_f32, .batch = 2, .m = 1000, .n = 100, .k = 50};
+  const double arithmetic = 2 * 2 * 1000 * 100 * 50 / 100e9, fork = 1e-6;
+  is(cost_cpu_product(t, &w, arithmetic, 1e-6, true), arithmetic + fork, "a weight in panels");
+  is(cost_cpu_product(t, &w, arithmetic, 1e-3, true), 1e-3 + fork, "bound by memory");
+  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 / 4 + 5000e-9), "two values");
+  w.turned = true;
+  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 / 4 + 15000e-9), "one turned");
+  w.m = 10;
+  is(cost_cpu_product(t, &w, arithmetic, 0, true), 4 * arithmetic, "fewer multiply-adds than threads share");
+  is(cost_cpu_conv(t, DT_f32, CONV_forward, 1e9, 1e5, 16, 0), 5e-6 + 1e9 / 50e9 + 2e-4 + fork, "a convolution");
+  is(cost_cpu_conv(t, DT_f32, CONV_forward, 1e9, 1e5, 8, 0), 5e-6 + 2e9 / 50e9 + 2e-4 + fork,
+     "half a panel of channels");
+  is(cost_cpu_attention(t, 8, 100, 200, 64, 0.5, 1e-3, 0), 1e-3 + 8e-6 + 8e-6 + 0.5 * 160000e-9 + fork, "attention");
+}
+
+/* Parts are never faster than the whole, on which bounds rest. */
+static void measured_parts(void) {
+  const Target *t = measured(1);
+  for (double n = 1; t && n < 1e8; n *= 3)
+    for (int parts = 2; parts < 100; parts *= 3) {
+      const double bytes = 4 * n, rate = cost_cpu_rate(t, bytes);
+      DotWork whole = {.library = true, .dtype = DT_f32, .batch = 1, .m = n, .n = 64, .k = 64}, part = whole;
+      part.m = n / parts;
+      const double all = cost_cpu_product(t, &whole, 2 * n * 64 * 64 / 100e9, bytes / rate, false),
+                   each = cost_cpu_product(t, &part, 2 * part.m * 64 * 64 / 100e9, bytes / parts / rate, false);
+      CHECKF(parts * each >= all * (1 - 1e-12), "%d of %g rows", parts, n);
+      CHECKF(parts * cost_cpu_rows(t, OP_exp, n / parts, 17, bytes / parts / rate, 1) >=
+                 cost_cpu_rows(t, OP_exp, n, 17, bytes / rate, 1) * (1 - 1e-12),
+             "%d of %g elements", parts, n);
+    }
+}
+
 int main(void) {
   arena = arena_new();
   RUN(plain_links);
@@ -245,6 +323,9 @@ int main(void) {
   RUN(thin_products);
   RUN(parts_of_products);
   RUN(grouped_work);
+  RUN(measured_shares);
+  RUN(measured_kernels);
+  RUN(measured_parts);
   arena_free(arena);
   return test_summary();
 }

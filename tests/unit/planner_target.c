@@ -150,7 +150,7 @@ static void same_target(const Target *a, const Target *b) {
 static void round_trip(const char *name) {
   Diags *d;
   const Target *t = find(name, &d);
-  const char *text = t ? topo_target_text(d, arena, name) : NULL;
+  const char *text = t ? topo_target_text(d, arena, name, NULL) : NULL;
   const Target *again = text ? topo_target_parse(d, arena, "again.topo", text, name, 0) : NULL;
   CHECKF(again && d->n == 0, "%s: %s", name, d->n ? d->items[0].message : "");
   if (!again) return;
@@ -159,7 +159,7 @@ static void round_trip(const char *name) {
   FILE *f = fdopen(mkstemps(path, 5), "w");
   fputs(text, f);
   fclose(f);
-  const char *twice = topo_target_text(d, arena, path);
+  const char *twice = topo_target_text(d, arena, path, NULL);
   CHECKF(twice && strcmp(twice, text) == 0, "%s: printing what was printed differs", name);
   remove(path);
 }
@@ -212,6 +212,9 @@ static void machines(void) {
 }
 
 static void malformed(void) {
+#define CPU \
+  "cpu c { cores 1; memory 1 GB at 1 GB/s; launch 1 us; peak f32 1 TFLOPS; kernels k; } machine m { devices 1 c; " \
+  "link l at 1 GB/s; }\n"
 #define DEVICE "gpu a { memory 1 GB at 1 GB/s; launch 1 us; peak f32 1 TFLOPS; }\n"
   static const struct {
     const char *text;
@@ -258,6 +261,11 @@ static void malformed(void) {
       {"gpu a ( }", 1, 7, "unexpected"},
       {"kernels k { tile 8 0.5; }", 1, 18, "a tile"},
       {"kernels k { attention 3; }", 1, 23, "share"},
+      {CPU "kernels k { fork 1 us; element expp 1 ns; }", 2, 32, "no operation 'expp'"},
+      {CPU "kernels k { fork 1 us; convolution back begin 1 us shared 0 us element 1 ns share 1; }", 2, 36,
+       "no convolution 'back'"},
+      {CPU "kernels k { fork 1 us; cache 2 MB at 1 GB/s; cache 1 MB at 1 GB/s; }", 2, 46, "larger than the one before"},
+      {CPU "kernels k { fork 1 us; cache 2 MB at 1 GB/s; cache 4 MB at 2 GB/s; }", 2, 46, "no faster"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     Diags *d = diags_new(arena);
