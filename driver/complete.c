@@ -36,6 +36,22 @@ static int time_axis(const Mesh *mesh) {
   return 0;
 }
 
+/* Of one file. */
+static bool contradict(const Build *b, const PlanFile *file) {
+  const PlanFileForce *f = &file->force;
+  int stages = file->stages ? mesh_places(&file->mesh) : 0, micro = time_axis(&file->mesh);
+  if (stages && f->degree[DEGREE_pp] && f->degree[DEGREE_pp] != stages)
+    return !diag_error(b->options.model.diags, DIAG_plan_model, f->loc, "pp=%d is forced, and the mesh has %d stage%s",
+                       f->degree[DEGREE_pp], stages, stages == 1 ? "" : "s");
+  if (micro && f->micro_batches && f->micro_batches != micro)
+    return !diag_error(b->options.model.diags, DIAG_plan_model, f->loc,
+                       "micro-batches=%d are forced, and the mesh has %d", f->micro_batches, micro);
+  bool trains = f->zero > 0 || f->recompute.kind != RECOMPUTE_auto;
+  return trains && !func_has_gradients(b->l1) &&
+         !diag_error(b->options.model.diags, DIAG_plan_model, f->loc,
+                     "zero and recompute are of a training step (--train)");
+}
+
 static bool force_mesh(const Build *b, const PlanFile *file, PlanOptions *o) {
   return !file->stages || (force(b, file->mesh_loc, "pp", &o->degree[DEGREE_pp], mesh_places(&file->mesh)) &&
                            force(b, file->mesh_loc, "micro-batches", &o->micro_batches, time_axis(&file->mesh)));
@@ -86,6 +102,7 @@ bool driver_complete(Build *b, const PlanFile *file) {
   PlanOptions o = b->options.plan;
   const PlanFileForce *f = &file->force;
   Diags *d = b->options.model.diags;
+  if (contradict(b, file)) return false;
   if (!force_degrees(b, f, &o) || !force_mesh(b, file, &o) || !force_recompute(b, f, &o) ||
       !force_schedule(b, file, &o) || !force_zero(b, file, &o))
     return false;

@@ -129,6 +129,12 @@ static bool refuse_size(const Build *b, double limit, double least) {
   if (b->options.plan_file)
     return diag_error(d, DIAG_plan_infeasible, (Loc){.file = b->options.plan_file},
                       "the plan needs %s on a rank, %s are allowed", show_bytes(a, least), show_bytes(a, limit));
+  if (b->options.target->nkinds) {
+    diag_error(d, DIAG_plan_infeasible, (Loc){0},
+               "no feasible plan for %s: the smallest program that was made takes %.2f times what one of its ranks may",
+               b->options.target->name, least / limit);
+    return false;
+  }
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
              "no feasible plan for %s: the smallest program that was made takes %s on a rank, %s are allowed",
              b->options.target->name, show_bytes(a, least), show_bytes(a, limit));

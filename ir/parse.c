@@ -372,6 +372,7 @@ static void mesh(Parser *p) {
     } while (parse_accept(p, ","));
     parse_expect(p, "]");
   }
+  if (!mesh_shares_fit(&mesh)) parse_fail(p, p->at, "the shares of all axes are more than %d parts", MAX_SHARE_PARTS);
   if (parse_accept_word(p, "stages")) {
     const char *start = p->at;
     int64_t n = parse_integer(p, "a number of stages");

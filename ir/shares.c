@@ -96,3 +96,10 @@ bool layout_has_shares(const Mesh *mesh, const DimLayout *d) {
     if (mesh->axes[d->axes[i]].shares) return true;
   return false;
 }
+
+bool mesh_shares_fit(const Mesh *mesh) {
+  double parts = 1;
+  for (int a = 0; a < mesh->naxes; a++)
+    parts *= mesh->axes[a].shares ? (double)sum_of(&mesh->axes[a], mesh->axes[a].size) : 1;
+  return parts <= MAX_SHARE_PARTS;
+}

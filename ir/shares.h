@@ -28,6 +28,9 @@ void mesh_shares_print(Text *t, const MeshAxis *axis);
 /* Equal shares are none. */
 bool mesh_shares_equal(const int *shares, int size);
 bool mesh_has_shares(const Mesh *mesh);
+/* All parts of a dimension that every axis cuts are at most so many, so that sizes times parts can be computed. */
+enum { MAX_SHARE_PARTS = 1 << 20 };
+bool mesh_shares_fit(const Mesh *mesh);
 bool layout_has_shares(const Mesh *mesh, const DimLayout *d);
 
 #endif

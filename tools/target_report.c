@@ -89,7 +89,7 @@ static const Target *priced(Tool *t, const Target *g) {
   Budget amount = {0};
   if (!text) return g;
   if (price_find(text, &kind)) return topo_target_priced(t->arena, g, kind);
-  if (!tool_parse_budget(text, &amount) || !(amount.usd > 0)) {
+  if (!tool_parse_budget(text, &amount) || !(amount.usd > 0 && amount.usd <= 1e9)) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0},
                "--price takes on-demand, spot, reserved, or what a machine costs an hour, like 16.29usd, not '%s'",
                text);
@@ -140,16 +140,32 @@ static int ranks_of_kind(const Target *g, int kind) {
   return n;
 }
 
+/* Have all kinds such links? */
+static bool is_common(const Target *g, const TargetTier *tier) {
+  for (int i = 0; i < g->nkinds; i++) {
+    bool has = false;
+    for (int j = 0; j < g->kinds[i]->ntiers; j++)
+      has |= strcmp(g->kinds[i]->tiers[j].name, tier->name) == 0 && g->kinds[i]->tiers[j].bandwidth == tier->bandwidth;
+    if (!has) return false;
+  }
+  return true;
+}
+
 const char *tool_target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
   text_printf(&text, "%d %s rank%s of %d node%s", g->ranks, g->device->name, g->ranks == 1 ? "" : "s", g->nodes,
               g->nodes == 1 ? "" : "s");
   if (!g->nkinds) text_printf(&text, "; each %s", rank_text(a, g));
-  for (int i = 0; i < g->nkinds; i++)
-    if (ranks_of_kind(g, i))
-      text_printf(&text, "; %d of %s: each %s", ranks_of_kind(g, i), g->kinds[i]->part, rank_text(a, g->kinds[i]));
+  for (int i = 0; i < g->nkinds; i++) {
+    const Target *k = g->kinds[i];
+    text_printf(&text, "; %d of %s: each %s", ranks_of_kind(g, i), k->part, rank_text(a, k));
+    for (int j = 0; j < k->ntiers; j++)
+      if (!is_common(g, &k->tiers[j]))
+        text_printf(&text, ", %s %s", k->tiers[j].name, rate(a, k->tiers[j].bandwidth, "B/s"));
+  }
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
-    text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
+    if (is_common(g, &g->tiers[i]))
+      text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   if (g->assumes) text_add(&text, "; assuming kernels that are known but not built");
   return text_str(&text);
 }

@@ -67,14 +67,16 @@ static bool ranks_share(const TargetParts *p) {
 static bool add_device(Diags *d, TopoLibrary *l, const TopoStatement *s, TargetParts *out) {
   const TopoValue *name = s->slots[1];
   const TopoBlock *device = find_device(l, name->text);
-  if (out->ndevices == TARGET_DEVICES)
-    return diag_error(d, DIAG_target_syntax, s->loc, "a machine has at most %d kinds of devices", TARGET_DEVICES);
   if (!device) device = refer(d, l, TOPO_gpu, name);
   if (!device) return false;
   if (out->ndevices && device->kind != out->devices[0]->kind)
     return diag_error(d, DIAG_target_syntax, name->loc, "'%s' is a %s, '%s' a %s: the devices of a machine are of one",
                       name->text, topo_kind_name(device->kind), out->devices[0]->name,
                       topo_kind_name(out->devices[0]->kind));
+  for (int i = 0; i < out->ndevices; i++)
+    if (out->devices[i] == device) return true; /* further ones, in the order of ranks */
+  if (out->ndevices == TARGET_DEVICES)
+    return diag_error(d, DIAG_target_syntax, s->loc, "a machine has at most %d kinds of devices", TARGET_DEVICES);
   out->devices[out->ndevices++] = device;
   const TopoStatement *kernels = topo_find(device, "kernels", NULL);
   return (!kernels || add_named(d, l, out, TOPO_kernels, kernels->slots[0])) && add_part(d, out, device);
@@ -94,7 +96,7 @@ bool topo_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, Targe
 int topo_machine_devices(const TopoBlock *machine) {
   double n = 0;
   for (const TopoStatement *s = NULL; (s = topo_find(machine, "devices", s));) n += s->slots[0]->number;
-  return n < 1e6 ? (int)n : 1000000;
+  return (int)fmin(n, MOST_DEVICES + 1);
 }
 
 bool topo_target_machines(Diags *d, TopoLibrary *l, const TopoBlock *target, TargetMachines *out) {
@@ -109,6 +111,8 @@ bool topo_target_machines(Diags *d, TopoLibrary *l, const TopoBlock *target, Tar
     if (!topo_target_parts(d, l, machine, &out->parts[out->n])) return false;
     out->times[out->n] = s->slots[1] ? (int)s->slots[1]->number : 1;
   }
+  if (out->n == 1 && devices && out->times[0] > 1)
+    return diag_error(d, DIAG_target_syntax, devices->loc, "either so many devices, or a machine so many times");
   if (out->n == 1)
     return !network ||
            diag_error(d, DIAG_target_syntax, network->loc, "machines of one kind have the network of their block");
@@ -255,7 +259,7 @@ static bool read_tier(Diags *d, const TargetParts *p, const TopoBlock *protocols
   return true;
 }
 
-static void read_device(const TopoBlock *b, double share, double slower, Target *t) {
+static bool read_device(Diags *d, const TopoBlock *b, double share, double slower, Target *t) {
   t->device = target_device_traits_find(topo_kind_name(b->kind));
   t->part = b->name;
   t->arch = word_of(b, "arch", 0);
@@ -274,6 +278,9 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->shared_memory = figure(b, "shared", 0, NAN);
   t->power = figure(b, "power", 0, NAN);
   t->idle_power = figure(b, "power", 1, NAN);
+  const TopoStatement *power = topo_find(b, "power", NULL);
+  return !(t->idle_power > t->power) ||
+         diag_error(d, DIAG_target_syntax, power->loc, "'%s' takes more while it waits than at work", b->name);
 }
 
 /* A machine, with what joins it to others. */
@@ -370,9 +377,12 @@ static bool check_devices(Diags *d, const TargetParts *p) {
   for (int i = 0; i < p->ndevices; i++)
     if (!topo_find(p->devices[i], "peak", NULL))
       return diag_error(d, DIAG_target_syntax, p->devices[i]->loc, "'%s' has no peak of any type", p->devices[i]->name);
-  if (ranks_share(p) && first->slots[0]->number > 1)
-    return diag_error(d, DIAG_target_syntax, first->loc, "describe %.0f cpus as one with all cores",
-                      first->slots[0]->number);
+  if (ranks_share(p) && topo_machine_devices(p->machine) > 1)
+    return diag_error(d, DIAG_target_syntax, first->loc, "describe %d cpus as one with all cores",
+                      topo_machine_devices(p->machine));
+  if (topo_machine_devices(p->machine) > MOST_DEVICES)
+    return diag_error(d, DIAG_target_ranks, first->loc, "machine '%s' has more than %d devices", p->machine->name,
+                      MOST_DEVICES);
   return !hosts || hosts->slots[0]->number <= topo_machine_devices(p->machine) ||
          diag_error(d, DIAG_target_syntax, hosts->loc, "more hosts than devices");
 }
@@ -402,7 +412,7 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   t->per_machine = shared ? ranks : x->devices;
   t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts
                                     : (int)(((int64_t)ranks * hosts + t->per_machine - 1) / t->per_machine);
-  read_device(block, share, slower, t);
+  if (!read_device(d, block, share, slower, t)) return NULL;
   if (!(target_usable(t) > 0)) {
     const TopoStatement *reserve = topo_find(block, "reserve", NULL);
     return diag_error(d, DIAG_target_syntax, reserve->loc, "%s: nothing is left of the memory of a rank", name), NULL;
@@ -431,18 +441,25 @@ typedef struct Kinds {
   int ranks; /* so far */
 } Kinds;
 
+/* Which of the machine's kinds a statement names. */
+static int device_of(const TargetParts *p, const TopoStatement *s) {
+  int i = 0;
+  while (strcmp(p->devices[i]->name, s->slots[1]->text) != 0) i++;
+  return i;
+}
+
 static bool add_machine(Diags *d, const MachineFigures *x, const char *name, int ranks, int times, Kinds *k) {
   const TargetParts *p = x->parts;
-  int first = (int)k->kinds.n, i = 0;
+  int first = (int)k->kinds.n;
   for (int device = 0; device < p->ndevices; device++) {
     const Target *t = build_kind(d, k->arena, x, device, name, ranks);
     if (!t) return false;
     ARENA_PUSH(k->arena, &k->kinds, t);
   }
-  for (int n = 0; n < times; n++, i = 0)
-    for (const TopoStatement *s = NULL; (s = topo_find(p->machine, "devices", s)); i++)
+  for (int n = 0; n < times; n++)
+    for (const TopoStatement *s = NULL; (s = topo_find(p->machine, "devices", s));)
       for (int j = 0; j < (int)s->slots[0]->number && k->ranks < ranks; j++)
-        k->kind_of[k->ranks++] = (unsigned char)(first + i);
+        k->kind_of[k->ranks++] = (unsigned char)(first + device_of(p, s));
   return true;
 }
 
@@ -452,7 +469,7 @@ static const Target *build_machine(Diags *d, Arena *a, const MachineFigures *x, 
   if (x->parts->ndevices == 1) return build_kind(d, a, x, 0, name, ranks);
   Kinds k = {.arena = a, .kind_of = ARENA_ARRAY(a, unsigned char, ranks)};
   if (!add_machine(d, x, name, ranks, (ranks + x->devices - 1) / x->devices, &k)) return NULL;
-  return topo_target_of_kinds(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
+  return topo_target_of_used(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
 }
 
 static MachineFigures figures_of(const TargetMachines *m, int i) {
@@ -480,6 +497,7 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
   const TopoStatement *s = topo_find(m->target, "machine", NULL);
   TargetPrice prices[PRICE_KINDS] = {0};
   double all = 0;
+  int nodes = 0;
   for (int i = 0; i < m->n; i++, s = topo_find(m->target, "machine", s)) {
     int devices = topo_machine_devices(m->parts[i].machine);
     if (ranks_share(&m->parts[i]))
@@ -493,8 +511,9 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
              NULL;
     if (!check_devices(d, &m->parts[i])) return NULL;
     all += (double)devices * m->times[i];
+    nodes += (int)figure(m->parts[i].machine, "hosts", 0, 1) * m->times[i];
   }
-  if (all > 999999) return diag_error(d, DIAG_target_ranks, m->target->loc, "%s: %.0f devices", name, all), NULL;
+  if (all > MOST_DEVICES) return diag_error(d, DIAG_target_ranks, m->target->loc, "%s: %.0f devices", name, all), NULL;
   if (ranks > 0 && ranks != (int)all)
     return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the target has %.0f devices, of machines that are not alike",
                       name, all),
@@ -506,8 +525,9 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
     if (!add_machine(d, &x, name, (int)all, m->times[i], &k)) return NULL;
     add_prices(prices, k.kinds.items[first], each * m->times[i] / all);
   }
-  Target *t = topo_target_of_kinds(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
+  Target *t = topo_target_of_used(a, k.kinds.items, (int)k.kinds.n, k.kind_of);
   t->machine = m->target->name, t->title = NULL;
+  t->nodes = nodes;
   memcpy(t->prices, prices, sizeof prices);
   return t;
 }
@@ -515,5 +535,6 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
 const Target *topo_target_build(Diags *d, Arena *a, const TargetMachines *m, const char *name, int ranks) {
   if (m->n > 1) return build_machines(d, a, m, name, ranks);
   const MachineFigures x = figures_of(m, 0);
+  if (ranks <= 0 && m->times[0] > 1 && x.devices <= MOST_DEVICES / m->times[0]) ranks = m->times[0] * x.devices;
   return build_machine(d, a, &x, name, ranks);
 }

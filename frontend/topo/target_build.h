@@ -6,6 +6,7 @@
 #include "ir/target.h"
 
 /* The blocks a machine is made of; each block once, what is used before what uses it. */
+enum { MOST_DEVICES = 999999 };
 enum { TARGET_PARTS = 24, TARGET_DEVICES = 4, TARGET_MACHINES = 8 };
 typedef struct TargetParts {
   const TopoBlock *machine;

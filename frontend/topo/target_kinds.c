@@ -1,8 +1,9 @@
 /* frontend/topo/target_kinds.c - see target_kinds.h.
  *
  * What the target itself says of ranks that are not alike has to serve lower bounds: work that all ranks share takes at
- * least so long as the sum of their rates says, so it has the mean of what kinds sustain.  What delays a rank is the
- * least of all kinds, its memory the most.  A type that one kind does not compute in is not there.
+ * least so long as the sum of their rates says, so it has the mean of what kinds sustain at best, with kernels that
+ * reach it at any size.  What delays a rank is the least of all kinds, its memory the most.  Its links are the slowest,
+ * for who looks at them; prices ask the kinds.  A type that one kind does not compute in is not there.
  */
 #include "frontend/topo/target_kinds.h"
 
@@ -18,8 +19,11 @@ static int *count_ranks(Arena *a, int n, const unsigned char *kind_of, int ranks
 
 static double share_or_one(double share) { return isnan(share) ? 1 : share; }
 
+/* Of the peak, by the best tiles there are. */
 static double sustained(const Target *t, int type) {
-  return t->has_kernels ? share_or_one(t->kernels.sustained[type]) : 1;
+  double best = 1;
+  for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) best = fmax(best, t->kernels.tiles[i].share);
+  return t->has_kernels ? best * share_or_one(t->kernels.sustained[type]) : 1;
 }
 
 static double bandwidth_share(const Target *t) { return t->has_kernels ? t->kernels.bandwidth : 1; }
@@ -34,19 +38,36 @@ static int first_of(const Target *const *kinds, int n) {
   return first;
 }
 
+/* Kernels that reach their rates at any size, those of attention the best share of any kind. */
+static KernelCosts ideal_kernels(const Target *t) {
+  KernelCosts k = t->kernels;
+  for (int i = 0; i < CT_COUNT; i++) k.sustained[i] = NAN;
+  k.ntiles = 0, k.prologue = k.smoothing = k.ramp = 0;
+  k.attention = k.attention_half = k.bandwidth = 0;
+  for (int i = 0; i < t->nkinds; i++) {
+    const Target *x = t->kinds[i];
+    k.attention = fmax(k.attention, x->has_kernels ? x->kernels.attention : 1);
+    k.attention_half = fmax(k.attention_half, x->has_kernels ? x->kernels.attention_half : 1);
+  }
+  k.bandwidth = 1;
+  return k;
+}
+
 static void mean_rates(Target *t, const int *count) {
   double bandwidth = 0, power = 0, idle = 0;
   for (int k = 0; k < CT_COUNT; k++) {
     double sum = 0;
     for (int i = 0; i < t->nkinds; i++) sum += count[i] * t->kinds[i]->flops[k] * sustained(t->kinds[i], k);
-    t->flops[k] = sum / t->ranks / sustained(t, k);
+    t->flops[k] = sum / t->ranks;
   }
   for (int i = 0; i < t->nkinds; i++) {
     bandwidth += count[i] * t->kinds[i]->memory_bandwidth * bandwidth_share(t->kinds[i]);
     power += count[i] * t->kinds[i]->power, idle += count[i] * t->kinds[i]->idle_power;
   }
-  t->memory_bandwidth = bandwidth / t->ranks / bandwidth_share(t);
+  t->memory_bandwidth = bandwidth / t->ranks;
   t->power = power / t->ranks, t->idle_power = idle / t->ranks;
+  t->kernels = ideal_kernels(t), t->has_kernels = true;
+  t->sms = 0, t->small = NULL;
 }
 
 static void slowest_links(TargetTier *t, const TargetTier *other) {
@@ -64,6 +85,28 @@ static const char *lowest_arch(const Target *t) {
     if (strlen(arch) < strlen(lowest) || (strlen(arch) == strlen(lowest) && strcmp(arch, lowest) < 0)) lowest = arch;
   }
   return lowest;
+}
+
+/* Those that some rank is of. */
+static int drop_unused(Arena *a, const Target *const **kinds, int n, unsigned char *kind_of, int ranks) {
+  const int *count = count_ranks(a, n, kind_of, ranks);
+  const Target **used = ARENA_ARRAY(a, const Target *, n);
+  int *now = ARENA_ARRAY(a, int, n), left = 0;
+  for (int i = 0; i < n; i++) {
+    now[i] = left;
+    if (count[i]) used[left++] = (*kinds)[i];
+  }
+  for (int r = 0; r < ranks; r++) kind_of[r] = (unsigned char)now[kind_of[r]];
+  *kinds = used;
+  return left;
+}
+
+Target *topo_target_of_used(Arena *a, const Target *const *kinds, int n, unsigned char *kind_of) {
+  n = drop_unused(a, &kinds, n, kind_of, kinds[0]->ranks);
+  if (n > 1) return topo_target_of_kinds(a, kinds, n, kind_of);
+  Target *t = ARENA_NEW(a, Target);
+  *t = *kinds[0];
+  return t;
 }
 
 Target *topo_target_of_kinds(Arena *a, const Target *const *kinds, int n, const unsigned char *kind_of) {

@@ -191,3 +191,9 @@ double cost_send_seconds(const Target *t, int span, double bytes) {
   }
   return best;
 }
+
+double cost_send_least(const Target *t, int span, double bytes) {
+  double least = t->nkinds ? INFINITY : cost_send_seconds(t, span, bytes);
+  for (int i = 0; i < t->nkinds; i++) least = fmin(least, cost_send_seconds(t->kinds[i], span, bytes));
+  return least;
+}

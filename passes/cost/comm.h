@@ -36,5 +36,7 @@ double cost_comm_seconds(const CommCosts *c, CommKind kind, double bytes);
 
 /* One message between two ranks of a block of `span` consecutive ones. */
 double cost_send_seconds(const Target *t, int span, double bytes);
+/* The same between ranks of the kind that does it fastest. */
+double cost_send_least(const Target *t, int span, double bytes);
 
 #endif

@@ -32,6 +32,24 @@ static RankKinds ranks_of_bound(const CostModel *c) {
   return out;
 }
 
+static const Target *slowest_memory(const PlaceKind *place) {
+  const Target *slowest = place->classes[0].kind;
+  for (int i = 1; i < place->n; i++)
+    if (kinds_bandwidth(place->classes[i].kind) < kinds_bandwidth(slowest)) slowest = place->classes[i].kind;
+  return slowest;
+}
+
+/* Of the place that is priced, or the one that is best so. */
+static const Target *mover_of(const CostModel *c) {
+  const Target *best = NULL;
+  for (int i = 0; i < c->ranks.n; i++) {
+    const Target *x = slowest_memory(&c->ranks.kinds[i]);
+    bool counts = c->place < 0 || c->place == i;
+    if (counts && (!best || kinds_bandwidth(x) > kinds_bandwidth(best))) best = x;
+  }
+  return best ? best : c->target;
+}
+
 static void begin(CostModel *c) {
   Module *m = c->m;
   c->arena = arena_new();
@@ -51,6 +69,7 @@ static void begin(CostModel *c) {
   c->ranks = kinds_on_mesh(c->arena, c->target, &c->mesh);
   if (c->bounds && c->ranks.n) c->ranks = ranks_of_bound(c);
   c->on = ARENA_ARRAY(c->arena, CostModel *, c->ranks.n + 1);
+  c->mover = mover_of(c);
 }
 
 static void end(CostModel *c) {
@@ -94,6 +113,7 @@ CostModel *cost_model_on(CostModel *c, int place) {
     c->on[kind] = cost_model_beside(c, 0);
     c->m->mesh = now;
     c->on[kind]->place = kind;
+    c->on[kind]->mover = mover_of(c->on[kind]);
   }
   return c->on[kind];
 }
@@ -153,11 +173,14 @@ static SharePlace place_of(const CostModel *c, const DimLayout *l) {
   return largest;
 }
 
-/* Of so many units. */
-static int64_t largest_part(const CostModel *c, int64_t units, const DimLayout *l) {
-  if (!mesh_has_shares(&c->mesh)) return divide_up(units, layout_parts(&c->mesh, l));
+/* Of so many units.  Of any shares the mean, which need not be whole. */
+static double largest_part(const CostModel *c, int64_t units, const DimLayout *l) {
+  if (c->bounds && c->target->nkinds && !c->ranks.n) return (double)units / (double)layout_parts(&c->mesh, l);
+  if (!mesh_has_shares(&c->mesh)) return (double)divide_up(units, layout_parts(&c->mesh, l));
   SharePlace x = place_of(c, l);
-  return divide_up(units * x.own, x.all);
+  if (c->alone && kinds_told_apart(&c->mesh, l))
+    return (double)((x.before + x.own) * units / x.all - x.before * units / x.all);
+  return (double)divide_up(units * x.own, x.all);
 }
 
 static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
@@ -165,7 +188,7 @@ static double dim_elements(const CostModel *c, const Expr *extent, const DimLayo
   if (!l->n) return (double)n;
   int64_t unit = cost_extent(c, l->unit);
   if (unit < 1) return 0;
-  return (double)largest_part(c, n / unit, l) * (double)unit;
+  return largest_part(c, n / unit, l) * (double)unit;
 }
 
 double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
@@ -195,7 +218,7 @@ static DimLayout axes_of_factor(const Strategy *s, int factor) {
 
 static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
   const DimLayout l = axes_of_factor(s, factor);
-  return (double)largest_part(c, cost_extent(c, r->factors[factor].size), &l);
+  return largest_part(c, cost_extent(c, r->factors[factor].size), &l);
 }
 
 /* The least part that a rank has of so many units is not empty. */
@@ -525,7 +548,7 @@ static OpCost on_place(const CostModel *c, const PlaceKind *place, PriceOf *pric
   for (int i = 0; i < place->n; i++) {
     CostModel one = *c;
     one.alone = &place->classes[i];
-    one.target = one.alone->kind;
+    one.target = one.mover = one.alone->kind;
     OpCost x = price(&one, f, op, r, s);
     if (i == 0 || x.seconds > slowest.seconds) slowest = x;
   }

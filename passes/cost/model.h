@@ -69,6 +69,7 @@ struct CostModel {
   RankKinds ranks;        /* that are not alike */
   int place;              /* the kind of places that is priced; -1: the cheapest */
   const RankClass *alone; /* the class of ranks that is priced; NULL: the slowest */
+  const Target *mover;    /* of the place that is priced the rank with the slowest memory */
   struct CostModel **on;  /* by kind of places: the model of that alone; NULL until asked for */
   Arena *arena;           /* of what follows, which depends on the mesh */
   GroupCosts **groups;    /* by kind of ranks and set of axes; NULL until asked for */
@@ -84,7 +85,7 @@ struct CostModel {
 
 /* A kernel that only reads and writes so much. */
 static inline double cost_traffic(const CostModel *c, double bytes) {
-  return c->target->launch + cost_memory_seconds(c->target, bytes);
+  return c->mover->launch + cost_memory_seconds(c->mover, bytes);
 }
 
 /* Into how many parts the strategy cuts the factor. */

@@ -112,7 +112,9 @@ double cost_comm(const CostModel *c, const CommSize *x) {
   double seconds = INFINITY;
   for (int i = 0; i < c->ranks.n; i++)
     if (c->place < 0 || c->place == i) seconds = fmin(seconds, comm_on_place(c, &c->ranks.kinds[i], x));
-  if (!c->ranks.n) seconds = comm_of_kind(c, c->target, x);
+  if (!c->ranks.n && !c->target->nkinds) seconds = comm_of_kind(c, c->target, x);
+  for (int i = 0; i < c->target->nkinds && !c->ranks.n; i++) /* a bound: whose links these are is not known */
+    seconds = fmin(seconds, comm_of_kind(c, c->target->kinds[i], x));
   return seconds * (1 - c->target->hidden);
 }
 
@@ -293,9 +295,15 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
   return move->kind == MOVE_MASK ? cost_traffic(c, 2 * bytes_of(c, global, move->before)) : 0;
 }
 
+/* From a place to the next, over the slowest links that ranks of the receiving one have. */
 double cost_transfer(const CostModel *c, double bytes) {
-  int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
-  return cost_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes) * (1 - c->target->hidden);
+  int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks,
+      span = 2 * inner < ranks ? 2 * inner : ranks;
+  double seconds = 0;
+  for (int k = 0; c->place >= 0 && k < c->ranks.kinds[c->place].n; k++)
+    seconds = fmax(seconds, cost_send_seconds(c->ranks.kinds[c->place].classes[k].kind, span, bytes));
+  if (c->place < 0) seconds = cost_send_least(c->target, span, bytes);
+  return seconds * (1 - c->target->hidden);
 }
 
 /* ---- conversions */

@@ -189,7 +189,7 @@ static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const L
   double bytes = cost_bytes(p->c, type_of(s->f, value), layout);
   (void)from;
   held_want(&p->held, v);
-  spend(p, to, cost_transfer(p->c, bytes) * runs_here(p, s), &p->sums[to].transfers);
+  spend(p, to, cost_transfer(model_of(p, to), bytes) * runs_here(p, s), &p->sums[to].transfers);
   issue(p, to, runs_here(p, s));
   count(p, s, COMM_send, bytes);
   Val made = held_make(&p->held, s, value, layout, to, true);
@@ -234,10 +234,10 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   bool alone = s->from || is_apart(p, s, op, in);
   CostModel *c = model_of(p, stage);
   OpCost cost = (alone ? cost_kernel : cost_joined)(c, s->f, op, s->rules[index], &s->strategies[index]);
-  if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
+  if (op->kind == OP_write) cost.seconds = cost_write(c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
   for (int k = 0; k < op->nin && cost.rows; k++)
     if (p->held.items[in[k] - 1].converted)
-      cost.seconds += cost_outside(p->c, s->f, op, s->rules[index], &s->strategies[index], k);
+      cost.seconds += cost_outside(c, s->f, op, s->rules[index], &s->strategies[index], k);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
   if (cost.rows) issue(p, stage, cost_part(p->c, s->f, op)->launches * runs);
   else issue(p, stage, cost.seconds > 0 ? runs : 0);
@@ -343,7 +343,7 @@ static void wait_for_host(Pricing *p, StageCost *s) {
     waits += more;
   }
   waits = fmax(waits, 0);
-  s->each += waits, s->memory_bound += waits * p->repeat;
+  s->each += waits, s->memory_bound += waits * p->repeat, s->waits += waits * p->repeat;
 }
 
 /* No more communication hides than there is beside it. */
@@ -363,7 +363,7 @@ static StageCost *sums_by_place(const Pricing *p) {
     sum->each += x->each, sum->once += x->once;
     sum->compute += x->compute, sum->memory_bound += x->memory_bound;
     sum->collectives += x->collectives, sum->transfers += x->transfers;
-    sum->optimizer += x->optimizer;
+    sum->optimizer += x->optimizer, sum->waits += x->waits;
   }
   return places;
 }
@@ -379,7 +379,7 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   double sum = 0, before = 0, period = 0, busy = 0, communicating = 0;
   const int n = mesh_places(&p->walk.m->mesh);
   for (int i = 0; i < n; i++) {
-    busy += (places[i].compute + places[i].memory_bound) / n;
+    busy += (places[i].compute + places[i].memory_bound - places[i].waits) / n;
     communicating += (places[i].collectives + places[i].transfers) / n;
     sum += places[i].each;
     period = fmax(period, p->repeat * places[i].each + places[i].once);

@@ -78,6 +78,7 @@ typedef struct StageCost {
   double compute, memory_bound, collectives, transfers; /* seconds per step */
   double rows_each, rows_once; /* what of `each` and `once` kernels of rows take, which are memory-bound */
   double optimizer;            /* of `memory_bound` */
+  double waits;                /* of `memory_bound`: for the host */
   double issued[PH_END];       /* kernels and messages of a micro-batch, by phase */
   double flops, params, state;
 } StageCost;

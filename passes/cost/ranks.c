@@ -21,11 +21,24 @@ static void coordinates_of(const Mesh *mesh, int rank, int *at) {
   }
 }
 
+/* Members of short axes with shares are told apart: parts of equal shares may differ by a unit. */
+static bool is_told_apart(const MeshAxis *axis) {
+  enum { SHORT = 16 };
+  return axis->shares && axis->size <= SHORT;
+}
+
+bool kinds_told_apart(const Mesh *mesh, const DimLayout *l) {
+  for (int i = 0; i < l->n; i++)
+    if (!is_told_apart(&mesh->axes[l->axes[i]])) return false;
+  return true;
+}
+
 static bool same_class(const Mesh *mesh, const RankClass *x, const RankClass *y) {
   bool same = x->kind == y->kind;
   for (int a = 0; a < mesh->naxes && same; a++) {
-    const int *shares = mesh->axes[a].shares;
-    same = !shares || shares[x->at[a]] == shares[y->at[a]];
+    const MeshAxis *axis = &mesh->axes[a];
+    if (is_told_apart(axis)) same = x->at[a] == y->at[a];
+    else same = !axis->shares || axis->shares[x->at[a]] == axis->shares[y->at[a]];
   }
   return same;
 }
@@ -81,17 +94,16 @@ double kinds_memory_scale(const Target *t, const Mesh *mesh, int place) {
 /* ---- shares */
 
 static double sustained(const Target *t, ComputeType type) {
-  double share = t->has_kernels ? t->kernels.sustained[type] : 1;
-  return t->flops[type] * (isnan(share) ? 1 : share);
+  double share = t->has_kernels ? t->kernels.sustained[type] : 1, best = 1;
+  for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) best = fmax(best, t->kernels.tiles[i].share);
+  return t->flops[type] * best * (isnan(share) ? 1 : share);
 }
 
-static double bandwidth_of(const Target *t) {
-  return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1);
-}
+double kinds_bandwidth(const Target *t) { return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1); }
 
 static double speed_of(const Target *t, ShareBy by) {
   if (by == SHARE_BY_PRODUCTS) return sustained(t, target_compute(t, compute_storage(t->compute)));
-  return bandwidth_of(t);
+  return kinds_bandwidth(t);
 }
 
 /* By member: of its slowest rank. */
@@ -141,7 +153,7 @@ double kinds_fastest(const Target *t) {
     for (int type = 0; type < CT_COUNT; type++)
       if (t->flops[type] > 0)
         part = fmin(part, sustained(t, (ComputeType)type) / sustained(t->kinds[i], (ComputeType)type));
-    part = fmin(part, bandwidth_of(t) / bandwidth_of(t->kinds[i]));
+    part = fmin(part, kinds_bandwidth(t) / kinds_bandwidth(t->kinds[i]));
   }
   return part;
 }

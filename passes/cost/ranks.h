@@ -31,6 +31,9 @@ typedef struct RankKinds {
 /* Of a mesh whose ranks are at most those of the target. */
 RankKinds kinds_on_mesh(Arena *a, const Target *t, const Mesh *mesh);
 
+/* Are the members of all these axes classes of their own, so that a class has one part of what they cut? */
+bool kinds_told_apart(const Mesh *mesh, const DimLayout *l);
+
 /* A rank of the place with the least memory has so much less than the rank of the target that has the most: bytes times
  * this are held against Target.memory_bytes.  1 where all ranks are alike. */
 double kinds_memory_scale(const Target *t, const Mesh *mesh, int place);
@@ -54,6 +57,9 @@ typedef enum ShareBy {
 
 /* Shares of the members of an axis; the slowest rank of a member counts.  NULL: equal ones. */
 const int *kinds_shares(Arena *a, const Target *t, const Mesh *mesh, int axis, ShareBy by);
+
+/* Bytes per second that kernels of such ranks reach. */
+double kinds_bandwidth(const Target *t);
 
 /* Fills group[] by member of the axis: the first that is as fast. */
 void kinds_groups(const Target *t, const Mesh *mesh, int axis, int *group);

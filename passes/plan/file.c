@@ -113,6 +113,16 @@ static bool read_complete(Parser *p) {
   return true;
 }
 
+/* Has the line said that already? */
+static bool is_forced(const char *name, const PlanFileForce *f) {
+  if (strcmp(name, "recompute") == 0) return f->recompute.kind != RECOMPUTE_auto;
+  if (strcmp(name, "zero") == 0) return f->zero > 0;
+  if (strcmp(name, "micro-batches") == 0) return f->micro_batches > 0;
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (strcmp(name, degree_names[d]) == 0) return f->degree[d] > 0;
+  return false;
+}
+
 static bool is_known(const char *name, const char *value, PlanFileForce *f) {
   char *end;
   long number = *value >= '0' && *value <= '9' ? strtol(value, &end, 10) : -1;
@@ -138,6 +148,7 @@ static bool read_force(Parser *p) {
     if (!name || !punct(p, '=')) return false;
     const char *value = word(p, "a value");
     if (!value) return false;
+    if (is_forced(name, &f->force)) return diag_error(p->d, DIAG_plan_syntax, loc, "'%s' is forced twice", name);
     if (!is_known(name, value, &f->force))
       return diag_error(p->d, DIAG_plan_syntax, loc,
                         "'%s=%s' is none of tp=N, pp=N, dp=N, cp=N, ep=N, micro-batches=N, zero=0..3, recompute=POLICY",
@@ -267,6 +278,9 @@ static bool read_mesh(Parser *p) {
   }
   p->at++;
   if (!keyword(p, "stages") || !number(p, "a number of stages", &mesh.stages)) return false;
+  if (!mesh_shares_fit(&mesh))
+    return diag_error(p->d, DIAG_plan_syntax, p->f->mesh_loc, "the shares of all axes are more than %d parts",
+                      MAX_SHARE_PARTS);
   if (mesh.stages < 1 || mesh.stages > MAX_STAGES)
     return diag_error(p->d, DIAG_plan_model, p->f->mesh_loc, "a mesh has 1 to %d stages", MAX_STAGES);
   p->f->mesh = mesh;

@@ -402,6 +402,11 @@ static bool said_axes(PlanSaid *x, const PlanFile *file, Diags *d) {
       if (axis->size > 1) x->mesh.axes[x->mesh.naxes++] = *axis;
       x->shares |= axis->shares != NULL;
     }
+  enum { MOST_SPATIAL = 4 }; /* graphs of more take minutes */
+  if (x->mesh.naxes - x->timed > MOST_SPATIAL)
+    return diag_error(d, DIAG_plan_model, file->mesh_loc,
+                      "the mesh has %d axes of several ranks; a file that is completed may have %d",
+                      x->mesh.naxes - x->timed, MOST_SPATIAL);
   bool open = mesh_axis_find(&x->mesh, x->time) < 0;
   for (int i = 0; i < file->mesh.naxes; i++)
     if (open && !file->mesh.axes[i].temporal && strcmp(file->mesh.axes[i].name, x->time) == 0)

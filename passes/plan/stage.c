@@ -514,12 +514,13 @@ static bool run_program(Places *x, int stages, double repeat, double memory_limi
   Arena *a = arena_new();
   Partition p = {.n = n, .nkinds = x->n, .kind = x->kind, .repeat = repeat, .memory_limit = memory_limit};
   measure_places(a, x, 0, &p);
-  p.least = INFINITY;
-  for (int i = 0; i < x->n; i++) p.least = fmin(p.least, x->kinds[i].time[n - 1]);
-  double needed = 2 * p.least / stages;
+  double whole = INFINITY; /* on the fastest place; parts of several kinds may take less */
+  for (int i = 0; i < x->n; i++) whole = fmin(whole, x->kinds[i].time[n - 1]);
+  p.least = x->n == 1 ? whole : 0;
+  double needed = 2 * whole / stages;
   bool found = false;
   for (;;) {
-    p.most = found || needed < p.least ? needed : INFINITY;
+    p.most = found || needed < whole ? needed : INFINITY;
     measure_places(a, x, p.most, &p);
     found = partition_find(&p, stages, cuts, &needed);
     if (isinf(p.most) || (found && needed <= p.most)) break;

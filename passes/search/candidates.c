@@ -315,7 +315,7 @@ static double most_weight(const Func *f) {
 static double ideal_transfers(const Search *s, const Candidate *c, double inner) {
   double span = fmin(2 * inner, s->t->ranks);
   if (c->stages <= s->parts) return 0;
-  return most_weight(s->f) * (c->stages - s->parts) * cost_send_seconds(s->t, (int)span, 0) * (1 - s->t->hidden);
+  return most_weight(s->f) * (c->stages - s->parts) * cost_send_least(s->t, (int)span, 0) * (1 - s->t->hidden);
 }
 
 /* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.

@@ -416,6 +416,7 @@ void search_try_hastily(Search *s) {
     s->run.outcomes.n = s->run.bounded.n = 0;
     for (size_t i = 0; i < s->run.candidates.n && !s->run.best && !s->watch.expired; i++) {
       Candidate c = s->run.candidates.items[i];
+      if (c.shares == SHARE_ANYHOW) continue;                /* no plan comes of it */
       bool keeps = c.stages > 1 && func_has_gradients(s->f); /* the less, the more micro-batches there are */
       if (keeps) c.least = c.micro;
       else c.micro = c.least;

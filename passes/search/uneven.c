@@ -41,6 +41,8 @@ static bool move(Search *s, Outcome *o, int axis, const int *group, int which, i
     if (shares[k] < 1 || shares[k] > MAX_SHARE) return false;
   Outcome x = *o;
   x.c.given[axis] = shares;
+  search_set_mesh(s, &x.c, NULL);
+  if (!mesh_shares_fit(&s->m->mesh)) return false;
   try_price(s, &x);
   if (!x.feasible || x.seconds >= o->seconds * (1 - 1e-6)) return false;
   *o = x;
@@ -48,7 +50,7 @@ static bool move(Search *s, Outcome *o, int axis, const int *group, int which, i
 }
 
 static bool improve_axis(Search *s, Outcome *o, int axis, const int *group) {
-  static const int steps[] = {4, -4, 1, -1};
+  static const int steps[] = {36, 12, 4, -4, 1, -1};
   bool better = false;
   for (int k = 0; k < o->c.sizes[axis]; k++)
     for (size_t i = 0; i < sizeof steps / sizeof *steps && group[k] == k; i++)

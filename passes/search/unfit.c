@@ -41,6 +41,11 @@ static const char *too_large(const Search *s) {
 }
 
 const char *too_much(const Search *s, const PlanMemory *m) {
+  double scale = m->total > 0 ? m->needs / m->total : 1; /* a rank may have less than others (passes/cost/ranks.h) */
+  if (scale > 1)
+    return arena_printf(s->arena, "needs %s on a rank that has less than others, %s too much; %s are allowed there",
+                        show_bytes(s->arena, m->total), show_bytes(s->arena, m->total - s->limit / scale),
+                        show_bytes(s->arena, s->limit / scale));
   return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", show_bytes(s->arena, m->total),
                       show_bytes(s->arena, m->needs - s->limit), allowed_text(s));
 }

@@ -50,7 +50,7 @@ expect_json 'd["ranks"][0]["operations"] > 1.5 * d["ranks"][1]["operations"] and
 sed 's/memory 2 GB/memory 18 MB/; s/memory 1 GB/memory 5 MB/' cpus.topo >small.topo
 expect 0 "" "$apc" plan "${deep[@]}" --dim batch=1 --target small.topo -q --pp 3 --json
 expect_json 'd["ranks"][0]["operations"] > 2 * d["ranks"][1]["operations"] and 5e6 < d["bytes_per_device"] <= 18e6'
-sed 's/devices 1 fast;/devices 1 slow;/' small.topo >tight.topo
+sed 's/^cpu fast .*memory [0-9]* MB/cpu fast { cores 1; memory 5 MB/' small.topo >tight.topo
 expect 3 "no feasible plan" "$apc" plan "${deep[@]}" --dim batch=1 --target tight.topo -q --pp 3
 expect 0 "equal    update and the optimizer's formula" "$apc" verify "$source_dir/examples/mlp.apc" -D layers=2 -D d=48 -D hidden=96 \
   --train mse --batch 8 --target mixed.topo -q --tp 3

@@ -16,12 +16,16 @@ enum { SEED = 35, MOST_SHARES = 4 };
 static const char machines[] =
     "gpu fast { memory 4 GB at 200 GB/s; launch 1 us; peak f32 2 TFLOPS; }\n"
     "gpu slow { memory 1 GB at 100 GB/s; launch 1 us; peak f32 1 TFLOPS; }\n"
+    "kernels k { sustained f32 0.7; tile 64x64 0.9; tile 32x32 0.6; prologue 16; smoothing 0.2; attention 0.5; "
+    "bandwidth 0.8 ramp 64 KB; }\n"
+    "gpu tiled { sms 4; memory 4 GB at 200 GB/s; launch 1 us; peak f32 2 TFLOPS; kernels k; }\n"
     "gpu thin { memory 4 GB at 50 GB/s; launch 1 us; peak f32 2 TFLOPS; }\n"
     "machine two { devices 1 fast; devices 1 slow; link l at 20 GB/s latency 1 us; }\n"
     "machine back { devices 1 slow; devices 1 fast; link l at 20 GB/s latency 1 us; }\n"
     "machine three { devices 1 fast; devices 2 slow; link l at 20 GB/s latency 1 us; }\n"
     "machine four { devices 2 fast; devices 2 slow; link l at 20 GB/s latency 1 us; price 4 USD/h \"x\" 2026-01-01; }\n"
     "machine narrow { devices 1 fast; devices 1 thin; link l at 20 GB/s latency 1 us; }\n"
+    "machine waves { devices 1 tiled; devices 1 slow; link l at 20 GB/s latency 1 us; }\n"
     "machine pair { devices 2 fast; link l at 40 GB/s latency 1 us; price 2 USD/h \"x\" 2026-01-01; }\n"
     "machine poor { devices 2 slow; link l at 5 GB/s latency 1 us; price 1 USD/h \"x\" 2026-01-01; }\n"
     "target both { machine pair; machine poor times 2; network n 1 at 10 Gbit/s latency 9 us; }\n";
@@ -123,10 +127,10 @@ static void against_shares(const Case *c, int *uneven) {
 }
 
 static void all_shares(void) {
-  static const char *const names[] = {"two", "back", "three", "narrow"};
+  static const char *const names[] = {"two", "back", "three", "narrow", "waves"};
   int uneven = 0;
-  for (size_t i = 0; i < 4; i++)
-    for (int width = 256; width <= 1024; width *= 4) {
+  for (size_t i = 0; i < 5; i++)
+    for (int width = 250; width <= 1024; width = 4 * width + 3) {
       Arena *a = arena_new();
       Case c = plan_on(a, mlp_text(a, 2, width, 4 * width), target(a, names[i]), (PlanOptions){0});
       CHECK(c.p);
@@ -139,8 +143,8 @@ static void all_shares(void) {
 /* ---- pipelines against all cuts */
 
 static void all_cuts(void) {
-  static const char *const names[] = {"two", "back"};
-  for (size_t i = 0; i < 2; i++)
+  static const char *const names[] = {"two", "back", "narrow"};
+  for (size_t i = 0; i < 3; i++)
     for (int micro = 1; micro <= 4; micro += 3) {
       Arena *a = arena_new();
       PlanOptions o = {.degree[DEGREE_pp] = 2, .micro_batches = micro};
