@@ -280,7 +280,7 @@ static const Target *assuming(Arena *a, const Target *t, int trains) {
 
 const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type) {
   if (!(t->flops[type] > 0)) return NULL;
-  return t->nkinds ? with_each(a, t, computing, type) : computing(a, t, type);
+  return t->nkinds ? with_each(a, t, computing, (int)type) : computing(a, t, (int)type);
 }
 
 const Target *topo_target_assuming(Arena *a, const Target *t, bool trains) {
