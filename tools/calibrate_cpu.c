@@ -203,6 +203,12 @@ static const char *values_in(Arena *a, bool turned) {
 static const char *values_text(Arena *a) { return values_in(a, false); }
 static const char *turned_text(Arena *a) { return values_in(a, true); }
 
+/* What the arithmetic of a product takes. */
+static double shared_work(const CpuFigures *f, double work) {
+  double alone = work / f->rate * f->threads;
+  return work / 2 < SHARES_PRODUCT || f->threads <= 1 ? alone : fmin(alone, f->fork + work / f->rate);
+}
+
 /* What products take beyond their arithmetic; errors are those of the whole product. */
 static void fit_library(Calibrate *c, const CpuFigures *f, const ProbeTimes *x, const char *what, double *begin,
                         double *pack) {
@@ -212,8 +218,8 @@ static void fit_library(Calibrate *c, const CpuFigures *f, const ProbeTimes *x, 
     Shape s = pairs_of[i].s;
     double b = pairs_of[i].batch, seconds = calibrate_time(x, i, "gemm"), work = b * operations(s);
     calibrate_note(c, what, arena_printf(c->arena, "%.0f of %s", b, shape_text(c->arena, s)), seconds, work, 0);
-    double all = on_all(f, seconds, work / 2 < SHARES_PRODUCT);
-    rows[i] = (FitRow){{b / f->threads, b * s.k * s.n}, all - work / f->rate, all};
+    seconds -= f->launch;
+    rows[i] = (FitRow){{b, b * s.k * s.n}, seconds - shared_work(f, work), seconds};
   }
   calibrate_fit(PAIRS, rows, 2, factor);
   *begin = factor[0], *pack = factor[1];

@@ -224,8 +224,8 @@ static bool read_small(Diags *d, Arena *a, const TargetParts *p, const TopoBlock
   *x = (CpuCosts){.threads = fmax(1, floor(figure(p->devices[0], "cores", 0, 1) / t->ranks)),
                   .fork = figure(b, "fork", 0, 0) * slower,
                   .product = figure(b, "product", 0, 0) * slower,
-                  .pack = figure(b, "product", 1, 0) * share,
-                  .turned = figure(b, "product", 2, 0) * share,
+                  .pack = figure(b, "product", 1, 0) * slower,
+                  .turned = figure(b, "product", 2, 0) * slower,
                   .group = figure(b, "scores", 0, 0) * share,
                   .row = figure(b, "scores", 1, 0) * share,
                   .pair = figure(b, "scores", 2, 0) * share};

@@ -27,12 +27,12 @@ double cost_cpu_shared(const Target *t, double all, bool alone) {
   return alone ? all * x->threads : fmin(all * x->threads, x->fork + all);
 }
 
-/* The library copies the second operand of each product first. */
+/* The library copies the second operand of each product first, and threads do not share that. */
 double cost_cpu_product(const Target *t, const DotWork *w, double arithmetic, double memory, bool panels) {
   const CpuCosts *x = t->small;
-  double all = fmax(arithmetic, memory), macs = w->batch * w->m * w->n * w->k;
-  if (!panels) all += w->batch * (x->product / x->threads + w->k * w->n * (w->turned ? x->turned : x->pack));
-  return cost_cpu_shared(t, all, macs < SHARES_PRODUCT);
+  double macs = w->batch * w->m * w->n * w->k, copied = w->k * w->n * (w->turned ? x->turned : x->pack);
+  double seconds = cost_cpu_shared(t, fmax(arithmetic, memory), macs < SHARES_PRODUCT);
+  return panels ? seconds : seconds + w->batch * (x->product + copied);
 }
 
 double cost_cpu_conv(const Target *t, DType type, ConvWay way, double flops, double elements, double columns,

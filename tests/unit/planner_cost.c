@@ -283,9 +283,9 @@ static void measured_kernels(void) {
   const double arithmetic = 2 * 2 * 1000 * 100 * 50 / 100e9, fork = 1e-6;
   is(cost_cpu_product(t, &w, arithmetic, 1e-6, true), arithmetic + fork, "a weight in panels");
   is(cost_cpu_product(t, &w, arithmetic, 1e-3, true), 1e-3 + fork, "bound by memory");
-  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 / 4 + 5000e-9), "two values");
+  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 + 5000e-9), "two values");
   w.turned = true;
-  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 / 4 + 15000e-9), "one turned");
+  is(cost_cpu_product(t, &w, arithmetic, 0, false), arithmetic + fork + 2 * (2e-6 + 15000e-9), "one turned");
   w.m = 10;
   is(cost_cpu_product(t, &w, arithmetic, 0, true), 4 * arithmetic, "fewer multiply-adds than threads share");
   is(cost_cpu_conv(t, DT_f32, CONV_forward, 1e9, 1e5, 16, 0), 5e-6 + 1e9 / 50e9 + 2e-4 + fork, "a convolution");
