@@ -24,6 +24,21 @@ SharePlace layout_place(const Mesh *mesh, const DimLayout *d, const int *coordin
   return p;
 }
 
+SharePlace layout_extreme(const Mesh *mesh, const DimLayout *d, bool largest) {
+  SharePlace p = {0, 1, 1};
+  for (int i = 0; i < d->n; i++) {
+    const MeshAxis *axis = &mesh->axes[d->axes[i]];
+    int extreme = share_of(axis, 0);
+    for (int at = 1; axis->shares && at < axis->size; at++) {
+      int share = share_of(axis, at);
+      if (largest ? share > extreme : share < extreme) extreme = share;
+    }
+    p.own *= extreme;
+    p.all *= sum_of(axis, axis->size);
+  }
+  return p;
+}
+
 /* 1 from that coordinate on, before it 0. */
 static const Expr *is_from(Module *m, const Expr *coordinate, int member) {
   const Expr *beyond = ex_max(m, ex_addi(m, coordinate, 1 - member), ex_const(m, 0));

@@ -18,10 +18,12 @@ typedef struct SharePlace {
 
 /* Of the member with these coordinates (by axis), of a dimension that is cut so. */
 SharePlace layout_place(const Mesh *mesh, const DimLayout *d, const int *coordinates);
-/* The same as expressions of the coordinates. */
+/* The largest or least part that a member can have: each axis's largest or least share; `before` is 0. */
+SharePlace layout_extreme(const Mesh *mesh, const DimLayout *d, bool largest);
+/* The place of layout_place as expressions of the coordinates. */
 void layout_place_expr(Module *m, const DimLayout *d, const Expr **before, const Expr **own, const Expr **all);
 
-/* Reads "2:1:1" of an axis of that size and moves *at behind it; NULL: it is none, or not of so many members. */
+/* Reads "2:1:1" for an axis of that size and moves *at after it; NULL: these are no shares, or not so many. */
 const int *mesh_shares_read(Arena *a, const char **at, int size);
 /* " shares 2:1:1"; nothing for an axis without shares. */
 void mesh_shares_print(Text *t, const MeshAxis *axis);

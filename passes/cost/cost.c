@@ -157,20 +157,7 @@ static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % par
 
 /* The largest of all ranks, or that of the class. */
 static SharePlace place_of(const CostModel *c, const DimLayout *l) {
-  SharePlace largest = {0, 1, 1};
-  if (c->alone) return layout_place(&c->mesh, l, c->alone->at);
-  for (int i = 0; i < l->n; i++) {
-    const MeshAxis *axis = &c->mesh.axes[l->axes[i]];
-    int at[MAX_AXES] = {0};
-    SharePlace most = {0, 0, 1};
-    for (int r = 0; r < axis->size; r++) {
-      at[l->axes[i]] = r;
-      SharePlace x = layout_place(&c->mesh, &(DimLayout){.n = 1, .axes = {l->axes[i]}}, at);
-      if (x.own > most.own) most = x;
-    }
-    largest.own *= most.own, largest.all *= most.all;
-  }
-  return largest;
+  return c->alone ? layout_place(&c->mesh, l, c->alone->at) : layout_extreme(&c->mesh, l, true);
 }
 
 /* Of so many units.  Of any shares the mean, which need not be whole. */
@@ -223,18 +210,9 @@ static double factor_local(const CostModel *c, const Rule *r, const Strategy *s,
 
 /* The least part that a rank has of so many units is not empty. */
 static bool shares_filled(const CostModel *c, const DimLayout *l, int64_t units) {
-  int64_t least = 1, all = 1;
-  for (int i = 0; i < l->n; i++) {
-    const MeshAxis *axis = &c->mesh.axes[l->axes[i]];
-    int smallest = axis->shares ? MAX_SHARE : 1, sum = 0;
-    for (int r = 0; r < axis->size; r++) {
-      int share = axis->shares ? axis->shares[r] : 1;
-      sum += share;
-      if (share < smallest) smallest = share;
-    }
-    least *= smallest, all *= sum;
-  }
-  return units * least >= all;
+  if (!mesh_has_shares(&c->mesh)) return true;
+  SharePlace least = layout_extreme(&c->mesh, l, false);
+  return units * least.own >= least.all;
 }
 
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro) {
@@ -247,8 +225,7 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int
     }
     if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
     const DimLayout l = axes_of_factor(s, f);
-    if (r->factors[f].size && mesh_has_shares(&c->mesh) && !shares_filled(c, &l, cost_extent(c, r->factors[f].size)))
-      return false;
+    if (r->factors[f].size && !shares_filled(c, &l, cost_extent(c, r->factors[f].size))) return false;
   }
   return true;
 }
@@ -407,8 +384,6 @@ static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const Ke
     else if (c->target->assumes && joins[i].kind == JOIN_BIAS) joins[i].of_weights |= is_cast_weight(f, joins[i].other);
   return joins;
 }
-
-static const Joined *joined_in(const CostModel *c, const Func *f);
 
 /* Programs are of single entries: kernels of a joint function are theirs. */
 static Joined joined_of_entries(const CostModel *c, const Func *f) {
