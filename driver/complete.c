@@ -1,7 +1,7 @@
 /* driver/complete.c - see complete.h.
  *
  * When no plan keeps all lines, each is left out alone, and a search that takes any plan says whether it was that one.
- * What is not found so: two lines of which either is enough to have no plan.
+ * If two lines leave no plan each by itself, this finds neither.
  */
 #include "driver/complete.h"
 

@@ -27,8 +27,8 @@ typedef enum DriverEmbed { EMBED_SMALL, EMBED_ALL, EMBED_NONE } DriverEmbed; /* 
 
 typedef struct DriverNamed DriverNamed;
 
-/* What is minimised: the time of a batch; the time from batch to batch, by all replicas that the target has room for;
- * the memory of a rank; the money of a step. */
+/* The search minimises the time of a batch; the time from batch to batch, by all replicas that the target has room for;
+ * the memory of a rank; or the money of a step. */
 typedef enum DriverObjective {
   OBJECTIVE_latency,
   OBJECTIVE_throughput,

@@ -13,7 +13,7 @@ void driver_say_entries(const Build *b);
 /* Plans all entries together from now on: what is planned is their joint function.  `loc`: of the line of a plan file
  * that says so.  False: there is no such entry. */
 bool driver_join_entries(Build *b, int n, const DriverCalls *calls, Loc loc);
-/* What the plan is for that entry. */
+/* Sets *strategies and *stages to the part of the plan that is of that entry. */
 void driver_entry_choice(const Build *b, int entry, const Strategy **strategies, const int **stages);
 
 /* The plan that was found for all entries, or a better one that begins with what one of them would have alone; the

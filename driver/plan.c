@@ -87,7 +87,7 @@ static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* What is planned: what --optimize says, which the file must say as well, or the file alone. */
+/* Joins the entries that --optimize or the file says; a file beside --optimize must say the same. */
 static bool join_as_file_says(Build *b, const PlanFile *f) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;

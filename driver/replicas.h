@@ -17,7 +17,8 @@ struct Replicas {
   double bound;
 };
 
-/* What is minimised, of a build with replicas: the same of its plan. */
+/* The value that the search minimised, for the plan of a build with replicas: dollars a step, or seconds from batch
+ * to batch. */
 double driver_replicas_value(const Build *b);
 
 /* The plan with the most throughput, or the least cost, of all parts; sets Build.replicas, and has the limits of
