@@ -22,6 +22,17 @@ void driver_entry_choice(const Build *b, int entry, const Strategy **strategies,
 Plan *driver_hold_against_entries(const Build *b, const PlanOptions *options, int64_t micro_batch, double began,
                                   Plan *p);
 
+/* memory.c */
+/* Makes the Program of the plan there is, and sets what the largest of its ranks allocates (Plan.allocated); false
+ * after diagnostics. */
+bool driver_measure_plan(Build *b);
+/* Programs of so much take a second or less to make, for whom `apc plan` is to be quick (docs/plan.md). */
+bool driver_is_small(const Build *b, const Plan *p);
+
+/* fit.c: takes a plan whose Program is within the limit, if there is one, beginning with the one there is; *least: what
+ * its Program takes, or, where there is none, the smallest one that was made.  False after diagnostics. */
+bool driver_fit_plan(Build *b, double limit, double *least);
+
 /* plan.c */
 bool stage_plan(Build *b);
 /* One of several searches, in what the others have left of --effort.  `micro_batch`: as DriverOptions.micro_batch. */
@@ -33,7 +44,9 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
 typedef struct PlanTry {
   double limit;      /* bytes of a rank, as the search counts them */
   int zero;          /* as PlanOptions.zero */
-  bool alternatives; /* are to be listed, if they were asked for */
+  bool alternatives; /* are to be listed, if they were asked for, */
+  bool listed;       /* or whether they were or not */
+  bool same_mesh;    /* only the mesh and the schedule of the plan there is are looked at; without alternatives */
 } PlanTry;
 
 /* The plan to go on with: what was lowered for another one is dropped, and its mesh becomes the module's, which the

@@ -3,10 +3,7 @@
  *
  * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
  * (passes/cost/held.h), without knowing which buffers are used again.  What plans are compared by stays that; but a
- * limit is held against the Program.  Where it is above the limit, the search is asked again, for less than it has
- * counted: by the ratio of both, then, where it finds nothing, for half of the way back.  So no plan is given whose
- * program takes more than is allowed.  The last try is ZeRO 3.  The search keeps some faster plans that it counted
- * above the limit: where the Program of one is within it, that is the plan (find_faster), without a further search.
+ * limit is held against the Program (fit.c), of the plan and of what is listed beside it.
  */
 #include "driver/driver.h"
 
@@ -75,7 +72,7 @@ static bool program_memory(const Build *b, PlanMemory *most) {
   return ok;
 }
 
-static bool measure(Build *b) {
+bool driver_measure_plan(Build *b) {
   const DeviceTraits *device = b->device;
   PlanMemory *memory = ARENA_NEW(b->options.model.arena, PlanMemory);
   if (opaque_any(b->model.m)) return true;
@@ -88,39 +85,6 @@ static bool measure(Build *b) {
   }
   driver_make_for(b, device);
   return ok;
-}
-
-/* With all that dp can cut: where the search has found the same count with less of it. */
-static bool find_cut(Build *b, double limit, double *least) {
-  const PlanTry cut = {.limit = limit, .zero = 1 + 3, .alternatives = true};
-  if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
-  if (!measure(b)) return false;
-  *least = fmin(*least, plan_memory(b->plan)->needs);
-  return true;
-}
-
-/* Plans that the search counts less and less for, until a program is within the limit; *least gets what the smallest
- * program takes. */
-static bool find_smaller(Build *b, double limit, double *least) {
-  enum { MOST_TRIES = 6 };
-  const double close = 0.01;
-  double none = 0, counted = b->plan->price.memory.needs, next = counted * limit / *least;
-  for (int i = 0; i<MOST_TRIES && * least> limit && counted - none > close * counted; i++) {
-    if (driver_is_stopped(b)) break;
-    const PlanTry smaller = {.limit = next, .zero = b->options.plan.zero, .alternatives = true};
-    if (!driver_plan_again(b, &smaller)) {
-      none = next, next = (none + counted) / 2;
-      continue;
-    }
-    if (!measure(b)) return false;
-    double takes = plan_memory(b->plan)->needs;
-    counted = b->plan->price.memory.needs, next = fmax(counted * limit / takes, (none + counted) / 2);
-    *least = fmin(*least, takes);
-  }
-  if (*least > limit && driver_is_stopped(b))
-    return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
-                      "planning for %s was stopped before there was a plan within the limit", b->options.target->name);
-  return *least <= limit || find_cut(b, limit, least);
 }
 
 static bool refuse_size(const Build *b, double limit, double least) {
@@ -140,20 +104,6 @@ static bool refuse_size(const Build *b, double limit, double least) {
              b->options.target->name, show_bytes(a, least), show_bytes(a, limit));
   diag_help(d, "--memory %.0fKB may have a plan", ceil(least / 1000));
   return false;
-}
-
-/* The Program of a plan that the search counts above the limit may be within it.  The search keeps such plans that are
- * faster; the first of a few that fits is taken, and sets *found.  False: something went wrong. */
-static bool find_faster(Build *b, double limit, bool *found) {
-  enum { MOST_TRIES = 4 };
-  Plan *was = b->plan;
-  for (int i = 0; i < was->nnear && i < MOST_TRIES && !*found && !driver_is_stopped(b) && driver_has_effort(b); i++) {
-    driver_take_plan(b, was->near[i]);
-    if (!measure(b)) return false;
-    *found = plan_memory(b->plan)->needs <= limit;
-  }
-  if (!*found && b->plan != was) driver_take_plan(b, was);
-  return true;
 }
 
 static void refuse_alternative(const Build *b, PlanAlternative *x, double limit) {
@@ -184,8 +134,7 @@ static void possible_first(Arena *a, PlanAlternative *list, int n) {
   for (int i = 0; i < moved; i++) list[kept + i] = last[i];
 }
 
-/* Programs of so much take a second or less to make, for whom `apc plan` is to be quick (docs/plan.md). */
-static bool is_small(const Build *b, const Plan *p) {
+bool driver_is_small(const Build *b, const Plan *p) {
   const double most = 20e3; /* operations of all stages */
   double ops = 0;
   for (int i = 0; i < b->nentries; i++) ops += (double)b->l1s[i]->ops.n;
@@ -195,7 +144,7 @@ static bool is_small(const Build *b, const Plan *p) {
 static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
   if (!x->plan->allocated) {
     driver_take_plan(b, x->plan);
-    if (!measure(b)) {
+    if (!driver_measure_plan(b)) {
       x->why_not = "its program cannot be made", x->seconds = INFINITY;
       return;
     }
@@ -214,7 +163,7 @@ static void measure_alternatives(Build *b, double limit) {
   b->options.model.diags = diags_new(b->options.model.arena);
   for (int i = 0; i < chosen->nalternatives && !driver_is_stopped(b); i++) {
     PlanAlternative *x = &chosen->alternatives[i];
-    if (x->plan && (x->plan->allocated || is_small(b, x->plan))) measure_alternative(b, x, limit);
+    if (x->plan && (x->plan->allocated || driver_is_small(b, x->plan))) measure_alternative(b, x, limit);
   }
   b->options.model.watch = watch, b->options.model.diags = diags;
   if (b->plan != chosen) driver_take_plan(b, chosen);
@@ -224,7 +173,7 @@ static void measure_alternatives(Build *b, double limit) {
 
 /* A large layout that is priced for who asks what it would take, and within the limit as the search counts. */
 static bool is_asked_only(const Build *b) {
-  return b->plan->layout && b->options.plan.alternatives && !b->unfit && !is_small(b, b->plan);
+  return b->plan->layout && b->options.plan.alternatives && !b->unfit && !driver_is_small(b, b->plan);
 }
 
 /* By what their Programs take; plans that somebody named stay. */
@@ -237,21 +186,6 @@ static void keep_frontier(Build *b) {
     if (all[i].named) named[nnamed++] = all[i], all[i].plan = NULL;
   driver_frontier(a, p, all, n);
   for (int i = 0; i < nnamed; i++) p->alternatives[p->nalternatives++] = named[i];
-}
-
-/* A plan whose Program is within the limit; *least: what the smallest Program that was made takes. */
-static bool make_fit(Build *b, double limit, double *least) {
-  if (!measure(b)) return false;
-  Plan *first = b->plan;
-  *least = plan_memory(first)->needs;
-  if (*least > limit && b->unfit) return driver_refuse(b, b->unfit);
-  bool looks = !b->options.plan_file && first->allocated, faster = false;
-  /* Large programs take long to make: of these others are asked only where the plan needs one. */
-  bool asks = looks && (is_small(b, first) || *least > limit);
-  if (asks && !find_faster(b, limit, &faster)) return false;
-  if (faster) driver_plan_beside(b, first), *least = plan_memory(b->plan)->needs;
-  else if (looks && *least > limit) return find_smaller(b, limit, least);
-  return true;
 }
 
 /* Of plans on parts of a target: that of replicas on more devices each. */
@@ -272,7 +206,7 @@ bool driver_measure(Build *b) {
   }
   double least;
   do {
-    if (!make_fit(b, limit, &least)) return false;
+    if (!driver_fit_plan(b, limit, &least)) return false;
   } while (least > limit && take_next_part(b));
   if (least > limit) return refuse_size(b, limit, least);
   driver_compare(b);

@@ -173,12 +173,18 @@ Plan *driver_search(Build *b, const PlanOptions *options, int64_t micro_batch, D
   return p;
 }
 
-static Plan *searched(Build *b, const PlanOptions *options, Diags *d) {
-  return driver_search(b, options, b->options.micro_batch, d);
-}
-
 bool driver_has_effort(const Build *b) {
   return b->options.plan.effort <= 0 || b->search_seconds < b->options.plan.effort;
+}
+
+/* A search of the mesh and the schedule of the plan there is. */
+static void keep_mesh(const Build *b, PlanOptions *o) {
+  const Mesh *mesh = &b->plan->mesh;
+  o->said = plan_said_mesh(b->options.model.arena, b->l1, mesh);
+  o->degree[DEGREE_pp] = mesh_places(mesh);
+  o->micro_batches = mesh_micro_batches(mesh);
+  if (func_has_gradients(b->l1)) o->schedule = 1 + (int)mesh->schedule, o->chunks = mesh->chunks;
+  o->alternatives = false, o->known = NULL;
 }
 
 bool driver_plan_again(Build *b, const PlanTry *asked) {
@@ -186,8 +192,10 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   const Plan *was = b->plan;
   options.memory_limit = asked->limit;
   options.zero = asked->zero;
-  options.alternatives &= asked->alternatives && !options.frontier;
-  Plan *p = searched(b, &options, diags_new(b->options.model.arena));
+  options.alternatives = (options.alternatives && asked->alternatives && !options.frontier) || asked->listed;
+  if (asked->same_mesh) keep_mesh(b, &options);
+  int64_t micro_batch = asked->same_mesh ? 0 : b->options.micro_batch;
+  Plan *p = driver_search(b, &options, micro_batch, diags_new(b->options.model.arena));
   if (!p) return false;
   /* What is known of all plans that the search may count within the limit that was asked for. */
   p->lower_bound = fmin(p->lower_bound, was->lower_bound);

@@ -147,6 +147,8 @@ struct Plan {
   PlanAlternative *alternatives; /* best first, without the plan itself; then the named ones */
   int nnear; /* faster plans that the search counts above the memory limit, and that may be within it, by time */
   Plan **near;
+  int nspare; /* slower plans that the search counts within the limit, by time: where the Program of this one is not */
+  Plan **spare;
 };
 
 /* The module has its own mesh again when these return: whoever goes on with a plan gives the module the plan's

@@ -3,12 +3,26 @@
 
 #include <string.h>
 
+#include "ir/shares.h"
+
 int said_degree(const MeshAxis *axis) {
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
     size_t n = strlen(degree_names[d]);
     if (strncmp(axis->name, degree_names[d], n) == 0 && !axis->name[n + strspn(axis->name + n, "0123456789")]) return d;
   }
   return -1;
+}
+
+const PlanSaid *plan_said_mesh(Arena *a, const Func *f, const Mesh *mesh) {
+  PlanSaid *x = ARENA_NEW(a, PlanSaid);
+  *x = (PlanSaid){.has_mesh = true,
+                  .nameless = true,
+                  .mesh = *mesh,
+                  .shares = mesh_has_shares(mesh),
+                  .time = "mb",
+                  .timed = mesh->naxes && mesh->axes[0].temporal,
+                  .strategies = ARENA_ARRAY(a, const SaidStrategy *, f->ops.n + 1)};
+  return x;
 }
 
 /* A candidate has the axes of the file, and where these leave micro-batches open, perhaps their axis before them. */

@@ -18,9 +18,10 @@ typedef struct SaidStrategy {
 } SaidStrategy;
 
 typedef struct PlanSaid {
-  const PlanFile *file;
+  const PlanFile *file; /* NULL: it is not of a file */
   bool has_mesh;
   Mesh mesh;        /* of the file, a time axis first, without axes of one rank; else an axis for each degree of axes */
+  bool nameless;    /* names of its axes say nothing */
   bool shares;      /* some of its axes have shares of their own (ir.h) */
   const char *time; /* the name of the axis of micro-batches, */
   bool timed;       /* which is the first of `mesh`; false: they are open, or there is one */
@@ -47,6 +48,9 @@ static inline bool said_again(const PlanSaid *x, size_t op) {
 }
 /* The only mesh there may be but for micro-batches. */
 static inline bool said_mesh(const PlanSaid *x) { return x && x->has_mesh; }
+
+/* Keeps the mesh of a plan, and nothing else of it: its axes may split anything, and get names for what they split. */
+const PlanSaid *plan_said_mesh(Arena *a, const Func *f, const Mesh *mesh);
 
 /* Reads the lines for the function.  NULL after diagnostics with line and column (parse.c). */
 PlanSaid *plan_said(Module *m, const Func *f, const Target *t, const PlanFile *file, Diags *d);

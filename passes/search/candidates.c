@@ -593,7 +593,7 @@ static void add_said(Search *s, const Candidate *c, const int rest[DEGREE_COUNT]
     return;
   }
   Candidate next = *c;
-  const int named = said_degree(&mesh->axes[at]);
+  const int named = s->said->nameless ? -1 : said_degree(&mesh->axes[at]);
   next.sizes[next.naxes] = mesh->axes[at].size, next.degree[next.naxes++] = s->said->n ? -1 : named;
   if (s->said->n || named < 0 || !s->run.forced[named]) add_said(s, &next, rest);
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {

@@ -157,7 +157,8 @@ typedef struct SearchRun {
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
   bool limited;         /* memory decided something about the last candidate that was solved */
-  bool limited_flat;    /* and about one of a training step without stages */
+  bool limited_flat;    /* and about one of a training step without stages, */
+  bool limited_some;    /* and about any */
   int early;            /* candidates that were solved before others had a bound (tries.c) */
   bool hasty;           /* the time was over before there was a plan: any plan will do */
   bool gave_up;         /* there was none, and not all was tried */

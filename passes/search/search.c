@@ -288,7 +288,7 @@ static void name_axes(Search *s, const Outcome *o) {
   int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   for (int i = 0; i < o->c.naxes; i++) {
-    if (said_mesh(s->said)) {
+    if (said_mesh(s->said) && !s->said->nameless) {
       names[i] = s->said->mesh.axes[i + s->said->timed].name;
       continue;
     }
@@ -349,8 +349,14 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
   return o->strategies && o->found[DEGREE_dp] && !has_idle_axes(s, o);
 }
 
-/* Where memory is short a search that is forced to degrees may find what one without has not: then that is the plan,
- * whether a list is asked for or not. */
+/* Where memory is short a search that is forced to degrees may find what one without has not. */
+static bool list_may_be_better(const Search *s) {
+  const double much = 0.02;
+  bool open = s->run.lower_bound < s->run.best->seconds * (1 - much);
+  return s->run.limited_flat || (s->run.limited_some && open && !s->large);
+}
+
+/* Then that is the plan, whether a list is asked for or not. */
 static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
   for (int i = 0; i < n; i++) {
     if (!forced[i] || seconds_of(forced[i]) >= search_best_time(s) * (1 - 1e-9)) continue;
@@ -386,7 +392,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
     for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
     if (!known) asked[kept] = all[i], forced[kept++] = forced_to(s, o, all[i]);
   }
-  if (s->run.limited_flat) prefer_forced(s, asked, forced, kept);
+  if (list_may_be_better(s)) prefer_forced(s, asked, forced, kept);
   for (int i = 0; o->alternatives && i < kept; i++) list[i] = alternative_of(s, asked[i], forced[i]);
   if (o->alternatives && kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
@@ -430,15 +436,16 @@ static double bound_of(const Search *s, bool near) {
   return least + request_of(s);
 }
 
-/* The plan of an outcome, with what the search says of it. */
-static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x, bool expired, double one_device) {
+/* The plan of an outcome, with what the search says of it.  `near`: it is counted above the limit. */
+static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x, bool near, bool expired,
+                              double one_device) {
   bool one_batch = x->c.stages > 1 && x->c.micro == 1 && !o->micro_batches;
   const char *why_one = one_batch ? search_one_batch(s) : NULL;
   Plan *p = plan_of(s, x);
   p->cut_short = expired;
   p->one_device_seconds = one_device;
   p->one_batch = why_one;
-  p->lower_bound = fmin(bound_of(s, x != s->run.best), plan_seconds(p));
+  p->lower_bound = fmin(bound_of(s, near), plan_seconds(p));
   p->no_gaps_bound = fmin(s->run.no_gaps_bound + request_of(s), p->lower_bound);
   p->gap = plan_gap(plan_seconds(p), p->lower_bound);
   p->search_work = s->work;
@@ -446,21 +453,43 @@ static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x,
   return p;
 }
 
+/* The next best of what was found, where the Program of the best may take more than the search counts: that depends on
+ * the plan, so that others may be within the limit. */
+static void list_spare(Search *s, const PlanOptions *o, bool expired, Plan *p) {
+  enum { MOST = 6, MOST_OF_LARGE = 2 };
+  const int most = s->large ? MOST_OF_LARGE : MOST;
+  const double most_over = 2.5; /* times as much as counted Programs were seen to take */
+  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + 1);
+  size_t n = 0;
+  if (o->any || p->price.memory.needs * most_over < s->limit) return;
+  for (size_t i = 0; i < s->run.outcomes.n; i++)
+    if (s->run.outcomes.items[i]->feasible && s->run.outcomes.items[i] != s->run.best)
+      all[n++] = s->run.outcomes.items[i];
+  if (n) qsort(all, n, sizeof *all, by_time);
+  p->spare = ARENA_ARRAY(s->arena, Plan *, most);
+  for (size_t i = 0; i < n && p->nspare < most; i++) {
+    bool known = same_degrees(all[i], s->run.best) && all[i]->c.micro == s->run.best->c.micro;
+    for (size_t k = 0; k < i && !known; k++) known = same_degrees(all[k], all[i]) && all[k]->c.micro == all[i]->c.micro;
+    if (!known) p->spare[p->nspare++] = plan_with_report(s, o, all[i], false, expired, p->one_device_seconds);
+  }
+}
+
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   const double much = 1e-3;
   PlanAlternatives beside = {0};
   bool expired = s->watch.expired;
-  if (options->alternatives || s->run.limited_flat) list_alternatives(s, options, &beside);
+  if (options->alternatives || list_may_be_better(s)) list_alternatives(s, options, &beside);
   if (options->frontier) beside = (PlanAlternatives){0}, list_frontier(s, &beside);
   bool fits_one = s->resident <= s->limit;
   double one_device = fits_one ? plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit) : INFINITY;
-  Plan *p = plan_with_report(s, options, s->run.best, expired, one_device);
+  Plan *p = plan_with_report(s, options, s->run.best, false, expired, one_device);
   const NearList *near = &s->run.near;
   p->alternatives = beside.items, p->nalternatives = beside.n;
   p->near = ARENA_ARRAY(s->arena, Plan *, near->n + 1);
   for (int i = 0; i < near->n; i++)
     if (near->items[i]->seconds < plan_seconds(p) * (1 - much))
-      p->near[p->nnear++] = plan_with_report(s, options, near->items[i], expired, one_device);
+      p->near[p->nnear++] = plan_with_report(s, options, near->items[i], true, expired, one_device);
+  list_spare(s, options, expired, p);
   p->search_seconds = solve_watch_now() - started;
   return p;
 }

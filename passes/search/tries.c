@@ -79,6 +79,7 @@ static void lift_micro_batches(Search *s, const Candidate *c, double bound) {
 
 static double keep_bound(Search *s, const Candidate *c, double bound, bool limited) {
   s->run.limited = limited;
+  s->run.limited_some |= limited;
   lift_micro_batches(s, c, bound);
   ARENA_PUSH(s->arena, &s->run.bounded, ((Bounded){*c, bound, limited}));
   return bound;
