@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "codegen/elf.h"
+#include "codegen/kept.h"
 #include "ir/schedule.h"
 #include "program/artifact.h"
 #include "program/build.h"
@@ -128,7 +129,8 @@ static bool write_behind(const Job *j, const Image *image, const FileMap *stub, 
 }
 
 static KernelCompile compile_of(const Job *j) {
-  return (KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, j->spec->arch};
+  return (KernelCompile){
+      j->arena, j->diags, j->spec->cc, j->dir, &j->folder, j->spec->arch, j->spec->save_temps ? NULL : j->spec->cache};
 }
 
 /* Programs without kernels have no images. */
@@ -186,8 +188,8 @@ static bool compile(Job *j, const ProgramResult *r, KernelImages *out, ArtifactR
   const char **texts = target->texts(&legal->kernels, &n);
   double begin = now_ms();
   KernelCompile how = compile_of(j);
-  bool ok = n == 0 || target->compile(&how, texts, n, out);
-  *report = (ArtifactReport){.kernels = r->kernels.n, .texts = n, .compile_ms = now_ms() - begin};
+  bool kept = false, ok = n == 0 || kernels_compile(target, &how, texts, n, out, &kept);
+  *report = (ArtifactReport){.kernels = r->kernels.n, .texts = n, .compile_ms = now_ms() - begin, .kept = kept};
   return ok;
 }
 

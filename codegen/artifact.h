@@ -12,11 +12,13 @@ typedef struct ArtifactSpec {
   const char *cc;                       /* C compiler; NULL: $CC, else cc */
   const char *arch;                     /* of the devices, where there are several; else NULL */
   const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, removed */
+  const Cache *cache;                   /* where machine code is kept, but with save_temps; NULL: nowhere */
 } ArtifactSpec;
 
 typedef struct ArtifactReport {
   uint64_t kernels, texts, bytes;
   double compile_ms;
+  bool kept; /* the kernels come from the cache */
 } ArtifactReport;
 
 /* Compiles the kernels of a Program just made (codegen_program_of), closes the Program, and writes the artifact under a

@@ -8,6 +8,7 @@
 #ifndef APC_CODEGEN_TARGET_H
 #define APC_CODEGEN_TARGET_H
 
+#include "base/cache.h"
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/temporary.h"
@@ -24,6 +25,7 @@ typedef struct KernelCompile {
   const char *dir;               /* where texts, objects and messages go */
   const TemporaryFolder *folder; /* where its own temporary files go */
   const char *arch;              /* the architecture, for devices that have several; else NULL */
+  const Cache *cache;            /* where machine code is kept; NULL: nowhere */
 } KernelCompile;
 
 /* Machine code of all kernels, for one architecture (program/image.h). */
@@ -55,11 +57,13 @@ typedef struct KernelTarget {
   const char **(*texts)(const KernelSet *set, size_t *n);
   /* An image of each kind that the compiler makes.  False after a diagnostic.  Free with kernel_images_free. */
   bool (*compile)(const KernelCompile *how, const char *const *texts, size_t n, KernelImages *out);
+  /* Adds to a key what their bytes depend on beside the texts.  False: that is not known, so that nothing is kept. */
+  bool (*identify)(const KernelCompile *how, CacheKey *k);
   /* Is what was compiled with `command` what the runtime, `stub`, can load, with every kernel of the Program?  False
    * after a diagnostic; NULL: nothing is looked at. */
   bool (*check)(const KernelCompile *how, const KernelImages *images, const Program *p, const FileMap *stub);
   /* Does the compiler work, before there is anything to compile?  False after a diagnostic. */
-  bool (*ready)(Arena *a, Diags *d);
+  bool (*ready)(Arena *a, Diags *d, const Cache *cache);
   /* The text of --emit=schedule: what the ranks of such devices get.  CPU ranks get the Program and make their lists of
    * device calls when sizes are known; for devices that programs do not run on yet it is the lists, at the sizes that
    * are planned for. */

@@ -178,12 +178,17 @@ ArtifactSpec driver_artifact_spec(const Build *b) {
                         .stub = o->stub,
                         .out = o->out,
                         .arch = o->target->arch,
-                        .save_temps = o->save_temps};
+                        .save_temps = o->save_temps,
+                        .cache = o->cache};
 }
 
 static bool stage_artifact(Build *b) {
   ArtifactSpec spec = driver_artifact_spec(b);
-  return codegen_write(&spec, &b->program, &b->report, b->options.model.diags);
+  bool ok = codegen_write(&spec, &b->program, &b->report, b->options.model.diags);
+  if (ok && b->report.kept)
+    driver_watch_say(&b->options.model.watch, b->options.model.arena, "Kept",
+                     "the kernels of an earlier compile (apc cache)");
+  return ok;
 }
 
 /* ---- the table */

@@ -63,6 +63,7 @@ typedef struct DriverOptions {
   const char *save_plan;  /* where the plan goes; NULL */
   const char *save_temps; /* a folder for the texts of every stage; NULL */
   DriverEmbed embed;
+  const Cache *cache;                /* where plans and machine code are kept; NULL: nowhere */
   const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_artifact, of the
                                         result (driver_write sets it) */
 } DriverOptions;
@@ -82,6 +83,8 @@ typedef struct Build {
   Plan *plan;
   int least_devices;          /* replicas on fewer do not hold a Program; 0: nothing is known of that */
   const Replicas *replicas;   /* with throughput or cost: options.target is the part of it that the plan is for */
+  bool kept;                  /* it is one that was found before (driver/kept.h), */
+  bool searches_anew;         /* and may not be */
   int searches;               /* for it */
   double search_seconds;      /* of all of them */
   double resident, nearest;   /* PlanLack, of the search that found no plan within the limit */

@@ -143,8 +143,13 @@ bool driver_fit_plan(Build *b, double limit, double *least) {
   Fit x = {.limit = limit, .least = INFINITY};
   if (!hold(b, &x)) return false;
   *least = x.least;
+  if (!x.best && b->kept) { /* the Program is another one than it was: a search that finds nothing kept */
+    b->searches_anew = true;
+    driver_go_back(b, DRIVER_plan);
+    return driver_run(b, DRIVER_plan) && driver_fit_plan(b, limit, least);
+  }
   if (!x.best && b->unfit) return driver_refuse(b, b->unfit);
-  if (b->options.plan_file || !first->allocated) return true;
+  if (b->options.plan_file || b->kept || !first->allocated) return true;
   /* Large programs take long to make: of these others are asked only where the plan needs one. */
   bool above = !x.best;
   if ((above || driver_is_small(b, first)) && !find_faster(b, first, &x)) return false;

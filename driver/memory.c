@@ -13,6 +13,7 @@
 #include "base/amount.h"
 #include "driver/compare.h"
 #include "driver/internal.h"
+#include "driver/kept.h"
 #include "driver/objective.h"
 #include "driver/replicas.h"
 #include "ir/opaque.h"
@@ -209,6 +210,7 @@ bool driver_measure(Build *b) {
     if (!driver_fit_plan(b, limit, &least)) return false;
   } while (least > limit && take_next_part(b));
   if (least > limit) return refuse_size(b, limit, least);
+  driver_keep_plan(b);
   driver_compare(b);
   measure_alternatives(b, limit);
   if (b->options.objective != OBJECTIVE_latency) keep_frontier(b);

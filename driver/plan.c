@@ -10,6 +10,7 @@
 #include "driver/fewest.h"
 #include "driver/internal.h"
 #include "driver/ir_file.h"
+#include "driver/kept.h"
 #include "driver/micro_batch.h"
 #include "driver/objective.h"
 #include "driver/replicas.h"
@@ -258,6 +259,14 @@ bool stage_plan(Build *b) {
   if (o->plan_file && !file) return false;
   if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;
   if (file && (!join_as_file_says(b, file) || (file->complete && !driver_complete(b, file)))) return false;
+  b->kept = false;
+  Plan *kept = o->plan.alternatives || b->searches_anew ? NULL : driver_find_kept(b);
+  if (kept) {
+    b->kept = true;
+    driver_watch_say(&o->model.watch, o->model.arena, "Kept", "the plan of an earlier search (apc cache)");
+    driver_take_plan(b, kept);
+    return save_texts(b);
+  }
   const PlanOptions unforced = unforced_options(o);
   bool several = o->objective == OBJECTIVE_throughput || o->objective == OBJECTIVE_cost;
   Plan *p = several ? driver_plan_replicas(b) : o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);

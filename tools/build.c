@@ -407,6 +407,7 @@ static bool begin(Tool *t, const char *path, const Target *target, Build *b) {
   DriverOptions o = {.target = target,
                      .save_temps = tool_temps(t, model_name(t->arena, path)),
                      .embed = embed(t),
+                     .cache = tool_cache(t),
                      .stub = tool_stub(t->arena),
                      .producer = "apc " APC_VERSION};
   bool ok = model_options(t, path, &o.model);
@@ -470,6 +471,17 @@ bool tool_plan_one_rank(Tool *t, const char *path, Build *b) {
 
 /* ---- the program */
 
+const Cache *tool_cache(Tool *t) {
+  if (t->cache_asked) return t->cache;
+  const char *folder = cache_folder(t->arena);
+  t->cache_asked = true;
+  if (folder) t->cache = cache_open(t->arena, folder, true);
+  if (t->cache && t->cache->why_not && getenv("APC_CACHE"))
+    diag_warning(t->diags, DIAG_cache_unused, (Loc){0}, "nothing is kept in the folder that APC_CACHE names, %s: %s",
+                 folder, t->cache->why_not);
+  return t->cache;
+}
+
 /* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */
 const char *tool_stub(Arena *a) {
   char self[4096];
@@ -483,5 +495,6 @@ const char *tool_stub(Arena *a) {
 }
 
 bool tool_can_compile(Tool *t, const DeviceTraits *device) {
-  return codegen_stub_check(tool_stub(t->arena), t->diags) && kernel_target(device)->ready(t->arena, t->diags);
+  return codegen_stub_check(tool_stub(t->arena), t->diags) &&
+         kernel_target(device)->ready(t->arena, t->diags, tool_cache(t));
 }

@@ -38,6 +38,8 @@ bool tool_plan_one_rank(Tool *t, const char *path, Build *out);
 
 /* Is there what programs are made with: a compiler that works, and the runtime?  Asked before the time that a plan
  * takes; false after a diagnostic. */
+/* What is kept of earlier compiles (base/cache.h); NULL: nothing is. */
+const Cache *tool_cache(Tool *t);
 bool tool_can_compile(Tool *t, const DeviceTraits *device);
 
 /* The folder of --save-temps for a model of that name; NULL when it is not given. */

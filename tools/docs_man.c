@@ -167,6 +167,9 @@ static void environment(void) {
   static const char *const rows[][2] = {
       {"APC_TARGET", "The target when --target is not given."},
       {"APC_CALIBRATION", "A target file whose blocks come before the built-in ones of their names (apc calibrate)."},
+      {"APC_CACHE",
+       "The folder of what is kept of earlier compiles; off: nothing is (default: XDG_CACHE_HOME/apc, else "
+       "~/.cache/apc)."},
       {"CC", "The C compiler that compiles kernels for CPU ranks (default: cc)."},
       {"TMPDIR", "Where temporary files and programs of run, verify and bench go (default: /tmp)."},
       {"NO_COLOR", "Messages without colour. TERM=dumb does the same."},

@@ -17,7 +17,7 @@ void tool_help_print(void) {
     if (command_rows[c].later) printf(" %s", command_rows[c].name);
   putchar('\n');
   puts(
-      "\nExamples:\n"
+      "Examples:\n"
       "  apc plan model.onnx --target cpux4             see the plan and its price\n"
       "  apc model.onnx --target cpux4 -o model         one program for four ranks\n"
       "  ./model --inputs in.npz --outputs out.npz      it starts its own ranks\n"

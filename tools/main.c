@@ -16,7 +16,6 @@
 
 /* A command that is not built is refused with its options (tools/options.c). */
 #define COMMAND_none(name) cmd_##name
-#define COMMAND_later_cache(name) NULL
 #define COMMAND_later_import_hf(name) NULL
 
 static int (*const commands[CMD_COUNT])(Tool *) = {

@@ -39,9 +39,11 @@ typedef struct Tool {
   bool document;  /* a JSON document was printed */
   bool line_open; /* a progress line stands on the terminal */
   double start_ms, stage_ms;
-  double progress_ms; /* when progress was shown last, or the stage began */
-  const char *said;   /* of the search, last; NULL */
-  bool stopped;       /* a signal ended the search */
+  double progress_ms;        /* when progress was shown last, or the stage began */
+  const char *said;          /* of the search, last; NULL */
+  bool stopped;              /* a signal ended the search */
+  const struct Cache *cache; /* tool_cache; NULL: none, or it was not asked for */
+  bool cache_asked;
 } Tool;
 
 /* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */
@@ -56,6 +58,7 @@ int cmd_targets(Tool *t);
 int cmd_doctor(Tool *t);
 int cmd_convert(Tool *t);
 int cmd_calibrate(Tool *t);
+int cmd_cache(Tool *t);
 int cmd_explain(Tool *t);
 int cmd_help(Tool *t);
 int cmd_version(Tool *t);

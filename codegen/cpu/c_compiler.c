@@ -187,17 +187,71 @@ bool c_compile(const CCompiler *c, const char *const *texts, size_t n, FileMap *
   return failed(c, "%s says that all went well, but wrote no shared object", c_compiler_name(c));
 }
 
+/* ---- what the bytes depend on */
+
+/* Where the program of the command is; NULL: it is not found. */
+static const char *program_path(Arena *a, const char *name) {
+  const char *path = getenv("PATH");
+  if (strchr(name, '/')) return name;
+  while (path && *path) {
+    size_t n = strcspn(path, ":");
+    const char *file = n ? arena_printf(a, "%.*s/%s", (int)n, path, name) : name;
+    if (access(file, X_OK) == 0) return file;
+    path += n + (path[n] == ':');
+  }
+  return NULL;
+}
+
+/* The compiler is another one where its file has changed, as far as that is seen from outside. */
+static bool add_compiler(CacheKey *k, const CCompiler *c) {
+  const char *words[WORDS_OF_CC];
+  struct stat st;
+  int n = add_words(c->arena, words, 0, WORDS_OF_CC, c_compiler_name(c));
+  const char *path = n ? program_path(c->arena, words[0]) : NULL;
+  if (!path || stat(path, &st)) return false;
+  cache_key_text(k, c_compiler_name(c));
+  cache_key_text(k, path);
+  cache_key_number(k, (uint64_t)st.st_size);
+  cache_key_number(k, (uint64_t)st.st_mtim.tv_sec);
+  cache_key_text(k, UNITS_CFLAGS);
+  return true;
+}
+
+/* What -march=native asks of: the first processor's kind and what it can do. */
+static bool add_processor(CacheKey *k) {
+  static const char *const lines[] = {"vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU "};
+  FILE *f = fopen("/proc/cpuinfo", "re");
+  char *line = NULL;
+  size_t room = 0;
+  bool any = false;
+  while (f && getline(&line, &room, f) > 1)
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+      if (strncmp(line, lines[i], strlen(lines[i])) == 0) cache_key_text(k, line), any = true;
+  free(line);
+  if (f) fclose(f);
+  return any;
+}
+
+bool c_compiler_key(const CCompiler *c, CacheKey *k) { return add_compiler(k, c) && add_processor(k); }
+
 /* ---- before the work */
 
-bool c_compiler_check(Arena *a, Diags *d, const char *command) {
+bool c_compiler_check(Arena *a, Diags *d, const char *command, const Cache *cache) {
   static const char *const text =
       "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
       "void check(float *x, int64_t n);\nvoid check(float *x, int64_t n) {\n#pragma omp parallel for\n  for (int64_t i "
       "= 0; i < n; i++) x[i] = sqrtf(x[i]);\n}\n";
   TemporaryFolder folder = {0};
+  CCompiler c = {a, d, command, NULL, &folder, true};
+  CacheKey key = cache_key(cache, "compiler");
   FileMap object;
+  size_t n;
+  bool known = c_compiler_key(&c, &key);
+  if (known && cache_find(cache, &key, a, &n)) return true;
   if (!temporary_open(d, a, &folder)) return false;
-  bool ok = c_compile(&(CCompiler){a, d, command, folder.path, &folder, true}, &text, 1, &object);
+  c.dir = folder.path;
+  bool ok = c_compile(&c, &text, 1, &object);
+  if (ok && known) cache_keep(cache, &key, "works", 5);
   if (ok) file_unmap(&object);
   temporary_close(&folder);
   return ok;

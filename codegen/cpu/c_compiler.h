@@ -6,6 +6,7 @@
 #ifndef APC_CODEGEN_CPU_C_COMPILER_H
 #define APC_CODEGEN_CPU_C_COMPILER_H
 
+#include "base/cache.h"
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/temporary.h"
@@ -34,7 +35,12 @@ const char *c_compiler_name(const CCompiler *c);
  * failed.  A text that calls a function which nothing defines is a fault of ours: it ends the process (base/die.h). */
 bool c_compile(const CCompiler *c, const char *const *texts, size_t n, FileMap *object);
 
-/* Does it make shared objects of code like ours?  False after one diagnostic.  Takes a tenth of a second. */
-bool c_compiler_check(Arena *a, Diags *d, const char *command);
+/* Adds to a key what the bytes depend on beside the texts: the compiler, as far as it is known from outside (its file's
+ * path, size and time), and the processor, for whose instructions it compiles.  False: that is not known. */
+bool c_compiler_key(const CCompiler *c, CacheKey *k);
+
+/* Does it make shared objects of code like ours?  False after one diagnostic.  Takes a tenth of a second, where the
+ * cache does not know. */
+bool c_compiler_check(Arena *a, Diags *d, const char *command, const Cache *cache);
 
 #endif

@@ -73,7 +73,12 @@ static bool check(const KernelCompile *how, const KernelImages *images, const Pr
   return kernel_object_check(how->diags, &(KernelObject){&images->items[0].map, p, stub, c_compiler_name(&c)});
 }
 
-static bool ready(Arena *a, Diags *d) { return c_compiler_check(a, d, NULL); }
+static bool identify(const KernelCompile *how, CacheKey *k) {
+  CCompiler c = compiler_of(how);
+  return c_compiler_key(&c, k);
+}
+
+static bool ready(Arena *a, Diags *d, const Cache *cache) { return c_compiler_check(a, d, NULL, cache); }
 
 static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
   (void)a;
@@ -89,6 +94,7 @@ const KernelTarget kernel_target_cpu = {.language = "C",
                                         .definition = definition,
                                         .texts = texts,
                                         .compile = compile,
+                                        .identify = identify,
                                         .check = check,
                                         .ready = ready,
                                         .schedule = schedule};

@@ -66,8 +66,16 @@ static bool compile(const KernelCompile *how, const char *const *list, size_t n,
   return true;
 }
 
-static bool ready(Arena *a, Diags *d) {
-  (void)a;
+static bool identify(const KernelCompile *how, CacheKey *k) {
+  int major, minor;
+  if (!how->arch || !nvrtc_found(&major, &minor)) return false;
+  cache_key_text(k, how->arch);
+  cache_key_number(k, (uint64_t)major), cache_key_number(k, (uint64_t)minor);
+  return true;
+}
+
+static bool ready(Arena *a, Diags *d, const Cache *cache) {
+  (void)a, (void)cache;
   return nvrtc_ready(d);
 }
 
@@ -89,6 +97,7 @@ const KernelTarget kernel_target_cuda = {.language = "CUDA",
                                          .definition = cuda_text,
                                          .texts = texts,
                                          .compile = compile,
+                                         .identify = identify,
                                          .ready = ready,
                                          .schedule = cuda_schedule_print,
                                          .workspace = workspace,

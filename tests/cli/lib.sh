@@ -16,6 +16,7 @@ export TMPDIR=$private/tmp # tests look for folders left there: other processes'
 mkdir "$work" "$TMPDIR"
 cd "$work" || exit 1
 unset APC_TARGET APC_CALIBRATION NO_COLOR
+export APC_CACHE=off # nothing of another test is found
 passed=0 failed=0 last=
 # Where a rank on a device is late: of ranks that wait for each other any may be the first.
 late_call='at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of '

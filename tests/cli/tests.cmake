@@ -14,6 +14,7 @@ foreach(name
     before
     bench
     caches
+    cache
     calibrate
     chars
     compiler

@@ -339,7 +339,7 @@ static void images_of_two_architectures(void) {
     size_t n;
     const char **texts = target->texts(&set, &n);
     KernelCompile how = {.arena = arena, .diags = diags_new(arena), .dir = temp_root(), .arch = two[i]};
-    CHECK(target->ready(arena, how.diags) && target->compile(&how, texts, n, &images[i]));
+    CHECK(target->ready(arena, how.diags, NULL) && target->compile(&how, texts, n, &images[i]));
     check_kept(texts[0], kernel_image_of(&images[i], PIMAGE_cubin));
     check_kept(texts[0], kernel_image_of(&images[i], PIMAGE_ptx));
     CHECK(embed(b, &images[i]) == 2);
