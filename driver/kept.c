@@ -64,24 +64,82 @@ static bool key_of(const Build *b, CacheKey *k) {
   return true;
 }
 
-/* ---- the text: a line of what the search said, then the plan */
+/* ---- the text: lines of what the search said, then the plan */
 
-static const char line_format[] = "kept %a %a %a %d %d\n";
+static const char said_format[] = "kept %a %a %a %d %d %d %d\t%s\n";
+static const char alternative_format[] = "%a %a %d %d %d %d %d %d %d %d\t%s\t%s\t%s\n";
+
+/* Texts that are not there are empty ones. */
+static const char *text_or_none(const char *text) { return text ? text : ""; }
+
+static void print_alternative(Text *t, const PlanAlternative *x) {
+  const int *d = x->degree;
+  text_printf(t, alternative_format, x->seconds, x->bytes, x->counted, x->zero, x->micro_batches, d[DEGREE_pp],
+              d[DEGREE_dp], d[DEGREE_tp], d[DEGREE_cp], d[DEGREE_ep], text_or_none(x->schedule),
+              text_or_none(x->recompute), text_or_none(x->why_not));
+}
+
+static const char *plan_text(const Build *b, size_t *n) {
+  const Plan *p = b->plan;
+  Text t = {.arena = b->options.model.arena};
+  int listed = b->options.plan.alternatives ? p->nalternatives : -1;
+  text_printf(&t, said_format, p->lower_bound, p->no_gaps_bound, p->one_device_seconds, p->cut_short, p->mirrored,
+              p->layout, listed, text_or_none(p->one_batch));
+  for (int i = 0; i < listed; i++) print_alternative(&t, &p->alternatives[i]);
+  plan_print(b->model.m, b->l1, p, &t);
+  *n = t.n;
+  return text_str(&t);
+}
+
+/* The text up to `end`, which is stepped over; NULL when it is empty. */
+static const char *take_text(Arena *a, const char **at, char end) {
+  const char *from = *at, *to = strchr(from, end);
+  if (!to) return NULL;
+  *at = to + 1;
+  return to > from ? arena_strndup(a, from, (size_t)(to - from)) : NULL;
+}
+
+static bool read_alternative(Arena *a, const char **at, PlanAlternative *x) {
+  int counted, n = 0, *d = x->degree;
+  if (sscanf(*at, "%la %la %d %d %d %d %d %d %d %d%n", &x->seconds, &x->bytes, &counted, &x->zero, &x->micro_batches,
+             &d[DEGREE_pp], &d[DEGREE_dp], &d[DEGREE_tp], &d[DEGREE_cp], &d[DEGREE_ep], &n) != 10 ||
+      (*at)[n] != '\t')
+    return false;
+  *at += n + 1;
+  x->counted = counted;
+  x->schedule = take_text(a, at, '\t'), x->recompute = take_text(a, at, '\t'), x->why_not = take_text(a, at, '\n');
+  return x->schedule && x->recompute;
+}
+
+/* What the search said of the plan; *at: behind it.  False: it is no such text. */
+static bool read_said(Arena *a, const char **at, Plan *said, bool *listed) {
+  int cut_short, mirrored, layout, n = 0;
+  if (sscanf(*at, "kept %la %la %la %d %d %d %d%n", &said->lower_bound, &said->no_gaps_bound, &said->one_device_seconds,
+             &cut_short, &mirrored, &layout, &said->nalternatives, &n) != 7 ||
+      (*at)[n] != '\t')
+    return false;
+  *at += n + 1;
+  said->one_batch = take_text(a, at, '\n');
+  said->cut_short = cut_short, said->mirrored = mirrored, said->layout = layout;
+  if (!(*listed = said->nalternatives >= 0)) said->nalternatives = 0;
+  said->alternatives = ARENA_ARRAY(a, PlanAlternative, said->nalternatives + 1);
+  for (int i = 0; i < said->nalternatives; i++)
+    if (!read_alternative(a, at, &said->alternatives[i])) return false;
+  return true;
+}
 
 static Plan *read_kept(Build *b, const char *text) {
+  Arena *a = b->options.model.arena;
   Plan said = {0};
-  int cut_short, mirrored;
-  const char *plan = strchr(text, '\n');
-  if (!plan || sscanf(text, "kept %la %la %la %d %d", &said.lower_bound, &said.no_gaps_bound, &said.one_device_seconds,
-                      &cut_short, &mirrored) != 5)
-    return NULL;
-  Plan *p = plan_parse(b->model.m, b->l1, b->options.target, "a plan in the cache", plan + 1,
-                       diags_new(b->options.model.arena));
+  bool listed;
+  if (!read_said(a, &text, &said, &listed) || (b->options.plan.alternatives && !listed)) return NULL;
+  Plan *p = plan_parse(b->model.m, b->l1, b->options.target, "a plan in the cache", text, diags_new(a));
   if (!p) return NULL;
   p->lower_bound = fmin(said.lower_bound, plan_seconds(p)), p->no_gaps_bound = fmin(said.no_gaps_bound, p->lower_bound);
   p->gap = plan_gap(plan_seconds(p), p->lower_bound);
   p->one_device_seconds = said.one_device_seconds;
-  p->cut_short = cut_short, p->mirrored = mirrored;
+  p->cut_short = said.cut_short, p->mirrored = said.mirrored, p->layout = said.layout, p->one_batch = said.one_batch;
+  if (b->options.plan.alternatives) p->alternatives = said.alternatives, p->nalternatives = said.nalternatives;
   return p;
 }
 
@@ -94,11 +152,9 @@ Plan *driver_find_kept(Build *b) {
 
 void driver_keep_plan(Build *b) {
   CacheKey k;
-  const Plan *p = b->plan;
+  size_t n;
   const volatile sig_atomic_t *stop = b->options.plan.stop;
-  if (b->unfit || b->kept || p->traded || (stop && *stop) || !key_of(b, &k)) return;
-  Text text = {.arena = b->options.model.arena};
-  text_printf(&text, line_format, p->lower_bound, p->no_gaps_bound, p->one_device_seconds, p->cut_short, p->mirrored);
-  plan_print(b->model.m, b->l1, p, &text);
-  cache_keep(b->options.cache, &k, text_str(&text), text.n);
+  if (b->unfit || b->kept || b->plan->traded || (stop && *stop) || !key_of(b, &k)) return;
+  const char *text = plan_text(b, &n);
+  cache_keep(b->options.cache, &k, text, n);
 }

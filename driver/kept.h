@@ -9,9 +9,9 @@
 
 #include "driver/driver.h"
 
-/* The plan that was kept of this build; NULL: none was.  It has no alternatives. */
+/* The plan that was kept of this build, with its alternatives where these are listed; NULL: none was. */
 Plan *driver_find_kept(Build *b);
-/* Keeps the plan of a build whose Program is within the limit. */
+/* Keeps the plan of a build whose Program, and those of its alternatives, were asked. */
 void driver_keep_plan(Build *b);
 
 #endif

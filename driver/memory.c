@@ -210,9 +210,9 @@ bool driver_measure(Build *b) {
     if (!driver_fit_plan(b, limit, &least)) return false;
   } while (least > limit && take_next_part(b));
   if (least > limit) return refuse_size(b, limit, least);
-  driver_keep_plan(b);
   driver_compare(b);
   measure_alternatives(b, limit);
+  driver_keep_plan(b);
   if (b->options.objective != OBJECTIVE_latency) keep_frontier(b);
   return save_texts(b) && driver_save_plan(b);
 }

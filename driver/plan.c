@@ -260,7 +260,7 @@ bool stage_plan(Build *b) {
   if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;
   if (file && (!join_as_file_says(b, file) || (file->complete && !driver_complete(b, file)))) return false;
   b->kept = false;
-  Plan *kept = o->plan.alternatives || b->searches_anew ? NULL : driver_find_kept(b);
+  Plan *kept = b->searches_anew ? NULL : driver_find_kept(b);
   if (kept) {
     b->kept = true;
     driver_watch_say(&o->model.watch, o->model.arena, "Kept", "the plan of an earlier search (apc cache)");

@@ -224,8 +224,9 @@ void tool_plan_show(Tool *t, const Build *b) {
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
   show_price(t, b);
-  printf("\n  %s, found in %s%s\n", b->replicas ? goal_bounds_text(t, b) : bounds_text(t, p),
-         show_seconds(t->arena, p->search_seconds),
+  printf("\n  %s, found %s%s\n", b->replicas ? goal_bounds_text(t, b) : bounds_text(t, p),
+         b->kept ? "by an earlier search (apc cache)"
+                 : arena_printf(t->arena, "in %s", show_seconds(t->arena, p->search_seconds)),
          !p->cut_short                           ? ""
          : t->stopped                            ? ", cut short by a signal"
          : option_given(&t->options, OPT_effort) ? ", cut short by --effort"
@@ -366,6 +367,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "lower_bound_without_gaps_us", tool_json_real(p->no_gaps_bound * 1e6));
   json_object_set_new(o, "searches", json_integer(b->searches));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
+  if (b->kept) json_object_set_new(o, "kept", json_true());
   if (tool_has_entries(b)) json_object_set_new(o, "entries", tool_entries_json(b));
   const PlanSaid *said = b->options.plan.said;
   if (said)

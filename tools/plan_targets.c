@@ -25,7 +25,8 @@ typedef struct Row {
   int code;
   bool wrong;                                        /* the line, the model or the name of the target is: no other
                                                         target would do */
-  double seconds, bytes, usd_per_hour, usd_per_step; /* NaN: not known */
+  double seconds, bytes, usd_per_hour, usd_per_step; /* NaN: not known, */
+  const char *price;                                 /* of this kind */
   EnergyFigures energy;
   const char *goal; /* what --objective throughput or cost is about; NULL */
   bool counted;
@@ -73,6 +74,7 @@ static Row row_of_plan(Tool *t, const Build *b) {
                .bytes = own.bytes,
                .counted = own.counted,
                .usd_per_hour = tool_usd_per_hour(b),
+               .price = price_name(g->price),
                .usd_per_step = target_price(g)->usd_per_hour * tool_step_seconds(b) / 3600,
                .goal = b->replicas ? goal_text(t->arena, b) : NULL,
                .energy = tool_energy(b),
@@ -125,6 +127,17 @@ static void show_row(Tool *t, const Row *r, int width) {
          run_text(a, &r->run), r->goal ? arena_printf(a, " %20s", r->goal) : "", r->choice);
 }
 
+/* Which targets have no money, and which of their prices is not known. */
+static void show_unpriced(Arena *a, const Row *rows, size_t n) {
+  Text names = {.arena = a};
+  const char *kind = NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (!rows[i].choice || !isnan(rows[i].usd_per_hour)) continue;
+    text_printf(&names, "%s%s", kind ? ", " : "", rows[i].name), kind = rows[i].price;
+  }
+  if (kind) printf("\n  no %s price is known of %s\n", kind, text_str(&names));
+}
+
 static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
   const bool runs = option_given(&t->options, OPT_tokens) || option_given(&t->options, OPT_hours);
   const char *goal = NULL;
@@ -136,6 +149,7 @@ static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
          "energy", runs ? arena_printf(t->arena, " %10s %12s", "days", "USD") : "",
          goal ? arena_printf(t->arena, " %20s", "objective") : "", "plan");
   for (size_t i = 0; i < n; i++) show_row(t, &rows[i], width);
+  show_unpriced(t->arena, rows, n);
   printf("\n  energy: of a step; < at most, all devices at full power; ~ as the search counts\n");
 }
 

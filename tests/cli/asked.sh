@@ -311,6 +311,7 @@ expect 0 "" "${g5[@]}" --price spot --json
 expect_json 'd["run"]["usd"] is None and d["cost"] == {"usd_per_hour": None, "usd_per_step": None, "price": "spot", "terms": None, "date": None}'
 expect 0 "10.00 USD an hour (Nebius preemptible, 2026-05-18)" "$apc" plan "$mlp" --dtype bf16 --target nebius-h100 --price spot -q
 expect 2 "--price takes on-demand, spot, reserved, or" "${g5[@]}" --price cheap; no_out
+expect 0 "no spot price is known of aws-g5.48xlarge" "$apc" plan "$mlp" --dtype bf16 --target aws-g5.48xlarge,nebius-h100 --price spot -q
 expect 1 "--budget 1usd: the spot price of aws-g5.48xlarge is not known" "$apc" size "$mlp" --dtype bf16 --target aws-g5.48xlarge --budget 1usd --price spot -q; no_out
 # A step that was measured: the run follows from it.
 expect 0 "" "${run[@]}" --tokens 1e9 --step-time 36ms --json
@@ -399,4 +400,4 @@ expect 0 "decode x 3: " "$apc" plan "${tiny[@]}" --target cpux2 --plan part.plan
 expect_out "completes part.plan: 2 of "
 expect 0 "fewest devices: 1" "$apc" size "${tiny[@]}" --target cpux2 --optimize prefill=1,decode=2 -q
 expect 0 "on 2 targets" "$apc" plan "${tiny[@]}" --target cpux1,cpux2 --optimize prefill=1,decode=2 -q
-summary 352
+summary 353

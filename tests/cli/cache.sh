@@ -21,8 +21,19 @@ check "the same program, kept or not" cmp plain first
 check "the same program, kept or not" cmp plain second
 check "a plan, kernels, and that the compiler works" test "$(files plan) $(files kernels) $(files compiler)" = "1 1 1"
 check "nobody else may write there" test "$(stat -c %a cache)" = 700
-# Whatever runs the model finds them; what a list is wanted beside is searched for.
+# Whatever runs the model finds them; a list is kept where it was made.
 expect 0 "$kernels_line" "$apc" verify "${small[@]}" --target cpux2
+listed=("$source_dir/examples/mlp.apc" -D layers=4 -D d=256 -D hidden=512 --dim batch=64 --target cpux4)
+expect 0 "" "$apc" "${listed[@]}" -o listed
+expect 0 "" "$apc" plan "${listed[@]}" --json; cp out searched.json
+not_kept "$plan_line"
+expect 0 "$plan_line" "$apc" plan "${listed[@]}" --json; cp out found.json
+expect_json 'd["kept"] and d["searches"] == 0 and len(d["alternatives"]) > 0'
+expect_json '(lambda x: {k: v for k, v in d.items() if k not in ("kept", "searches", "search_ms")} == {k: v for k, v in x.items() if k not in ("searches", "search_ms")})(json.load(open("searched.json")))'
+expect 0 "found by an earlier search (apc cache)" "$apc" plan "${listed[@]}"
+expect_out "instead"
+expect 0 "" "$apc" plan "${listed[@]}" --compare tp=2,dp=2
+not_kept "$plan_line"; expect_out "compared"
 expect 0 "" "$apc" plan "${small[@]}" --target cpux2 --json; cp out shown.json
 expect 0 "" "$apc" "${small[@]}" --target cpux2 --save-plan kept.plan -o third
 kept
@@ -107,4 +118,4 @@ export APC_CACHE=off
 expect 2 "knows list and clear, not 'lst'" "$apc" cache lst
 expect 2 "" "$apc" cache
 expect 0 "" "$apc" cache list --help
-summary 97
+summary 108
