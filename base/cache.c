@@ -41,12 +41,27 @@ static void make_folders(Arena *a, const char *folder) {
   mkdir(path, 0700);
 }
 
-static const char *fault_of(const char *folder) {
+/* In a folder that all may write to, and remove from what is not theirs, another one could take its place. */
+static bool can_be_replaced(Arena *a, const char *folder) {
+  char *path = realpath(folder, NULL), *above = path ? arena_strdup(a, path) : NULL;
+  bool can = !path;
+  free(path);
+  while (above && !can && above[1]) {
+    struct stat st;
+    char *end = strrchr(above, '/');
+    end[end == above] = 0;
+    can = stat(above, &st) || ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX));
+  }
+  return can;
+}
+
+static const char *fault_of(Arena *a, const char *folder) {
   struct stat st;
   if (stat(folder, &st)) return "it is not there, and cannot be made";
   if (!S_ISDIR(st.st_mode)) return "it is no folder";
   if (st.st_uid != geteuid()) return "somebody else owns it";
   if (st.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it";
+  if (can_be_replaced(a, folder)) return "others may put another folder in its place";
   return access(folder, R_OK | W_OK | X_OK) ? "it cannot be written" : NULL;
 }
 
@@ -61,7 +76,7 @@ static uint64_t hash_of_program(Arena *a) {
 const Cache *cache_open(Arena *a, const char *folder, bool makes) {
   Cache *c = ARENA_NEW(a, Cache);
   if (makes) make_folders(a, folder);
-  *c = (Cache){.folder = folder, .why_not = fault_of(folder)};
+  *c = (Cache){.folder = folder, .why_not = fault_of(a, folder)};
   if (!c->why_not) c->program = hash_of_program(a);
   if (!c->why_not && !c->program) c->why_not = "the program's own file cannot be read";
   return c;

@@ -102,6 +102,11 @@ expect 0 "APC0652" "$apc" "${small[@]}" --target cpux2 -o other
 expect_err "others may write to it"
 check "the same program" cmp plain other
 check "nothing was kept" test "$(ls cache)" = mine
+mkdir -m 777 open
+APC_CACHE=$work/open/cache expect 0 "others may put another folder in its place" "$apc" "${small[@]}" --target cpux2 -o other
+chmod 1777 open
+APC_CACHE=$work/open/cache expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
+check "there nobody can" test -n "$(ls open/cache)"
 APC_CACHE=$work/plain expect 0 "it is no folder" "$apc" "${small[@]}" --target cpux2 -o other
 APC_CACHE='' expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
 APC_CACHE=off expect 0 "nothing is kept" "$apc" cache list
@@ -118,4 +123,4 @@ export APC_CACHE=off
 expect 2 "knows list and clear, not 'lst'" "$apc" cache lst
 expect 2 "" "$apc" cache
 expect 0 "" "$apc" cache list --help
-summary 108
+summary 112
