@@ -6,9 +6,9 @@
  * large negative number, or nothing at all, by conditions on positions (positions.h): keys after the query's position,
  * or from a length on, are hidden.  A mask that may hide all keys of a query is one only where it hides with -inf and
  * the guard makes weights that are NaN 0.  Anything else that is added to the products becomes the operand that an
- * attention adds, with the guard, or where its numbers are finite.  Operands may come in any order of dimensions, with
- * dimensions merged and split again on the way.  Keys and values that were repeated for groups of queries (broadcast of
- * a new dimension, merged) are taken before that.
+ * attention adds, with the guard, or where it is made of finite numbers.  Operands may come in any order of dimensions,
+ * with dimensions merged and split again on the way.  Keys and values that were repeated for groups of queries
+ * (broadcast of a new dimension, merged) are taken before that.
  */
 #include <math.h>
 #include <string.h>
@@ -92,14 +92,23 @@ static bool is_scaled(const Func *f, const Op *op, double *scale, Val *inner) {
   return false;
 }
 
-/* Is no element an infinity? */
+/* Is no element an infinity, but where finite numbers are too large together?  Those count as scores that overflow. */
 static bool is_finite(const Func *f, Val v) {
   const Op *op = op_of(f, v);
   double number;
   if (recognise_number(f, v, &number)) return isfinite(number);
-  if (op->kind == OP_select) return is_finite(f, op->in[1]) && is_finite(f, op->in[2]);
-  bool moves = op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_transpose || op->kind == OP_slice;
-  return moves && is_finite(f, op->in[0]);
+  switch (op->kind) {
+    case OP_select: return is_finite(f, op->in[1]) && is_finite(f, op->in[2]);
+    case OP_add:
+    case OP_sub:
+    case OP_mul: return is_finite(f, op->in[0]) && is_finite(f, op->in[1]);
+    case OP_cast: return !dtype_is_float(type_of(f, op->in[0])->dtype) || is_finite(f, op->in[0]);
+    case OP_broadcast:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_slice: return is_finite(f, op->in[0]);
+    default: return false;
+  }
 }
 
 /* What is added to products of queries and keys.  A query may see no key behind it where that is 0 before as well. */
