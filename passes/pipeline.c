@@ -1,8 +1,8 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> train -> dce -> narrow -> widen
- *   -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c)
- * -> Program
+ *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> train -> dce -> narrow
+ *   -> widen -> strided -> joined -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
+ * -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/facts/blocks.h says what repeats in it, group writes
  * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
@@ -39,6 +39,8 @@ static const DeviceTraits *device_of(const PassOptions *o) {
 static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
   return pass_channels_last(m, device_of(o), diags);
 }
+static bool run_heads(Module *m, const PassOptions *o, Diags *diags) { return pass_heads(m, device_of(o), diags); }
+static bool run_joined(Module *m, const PassOptions *o, Diags *diags) { return pass_joined(m, device_of(o), diags); }
 static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
 static const Pass passes[] = {
@@ -48,11 +50,13 @@ static const Pass passes[] = {
     {"rows", pass_rows, NULL, false, KEEPS_FIELD, NULL},
     {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
+    {"heads", NULL, NULL, false, KEEPS_FIELD, run_heads},
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
     {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
+    {"joined", NULL, NULL, false, KEEPS_FIELD, run_joined},
     {"within", pass_within, NULL, false, KEEPS_FIELD, NULL},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD, NULL},

@@ -384,6 +384,57 @@ static __attribute__((unused)) void split_attentions(void) {
   case_device = DEVICE_cpu;
 }
 
+/* Heads where one product of queries, keys and values has them: x is [b, s, g, r + 2, k], r heads of queries, one of
+ * keys and one of values.  Only attention, its gradients and rotations compute. */
+static __attribute__((unused)) void placed_attentions(void) {
+  static const char *const types[] = {"f32", "f16", "bf16", "f64"};
+  static const struct {
+    const char *b, *s, *g;
+    int r;
+    const char *k;
+  } rows[] = {
+      {"b", "s", "2", 2, "20"}, {"1", "70", "2", 3, "64"}, {"2", "130", "3", 1, "72"}, {"2", "2", "1", 4, "40"}};
+  case_device = DEVICE_cuda;
+  for (int i = 0; i < 16; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 4], *b = rows[i / 4].b, *s = rows[i / 4].s, *g = rows[i / 4].g, *k = rows[i / 4].k,
+               *bsg = arena_printf(a, "%s,%s,%s", b, s, g), *bgs = arena_printf(a, "%s,%s,%s", b, g, s);
+    int r = rows[i / 4].r, heads = r * (g[0] - '0');
+    Text x = {.arena = a};
+    text_printf(&x, "  %%x = input {name=\"x\"} : %s[%s,%d,%s] @{}\n"
+                "  %%d0 = input {name=\"d0\"} : %s[%s,%s,%d*%s] @{}\n", t, bsg, r + 2, k, t, b, s, heads, k);
+    for (int m = 0; m < 3; m++)
+      text_printf(&x, "  %%%c0 = slice %%x {starts=[0,0,0,%d,0], strides=[1,1,1,1,1]} : %s[%s,%d,%s]\n", "qkv"[m],
+                  m ? r + m - 1 : 0, t, bsg, m ? 1 : r, k);
+    text_printf(&x, "  %%i = iota {axis=0, start=1} : i64[%s]\n  %%n = const {value=60} : i64[]\n", s);
+    text_printf(&x, "  %%q1 = transpose %%q0 {perm=[0,2,1,3,4]} : %s[%s,%d,%s]\n", t, bgs, r, k);
+    text_printf(&x, "  %%q2 = rope %%q1, %%i {base=10000, interleaved=%d} : %s[%s,%d,%s]\n", i % 2, t, bgs, r, k);
+    text_printf(&x, "  %%q = transpose %%q2 {perm=[0,1,3,2,4]} : %s[%s,%s,%d,%s,%s]\n", t, b, g, r, s, k);
+    for (int m = 1; m < 3; m++)
+      text_printf(&x, "  %%%c1 = reshape %%%c0 : %s[%s,%s]\n  %%%c = transpose %%%c1 {perm=[0,2,1,3]} : %s[%s,%s]\n",
+                  "qkv"[m], "qkv"[m], t, bsg, k, "qkv"[m], "qkv"[m], t, bgs, k);
+    text_printf(&x, "  %%o, %%l = attention %%q, %%k, %%v, %%i, %%i, %%n {scale=0.3, causal=1, lse=1} :"
+                " %s[%s,%s,%d,%s,%s], %s[%s,%s,%d,%s]\n", t, b, g, r, s, k, i % 4 == 3 ? "f64" : "f32", b, g, r, s);
+    text_printf(&x, "  %%o1 = transpose %%o {perm=[0,3,1,2,4]} : %s[%s,%d,%s]\n"
+                "  %%o2 = reshape %%o1 : %s[%s,%s,%d*%s]\n  output \"o\" %%o2 @{}\n", t, bsg, r, k, t, b, s,
+                heads, k);
+    if (i % 4 == 0 || i % 4 == 3) text_add(&x, "  output \"l\" %l @{}\n"); /* what is rotated is rounded */
+    text_printf(&x, "  %%d1 = reshape %%d0 : %s[%s,%d,%s]\n  %%d = transpose %%d1 {perm=[0,2,3,1,4]} :"
+                " %s[%s,%s,%d,%s,%s]\n", t, bsg, r, k, t, b, g, r, s, k);
+    for (int m = 0; m < 3; m++) {
+      const char *shape = m ? arena_printf(a, "%s,%s", bgs, k) : arena_printf(a, "%s,%s,%d,%s,%s", b, g, r, s, k),
+                 *turned = m ? arena_printf(a, "%s,%s", bsg, k) : arena_printf(a, "%s,%d,%s", bsg, r, k);
+      text_printf(&x, "  %%d%c0 = attention_grad %%q, %%k, %%v, %%i, %%i, %%n, %%o, %%l, %%d {of=\"%c\", scale=0.3,"
+                  " causal=1} : %s[%s]\n  %%d%c = transpose %%d%c0 {perm=%s} : %s[%s]\n  output \"d%c\" %%d%c @{}\n",
+                  "qkv"[m], "qkv"[m], t, shape, "qkv"[m], "qkv"[m], m ? "[0,2,1,3]" : "[0,3,1,2,4]", t, turned,
+                  "qkv"[m], "qkv"[m]);
+    }
+    text_case(arena_printf(a, "placed attention %s %d", t, i / 4), text_str(&x));
+    arena_free(a);
+  }
+  case_device = DEVICE_cpu;
+}
+
 static void dots(void) {
   text_case("dot of transposed operands",
             "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,s,3,4] @{}\n"

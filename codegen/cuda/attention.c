@@ -20,6 +20,17 @@ static void print_bias(CudaTemplate *k) {
   }
 }
 
+/* Where rows of a matrix lie: `name` is a Lines of the dialect; [b, g, r, s, k] or [b, g, t, k]. */
+static void print_lines(CudaTemplate *k, const char *name, const TensorPlace *p) {
+  const Type *t = p->type;
+  const Expr *step = p->stride[t->rank - 2], *repeat = t->rank == 5 ? p->stride[2] : NULL;
+  bool even = !repeat || ex_is_const(t->dims[2], 1) || repeat == ex_mul(k->m, t->dims[3], step);
+  text_printf(&k->body, "  %s.heads = %s, %s.batch = %s, %s.head = %s;\n", name, ct_scalar(k, t->dims[1]), name,
+              ct_scalar(k, p->stride[0]), name, ct_scalar(k, p->stride[1]));
+  text_printf(&k->body, "  %s.s = %s, %s.repeat = %s, %s.step = %s;\n", name, even ? "0" : ct_scalar(k, t->dims[3]),
+              name, even ? "0" : ct_scalar(k, repeat), name, ct_scalar(k, step));
+}
+
 static bool has_sums(const CudaTemplate *k) { return k->u->nout > 1; }
 
 /* Is it a constant from 1 to `most`? */
@@ -80,7 +91,9 @@ static int constant(const Expr *e) {
 }
 
 /* Does it put what it finds in pieces of the keys into a temporary? */
-static bool in_pieces(const CudaTemplate *k) { return k->u->out[0] >= k->f->values.n; }
+static bool in_pieces(const CudaTemplate *k) {
+  return !(k->u->place && k->u->place->result) && k->u->out[0] >= k->f->values.n;
+}
 
 /* A block per 1, 2 or 4 query rows and piece of the keys that they share. */
 static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
@@ -103,10 +116,14 @@ static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
 
 /* An element of the result per thread, from what was found in pieces. */
 static void join_pieces(CudaTemplate *k) {
-  const Type *found = ct_in(k, 0), *out = ct_out(k);
+  const TensorPlace place = ct_out_place(k);
+  const Type *found = ct_in(k, 0), *out = place.type;
   ct_launch(k, type_product(k->m, out, 0, out->rank), 256, 256, "pieces joined per element");
-  text_printf(&k->body, "  attention_join_%s(a.p1, %s, a.p0, %s, %s, %d);\n", dtype_name(out->dtype),
-              has_sums(k) ? "a.p2" : "0", ct_scalar(k, found->dims[1]), ct_scalar(k, out->dims[out->rank - 1]),
+  text_add(&k->body, "  Lines of_result;\n");
+  print_lines(k, "of_result", &place);
+  text_printf(&k->body, "  attention_join_%s(%s, &of_result, %s, a.p0, %s, %s, %s, %d);\n", dtype_name(out->dtype),
+              ct_at(k, 1, &place), has_sums(k) ? "a.p2" : "0", ct_scalar(k, found->dims[1]),
+              ct_scalar(k, type_product(k->m, out, 2, 4)), ct_scalar(k, out->dims[out->rank - 1]),
               constant(found->dims[0]));
 }
 
@@ -121,7 +138,8 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
 }
 
 /* Sizes and masks as `b`, and what is added to the scores. */
-static void print_attention(CudaTemplate *k, const Type *q, const Type *v) {
+static void print_attention(CudaTemplate *k, const TensorPlace in[3], const TensorPlace *out) {
+  const Type *q = in[0].type, *v = in[2].type;
   text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
               ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
               ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
@@ -129,6 +147,9 @@ static void print_attention(CudaTemplate *k, const Type *q, const Type *v) {
               op_int(k->op, AT_causal, 0) != 0);
   if (op_attr(k->op, AT_bias)) print_bias(k);
   else text_add(&k->body, "  b.bias = 0;\n");
+  static const char *const names[3] = {"b.of_query", "b.of_keys", "b.of_values"};
+  for (int i = 0; i < 3; i++) print_lines(k, names[i], &in[i]);
+  print_lines(k, "b.of_result", out);
 }
 
 void cuda_attention(CudaTemplate *k) {
@@ -136,14 +157,17 @@ void cuda_attention(CudaTemplate *k) {
     join_pieces(k);
     return;
   }
-  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
-  Way way = choose_way(k, q, v);
-  int out = k->op->nin;
-  print_attention(k, q, v);
-  if (has_sums(k)) text_printf(&k->body, "  b.lse = a.p%d;\n", out + 1);
+  const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)};
+  const Type *q = in[0].type;
+  Way way = choose_way(k, q, in[2].type);
+  int at = k->op->nin;
+  TensorPlace out = in_pieces(k) ? in[0] : ct_out_place(k);
+  print_attention(k, in, &out);
+  if (has_sums(k)) text_printf(&k->body, "  b.lse = a.p%d;\n", at + 1);
   else text_add(&k->body, "  b.lse = 0;\n");
-  text_printf(&k->body, "  attention_%s_%s(&b, %s, a.p0, a.p1, a.p2, %a%s);\n", way.name, dtype_name(q->dtype),
-              in_pieces(k) ? "0" : arena_printf(k->m->arena, "a.p%d", out), op_float(k->op, AT_scale, 1), way.more);
+  text_printf(&k->body, "  attention_%s_%s(&b, %s, %s, %s, %s, %a%s);\n", way.name, dtype_name(q->dtype),
+              in_pieces(k) ? "0" : ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]), ct_at(k, 2, &in[2]),
+              op_float(k->op, AT_scale, 1), way.more);
 }
 
 /* A warp per row of the result, 256 elements of it each. */
@@ -190,12 +214,15 @@ static Way choose_grad_way(CudaTemplate *k, const Type *q, const Type *v, const 
 }
 
 void cuda_attention_grad(CudaTemplate *k) {
-  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
-  int out = k->op->nin;
-  Way way = choose_grad_way(k, q, v, ct_out(k));
-  print_attention(k, q, v);
-  text_printf(&k->body, "  b.lse = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = a.p%d, g.lse = a.p%d, g.d = a.p%d;\n",
-              op_str(k->op, AT_of), out - 3, out - 2, out - 1);
-  text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, a.p%d, a.p0, a.p1, a.p2, %a%s);\n", way.name,
-              dtype_name(q->dtype), out, op_float(k->op, AT_scale, 1), way.more);
+  int at = k->op->nin;
+  const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)}, o = ct_in_place(k, at - 3),
+                    d = ct_in_place(k, at - 1), out = ct_out_place(k);
+  Way way = choose_grad_way(k, in[0].type, in[2].type, out.type);
+  print_attention(k, in, &out);
+  text_printf(&k->body, "  b.lse = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = %s, g.lse = a.p%d, g.d = %s;\n",
+              op_str(k->op, AT_of), ct_at(k, at - 3, &o), at - 2, ct_at(k, at - 1, &d));
+  print_lines(k, "g.of_o", &o), print_lines(k, "g.of_d", &d);
+  text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, %s, %s, %s, %s, %a%s);\n", way.name,
+              dtype_name(in[0].type->dtype), ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]),
+              ct_at(k, 2, &in[2]), op_float(k->op, AT_scale, 1), way.more);
 }

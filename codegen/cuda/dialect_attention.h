@@ -7,8 +7,24 @@
 /* Names of macros in a row are no statements. */
 /* clang-format off */
 
+/* Where the rows of a matrix of each group lie: group g is head g % heads of batch g / heads; rows are `step` apart,
+ * and with s > 0 each s of them `repeat`. */
+typedef struct Lines {
+  int64_t heads, batch, head, s, repeat, step;
+} Lines;
+
+FN int64_t lines_of(const Lines *l, int64_t group) {
+  return group / l->heads * l->batch + group % l->heads * l->head;
+}
+FN int64_t line_at(const Lines *l, int64_t row) {
+  return l->s > 0 ? row / l->s * l->repeat + row % l->s * l->step : row * l->step;
+}
+/* Are all rows where 8 numbers of 16 bits are read at once, if the first is? */
+FN _Bool lines_wide(const Lines *l) { return ((l->s > 0 ? l->repeat : 0) | l->step) % 8 == 0; }
+
 typedef struct Attention {
   int64_t groups, rows, s, t, k, e;
+  Lines of_query, of_keys, of_values, of_result;
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
@@ -46,14 +62,16 @@ FN int64_t attention_where(const Attention *a, int64_t key) {
     int64_t row = job / chunks, first = job % chunks * 256 + lane_index(), group = row / a->rows; \
     int left = (int)(a->e - first < 256 ? a->e - first : 256); \
     int64_t last = attention_last(a, row % a->rows); \
-    const stored *q = query + row * a->k; \
+    const stored *q = query + lines_of(&a->of_query, group) + line_at(&a->of_query, row % a->rows); \
+    keys += lines_of(&a->of_keys, group), values += lines_of(&a->of_values, group) + first; \
+    out += lines_of(&a->of_result, group) + line_at(&a->of_result, row % a->rows) + first; \
     type max = -__builtin_inff(), sum = 0, result[8]; \
     UNROLL for (int i = 0; i < 8; i++) result[i] = 0; \
     for (int64_t t = 0; t < a->t; t += 32) { \
       int64_t mine = t + lane_index(); \
       type score = -__builtin_inff(); \
       if (attention_where(a, mine) <= last) { \
-        const stored *key = keys + (group * a->t + mine) * a->k; \
+        const stored *key = keys + line_at(&a->of_keys, mine); \
         score = 0; \
         for (int64_t i = 0; i < a->k; i++) score += load_##T(q + i) * scale * load_##T(key + i); \
         if (a->bias) score += load_##T((const stored *)a->bias + attention_bias_row(a, row) + mine); \
@@ -66,13 +84,13 @@ FN int64_t attention_where(const Attention *a, int64_t key) {
       UNROLL for (int i = 0; i < 8; i++) result[i] *= keep; \
       ROLL for (int j = 0; j < 32 && t + j < a->t; j++) { \
         type w = shuffle_##C(weight, j); \
-        const stored *value = values + (group * a->t + t + j) * a->e + first; \
+        const stored *value = values + line_at(&a->of_values, t + j); \
         UNROLL for (int i = 0; i < 8; i++) \
           if (32 * i < left) result[i] += w * load_##T(value + 32 * i); \
       } \
     } \
     UNROLL for (int i = 0; i < 8; i++) \
-      if (32 * i < left) store_##T(out + row * a->e + first + 32 * i, sum == 0 ? 0 : result[i] / sum); \
+      if (32 * i < left) store_##T(out + 32 * i, sum == 0 ? 0 : result[i] / sum); \
     if (a->lse && job % chunks == 0 && lane_index() == 0) \
       ((type *)a->lse)[row] = sum == 0 ? -__builtin_inff() : max + log_##C(sum); \
   }
@@ -123,24 +141,25 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
 
 #define ATTENTION_TILES(T, stored) \
   /* 64 rows of a matrix, 32 elements of each, times `scale` */ \
-  FN void attention_load_##T(float *to, const stored *from, int64_t first, int64_t rows, int64_t width, int64_t deep, \
-      float scale) { \
+  FN void attention_load_##T(float *to, const stored *from, const Lines *lines, int64_t first, int64_t rows, \
+      int64_t width, int64_t deep, float scale) { \
     UNROLL for (int i = 0; i < 2; i++) { \
       int row = (thread_index() + 256 * i) / 8, place = thread_index() % 8 * 4; \
       float r[4]; \
-      load4_##T(r, from + (first + row) * width + deep + place, \
+      load4_##T(r, from + line_at(lines, first + row) + deep + place, \
           first + row >= rows ? 0 : width - deep - place < 4 ? width - deep - place : 4); \
       UNROLL for (int j = 0; j < 4; j++) to[tile_place(place + j, row)] = r[j] * scale; \
     } \
   } \
   /* 4096 / columns rows of the values */ \
-  FN void attention_values_##T(float *to, const stored *from, int64_t first, int64_t rows, int64_t width, \
-      int64_t column, int columns) { \
+  FN void attention_values_##T(float *to, const stored *from, const Lines *lines, int64_t first, int64_t rows, \
+      int64_t width, int64_t column, int columns) { \
     UNROLL for (int i = 0; i < 4; i++) { \
       int row = (thread_index() + 256 * i) * 4 / columns, place = (thread_index() + 256 * i) * 4 % columns; \
       int64_t left = width - column - place; \
       float r[4]; \
-      load4_##T(r, from + (first + row) * width + column + place, first + row >= rows ? 0 : left < 4 ? left : 4); \
+      load4_##T(r, from + line_at(lines, first + row) + column + place, \
+          first + row >= rows ? 0 : left < 4 ? left : 4); \
       UNROLL for (int j = 0; j < 4; j++) to[row * columns + place + j] = r[j]; \
     } \
   } \
@@ -157,7 +176,8 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
     int64_t job = block_index(), panel = job % panels, group = job / panels / tiles; \
     int64_t first = (tiles - 1 - job / panels % tiles) * 64; \
     int64_t highest = attention_lasts(a, group, first, last, bias_row); \
-    query += group * a->rows * a->k, keys += group * a->t * a->k, values += group * a->t * a->e; \
+    query += lines_of(&a->of_query, group), keys += lines_of(&a->of_keys, group); \
+    values += lines_of(&a->of_values, group), out += lines_of(&a->of_result, group); \
     int here = a->rows - first < 64 ? (int)(a->rows - first) : 64; \
     float max[4], sum[4], result[4][8]; \
     UNROLL for (int i = 0; i < 4; i++) { \
@@ -179,8 +199,8 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
       int64_t deep = 0; \
       do { \
         if (deep) barrier(); \
-        attention_load_##T(both, query, first, a->rows, a->k, deep, scale); \
-        attention_load_##T(both + ATTENTION_HALF, keys, t, a->t, a->k, deep, 1); \
+        attention_load_##T(both, query, &a->of_query, first, a->rows, a->k, deep, scale); \
+        attention_load_##T(both + ATTENTION_HALF, keys, &a->of_keys, t, a->t, a->k, deep, 1); \
         barrier(); \
         ROLL for (int some = 0; some < ATTENTION_DEPTH; some += 2) UNROLL for (int d = some; d < some + 2; d++) { \
           float q[4], k[4]; \
@@ -209,7 +229,7 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
       ROLL for (int part = 0; part <= wide; part++) { \
         int64_t from = t + part * (4096 / columns); \
         barrier(); \
-        attention_values_##T(both, values, from, a->t, a->e, panel * columns, columns); \
+        attention_values_##T(both, values, &a->of_values, from, a->t, a->e, panel * columns, columns); \
         barrier(); \
         ROLL for (int some = 0; some < 4096 / columns; some += 2) UNROLL for (int d = some; d < some + 2; d++) { \
           float w[4], v[8]; \
@@ -229,7 +249,8 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
       int64_t row = group * a->rows + first + 4 * y + i; \
       UNROLL for (int half = 0; half <= wide; half++) { \
         int64_t column = panel * columns + 64 * half + 4 * x, left = a->e - column; \
-        store4_##T(out + row * a->e + column, result[i] + 4 * half, left < 4 ? left : 4); \
+        store4_##T(out + line_at(&a->of_result, first + 4 * y + i) + column, result[i] + 4 * half, \
+            left < 4 ? left : 4); \
       } \
       if (a->lse && panel == 0 && x == 0) \
         ((float *)a->lse)[row] = total == 0 ? -__builtin_inff() : max[i] + log_f32(total); \
@@ -248,9 +269,10 @@ ATTENTION_TILES(bf16, uint16_t)
 
 #define ATTENTION_FEW(T, stored) \
   /* 8 numbers of a row of a matrix; behind its end zeros */ \
-  FN void attention_eight_##T(float *r, const stored *from, int64_t row, int64_t rows, int64_t width, int at) { \
+  FN void attention_eight_##T(float *r, const stored *from, const Lines *lines, int64_t row, int64_t rows, \
+      int64_t width, int at) { \
     int64_t left = row < rows ? width - at : 0; \
-    load8_##T(r, from + row * width + at, left < 8 ? left : 8); \
+    load8_##T(r, from + line_at(lines, row) + at, left < 8 ? left : 8); \
   } \
   /* parts: 8 * rows * (8 * el + 2) numbers */ \
   FN void attention_few_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
@@ -262,9 +284,11 @@ ATTENTION_TILES(bf16, uint16_t)
     if (end > a->t) end = a->t; \
     const int lane = lane_index(), at = lane % kl * 8, of = lane % el * 8, columns = 8 * el, ahead = rows > 2 ? 2 : 4; \
     float q[4][8], max[4], sum[4], result[4][8], *tops = parts + 8 * rows * columns, *sums = tops + 8 * rows; \
-    query += group * a->rows * a->k, keys += group * a->t * a->k, values += group * a->t * a->e; \
+    query += lines_of(&a->of_query, group), keys += lines_of(&a->of_keys, group); \
+    values += lines_of(&a->of_values, group); \
+    if (pieces == 1) out += lines_of(&a->of_result, group); \
     UNROLL for (int r = 0; r < rows; r++) { \
-      attention_eight_##T(q[r], query, first + r, a->rows, a->k, at); \
+      attention_eight_##T(q[r], query, &a->of_query, first + r, a->rows, a->k, at); \
       UNROLL for (int i = 0; i < 8; i++) q[r][i] *= scale, result[r][i] = 0; \
       last[r] = attention_last(a, first + r), max[r] = -__builtin_inff(), sum[r] = 0; \
     } \
@@ -276,7 +300,7 @@ ATTENTION_TILES(bf16, uint16_t)
       if (!warp_max_i32(any)) continue; \
       ROLL for (int some = 0; some < kl; some += ahead) UNROLL for (int j = some; j < some + ahead && j < kl; j++) { \
         float x[8]; \
-        attention_eight_##T(x, keys, t + j * (32 / kl) + lane / kl, a->t, a->k, at); \
+        attention_eight_##T(x, keys, &a->of_keys, t + j * (32 / kl) + lane / kl, a->t, a->k, at); \
         UNROLL for (int r = 0; r < rows; r++) { \
           float dot = 0; \
           UNROLL for (int i = 0; i < 8; i++) dot = fused_f32(q[r][i], x[i], dot); \
@@ -298,7 +322,7 @@ ATTENTION_TILES(bf16, uint16_t)
       ROLL for (int some = 0; some < el; some += ahead) UNROLL for (int j = some; j < some + ahead && j < el; j++) { \
         float x[8]; \
         int key = j * (32 / el) + lane / el; \
-        attention_eight_##T(x, values, t + key, a->t, a->e, of); \
+        attention_eight_##T(x, values, &a->of_values, t + key, a->t, a->e, of); \
         UNROLL for (int r = 0; r < rows; r++) { \
           float weight = shuffle_f32(score[r], key); \
           UNROLL for (int i = 0; i < 8; i++) result[r][i] = fused_f32(weight, x[i], result[r][i]); \
@@ -331,12 +355,13 @@ ATTENTION_TILES(bf16, uint16_t)
         if (c == 0) record[a->e] = top, record[a->e + 1] = total; \
         continue; \
       } \
-      if (c < a->e) store_##T(out + row * a->e + c, total == 0 ? 0 : value / total); \
+      if (c < a->e) store_##T(out + line_at(&a->of_result, first + r) + c, total == 0 ? 0 : value / total); \
       if (a->lse && c == 0) ((float *)a->lse)[row] = total == 0 ? -__builtin_inff() : top + log_f32(total); \
     } \
   } \
-  /* an element of the result per thread; lse: 0, or where it goes */ \
-  FN void attention_join_##T(stored *out, float *lse, const float *found, int64_t rows, int64_t e, const int pieces) { \
+  /* an element of the result per thread, `each` rows of a group; lse: 0, or where it goes */ \
+  FN void attention_join_##T(stored *out, const Lines *lines, float *lse, const float *found, int64_t rows, \
+      int64_t each, int64_t e, const int pieces) { \
     int64_t i = block_index() * 256 + thread_index(), row = i / e, c = i % e; \
     float top = -__builtin_inff(), total = 0, value = 0; \
     if (row >= rows) return; \
@@ -346,7 +371,7 @@ ATTENTION_TILES(bf16, uint16_t)
       float keep = exp_f32(record[e] - top); \
       total += keep * record[e + 1], value += keep * record[c]; \
     } \
-    store_##T(out + i, total == 0 ? 0 : value / total); \
+    store_##T(out + lines_of(lines, row / each) + line_at(lines, row % each) + c, total == 0 ? 0 : value / total); \
     if (lse && c == 0) lse[row] = total == 0 ? -__builtin_inff() : top + log_f32(total); \
   }
 ATTENTION_FEW(f32, float)
@@ -384,20 +409,20 @@ FN int64_t attention_next(const Attention *a, int64_t t, int64_t lowest, int64_t
   return t;
 }
 
-/* 64 rows of a matrix with `width` columns, `rows` of which are there, as rows of 16 * steps numbers, zeros behind the
- * matrix, `stride` apart.  By copies that somebody waits for, where `wide`. */
-FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, int64_t rows, int64_t width, const int steps,
-                       _Bool wide) {
+/* 64 rows from `first` on of a matrix with `width` columns, `rows` of which are there, as rows of 16 * steps numbers,
+ * zeros behind the matrix, `stride` apart.  By copies that somebody waits for, where `wide`. */
+FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lines *lines, int64_t first, int64_t rows,
+                       int64_t width, const int steps, _Bool wide) {
   if (wide) {
     UNROLL for (int i = 0; i < steps; i++) {
       int piece = thread_index() + 128 * i, row = piece / (2 * steps), at = piece % (2 * steps) * 8;
       _Bool there = row < rows && at < width;
-      copy_async(to + row * stride + at, there ? from + row * width + at : from, there ? 16 : 0);
+      copy_async(to + row * stride + at, there ? from + line_at(lines, first + row) + at : from, there ? 16 : 0);
     }
   } else {
     ROLL for (int i = thread_index(); i < 64 * 16 * steps; i += 128) {
       int row = i / (16 * steps), at = i % (16 * steps);
-      to[row * stride + at] = row < rows && at < width ? from[row * width + at] : 0;
+      to[row * stride + at] = row < rows && at < width ? from[line_at(lines, first + row) + at] : 0;
     }
   }
 }
@@ -411,11 +436,13 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, int64_t r
     int64_t first = (tiles - 1 - block_index() % tiles) * 64, *last = places + 128, *bias_row = places + 192; \
     uint16_t *some_keys = both, *some_values = both + 64 * kstride; \
     int here = a->rows - first < 64 ? (int)(a->rows - first) : 64, row = 16 * warp_index() + lane / 4; \
-    query += (group * a->rows + first) * a->k, keys += group * a->t * a->k, values += group * a->t * a->e; \
-    _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && \
+    query += lines_of(&a->of_query, group), keys += lines_of(&a->of_keys, group); \
+    values += lines_of(&a->of_values, group), out += lines_of(&a->of_result, group); \
+    _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && lines_wide(&a->of_query) && lines_wide(&a->of_keys) && \
+        lines_wide(&a->of_values) && lines_wide(&a->of_result) && \
         ((uintptr_t)query | (uintptr_t)keys | (uintptr_t)values | (uintptr_t)out) % 16 == 0; \
     int64_t highest = attention_lasts(a, group, first, last, bias_row), lowest = attention_lowest(a, first); \
-    attention_copy(some_keys, kstride, query, here, a->k, ks, wide); \
+    attention_copy(some_keys, kstride, query, &a->of_query, first, here, a->k, ks, wide); \
     copy_wait(); \
     barrier(); \
     uint32_t q[8][4]; \
@@ -427,11 +454,11 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, int64_t r
     int whole, next_whole, slot = 0; \
     int64_t t = attention_next(a, 0, lowest, highest, places, &whole), next; \
     barrier(); /* the queries are taken */ \
-    if (t < a->t) attention_copy(some_keys, kstride, keys + t * a->k, a->t - t, a->k, ks, wide); \
+    if (t < a->t) attention_copy(some_keys, kstride, keys, &a->of_keys, t, a->t - t, a->k, ks, wide); \
     for (; t < a->t; t = next, whole = next_whole, slot ^= 64) { \
       copy_wait(); \
       barrier(); /* the keys are there, the values before are done */ \
-      attention_copy(some_values, estride, values + t * a->e, a->t - t, a->e, es, wide); \
+      attention_copy(some_values, estride, values, &a->of_values, t, a->t - t, a->e, es, wide); \
       float score[8][4]; \
       UNROLL for (int i = 0; i < 32; i++) score[i / 4][i % 4] = 0; \
       UNROLL for (int s = 0; s < ks; s++) \
@@ -465,7 +492,8 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, int64_t r
       next = attention_next(a, t + 64, lowest, highest, places + (slot ^ 64), &next_whole); \
       copy_wait(); \
       barrier(); /* the values are there, the keys are done */ \
-      if (next < a->t) attention_copy(some_keys, kstride, keys + next * a->k, a->t - next, a->k, ks, wide); \
+      if (next < a->t) \
+        attention_copy(some_keys, kstride, keys, &a->of_keys, next, a->t - next, a->k, ks, wide); \
       UNROLL for (int s = 0; s < 4; s++) { \
         uint32_t w[4]; \
         UNROLL for (int i = 0; i < 4; i++) \
@@ -490,13 +518,13 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, int64_t r
             total == 0 ? -__builtin_inff() : max[r] * 0.693147180559945309f + log_f32(total); \
     } \
     warp_barrier(); \
-    out += (group * a->rows + first) * a->e; \
     ROLL for (int i = lane; i < 32 * es; i += 32) { \
       int of = 16 * warp_index() + i / (2 * es), at = i % (2 * es) * 8; \
       if (of >= here || at >= a->e) continue; \
-      if (wide) store_wide(out + of * a->e + at, both + of * estride + at, 16); \
+      uint16_t *to = out + line_at(&a->of_result, first + of) + at; \
+      if (wide) store_wide(to, both + of * estride + at, 16); \
       else \
-        for (int j = 0; j < 8 && at + j < a->e; j++) out[of * a->e + at + j] = both[of * estride + at + j]; \
+        for (int j = 0; j < 8 && at + j < a->e; j++) to[j] = both[of * estride + at + j]; \
     } \
   }
 ATTENTION_TENSOR(f16)

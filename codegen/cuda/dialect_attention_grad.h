@@ -13,6 +13,7 @@
 typedef struct AttentionGrad {
   char of; /* q, k or v */
   const void *o, *lse, *d;
+  Lines of_o, of_d;
 } AttentionGrad;
 
 /* ---- a warp has a row of the result and up to 256 elements of it; others come in 32s, one per lane */
@@ -21,17 +22,19 @@ typedef struct AttentionGrad {
   /* What query `row` of all adds the other's row with: its weight, or what its score changes. */ \
   FN type grad_pair_##T(const Attention *a, const AttentionGrad *g, const stored *query, const stored *keys, \
       const stored *values, type scale, int64_t row, int64_t key) { \
-    int64_t group = row / a->rows, at = group * a->t + key; \
+    int64_t group = row / a->rows, i = row % a->rows; \
     type lse = ((const type *)g->lse)[row], score = 0, change = 0; \
-    if (attention_where(a, key) > attention_last(a, row % a->rows) || lse == -__builtin_inff()) return 0; \
-    const stored *d = (const stored *)g->d + row * a->e, *o = (const stored *)g->o + row * a->e; \
-    for (int64_t i = 0; i < a->k; i++) \
-      score += load_##T(query + row * a->k + i) * scale * load_##T(keys + at * a->k + i); \
+    if (attention_where(a, key) > attention_last(a, i) || lse == -__builtin_inff()) return 0; \
+    const stored *d = (const stored *)g->d + lines_of(&g->of_d, group) + line_at(&g->of_d, i); \
+    const stored *o = (const stored *)g->o + lines_of(&g->of_o, group) + line_at(&g->of_o, i); \
+    query += lines_of(&a->of_query, group) + line_at(&a->of_query, i); \
+    keys += lines_of(&a->of_keys, group) + line_at(&a->of_keys, key); \
+    values += lines_of(&a->of_values, group) + line_at(&a->of_values, key); \
+    for (int64_t c = 0; c < a->k; c++) score += load_##T(query + c) * scale * load_##T(keys + c); \
     if (a->bias) score += load_##T((const stored *)a->bias + attention_bias_row(a, row) + key); \
     score = exp_##C(score - lse); \
     if (g->of == 'v') return score; \
-    for (int64_t i = 0; i < a->e; i++) \
-      change += load_##T(d + i) * (load_##T(values + at * a->e + i) - load_##T(o + i)); \
+    for (int64_t c = 0; c < a->e; c++) change += load_##T(d + c) * (load_##T(values + c) - load_##T(o + c)); \
     return score * change * scale; \
   } \
   FN void attention_grad_row_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
@@ -42,7 +45,10 @@ typedef struct AttentionGrad {
     if (job >= a->groups * own * chunks) return; \
     int64_t mine = job / chunks, first = job % chunks * 256 + lane_index(), group = mine / own; \
     int left = (int)(n - first < 256 ? n - first : 256); \
+    const Lines *lines = of_query ? &a->of_keys : g->of == 'k' ? &a->of_query : &g->of_d; \
     const stored *from = of_query ? keys : g->of == 'k' ? query : (const stored *)g->d; \
+    from += lines_of(lines, group) + first; \
+    out += lines_of(&a->of_result, group) + line_at(&a->of_result, mine % own) + first; \
     type result[8]; \
     UNROLL for (int i = 0; i < 8; i++) result[i] = 0; \
     for (int64_t other = 0; other < others; other += 32) { \
@@ -53,13 +59,13 @@ typedef struct AttentionGrad {
             of_query ? one : mine % own); \
       ROLL for (int j = 0; j < 32 && other + j < others; j++) { \
         type w = shuffle_##C(weight, j); \
-        const stored *line = from + (group * others + other + j) * n + first; \
+        const stored *line = from + line_at(lines, other + j); \
         UNROLL for (int i = 0; i < 8; i++) \
           if (32 * i < left) result[i] += w * load_##T(line + 32 * i); \
       } \
     } \
     UNROLL for (int i = 0; i < 8; i++) \
-      if (32 * i < left) store_##T(out + mine * n + first + 32 * i, result[i]); \
+      if (32 * i < left) store_##T(out + 32 * i, result[i]); \
   }
 ATTENTION_GRAD(f32, float, f32, float)
 ATTENTION_GRAD(f64, double, f64, double)
@@ -133,31 +139,35 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
 }
 
 #define ATTENTION_GRAD_TILES(T, stored) \
-  /* d times o of 64 queries, by the 256 threads; and the logarithms of their sums */ \
-  FN void attention_grad_sums_##T(float *lses, float *deltas, const AttentionGrad *g, int64_t row, int64_t rows, \
-      int64_t e, _Bool change) { \
+  /* d times o of 64 queries of a group, by the 256 threads; and the logarithms of their sums */ \
+  FN void attention_grad_sums_##T(float *lses, float *deltas, const Attention *a, const AttentionGrad *g, \
+      int64_t group, int64_t first, _Bool change) { \
     int mine = thread_index() / 4; \
+    int64_t row = first + mine, e = a->e; \
+    const stored *from = (const stored *)g->d + lines_of(&g->of_d, group) + line_at(&g->of_d, row); \
+    const stored *result = (const stored *)g->o + lines_of(&g->of_o, group) + line_at(&g->of_o, row); \
     float delta = 0; \
-    ROLL for (int64_t i = thread_index() % 4 * 4; change && mine < rows && i < e; i += 16) { \
+    ROLL for (int64_t i = thread_index() % 4 * 4; change && row < a->rows && i < e; i += 16) { \
       float d[4], o[4]; \
-      load4_##T(d, (const stored *)g->d + (row + mine) * e + i, e - i < 4 ? e - i : 4); \
-      load4_##T(o, (const stored *)g->o + (row + mine) * e + i, e - i < 4 ? e - i : 4); \
+      load4_##T(d, from + i, e - i < 4 ? e - i : 4); \
+      load4_##T(o, result + i, e - i < 4 ? e - i : 4); \
       UNROLL for (int j = 0; j < 4; j++) delta = fused_f32(d[j], o[j], delta); \
     } \
     delta = quad_sum(delta); \
     if (thread_index() % 4 == 0) \
-      deltas[mine] = delta, lses[mine] = attention_lse(g, row + mine, mine < rows); \
+      deltas[mine] = delta, lses[mine] = attention_lse(g, group * a->rows + row, row < a->rows); \
   } \
   /* 4 x 4 products of 64 rows with 64 rows */ \
-  FN void attention_products_##T(float (*r)[4], float *both, const stored *own, int64_t first, int64_t rows, \
-      const stored *other, int64_t t, int64_t others, int64_t width, float scale) { \
+  FN void attention_products_##T(float (*r)[4], float *both, const stored *own, const Lines *of_own, int64_t first, \
+      int64_t rows, const stored *other, const Lines *of_other, int64_t t, int64_t others, int64_t width, \
+      float scale) { \
     const int x = thread_index() % 16, y = thread_index() / 16; \
     UNROLL for (int i = 0; i < 16; i++) r[i / 4][i % 4] = 0; \
     int64_t deep = 0; \
     do { \
       barrier(); \
-      attention_load_##T(both, own, first, rows, width, deep, scale); \
-      attention_load_##T(both + ATTENTION_HALF, other, t, others, width, deep, 1); \
+      attention_load_##T(both, own, of_own, first, rows, width, deep, scale); \
+      attention_load_##T(both + ATTENTION_HALF, other, of_other, t, others, width, deep, 1); \
       barrier(); \
       ROLL for (int some = 0; some < ATTENTION_DEPTH; some += 2) UNROLL for (int d = some; d < some + 2; d++) { \
         float q[4], k[4]; \
@@ -184,26 +194,28 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
     const int x = thread_index() % 16, y = thread_index() / 16; \
     int64_t n = g->of == 'v' ? a->e : a->k, panels = n > 64 ? (n + 63) / 64 : 1, panel = block_index() % panels; \
     attention_pairs(&p, a, block_index() / panels); \
-    const stored *d = (const stored *)g->d + p.group * a->rows * a->e; \
-    query += p.group * a->rows * a->k, keys += p.group * a->t * a->k, values += p.group * a->t * a->e; \
+    const stored *d = (const stored *)g->d + lines_of(&g->of_d, p.group); \
+    query += lines_of(&a->of_query, p.group), keys += lines_of(&a->of_keys, p.group); \
+    values += lines_of(&a->of_values, p.group), out += lines_of(&a->of_result, p.group); \
     const stored *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
     const stored *from = p.of_query ? keys : g->of == 'k' ? query : d; \
+    const Lines *of_own = p.of_query ? &a->of_query : &a->of_keys; \
+    const Lines *of_other = p.of_query ? &a->of_keys : &a->of_query; \
+    const Lines *of_from = p.of_query ? &a->of_keys : g->of == 'k' ? &a->of_query : &g->of_d; \
     float result[4][4]; \
     UNROLL for (int i = 0; i < 16; i++) result[i / 4][i % 4] = 0; \
-    if (p.of_query) \
-      attention_grad_sums_##T(lses, deltas, g, p.group * a->rows + p.first, a->rows - p.first, a->e, 1); \
+    if (p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, p.first, 1); \
     for (int64_t t = 0; t < p.others; t += 64) { \
       int whole; \
       barrier(); /* the tile before is done */ \
       t = attention_others(&p, a, t, &whole); \
       if (t >= p.others) break; \
-      if (!p.of_query) \
-        attention_grad_sums_##T(lses, deltas, g, p.group * a->rows + t, a->rows - t, a->e, g->of == 'k'); \
+      if (!p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, t, g->of == 'k'); \
       float score[4][4], change[4][4]; \
-      attention_products_##T(score, both, own, p.first, p.own, other, t, p.others, a->k, scale); \
+      attention_products_##T(score, both, own, of_own, p.first, p.own, other, of_other, t, p.others, a->k, scale); \
       if (g->of != 'v') \
-        attention_products_##T(change, both, p.of_query ? d : values, p.first, p.own, p.of_query ? values : d, t, \
-            p.others, a->e, 1); \
+        attention_products_##T(change, both, p.of_query ? d : values, p.of_query ? &g->of_d : &a->of_values, p.first, \
+            p.own, p.of_query ? values : d, p.of_query ? &a->of_values : &g->of_d, t, p.others, a->e, 1); \
       UNROLL for (int j = 0; j < 4; j++) \
         UNROLL for (int i = 0; i < 4; i++) { \
           int q = attention_query(&p, 4 * y + i, 4 * x + j), k = attention_key(&p, 4 * y + i, 4 * x + j); \
@@ -214,7 +226,7 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
           weights[tile_place(4 * x + j, 4 * y) + i] = whole || where[k] <= last[q] ? w : 0; \
         } \
       barrier(); /* products are done, and weights are there */ \
-      attention_values_##T(both, from, t, p.others, n, panel * 64, 64); \
+      attention_values_##T(both, from, of_from, t, p.others, n, panel * 64, 64); \
       barrier(); \
       ROLL for (int some = 0; some < 64; some += 2) UNROLL for (int row = some; row < some + 2; row++) { \
         float w[4], v[4]; \
@@ -227,7 +239,7 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
     UNROLL for (int i = 0; i < 4; i++) { \
       int64_t row = p.first + 4 * y + i, column = panel * 64 + 4 * x, left = n - column; \
       if (row < p.own && left > 0) \
-        store4_##T(out + (p.group * p.own + row) * n + column, result[i], left < 4 ? left : 4); \
+        store4_##T(out + line_at(&a->of_result, row) + column, result[i], left < 4 ? left : 4); \
     } \
   }
 ATTENTION_GRAD_TILES(f32, float)
@@ -241,18 +253,21 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
  * `both`: 64 * (16 * ks + 8 + 16 * es + 8) numbers; numbers: 128; places: 192. */
 #define ATTENTION_GRAD_TENSOR(T) \
   /* d, which is in shared memory, times o of 64 queries, by the 128 threads; and the logarithms of their sums */ \
-  FN void attention_grad_tensor_sums_##T(float *numbers, const AttentionGrad *g, int64_t row, int64_t rows, \
-      const uint16_t *d, const int stride, int64_t e, _Bool change) { \
+  FN void attention_grad_tensor_sums_##T(float *numbers, const Attention *a, const AttentionGrad *g, int64_t group, \
+      int64_t first, const uint16_t *d, const int stride, _Bool change) { \
     int mine = thread_index() / 2; \
+    int64_t row = first + mine, e = a->e; \
+    const uint16_t *result = (const uint16_t *)g->o + lines_of(&g->of_o, group) + line_at(&g->of_o, row); \
     float delta = 0; \
-    ROLL for (int64_t i = thread_index() % 2 * 8; change && mine < rows && i < e; i += 16) { \
+    ROLL for (int64_t i = thread_index() % 2 * 8; change && row < a->rows && i < e; i += 16) { \
       float o[8]; \
-      load8_##T(o, (const uint16_t *)g->o + (row + mine) * e + i, e - i < 8 ? e - i : 8); \
+      load8_##T(o, result + i, e - i < 8 ? e - i : 8); \
       UNROLL for (int j = 0; j < 8; j++) delta = fused_f32(load_##T(d + mine * stride + i + j), o[j], delta); \
     } \
     delta += shuffle_f32(delta, lane_index() ^ 1); \
     if (thread_index() % 2 == 0) \
-      numbers[mine] = attention_lse(g, row + mine, mine < rows) * 1.44269504088896341f, numbers[64 + mine] = delta; \
+      numbers[mine] = attention_lse(g, group * a->rows + row, row < a->rows) * 1.44269504088896341f, \
+      numbers[64 + mine] = delta; \
   } \
   FN void attention_grad_tensor_##T(const Attention *a, const AttentionGrad *g, uint16_t *out, const uint16_t *query, \
       const uint16_t *keys, const uint16_t *values, float scale, const int of, const int ks, const int es, \
@@ -265,15 +280,20 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
     attention_pairs(&p, a, block_index()); \
     int64_t n = of == 'v' ? a->e : a->k; \
     int here = p.own - p.first < 64 ? (int)(p.own - p.first) : 64; \
-    const uint16_t *d = (const uint16_t *)g->d + p.group * a->rows * a->e; \
-    query += p.group * a->rows * a->k, keys += p.group * a->t * a->k, values += p.group * a->t * a->e; \
-    out += (p.group * p.own + p.first) * n; \
-    _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && \
+    const uint16_t *d = (const uint16_t *)g->d + lines_of(&g->of_d, p.group); \
+    query += lines_of(&a->of_query, p.group), keys += lines_of(&a->of_keys, p.group); \
+    values += lines_of(&a->of_values, p.group), out += lines_of(&a->of_result, p.group); \
+    _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && lines_wide(&a->of_query) && lines_wide(&a->of_keys) && \
+        lines_wide(&a->of_values) && lines_wide(&g->of_d) && lines_wide(&a->of_result) && \
         ((uintptr_t)query | (uintptr_t)keys | (uintptr_t)values | (uintptr_t)d | (uintptr_t)out) % 16 == 0; \
     const uint16_t *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
     const uint16_t *own_values = p.of_query ? d : values, *other_values = p.of_query ? values : d; \
-    attention_copy(first_tile, kstride, own + p.first * a->k, here, a->k, ks, wide); \
-    if (of != 'v') attention_copy(second_tile, estride, own_values + p.first * a->e, here, a->e, es, wide); \
+    const Lines *of_own = p.of_query ? &a->of_query : &a->of_keys; \
+    const Lines *of_other = p.of_query ? &a->of_keys : &a->of_query; \
+    const Lines *of_own_values = p.of_query ? &g->of_d : &a->of_values; \
+    const Lines *of_other_values = p.of_query ? &a->of_values : &g->of_d; \
+    attention_copy(first_tile, kstride, own, of_own, p.first, here, a->k, ks, wide); \
+    if (of != 'v') attention_copy(second_tile, estride, own_values, of_own_values, p.first, here, a->e, es, wide); \
     copy_wait(); \
     barrier(); \
     uint32_t mine[8][4], mine_values[8][4]; \
@@ -281,8 +301,7 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       load_matrices(mine[s], first_tile + (16 * warp_index() + lane % 16) * kstride + 16 * s + lane / 16 * 8); \
     UNROLL for (int s = 0; of != 'v' && s < es; s++) \
       load_matrices(mine_values[s], second_tile + (16 * warp_index() + lane % 16) * estride + 16 * s + lane / 16 * 8); \
-    if (of == 'q') \
-      attention_grad_tensor_sums_##T(numbers, g, p.group * a->rows + p.first, here, second_tile, estride, a->e, 1); \
+    if (of == 'q') attention_grad_tensor_sums_##T(numbers, a, g, p.group, p.first, second_tile, estride, 1); \
     float result[16][4]; \
     UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
     for (int64_t t = 0; t < p.others; t += 64) { \
@@ -290,14 +309,12 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       barrier(); /* the tile before is done */ \
       t = attention_others(&p, a, t, &whole); \
       if (t >= p.others) break; \
-      attention_copy(first_tile, kstride, other + t * a->k, p.others - t, a->k, ks, wide); \
-      attention_copy(second_tile, estride, other_values + t * a->e, p.others - t, a->e, es, wide); \
+      attention_copy(first_tile, kstride, other, of_other, t, p.others - t, a->k, ks, wide); \
+      attention_copy(second_tile, estride, other_values, of_other_values, t, p.others - t, a->e, es, wide); \
       copy_wait(); \
       barrier(); \
       if (of != 'q') { \
-        int64_t there = a->rows - t < 64 ? a->rows - t : 64; \
-        attention_grad_tensor_sums_##T(numbers, g, p.group * a->rows + t, there, second_tile, estride, a->e, \
-            of == 'k'); \
+        attention_grad_tensor_sums_##T(numbers, a, g, p.group, t, second_tile, estride, of == 'k'); \
         barrier(); \
       } \
       ROLL for (int part = 0; part < 64; part += 32) { \
@@ -352,9 +369,10 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
     ROLL for (int i = lane; i < 32 * ns; i += 32) { \
       int line = 16 * warp_index() + i / (2 * ns), at = i % (2 * ns) * 8; \
       if (line >= here || at >= n) continue; \
-      if (wide) store_wide(out + line * n + at, both + line * nstride + at, 16); \
+      uint16_t *to = out + line_at(&a->of_result, p.first + line) + at; \
+      if (wide) store_wide(to, both + line * nstride + at, 16); \
       else \
-        for (int j = 0; j < 8 && at + j < n; j++) out[line * n + at + j] = both[line * nstride + at + j]; \
+        for (int j = 0; j < 8 && at + j < n; j++) to[j] = both[line * nstride + at + j]; \
     } \
   }
 ATTENTION_GRAD_TENSOR(f16)

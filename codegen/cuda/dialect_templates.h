@@ -27,7 +27,8 @@
   }
 UPDATE(uint8_t, 1) UPDATE(uint16_t, 2) UPDATE(uint32_t, 4) UPDATE(uint64_t, 8)
 
-/* ---- rope: x[outer, s, h, k]; a thread turns one pair of all heads of a position */
+/* ---- rope: x[outer / inner, inner, s, h, k]; a thread turns one pair of all heads of a position.  What has a
+ * dimension of size 1 has a stride for it all the same: x0, x1, x2, x3 of outer / inner, inner, s, h, and those of y */
 
 FN float rope_sine_f32(double x) { return turned_f32(x, 0); }
 FN float rope_cosine_f32(double x) { return turned_f32(x, 1); }
@@ -35,18 +36,20 @@ FN double rope_sine_f64(double x) { return __builtin_sin(x); }
 FN double rope_cosine_f64(double x) { return __builtin_cos(x); }
 
 #define ROPE(T, stored, C, type) \
-  FN void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, int64_t s, int64_t h, \
-      int64_t k, double base, \
-                   int interleaved) { \
+  FN void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, int64_t inner, int64_t s, \
+      int64_t h, int64_t k, double base, int interleaved, int64_t x0, int64_t x1, int64_t x2, int64_t x3, \
+      int64_t y0, int64_t y1, int64_t y2, int64_t y3) { \
     int64_t half = k / 2, i = block_index() * 256 + thread_index(), pair = i % half, place = i / half; \
-    int64_t a = interleaved ? 2 * pair : pair, b = interleaved ? a + 1 : a + half; \
+    int64_t a = interleaved ? 2 * pair : pair, b = interleaved ? a + 1 : a + half, at = place % s; \
     if (place >= outer * s) return; \
-    double angle = (double)position[place % s] * __builtin_pow(base, -2.0 * (double)pair / (double)k); \
+    double angle = (double)position[at] * __builtin_pow(base, -2.0 * (double)pair / (double)k); \
     type c = rope_cosine_##C(angle), sine = rope_sine_##C(angle); \
-    for (int64_t head = place * h; head < (place + 1) * h; head++) { \
-      type u = load_##T(x + head * k + a), v = load_##T(x + head * k + b); \
-      store_##T(y + head * k + a, u * c - v * sine); \
-      store_##T(y + head * k + b, u * sine + v * c); \
+    x += place / s / inner * x0 + place / s % inner * x1 + at * x2; \
+    y += place / s / inner * y0 + place / s % inner * y1 + at * y2; \
+    for (int64_t head = 0; head < h; head++) { \
+      type u = load_##T(x + head * x3 + a), v = load_##T(x + head * x3 + b); \
+      store_##T(y + head * y3 + a, u * c - v * sine); \
+      store_##T(y + head * y3 + b, u * sine + v * c); \
     } \
   }
 ROPE(f32, float, f32, float)

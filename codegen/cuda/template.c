@@ -4,11 +4,23 @@
 
 #include "base/die.h"
 #include "codegen/cuda/template.h"
+#include "codegen/rows/row_work.h"
 
 enum { UPDATE_BLOCKS = 1024 };
 
 const Type *ct_in(const CudaTemplate *k, int i) { return units_type(k->units, k->f, k->u->in[i]); }
 const Type *ct_out(const CudaTemplate *k) { return units_type(k->units, k->f, k->u->out[0]); }
+
+TensorPlace ct_in_place(const CudaTemplate *k, int i) {
+  bool placed = k->u->place && k->u->place->in[i].type;
+  return placed ? k->u->place->in[i] : work_dense_place(k->m, ct_in(k, i));
+}
+
+TensorPlace ct_out_place(const CudaTemplate *k) {
+  bool placed = k->u->place && k->u->place->result;
+  return placed ? k->u->place->out : work_dense_place(k->m, ct_out(k));
+}
+
 Epilogue ct_epilogue(const CudaTemplate *k) { return k->u->conv ? k->u->conv->epilogue : (Epilogue){0}; }
 
 const char *ct_scalar(CudaTemplate *k, const Expr *e) { return rp_scalar_text(k->m, &k->scalars, e); }
@@ -33,14 +45,42 @@ void cuda_update(CudaTemplate *k) {
               ct_scalar(k, type_product(k->m, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
 }
 
+/* An argument: tensor i of the kernel from the offset of its place on. */
+const char *ct_at(CudaTemplate *k, int i, const TensorPlace *p) {
+  bool first = ex_is_const(p->offset, 0);
+  return arena_printf(k->m->arena, first ? "a.p%d" : "a.p%d + %s", i, first ? "" : ct_scalar(k, p->offset));
+}
+
+/* Strides of what stands before the positions, of positions and heads. */
+static void print_turned(CudaTemplate *k, const TensorPlace *p) {
+  int r = p->type->rank;
+  for (int d = r - 5; d < r - 1; d++) text_printf(&k->body, ", %s", d < 0 ? "0" : ct_scalar(k, p->stride[d]));
+}
+
+/* More dimensions before the positions, of a dense tensor, are one. */
+static TensorPlace few_before(Module *m, const TensorPlace *p) {
+  TensorPlace few = *p;
+  const Type *t = p->type;
+  if (t->rank <= 5) return few;
+  const Expr *dims[4] = {type_product(m, t, 0, t->rank - 3)};
+  for (int d = 1; d < 4; d++) dims[d] = t->dims[t->rank - 4 + d], few.stride[d] = p->stride[t->rank - 4 + d];
+  few.stride[0] = p->stride[t->rank - 4];
+  few.type = type_get(m, t->dtype, 4, dims);
+  return few;
+}
+
 void cuda_rope(CudaTemplate *k) {
-  const Type *x = ct_in(k, 0);
-  int r = x->rank;
-  const Expr *pairs = ex_div(k->m, x->dims[r - 1], ex_const(k->m, 2));
-  ct_launch(k, ex_mul(k->m, type_product(k->m, x, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
-  text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
-              ct_scalar(k, type_product(k->m, x, 0, r - 3)), ct_scalar(k, x->dims[r - 3]), ct_scalar(k, x->dims[r - 2]),
-              ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
+  TensorPlace in = ct_in_place(k, 0), out = ct_out_place(k), x = few_before(k->m, &in), y = few_before(k->m, &out);
+  const Type *t = x.type;
+  int r = t->rank;
+  const Expr *pairs = ex_div(k->m, t->dims[r - 1], ex_const(k->m, 2));
+  ct_launch(k, ex_mul(k->m, type_product(k->m, t, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
+  text_printf(&k->body, "  rope_%s(%s, %s, a.p1, %s, %s, %s, %s, %s, %a, %d", dtype_name(t->dtype), ct_at(k, 2, &y),
+              ct_at(k, 0, &x), ct_scalar(k, type_product(k->m, t, 0, r - 3)),
+              r < 4 ? "1" : ct_scalar(k, t->dims[r - 4]), ct_scalar(k, t->dims[r - 3]), ct_scalar(k, t->dims[r - 2]),
+              ct_scalar(k, t->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
+  print_turned(k, &x), print_turned(k, &y);
+  text_add(&k->body, ");\n");
 }
 
 static CudaTemplateFn *const families[OP_COUNT] = {

@@ -18,10 +18,16 @@ typedef struct CudaTemplate {
 
 const Type *ct_in(const CudaTemplate *k, int i);
 const Type *ct_out(const CudaTemplate *k);
+/* Where operand i and the first result lie, also where these are other values' memory (codegen/rows/work_place.c);
+ * then their types are those of the places. */
+TensorPlace ct_in_place(const CudaTemplate *k, int i);
+TensorPlace ct_out_place(const CudaTemplate *k);
 /* What joined a convolution: its operands stand behind the image and the weights, the result behind all of them. */
 Epilogue ct_epilogue(const CudaTemplate *k);
 /* The text of a value: a literal or x[i]. */
 const char *ct_scalar(CudaTemplate *k, const Expr *e);
+/* An argument: tensor i of the kernel from the offset of its place on. */
+const char *ct_at(CudaTemplate *k, int i, const TensorPlace *p);
 /* So many blocks that `jobs` are done, per_block by each. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 

@@ -49,6 +49,7 @@ void work_remove(Work *w, const bool *gone) {
     const WorkOp *o = &w->ops.items[i];
     for (Val v = o->op->out; v < op_end(o->op); v++) w->def[v] = (int)i;
     for (int k = 0; o->grow && k < o->grow->n; k++) w->def[o->grow->whole[k]] = (int)i;
+    if (o->place && o->place->result) w->def[o->place->result] = (int)i;
   }
 }
 
@@ -281,6 +282,7 @@ static bool accumulates(const Work *w) { return w->f->level == 2 && mesh_micro_b
 Val work_resolve(const Work *w, Val v) {
   while (v < w->f->values.n) { /* legalising copies nothing */
     const Op *op = op_of(w->f, v);
+    if (w->same && w->same[v] && w->same[v] != v) return w->same[v];
     if (op->kind != OP_copy && (op->kind != OP_accumulate || accumulates(w))) return v;
     v = op->in[0];
   }
@@ -317,8 +319,42 @@ static const Op *resolved(Work *w, const Op *op) {
   return copy;
 }
 
+/* Numbers and lines that constants and sizes alone determine, such as positions. */
+static bool is_line(const Work *w, const Op *op, int origin) {
+  bool line = op->nout == 1 && type_of(w->f, op->out)->rank <= 1 && w->all->loops.of[origin] < 0;
+  if (!line || !(op->nin ? op_is_elementwise(op->kind) : op_is_constant(op->kind))) return false;
+  for (int i = 0; i < op->nin; i++)
+    if (op->in[i] >= w->f->values.n || !w->same[op->in[i]]) return false;
+  return true;
+}
+
+static bool same_line(const Work *w, const Op *a, const Op *b) {
+  bool same = a->kind == b->kind && a->nin == b->nin && a->nattrs == b->nattrs && a->again == b->again &&
+              type_of(w->f, a->out) == type_of(w->f, b->out);
+  for (int i = 0; i < a->nin && same; i++) same = a->in[i] == b->in[i];
+  for (int i = 0; i < a->nattrs && same; i++) same = attr_equal(&a->attrs[i], &b->attrs[i]);
+  return same;
+}
+
+/* Every layer has its own positions: what is made already is not made again.  Not what is an output. */
+static bool is_made(Work *w, const Op *op, int origin) {
+  if (!w->same || !is_line(w, op, origin)) return false;
+  w->same[op->out] = op->out;
+  for (size_t i = 0; i < w->f->outputs.n; i++)
+    if (w->f->outputs.items[i].value == op->out) return false;
+  for (size_t i = 0; i < w->lines.n; i++) {
+    const WorkOp *made = &w->ops.items[w->lines.items[i]];
+    if (made->phase != body_phase(w, origin) || !same_line(w, made->op, op)) continue;
+    w->same[op->out] = made->op->out;
+    return w->passed[origin] = true;
+  }
+  ARENA_PUSH(w->arena, &w->lines, (int)w->ops.n);
+  return false;
+}
+
 static void add_op(Work *w, const Op *source, int origin) {
   const Op *op = resolved(w, source);
+  if (is_made(w, op, origin)) return;
   if (op->kind == OP_reduce) add_reduce(w, op, origin);
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
@@ -415,7 +451,8 @@ static void find_live(Work *w) {
   for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
   for (size_t i = w->ops.n; i-- > 0;) {
     WorkOp *o = &w->ops.items[i];
-    o->live = o->class != WC_MAP || used[o->op->out];
+    bool idle = o->class == WC_MAP || (o->class == WC_VIEW && w->passed && w->passed[o->origin]);
+    o->live = !idle || used[o->op->out];
     for (int k = 0; k < o->op->nin && o->live; k++) used[o->op->in[k]] = true;
   }
   arena_free(scratch);
@@ -457,10 +494,15 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
               .stage = stage,
               .device = all->device,
               .in_turns = all->in_turns};
+  if (all->joins && w->device->places) {
+    w->passed = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
+    w->same = ARENA_ARRAY(w->arena, Val, w->f->values.n + 1);
+  }
   add_ops(w);
   move_out_of_loops(w);
   if (all->joins) work_join(w);
   if (all->joins && w->device->grows) work_grow(w);
+  if (all->joins && w->device->places) work_place(w);
   if (all->joins && w->device->splits) work_split(w);
   find_live(w);
   move_to_users(w);

@@ -30,14 +30,15 @@ typedef struct WorkOp {
   const Op *op;
   int origin; /* index in Func.ops */
   WorkClass class;
-  bool live;            /* some result of the stage needs it */
-  bool virtual_;        /* MAP: computed where it is used, never stored */
-  Phase phase;          /* of the body that does it: all that is done in each micro-batch is PH_fwd, but `in_turns` */
-  bool back;            /* made again for gradients (Op.again), or of what is */
-  int group;            /* -1 for virtual and dead ones */
-  const GemmUnit *gemm; /* with what joined it, as below */
-  const ConvUnit *conv; /* a convolution that the device knows; op is then `conv->op` with what joined it */
-  const GrowUnit *grow; /* an attention that makes a cache longer; op is then `grow->op` with what that reads */
+  bool live;              /* some result of the stage needs it */
+  bool virtual_;          /* MAP: computed where it is used, never stored */
+  Phase phase;            /* of the body that does it: all that is done in each micro-batch is PH_fwd, but `in_turns` */
+  bool back;              /* made again for gradients (Op.again), or of what is */
+  int group;              /* -1 for virtual and dead ones */
+  const GemmUnit *gemm;   /* with what joined it, as below */
+  const ConvUnit *conv;   /* a convolution that the device knows; op is then `conv->op` with what joined it */
+  const GrowUnit *grow;   /* an attention that makes a cache longer; op is then `grow->op` with what that reads */
+  const PlaceUnit *place; /* an attention or rotation that reads and writes where others have it; op as above */
 } WorkOp;
 
 /* An iteration space: the extents other than the constant 1, and which of them is reduced. */
@@ -112,9 +113,14 @@ typedef struct Work {
     WorkSum *items;
     size_t n, cap;
   } sums;
-  int *def; /* Val -> index in ops, -1 */
+  bool *passed; /* by operation of the function: nobody makes it, as kernels read or write through it (work_place.c) or
+                   an equal one is there; NULL: none */
+  Val *same;    /* by value of the function: the equal number or line that is made once for both, itself; 0 where others
+                   than constants determine it, or it is no line; NULL: each is made where it stands */
+  int *def;     /* Val -> index in ops, -1 */
   size_t ndef;
-  bool *stored; /* Val -> must be in memory */
+  bool *stored;     /* Val -> must be in memory */
+  GroupLinks lines; /* operations that `same` is about, in ops */
   int round;
   GroupLinks todo; /* groups that are yet to be looked at, by whoever looks */
   struct {
@@ -164,6 +170,11 @@ void work_join(Work *w);
 
 /* work_grow.c: attentions of what is joined along the keys join it themselves. */
 void work_grow(Work *w);
+
+/* work_place.c: attentions and rotations read their operands, and write their result, where others have and want
+ * them. */
+void work_place(Work *w);
+TensorPlace work_dense_place(Module *m, const Type *t);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);

@@ -170,14 +170,15 @@ static void add_template(Make *k, const WorkOp *o) {
   Val *out = ARENA_ARRAY(k->m->arena, Val, n);
   for (int i = 0; i < n; i++)
     alias[i] = -1, out[i] = i < o->op->nout ? o->op->out + (Val)i : o->grow->whole[i - o->op->nout];
-  *alias = o->op->kind == OP_update || o->op->kind == OP_rope || o->op->kind == OP_within ? 0 : -1;
+  if (o->place && o->place->result) *out = o->place->result;
+  *alias = o->op->kind == OP_update || (o->op->kind == OP_rope && !o->place) || o->op->kind == OP_within ? 0 : -1;
   if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o);
-  u->legal = o->conv ? o->conv->op : o->grow ? o->grow->op : o->op;
+  u->legal = o->conv ? o->conv->op : o->grow ? o->grow->op : o->place ? o->place->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
   u->nout = n, u->out = out;
   u->alias = alias;
-  u->conv = o->conv, u->grow = o->grow;
+  u->conv = o->conv, u->grow = o->grow, u->place = o->place;
 }
 
 static void add_gemm(Make *k, const WorkOp *o) {

@@ -35,7 +35,7 @@ typedef enum UnitKind {
                   another round */
 } UnitKind;
 
-enum { GEMM_MAX_BATCH = DOT_MAX_BATCH };
+enum { GEMM_MAX_BATCH = DOT_MAX_BATCH, PLACED_OPERANDS = 10 /* of an attention_grad with a bias */ };
 
 /* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], then what joined it.  A is in[0], B is in[1], of one
  * type; C is out[0]; behind A and B come the bias (n elements) and the residual (as C lies, whose memory C may take),
@@ -71,6 +71,20 @@ typedef struct GrowUnit {
   Val whole[2];
 } GrowUnit;
 
+/* Where a tensor lies in the memory of a value: element [i, j, ...] is number offset + i * stride[0] + j * stride[1]
+ * ... of it. */
+typedef struct TensorPlace {
+  const struct Type *type; /* of the tensor; NULL: it is the value itself, dense */
+  const Expr *offset, *stride[MAX_RANK];
+} TensorPlace;
+
+/* An attention or rotation whose operands and first result lie where others have or want them (work_place.c). */
+typedef struct PlaceUnit {
+  const struct Op *op; /* as it was before */
+  TensorPlace in[PLACED_OPERANDS], out;
+  Val result; /* the value that has the first result, and stands for it in out[]; 0: it is that itself */
+} PlaceUnit;
+
 typedef struct Unit {
   UnitKind kind;
   int op;          /* index in Func.ops of the operation it is named after */
@@ -89,6 +103,7 @@ typedef struct Unit {
   const ConvUnit *conv; /* KERNEL: on CPUs for the library, and the kernel takes image, weights and result and computes
                            the convolution alone; on GPUs the kernel takes in[] and the result and computes all of it */
   const GrowUnit *grow; /* KERNEL of an attention */
+  const PlaceUnit *place;
   const Expr *view_offset; /* VIEW: bytes */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */

@@ -43,8 +43,12 @@ static int64_t pieces_of(const Work *w, const Op *op) {
   return pieces < MOST_PIECES ? pieces : MOST_PIECES;
 }
 
+/* As it was before its operands were placed (work_place.c). */
+static const Op *unplaced(const WorkOp *o) { return o->place ? o->place->op : o->op; }
+
 /* Others are better whole. */
-static bool is_split(const Work *w, const Op *op) {
+static bool is_split(const Work *w, const WorkOp *o) {
+  const Op *op = unplaced(o);
   return op->kind == OP_attention && work_has_few_rows(w, op) && pieces_of(w, op) >= 2;
 }
 
@@ -52,31 +56,36 @@ static bool is_split(const Work *w, const Op *op) {
 static void split(Work *w, const WorkOp *o) {
   Module *m = w->m;
   const Op *op = o->op;
-  int64_t pieces = pieces_of(w, op);
-  const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
+  int64_t pieces = pieces_of(w, unplaced(o));
+  const Type *q = work_type(w, unplaced(o)->in[0]), *v = work_type(w, unplaced(o)->in[2]);
   const Expr *dims[3] = {ex_const(m, pieces), type_product(m, q, 0, 4), ex_add(m, v->dims[3], ex_const(m, 2))};
   Op part = *op;
   part.out = 0;
   Val found = work_step(w, op, o->origin, &part, type_get(m, DT_f32, 3, dims), o->class);
+  PlaceUnit *place = o->place ? ARENA_NEW(w->arena, PlaceUnit) : NULL;
+  if (place) *place = *o->place, place->result = 0;
+  w->ops.items[w->ops.n - 1].place = place;
   Op *join = ARENA_NEW(w->arena, Op);
   Val *in = ARENA_ARRAY(w->arena, Val, 1);
   *join = *op, *in = found;
   join->nin = 1, join->in = in;
-  work_add(w, join, o->origin, o->class);
+  w->ops.items[work_add(w, join, o->origin, o->class)].place = o->place;
+  if (o->place && o->place->result) w->def[o->place->result] = (int)w->ops.n - 1;
 }
 
 void work_split(Work *w) {
   size_t n = w->ops.n, first = 0;
   const WorkOp *old = w->ops.items;
-  while (first < n && !is_split(w, old[first].op)) first++;
+  while (first < n && !is_split(w, &old[first])) first++;
   if (first == n) return;
   w->ops.items = NULL, w->ops.n = w->ops.cap = 0;
   for (size_t i = 0; i < n; i++) {
-    if (is_split(w, old[i].op)) {
+    if (is_split(w, &old[i])) {
       split(w, &old[i]);
       continue;
     }
     ARENA_PUSH(w->arena, &w->ops, old[i]);
     for (Val v = old[i].op->out; v < op_end(old[i].op); v++) w->def[v] = (int)w->ops.n - 1;
+    if (old[i].place && old[i].place->result) w->def[old[i].place->result] = (int)w->ops.n - 1;
   }
 }

@@ -123,6 +123,7 @@ static void find_part(Parts *p, size_t i) {
   const Made *made = &p->made[i];
   KernelPart *part = &p->out[i];
   part->kernel = -1;
+  if (!made->n && p->w->passed && p->w->passed[i]) part->kind = PART_FREE; /* kernels read or write through it */
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
   part->kernel = made->first;

@@ -16,11 +16,15 @@ bool pass_views(Module *m,
                 Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_recognise(
     Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
+bool pass_heads(Module *m, const DeviceTraits *device,
+                Diags *diags); /* heads.c: products with weights leave heads where one matrix product has them */
 bool pass_dce(Module *m, Diags *diags);              /* dce.c: unused operations go */
 bool pass_narrow(Module *m, DType to, Diags *diags); /* narrow.c: f32 is computed in a 16-bit type; f32: as it is */
 bool pass_widen(Module *m, Diags *diags);            /* widen.c: products with 16-bit weights are done in f32 */
 bool pass_strided(Module *m, const DeviceTraits *device,
                   Diags *diags); /* strided.c: products read transposed operands where they lie */
+bool pass_joined(Module *m, const DeviceTraits *device,
+                 Diags *diags); /* joined.c: products of one value with weights of heads are one product */
 bool pass_within(Module *m,
                  Diags *diags); /* within.c: indices that the model computes are looked at before they are used */
 bool pass_prepare(Module *m,

@@ -65,6 +65,22 @@ schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --cp 4 -
 schedule_of mlp "$source_dir/examples/mlp.apc" $large_mlp --tp 4 --dim batch=5
 has mlp 'ncclAllReduce\(.* ncclSum, comm[0-9]+\)|ncclReduceScatter|ncclAllGather'
 
+# Heads stay where products put them: calls of a layer, none of which is one for each head or only moves.
+calls_of_layer() { # calls_of_layer MOST NAME options...
+  local most=$1 name=$2
+  shift 2
+  expect 0 "" "$apc" "$source_dir/examples/$name.apc" "$@" -D layers=3 -q --target dgx-h100x1 --dtype bf16 -S
+  sed -n '/^body 0/,/^$/p' $name.schedule | grep -A1 '^  # layers\.1' | grep '^    [kc]' >layer
+  check "$name: calls of a layer" [ "$(wc -l <layer)" -le "$most" -a -s layer ]
+  check "$name: calls for each head, or that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|dot)<' layer"
+}
+calls_of_layer 8 gpt -D vocab=512 --dim batch=2 --dim seq=256
+calls_of_layer 8 bert -D vocab=512 --dim batch=2 --dim seq=128
+calls_of_layer 11 llama -D vocab=512 --dim batch=2 --dim seq=256
+calls_of_layer 12 llama -D vocab=512 -D kv_heads=8 --dim batch=2 --dim seq=256
+calls_of_layer 100 gpt -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
+calls_of_layer 100 llama -D vocab=512 -D kv_heads=8 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
+
 # The other families: convolutions, pools, indexing, sorting.
 schedule_of resnet "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32 --dim batch=4
 has resnet 'k[0-9]+_pool<<<'

@@ -400,6 +400,7 @@ int main(int argc, char **argv) {
   every = argc > 2 && strcmp(argv[2], "all") == 0;
   make_cases();
   split_attentions();
+  placed_attentions();
   joined_convolutions();
   RUN(log_is_read);
   RUN(images_of_two_architectures);

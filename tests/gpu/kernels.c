@@ -319,6 +319,7 @@ int main(int argc, char **argv) {
   set.arena = arena = arena_new();
   make_cases();
   split_attentions();
+  placed_attentions();
   if (test_failed) return 1;
   if (runs) return run_all(argv[2], every, here);
   Diags *d = diags_new(arena);

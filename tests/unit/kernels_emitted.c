@@ -286,6 +286,16 @@ static int count_joins(const Case *c) {
   return n;
 }
 
+/* Kernels of a case of placed_attentions that only move elements. */
+static int count_moves(const Case *c) {
+  int n = 0;
+  for (size_t i = 0; i < c->units->n && strncmp(c->name, "placed", 6) == 0; i++) {
+    const Unit *u = &c->units->items[i];
+    n += u->kind == UNIT_KERNEL && !u->place && u->legal->kind != OP_iota && u->legal->kind != OP_const;
+  }
+  return n;
+}
+
 static int count_joined(const Case *c) {
   int n = 0;
   for (size_t i = 0; i < c->units->n; i++) {
@@ -299,6 +309,7 @@ static void cuda_cases(void) {
   Arena *a = dialect.arena = arena_new();
   int joins = 0, joined = 0;
   split_attentions();
+  placed_attentions();
   joined_convolutions();
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
@@ -306,6 +317,7 @@ static void cuda_cases(void) {
     if (c->apart) continue;
     count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, c->here ? &dialect : &others));
     joins += count_joins(c), joined += count_joined(c);
+    CHECKF(count_moves(c) == 0, "%s: %d kernels move", c->name, count_moves(c));
   }
   CHECKF(joins == 9, "%d attentions in pieces", joins);
   CHECKF(joined == 5, "%d joined convolutions", joined);

@@ -1,0 +1,232 @@
+/* codegen/rows/work_place.c - attentions and rotations read and write heads where products have and want them.
+ *
+ * A product gives [batch, sequence, heads, size] and takes that; level 1 says of an attention that it reads [batch,
+ * groups, repeats, sequence, size].  What stands between are transposes, reshapes and slices, which would be copies.
+ * The kernels are given the strides instead: operands are read through what moves them, and a result that only one
+ * chain of transposes and reshapes reads is written as that would leave it.
+ *
+ * In: legalised operations.  Out: the same with other operands and results (PlaceUnit), and without what nobody reads
+ * any more.  An attention_grad finds the result of its attention where that has been put.  Strides are expressions, so
+ * a dimension is split wherever extents are known to be equal as expressions; what cannot be followed stays a kernel.
+ * The innermost dimension keeps its elements side by side, and of a rotation at most two dimensions stand before the
+ * positions.
+ */
+#include <string.h>
+
+#include "base/die.h"
+#include "codegen/rows/row_work.h"
+
+typedef struct Placing {
+  Work *w;
+  int *reads, *reader; /* by value: how often it is read, and by which operation last */
+  bool *output;        /* by value: of the function */
+  bool *gone;          /* by operation */
+} Placing;
+
+static bool has_places(OpKind k) { return k == OP_attention || k == OP_attention_grad || k == OP_rope; }
+
+/* Does the kernel take strides for that operand?  Of an attention_grad the last three are result, lse, gradient. */
+static bool takes_place(const Op *op, int i) {
+  if (op->kind == OP_rope) return i == 0;
+  return i < 3 || (op->kind == OP_attention_grad && (i == op->nin - 3 || i == op->nin - 1));
+}
+
+TensorPlace work_dense_place(Module *m, const Type *t) {
+  TensorPlace p = {.type = t, .offset = ex_const(m, 0)};
+  for (int d = 0; d < t->rank; d++) p.stride[d] = row_type_stride(m, t, d);
+  return p;
+}
+
+/* ---- through what moves elements */
+
+/* Dimensions [i, i + a) of the place are [j, j + b) of the new one: they are one behind the other, or cut from one. */
+static bool regroup(const Work *w, const TensorPlace *from, int i, int a, TensorPlace *to, int j, int b) {
+  Module *m = w->m;
+  for (int d = i; d + 1 < i + a; d++)
+    if (from->stride[d] != ex_mul(m, from->type->dims[d + 1], from->stride[d + 1])) return false;
+  const Expr *stride = from->stride[i + a - 1];
+  for (int d = j + b - 1; d >= j; d--) to->stride[d] = stride, stride = ex_mul(m, stride, to->type->dims[d]);
+  return true;
+}
+
+/* The fewest dimensions from i and j on that have as many elements in both. */
+static bool equal_extents(const Work *w, const TensorPlace *from, int i, const TensorPlace *to, int j, int *a, int *b) {
+  for (int n = 2; n <= from->type->rank - i + to->type->rank - j; n++)
+    for (*a = 1; *a < n; ++*a) {
+      *b = n - *a;
+      if (i + *a > from->type->rank || j + *b > to->type->rank) continue;
+      if (type_product(w->m, from->type, i, i + *a) == type_product(w->m, to->type, j, j + *b)) return true;
+    }
+  return false;
+}
+
+/* The same elements as type `t`; false: not with one stride per dimension. */
+static bool reshaped(const Work *w, const TensorPlace *from, const Type *t, TensorPlace *to) {
+  int i = 0, j = 0;
+  *to = (TensorPlace){.type = t, .offset = from->offset};
+  for (int a, b; i < from->type->rank || j < t->rank; i += a, j += b) {
+    a = b = 0;
+    if (i < from->type->rank && ex_is_const(from->type->dims[i], 1)) a = 1;
+    else if (j < t->rank && ex_is_const(t->dims[j], 1)) b = 1, to->stride[j] = ex_const(w->m, 0);
+    else if (!equal_extents(w, from, i, to, j, &a, &b) || !regroup(w, from, i, a, to, j, b)) return false;
+  }
+  return true;
+}
+
+static bool moved(const Work *w, const Op *op, const TensorPlace *from, TensorPlace *to) {
+  Module *m = w->m;
+  const Type *t = work_type(w, op->out);
+  *to = (TensorPlace){.type = t, .offset = from->offset};
+  switch (op->kind) {
+    case OP_reshape: return reshaped(w, from, t, to);
+    case OP_transpose:
+      for (int d = 0; d < t->rank; d++) to->stride[d] = from->stride[op_attr(op, AT_perm)->u.ints[d]];
+      return true;
+    case OP_slice:
+      for (int d = 0; d < t->rank; d++) {
+        const Expr *start = op_attr(op, AT_starts)->u.exprs[d];
+        to->offset = ex_add(m, to->offset, ex_mul(m, start, from->stride[d]));
+        to->stride[d] = ex_muli(m, from->stride[d], op_attr(op, AT_strides)->u.ints[d]);
+      }
+      return true;
+    default: return false;
+  }
+}
+
+/* Where the elements of `op`'s operand lie in its result. */
+static bool moved_back(const Work *w, const Op *op, const TensorPlace *to, TensorPlace *from) {
+  const Type *t = work_type(w, op->in[0]);
+  *from = (TensorPlace){.type = t, .offset = to->offset};
+  if (op->kind == OP_reshape) return reshaped(w, to, t, from);
+  for (int d = 0; d < t->rank; d++) from->stride[op_attr(op, AT_perm)->u.ints[d]] = to->stride[d];
+  return true;
+}
+
+/* ---- what a kernel can take */
+
+static bool is_one(const Expr *e) { return ex_is_const(e, 1); }
+
+static bool fits(const Op *op, const TensorPlace *p) {
+  int rank = p->type->rank;
+  bool wide = !is_one(p->type->dims[rank - 1]) && !is_one(p->stride[rank - 1]);
+  return !wide && (op->kind != OP_rope || rank <= 5);
+}
+
+/* ---- results */
+
+static bool turns(const Op *op) { return op->kind == OP_transpose || op->kind == OP_reshape; }
+
+/* Do all but one of the readers of `v` take it where it lies?  That one. */
+static int only_reader(const Placing *p, Val v) {
+  int found = -1;
+  if (p->output[v]) return -1;
+  if (p->reads[v] == 1) return p->reader[v];
+  for (size_t i = 0; i < p->w->ops.n; i++) {
+    const Op *op = p->w->ops.items[i].op;
+    for (int k = 0; k < op->nin; k++) {
+      if (op->in[k] != v || (op->kind == OP_attention_grad && takes_place(op, k))) continue;
+      if (found >= 0) return -1;
+      found = (int)i;
+    }
+  }
+  return found;
+}
+
+static bool together(const WorkOp *a, const WorkOp *b) { return a->phase == b->phase && a->op->again == b->op->again; }
+
+/* The last of the transposes and reshapes that alone read the result of operation `at`, and where the result lies in
+ * what it makes; marks them all. */
+static void place_result(Placing *p, int at, PlaceUnit *unit) {
+  Work *w = p->w;
+  const WorkOp *first = &w->ops.items[at];
+  int chain[MAX_RANK], n = 0, best = 0;
+  for (int next = only_reader(p, first->op->out); next >= 0 && n < MAX_RANK;) {
+    const WorkOp *o = &w->ops.items[next];
+    if (!turns(o->op) || !together(first, o)) break;
+    chain[n++] = next;
+    TensorPlace lies = work_dense_place(w->m, work_type(w, o->op->out)), before;
+    bool found = true;
+    for (int i = n; i-- > 0 && found; lies = before) found = moved_back(w, w->ops.items[chain[i]].op, &lies, &before);
+    if (found && fits(first->op, &lies)) best = n, unit->out = lies, unit->result = o->op->out;
+    next = p->output[o->op->out] || p->reads[o->op->out] != 1 ? -1 : p->reader[o->op->out];
+  }
+  for (int i = 0; i < best; i++) p->gone[chain[i]] = w->passed[w->ops.items[chain[i]].origin] = true;
+}
+
+/* ---- operands */
+
+/* The value that has the elements of `v`, and where; what moves them is passed. */
+static Val place_of(Placing *p, Val v, TensorPlace *place) {
+  Work *w = p->w;
+  int def = work_def(w, v);
+  const WorkOp *o = def < 0 ? NULL : &w->ops.items[def];
+  if (o && o->place && o->place->result && v == o->op->out) {
+    *place = o->place->out;
+    return o->place->result;
+  }
+  if (o && (o->class == WC_MAP || o->class == WC_VIEW) && (turns(o->op) || o->op->kind == OP_slice)) {
+    TensorPlace from;
+    Val base = place_of(p, o->op->in[0], &from);
+    int of = work_def(w, base);
+    bool computed = of >= 0 && op_is_constant(w->ops.items[of].op->kind);
+    if (!computed && moved(w, o->op, &from, place)) {
+      w->passed[o->origin] = true;
+      return base;
+    }
+  }
+  *place = work_dense_place(w->m, work_type(w, v));
+  return v;
+}
+
+/* By index: the list of operations may not grow meanwhile, but what it has changes. */
+static void place_operands(Placing *p, int at, PlaceUnit *unit) {
+  Work *w = p->w;
+  WorkOp *o = &w->ops.items[at];
+  const Op *op = o->op;
+  Val *in = ARENA_ARRAY(w->arena, Val, op->nin);
+  bool any = false;
+  memcpy(in, op->in, sizeof *in * (size_t)op->nin);
+  for (int i = 0; i < op->nin; i++) {
+    TensorPlace place;
+    if (!takes_place(op, i)) continue;
+    Val v = place_of(p, op->in[i], &place);
+    if (v == op->in[i] || !fits(op, &place)) continue;
+    in[i] = v, unit->in[i] = place, any = true;
+  }
+  if (!any) return;
+  Op *copy = ARENA_NEW(w->arena, Op);
+  *copy = *op;
+  copy->in = in;
+  o->op = copy;
+}
+
+static void find_readers(Placing *p) {
+  const Work *w = p->w;
+  for (size_t i = 0; i < w->f->outputs.n; i++) p->output[w->f->outputs.items[i].value] = true;
+  for (size_t i = 0; i < w->ops.n; i++)
+    for (int k = 0; k < w->ops.items[i].op->nin; k++) {
+      Val v = w->ops.items[i].op->in[k];
+      p->reads[v]++, p->reader[v] = (int)i;
+    }
+}
+
+void work_place(Work *w) {
+  Arena *a = w->arena;
+  size_t n = w->f->values.n + w->temps.n + 1, first = 0;
+  while (first < w->ops.n && !has_places(w->ops.items[first].op->kind)) first++;
+  if (first == w->ops.n) return;
+  Placing p = {w, ARENA_ARRAY(a, int, n), ARENA_ARRAY(a, int, n), ARENA_ARRAY(a, bool, n),
+               ARENA_ARRAY(a, bool, w->ops.n)};
+  find_readers(&p);
+  for (size_t i = first; i < w->ops.n; i++) {
+    WorkOp *o = &w->ops.items[i];
+    if (!has_places(o->op->kind)) continue;
+    PlaceUnit *unit = ARENA_NEW(a, PlaceUnit);
+    *unit = (PlaceUnit){.op = o->op};
+    place_result(&p, (int)i, unit);
+    if (unit->result) o->place = unit;
+    place_operands(&p, (int)i, unit);
+    if (o->op != unit->op) o->place = unit;
+  }
+  work_remove(w, p.gone);
+}
