@@ -12,8 +12,8 @@
  *
  * In: level-1 functions with attention, before train, so that gradients are plain products as well.  A product is one
  * of a weight and something else, with no batch, that is more than one product of the library or needs a copy, and
- * would be one without.  The order of a weight stays.  Operations are looked at once, in order.  Not done: functions
- * with loops.
+ * would be one without.  The order of a weight stays.  A name of the model stays with the order that the model gives
+ * the value, where anybody reads that.  Operations are looked at once, in order.  Not done: functions with loops.
  */
 #include <string.h>
 
@@ -33,17 +33,18 @@ typedef struct Heads {
   const DeviceTraits *device;
   const Fixed *fixed;
   Turned *turned; /* by old value; while r.map is 0 nobody has asked for it in its own order */
+  bool *asked;    /* by old value: somebody does, so that order has the name */
 } Heads;
 
 static const Type *old_type(const Heads *h, Val v) { return type_of(h->r.old, v); }
 
-static Val transposed(Heads *h, const Op *op, Val v, int rank, const int64_t *perm) {
+static Val transposed(Heads *h, const Op *op, const char *name, Val v, int rank, const int64_t *perm) {
   bool same = true;
   for (int d = 0; d < rank; d++) same = same && perm[d] == d;
   if (same) return v;
   Attr a = attr_ints(h->r.m, AT_perm, rank, perm);
   return build_op(&h->r.b, &(OpSpec){.kind = OP_transpose,
-                                     .name = arena_printf(h->r.m->arena, "%s.transpose", op->name),
+                                     .name = name ? name : arena_printf(h->r.m->arena, "%s.transpose", op->name),
                                      .loc = op->loc,
                                      .nin = 1,
                                      .in = &v,
@@ -53,9 +54,16 @@ static Val transposed(Heads *h, const Op *op, Val v, int rank, const int64_t *pe
 
 /* The new value in the order of the old one. */
 static Val in_order(Heads *h, Val v) {
-  Turned *t = &h->turned[v];
-  if (!h->r.map[v] && t->of) h->r.map[v] = transposed(h, op_of(h->r.old, v), t->of, old_type(h, v)->rank, t->perm);
+  const Turned *t = &h->turned[v];
+  const Op *op = op_of(h->r.old, v);
+  if (!h->r.map[v] && t->of) h->r.map[v] = transposed(h, op, op->name, t->of, old_type(h, v)->rank, t->perm);
+  h->asked[v] = true;
   return h->r.map[v];
+}
+
+/* The name of what an operation makes in another order. */
+static const char *turned_name(const Heads *h, const Op *op) {
+  return h->asked[op->out] ? arena_printf(h->r.m->arena, "%s.heads", op->name) : op->name;
 }
 
 /* ---- products */
@@ -111,7 +119,7 @@ static Val ordered(Heads *h, const Op *op, Val v, const char *from, const char *
   int rank = (int)strlen(to);
   order_of(from, to, there), order_of(to, from, back);
   if (h->turned[v].of && same_order(rank, h->turned[v].perm, back)) return h->turned[v].of;
-  return transposed(h, op, in_order(h, v), rank, there);
+  return transposed(h, op, NULL, in_order(h, v), rank, there);
 }
 
 static bool try_dot(Heads *h, const Op *op) {
@@ -124,8 +132,10 @@ static bool try_dot(Heads *h, const Op *op) {
   Attr spec = attr_s(h->r.m, AT_spec, arena_printf(h->r.m->arena, "%s,%s->%s", f.spec[0], f.spec[1], f.spec[2]));
   OpSpec new = op_spec_of(h->r.old, op);
   new.in = in, new.attrs = &spec, new.nattrs = 1, new.type = NULL;
+  bool turned = strcmp(f.spec[2], old.spec[2]) != 0;
+  if (turned) new.name = turned_name(h, op), new.group = NULL;
   Val v = build_op(&h->r.b, &new);
-  if (strcmp(f.spec[2], old.spec[2]) == 0) {
+  if (!turned) {
     rewrite_map(&h->r, op, v);
   } else {
     h->turned[op->out].of = v;
@@ -165,7 +175,7 @@ static Val turned_broadcast(Heads *h, const Op *op, const int64_t *perm) {
     order[at] = i;
   }
   for (int i = 0; i < n; i++) map[i] = from[order[i]];
-  v = transposed(h, op, v, n, order);
+  v = transposed(h, op, NULL, v, n, order);
   Attr a = attr_ints(h->r.m, AT_dims, n, map);
   return build_op(&h->r.b, &(OpSpec){.kind = OP_broadcast,
                                      .name = op->name,
@@ -207,7 +217,8 @@ static bool try_elements(Heads *h, const Op *op) {
   const Turned all = *t;
   for (int i = 0; i < op->nin; i++) in[i] = turned_operand(h, op->in[i], all.perm);
   OpSpec spec = op_spec_of(h->r.old, op);
-  spec.in = in, spec.type = turned_type(h, old_type(h, op->out), all.perm);
+  spec.in = in, spec.name = turned_name(h, op), spec.group = NULL,
+  spec.type = turned_type(h, old_type(h, op->out), all.perm);
   h->turned[op->out] = all;
   h->turned[op->out].of = build_op(&h->r.b, &spec);
   return true;
@@ -224,15 +235,26 @@ static bool has_heads(const Func *f) {
   return heads;
 }
 
-static bool leave_heads(Module *m, const Func *f, const DeviceTraits *device, Diags *diags) {
-  Heads h = {rewrite_start(m, f, diags), device, fixed_values(m->arena, f), ARENA_ARRAY(m->arena, Turned, f->values.n)};
-  for (size_t i = 0; i < f->ops.n && !diags->errors; i++) {
+/* Builds all of it; the first time to see which values are asked for in their own order. */
+static void build_all(Heads *h) {
+  const Func *f = h->r.old;
+  for (size_t i = 0; i < f->ops.n && !h->r.b.diags->errors; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->kind == OP_dot ? try_dot(&h, op) : try_elements(&h, op)) continue;
-    for (int k = 0; k < op->nin; k++) in_order(&h, op->in[k]);
-    rewrite_copy(&h.r, op);
+    if (op->kind == OP_dot ? try_dot(h, op) : try_elements(h, op)) continue;
+    for (int k = 0; k < op->nin; k++) in_order(h, op->in[k]);
+    rewrite_copy(&h->r, op);
   }
-  for (size_t i = 0; i < f->outputs.n; i++) in_order(&h, f->outputs.items[i].value);
+  for (size_t i = 0; i < f->outputs.n; i++) in_order(h, f->outputs.items[i].value);
+}
+
+static bool leave_heads(Module *m, const Func *f, const DeviceTraits *device, Diags *diags) {
+  Arena *a = m->arena;
+  Heads h = {.device = device, .fixed = fixed_values(a, f), .asked = ARENA_ARRAY(a, bool, f->values.n)};
+  for (int round = 0; round < 2 && !diags->errors; round++) {
+    h.r = rewrite_start(m, f, diags), h.turned = ARENA_ARRAY(a, Turned, f->values.n);
+    build_all(&h);
+    if (round == 0) builder_end(&h.r.b);
+  }
   if (!diags->errors) rewrite_finish(&h.r);
   return diags->errors == 0;
 }

@@ -120,7 +120,7 @@ works() { # works REQUESTS: pieces of work that the first rank does
 # shellcheck disable=SC2086
 compile alone gpt.apc $small -D layers=1 -D d=32 -D heads=4 --target dgx-a100x1
 one=$(works 1) two=$(works 2)
-for k in 2 5 12 30; do # of the third request
+for k in 2 5 12 24; do # of the third request
   n=$((one + k))
   for patience in 1s 30s; do
     eager=$(late APC_EAGER=1 DOUBLES_STALL=$n) graph=$(late DOUBLES_STALL=$n)
