@@ -50,7 +50,7 @@ nothing_is_left
 works=$(rm -f trace; "${run[@]}" DOUBLES_ON=1 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "${ask[@]}" >out 2>err; grep -cE '^(work|node) ' trace)
 each=$((works / 3))
 check "a rank does $works pieces of work" test $each -gt 30
-for ((n = 20; n <= works; n += each)); do
+for ((n = 40; n <= works; n += each)); do # behind what prepares weights
   expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
   check "work $n: the call that is late" grep -qE "$late_call" err
   expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=1 DOUBLES_FAIL_LATE=$n "${ask[@]}"
