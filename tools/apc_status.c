@@ -5,6 +5,7 @@
  * A test compares the committed file with the output.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/topo/target.h"
@@ -107,6 +108,26 @@ static const Operator operators[] = {
 #include "frontend/onnx/ops.def"
 };
 
+/* Operators of ONNX Runtime, which counts no versions of them. */
+static const char *const runtime_operators[] = {
+#define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) type,
+#include "frontend/onnx/ops.def"
+#define BODY(domain, type, ...) #type,
+#include "frontend/onnx/bodies.def"
+};
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void onnx_runtime(void) {
+  enum { COUNT = sizeof runtime_operators / sizeof *runtime_operators };
+  const char *sorted[COUNT];
+  memcpy(sorted, runtime_operators, sizeof sorted);
+  qsort(sorted, COUNT, sizeof *sorted, by_name);
+  puts("\n\nOf ONNX Runtime (domain `com.microsoft`, SimplifiedLayerNormalization also in ONNX's own):\n");
+  for (size_t i = 0, shown = 0; i < COUNT; i++)
+    if (!i || strcmp(sorted[i], sorted[i - 1]) != 0) printf("%s%s", shown++ ? ", " : "", sorted[i]);
+}
+
 static void onnx(void) {
   size_t n = sizeof operators / sizeof *operators;
   puts("\n## ONNX operators\n\nWith the operator set from which each is read.\n");
@@ -114,6 +135,7 @@ static void onnx(void) {
     if (i && strcmp(operators[i].name, operators[i - 1].name) == 0) continue;
     printf("%s%s (%d)", i ? ", " : "", operators[i].name, operators[i].since);
   }
+  onnx_runtime();
   putchar('\n');
 }
 

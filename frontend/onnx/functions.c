@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "frontend/onnx/body.h"
 #include "frontend/onnx/file.h"
 #include "frontend/onnx/names.h"
 
@@ -82,11 +83,25 @@ static bool name_functions(Expand *e) {
   return true;
 }
 
+/* The nodes of an operator that the model has no function for. */
+static bool body_of(Expand *e, const Onnx__NodeProto *node, const Function **f) {
+  const OnnxBody *body = onnx_body_find(node->domain, node->op_type);
+  if (!body) return true;
+  if (!count_nodes(e, text(node->name), 3)) return false; /* what its text takes to read */
+  const char *why = NULL, *name = *text(node->name) ? node->name : node->n_output ? node->output[0] : body->type;
+  Onnx__FunctionProto *proto = onnx_body_of(e->arena, body, node, &why);
+  Function *made = ARENA_NEW(e->arena, Function);
+  made->proto = proto;
+  *f = made;
+  return proto || diag_error(e->d, DIAG_onnx_node, (Loc){.file = e->file, .node = arena_strdup(e->d->arena, name)},
+                             "%s: %s", body->type, arena_strdup(e->d->arena, why));
+}
+
 /* *f is the function that the node calls, NULL where it calls none; false after an error. */
 static bool function_of(Expand *e, const Onnx__NodeProto *node, const Function **f) {
   *f = NULL;
   const char *name = e->named.n ? function_name(e, node->domain, node->op_type) : NULL;
-  if (!name || !name_find(&e->named, name)) return true;
+  if (!name || !name_find(&e->named, name)) return body_of(e, node, f);
   Onnx__NodeProto shallow = *node; /* what else it has may be large, and it may be called often */
   shallow.n_input = shallow.n_output = shallow.n_attribute = 0, shallow.doc_string = NULL;
   if (!count_nodes(e, text(node->name), onnx__node_proto__get_packed_size(&shallow) / 1000)) return false;

@@ -1,4 +1,5 @@
-/* frontend/onnx/functions.h - replaces calls of a model's own functions by their bodies.
+/* frontend/onnx/functions.h - replaces calls of a model's own functions, and of operators that are a few nodes of ONNX
+ * (body.h), by their bodies.
  *
  * Values inside a body are renamed CALL/NAME, attributes that refer to the function's (ref_attr_name) take the call's
  * or else the function's default (attribute_proto), the function is the one of the call's overload, and the nodes are

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/nearest.h"
+#include "frontend/onnx/body.h"
 #include "frontend/onnx/import_graph.h"
 
 enum { OPSET_MIN = LIMIT_OPSET_FIRST, OPSET_MAX = LIMIT_OPSET_LAST };
@@ -21,23 +22,33 @@ Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
 
 static const OnnxOp onnx_ops[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
-  {type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+  {"", type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+#define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) \
+  {"com.microsoft", type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #include "frontend/onnx/ops.def"
 };
 
 static bool default_domain(const char *domain) { return !domain || !*domain || strcmp(domain, "ai.onnx") == 0; }
 
+/* The operator set that the node is of. */
+static int64_t opset_of(const Import *im, const Onnx__NodeProto *node) {
+  return onnx_body_has_made(node) ? OPSET_MAX : im->opset;
+}
+
 static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset) {
-  if (!type || !default_domain(domain)) return NULL;
+  if (!type) return NULL;
+  if (default_domain(domain)) domain = "";
   for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++) {
     const OnnxOp *op = &onnx_ops[i];
-    if (strcmp(op->type, type) == 0 && opset >= op->since && (!op->until || opset <= op->until)) return op;
+    if (strcmp(op->type, type) == 0 && strcmp(op->domain, domain) == 0 && opset >= op->since &&
+        (!op->until || opset <= op->until))
+      return op;
   }
   return NULL;
 }
 
 bool onnx_op_supported(const char *domain, const char *type, int64_t opset) {
-  return find_op(domain, type, opset) != NULL;
+  return find_op(domain, type, opset) || onnx_body_find(domain, type);
 }
 
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d) {
@@ -232,7 +243,7 @@ static void suggest_operator(Import *im, const char *type) {
   }
   Nearest near = nearest_to(type);
   for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++)
-    if (find_op("", onnx_ops[i].type, im->opset)) nearest_try(&near, onnx_ops[i].type);
+    if (find_op(onnx_ops[i].domain, onnx_ops[i].type, im->opset)) nearest_try(&near, onnx_ops[i].type);
   if (near.best) diag_help(im->d, "the nearest operator is %s", near.best);
 }
 
@@ -245,7 +256,7 @@ static bool check_supported(Import *im) {
   for (size_t k = 0; k < im->g->norder; k++) {
     size_t i = (size_t)im->g->order[k];
     const Onnx__NodeProto *node = im->g->nodes.items[i];
-    if (!im->g->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
+    if (!im->g->live[i] || find_op(node->domain, node->op_type, opset_of(im, node))) continue;
     const char *type = default_domain(node->domain)
                            ? onnx_text(node->op_type)
                            : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
@@ -381,9 +392,10 @@ static bool takes_sequences(ImportNode *n) {
 
 static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->g->nodes.items[i];
-  ImportNode n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
+  ImportNode n = {
+      .im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = opset_of(im, proto)};
   const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
-  const OnnxOp *known = find_op(proto->domain, proto->op_type, im->opset);
+  const OnnxOp *known = find_op(proto->domain, proto->op_type, n.opset);
   n.op = known ? known : &opaque; /* check_supported let it through */
   n.in = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_input);
   n.out = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_output);

@@ -1,4 +1,4 @@
-/* frontend/onnx/import_matmul.c - MatMul, Gemm and Einsum as IR dots.
+/* frontend/onnx/import_matmul.c - MatMul, FusedMatMul, Gemm and Einsum as IR dots.
  *
  * A dot names its dimensions by letters, so transposed operands, batch dimensions that only one operand
  * has and broadcast batch dimensions (their extent of 1 is dropped) need no data movement.
@@ -52,6 +52,32 @@ Val matmul(ImportNode *n, Val x, Val y) {
 }
 
 bool import_matmul(ImportNode *n) { return import_set_output(n, 0, matmul(n, input(n, 0), input(n, 1))); }
+
+/* ---- FusedMatMul, of ONNX Runtime */
+
+/* The matrix of a MatMul.  With `batches` it comes with its first dimension before those of the batch, with `swapped`
+ * with its last two exchanged, in that order. */
+static Val matrix(ImportNode *n, size_t i, bool swapped, bool batches) {
+  int rank = input_type(n, i)->rank, perm[MAX_RANK];
+  Val x = input(n, i);
+  if (!x || rank < 2) return x; /* a vector has nothing to exchange */
+  for (int d = 0; d < rank; d++) perm[d] = d;
+  if (batches)
+    for (int d = 0; d < rank - 1; d++) perm[d] = d + 1 < rank - 1 ? d + 1 : 0;
+  if (swapped) {
+    int last = perm[rank - 1];
+    perm[rank - 1] = perm[rank - 2], perm[rank - 2] = last;
+  }
+  return swapped || batches ? build_transpose(n->b, x, perm) : x;
+}
+
+bool import_fused_matmul(ImportNode *n) {
+  Val x = matrix(n, 0, node_int(n, "transA", 0) != 0, node_int(n, "transBatchA", 0) != 0);
+  Val y = matrix(n, 1, node_int(n, "transB", 0) != 0, node_int(n, "transBatchB", 0) != 0);
+  double alpha = node_float(n, "alpha", 1);
+  Val product = matmul(n, x, y);
+  return import_set_output(n, 0, alpha == 1 ? product : binary_number(n, OP_mul, product, alpha));
+}
 
 /* ---- Gemm: alpha * A' * B' + beta * C */
 

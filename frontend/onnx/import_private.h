@@ -55,9 +55,9 @@ typedef struct ImportNode {
 } ImportNode;
 
 typedef struct OnnxOp {
-  const char *type;
-  int since, until;   /* operator set versions, until 0: open */
-  int min_in, max_in; /* max -1: any number */
+  const char *domain, *type; /* domain "": ONNX's own */
+  int since, until;          /* operator set versions, until 0: open */
+  int min_in, max_in;        /* max -1: any number */
   int max_out;
   const char *attrs; /* names separated by spaces */
   bool (*import)(ImportNode *n);
@@ -66,6 +66,7 @@ typedef struct OnnxOp {
 
 /* Every importer of the table. */
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
+#define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
 #include "frontend/onnx/ops.def"
 
 bool import_opaque(ImportNode *n); /* of an operator that is not in the table */

@@ -163,3 +163,44 @@ bool import_qlinear_conv(ImportNode *n) {
   return import_set_output(n, 0,
                            requantized(n, sums, spread(n, input(n, 1), 0, rank), spread(n, input(n, 4), 1, rank), 6));
 }
+
+/* ---- of ONNX Runtime */
+
+/* Input i with the scale and zero point behind it, in f32. */
+static Val dequantized(ImportNode *n, size_t i) {
+  Val x = centred(n, input(n, i), has_input(n, i + 2) ? spread(n, input(n, i + 2), 0, 0) : 0);
+  return x ? binary(n, OP_mul, build_cast(n->b, x, DT_f32), spread(n, input(n, i + 1), 0, 0)) : 0;
+}
+
+/* Scale and zero point of the result, then tensors, each with its own. */
+bool import_qlinear_concat(ImportNode *n) {
+  size_t count = (n->proto->n_input - 2) / 3;
+  int axis = 0;
+  if (n->proto->n_input != 2 + 3 * count || !count || !has_input(n, 1))
+    return node_error(n, "%zu inputs", n->proto->n_input);
+  Val *parts = ARENA_ARRAY(n->m->arena, Val, count);
+  for (size_t i = 0; i < count; i++)
+    if (!has_input(n, 2 + 3 * i) || !has_input(n, 3 + 3 * i) || !(parts[i] = dequantized(n, 2 + 3 * i)))
+      return node_error(n, "tensor %zu has no scale", i);
+  if (!node_axis(n, node_int(n, "axis", 0), input_type(n, 2)->rank, &axis)) return false;
+  Val x = count > MAX_OPERANDS ? 0 : build_concat(n->b, (int)count, parts, axis);
+  if (!x) return node_error(n, "%zu tensors", count);
+  return import_set_output(
+      n, 0, quantized(n, x, spread(n, input(n, 0), 0, 0), spread(n, input(n, 1), 0, 0), input_type(n, 1)->dtype));
+}
+
+/* Before operator set 13 over all dimensions from `axis` on, as Softmax. */
+bool import_qlinear_softmax(ImportNode *n) {
+  const Type *t = input_type(n, 0);
+  int64_t set = node_int(n, "opset", 0);
+  int axis = 0;
+  if (set < 1) return node_error(n, "opset is %lld", (long long)set);
+  if (!node_axis(n, node_int(n, "axis", set < 13 ? 1 : -1), t->rank, &axis)) return false;
+  const Expr *flat[] = {type_product(n->m, t, 0, axis), type_product(n->m, t, axis, t->rank)};
+  Val x = dequantized(n, 0);
+  if (set < 13 && x) x = build_reshape(n->b, x, 2, flat);
+  Attr over = attr_i(AT_axis, set < 13 ? 1 : axis);
+  x = x ? build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &over}) : 0;
+  x = x ? build_reshape(n->b, x, t->rank, t->dims) : 0;
+  return import_set_output(n, 0, quantized(n, x, spread(n, input(n, 3), 0, 0), spread(n, input(n, 4), 0, 0), t->dtype));
+}

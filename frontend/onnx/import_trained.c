@@ -39,6 +39,11 @@ static unsigned parameters_of(const char *type) {
       {"LayerNormalization", 1 << 1 | 1 << 2},
       {"RMSNormalization", 1 << 1},
       {"SimplifiedLayerNormalization", 1 << 1},
+      {"FusedMatMul", 1 << 0 | 1 << 1},
+      {"TransposeMatMul", 1 << 0 | 1 << 1},
+      {"MultiHeadAttention", 1 << 3},
+      {"GroupQueryAttention", 1 << 11},
+      {"MoE", 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7},
   };
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
     if (strcmp(layers[i].type, type) == 0) return layers[i].operands;
@@ -73,7 +78,7 @@ static bool is_parameter_of(const Import *im, ImportUse use, bool single, int st
   const Onnx__NodeProto *n = im->g->nodes.items[use.node];
   const char *type = onnx_text(n->op_type);
   bool gathered = strcmp(type, "Gather") == 0;
-  if (use.operand < 3 && parameters_of(type) >> use.operand & 1u) return !gathered || !single;
+  if (use.operand < 32 && parameters_of(type) >> use.operand & 1u) return !gathered || !single;
   bool added = strcmp(type, "Add") == 0 || (!single && strcmp(type, "Sub") == 0);
   if (added && n->n_input == 2) return single ? is_product(im, n->input[1 - use.operand]) : beside_data(im, use);
   if (!single && strcmp(type, "Concat") == 0) return beside_data(im, use);

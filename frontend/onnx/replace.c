@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "frontend/onnx/body.h"
 #include "frontend/onnx/write.h"
 
 typedef struct Replacing {
@@ -117,13 +118,20 @@ static void drop_named(Onnx__GraphProto *g) {
   g->n_node = n;
 }
 
+static bool is_expanded(const Onnx__ModelProto *model) {
+  bool some = model->n_functions > 0;
+  for (size_t i = 0; i < model->graph->n_node; i++)
+    some |= onnx_body_find(model->graph->node[i]->domain, model->graph->node[i]->op_type) != NULL;
+  return some;
+}
+
 static bool add_all(const Replacing *r, Onnx__ModelProto *model) {
   const TrainingReads *reads = r->how->reads;
   Onnx__GraphProto *g = model->graph;
-  if (reads->n && model->n_functions) /* nodes are numbered as they are with functions expanded */
+  if (reads->n && is_expanded(model)) /* nodes are numbered as they are with functions expanded */
     return diag_error(r->diags, DIAG_onnx_export, place(r, NULL),
                       "the file of weights has weights that the model's file has only once for several nodes, which is "
-                      "not built yet for models with functions");
+                      "not built yet for models with functions or operators of ONNX Runtime");
   for (size_t i = 0; i < reads->n; i++) {
     const TrainingRead *read = &reads->items[i];
     if (!has_initializer(g, read->name) && !add_initializer(r, g, read->name)) return false;

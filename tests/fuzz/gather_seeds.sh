@@ -44,7 +44,7 @@ words() { # TABLE...: the names that open every row
 }
 
 case $name in
-  onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx/ops.def" ;;
+  onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx/ops.def" "$source/frontend/onnx/bodies.def" ;;
   dsl) files apc | gather; words "$source/frontend/dsl/builtin.def" ;;
   ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
   prove) files ir "$source/tests/prove" "$source/tests/proofs" | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;

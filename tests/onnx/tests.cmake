@@ -21,6 +21,12 @@ endforeach()
 # Written back as ONNX and read again; the number is of models that may have no ONNX form.
 apc_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 15)
 
+# Operators of ONNX Runtime, against what its kernels gave.
+add_executable(onnx_runtime ${onnx_tests}/runtime.c)
+target_link_libraries(onnx_runtime PRIVATE apc_warnings apc_frontend apc_ir apc_base)
+set_target_properties(onnx_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+apc_test(NAME onnx.runtime COMMAND onnx_runtime ${onnx_tests}/runtime.txt)
+
 # Not a test: compares a model of any exporter with stored outputs, by hand.
 add_executable(onnx_compare ${onnx_tests}/compare.c)
 target_link_libraries(onnx_compare PRIVATE apc_warnings apc_frontend apc_ir apc_base)
