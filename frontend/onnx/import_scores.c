@@ -81,7 +81,7 @@ static Val visible(ImportNode *n, const Heads *h, const Scores *s) {
   return both(n, seen, is_bool ? s->mask : binary(n, OP_ne, s->mask, splat_like(n, s->mask, -INFINITY)));
 }
 
-/* [batch, groups, per group, queries, keys] as the fourth output. */
+/* The scores as the fourth output. */
 static bool show(ImportNode *n, const Heads *h, const Scores *s, int64_t state, Val x) {
   const Expr *dims[] = {h->batch, h->heads, h->queries, h->keys};
   return s->shown != state || import_set_output(n, 3, x ? build_reshape(n->b, x, 4, dims) : 0);
@@ -89,19 +89,33 @@ static bool show(ImportNode *n, const Heads *h, const Scores *s, int64_t state, 
 
 /* The softmax over the keys, and over the sink, which is left out of what comes out. */
 static Val weights(ImportNode *n, const Heads *h, const Scores *s, Val x) {
-  Attr axis = attr_i(AT_axis, 4);
-  if (s->sink && x) {
-    const Type *t = type_of(n->b->f, x);
-    const Expr *dims[] = {t->dims[0], t->dims[1], t->dims[2], t->dims[3], ex_const(n->m, 1)};
-    x = build_concat(n->b, 2, (Val[]){x, broadcast(n, build_cast(n->b, s->sink, t->dtype), 5, dims)}, 4);
+  if (!x) return 0;
+  const Type *t = type_of(n->b->f, x);
+  int last = t->rank - 1;
+  Attr axis = attr_i(AT_axis, last);
+  if (s->sink) {
+    const Expr *dims[MAX_RANK];
+    for (int d = 0; d < t->rank; d++) dims[d] = d < last ? t->dims[d] : ex_const(n->m, 1);
+    x = build_concat(n->b, 2, (Val[]){x, broadcast(n, build_cast(n->b, s->sink, t->dtype), t->rank, dims)}, last);
   }
   x = x ? build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &axis}) : 0;
-  return x && s->sink ? build_slice(n->b, x, 4, ex_const(n->m, 0), h->keys, 1) : x;
+  return x && s->sink ? build_slice(n->b, x, last, ex_const(n->m, 0), h->keys, 1) : x;
+}
+
+/* With one query head per key head nothing has a dimension for them, as models have it that are recognised. */
+static Val without_groups(ImportNode *n, Val x) {
+  bool has = x && type_of(n->b->f, x)->rank == 5;
+  return has ? drop_dims(n, x, 1u << 2) : x;
 }
 
 /* A key that is not to be seen has weight 0 also where the softmax of its row is NaN because no key is. */
-static Val spelled_out(ImportNode *n, const Heads *h, const Scores *s) {
-  Val x = binary_number(n, OP_mul, build_dot(n->b, h->q, h->k, "bgrsk,bgtk->bgrst"), s->scale), seen = visible(n, h, s);
+static Val spelled_out(ImportNode *n, const Heads *h, const Scores *given) {
+  bool single = ex_is_const(h->per_group, 1);
+  Scores own = *given, *s = &own;
+  Val q = single ? without_groups(n, h->q) : h->q, *parts[] = {&s->mask, &s->lengths, &s->first, &s->bias, &s->sink};
+  for (size_t i = 0; single && i < sizeof parts / sizeof *parts; i++) *parts[i] = without_groups(n, *parts[i]);
+  Val x = build_dot(n->b, q, h->k, single ? "bgsk,bgtk->bgst" : "bgrsk,bgtk->bgrst"), seen = visible(n, h, s);
+  x = binary_number(n, OP_mul, x, s->scale);
   if (!show(n, h, s, SHOW_PRODUCT, x)) return 0;
   if (s->softcap > 0)
     x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, s->softcap)), s->softcap);
@@ -115,7 +129,10 @@ static Val spelled_out(ImportNode *n, const Heads *h, const Scores *s) {
   bool some_always = !s->mask && !s->lengths && s->left < 0 && s->right < 0; /* a causal query sees itself */
   if (!some_always) x = select3(n, seen, x, splat_like(n, x, 0));
   x = x ? build_cast(n->b, x, dtype) : 0;
-  return x && show(n, h, s, SHOW_SOFTMAX, x) ? build_dot(n->b, x, h->v, "bgrst,bgte->bgrse") : 0;
+  if (!x || !show(n, h, s, SHOW_SOFTMAX, x)) return 0;
+  const Expr *dims[] = {h->batch, h->groups, h->per_group, h->queries, h->value_width};
+  Val y = build_dot(n->b, x, h->v, single ? "bgst,bgte->bgse" : "bgrst,bgte->bgrse");
+  return single && y ? build_reshape(n->b, y, 5, dims) : y;
 }
 
 Val import_attend(ImportNode *n, const Heads *h, const Scores *s) {
