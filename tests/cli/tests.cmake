@@ -7,6 +7,7 @@ set(needs_of_loops NEEDS test_onnx_control)
 set(needs_of_multiples NEEDS test_onnx_assume)
 set(needs_of_onnx NEEDS onnx_compare)
 set(needs_of_recurrent NEEDS test_onnx_recurrent)
+set(needs_of_runtime NEEDS onnx_runtime)
 set(needs_of_samples NEEDS test_onnx_samples)
 foreach(name
     artifact
@@ -51,6 +52,7 @@ foreach(name
     moe
     multiples
     recurrent
+    runtime
     samples
     size
     loops

@@ -233,10 +233,45 @@ static void a_function_of_the_model_comes_first(void) {
   HAS("neg %x");
 }
 
+/* ---- a model of them, for tests/cli/runtime.sh */
+
+static void numbered(const char *name, int64_t rows, int64_t columns, double low, double high) {
+  weight(name, rows, columns);
+  Onnx__TensorProto *t = initializers.items[initializers.n - 1];
+  for (int64_t i = 0; i < rows * columns; i++) ((float *)(void *)t->raw_data.data)[i] = (float)number(i, low, high);
+  if (rows == 1) t->n_dims = 1, t->dims[0] = columns;
+}
+
+/* A layer of a decoder with a cache, as the builder of ONNX Runtime GenAI writes it: 4 heads, 2 of keys, 16 wide. */
+static bool write_decoder(const char *path) {
+  begin();
+  opset = 14;
+  in("ids", I64, "batch,new"), in("mask", I64, "batch,total");
+  in("past_key", F32, "batch,2,past,16"), in("past_value", F32, "batch,2,past,16");
+  out("logits"), out("key"), out("value");
+  numbered("table", 12, 32, -1, 1), numbered("gain", 1, 32, 0.5, 1.5), numbered("qkv.weight", 32, 128, -0.4, 0.5);
+  numbered("o.weight", 64, 32, -0.4, 0.5), numbered("cosines", 400, 8, -1, 1), numbered("sines", 400, 8, -1, 1);
+  ints("one", "1");
+  attr(node("ReduceSum", "mask,one", "sum"), "keepdims", INT, 0);
+  node("Sub", "sum,one", "last"), attr(node("Cast", "last", "seqlens_k"), "to", INT, I32);
+  node("Shape", "mask", "shape"), node("Gather", "shape,one", "extent");
+  attr(node("Cast", "extent", "total_length"), "to", INT, I32);
+  node("Gather", "table,ids", "e"), node("SimplifiedLayerNormalization", "e,gain", "x");
+  node("MatMul", "x,qkv.weight", "qkv");
+  Onnx__NodeProto *n = of_runtime("GroupQueryAttention",
+                                  "qkv,,,past_key,past_value,seqlens_k,total_length,cosines,sines", "a,key,value");
+  attr(n, "num_heads", INT, 4), attr(n, "kv_num_heads", INT, 2), attr(n, "do_rotary", INT, 1);
+  node("MatMul", "a,o.weight", "o");
+  of_runtime("SkipSimplifiedLayerNormalization", "e,o,gain", "y,,,r");
+  attr(of_runtime("FusedMatMul", "y,table", "logits"), "transB", INT, 1);
+  return import() && write_graph(path); /* which import() completes */
+}
+
 int main(int argc, char **argv) {
   FileMap map;
   arena = arena_new();
   diags = diags_new(arena);
+  if (argc == 3) return write_decoder(argv[2]) ? 0 : 1;
   if (argc != 2 || !file_map(diags, argv[1], &map)) return 1;
   Arena *a = arena_new();
   recorded = arena_strndup(a, (const char *)map.data, map.size);
