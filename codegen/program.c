@@ -230,13 +230,13 @@ static bool is_read_once(const EmitBody *b, const Unit *u, int a) {
 static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
-  uint32_t shared = 0; /* an input's memory is given away once */
+  bool *shared = ARENA_ARRAY(b->e->m->arena, bool, u->nin + 1); /* an input's memory is given away once */
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && is_read_once(b, u, a) && !has_target(b, v) &&
-        !emit_in_carry(b, v) && emit_may_share(b, u->in[a], v)) {
-      shared |= 1u << a;
+    if (a >= 0 && !shared[a] && is_read_once(b, u, a) && !has_target(b, v) && !emit_in_carry(b, v) &&
+        emit_may_share(b, u->in[a], v)) {
+      shared[a] = true;
       emit_share_tensor(b, v, emit_body_tensor(b, u->in[a]));
     } else {
       emit_fresh_tensor(b, v, result_class(b, v));

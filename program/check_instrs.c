@@ -33,7 +33,7 @@ static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
   const InstrRow *row = &instr_rows[x->kind];
   uint32_t n = x->exprs.n;
   switch (row->mode) {
-    case EXPRS_ANY: return n <= 1024;
+    case EXPRS_ANY: return n <= PROGRAM_MAX_WORDS;
     case EXPRS_AT_MOST: return n <= row->n;
     case EXPRS_NUMBER: return n == row->n;
     case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;

@@ -5,10 +5,8 @@
 
 #include "base/hash.h"
 
-enum {
-  EXPRS_MOST =
-      2048 + 256 * (PROGRAM_MAX_RANK + 1) + 2 /* of one instruction, with its tensors', its guard and its grid */
-};
+/* Of one instruction, with its tensors', its guard and its grid. */
+enum { EXPRS_MOST = PROGRAM_MAX_WORDS * (PROGRAM_MAX_RANK + 2) + 2 };
 
 /* The expressions of an instruction, its tensors' included, that differ between ranks. */
 typedef struct OwnExprs {

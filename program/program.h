@@ -77,6 +77,7 @@ enum {
   PROGRAM_MAX_RANKS = 1 << 17, /* what is made per rank is bounded by it; the image does not grow with ranks */
   PROGRAM_MAX_SYMBOLS = LIMIT_SYMBOLS,
   PROGRAM_MAX_BATCH_LOOPS = 6,
+  PROGRAM_MAX_WORDS = 4095, /* addresses and scalars that a kernel takes: 32 KiB, less the driver's */
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,
   PROGRAM_MAX_IMAGES = 64,

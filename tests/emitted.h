@@ -284,8 +284,8 @@ static inline double emitted_elements(const Emitted *e, const WorkSpace *s) {
   return n;
 }
 
-/* A kernel of rows of the stage: its launch, and every value that it reads or stores once. */
-static inline void emitted_rows_kernel(Emitted *e, const Work *w, const WorkGroup *g) {
+/* A kernel of rows of the stage: its launch, unless a bundle has it, and every value that it reads or stores once. */
+static inline void emitted_rows_kernel(Emitted *e, const Work *w, const WorkGroup *g, bool launched) {
   const Target *t = cost_target(e->cost);
   const Expr *offset;
   const WorkOp *first = &w->ops.items[g->ops[0]];
@@ -299,19 +299,23 @@ static inline void emitted_rows_kernel(Emitted *e, const Work *w, const WorkGrou
       if (w->stored[v]) r.bytes += emitted_work_bytes(e, w, v);
   }
   double *rows = e->once ? &e->stages[w->stage].rows_once : &e->stages[w->stage].rows_each;
-  *rows += e->times * (t->launch + cost_memory_seconds(t, r.bytes));
+  *rows += e->times * (launched ? t->launch + cost_memory_seconds(t, r.bytes)
+                                : cost_memory_seconds(t, r.bytes) - cost_memory_seconds(t, 0));
 }
 
 static inline void emitted_rows(Emitted *e, const LoopCosts *loops) {
   for (int s = 0; s < e->m->mesh.stages; s++) {
     Work *w = work_new(e->m, e->l2, s, cost_target(e->cost)->device, true);
+    size_t n;
     work_fuse(w);
-    for (size_t i = 0; i < w->groups.n; i++) {
-      const WorkGroup *g = &w->groups.items[i];
+    const int *order = work_order(w, &n);
+    for (size_t i = 0; i < n; i++) {
+      const WorkGroup *g = &w->groups.items[order[i]];
       int origin = w->ops.items[g->ops[0]].origin;
-      if (g->dead || !g->fusable) continue;
+      if (!g->fusable) continue;
       e->times = runs_of_op(loops, (size_t)origin), e->once = !phase_each(e->l2->ops.items[origin].phase);
-      emitted_rows_kernel(e, w, g);
+      bool launched = g->bundle < 0 || i == 0 || w->groups.items[order[i - 1]].bundle != g->bundle;
+      emitted_rows_kernel(e, w, g, launched);
     }
   }
 }

@@ -131,6 +131,7 @@ void cuda_choose(Cuda *k) {
       k->s->blocks = ex_mul(m, rows, ex_ceil_div(m, all, ex_const(m, COLUMNS_PER_BLOCK)));
       break;
   }
+  if (c->p->blocks) k->s->blocks = c->p->blocks;
 }
 
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s) {

@@ -16,6 +16,7 @@ enum {
 typedef struct Cuda {
   RowPrinter r;
   CudaSchedule *s;
+  const char *block; /* the number of the block, among those of this kernel */
 } Cuda;
 
 /* Sets the schedule record, and which values the row printer keeps. */

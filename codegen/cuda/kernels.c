@@ -21,13 +21,15 @@ static void add_node(Text *key, const RowNode *n) {
 }
 
 static void add_store(Text *key, const RowStore *s) {
-  ADD(key, s->node), ADD(key, s->buffer), add_affine(key, &s->at), ADD(key, s->stage), ADD(key, s->inner);
+  ADD(key, s->node), ADD(key, s->buffer), add_affine(key, &s->at), ADD(key, s->stage), ADD(key, s->inner),
+      ADD(key, s->total);
 }
 
 /* All but which values its buffers are, which no text says.  Expressions are those of the module, equal ones once. */
 static void add_program(Text *key, const RowProgram *p) {
   ADD(key, p->ndims), ADD(key, p->extent), ADD(key, p->inner), ADD(key, p->reduces), ADD(key, p->start);
-  ADD(key, p->nstages), ADD(key, p->nodes.n), ADD(key, p->accs.n), ADD(key, p->stores.n), ADD(key, p->buffers.n);
+  ADD(key, p->nstages), ADD(key, p->blocks), ADD(key, p->nodes.n), ADD(key, p->accs.n), ADD(key, p->stores.n),
+      ADD(key, p->buffers.n);
   for (size_t i = 0; i < p->nodes.n; i++) add_node(key, &p->nodes.items[i]);
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
@@ -63,9 +65,13 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
       all[i] = *known;
       continue;
     }
-    const char *text = u->row ? row_kernel(m, u, &all[i]) : cuda_template(m, l2, units, u, set->arch, &all[i]);
     const Op *named = u->conv ? u->conv->op : &l2->ops.items[u->tells];
-    all[i].kernel = kernel_set_add(set, op_name(named->kind), text);
+    bool sums = !u->row && !u->nmembers && u->legal->kind == OP_reduce;
+    const char *text = u->row        ? row_kernel(m, u, &all[i])
+                       : u->nmembers ? cuda_bundle(m, u, &all[i])
+                       : sums        ? cuda_sum_all(m, l2, units, u, &all[i])
+                                     : cuda_template(m, l2, units, u, set->arch, &all[i]);
+    all[i].kernel = kernel_set_add(set, u->nmembers ? "bundle" : sums ? "sum" : op_name(named->kind), text);
     if (u->row) kernel_set_keep(set, key.data, key.n, &all[i]);
   }
   return all;

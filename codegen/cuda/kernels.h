@@ -23,6 +23,10 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
 /* The definition of a kernel of the set; behind dialect_prelude it is complete. */
 const char *cuda_text(Arena *a, const Kernel *k);
 
+/* bundle.c: of a unit with members; of the sum of several tensors of totals (work_total.c). */
+const char *cuda_bundle(Module *m, const Unit *u, CudaKernel *out);
+const char *cuda_sum_all(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out);
+
 /* update, rope, attention: the text of one kernel. */
 /* arch: as KernelSet has it. */
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, const char *arch,

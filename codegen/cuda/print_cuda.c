@@ -132,7 +132,8 @@ static void print_element_stores(const Cuda *k, bool packets) {
   const RowPrinter *c = &k->r;
   for (size_t i = 0; i < c->p->stores.n; i++) {
     const RowStore *s = &c->p->stores.items[i];
-    if (packets && cuda_store_in_packets(c, s)) rp_line(c, "w%zu[e] = v%d;", i, s->node);
+    if (s->total) rp_line(c, "t%zu = add_f32(t%zu, v%d);", i, i, s->node);
+    else if (packets && cuda_store_in_packets(c, s)) rp_line(c, "w%zu[e] = v%d;", i, s->node);
     else rp_store(c, s);
   }
 }
@@ -152,16 +153,13 @@ static bool *store_needs(const RowPrinter *c) {
   return needed;
 }
 
-static void print_elements(Cuda *k) {
+/* Elements first .. first + m of a row. */
+static void print_packet(Cuda *k) {
   RowPrinter *c = &k->r;
   int v = k->s->vector, d = c->p->inner;
-  rp_line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", rp_extent(c, d), rp_row_count(c), v - 1, v);
-  rp_line(c, "const int64_t piece = block_index() * %d + thread_index();", k->s->threads);
-  rp_line(c, "if (piece >= rows * pieces) return;");
-  rp_line(c, "const int64_t row = piece / pieces, first = piece %% pieces * %d, i%d = first;", v, d);
   if (v > 1) rp_line(c, "const int64_t m = n - first < %d ? n - first : %d;", v, v);
   rp_outer_indices(c, "row");
-  print_thread_scope(c);
+  if (!c->p->blocks || c->p->ndims > 1) print_thread_scope(c);
   if (v == 1) {
     rp_needed(c, store_needs(c), 0);
     print_element_stores(k, false);
@@ -175,6 +173,65 @@ static void print_elements(Cuda *k) {
   print_element_stores(k, true);
   rp_close(c), rp_close(c);
   print_packet_stores(k);
+}
+
+/* Which packet it is: of which row, and where in it. */
+static void print_place(const Cuda *k) {
+  const RowPrinter *c = &k->r;
+  int v = k->s->vector, d = c->p->inner;
+  if (c->p->ndims == 1) rp_line(c, "const int64_t first = piece * %d, i%d = first;", v, d);
+  else rp_line(c, "const int64_t row = piece / pieces, first = piece %% pieces * %d, i%d = first;", v, d);
+}
+
+/* The block's part of `count` packets or tiles: from `begin` up to `end`. */
+static void print_share(const Cuda *k, const char *count) {
+  const RowPrinter *c = &k->r;
+  const char *blocks = rp_scalar(c, c->p->blocks);
+  rp_line(c, "const int64_t count = %s, share = (count + %s - 1) / %s, begin = %s * share;", count, blocks, blocks,
+          k->block);
+  rp_line(c, "const int64_t end = begin + share < count ? begin + share : count;");
+  for (size_t i = 0; i < c->p->stores.n; i++)
+    if (c->p->stores.items[i].total) rp_line(c, "float t%zu = 0;", i);
+}
+
+/* What the threads have added up: by a butterfly in each warp, then warp by warp. */
+static void print_total_stores(Cuda *k) {
+  RowPrinter *c = &k->r;
+  for (size_t i = 0; i < c->p->stores.n; i++) {
+    if (!c->p->stores.items[i].total) continue;
+    shared(k, "float", sizeof(float), format_int(k, "total%d", (int)i), k->s->threads / 32);
+    rp_line(c, "t%zu = warp_sum_f32(t%zu);", i, i);
+    rp_line(c, "if (lane_index() == 0) total%zu[warp_index()] = t%zu;", i, i);
+    rp_line(c, "barrier();");
+    rp_open(c, "if (thread_index() == 0)");
+    rp_open(c, arena_printf(c->m->arena, "UNROLL for (int w = 1; w < %d; w++)", k->s->threads / 32));
+    rp_line(c, "t%zu = add_f32(t%zu, total%zu[w]);", i, i, i);
+    rp_close(c);
+    rp_line(c, "p%d[%s] = t%zu;", c->p->stores.items[i].buffer, k->block, i);
+    rp_close(c);
+  }
+}
+
+static void print_elements(Cuda *k) {
+  RowPrinter *c = &k->r;
+  int v = k->s->vector;
+  rp_line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", rp_extent(c, c->p->inner), rp_row_count(c),
+          v - 1, v);
+  if (!c->p->blocks) {
+    rp_line(c, "const int64_t piece = %s * %d + thread_index();", k->block, k->s->threads);
+    rp_line(c, "if (piece >= rows * pieces) return;");
+    print_place(k);
+    print_packet(k);
+    return;
+  }
+  print_share(k, "rows * pieces");
+  if (c->p->ndims == 1) print_thread_scope(c);
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t piece = begin + thread_index(); piece < end; piece += %d)",
+                          k->s->threads));
+  print_place(k);
+  print_packet(k);
+  rp_close(c);
+  print_total_stores(k);
 }
 
 /* ---- tiles */
@@ -208,13 +265,10 @@ static void print_staging(Cuda *k, const bool *needed) {
   rp_line(c, "barrier();");
 }
 
-static void print_tiles(Cuda *k) {
+static void print_tile(Cuda *k) {
   RowPrinter *c = &k->r;
   int d = c->p->inner, a = c->across;
-  rp_line(c, "const int64_t n = %s, all = %s, wide = (n + 31) / 32, high = (all + 31) / 32, tile = block_index();",
-          rp_extent(c, d), rp_extent(c, a));
   rp_line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
-  rp_line(c, "const int tx = thread_index() %% %d, ty = thread_index() / %d;", TILE, TILE);
   rp_outer_indices(c, "row");
   print_staging(k, store_needs(c));
   rp_open(c, arena_printf(c->m->arena, "UNROLL for (int r = ty; r < %d; r += %d)", TILE, TILE_ROWS));
@@ -223,6 +277,24 @@ static void print_tiles(Cuda *k) {
   rp_needed(c, store_needs(c), 0);
   print_element_stores(k, false);
   rp_close(c), rp_close(c);
+}
+
+static void print_tiles(Cuda *k) {
+  RowPrinter *c = &k->r;
+  rp_line(c, "const int64_t n = %s, all = %s, wide = (n + 31) / 32, high = (all + 31) / 32;", rp_extent(c, c->p->inner),
+          rp_extent(c, c->across));
+  rp_line(c, "const int tx = thread_index() %% %d, ty = thread_index() / %d;", TILE, TILE);
+  if (!c->p->blocks) {
+    rp_line(c, "const int64_t tile = %s;", k->block);
+    print_tile(k);
+    return;
+  }
+  print_share(k, arena_printf(c->m->arena, "%s * high * wide", rp_row_count(c)));
+  rp_open(c, "for (int64_t tile = begin; tile < end; tile++)");
+  print_tile(k);
+  if (k->s->shared) rp_line(c, "barrier();");
+  rp_close(c);
+  print_total_stores(k);
 }
 
 /* ---- rows */
@@ -345,8 +417,8 @@ static void print_rows(Cuda *k) {
   rp_line(c, "const int64_t n = %s, rows = %s;", rp_extent(c, c->p->inner), rp_row_count(c));
   rp_line(c, "const int lane = lane_index();");
   print_start(c);
-  if (k->s->warps == 1) rp_line(c, "const int64_t row = block_index() * %d + warp_index();", ROWS_PER_BLOCK);
-  else rp_line(c, "const int64_t row = block_index();");
+  if (k->s->warps == 1) rp_line(c, "const int64_t row = %s * %d + warp_index();", k->block, ROWS_PER_BLOCK);
+  else rp_line(c, "const int64_t row = %s;", k->block);
   for (size_t i = 0; i < c->p->accs.n && k->s->warps > 1; i++)
     shared(k, rp_value_type(c->p->accs.items[i].dtype),
            dtype_bytes(c->p->accs.items[i].dtype) < 4 ? 4 : dtype_bytes(c->p->accs.items[i].dtype),
@@ -390,8 +462,8 @@ static void print_columns(Cuda *k) {
   const RowProgram *p = c->p;
   rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + %d) / %d;", rp_extent(c, p->inner),
           rp_extent(c, c->across), COLUMNS_PER_BLOCK - 1, COLUMNS_PER_BLOCK);
-  rp_line(c, "const int64_t row = block_index() / tiles, i%d = block_index() %% tiles * %d + thread_index() %% %d;",
-          c->across, COLUMNS_PER_BLOCK, COLUMNS_PER_BLOCK);
+  rp_line(c, "const int64_t row = %s / tiles, i%d = %s %% tiles * %d + thread_index() %% %d;", k->block, c->across,
+          k->block, COLUMNS_PER_BLOCK, COLUMNS_PER_BLOCK);
   rp_line(c, "const int column = thread_index() %% %d, turn = thread_index() / %d;", COLUMNS_PER_BLOCK,
           COLUMNS_PER_BLOCK);
   rp_line(c, "const _Bool inside = i%d < all;", c->across);
@@ -478,9 +550,13 @@ static void print_head(const Cuda *k, Text *t) {
   print_buffers(k, t);
 }
 
-const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
-  Text body = {.arena = m->arena}, t = {.arena = m->arena};
-  Cuda k = {.s = out, .r = {.m = m, .p = p, .scalars = scalars, .t = &body, .kept_index = "t", .indent = 1}};
+/* Chooses the schedule and prints the body, for a kernel whose number of the block is called so. */
+static Cuda print_body(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out, const char *block,
+                       bool arguments, Text *body) {
+  Cuda k = {
+      .s = out,
+      .block = block,
+      .r = {.m = m, .p = p, .scalars = scalars, .t = body, .kept_index = "t", .indent = 1, .arguments = arguments}};
   k.r.instead = ARENA_ARRAY(m->arena, const char *, p->nodes.n + 1);
   rp_start(&k.r);
   cuda_choose(&k);
@@ -491,10 +567,30 @@ const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, 
     case CUDA_BLOCK_ROW: print_rows(&k); break;
     case CUDA_COLUMNS: print_columns(&k); break;
   }
+  return k;
+}
+
+const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
+  Text body = {.arena = m->arena}, t = {.arena = m->arena};
+  Cuda k = print_body(m, p, scalars, out, "block_index()", false, &body);
   k.r.t = &t; /* the head names what the body has asked for */
   for (size_t i = 0; i < p->buffers.n; i++)
     if (p->buffers.items[i].table) print_table(&k, &p->buffers.items[i], i);
   print_head(&k, &t);
   text_printf(&t, "%s}\n\n", text_str(&body));
+  return text_str(&t);
+}
+
+/* Over one dimension the extent is an argument: tensors of all sizes share the text. */
+const char *cuda_print_part(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
+  Text body = {.arena = m->arena}, t = {.arena = m->arena};
+  int ins = 0, outs = 0;
+  print_body(m, p, scalars, out, "block", p->ndims == 1, &body);
+  for (size_t i = 0; i < p->buffers.n; i++) {
+    const char *type = rp_stored_type(p->buffers.items[i].dtype);
+    if (p->buffers.items[i].output) text_printf(&t, "  %s *const p%zu = (%s *)out[%d];\n", type, i, type, outs++);
+    else text_printf(&t, "  const %s *const p%zu = (const %s *)in[at[%d]];\n", type, i, type, ins++);
+  }
+  text_add(&t, text_str(&body));
   return text_str(&t);
 }

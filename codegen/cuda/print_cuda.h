@@ -34,6 +34,13 @@ typedef struct CudaSchedule {
 #define CUDA_NAME "$"
 const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
 
+/* The same as the body of a function that takes what a part of a bundle does: operands in[at[0]], in[at[1]] ...,
+ * results, scalars, and the number of its block. */
+#define CUDA_PART_TAKES \
+  "const void *const *const in, const uint16_t *const at, void *const *const out, const int64_t *const x, " \
+  "const int64_t block"
+const char *cuda_print_part(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
+
 /* "block per row, 256 threads, ...": for people. */
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s);
 

@@ -336,9 +336,12 @@ static void print_repeat(const Call *q) {
 static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *entry) {
   const Program *p = k->p;
   const Call q = {k, c, &p->instrs[c->instr]};
+  enum { MOST_SHAPES = 32 };
   Text about = {.arena = k->a};
   if (c->skipped) return;
-  for (uint32_t i = 0; i < c->n_tensors; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
+  const uint32_t shown = c->n_tensors > MOST_SHAPES ? 0 : c->n_tensors;
+  for (uint32_t i = 0; i < shown; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
+  if (shown < c->n_tensors) text_printf(&about, " %u tensors", c->n_tensors);
   if (c->kind == PI_conv)
     text_printf(&about, "; cuDNN may do it%s", q.x->mask & PROGRAM_TF32 ? ", in tf32" : ""); /* when the program runs */
   text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(p, q.x->where), about.n ? text_str(&about) : "");

@@ -23,7 +23,9 @@ const char *rp_scalar_text(Module *m, Scalars *s, const Expr *e) {
   return arena_printf(m->arena, v < 0 ? "(INT64_C(%lld))" : "INT64_C(%lld)", (long long)v);
 }
 
-const char *rp_scalar(const RowPrinter *c, const Expr *e) { return rp_scalar_text(c->m, c->scalars, e); }
+const char *rp_scalar(const RowPrinter *c, const Expr *e) {
+  return c->arguments ? argument_text(c->m, c->scalars, e) : rp_scalar_text(c->m, c->scalars, e);
+}
 
 void rp_line(const RowPrinter *c, const char *format, ...) {
   va_list args;

@@ -37,6 +37,7 @@ typedef struct RowPrinter {
   const char **instead;     /* node -> text that gives its value without its arguments; NULL for none */
   const signed char *known; /* node -> 0 or 1 where that is the value of a condition in this scope, else -1; or NULL */
   int indent;
+  bool arguments; /* scalars that are constants are arguments too */
   /* Set by rp_start. */
   RowSchedule schedule;
   int across; /* TILES: the other dimension; COLUMNS: the one columns are counted in; else -1 */

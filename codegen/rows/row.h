@@ -60,6 +60,7 @@ typedef struct RowStore {
   Affine at;
   int stage;
   bool inner; /* per element, else once per row */
+  bool total; /* no element is stored, but the sum of those that a block has: of block i, as element i (work_total.c) */
 } RowStore;
 
 typedef struct RowBuffer {
@@ -76,6 +77,7 @@ typedef struct RowProgram {
   bool reduces;
   const Expr *start; /* global index of element 0 of the inner dimension: float sums are ordered by it (D33) */
   int nstages;
+  const Expr *blocks; /* with totals: how many blocks share the elements, as evenly as can be; else NULL */
   struct {
     RowNode *items;
     size_t n, cap;

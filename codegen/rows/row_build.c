@@ -515,7 +515,7 @@ static void derive(RowProgram *p) {
     RowStore *s = &p->stores.items[i];
     const RowNode *n = &p->nodes.items[s->node];
     s->stage = n->stage;
-    s->inner = n->inner || varies(p, &s->at);
+    s->inner = n->inner || s->total || varies(p, &s->at);
   }
 }
 
@@ -540,7 +540,7 @@ static bool merge_dims(Module *m, RowProgram *p, int x) {
     if ((n->kind == RN_LOAD || n->kind == RN_INDEX) && !dims_fit(m, p, &n->at, x, y)) return false;
   }
   for (size_t i = 0; i < p->stores.n; i++)
-    if (!dims_fit(m, p, &p->stores.items[i].at, x, y)) return false;
+    if (!p->stores.items[i].total && !dims_fit(m, p, &p->stores.items[i].at, x, y)) return false;
   p->extent[y] = ex_mul(m, p->extent[x], p->extent[y]);
   for (size_t i = 0; i < p->nodes.n; i++) drop_dim(p, &p->nodes.items[i].at, x);
   for (size_t i = 0; i < p->stores.n; i++) drop_dim(p, &p->stores.items[i].at, x);
@@ -557,9 +557,25 @@ void row_finish(Module *m, RowProgram *p) {
 
 /* ---- groups */
 
+/* The number of blocks is an extent: the kernel has just as many. */
+static void add_total(Build *b, Val v, const Op *op) {
+  const Type *t = work_type(b->w, v);
+  ARENA_PUSH(b->scratch, &b->p->stores,
+             ((RowStore){.node = operand_in_place(b, op->in[0]),
+                         .buffer = buffer(b, v, NULL, t->dtype, true),
+                         .at = {.offset = ex_const(b->m, 0)},
+                         .total = true}));
+  b->p->blocks = t->dims[0];
+}
+
 static void add_store(Build *b, Val v) {
   const Type *t = work_type(b->w, v);
+  const WorkOp *made = &b->w->ops.items[work_def(b->w, v)];
   Index index[MAX_RANK];
+  if (work_is_total(made)) {
+    add_total(b, v, made->op);
+    return;
+  }
   place_of(b, t, index);
   int n = value_at(b, v, index, -1);
   Index at = flat_index(b, index, t->rank, t->dims);

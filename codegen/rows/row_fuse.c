@@ -83,7 +83,7 @@ static void find_virtual(Work *w) {
 static WorkSpace space_of(const Work *w, const WorkOp *o) {
   WorkSpace s = {.reduced = -1, .rows = o->class == WC_ROW};
   if (!is_fusable(o)) return s;
-  s.ndims = dense_dims(work_type(w, s.rows ? o->op->in[0] : o->op->out), s.dims, NULL);
+  s.ndims = dense_dims(work_type(w, s.rows || work_is_total(o) ? o->op->in[0] : o->op->out), s.dims, NULL);
   if (s.rows) s.reduced = row_reduced_dim(w, o->op);
   if (s.rows) s.start = row_start(w, o->op);
   return s;
@@ -396,6 +396,45 @@ static void add_candidate(void *context, Val v) {
   if (g >= 0 && c->n < 3 * MAX_OPERANDS) c->groups[c->n++] = g;
 }
 
+typedef struct Readers {
+  const Work *w;
+  int group, other;
+  int *first; /* by value: the group of the update that was first seen to read it; -1: none was */
+} Readers;
+
+static void note_reader(void *context, Val v) {
+  Readers *c = context;
+  if (c->first[v] < 0) c->first[v] = c->group;
+}
+
+static void find_reader(void *context, Val v) {
+  Readers *c = context;
+  if (c->first[v] >= 0) c->other = c->first[v];
+}
+
+/* A total of what an update reads from memory as well joins that. */
+static void merge_totals(Work *w) {
+  Arena *scratch = arena_new();
+  size_t n = w->f->values.n + w->temps.n + 1;
+  Readers c = {.w = w, .first = ARENA_ARRAY(scratch, int, n)};
+  for (size_t v = 0; v < n; v++) c.first[v] = -1;
+  bool *has_total = ARENA_ARRAY(scratch, bool, w->groups.n + 1);
+  for (size_t i = 0; i < w->ops.n; i++)
+    if (w->ops.items[i].live && work_is_total(&w->ops.items[i])) has_total[w->ops.items[i].group] = true;
+  for (int totals = 0; totals < 2; totals++)
+    for (size_t i = 0; i < w->ops.n; i++) {
+      const WorkOp *o = &w->ops.items[i];
+      if (!o->live || o->virtual_ || o->class != WC_MAP || !work_in_update(w, o) || has_total[o->group] != totals)
+        continue;
+      c.group = o->group, c.other = -1;
+      for (int k = 0; k < o->op->nin; k++) leaves(w, o->op->in[k], totals ? find_reader : note_reader, &c);
+      if (c.other < 0 || w->groups.items[c.other].dead) continue;
+      try_merge(w, c.other, o->group);
+      has_total[o->group] = true;
+    }
+  arena_free(scratch);
+}
+
 static void mark_stored(void *context, Val v) { ((Work *)context)->stored[v] = true; }
 
 /* What outputs and other groups take must be in memory. */
@@ -410,6 +449,12 @@ static void find_stored(Work *w) {
       leaves(w, o->op->in[k], mark_stored, w);
     }
   }
+}
+
+/* What is bundled is what reads gradients, not what makes them. */
+static int segment_of(const Work *w, const WorkOp *o, int segment) {
+  int phase = (PH_END - PH_FIRST) * segment + o->phase - PH_FIRST;
+  return 2 * phase + work_in_update(w, o);
 }
 
 /* A group of its own; a carry and a leave belong to the group before, of their loop or repeat. */
@@ -431,8 +476,9 @@ static void add_to_group(Work *w, int i, int *segment) {
                  .fusable = is_fusable(o),
                  .again = o->op->again,
                  .back = o->back,
-                 .segment = (PH_END - PH_FIRST) * *segment + o->phase - PH_FIRST,
-                 .late = i};
+                 .segment = segment_of(w, o, *segment),
+                 .late = i,
+                 .bundle = -1};
   g.ops[0] = i;
   o->group = (int)w->groups.n;
   ARENA_PUSH(w->arena, &w->groups, g);
@@ -481,5 +527,6 @@ void work_fuse(Work *w) {
     for (int k = 0; k < c.n; k++)
       if (!w->groups.items[c.groups[k]].dead) try_merge(w, o->group, c.groups[k]);
   }
+  if (w->all->totals) merge_totals(w);
   find_stored(w);
 }

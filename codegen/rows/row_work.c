@@ -15,8 +15,18 @@ const Type *work_type(const Work *w, Val v) {
   return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
 }
 
+/* Room for who makes the values below `end`. */
+static void reserve_def(Work *w, size_t end) {
+  if (end <= w->ndef) return;
+  size_t n = 2 * end + 64;
+  int *def = ARENA_ARRAY(w->arena, int, n);
+  for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
+  w->def = def, w->ndef = n;
+}
+
 Val work_temp(Work *w, const Type *type) {
   ARENA_PUSH(w->arena, &w->temps, type);
+  reserve_def(w, w->f->values.n + w->temps.n);
   return (Val)(w->f->values.n + w->temps.n - 1);
 }
 
@@ -29,12 +39,7 @@ int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .phase = body_phase(w, origin), .group = -1};
   ARENA_PUSH(w->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
-  if (op_end(op) > w->ndef) {
-    size_t n = 2 * (size_t)op_end(op) + 64;
-    int *def = ARENA_ARRAY(w->arena, int, n);
-    for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
-    w->def = def, w->ndef = n;
-  }
+  reserve_def(w, op_end(op));
   for (Val v = op->out; v < op_end(op); v++) w->def[v] = index;
   return index;
 }
@@ -256,6 +261,12 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   int n = all->n, dense = 0;
   for (int i = 0; i < n; i++) axes[i] = all->u.ints[i], starts[i] = places ? places->u.exprs[i] : ex_const(m, 0);
   Val x = op->in[0];
+  if (work_sums_whole(w, origin)) {
+    const int64_t axis = 0;
+    const Expr *const zero = ex_const(m, 0);
+    work_add(w, reduce_over(w, op, work_add_total(w, op, origin), 1, &axis, &zero), origin, WC_ROW);
+    return;
+  }
   int first = short_end(w, x, n, axes, starts), rank = work_type(w, x)->rank;
   if (first < rank) {
     x = join_end(w, op, origin, x, first);
@@ -504,6 +515,7 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
   if (all->joins && w->device->grows) work_grow(w);
   if (all->joins && w->device->places) work_place(w);
   if (all->joins && w->device->splits) work_split(w);
+  if (w->device->bundles) work_fold_totals(w);
   find_live(w);
   move_to_users(w);
   return w;

@@ -65,6 +65,7 @@ typedef struct WorkGroup {
   bool again;              /* some are made again for gradients */
   bool back;               /* all are, or are made of what is */
   bool dead;               /* merged into another */
+  int bundle;              /* work_order: of which bundle it is; -1: of none */
   GroupLinks reads, users; /* groups whose results it reads, and those that read its own */
   int late;                /* the last operation of it and of all that it needs */
   int seen;                /* Work.round in which it was looked at */
@@ -84,11 +85,13 @@ typedef struct WorkFunction {
   bool in_turns; /* stages take turns in forward and backward of several micro-batches, so that these are told apart,
                     and gradients of weights where the schedule does */
   Loops loops;
-  const bool *needed;     /* by operation: for outputs and writes of some stage */
-  const size_t *order;    /* the one list that all stages read */
-  size_t *place;          /* by operation: where it stands in it */
-  const bool *early;      /* where they take turns: done with gradients of values all the same; else NULL */
-  const LegalJoin *joins; /* by operation; NULL: nothing joins */
+  const bool *needed;          /* by operation: for outputs and writes of some stage */
+  const size_t *order;         /* the one list that all stages read */
+  size_t *place;               /* by operation: where it stands in it */
+  const bool *early;           /* where they take turns: done with gradients of values all the same; else NULL */
+  const bool *totals, *update; /* by operation, of the update of a training step (work_update.c); NULL: there is none,
+                                  or the device does not ask */
+  const LegalJoin *joins;      /* by operation; NULL: nothing joins */
   int nstages;
   size_t *in_stage, *begin; /* the operations of a stage in their order: from begin[stage] on */
 } WorkFunction;
@@ -117,6 +120,8 @@ typedef struct Work {
                    an equal one is there; NULL: none */
   Val *same;    /* by value of the function: the equal number or line that is made once for both, itself; 0 where others
                    than constants determine it, or it is no line; NULL: each is made where it stands */
+  bool *folded; /* by operation of the function: it is part of a sum of totals, and no kernel makes its result; or NULL
+                 */
   int *def;     /* Val -> index in ops, -1 */
   size_t ndef;
   bool *stored;     /* Val -> must be in memory */
@@ -175,6 +180,19 @@ void work_grow(Work *w);
  * them. */
 void work_place(Work *w);
 TensorPlace work_dense_place(Module *m, const Type *t);
+/* work_update.c: sets `totals` and `update`. */
+void work_find_update(WorkFunction *w);
+
+/* work_total.c: is the operation of the function the sum of all elements of a tensor that is made in pieces? */
+bool work_sums_whole(const Work *w, int origin);
+Val work_add_total(Work *w, const Op *op, int origin); /* adds the kernel of these; the pieces */
+void work_fold_totals(Work *w);                        /* additions of such sums become one operation */
+bool work_is_total(const WorkOp *o);
+bool work_in_update(const Work *w, const WorkOp *o);
+
+/* row_order.c: the groups that are left after merging, in an order in which each stands behind what it needs; those of
+ * a bundle stand together, and have its number. */
+const int *work_order(Work *w, size_t *n);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);

@@ -6,6 +6,7 @@
 #include "base/die.h"
 #include "codegen/rows/row.h"
 #include "codegen/rows/row_work.h"
+#include "codegen/rows/unit_bundle.h"
 
 typedef struct Make {
   Work *w;
@@ -68,7 +69,7 @@ static bool is_read_later(const RowProgram *p, size_t input, int stage) {
 /* May the store overwrite the input?  Only when every load of it is of the element stored and none happens later. */
 static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   const RowBuffer *in = &p->buffers.items[input], *out = &p->buffers.items[s->buffer];
-  if (in->output || in->table || in->dtype != out->dtype) return false;
+  if (in->output || in->table || in->dtype != out->dtype || s->total) return false;
   for (size_t i = 0; i < p->nodes.n; i++) {
     const RowNode *n = &p->nodes.items[i];
     if (n->kind != RN_LOAD || n->buffer != (int)input) continue;
@@ -259,82 +260,30 @@ static void add_group(Make *k, const WorkGroup *g) {
   }
 }
 
-/* ---- order */
-
-typedef struct Order {
-  Make *k;
-  Arena *arena;
-  int *by_key, *key;          /* groups by their last operation, and where each stands there */
-  uint64_t *waiting, **needs; /* bit per group: it is not done; by group, what it needs */
-  size_t words;
-} Order;
-
-static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
-static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
-static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
-
-/* The groups that must come before this one: those it reads, and those that they need. */
-static const uint64_t *find_needs(Order *o, int g) {
-  const GroupLinks *reads = &o->k->w->groups.items[g].reads;
-  if (o->needs[g]) return o->needs[g];
-  uint64_t *needs = ARENA_ARRAY(o->arena, uint64_t, o->words);
-  for (size_t i = 0; i < reads->n; i++) {
-    const uint64_t *more = find_needs(o, reads->items[i]);
-    for (size_t k = 0; k < o->words; k++) needs[k] |= more[k];
-    set_bit(needs, reads->items[i]);
-  }
-  return o->needs[g] = needs;
-}
-
-/* The first in that order that the group needs and that is not done; -1: none. */
-static int first_needed(const Order *o, const uint64_t *needs) {
-  int first = -1;
-  for (size_t i = 0; i < o->words; i++)
-    for (uint64_t bits = needs[i] & o->waiting[i]; bits; bits &= bits - 1) {
-      int x = (int)(64 * i) + __builtin_ctzll(bits);
-      if (first < 0 || o->key[x] < o->key[first]) first = x;
-    }
-  return first;
-}
-
-static void visit(Order *o, int g) {
-  const uint64_t *needs = find_needs(o, g);
-  clear_bit(o->waiting, g);
-  for (int x; (x = first_needed(o, needs)) >= 0;) visit(o, x);
-  add_group(o->k, &o->k->w->groups.items[g]);
-}
-
-/* Returns how many are left after merging. */
-static size_t sort_groups(Arena *scratch, const Work *w, int *by_key) {
-  int *at = ARENA_ARRAY(scratch, int, w->ops.n + 1); /* last operation -> group + 1 */
-  size_t n = 0;
-  for (size_t g = 0; g < w->groups.n; g++) {
-    const WorkGroup *x = &w->groups.items[g];
-    if (!x->dead) at[x->ops[x->n - 1]] = (int)g + 1;
-  }
-  for (size_t i = 0; i < w->ops.n; i++)
-    if (at[i]) by_key[n++] = at[i] - 1;
-  return n;
-}
-
 bool unit_is_transfer(const Unit *u) { return u->kind == UNIT_COMM && u->legal->kind == OP_transfer; }
+
+/* The groups of a bundle: the kernels of all of them, then one in place of them. */
+static void add_bundle(Make *k, const int *groups, size_t n) {
+  size_t first = k->list->n;
+  for (size_t i = 0; i < n; i++) add_group(k, &k->w->groups.items[groups[i]]);
+  k->list->n = first + units_bundle(k->m, k->list->items + first, k->list->n - first);
+}
 
 UnitList *units_of(Work *w) {
   Module *m = w->m;
+  size_t n;
   work_fuse(w);
+  const int *order = work_order(w, &n);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   list->work = w;
   Arena *scratch = arena_new();
   Make k = {.w = w, .m = m, .list = list, .state = find_states(scratch, w)};
-  Order o = {.k = &k, .arena = scratch, .words = w->groups.n / 64 + 1};
-  o.by_key = ARENA_ARRAY(scratch, int, w->groups.n + 1);
-  o.key = ARENA_ARRAY(scratch, int, w->groups.n + 1);
-  o.waiting = ARENA_ARRAY(scratch, uint64_t, o.words);
-  o.needs = ARENA_ARRAY(scratch, uint64_t *, w->groups.n + 1);
-  size_t n = sort_groups(scratch, w, o.by_key);
-  for (size_t i = 0; i < n; i++) o.key[o.by_key[i]] = (int)i, set_bit(o.waiting, o.by_key[i]);
-  for (size_t i = 0; i < n; i++)
-    if (has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
+  for (size_t i = 0, end; i < n; i = end) {
+    int bundle = w->groups.items[order[i]].bundle;
+    for (end = i + 1; end < n && bundle >= 0 && w->groups.items[order[end]].bundle == bundle;) end++;
+    if (bundle < 0) add_group(&k, &w->groups.items[order[i]]);
+    else add_bundle(&k, order + i, end - i);
+  }
   arena_free(scratch);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
   return list;

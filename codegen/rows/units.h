@@ -104,7 +104,10 @@ typedef struct Unit {
                            the convolution alone; on GPUs the kernel takes in[] and the result and computes all of it */
   const GrowUnit *grow; /* KERNEL of an attention */
   const PlaceUnit *place;
-  const Expr *view_offset; /* VIEW: bytes */
+  const struct Unit *members; /* KERNEL: a bundle of these, which need nothing of each other; their own `in` and `out`
+                                 are among those of the bundle, each value once */
+  int nmembers;               /* 0: it is none */
+  const Expr *view_offset;    /* VIEW: bytes */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */
   int nscalars;

@@ -18,6 +18,7 @@ typedef struct Parts {
   const Func *f;
   Arena *arena, *scratch;
   Made *made;          /* by operation */
+  bool *launches;      /* by group: it has a launch of its own, or is the first of a bundle */
   GroupLinks *readers; /* by value: the groups that were seen to read it */
   bool *alone;         /* by value: somebody was seen to read it inside the kernel that makes it */
   KernelPart *out;     /* by operation */
@@ -52,7 +53,7 @@ static void find_made(Parts *p) {
     made->rows &= free || in_rows(p, o);
     if (free || o->group < 0) continue;
     if (made->first < 0) made->first = o->group;
-    made->groups += p->w->groups.items[o->group].ops[0] == (int)i;
+    made->groups += p->launches[o->group] && p->w->groups.items[o->group].ops[0] == (int)i;
   }
 }
 
@@ -124,6 +125,7 @@ static void find_part(Parts *p, size_t i) {
   KernelPart *part = &p->out[i];
   part->kernel = -1;
   if (!made->n && p->w->passed && p->w->passed[i]) part->kind = PART_FREE; /* kernels read or write through it */
+  if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE;             /* what adds up totals does it */
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
   part->kernel = made->first;
@@ -147,6 +149,18 @@ static void find_ends(Parts *p) {
     if (p->out[i].kernel >= 0) p->out[i].first = first[p->out[i].kernel], p->out[i].last = last[p->out[i].kernel];
 }
 
+/* A bundle counts where its first group does. */
+static void find_launches(Parts *p) {
+  size_t n = 0;
+  const int *order = p->w->all->update ? work_order(p->w, &n) : NULL;
+  p->launches = ARENA_ARRAY(p->scratch, bool, p->w->groups.n + 1);
+  for (size_t i = 0; i < p->w->groups.n && !order; i++) p->launches[i] = true;
+  for (size_t i = 0; i < n; i++) {
+    int bundle = p->w->groups.items[order[i]].bundle;
+    p->launches[order[i]] = bundle < 0 || i == 0 || p->w->groups.items[order[i - 1]].bundle != bundle;
+  }
+}
+
 KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f) {
   Parts p = {.f = f, .arena = a, .out = ARENA_ARRAY(a, KernelPart, f->ops.n + 1)};
   if (f->level != 1) return p.out;
@@ -156,6 +170,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   p.made = ARENA_ARRAY(p.scratch, Made, f->ops.n + 1);
   p.readers = ARENA_ARRAY(p.scratch, GroupLinks, f->values.n + p.w->temps.n + 1);
   p.alone = ARENA_ARRAY(p.scratch, bool, f->values.n + p.w->temps.n + 1);
+  find_launches(&p);
   find_made(&p);
   for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
   find_ends(&p);

@@ -157,4 +157,22 @@ for target in aws-g4dn.12xlargex1 dgx-a100x1; do
 done
 check "T4: in tiles" grep -q ' attention_tile_f16(&b' attention.aws-g4dn.12xlargex1
 check "A100: on tensor cores" grep -q ' attention_tensor_f16(&b' attention.dgx-a100x1
-summary 54
+# The update of all weights is four launches at most, and no state is copied.  Rows that name "update" are its calls.
+gpt2="$source_dir/examples/gpt.apc -D layers=12 -D d=768 -D heads=12 -D vocab=50257 -D ctx=1024 --dim batch=8 --dim seq=1024 --target dgx-h100x1"
+updates() { # OPTIMIZER MOST WORDS...
+  local optimizer=$1 most=$2 n
+  shift 2
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" compile $gpt2 -q --train cross_entropy --optimizer "$optimizer" "$@" --emit=schedule=step
+  sed -n '/^body 0:/,/^body [0-9]*: fwd.eval/p' step >main
+  n=$(grep -cE '^ *# [^:]*update' main)
+  check "$optimizer $*: $n calls update" test "$n" -ge 1 -a "$n" -le "$most"
+  n=$(grep -E 'cudaMemcpy(3D)?Async\(b[0-9]' main | grep -vc '"')
+  check "$optimizer $*: $n states are copied" test "$n" = 0
+}
+updates 'adamw()' 4 --dtype bf16
+check "all weights are members of one" grep -qE '^kernel k[0-9]+_bundle: 196 kernels' step
+updates 'adamw(clip=1,schedule=cosine,warmup=10,steps=100,decay=*.w)' 4 --micro-batches 2
+updates 'lion()' 3 --freeze '*.bias'
+updates 'sgd(momentum=0.9)' 3
+summary 63

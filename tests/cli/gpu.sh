@@ -136,6 +136,12 @@ expect 5 "is built for CUDA 14, the driver is for CUDA 13" "${with[@]}" DOUBLES_
 expect 6 "cudnnCreate (convolutions): CUDNN_STATUS_NOT_INITIALIZED; APC_CONV=kernel does without cuDNN" "${with[@]}" DOUBLES_FAIL=cudnnCreate:1 ./convs --input x=random
 expect 0 "cuDNN          9.19.0 ($doubles/libcudnn.so.9)" "${with[@]}" "$apc" doctor
 expect 5 "is too old" "${with[@]}" DOUBLES_DRIVER=11080 ./mlp --input x=@x8.npy
+# A bundle of 80 weights takes more than 4 KiB of arguments.
+expect 0 "" "$apc" "$mlp" -D layers=40 -D d=64 --train mse --batch 8 --target dgx-a100x1 --save-temps=texts -o deep -q
+mkdir of-12 && ln -s "$doubles"/*.so* of-12/ && mv of-12/libcublasLt.so.13 of-12/libcublasLt.so.12
+deep=(DOUBLES_TEXTS="$work/texts" ./deep --steps 1 --data x=@x8.npy --data labels=@x8.npy)
+expect 0 "step 1" env LD_LIBRARY_PATH="$work/of-12" DOUBLES_DRIVER=12010 "${deep[@]}"
+expect 5 "the driver has to be for CUDA 12.1 or later" env LD_LIBRARY_PATH="$work/of-12" DOUBLES_DRIVER=12000 "${deep[@]}"
 expect 5 "CUDA_ERROR_NO_DEVICE" "${with[@]}" DOUBLES_GPUS=0 ./mlp --input x=@x8.npy
 expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
 expect 6 "MiB are free" "${with[@]}" DOUBLES_MEMORY=4096 ./mlp --input x=@x8.npy

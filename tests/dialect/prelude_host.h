@@ -20,6 +20,8 @@
 #include <string.h>
 
 #define FN static inline __attribute__((always_inline, unused))
+#define CALLED static __attribute__((noinline, unused))
+#define IN_PLACE
 #define SHARED(type, name, count) \
   static type name[count] __attribute__((aligned(16))); \
   host_shared(name, sizeof name)

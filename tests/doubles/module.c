@@ -16,7 +16,7 @@
 #include "tests/doubles/text.h"
 #include "tests/doubles/watch.h"
 
-enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 227 << 10, GRID_MOST = 0x7fffffff };
+enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 227 << 10, GRID_MOST = 0x7fffffff, PARAMETER_WORDS = 4095 };
 
 static CUmodule modules;
 
@@ -139,7 +139,7 @@ static bool check_word(const LaunchWork *w, size_t at, uint64_t *word) {
 
 static bool launch_run(const DoubleWork *work, void *state) {
   const LaunchWork *w = (const LaunchWork *)work;
-  uint64_t words[1024];
+  uint64_t words[PARAMETER_WORDS];
   (void)state;
   memcpy(words, w->parameters, w->bytes);
   for (size_t i = 0; i < w->bytes / 8; i++)
@@ -192,7 +192,7 @@ static CUresult copy_parameters(LaunchWork *w, const Launch *l) {
     if (*x == (void *)2) given = *(const size_t *)x[1];
   }
   if (given != bytes) double_violation("%s: %zu bytes of parameters of %zu", w->work.what, given, bytes);
-  if ((bytes && !from) || given != bytes || bytes > 8192 || (l->parameters && l->extra))
+  if ((bytes && !from) || given != bytes || bytes > sizeof(uint64_t[PARAMETER_WORDS]) || (l->parameters && l->extra))
     return CUDA_ERROR_INVALID_VALUE;
   w->bytes = bytes, w->parameters = malloc(bytes + 1);
   memcpy(w->parameters, from, bytes);

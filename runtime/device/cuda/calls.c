@@ -6,15 +6,22 @@
 /* ---- launches: the kernel's one argument is a struct of eight-byte words, the tensors' addresses, then the scalars,
  * then what program/index_fault.h says */
 
-enum { WORDS_MOST = 511 /* 4 KiB, what every GPU takes */ };
+enum {
+  WORDS_USUAL = 511, /* 4 KiB, what every driver takes */
+  DRIVER_FOR_MORE = 12010
+};
 
 static RtStatus launch(CudaDevice *d, const DeviceCall *c, void *const *data, RtError *error) {
   const ProgramKernel *k = &d->p->kernels[c->object];
   const char *name = program_text(d->p, k->name);
-  uint64_t words[WORDS_MOST];
+  uint64_t words[PROGRAM_MAX_WORDS];
   size_t n = c->n_tensors + c->n_scalars + (k->looks ? 2 : 0), bytes = n * sizeof *words;
   if (c->blocks <= 0) return RT_OK;
-  if (n > WORDS_MOST) return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU", name, n);
+  if (n > PROGRAM_MAX_WORDS)
+    return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU", name, n);
+  if (n > WORDS_USUAL && d->driver_version < DRIVER_FOR_MORE)
+    return rt_error(error, RT_UNSUPPORTED,
+                    "kernel %s takes %zu words, for which the driver has to be for CUDA 12.1 or later", name, n);
   for (uint32_t i = 0; i < c->n_tensors; i++) words[i] = gpu_address(data[i]);
   for (uint32_t i = 0; i < c->n_scalars; i++) words[c->n_tensors + i] = (uint64_t)c->scalars[i];
   if (k->looks) words[n - 2] = gpu_address(d->note), words[n - 1] = c->instr;

@@ -1,0 +1,11 @@
+/* codegen/rows/unit_bundle.h - kernels that share a launch (row_order.c) as one unit. */
+#ifndef APC_CODEGEN_ROWS_UNIT_BUNDLE_H
+#define APC_CODEGEN_ROWS_UNIT_BUNDLE_H
+
+#include "codegen/rows/units.h"
+
+/* Puts bundles in place of n units, in their order, and returns how many there are: one, or more where a launch does
+ * not take so many operands.  What is alone stays as it is. */
+size_t units_bundle(Module *m, Unit *units, size_t n);
+
+#endif
