@@ -180,6 +180,7 @@ void work_grow(Work *w);
  * them. */
 void work_place(Work *w);
 TensorPlace work_dense_place(Module *m, const Type *t);
+
 /* work_update.c: sets `totals` and `update`. */
 void work_find_update(WorkFunction *w);
 
