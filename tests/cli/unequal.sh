@@ -35,7 +35,7 @@ expect 0 "shares" "$apc" inspect uneven.plan --json
 expect 0 "shares" "$apc" inspect even.plan uneven.plan
 
 # They compute the model: for GPUs as for CPU ranks, on which the program runs.
-expect 0 "proved   the parallel program computes the model, for all inputs and sizes" "$apc" verify "${model[@]}" -D layers=1 \
+expect 0 "proved   the parallel program computes the model over the real numbers, for all inputs and sizes" "$apc" verify "${model[@]}" -D layers=1 \
   --target mixed.topo -q
 expect 0 "" "$apc" compile "${model[@]}" --target cpus.topo -q --tp 3 --save-plan cpus.plan -o model
 check "no shares for CPU ranks" grep -qE '^mesh \[tp=3 shares ' cpus.plan
