@@ -130,12 +130,16 @@ void cost_model_renew(CostModel *c) {
   begin(c);
 }
 
-void cost_model_free(CostModel *c) {
-  OpenBodies *b = c->bodies;
-  for (size_t i = 0; i < b->slots && !c->beside; i++)
+static void close_bodies(OpenBodies *b) {
+  for (size_t i = 0; i < b->slots; i++)
     if (b->items[i].op) body_close(b->items[i].body);
-  if (!c->beside) arena_free(b->arena);
+  arena_free(b->arena);
+}
+
+/* Models of its kinds of ranks have the same bodies, and go first. */
+void cost_model_free(CostModel *c) {
   end(c);
+  if (!c->beside) close_bodies(c->bodies);
   free(c);
 }
 
