@@ -226,15 +226,6 @@ static bool try_elements(Heads *h, const Op *op) {
 
 /* ---- the function */
 
-static bool has_heads(const Func *f) {
-  bool heads = false;
-  for (size_t i = 0; i < f->ops.n; i++) {
-    if (op_is_loop_part(f->ops.items[i].kind)) return false;
-    heads |= f->ops.items[i].kind == OP_attention;
-  }
-  return heads;
-}
-
 /* Builds all of it; the first time to see which values are asked for in their own order. */
 static void build_all(Heads *h) {
   const Func *f = h->r.old;
@@ -261,7 +252,7 @@ static bool leave_heads(Module *m, const Func *f, const DeviceTraits *device, Di
 
 bool pass_heads(Module *m, const DeviceTraits *device, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n && device->places; k++)
-    if (m->funcs.items[k]->level == 1 && has_heads(m->funcs.items[k]) &&
+    if (m->funcs.items[k]->level == 1 && rewrite_has_heads(m->funcs.items[k]) &&
         !leave_heads(m, m->funcs.items[k], device, diags))
       return false;
   return true;

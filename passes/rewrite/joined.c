@@ -219,15 +219,6 @@ static const int *count_uses(Arena *a, const Func *f) {
   return uses;
 }
 
-static bool has_heads(const Func *f) {
-  bool heads = false;
-  for (size_t i = 0; i < f->ops.n; i++) {
-    if (op_is_loop_part(f->ops.items[i].kind)) return false;
-    heads |= f->ops.items[i].kind == OP_attention;
-  }
-  return heads;
-}
-
 static bool join_heads(Module *m, const Func *f, Diags *diags) {
   Arena *a = m->arena;
   Joining j = {.r = rewrite_start(m, f, diags),
@@ -247,7 +238,8 @@ static bool join_heads(Module *m, const Func *f, Diags *diags) {
 
 bool pass_joined(Module *m, const DeviceTraits *device, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n && device->places; k++)
-    if (m->funcs.items[k]->level == 1 && has_heads(m->funcs.items[k]) && !join_heads(m, m->funcs.items[k], diags))
+    if (m->funcs.items[k]->level == 1 && rewrite_has_heads(m->funcs.items[k]) &&
+        !join_heads(m, m->funcs.items[k], diags))
       return false;
   return true;
 }

@@ -72,3 +72,12 @@ Func *rewrite_finish(Rewrite *r) {
   builder_end(&r->b);
   return r->b.f;
 }
+
+bool rewrite_has_heads(const Func *f) {
+  bool heads = false;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (op_is_loop_part(f->ops.items[i].kind)) return false;
+    heads |= f->ops.items[i].kind == OP_attention;
+  }
+  return heads;
+}

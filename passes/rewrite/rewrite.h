@@ -38,6 +38,9 @@ bool rewrite_is_here(const Rewrite *r, Val v);
 /* Is the new value of the body that was built last?  Nobody behind its leaves can read it. */
 bool rewrite_is_behind(const Rewrite *r, Val v);
 
+/* Is there attention in the function, and no loop? */
+bool rewrite_has_heads(const Func *f);
+
 /* Maps the outputs and puts the new function in the old one's place. */
 Func *rewrite_finish(Rewrite *r);
 
