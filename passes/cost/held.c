@@ -153,14 +153,33 @@ static void settle(HeldList *h, const Carried *x) {
   live_until(h, x->carry, x->leave - 1);
 }
 
-/* Does the kernel read the state of that name? */
-static bool reads_state(const HeldList *h, const KernelPart *kernel, const char *name) {
-  for (size_t i = kernel->first; i <= kernel->last; i++) {
-    const Op *op = &h->f->ops.items[i];
-    if (cost_part(h->c, h->f, op)->kernel != kernel->kernel) continue;
+/* Operations of one kernel. */
+typedef struct KernelOps {
+  size_t items[512];
+  size_t n;
+} KernelOps;
+
+/* False: there is no room. */
+static bool add_op(KernelOps *ops, size_t i) {
+  for (size_t k = 0; k < ops->n; k++)
+    if (ops->items[k] == i) return true;
+  if (ops->n == sizeof ops->items / sizeof *ops->items) return false;
+  ops->items[ops->n++] = i;
+  return true;
+}
+
+/* Does the kernel read the state of that name for what `maker` makes?  It is looked for from there backwards: a kernel
+ * that adds up squares for the norm of all gradients may have operations far apart.  Of a huge kernel it is not known,
+ * and memory is counted for what may not take any. */
+static bool reads_state(const HeldList *h, const KernelPart *kernel, const Op *maker, const char *name) {
+  KernelOps ops = {.items = {func_op_index(h->f, maker)}, .n = 1};
+  for (size_t at = 0; at < ops.n; at++) {
+    const Op *op = &h->f->ops.items[ops.items[at]];
     for (int k = 0; k < op->nin; k++) {
       const Op *made = op_of(h->f, op->in[k]);
       if (made->kind == OP_read && strcmp(op_str(made, AT_name), name) == 0) return true;
+      if (cost_part(h->c, h->f, made)->kernel == kernel->kernel && !add_op(&ops, func_op_index(h->f, made)))
+        return false;
     }
   }
   return false;
@@ -173,7 +192,7 @@ void held_write(const HeldList *h, const Op *write, Val v) {
   const Op *maker = op_of(h->f, x->value);
   const KernelPart *kernel = rows_of(h, maker);
   bool updates = kernel && !x->converted && !phase_each(maker->phase);
-  x->in_place |= updates && reads_state(h, kernel, op_str(write, AT_name));
+  x->in_place |= updates && reads_state(h, kernel, maker, op_str(write, AT_name));
 }
 
 /* ---- what it adds up to */
