@@ -515,7 +515,7 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
   if (all->joins && w->device->grows) work_grow(w);
   if (all->joins && w->device->places) work_place(w);
   if (all->joins && w->device->splits) work_split(w);
-  if (w->device->bundles) work_fold_totals(w);
+  if (all->joins && w->device->bundles) work_fold_totals(w);
   find_live(w);
   move_to_users(w);
   return w;

@@ -135,7 +135,8 @@ typedef struct Work {
 } Work;
 
 /* The operations of one stage, legalised for a device; with `join`, convolutions and products of its library take in
- * what follows them, and attentions the joins of what they read.  A function of level 1 is what one device does of the
+ * what follows them, attentions the joins of what they read, and sums of an update are one: what no text of level 2
+ * says.  A function of level 1 is what one device does of the
  * whole batch, which prices ask for (passes/cost/parts.h).  Dies on IR that verify_func would refuse. */
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
 /* The same of every stage of a function. */

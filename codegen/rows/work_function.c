@@ -152,8 +152,8 @@ const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const Devi
   w->order = order_of(a, f, device, &w->loops);
   w->place = ARENA_ARRAY(a, size_t, f->ops.n + 1);
   for (size_t k = 0; k < f->ops.n; k++) w->place[w->order[k]] = k;
-  if (device->bundles) work_find_update(w);
   if (join) w->joins = legal_joins(a, m, device, f);
+  if (join && device->bundles) work_find_update(w);
   list_by_stage(w, a);
   return w;
 }

@@ -124,6 +124,9 @@ legal() { # legal PAIRS REMARK MODEL OPTIONS...
 }
 legal main,main.legal 'product of the library: f32, m .* n 64 k 128$' "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 2 --dp 2 --dim-hint batch=4 --dim-hint seq=32
 legal main,main.legal 'product of the library' "$source_dir/examples/gpt-tiny.onnx" --target dgx-a100x4 --tp 4 --dim-hint batch=4 --dim-hint seq=32
+# Sums that the update of a training step makes together on GPUs are single ones in the text.
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" -D layers=2 -D d=64 -D hidden=128 --dim batch=8 --train cross_entropy --target dgx-a100x4 --dp 2 --tp 2 --emit=legal=step.ir
+expect 0 "" "${apc%/*}/apc-opt" step.ir
 expect 0 "" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" --target dgx-a100x4 --cp 4 --dim-hint batch=4 --dim-hint seq=32 --emit=legal=legal.ir
 check "no collective of a GPU is brought to the front" grep -q 'all_gather.transpose"\? {axis=0' legal.ir
 legal main,main.legal,prepare,prepare.legal 'convolution of the library, joined by bias residual relu$' "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=5 -D image=32 --target cpux8 --tp 4 --pp 2 --micro-batches 2 --dim-hint batch=4
