@@ -62,56 +62,20 @@ static const Type *form_type(const Last *l, const Type *t, int k) {
 
 static Val transposed(Last *l, const Op *op, Val v, int rank, const int *perm) {
   int64_t list[MAX_RANK];
-  bool same = true;
-  for (int d = 0; d < rank; d++) list[d] = perm[d], same = same && perm[d] == d;
-  if (same) return v;
-  Attr a = attr_ints(l->r.m, AT_perm, rank, list);
-  return build_op(&l->r.b, &(OpSpec){.kind = OP_transpose,
-                                     .name = arena_printf(l->r.m->arena, "%s.transpose", op->name),
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &v,
-                                     .nattrs = 1,
-                                     .attrs = &a});
+  for (int d = 0; d < rank; d++) list[d] = perm[d];
+  return rewrite_transpose(&l->r, op, NULL, v, rank, list);
 }
 
 /* ---- a value in form k */
 
 static Val in_form(Last *l, Val v, int k);
 
-/* The operand loses its dimensions of extent 1, and what is left is put into ascending order. */
 static Val broadcast_form(Last *l, const Op *op, int k) {
   const Attr *dims = op_attr(op, AT_dims);
-  const Type *x = old_type(l, op->in[0]), *to = old_type(l, op->out);
-  const Expr *extents[MAX_RANK];
-  int from[MAX_RANK], order[MAX_RANK], n = 0;
-  int64_t map[MAX_RANK];
-  Val v = in_form(l, op->in[0], 0);
-  for (int d = 0; d < x->rank; d++)
-    if (!ex_is_const(x->dims[d], 1)) extents[n] = x->dims[d], from[n++] = place_of(to->rank, k, (int)dims->u.ints[d]);
-  if (n < x->rank)
-    v = build_op(&l->r.b, &(OpSpec){.kind = OP_reshape,
-                                    .name = arena_printf(l->r.m->arena, "%s.line", op->name),
-                                    .loc = op->loc,
-                                    .nin = 1,
-                                    .in = &v,
-                                    .type = type_get(l->r.m, x->dtype, n, extents)});
-  for (int i = 0; i < n; i++) {
-    int at = i;
-    for (; at > 0 && from[order[at - 1]] > from[i]; at--) order[at] = order[at - 1];
-    order[at] = i;
-  }
-  for (int i = 0; i < n; i++) map[i] = from[order[i]];
-  v = transposed(l, op, v, n, order);
-  Attr a = attr_ints(l->r.m, AT_dims, n, map);
-  return build_op(&l->r.b, &(OpSpec){.kind = OP_broadcast,
-                                     .name = op->name,
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &v,
-                                     .nattrs = 1,
-                                     .attrs = &a,
-                                     .type = form_type(l, to, k)});
+  const Type *to = old_type(l, op->out);
+  int64_t at[MAX_RANK];
+  for (int d = 0; d < dims->n; d++) at[d] = place_of(to->rank, k, (int)dims->u.ints[d]);
+  return rewrite_broadcast(&l->r, op, in_form(l, op->in[0], 0), at, "line", form_type(l, to, k));
 }
 
 static Val same_everywhere(Last *l, const Op *op, int k) {

@@ -38,25 +38,11 @@ typedef struct Heads {
 
 static const Type *old_type(const Heads *h, Val v) { return type_of(h->r.old, v); }
 
-static Val transposed(Heads *h, const Op *op, const char *name, Val v, int rank, const int64_t *perm) {
-  bool same = true;
-  for (int d = 0; d < rank; d++) same = same && perm[d] == d;
-  if (same) return v;
-  Attr a = attr_ints(h->r.m, AT_perm, rank, perm);
-  return build_op(&h->r.b, &(OpSpec){.kind = OP_transpose,
-                                     .name = name ? name : arena_printf(h->r.m->arena, "%s.transpose", op->name),
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &v,
-                                     .nattrs = 1,
-                                     .attrs = &a});
-}
-
 /* The new value in the order of the old one. */
 static Val in_order(Heads *h, Val v) {
   const Turned *t = &h->turned[v];
   const Op *op = op_of(h->r.old, v);
-  if (!h->r.map[v] && t->of) h->r.map[v] = transposed(h, op, op->name, t->of, old_type(h, v)->rank, t->perm);
+  if (!h->r.map[v] && t->of) h->r.map[v] = rewrite_transpose(&h->r, op, op->name, t->of, old_type(h, v)->rank, t->perm);
   h->asked[v] = true;
   return h->r.map[v];
 }
@@ -119,7 +105,7 @@ static Val ordered(Heads *h, const Op *op, Val v, const char *from, const char *
   int rank = (int)strlen(to);
   order_of(from, to, there), order_of(to, from, back);
   if (h->turned[v].of && same_order(rank, h->turned[v].perm, back)) return h->turned[v].of;
-  return transposed(h, op, NULL, in_order(h, v), rank, there);
+  return rewrite_transpose(&h->r, op, NULL, in_order(h, v), rank, there);
 }
 
 static bool try_dot(Heads *h, const Op *op) {
@@ -152,39 +138,12 @@ static const Type *turned_type(const Heads *h, const Type *t, const int64_t *per
   return type_get(h->r.m, t->dtype, t->rank, dims);
 }
 
-/* The operand loses its dimensions of extent 1, and what is left is put into ascending order. */
 static Val turned_broadcast(Heads *h, const Op *op, const int64_t *perm) {
   const Attr *dims = op_attr(op, AT_dims);
-  const Type *x = old_type(h, op->in[0]);
-  const Expr *extents[MAX_RANK];
-  int64_t from[MAX_RANK], order[MAX_RANK], map[MAX_RANK];
-  int n = 0;
-  Val v = in_order(h, op->in[0]);
-  for (int d = 0; d < x->rank; d++)
-    if (!ex_is_const(x->dims[d], 1)) extents[n] = x->dims[d], from[n++] = perm[dims->u.ints[d]];
-  if (n < x->rank)
-    v = build_op(&h->r.b, &(OpSpec){.kind = OP_reshape,
-                                    .name = arena_printf(h->r.m->arena, "%s.reshape", op->name),
-                                    .loc = op->loc,
-                                    .nin = 1,
-                                    .in = &v,
-                                    .type = type_get(h->r.m, x->dtype, n, extents)});
-  for (int i = 0; i < n; i++) {
-    int at = i;
-    for (; at > 0 && from[order[at - 1]] > from[i]; at--) order[at] = order[at - 1];
-    order[at] = i;
-  }
-  for (int i = 0; i < n; i++) map[i] = from[order[i]];
-  v = transposed(h, op, NULL, v, n, order);
-  Attr a = attr_ints(h->r.m, AT_dims, n, map);
-  return build_op(&h->r.b, &(OpSpec){.kind = OP_broadcast,
-                                     .name = op->name,
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &v,
-                                     .nattrs = 1,
-                                     .attrs = &a,
-                                     .type = turned_type(h, old_type(h, op->out), perm)});
+  int64_t to[MAX_RANK];
+  for (int d = 0; d < dims->n; d++) to[d] = perm[dims->u.ints[d]];
+  return rewrite_broadcast(&h->r, op, in_order(h, op->in[0]), to, "reshape",
+                           turned_type(h, old_type(h, op->out), perm));
 }
 
 /* An operand that costs nothing in another order. */

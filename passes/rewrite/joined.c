@@ -211,19 +211,11 @@ static void find_all(Joining *j) {
   }
 }
 
-static const int *count_uses(Arena *a, const Func *f) {
-  int *uses = ARENA_ARRAY(a, int, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; k < f->ops.items[i].nin; k++) uses[f->ops.items[i].in[k]]++;
-  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
-  return uses;
-}
-
 static bool join_heads(Module *m, const Func *f, Diags *diags) {
   Arena *a = m->arena;
   Joining j = {.r = rewrite_start(m, f, diags),
                .fixed = fixed_values(a, f),
-               .uses = count_uses(a, f),
+               .uses = rewrite_uses(a, f),
                .starts = ARENA_ARRAY(a, bool, f->ops.n + 1),
                .gone = ARENA_ARRAY(a, bool, f->ops.n + 1)};
   find_all(&j);

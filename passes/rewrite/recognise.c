@@ -100,14 +100,6 @@ Val recognise_transpose(Recognise *w, const Op *op, const char *part, Val x, con
                                 (OpSpec){.kind = OP_transpose, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
 }
 
-static const int *count_uses(Arena *arena, const Func *f) {
-  int *uses = ARENA_ARRAY(arena, int, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; k < f->ops.items[i].nin; k++) uses[f->ops.items[i].in[k]]++;
-  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
-  return uses;
-}
-
 static Val recognised(Recognise *w, const Op *op) {
   switch (op->kind) {
     case OP_div:
@@ -120,7 +112,8 @@ static Val recognised(Recognise *w, const Op *op) {
 }
 
 static bool recognise(Module *m, const Func *f, Diags *diags) {
-  Recognise w = {rewrite_start(m, f, diags), count_uses(m->arena, f), loops_of(m->arena, f), derived_ops(m->arena, f)};
+  Recognise w = {rewrite_start(m, f, diags), rewrite_uses(m->arena, f), loops_of(m->arena, f),
+                 derived_ops(m->arena, f)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Val v = recognised(&w, op);

@@ -81,3 +81,58 @@ bool rewrite_has_heads(const Func *f) {
   }
   return heads;
 }
+
+Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int rank, const int64_t *perm) {
+  bool same = true;
+  for (int d = 0; d < rank; d++) same = same && perm[d] == d;
+  if (same) return v;
+  Attr a = attr_ints(r->m, AT_perm, rank, perm);
+  return build_op(&r->b, &(OpSpec){.kind = OP_transpose,
+                                   .name = name ? name : arena_printf(r->m->arena, "%s.transpose", op->name),
+                                   .loc = op->loc,
+                                   .nin = 1,
+                                   .in = &v,
+                                   .nattrs = 1,
+                                   .attrs = &a});
+}
+
+/* What is left of the operand without its dimensions of extent 1 is put into ascending order. */
+Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type) {
+  const Type *x = type_of(r->old, op->in[0]);
+  const Expr *extents[MAX_RANK];
+  int64_t at[MAX_RANK], order[MAX_RANK], map[MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < x->rank; d++)
+    if (!ex_is_const(x->dims[d], 1)) extents[n] = x->dims[d], at[n++] = to[d];
+  if (n < x->rank)
+    v = build_op(&r->b, &(OpSpec){.kind = OP_reshape,
+                                  .name = arena_printf(r->m->arena, "%s.%s", op->name, part),
+                                  .loc = op->loc,
+                                  .nin = 1,
+                                  .in = &v,
+                                  .type = type_get(r->m, x->dtype, n, extents)});
+  for (int i = 0; i < n; i++) {
+    int k = i;
+    for (; k > 0 && at[order[k - 1]] > at[i]; k--) order[k] = order[k - 1];
+    order[k] = i;
+  }
+  for (int i = 0; i < n; i++) map[i] = at[order[i]];
+  v = rewrite_transpose(r, op, NULL, v, n, order);
+  Attr a = attr_ints(r->m, AT_dims, n, map);
+  return build_op(&r->b, &(OpSpec){.kind = OP_broadcast,
+                                   .name = op->name,
+                                   .loc = op->loc,
+                                   .nin = 1,
+                                   .in = &v,
+                                   .nattrs = 1,
+                                   .attrs = &a,
+                                   .type = type});
+}
+
+const int *rewrite_uses(Arena *a, const Func *f) {
+  int *uses = ARENA_ARRAY(a, int, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) uses[f->ops.items[i].in[k]]++;
+  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
+  return uses;
+}

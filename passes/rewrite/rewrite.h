@@ -38,6 +38,15 @@ bool rewrite_is_here(const Rewrite *r, Val v);
 /* Is the new value of the body that was built last?  Nobody behind its leaves can read it. */
 bool rewrite_is_behind(const Rewrite *r, Val v);
 
+/* `v`, of the new function, in another order, itself where that is the same; called `name`, or NULL: after the old
+ * operation that it is for. */
+Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int rank, const int64_t *perm);
+/* An old broadcast with the new operand `v`, whose dimension d is dimension to[d] of the new result, of type `type`.
+ * `part`: of the name of the operand without its dimensions of extent 1. */
+Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type);
+
+/* By value of a function: how many operands and outputs it is. */
+const int *rewrite_uses(Arena *a, const Func *f);
 /* Is there attention in the function, and no loop? */
 bool rewrite_has_heads(const Func *f);
 

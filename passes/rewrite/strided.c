@@ -19,19 +19,11 @@
 typedef struct Strided {
   Rewrite r;
   const DeviceTraits *device;
-  int *uses; /* by value: operands and outputs it is */
+  const int *uses; /* by value: operands and outputs it is */
   /* By operation: which operands of a product are read through; a transpose that goes. */
   uint8_t *through;
   bool *gone;
 } Strided;
-
-static int *count_uses(Arena *a, const Func *f) {
-  int *uses = ARENA_ARRAY(a, int, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; k < f->ops.items[i].nin; k++) uses[f->ops.items[i].in[k]]++;
-  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
-  return uses;
-}
 
 /* The transpose that makes operand t for this product alone; NULL: there is none. */
 static const Op *transpose_for(const Strided *s, const Op *dot, int t) {
@@ -80,7 +72,7 @@ static Val strided_dot(Strided *s, const Op *op, int set) {
 static bool read_where_they_lie(Module *m, const DeviceTraits *d, const Func *f, Diags *diags) {
   Strided s = {.r = rewrite_start(m, f, diags),
                .device = d,
-               .uses = count_uses(m->arena, f),
+               .uses = rewrite_uses(m->arena, f),
                .through = ARENA_ARRAY(m->arena, uint8_t, f->ops.n),
                .gone = ARENA_ARRAY(m->arena, bool, f->ops.n)};
   bool any = false;
