@@ -85,6 +85,7 @@ typedef struct Build {
   const Replicas *replicas;   /* with throughput or cost: options.target is the part of it that the plan is for */
   bool kept;                  /* it is one that was found before (driver/kept.h), */
   bool searches_anew;         /* and may not be */
+  CacheKey *plan_key;         /* what a plan is kept under; NULL: none is */
   int searches;               /* for it */
   double search_seconds;      /* of all of them */
   double resident, nearest;   /* PlanLack, of the search that found no plan within the limit */

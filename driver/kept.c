@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/internal.h"
+
 /* ---- the key */
 
 /* Structures are added as their bytes, with what they point to instead of where that is.  A pointer that is not known
@@ -21,7 +23,8 @@ static void add_text(CacheKey *k, const char **text) {
 }
 
 static void add_target(CacheKey *k, const Target *t) {
-  Target x = *t;
+  Target x;
+  memcpy(&x, t, sizeof x); /* also what lies between its fields */
   const char **texts[] = {&x.name, &x.machine, &x.title, &x.part, &x.arch, &x.measured};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) add_text(k, texts[i]);
   for (int i = 0; i < PRICE_KINDS; i++) add_text(k, &x.prices[i].terms), add_text(k, &x.prices[i].date);
@@ -36,7 +39,8 @@ static void add_target(CacheKey *k, const Target *t) {
 }
 
 static void add_options(CacheKey *k, const PlanOptions *o) {
-  PlanOptions x = *o;
+  PlanOptions x;
+  memcpy(&x, o, sizeof x);
   for (int i = 0; i < x.npins; i++) cache_key_text(k, x.pins[i].text);
   x.pins = NULL;
   x.spent = NULL, x.known = NULL, x.stop = NULL, x.lack = NULL, x.show = NULL, x.show_context = NULL;
@@ -143,18 +147,21 @@ static Plan *read_kept(Build *b, const char *text) {
   return p;
 }
 
+/* The key is made once: it has the texts of all functions. */
 Plan *driver_find_kept(Build *b) {
   CacheKey k;
   size_t n;
-  const char *text = key_of(b, &k) ? cache_find(b->options.cache, &k, b->options.model.arena, &n) : NULL;
+  b->plan_key = NULL;
+  if (!key_of(b, &k)) return NULL;
+  b->plan_key = ARENA_NEW(b->options.model.arena, CacheKey);
+  *b->plan_key = k;
+  const char *text = cache_find(b->options.cache, &k, b->options.model.arena, &n);
   return text ? read_kept(b, text) : NULL;
 }
 
 void driver_keep_plan(Build *b) {
-  CacheKey k;
   size_t n;
-  const volatile sig_atomic_t *stop = b->options.plan.stop;
-  if (b->unfit || b->kept || b->plan->traded || (stop && *stop) || !key_of(b, &k)) return;
+  if (!b->plan_key || b->unfit || b->kept || b->plan->traded || driver_is_stopped(b)) return;
   const char *text = plan_text(b, &n);
-  cache_keep(b->options.cache, &k, text, n);
+  cache_keep(b->options.cache, b->plan_key, text, n);
 }
