@@ -46,7 +46,7 @@ void cache_key_number(CacheKey *k, uint64_t x);
 const char *cache_find(const Cache *c, const CacheKey *k, Arena *a, size_t *n);
 void cache_keep(const Cache *c, const CacheKey *k, const void *bytes, size_t n);
 
-/* What is there, the last used first. */
+/* The files in the folder, the last used first. */
 typedef struct CacheFile {
   char name[CACHE_NAME]; /* kind-hash */
   uint64_t bytes;

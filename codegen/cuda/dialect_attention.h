@@ -410,7 +410,7 @@ FN int64_t attention_next(const Attention *a, int64_t t, int64_t lowest, int64_t
 }
 
 /* 64 rows from `first` on of a matrix with `width` columns, `rows` of which are there, as rows of 16 * steps numbers,
- * zeros behind the matrix, `stride` apart.  By copies that somebody waits for, where `wide`. */
+ * zeros after the matrix, `stride` apart.  With `wide` by asynchronous copies. */
 FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lines *lines, int64_t first, int64_t rows,
                        int64_t width, const int steps, _Bool wide) {
   if (wide) {

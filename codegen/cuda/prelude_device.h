@@ -5,7 +5,7 @@
  * STATE UNROLL ROLL, thread_index block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide,
  * copy_async copy_wait, load_matrices load_matrices_turned, tensor_f16 tensor_bf16, pack_f16 pack_bf16, exp2_fast,
  * least_u64 count_to; dialect.h builds the rest on them. tests/dialect/prelude_host.h gives the same names a meaning on
- * CPUs: a text behind it takes those.
+ * CPUs, which a text after it takes.
  */
 #ifndef KERNEL
 #ifdef __CUDACC_RTC__

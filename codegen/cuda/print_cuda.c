@@ -194,7 +194,7 @@ static void print_share(const Cuda *k, const char *count) {
     if (c->p->stores.items[i].total) rp_line(c, "float t%zu = 0;", i);
 }
 
-/* What the threads have added up: by a butterfly in each warp, then warp by warp. */
+/* Adds up the sums of all threads: by a butterfly in each warp, then warp by warp. */
 static void print_total_stores(Cuda *k) {
   RowPrinter *c = &k->r;
   for (size_t i = 0; i < c->p->stores.n; i++) {

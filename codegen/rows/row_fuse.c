@@ -451,7 +451,7 @@ static void find_stored(Work *w) {
   }
 }
 
-/* What is bundled is what reads gradients, not what makes them. */
+/* A bundle has kernels that read gradients, none that makes them. */
 static int segment_of(const Work *w, const WorkOp *o, int segment) {
   int phase = (PH_END - PH_FIRST) * segment + o->phase - PH_FIRST;
   return 2 * phase + work_in_update(w, o);

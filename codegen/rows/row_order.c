@@ -1,6 +1,6 @@
 /* codegen/rows/row_order.c - in which order the groups of a stage are done, and which of them are done together.
  *
- * A group stands behind all that it needs; of those that could come next, the one whose last operation is first.
+ * A group comes after all groups that it needs; of those that could be next, the one whose last operation is first.
  *
  * Of functions with an update (work_update.c), which have no loops, kernels that need nothing of each other share a
  * launch on devices with bundles:
@@ -9,8 +9,8 @@
  *   - short sums along other dimensions than the last, of which the update alone reads: the second halves of gradients
  *     of biases.  They wait for the last one, so what they read must be small;
  *   - casts of states: the weights in 16 bits, which gradients read as well, so that most of them live on anyway.
- * A bundle stands before the first of its readers, or at the end.  So each of its members stands behind what it
- * needs, as long as no bundle waits for another that waits for it. */
+ * A bundle comes before the first of its readers, or last.  So each of its members comes after what it needs, as long
+ * as no bundle waits for another that waits for it. */
 #include "codegen/rows/row_work.h"
 
 /* ---- order */
