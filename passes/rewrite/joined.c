@@ -2,7 +2,7 @@
  *
  *   dot(x, wq) "bsd,dhk->bshk", dot(x, wk) "bsd,dhk->bshk", dot(x, wv) "bsd,dhk->bshk"
  *
- * become slices of one product "bsd,dhyk->bshyk" with the weights side by side for each head, which `prepare` makes at
+ * become slices of one product "bsd,dhk->bshk" with the weights side by side for each head, which `prepare` makes at
  * loading; biases as well.  So heads are a dimension as before, which ranks may cut, and a rank's part of the weight is
  * made of its parts.  A device whose attention reads heads wherever they lie (DeviceTraits.places) reads the slices
  * where they are.
@@ -121,15 +121,13 @@ static Val early(Joining *j, Val v) {
   return j->r.map[v];
 }
 
-/* Numbers by heads and sizes, [.., heads, size], as [.., heads, 1, size]. */
-static Val apart(Joining *j, Val v, const Part *p, bool weight) {
+/* Numbers by heads and sizes, [.., heads, size], without other dimensions. */
+static Val plain(Joining *j, Val v, const Part *p, bool weight) {
   const Type *t = type_of(j->r.b.f, v);
-  const Expr *dims[4] = {weight ? t->dims[0] : NULL, p->dims[0], ex_const(j->r.m, 1), p->dims[1]};
-  return build(j, "part",
-               (OpSpec){.kind = OP_reshape,
-                        .nin = 1,
-                        .in = &v,
-                        .type = type_get(j->r.m, t->dtype, weight ? 4 : 3, weight ? dims : dims + 1)});
+  const Expr *dims[3] = {weight ? t->dims[0] : NULL, p->dims[0], p->dims[1]};
+  const Type *wanted = type_get(j->r.m, t->dtype, weight ? 3 : 2, weight ? dims : dims + 1);
+  if (t == wanted) return v;
+  return build(j, "part", (OpSpec){.kind = OP_reshape, .nin = 1, .in = &v, .type = wanted});
 }
 
 static Val side_by_side(Joining *j, const char *name, const Val *v, bool weight) {
@@ -137,24 +135,24 @@ static Val side_by_side(Joining *j, const char *name, const Val *v, bool weight)
   return build(j, name, (OpSpec){.kind = OP_concat, .nin = j->n, .in = v, .nattrs = 1, .attrs = &axis});
 }
 
-/* x times the weights; a letter of its own for what was apart. */
+/* x [rows, w] times the weights [w, heads, n * size]. */
 static Val product(Joining *j) {
   const Part *p = &j->part[0];
   Val w[MOST_TOGETHER];
-  for (int i = 0; i < j->n; i++) w[i] = apart(j, early(j, j->part[i].dot->in[1]), &j->part[i], true);
+  for (int i = 0; i < j->n; i++) w[i] = plain(j, early(j, j->part[i].dot->in[1]), &j->part[i], true);
   Val in[2] = {j->r.map[p->dot->in[0]], side_by_side(j, "weights", w, true)};
   char rows[MAX_RANK + 1] = {0};
   for (int d = 0; d < p->rows; d++) rows[d] = (char)('a' + d);
-  Attr spec = attr_s(j->r.m, AT_spec, arena_printf(j->r.m->arena, "%sw,wxyz->%sxyz", rows, rows));
+  Attr spec = attr_s(j->r.m, AT_spec, arena_printf(j->r.m->arena, "%sw,wxy->%sxy", rows, rows));
   return build(j, "joined", (OpSpec){.kind = OP_dot, .nin = 2, .in = in, .nattrs = 1, .attrs = &spec});
 }
 
 static Val biases(Joining *j, Val y) {
   const int first = j->part[0].rows;
   Val b[MOST_TOGETHER];
-  for (int i = 0; i < j->n; i++) b[i] = apart(j, early(j, j->part[i].spread->in[0]), &j->part[i], false);
+  for (int i = 0; i < j->n; i++) b[i] = plain(j, early(j, j->part[i].spread->in[0]), &j->part[i], false);
   Val line = side_by_side(j, "biases", b, false);
-  Attr dims = attr_ints(j->r.m, AT_dims, 3, (int64_t[]){first, first + 1, first + 2});
+  Attr dims = attr_ints(j->r.m, AT_dims, 2, (int64_t[]){first, first + 1});
   OpSpec spread = {
       .kind = OP_broadcast, .nin = 1, .in = &line, .nattrs = 1, .attrs = &dims, .type = type_of(j->r.b.f, y)};
   Val in[2] = {y, build(j, "bias", spread)};
@@ -165,24 +163,24 @@ static Val biases(Joining *j, Val y) {
 static void give(Joining *j, Val y, int i) {
   const Part *p = &j->part[i];
   const Op *op = p->sum ? p->sum : p->dot;
-  const Type *t = type_of(j->r.b.f, y);
+  const Type *t = type_of(j->r.b.f, y), *was = old_type(j, op->out);
   const Expr *dims[MAX_RANK], *starts[MAX_RANK];
   int64_t strides[MAX_RANK];
-  for (int d = 0; d < t->rank; d++)
-    dims[d] = d == p->rows + 1 ? ex_const(j->r.m, 1) : t->dims[d],
-    starts[d] = ex_const(j->r.m, d == p->rows + 1 ? i : 0), strides[d] = 1;
+  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d], starts[d] = ex_const(j->r.m, 0), strides[d] = 1;
+  dims[p->rows + 1] = p->dims[1], starts[p->rows + 1] = ex_muli(j->r.m, p->dims[1], i);
+  const Type *part = type_get(j->r.m, t->dtype, t->rank, dims);
   Attr a[] = {attr_exprs(j->r.m, AT_starts, t->rank, starts), attr_ints(j->r.m, AT_strides, t->rank, strides)};
-  Val part = build_op(&j->r.b, &(OpSpec){.kind = OP_slice,
-                                         .name = arena_printf(j->r.m->arena, "%s.slice", op->name),
-                                         .loc = op->loc,
-                                         .nin = 1,
-                                         .in = &y,
-                                         .nattrs = 2,
-                                         .attrs = a,
-                                         .type = type_get(j->r.m, t->dtype, t->rank, dims)});
-  OpSpec spec = {
-      .kind = OP_reshape, .name = op->name, .loc = op->loc, .nin = 1, .in = &part, .type = old_type(j, op->out)};
-  rewrite_map(&j->r, op, build_op(&j->r.b, &spec));
+  OpSpec slice = {.kind = OP_slice,
+                  .name = part == was ? op->name : arena_printf(j->r.m->arena, "%s.slice", op->name),
+                  .loc = op->loc,
+                  .nin = 1,
+                  .in = &y,
+                  .nattrs = 2,
+                  .attrs = a,
+                  .type = part};
+  Val v = build_op(&j->r.b, &slice);
+  OpSpec spec = {.kind = OP_reshape, .name = op->name, .loc = op->loc, .nin = 1, .in = &v, .type = was};
+  rewrite_map(&j->r, op, part == was ? v : build_op(&j->r.b, &spec));
 }
 
 static void join(Joining *j) {
