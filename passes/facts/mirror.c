@@ -188,6 +188,36 @@ static size_t first_of_kernel(Finding *w, size_t i) {
   return SIZE_MAX;
 }
 
+/* The factors of a slice, from those of the operation that makes its operand.  A partial sum is summed up before. */
+static void find_factors_of_slice(Finding *w, size_t i, size_t made) {
+  const TensorFactors *from = &w->rules[made]->results[value_index(w->f, w->f->ops.items[i].in[0])];
+  const Rule *r = w->rules[i];
+  const int8_t *map = w->head[made] == made ? NULL : w->factors[made];
+  int8_t *factors = w->factors[i] = unknown_factors(w, i);
+  for (int d = 0; d < from->rank; d++) {
+    int at = major_factor(&r->operands[0], d), to = major_factor(from, d);
+    if (at >= 0 && to >= 0) factors[at] = (int8_t)(map ? map[to] : to);
+  }
+}
+
+/* The maker of a value that all its readers slice, three or more into equal types, as queries, keys and values of one
+ * product; SIZE_MAX: none.  A conversion costs about as much after all slices as before them, and choices of their own
+ * would be one table over four operations. */
+static size_t sliced_from(Finding *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  if (op->kind != OP_slice || !may_share(w, i)) return SIZE_MAX;
+  const Uses *uses = &w->uses[op->in[0]];
+  size_t made = (size_t)w->f->values.items[op->in[0]].op;
+  const Op *maker = &w->f->ops.items[made];
+  if (uses->n < 3 || !may_share(w, made) || op_is_source(maker->kind) || maker->phase != op->phase) return SIZE_MAX;
+  for (size_t k = 0; k < uses->n; k++) {
+    const Op *reader = &w->f->ops.items[uses->items[k]];
+    if (reader->kind != OP_slice || type_of(w->f, reader->out) != type_of(w->f, op->out)) return SIZE_MAX;
+  }
+  find_factors_of_slice(w, i, made);
+  return made;
+}
+
 /* The operation that one may follow; SIZE_MAX: there is none. */
 static size_t followed(const Finding *w, const NamedOps *names, size_t i) {
   const Op *op = &w->f->ops.items[i];
@@ -224,7 +254,8 @@ static void find_heads(Finding *w) {
     w->head[i] = i;
     w->sum_of[i] = w->first_sum[i] = SIZE_MAX;
     size_t first = first_of_kernel(w, i), h = followed(w, &names, i);
-    if (first != SIZE_MAX) w->head[i] = first, w->in_kernel[i] = true;
+    if (first == SIZE_MAX) first = sliced_from(w, i);
+    if (first != SIZE_MAX) w->head[i] = w->head[first], w->in_kernel[i] = true;
     bool sums = h != SIZE_MAX && op->mirror.operand == MIRROR_SUM && reads_partial(w, i);
     if (sums && w->first_sum[h] == SIZE_MAX) w->sum_of[i] = h, w->first_sum[h] = i;
     else if (h != SIZE_MAX) w->head[i] = sums ? w->first_sum[h] : w->head[h];

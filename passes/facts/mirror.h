@@ -8,7 +8,8 @@
  *
  * What one kernel computes dimension by dimension follows the first such operation of it, and what repeats a value for
  * one reader follows that, though it stands before it.  What may pass on a sum that is not summed up yet has a choice
- * of its own, unless its kernel needs the value summed up anyway.
+ * of its own, unless its kernel needs the value summed up anyway.  Slices follow the maker of a value that nothing else
+ * reads, if they are three or more of one type.
  *
  * A strategy gives axes to factors.  To follow one, a factor must be known to be a factor of the operation that is
  * followed, its head: dimensions of the head's operands and results, and of their gradients, have its factors; through

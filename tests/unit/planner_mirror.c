@@ -6,6 +6,9 @@
 
 #include "base/random.h"
 #include "frontend/topo/target.h"
+#include "ir/ir.h"
+#include "passes/facts/labels.h"
+#include "passes/facts/mirror.h"
 #include "passes/plan/plan.h"
 #include "passes/rewrite/bind.h"
 #include "tests/test.h"
@@ -118,7 +121,54 @@ static void what_mirroring_loses(void) {
       n, SEED, none, 100 * l.of[n / 2], 100 * sum / n, 100 * l.of[n * 9 / 10], 100 * l.of[n - 1], l.open);
 }
 
+/* Queries, keys and values of one product have its strategy; two slices, or slices beside another reader, choose. */
+static void slices_follow(void) {
+  static const struct {
+    const char *rest;
+    bool follow;
+  } cases[] = {
+      {"%k = slice %y {starts=[0, 4], strides=[1, 1]} : f32[8, 4]\n"
+       "%v = slice %y {starts=[0, 8], strides=[1, 1]} : f32[8, 4]\noutput \"q\" %q\noutput \"k\" %k\noutput \"v\" "
+       "%v\n}\n",
+       true},
+      {"%k = slice %y {starts=[0, 4], strides=[1, 1]} : f32[8, 4]\noutput \"q\" %q\noutput \"k\" %k\n}\n", false},
+      {"%k = slice %y {starts=[0, 4], strides=[1, 1]} : f32[8, 4]\n"
+       "%v = slice %y {starts=[0, 8], strides=[1, 1]} : f32[8, 4]\n"
+       "output \"q\" %q\noutput \"k\" %k\noutput \"v\" %v\noutput \"y\" %y\n}\n",
+       false}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    Arena *a = arena_new();
+    Diags *d = diags_new(a);
+    Module *m = ir_parse(
+        "t.ir",
+        arena_printf(a,
+                     "apc.ir 1\nfunc @main level 1 {\n%%x = input {name=\"x\"} : f32[8, 16]\n"
+                     "%%w = input {name=\"w\"} : f32[16, 12]\n%%y = dot %%x, %%w {spec=\"md,dn->mn\"} : f32[8, 12]\n"
+                     "%%q = slice %%y {starts=[0, 0], strides=[1, 1]} : f32[8, 4]\n%s",
+                     cases[c].rest),
+        d);
+    if (!m) diags_print(d, stderr, false);
+    CHECK(m);
+    if (!m) return;
+    const Func *f = module_func(m, "main");
+    const Loops loops = loops_of(a, f);
+    const int apart[16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    const Rule *const *rules = rules_of(m, f);
+    const Mirrors x = mirrors_of(a, f, rules, &loops, apart);
+    size_t dot = 0;
+    while (f->ops.items[dot].kind != OP_dot) dot++;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      if (f->ops.items[i].kind != OP_slice) continue;
+      CHECK((x.head[i] == dot) == cases[c].follow);
+      for (int k = 0; k < 2 && cases[c].follow; k++) /* rows as rows, columns as columns */
+        CHECK(x.factors[i][rules[i]->operands[0].dims[k].f[0]] == rules[dot]->results[0].dims[k].f[0]);
+    }
+    arena_free(a);
+  }
+}
+
 int main(void) {
+  RUN(slices_follow);
   RUN(what_mirroring_loses);
   return test_summary();
 }
