@@ -8,7 +8,7 @@
 
 /* ---- unique names: interned string -> next suffix to try */
 
-/* Taken where its round is that of the set: so a table serves one function behind another without being cleared. */
+/* A slot is taken if its round is that of the set, so that one table serves many functions without being cleared. */
 typedef struct NameSlot {
   const char *name;
   uint32_t round;
@@ -23,7 +23,7 @@ typedef struct NameSet {
 
 static size_t name_place(const NameSet *s, const char *name) {
   uint64_t h =
-      hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, order does not matter */
+      hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, and order does not matter */
   size_t i = h & (s->cap - 1);
   while (s->slots[i].round == s->round && s->slots[i].name != name) i = (i + 1) & (s->cap - 1);
   return i;
@@ -56,7 +56,7 @@ static NameSlot *name_slot(Module *m, NameSet *s, const char *name) {
   return &s->slots[name_place(s, name)];
 }
 
-/* Marks a name used; false when it was already. */
+/* Marks a name as used; false if it already was. */
 static bool name_take(Module *m, NameSet *s, const char *name) {
   NameSlot *slot = name_slot(m, s, name);
   if (slot->round == s->round) return false;
@@ -91,9 +91,10 @@ void builder_end(Builder *b) {
   b->names = NULL;
 }
 
-/* ---- the one way an operation comes to be */
+/* ---- building operations */
 
-/* Of the function's lists and operands.  Names and attributes are the module's: what passes make of it shares them. */
+/* Arena of the function's lists and operands.  Names and attributes live in the module's arena, because copies made by
+ * passes share them. */
 static Arena *room_of(const Builder *b) { return b->f->own ? b->f->own : b->m->arena; }
 
 static int attr_order(const void *a, const void *b) {
@@ -102,7 +103,7 @@ static int attr_order(const void *a, const void *b) {
 
 static bool is_place(Loc l) { return l.file || l.node; }
 
-/* The results behind the first: as they are to be called, or NAME.1, NAME.2 ... */
+/* Names of the results after the first: the wanted ones, or NAME.1, NAME.2 ... */
 static const char *const *further_names(Builder *b, const Op *op, const char *const *wanted) {
   if (op->nout < 2) return NULL;
   const char **names = ARENA_ARRAY(b->m->arena, const char *, op->nout - 1);
@@ -111,7 +112,7 @@ static const char *const *further_names(Builder *b, const Op *op, const char *co
   return names;
 }
 
-/* What comes of values of a later phase is of that phase; what is added up over micro-batches comes behind them. */
+/* Phase of a new operation: the latest phase of its operands; a sum over micro-batches counts as PH_step. */
 static Phase phase_of(const Builder *b, const OpSpec *spec) {
   Phase p = spec->phase ? spec->phase : b->phase;
   for (int i = 0; !p && b->f->level == 1 && i < spec->nin; i++) {
@@ -122,7 +123,7 @@ static Phase phase_of(const Builder *b, const OpSpec *spec) {
   return p;
 }
 
-/* Where it failed that a size could not be computed. */
+/* Notes the operation at which a size could not be computed. */
 static void note_fault(Builder *b, const Op *op) {
   if (b->m->expr_fault && !is_place(b->m->expr_fault_at))
     b->m->expr_fault_at = is_place(op->loc) ? op->loc : (Loc){.node = op->name};
@@ -165,7 +166,7 @@ Val build_op(Builder *b, const OpSpec *given) {
   for (int i = 0; i < types.n; i++)
     ARENA_PUSH(room_of(b), &b->f->values, ((Value){types.items[i], (int)b->f->ops.n, i ? NULL : spec.layout}));
   ARENA_PUSH(room_of(b), &b->f->ops, op);
-  return op.out ? op.out : 1; /* 1 is never a use: operations without result are not referred to */
+  return op.out ? op.out : 1; /* a dummy: operations without a result are never used */
 }
 
 bool build_can_copy(const Builder *b, const Func *from, const Op *op, const Val *in) {
@@ -202,7 +203,7 @@ void builder_reserve(Builder *b, size_t more) {
 
 Val build_copy(Builder *b, const Func *from, const Op *given, const Val *in) {
   Op op = *given;
-  /* Functions are about as large as what they are made from. */
+  /* a function is about as large as the one it is made from */
   if (!b->f->ops.n) builder_reserve(b, (from->ops.n > from->values.n ? from->ops.n : from->values.n) * 17 / 16 + 8);
   OpSpec spec = {.phase = op.phase, .nin = op.nin, .in = in};
   if (!is_place(op.loc)) op.loc = b->loc;
@@ -313,7 +314,7 @@ Val build_bcast_to(Builder *b, Val x, int rank, const Expr *const *dims) {
   return op1(b, OP_broadcast, x, want, 1, &a);
 }
 
-/* NumPy: right-aligned, an extent of 1 stretches.  Two different symbolic extents do not fit. */
+/* NumPy broadcasting: right-aligned, an extent of 1 stretches.  Different symbolic extents do not fit. */
 static bool bcast_dims(Builder *b, const Type *x, const Type *y, int *rank, const Expr **dims) {
   *rank = x->rank > y->rank ? x->rank : y->rank;
   for (int i = 0; i < *rank; i++) {

@@ -1,7 +1,7 @@
 /* ir/calls.c - see calls.h.
  *
- * Depth first, each function once, so that a few functions that call each other often cost no more than their text.
- * Nothing is assumed of the module: calls may form cycles and name functions that are not there.
+ * Depth first, each function once, so that functions with many calls of each other cost no more than their text.
+ * Modules may be invalid: calls may form cycles and name missing functions.
  */
 #include "ir/calls.h"
 
@@ -25,7 +25,7 @@ const Called *calls_find(const Calls *c, const char *name) {
   return find(c, name, &at) ? &c->items[at] : NULL;
 }
 
-/* What a function is of which nothing is known: it was not left yet, or lies too deep. */
+/* Facts of a function that is still being visited, or is too deep. */
 static Called unbounded(bool cyclic) {
   return (Called){.cyclic = cyclic, .acts = false, .depth = MAX_CALL_DEPTH + 1, .ops = MAX_WRITTEN_OUT + 1};
 }
@@ -34,7 +34,7 @@ static Called visit(Walk *w, size_t at, int depth) {
   Called *c = &w->calls.items[at];
   if (w->states[at] == DONE) return *c;
   if (w->states[at] == OPEN) return unbounded(true);
-  if (depth > MAX_CALL_DEPTH) return unbounded(false); /* it is visited on its own later */
+  if (depth > MAX_CALL_DEPTH) return unbounded(false); /* it is visited by itself later */
   w->states[at] = OPEN;
   c->ops = (int64_t)c->f->ops.n;
   for (size_t i = 0; i < c->f->ops.n; i++) {

@@ -1,4 +1,4 @@
-/* ir/calls.h - who calls whom in a module, and what a function is when its calls are written out. */
+/* ir/calls.h - the calls between the functions of a module, and a function's size with its calls expanded. */
 #ifndef APC_IR_CALLS_H
 #define APC_IR_CALLS_H
 
@@ -8,19 +8,20 @@ enum { MAX_CALL_DEPTH = 64, MAX_WRITTEN_OUT = 1 << 20 };
 
 typedef struct Called {
   const Func *f;
-  bool cyclic; /* it calls itself, or what does */
-  bool acts;   /* it, or what it calls, writes a state or draws random numbers */
-  int depth;   /* calls inside each other, beyond MAX_CALL_DEPTH one more than that */
-  int64_t ops; /* operations with those of all calls, beyond MAX_WRITTEN_OUT one more than that */
+  bool cyclic; /* it calls itself, directly or not */
+  bool acts;   /* it, or a function it calls, writes a state or draws random numbers */
+  int depth;   /* nesting depth of calls; MAX_CALL_DEPTH + 1 if deeper */
+  int64_t ops; /* operations, with all calls expanded; MAX_WRITTEN_OUT + 1 if more */
 } Called;
 
 typedef struct Calls {
   size_t n;
-  Called *items; /* as Module.funcs */
+  Called *items; /* in the order of Module.funcs */
 } Calls;
 
+/* The facts of all functions of the module; the module may be invalid. */
 Calls calls_of(Arena *a, const Module *m);
-/* NULL: the module has no such function. */
+/* NULL if the module has no such function. */
 const Called *calls_find(const Calls *c, const char *name);
 
 #endif

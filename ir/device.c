@@ -11,7 +11,7 @@ enum {
 #include "ir/device.def"
 };
 
-/* How many initialisers there are, at most 24.  A trait that no row names would be 0 without a word. */
+/* The number of initialisers, at most 24.  Catches a row that omits a trait, which would silently be 0. */
 #define NUMBER_OF(...) \
   NUMBER_OF_(__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define NUMBER_OF_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, number, ...) number

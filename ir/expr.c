@@ -1,8 +1,8 @@
 /* ir/expr.c - canonical integer expressions; see expr.h.
  *
- * A polynomial is a list of terms coefficient * atom * atom ... sorted by structure; ADD and MUL nodes are
- * its interned form.  Every constructor takes its operands apart into polynomials, computes, and puts the result
- * together again; expressions have a handful of terms, so the quadratic merging costs nothing.
+ * A polynomial is a list of terms coefficient * atom * atom ... sorted by structure; ADD and MUL nodes are its interned
+ * form.  Every constructor converts its operands to polynomials, computes, and converts the result back; expressions
+ * have a handful of terms, so quadratic merging costs nothing.
  */
 #include "ir/expr.h"
 
@@ -47,8 +47,8 @@ static int expr_equal(const void *key, const void *item) {
          (a->n == 0 || memcmp(a->args, b->args, sizeof *a->args * (size_t)a->n) == 0);
 }
 
-/* Sizes come from users' files, so what cannot be computed is not ours to die of: the first reason is remembered in the
- * module, the result becomes 0, and the verifier reports it (rule V3). */
+/* Sizes come from users' files, so errors must not abort: the module records the first reason, the result is 0, and the
+ * verifier reports it (rule V3). */
 static const char TOO_LARGE[] = "a size has too many terms";
 
 static int64_t fault(Module *m, const char *why) {
@@ -57,7 +57,7 @@ static int64_t fault(Module *m, const char *why) {
   return 0;
 }
 
-/* Takes back the fault of a mere try; was there one? */
+/* Clears the fault of a trial computation; true if there was one. */
 static bool forgive(Module *m) {
   bool failed = m->expr_fault != NULL;
   m->expr_fault = NULL;
@@ -302,7 +302,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return (a % b != 0 && a < 0) ? q - 1 : q;
 }
 
-/* Of a > 0 and any b. */
+/* For a > 0 and any b. */
 static int64_t gcd(int64_t a, int64_t b) {
   while (b) {
     int64_t t = a % b;
@@ -312,7 +312,7 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* Joined: floor((floor(x / a) + c) / b) = floor((x + a*c) / (a*b)). */
+/* Floor division; if joined: floor((floor(x / a) + c) / b) = floor((x + a*c) / (a*b)). */
 static const Expr *floor_of(Module *m, const Expr *e, int64_t b, bool joined) {
   const Expr *inner = e->kind == EX_ADD && e->n == 1 ? e->args[0] : e;
   int64_t a, both, shift, c = e->kind == EX_ADD ? e->value : 0;
@@ -388,7 +388,7 @@ const Expr *ex_mod_joined(Module *m, const Expr *a, const Expr *b) {
 
 /* ---- minimum and maximum: flattened, sorted, operands that differ by a constant merged */
 
-/* a - b only to look at: NULL, without a fault, where it cannot be computed. */
+/* a - b for inspection only: NULL, without a fault, if it cannot be computed. */
 static const Expr *difference_of(Module *m, const Expr *a, const Expr *b) {
   if (m->expr_fault) return NULL;
   const Expr *difference = ex_sub(m, a, b);
@@ -502,7 +502,7 @@ bool ex_eval(const Expr *e, const int64_t *symbol_values, int64_t *out) {
   return *out = r, true;
 }
 
-/* ---- text: `div` and `*` bind tighter than + and -; anything compound under them is in parentheses */
+/* ---- text: `div` and `*` bind tighter than + and -; compound operands are in parentheses */
 
 static void print_factor(const Module *m, Text *t, const Expr *e) {
   bool atom = e->kind == EX_SYM || e->kind == EX_MIN || e->kind == EX_MAX || (e->kind == EX_CONST && e->value >= 0);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* "{12}" at s: its number, and *s behind it; -1 when it is none. */
+/* The number of a hole "{12}" at *s, which moves past it; -1 if it is no hole. */
 static int hole(const char **s, int limit) {
   const char *p = *s + 1;
   int n = 0;

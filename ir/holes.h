@@ -1,17 +1,17 @@
 /* ir/holes.h - names with holes, in blocks that are called several times (docs/ir.md).
  *
- * "/h.{0}/attn/MatMul_{2}": {N} stands for label N of the call; "{{" is a brace.
+ * In "/h.{0}/attn/MatMul_{2}", {N} is replaced by label N of the call; "{{" is a brace.
  */
 #ifndef APC_IR_HOLES_H
 #define APC_IR_HOLES_H
 
 #include "base/text.h"
 
-/* The name with its holes filled; NULL when a hole has no label or a brace is alone. */
+/* Fills the holes of a name; NULL if a hole has no label or a brace is alone. */
 const char *holes_fill(Arena *a, const char *name, int nlabels, const char *const *labels);
 
 /* Appends n bytes of plain text, braces doubled. */
 void holes_add_text(Text *t, const char *plain, size_t n);
-void holes_add(Text *t, int label);
+void holes_add(Text *t, int label); /* appends {label} */
 
 #endif

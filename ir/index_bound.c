@@ -14,21 +14,21 @@ static bool any_operand(const Op *op, const bool *from) {
   return false;
 }
 
-/* How many places the index operand of the operation may name, and which operand that is; NULL for operations that
- * index nothing. */
+/* Number of valid indices for the operation's index operand, whose number is *operand; NULL for operations that index
+ * nothing. */
 static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *operand) {
   const OpRecord *record = op_record(op->kind);
   *operand = record->index;
   return record->places ? record->places(m, f, op) : NULL;
 }
 
-/* ---- indices that are used as they are */
+/* ---- indices used unchanged */
 
 typedef struct Ranging {
   const Func *f;
   bool *same;           /* by value: its elements are elements of the input */
-  const Expr **wrapped; /* by value: its elements are those of the input, negative ones plus this */
-  const Expr **ignored; /* by value of either kind: elements that are this have become another number */
+  const Expr **wrapped; /* by value: its elements are those of the input, with this added to negative ones */
+  const Expr **ignored; /* by value of either kind: elements equal to this were replaced by another number */
 } Ranging;
 
 const Expr *uniform_integer(Module *m, const Func *f, Val v) {
@@ -39,7 +39,7 @@ const Expr *uniform_integer(Module *m, const Func *f, Val v) {
   return value && fabs(value->u.f) < 0x1p53 ? ex_const(m, (int64_t)value->u.f) : NULL;
 }
 
-/* select(x < 0, x + n, x): the n; NULL for anything else. */
+/* Returns n of select(x < 0, x + n, x); NULL for anything else. */
 static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
   if (op->kind != OP_select || !r->same[op->in[2]]) return NULL;
   const Op *test = op_of(r->f, op->in[0]), *sum = op_of(r->f, op->in[1]);
@@ -50,7 +50,8 @@ static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
   return NULL;
 }
 
-/* select(x != n, x, other) or select(x == n, other, x): the n, and which operand x is; NULL for anything else. */
+/* Returns n of select(x != n, x, other) or select(x == n, other, x), and the operand number of x; NULL for anything
+ * else. */
 static const Expr *ignored_by(Module *m, const Ranging *r, const Op *op, int *operand) {
   if (op->kind != OP_select) return NULL;
   const Op *test = op_of(r->f, op->in[0]);
@@ -62,7 +63,7 @@ static const Expr *ignored_by(Module *m, const Ranging *r, const Op *op, int *op
   return NULL;
 }
 
-/* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
+/* True if the result has all elements of operand 0 (for a join, of any operand), and no others. */
 static bool keeps_elements(const Func *f, const Op *op) {
   if (op->kind == OP_within) return true;
   if (op->kind == OP_cast)
@@ -100,7 +101,7 @@ static void follow(Module *m, Ranging *r, const Op *op) {
   }
 }
 
-/* Of what has elements of v; 0: of nothing yet. */
+/* The state of a walk that starts at v; 0 for none. */
 static Ranging ranging_of(Module *m, const Func *f, Val v) {
   Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n),
                ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
@@ -110,15 +111,16 @@ static Ranging ranging_of(Module *m, const Func *f, Val v) {
 
 IndexRange index_range(Module *m, const Func *f, Val v) {
   IndexRange range = {NULL, true, NULL};
-  if (!v || !is_integer(type_of(f, v))) return range; /* nothing has its elements */
+  if (!v || !is_integer(type_of(f, v))) return range; /* its elements are no indices */
   Ranging r = ranging_of(m, f, v);
   Loops loops = loops_of(m->arena, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     follow(m, &r, op);
-    if (loops.of[i] >= 0) continue; /* maybe there is no round */
+    if (loops.of[i] >= 0) continue; /* the loop may have no rounds */
     int index;
-    const Expr *extent = op_is_grouped(op->kind) ? NULL : indexed_extent(m, f, op, &index); /* -1: no group */
+    /* for a grouped operation, the index -1 means no group */
+    const Expr *extent = op_is_grouped(op->kind) ? NULL : indexed_extent(m, f, op, &index);
     if (!extent) continue;
     Val x = op->in[index];
     bool wrapped = r.wrapped[x] == extent;
@@ -131,9 +133,9 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
   return range;
 }
 
-/* ---- numbers to try a model with */
+/* ---- trial inputs for a model */
 
-/* Integers that depend on the input, by value; `computed`: they are no elements of it. */
+/* Integers that depend on the input, by value; `computed`: they are not elements of it. */
 typedef struct Tainted {
   bool *from, *computed;
 } Tainted;
@@ -150,7 +152,8 @@ static void taint(const Func *f, const Op *op, const Tainted *t) {
     if (is_integer(type_of(f, r))) t->from[r] = true, t->computed[r] |= is_computed(f, op, t);
 }
 
-/* What a leave is given is the carry of the next round: operations above may use it.  Is that new of the carry? */
+/* The operand of a leave is the carry of the next round, which earlier operations may use.  True if that changes the
+ * carry. */
 static bool taint_carry(const Op *leave, const Tainted *t) {
   Val carry = leave->in[0], v = leave->out;
   bool more = (t->from[v] && !t->from[carry]) || (t->computed[v] && !t->computed[carry]);
@@ -179,9 +182,9 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
   return bound;
 }
 
-/* ---- indices that follow from the sizes */
+/* ---- indices that follow from sizes */
 
-/* The smallest value of an expression that grows with every symbol; false for any other. */
+/* Returns the smallest value of an expression that grows with every symbol; false for any other. */
 static bool smallest(const Module *m, const Expr *e, int64_t *out) {
   int64_t sum = e->value, v;
   switch (e->kind) {
@@ -207,7 +210,7 @@ bool size_never_below(const Module *m, const Expr *e, int64_t bound) {
   return smallest(m, e, &v) && v >= bound;
 }
 
-/* 1 where the type has elements and 0 where it has none; NULL: it always has. */
+/* 1 if the type has elements, 0 if it is empty; NULL if it is never empty. */
 static const Expr *any_elements(Module *m, const Type *t) {
   const Expr *any = NULL;
   for (int d = 0; d < t->rank; d++)
@@ -215,7 +218,7 @@ static const Expr *any_elements(Module *m, const Type *t) {
   return any;
 }
 
-/* The elements of a value: all of first ... last occur, no others; first is NULL when that is not known. */
+/* The elements of a value: first ... last all occur, and no others; first is NULL if unknown. */
 typedef struct Span {
   const Expr *first, *last;
 } Span;
@@ -224,7 +227,7 @@ static Span shifted(Module *m, Span a, const Expr *by) {
   return a.first && by ? (Span){ex_add(m, a.first, by), ex_add(m, a.last, by)} : (Span){0};
 }
 
-/* select(x < 0, ?, x) is x where no element is negative. */
+/* select(x < 0, y, x) is x if no element is negative. */
 static Span span_of_select(Module *m, const Func *f, const Span *spans, const Op *op) {
   const Op *test = op_of(f, op->in[0]);
   Span x = spans[op->in[2]];
@@ -252,8 +255,8 @@ static Span span_of(Module *m, const Func *f, const Span *spans, const Op *op) {
   return index_is_moved(f, op) ? spans[op->in[0]] : (Span){0};
 }
 
-/* What nobody counts on to stay inside: a label of -1 gives the log-sum-exp and its derivative (passes/train/loss.c), a
- * place of -1 leaves an element out. */
+/* Operations that define a result for indices outside: a label of -1 gives the log-sum-exp and its derivative
+ * (passes/train/loss.c), a place of -1 skips an element. */
 static bool may_be_outside(OpKind k) { return k == OP_cross_entropy || k == OP_take || k == OP_scatter || k == OP_put; }
 
 IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
@@ -275,9 +278,9 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
   return out;
 }
 
-/* ---- where indices may lie */
+/* ---- ranges of indices */
 
-/* Every integer input is followed at once; what is joined has to come from inputs in the same way. */
+/* Follows all integer inputs at once; the operands of a join must come from inputs in the same way. */
 static void follow_inputs(Module *m, Ranging *r, const Op *op) {
   if (op->kind == OP_input) r->same[op->out] = is_integer(type_of(r->f, op->out));
   follow(m, r, op);
@@ -299,7 +302,7 @@ Val index_unwrapped(Module *m, const Func *f, const Op *op, const Expr *below) {
   return wrapped_by(m, &r, op) == below ? x : 0;
 }
 
-/* A list of numbers, or the number of a loop's round, that is below for all sizes. */
+/* True for a list of numbers, or a loop's round number, below `below` for all sizes. */
 static bool is_inside(Module *m, const Func *f, Val v, const Expr *below) {
   const Op *op = op_of(f, v);
   while (index_is_moved(f, op)) op = op_of(f, op->in[0]);
@@ -337,14 +340,14 @@ IndexPlace *index_places(Module *m, const Func *f) {
   return out;
 }
 
-/* ---- slices, and the first k */
+/* ---- slices and topk */
 
 static bool always(Module *m, const SizeCondition *c) {
   return size_never_below(m, c->value, 0) && size_never_below(m, ex_sub(m, c->most, c->value), 0);
 }
 
-/* The last element start + (extent - 1) * stride is there when start + extent * stride <= have + stride - 1; no extent,
- * no last element. */
+/* The last element start + (extent - 1) * stride exists if start + extent * stride <= have + stride - 1; without an
+ * extent there is no last element. */
 int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]) {
   const Expr *start = op_attr(op, AT_starts)->u.exprs[d], *extent = type_of(f, op->out)->dims[d],
              *have = type_of(f, op->in[0])->dims[d];

@@ -1,8 +1,8 @@
 /* ir/infer.c - the result types of every operation from its operands and attributes.
  *
- * infer_types checks operand count and attributes, asks the operation's record (ir/ops/) for the types, and compares
- * the first with the one that is written, if one is.  Errors are reported as the user would say them.  Level 2 uses the
- * same functions on local types.
+ * infer_types checks operand count and attributes, calls the operation's record (ir/ops/) for the types, and compares
+ * the first with the written one, if any.  Errors are worded for the user.  Level 2 uses the same functions on local
+ * types.
  */
 #include "ir/infer.h"
 
@@ -107,9 +107,9 @@ static bool check_attrs(const Infer *c) {
   return true;
 }
 
-/* May the inferred type be what is written?  Extents that are no numbers are taken on trust: at level 2 those of a
- * joined or padded shard are sums of minima that no longer look like the shard's own.  The prover, the interpreter and
- * the runtime check them. */
+/* True if the written type may be right.  Extents that are no numbers are trusted: at level 2 those of a joined or
+ * padded shard are sums of minima that no longer look like the shard's own.  The prover, the interpreter and the
+ * runtime check them. */
 static bool may_be(const Type *t, const Type *written) {
   if (t->rank != written->rank || t->dtype != written->dtype) return false;
   for (int d = 0; d < t->rank; d++) {

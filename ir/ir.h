@@ -1,13 +1,13 @@
 /* ir/ir.h - the intermediate representation: modules, functions, operations, types, layouts.
  *
- * A Module owns an arena, interned strings, expressions, types and layouts, the symbols, the mesh, the
- * weights (params), the state, and its functions.  A Func is a list of operations in topological order;
- * a value is a small number (Val) that indexes Func.values.  Passes read a function and build a new one, in an arena of
- * its own, which is freed when another pass has replaced it.
+ * A Module owns an arena, interned strings, expressions, types and layouts, the symbols, the mesh, the weights
+ * (params), the state, and its functions.  A Func is a list of operations in topological order; a value is a small
+ * number (Val) that indexes Func.values.  Passes read a function and build a new one in its own arena, which is freed
+ * once another pass has replaced the function.
  *
- * Level 1 is the model: global shapes, no mesh.  Level 2 is the SPMD program every rank runs: local shapes
- * (expressions over dimensions and mesh coordinates) plus communication operations; inputs, params, state
- * and outputs declare the layout by which the local value is a shard of the level-1 value.
+ * Level 1 is the model: global shapes, no mesh.  Level 2 is the SPMD program that every rank runs: local shapes
+ * (expressions over dimensions and mesh coordinates) plus communication operations; inputs, params, state and outputs
+ * declare the layout by which the local value is a shard of the level-1 value.
  *
  * docs/ir.md is the specification, with the grammar and the numbered rules of the verifier.
  */
@@ -26,7 +26,7 @@
 
 enum {
   MAX_RANK = 8,      /* dimensions of a tensor */
-  MAX_LOOPS = 64,    /* loops inside each other */
+  MAX_LOOPS = 64,    /* nested loops */
   MAX_AXES = 8,      /* mesh axes */
   MAX_OPERANDS = 64, /* operands of an operation */
   MAX_RESULTS = 4    /* results of an operation */
@@ -42,7 +42,7 @@ typedef enum Reduction {
 } Reduction;
 const char *reduction_name(Reduction r);
 bool reduction_find(const char *name, Reduction *out);
-/* Numbers have sum, product, max and min, bool has or and and, every type has one; none is defined for no type. */
+/* Numbers have sum, product, max and min, bool has or and and, every type has one; none is not defined for any type. */
 bool reduction_defined(Reduction r, DType t);
 bool reduction_is_ordered(Reduction r, DType t); /* by global index (D33): float sums */
 
@@ -59,7 +59,7 @@ typedef struct MeshAxis {
   int size;          /* at least 1 */
   bool temporal;     /* the micro-batch axis: its coordinate is time, not place (D20) */
   int symbol;        /* the coordinate's symbol */
-  const int *shares; /* by member: how large its part is beside the others' (ir/shares.h); NULL: all are equal */
+  const int *shares; /* by member: relative size of its part (ir/shares.h); NULL if all are equal */
 } MeshAxis;
 
 typedef enum PipelineSchedule {
@@ -74,22 +74,21 @@ typedef struct Mesh {
   MeshAxis axes[MAX_AXES];
   int stages;                /* pipeline stages, at least 1; every stage has the same spatial axes */
   PipelineSchedule schedule; /* of training; values do not depend on it (ir/schedule.h) */
-  int chunks;                /* so many stages are on the same ranks, for schedules that have several; 0: one */
+  int chunks;                /* stages on the same ranks, for interleaved schedules; 0 means one */
 } Mesh;
 
-/* ---- layouts (D1): interned, compare by pointer.
- * Dimension d of extent U*unit is cut into product(sizes of axes) parts on multiples of unit; with r the
- * rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit, floor((r+1)*U/n)*unit).  Axes with shares
- * cut as ir/shares.h says. */
+/* ---- layouts (D1): interned, compare by pointer.  Dimension d of extent U*unit is cut into product(sizes of axes)
+ * parts on multiples of unit; with r the rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit,
+ * floor((r+1)*U/n)*unit).  Axes with shares cut as in ir/shares.h. */
 typedef struct DimLayout {
-  int n;                  /* number of axes; 0: not sharded */
+  int n;                  /* number of axes; 0 if not sharded */
   uint8_t axes[MAX_AXES]; /* major to minor */
-  const Expr *unit;       /* NULL when n == 0 */
+  const Expr *unit;       /* NULL if n == 0 */
 } DimLayout;
 
 typedef struct Layout {
   int rank;
-  Reduction partial;     /* RED_NONE when partial_axes == 0 */
+  Reduction partial;     /* RED_NONE if partial_axes == 0 */
   uint32_t partial_axes; /* bit a: the value is partial over axis a */
   DimLayout dims[MAX_RANK];
 } Layout;
@@ -98,7 +97,7 @@ typedef struct Layout {
 typedef struct Symbol {
   const char *name;           /* "batch", or "@tp" for the coordinate of axis tp */
   int axis;                   /* mesh axis of a coordinate, -1 for a dimension */
-  int64_t min, max, multiple; /* what a dimension may be: min >= 0; max 0 means no limit; multiple >= 1 */
+  int64_t min, max, multiple; /* legal sizes of a dimension: min >= 0; max 0 means no limit; multiple >= 1 */
   int64_t hint;               /* the size to plan for; 0 means none given */
 } Symbol;
 
@@ -110,11 +109,11 @@ typedef struct Blob {
 
 typedef enum ParamInit { INIT_BLOB, INIT_ZEROS, INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM, INIT_PREPARED } ParamInit;
 
-/* The weight that a view is a part of, or all of in another order. */
+/* The weight that a view is part of, or a reordering of. */
 typedef struct ParamOrigin {
   const char *name;
-  const Type *type; /* row-major where it is stored */
-  int64_t first;    /* element of it that is [0,...,0] of the view; the strides are the view's */
+  const Type *type; /* row-major as stored */
+  int64_t first;    /* index of the weight's element that is [0,...,0] of the view; the strides are the view's */
 } ParamOrigin;
 
 typedef struct Param {
@@ -124,7 +123,7 @@ typedef struct Param {
   int blob;                  /* BLOB: index into Module.blobs */
   uint64_t offset;           /* BLOB: byte of element [0,...,0] */
   int64_t strides[MAX_RANK]; /* BLOB: in elements; transposes, slices and splits of a weight are views */
-  ParamOrigin origin;        /* BLOB: name NULL: it is no view, but row-major itself */
+  ParamOrigin origin;        /* BLOB: name NULL if it is no view, and row-major */
   double value;              /* CONSTANT: the number; NORMAL: standard deviation; UNIFORM: bound, in [-value, value) */
   int64_t seed;              /* NORMAL, UNIFORM: key of the counter-based generator */
   bool trainable;            /* false for buffers such as masks and tables */
@@ -134,8 +133,9 @@ typedef struct Param {
 typedef struct State {
   const char *name;
   const Type *type;  /* may use dimension symbols */
-  double value;      /* every element at start */
-  const char *param; /* or it starts as this weight, which nobody else reads: a trained one; NULL (D39) */
+  double value;      /* initial value of every element */
+  const char *param; /* or the weight with its initial value, a trained one, which only this state reads; NULL if none
+                        (D39) */
 } State;
 
 /* ---- operations */
@@ -180,8 +180,7 @@ typedef struct Attr {
 
 typedef uint32_t Val; /* index into Func.values; 0 is "no value" */
 
-/* When operations of a step are done (base/phase.def, V25); numbered so that 0, what nothing was said about, is the
- * forward. */
+/* Phases of a step (base/phase.def, V25); numbered so that 0, the default, is the forward phase. */
 typedef enum Phase {
   PH_FIRST = -2,
 #define PHASE(name, each, doc) PH_##name,
@@ -189,20 +188,21 @@ typedef enum Phase {
 #undef PHASE
   PH_END
 } Phase;
+/* The phase's name; whether it runs once per micro-batch; whether it computes gradients, of values or weights. */
 const char *phase_name(Phase p);
-bool phase_each(Phase p);     /* once per micro-batch? */
-bool phase_backward(Phase p); /* of gradients, of values or weights? */
+bool phase_each(Phase p);
+bool phase_backward(Phase p);
 
-/* Which operation of a forward pass an operation of a training step follows in its layouts (D57): one of the gradients
- * that are made of it, or of the update of a weight that is read. */
+/* The operation of a forward pass whose layouts an operation of a training step follows (D57): it belongs to one of the
+ * gradients made from that operation, or to the update of a weight that is read. */
 typedef struct Mirror {
-  const char *name; /* of the operation that is followed; NULL: of none */
-  int operand;      /* whose gradient the first result is, or one of the following */
+  const char *name; /* the operation that is followed; NULL if none */
+  int operand;      /* the operand whose gradient the first result is, or one of the following */
 } Mirror;
 enum {
-  MIRROR_INSIDE = -1, /* of no operand: something on the way */
-  MIRROR_SUM = -2,    /* adds what the first result gets from several users */
-  MIRROR_APART = -3   /* has a choice of its own, and lives where that operation does */
+  MIRROR_INSIDE = -1, /* no operand's: an intermediate value */
+  MIRROR_SUM = -2,    /* sums the gradients that the first result gets from several users */
+  MIRROR_APART = -3   /* has a planner variable of its own, in the stage of that operation */
 };
 
 typedef struct Op {
@@ -210,15 +210,15 @@ typedef struct Op {
   int stage;         /* level 2: pipeline stage */
   Phase phase;       /* of a training step, and at level 2 (V25) */
   const char *name;  /* unique in its function, stable over passes (D25); names the first result */
-  const char *group; /* planner variable this operation belongs to; its own name by default */
+  const char *group; /* planner variable of this operation; its own name by default */
   Mirror mirror;     /* level 1 */
-  bool again;        /* level 2: made once more for gradients (D47): not together with what was made before */
+  bool again;        /* level 2: recomputed for gradients (D47), so not to be merged with the original */
   Loc loc;
   int nin;
   const Val *in;
-  Val out;  /* the first result; further ones are the values behind it; 0 for operations without result */
-  int nout; /* results */
-  const char *const *names; /* of the further results, nout - 1 of them; unique among those of operations */
+  Val out;                  /* the first result; further ones have the next numbers; 0 for operations without result */
+  int nout;                 /* number of results */
+  const char *const *names; /* of the further results, nout - 1 of them; unique among operations' names too */
   int nattrs;
   const Attr *attrs; /* ascending keys */
 } Op;
@@ -236,8 +236,9 @@ typedef struct Output {
 } Output;
 
 typedef struct Func {
-  Arena *own;                /* holds it, its lists and operands (func_new); NULL: the module's does */
-  const struct Joint *joint; /* of several entries (joint.h); NULL: it is one function */
+  Arena *own;                /* arena of the function, its lists and operands (func_new); NULL if they are in the
+                                module's */
+  const struct Joint *joint; /* of several entries (joint.h); NULL for a single function */
   const char *name;
   int level; /* 1 or 2 */
   struct {
@@ -282,113 +283,119 @@ typedef struct Module {
     Func **items;
     size_t n, cap;
   } made;                 /* by func_new, and not dropped yet */
-  const char *expr_fault; /* why some size could not be computed: expr.h; else NULL.  Reported as rule V3 */
+  const char *expr_fault; /* why some size could not be computed (expr.h); NULL if none failed.  Reported as rule V3 */
   Loc expr_fault_at;      /* of the operation that was built next */
 } Module;
 
 /* ---- modules and interning (ir/module.c) */
 Module *module_new(void);
-void module_free(Module *m);                         /* frees everything made through it */
+void module_free(Module *m);                         /* frees everything that belongs to it */
 const char *module_string(Module *m, const char *s); /* interned: equal strings are equal pointers */
 
-int module_symbol(Module *m, const char *name); /* finds or adds a dimension symbol; "@x" finds a coordinate or dies */
-int module_symbol_find(const Module *m, const char *name); /* -1 when there is none */
-/* The first multiple that is at least `size`, which is not negative; the last one before 2^63 when there is none. */
+int module_symbol(Module *m, const char *name); /* finds or adds a dimension symbol; finds a coordinate "@x" or dies */
+int module_symbol_find(const Module *m, const char *name); /* -1 if there is none */
+/* The first legal multiple that is at least `size` (which must not be negative); the last one below 2^63 if none is. */
 int64_t module_symbol_from(const Symbol *s, int64_t size);
-int module_blob(Module *m, const char *path, uint64_t bytes);
-Param *module_param(Module *m, const char *name);                       /* NULL when there is none */
-Param *module_param_add(Module *m, const char *name, const Type *type); /* dies when the name exists */
-State *module_state(Module *m, const char *name);
-State *module_state_add(Module *m, const char *name, const Type *type, double value);
-void module_state_remove(Module *m, const char *name); /* nothing reads or writes it */
-Func *module_func(const Module *m, const char *name);
+int module_blob(Module *m, const char *path, uint64_t bytes);           /* finds or adds a file; returns its index */
+Param *module_param(Module *m, const char *name);                       /* NULL if there is none */
+Param *module_param_add(Module *m, const char *name, const Type *type); /* dies if the name exists */
+State *module_state(Module *m, const char *name);                       /* NULL if there is none */
+State *module_state_add(Module *m, const char *name, const Type *type, double value); /* dies if the name exists */
+void module_state_remove(Module *m, const char *name);                                /* nothing may read or write it */
+Func *module_func(const Module *m, const char *name);                                 /* NULL if there is none */
 Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
-void module_func_remove(Module *m, const Func *f);             /* nothing where it is none of the module */
+void module_func_remove(Module *m, const Func *f);             /* does nothing if f is not in the module */
 
-/* A function that is not of the module yet.  What passes make lives as long as it is read, by module_funcs_drop. */
+/* A new function that is not in the module.  It lives until module_funcs_drop, or as long as the module if it is
+ * added. */
 Func *func_new(Module *m, const char *name, int level);
-/* Frees those that func_new made since Module.made had so many, but for functions of the module. */
+/* Frees the functions that func_new made since Module.made had `since` entries, except functions of the module. */
 void module_funcs_drop(Module *m, size_t since);
 
-/* Mesh of the module; coordinates become symbols.  Must be called before level-2 functions exist. */
+/* Sets the mesh of the module; coordinates become symbols.  Must be called before level-2 functions exist. */
 void module_set_mesh(Module *m, const Mesh *mesh);
-const Expr *mesh_coordinate(Module *m, int axis);
-int mesh_axis_find(const Mesh *mesh, const char *name); /* -1 */
+const Expr *mesh_coordinate(Module *m, int axis);       /* of this rank, a symbol */
+int mesh_axis_find(const Mesh *mesh, const char *name); /* -1 if there is none */
 int mesh_ranks(const Mesh *mesh);                       /* stages times the sizes of the spatial axes */
-int mesh_micro_batches(const Mesh *mesh);               /* the size of the temporal axis, 1 without one */
+int mesh_micro_batches(const Mesh *mesh);               /* size of the temporal axis; 1 if there is none */
 
+/* Interned types: from extents, from numbers, and one with another element type. */
 const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims);
 const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims);
 const Type *type_with_dtype(Module *m, const Type *t, DType dtype);
 const Expr *type_elements(Module *m, const Type *t);                  /* product of the extents */
 const Expr *type_product(Module *m, const Type *t, int from, int to); /* of the extents of dimensions [from, to) */
-bool type_constant_dims(const Type *t, int64_t *dims);                /* false when an extent is symbolic */
+bool type_constant_dims(const Type *t, int64_t *dims);                /* false if an extent is symbolic */
 void type_print(const Module *m, Text *t, const Type *type);
 
-const Layout *layout_get(Module *m, const Layout *l); /* normalises (unit, empty partial) and interns */
-const Layout *layout_replicated(Module *m, int rank);
+const Layout *layout_get(Module *m, const Layout *l);         /* normalises (unit, empty partial) and interns */
+const Layout *layout_replicated(Module *m, int rank);         /* no axes */
 void layout_print(const Module *m, Text *t, const Layout *l); /* {0:dp, 2:tp.x/64, sum:tp}; {} when replicated */
 
-/* The part [lo, hi) of a dimension of the given global extent this rank holds; expressions of the
- * coordinates.  For an unsharded dimension 0 and the extent. */
+/* The part [lo, hi) of a dimension of that global extent held by this rank, as expressions of the coordinates; 0 and
+ * the extent if the dimension is not sharded. */
 void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi);
-/* Does the unit go into the extent, whatever the sizes are?  The parts cover the dimension then, exactly once. */
+/* True if the unit divides the extent for all sizes: then the parts cover the dimension exactly once. */
 bool layout_unit_divides(Module *m, const DimLayout *d, const Expr *extent);
 /* The local type of a shard. */
 const Type *layout_local_type(Module *m, const Type *global, const Layout *l);
 /* Number of parts of a dimension. */
 int64_t layout_parts(const Mesh *mesh, const DimLayout *d);
-/* Is it of one micro-batch: cut or partial over their axis? */
+/* True if the value belongs to one micro-batch: it is cut or partial over the temporal axis. */
 bool layout_over_time(const Mesh *mesh, const Layout *l);
 
 /* ---- attributes of operations: table facts (ir/ops.c; those of the operations themselves are in ir/ops.h) */
 /* 1 required, 0 optional, -1 not an attribute of this operation. */
 int op_attr_rule(OpKind k, AttrKey key);
-/* The first key from here on that is required; AT_COUNT: none is. */
+/* The first required key from `from` on; AT_COUNT if none. */
 AttrKey op_attr_required(OpKind k, AttrKey from);
+/* Name and kind of a key; attr_find is false if no key has that name. */
 const char *attr_name(AttrKey key);
 AttrKind attr_kind(AttrKey key);
 bool attr_find(const char *name, AttrKey *out);
 
 /* ---- reading an operation */
-const Attr *op_attr(const Op *op, AttrKey key); /* NULL when absent */
-int64_t op_int(const Op *op, AttrKey key, int64_t otherwise);
-double op_float(const Op *op, AttrKey key, double otherwise);
-/* It is computed for gradients, and is none of their sums over micro-batches. */
+const Attr *op_attr(const Op *op, AttrKey key);               /* NULL if absent */
+int64_t op_int(const Op *op, AttrKey key, int64_t otherwise); /* `otherwise` if absent */
+double op_float(const Op *op, AttrKey key, double otherwise); /* `otherwise` if absent */
+/* True if it is computed for gradients, sums over micro-batches excluded. */
 bool op_makes_gradients(const Op *op);
-/* It reads or writes a state that starts as a weight: one that is trained, or a statistic that training moves. */
+/* True if it reads or writes a state that starts as a weight: a trained one, or a statistic that training updates. */
 bool op_is_of_weight(Module *m, const Op *op);
-/* Some operation is of a phase of gradients. */
+/* True if some operation is in a phase of gradients. */
 bool func_has_gradients(const Func *f);
-const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
-const Expr *op_expr(const Op *op, AttrKey key);
-/* One number in all elements: a const that is not a list, a size. */
+const char *op_str(const Op *op, AttrKey key);  /* NULL if absent */
+const Expr *op_expr(const Op *op, AttrKey key); /* NULL if absent */
+/* True if all elements are one number: a size, or a const that is no list. */
 bool op_is_splat(const Op *op);
-/* A const that is 0 in all elements. */
+/* True for a const that is 0 in all elements. */
 bool op_is_zeros(const Op *op);
-/* A source that can be made in any layout where it is needed, without communication: all constants but listed elements,
- * and random numbers. */
+/* True for a source that any rank can make in any layout without communication: constants, except listed elements, and
+ * random numbers. */
 bool op_is_anywhere(const Op *op);
-/* Of a broadcast of one type to another: along the last dimensions only, so that it may be computed in one kernel with
- * what it is of, once per row; what is spread along others is read of memory, wherever it is used. */
+/* For a broadcast of one type to another: true if it only adds last dimensions.  Then it may be computed in one kernel
+ * with its operand, once per row; any other broadcast reads its operand from memory at each use. */
 bool op_spreads_rows(const Op *op, const Type *of, const Type *to);
-/* They have the same dimensions in the same order, those of extent 1 left out. */
+/* True if the types have the same dimensions in the same order, ignoring those of extent 1. */
 bool type_same_but_for_ones(const Type *x, const Type *y);
-bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
+bool attr_equal(const Attr *x, const Attr *y); /* same key and value; compares floats by bits */
+/* The operation that defines a value. */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
-/* The number of an operation of the function. */
+/* The operation's index in the function. */
 static inline size_t func_op_index(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
+/* The type of a value. */
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }
-/* The values of an operation are out ... op_end - 1. */
+/* End of the operation's values, which are out ... op_end - 1. */
 static inline Val op_end(const Op *op) { return op->out + (Val)op->nout; }
-/* Which result of its operation a value is, from 0. */
+/* Index of a value among its operation's results, from 0. */
 static inline int value_index(const Func *f, Val v) { return (int)(v - op_of(f, v)->out); }
+/* The name of a value, and the value of a name; 0 if there is none. */
 const char *name_of(const Func *f, Val v);
-Val func_find(const Func *f, const char *name); /* the value of that name; 0 */
+Val func_find(const Func *f, const char *name);
 
 /* ---- building (ir/build.c) */
 
-/* What a new operation is made of; unset fields have defaults. */
+/* A new operation; unset fields have defaults. */
 typedef struct OpSpec {
   OpKind kind;
   const char *name;  /* made unique by .1, .2 ...; NULL: named after the kind */
@@ -402,9 +409,9 @@ typedef struct OpSpec {
   const Val *in;
   int nattrs;
   const Attr *attrs; /* any order */
-  const Type *type;  /* required when the type is given, checked otherwise when set; of the first result */
+  const Type *type;  /* of the first result: required if the type is given, else checked if set */
   const Layout *layout;
-  const char *const *names; /* of the further results; NULL: named after the operation.  Made unique as well */
+  const char *const *names; /* of the further results; NULL: named after the operation; made unique as well */
 } OpSpec;
 
 typedef struct Builder {
@@ -412,37 +419,38 @@ typedef struct Builder {
   Func *f;
   Diags *diags;       /* receives errors of user input (shape mismatch ...) */
   Loc loc;            /* default location, name prefix, group, stage and phase of new operations */
-  const char *prefix; /* put before every default name; may be NULL */
+  const char *prefix; /* prefix of every default name; may be NULL */
   const char *group;
   int stage;
   Phase phase;
   struct NameSet *names;
 } Builder;
 
+/* Starts building at the end of f; errors go to `diags`. */
 Builder builder_new(Module *m, Func *f, Diags *diags);
-/* Nothing more is built: gives room back that the next one can use. */
+/* Ends building: frees room for the next builder. */
 void builder_end(Builder *b);
 
-/* `wanted`, or `wanted`.1, .2 ... when it is taken; the name is then taken. */
+/* Takes the name `wanted`, or `wanted`.1, .2 ... if it is taken, and returns it. */
 const char *builder_unique_name(Builder *b, const char *wanted);
 
-/* Makes room for so many more operations with a result each. */
+/* Makes room for so many more operations with one result each. */
 void builder_reserve(Builder *b, size_t more);
 
-/* Adds an operation, inferring the types of its results.  Returns the first result, behind which the others follow; 0
- * after diag_error when the operands do not fit. */
+/* Adds an operation, inferring the types of its results.  Returns the first result, followed by the others; 0 after
+ * diag_error if the operands do not fit. */
 Val build_op(Builder *b, const OpSpec *spec);
 
-/* Adds an operation of another function with other operands.  That is build_op with what op_spec_of says, where
- * build_can_copy: its types are those it has, since they follow from those of its operands.  It shares what does not
- * change: names and attributes. */
+/* Adds an operation of another function with other operands.  If build_can_copy is true, that equals build_op with the
+ * spec of op_spec_of: the types stay, since they follow from those of the operands.  Shares names and attributes. */
 bool build_can_copy(const Builder *b, const Func *from, const Op *op, const Val *in);
 Val build_copy(Builder *b, const Func *from, const Op *op, const Val *in);
-void build_output(Builder *b, const char *name, Val v, const Layout *layout);
+void build_output(Builder *b, const char *name, Val v, const Layout *layout); /* layout: NULL at level 1 */
 
 /* Moves the last operations, from `first` on, before operation `to` <= first. */
 void func_move_ops(Func *f, size_t first, size_t to);
 
+/* Attributes; strings and lists are copied into the module. */
 Attr attr_i(AttrKey k, int64_t v);
 Attr attr_f(AttrKey k, double v);
 Attr attr_s(Module *m, AttrKey k, const char *v);
@@ -454,7 +462,7 @@ Attr attr_floats(Module *m, AttrKey k, int n, const double *v);
 Attr attr_exprs(Module *m, AttrKey k, int n, const Expr *const *v);
 Attr attr_strs(Module *m, AttrKey k, int n, const char *const *v);
 
-/* Shorthands for the usual operations; every one may return 0 with a diagnostic. */
+/* Shorthands for common operations; each may return 0 with a diagnostic. */
 Val build_unary(Builder *b, OpKind k, Val x);
 Val build_binary(Builder *b, OpKind k, Val x, Val y);       /* equal types */
 Val build_binary_bcast(Builder *b, OpKind k, Val x, Val y); /* NumPy broadcasting of both operands first */
@@ -472,23 +480,23 @@ Val build_dot(Builder *b, Val x, Val y, const char *spec);
 Val build_gather(Builder *b, Val table, Val index, int axis);
 /* A gather or take whose indices must be inside. */
 Val build_checked_gather(Builder *b, OpKind k, Val table, Val index, int axis);
-/* The index, which must be inside 0 ... below - 1, or from -below on. */
+/* Checks that the index is inside 0 ... below - 1, or, if negative, -below ... below - 1; the result is the index. */
 Val build_within(Builder *b, Val index, const Expr *below, bool negative);
 Val build_input(Builder *b, const char *name, const Type *type);
-/* Loops (ir/loops.h), in the order of the text: the loop, its carries, the body, repeat, leaves in the order of the
- * carries. */
-Val build_loop(Builder *b, Val count, const Expr *trips); /* the number of the round; trips may be NULL */
+/* Loops (ir/loops.h), in textual order: the loop, its carries, the body, repeat, leaves in the order of the carries. */
+Val build_loop(Builder *b, Val count, const Expr *trips); /* result: the round number; trips may be NULL */
 Val build_carry(Builder *b, Val init);
-void build_repeat(Builder *b, Val round, Val again); /* again 0: until the rounds are made */
+void build_repeat(Builder *b, Val round, Val again); /* again: condition of another round; 0 if there is none */
 Val build_leave(Builder *b, Val carry, Val next);
-Val build_param(Builder *b, const char *name);         /* a param that was added to the module */
-Val build_read(Builder *b, const char *name);          /* a state that was added to the module */
-void build_write(Builder *b, const char *name, Val v); /* the operation is NAME.write */
-/* Keeps operand dimensions: mean over the last dimension and so on are built from reduce, size and div. */
-Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes); /* broadcast a reduction back */
+Val build_param(Builder *b, const char *name);         /* the param must be in the module */
+Val build_read(Builder *b, const char *name);          /* the state must be in the module */
+void build_write(Builder *b, const char *name, Val v); /* names the operation NAME.write */
+/* Restores the reduced dimensions, for means over the last dimension and the like, built from reduce, size and div. */
+Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes); /* broadcasts a reduction back to the
+                                                                                      type of `like` */
 
-/* Copies an operation into another function of the same module with its operands mapped; attributes,
- * name, group, location and type are kept unless the spec filled by the caller overrides them. */
+/* The spec of a copy of the operation for another function of the same module; keeps attributes, name, group, location
+ * and type.  The caller sets operands and may override fields. */
 OpSpec op_spec_of(const Func *f, const Op *op);
 
 /* The types of an operation's results (ir/infer.c). */
@@ -496,7 +504,7 @@ typedef struct ResultTypes {
   int n;
   const Type *items[MAX_RESULTS];
 } ResultTypes;
-/* False after diag_error. */
+/* Infers the types of an operation's results.  False after diag_error. */
 bool infer_types(Module *m, const Func *f, const OpSpec *spec, Diags *diags, ResultTypes *out);
 
 /* ---- text (ir/print.c, ir/parse.c) */

@@ -1,7 +1,7 @@
 /* ir/joint.c - see joint.h.
  *
- * The entries are merged by units: an operation, or an outermost loop with all that is in it.  Each unit of a later
- * entry comes behind the first entry's operation of its name, or behind what came before it in its own entry.
+ * Entries are merged by units: an operation, or an outermost loop with its whole body.  A unit of a later entry is
+ * placed after the first entry's operation of the same name, or after the preceding unit of its own entry.
  */
 #include "ir/joint.h"
 
@@ -59,7 +59,7 @@ static void add_op(Joining *j, int entry, size_t index) {
   ARENA_PUSH(a, &j->out->ops, op);
 }
 
-/* By operation the end of its unit. */
+/* By operation: the end of its unit. */
 static size_t *unit_ends(Arena *a, const Func *f) {
   const Loops loops = loops_of(a, f);
   size_t *ends = ARENA_ARRAY(a, size_t, f->ops.n + 1);
@@ -70,7 +70,7 @@ static size_t *unit_ends(Arena *a, const Func *f) {
   return ends;
 }
 
-/* By operation of an entry: the first entry's operation that its unit comes behind. */
+/* By operation of an entry: the first entry's operation after which its unit is placed. */
 static size_t *places_in(Arena *a, const NamedOps *first, const Func *f, const size_t *ends) {
   size_t *places = ARENA_ARRAY(a, size_t, f->ops.n + 1), now = 0;
   for (size_t i = 0; i < f->ops.n; i = ends[i]) {

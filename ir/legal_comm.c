@@ -3,7 +3,7 @@
 
 LegalAllToAll legal_all_to_all(const AllToAllForm *f) {
   if (f->split_first && f->join_first) return ALL_TO_ALL_AS_IT_IS;
-  if (f->rank == MAX_RANK) return ALL_TO_ALL_GATHERED; /* no room for one dimension more */
+  if (f->rank == MAX_RANK) return ALL_TO_ALL_GATHERED; /* no room for another dimension */
   if (f->split_evenly) return ALL_TO_ALL_SPLIT_EVENLY;
   return f->join_evenly ? ALL_TO_ALL_JOIN_EVENLY : ALL_TO_ALL_GATHERED;
 }
@@ -16,6 +16,6 @@ bool legal_reduces(Reduction op, DType type) {
     case RED_PRODUCT: return !narrow;
     case RED_MAX:
     case RED_MIN: return !is_float && !narrow;
-    default: return type == DT_bool; /* or, and: the larger and the smaller of 0 and 1 */
+    default: return type == DT_bool; /* or, and: max and min of 0 and 1 */
   }
 }

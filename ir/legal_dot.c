@@ -30,7 +30,7 @@ static bool occurs(DotClass c, int t) {
   return c == DOT_BATCH || (c == DOT_M && t != 1) || (c == DOT_N && t != 0) || (c == DOT_K && t != 2);
 }
 
-/* Letters that only one operand has are summed before. */
+/* True for letters that only one operand has; they are summed before the product. */
 static bool is_own(const DotForm *f, int t, char l) {
   return t < 2 && !strchr(f->spec[1 - t], l) && !strchr(f->spec[2], l);
 }
@@ -43,9 +43,9 @@ static void drop_own_letters(const DotForm *f, LegalDot *p) {
   }
 }
 
-/* ---- strides of dense row-major tensors, as far as they are known: 1, or contiguous with another */
+/* ---- strides of dense row-major tensors, as far as known: 1, or contiguous with another */
 
-/* The last letter of a group steps over this many elements in tensor t: 1? */
+/* True if the last letter of a group has stride 1 in tensor t. */
 static bool unit_stride(const DotForm *f, const LegalDot *p, const DotGroup *g, int t) {
   const char *at = strchr(p->spec[t], g->letters[strlen(g->letters) - 1]);
   while (*++at)
@@ -53,7 +53,7 @@ static bool unit_stride(const DotForm *f, const LegalDot *p, const DotGroup *g, 
   return true;
 }
 
-/* Is letter l directly behind the group's last one, wherever they occur? */
+/* True if letter l directly follows the group's last one, wherever they occur. */
 static bool contiguous(const DotForm *f, const LegalDot *p, const DotGroup *g, char l) {
   for (int t = 0; t < 3; t++) {
     if (!occurs(g->class, t)) continue;
@@ -65,7 +65,7 @@ static bool contiguous(const DotForm *f, const LegalDot *p, const DotGroup *g, c
   return true;
 }
 
-/* Those of the result in its order, then the summed ones in the first operand's order. */
+/* Merges the letters of the result in its order, then the summed ones in the first operand's order. */
 static void merge_letters(const DotForm *f, LegalDot *p) {
   char order[2 * MAX_RANK + 1] = {0};
   strcpy(order, p->spec[2]);
@@ -83,8 +83,8 @@ static void merge_letters(const DotForm *f, LegalDot *p) {
 
 /* ---- the matrix product */
 
-/* Which group of a class is the matrix dimension: one with unit stride in tensor t, else the innermost in the
- * result. */
+/* Returns the group of a class that becomes the matrix dimension: one with unit stride in tensor t, else the innermost
+ * one in the result. */
 static int choose(const DotForm *f, const LegalDot *p, DotClass class, int t) {
   int best = -1;
   for (int i = 0; i < p->n; i++)
@@ -92,7 +92,7 @@ static int choose(const DotForm *f, const LegalDot *p, DotClass class, int t) {
   return best;
 }
 
-/* One of a matrix's two dimensions has the unit stride, unless one is missing. */
+/* True if one of a matrix's two dimensions has unit stride, or one is missing. */
 static bool is_matrix(const DotForm *f, const LegalDot *p, int rows, int columns, int t) {
   return rows < 0 || columns < 0 || unit_stride(f, p, &p->groups[rows], t) || unit_stride(f, p, &p->groups[columns], t);
 }
@@ -121,7 +121,7 @@ static void swap_operands(LegalDot *p) {
   p->swapped = !p->swapped;
 }
 
-/* Letters of the classes in turn; the summed ones from the first operand, the others from the result. */
+/* Lists letters class by class: the summed ones from the first operand, the others from the result. */
 static void in_order(const LegalDot *p, const char *classes, char *out) {
   *out = 0;
   for (; *classes; classes++)
@@ -143,7 +143,7 @@ static void copy_spec(LegalDot *p, int t, const char *classes) {
   memcpy(p->spec[t], want, sizeof want);
 }
 
-/* The kernel goes over the result's letters, then the summed ones; operands are spread over these. */
+/* Reorders an operand to the kernel's loop order: the result's letters, then the summed ones. */
 static void in_space_order(LegalDot *p, int t) {
   char space[2 * MAX_RANK + 1] = {0}, want[MAX_RANK + 1] = {0};
   strcpy(space, p->spec[2]);
@@ -164,7 +164,7 @@ void legal_dot(const DeviceTraits *d, const DotForm *f, LegalDot *out) {
     return;
   }
   if (try_both(f, out)) return;
-  copy_spec(out, 1, "bkn"); /* before operand 0, whose order of k letters both follow */
+  copy_spec(out, 1, "bkn"); /* before operand 0, because both follow its order of k letters */
   copy_spec(out, 0, "bmk");
   if (try_product(f, out)) return;
   copy_spec(out, 2, "bmn");
@@ -178,9 +178,9 @@ bool legal_dot_fits(const DeviceTraits *d, const DotForm *f) {
   return try_both(f, &p);
 }
 
-/* ---- what is done beside it */
+/* ---- kernels beside the product */
 
-/* Do the letters with other extents than 1 come in another order? */
+/* True if the letters with extents other than 1 come in a different order. */
 static bool reordered(const DotForm *f, const char *from, const char *to, int t) {
   for (; *from; from++) {
     if (f->one[(int)*from] || is_own(f, t, *from)) continue;
@@ -196,12 +196,12 @@ static int summed_letters(const LegalDot *p) {
   return n;
 }
 
-/* A letter is summed by a kernel of its own, of extent 1 too; a cast is part of what follows it. */
+/* Counts kernels: one for each summed letter, even of extent 1; a cast is fused into the next kernel. */
 int legal_dot_passes(const DotForm *f, const LegalDot *p, int t) {
   int n = 0, at = t < 2 && p->swapped ? 1 - t : t;
   for (const char *l = f->spec[t]; *l; l++) n += is_own(f, t, *l);
   if (!p->library && t == 2) return summed_letters(p) > 1 ? summed_letters(p) - 1 : 0;
-  bool read_where_it_lies = !p->library && n == 0; /* a kernel's loads may have any strides */
+  bool read_where_it_lies = !p->library && n == 0; /* a kernel can load any strides */
   n += !read_where_it_lies && reordered(f, f->spec[t], p->spec[at], t);
   return n == 0 && p->dtype != f->dtype ? 1 : n;
 }
@@ -213,7 +213,7 @@ static int place(const char *part, int n, char letter) {
   return at ? (int)(at - part) : -1;
 }
 
-/* images, image.., groups, channels: ascending dimensions. */
+/* True if images, image.., groups, channels are in ascending dimensions. */
 static bool channels_last(const char *const *part, const int *n, const ConvLetter *list, int role, int channels) {
   int last = -1, dims[MAX_RANK + 3], count = 0;
   if (list[CONV_IMAGES].found) dims[count++] = list[CONV_IMAGES].dim[role];

@@ -1,15 +1,16 @@
-/* ir/legal_dot.h - what a kind of device does for a dot or a convolution: a call of its library, or a kernel of ours.
+/* ir/legal_dot.h - how a kind of device computes a dot or a convolution: by a call of its library, or by a kernel of
+ * ours.
  *
- * In: the einsum, the type of its elements, and which of its letters are known to have extent 1.  Out: for a dot the
- * one batched matrix product that it becomes, with what has to be done to operands and result before and behind. Nobody
- * else decides this: code generation writes it down (codegen/rows/work_dot.c, codegen/rows/work_join.c), the cost
- * model prices it (passes/cost/dot.h).
+ * Input: the einsum, its element type, and the letters known to have extent 1.  Output: for a dot the single batched
+ * matrix product that it becomes, and the changes of operands and result before and after it.  This is the only place
+ * that decides it: code generation applies it (codegen/rows/work_dot.c, codegen/rows/work_join.c), the cost model
+ * prices it (passes/cost/dot.h).
  *
- * The letters of a dot fall into classes by where they occur: batch (both operands and result), m (first operand and
- * result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge when they are
- * contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.  When
- * the strides do not fit, operands, then the result, are transposed.  A type that the library does not multiply: f16
- * and bf16 are widened to f32 first, all others become a kernel of products and sums.
+ * The letters of a dot are classified by where they occur: batch (both operands and result), m (first operand and
+ * result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge if they are
+ * contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.  If
+ * strides do not fit, operands are transposed, then the result.  If the library does not multiply the type, f16 and
+ * bf16 are first widened to f32; all other types use a kernel of products and sums.
  */
 #ifndef APC_IR_LEGAL_DOT_H
 #define APC_IR_LEGAL_DOT_H
@@ -34,51 +35,54 @@ typedef struct DotGroup {
 } DotGroup;
 
 typedef struct LegalDot {
-  bool library;               /* else a kernel; then only dtype and spec below are set */
-  DType dtype;                /* in which it is computed: operands and result of another are cast */
+  bool library;               /* else a kernel: then only dtype and spec below are set */
+  DType dtype;                /* type of the computation; operands and result of another type are cast */
   bool swapped;               /* A is the second operand */
-  char spec[3][MAX_RANK + 1]; /* letters of A, B and C (kernel: of the operands and the result), those gone that only
-                                 one operand has and that are summed first; they differ in order from the form's where a
-                                 copy in that order is made */
+  char spec[3][MAX_RANK + 1]; /* letters of A, B and C (kernel: of the operands and the result), without those that only
+                                 one operand has and that are summed first; a different order than the form's means a
+                                 copy in that order */
   int n;
   DotGroup groups[DOT_MAX_GROUPS];
-  int row, column, depth;           /* the group that is m, n, k; -1: extent 1 */
-  int nbatch, batch[DOT_MAX_BATCH]; /* the others, major first */
+  int row, column, depth;           /* the group that is m, n, k; -1 if its extent is 1 */
+  int nbatch, batch[DOT_MAX_BATCH]; /* the other groups, major first */
 } LegalDot;
 
-/* The letters of "bm,cm->bc". */
+/* Sets the form from a spec such as "bm,cm->bc"; no letter has extent 1 yet. */
 void op_dot_form(DotForm *f, DType dtype, const char *spec);
 
+/* The legal form of a dot on a device. */
 void legal_dot(const DeviceTraits *d, const DotForm *f, LegalDot *out);
 
-/* Does the library multiply operands and result where they lie, without copies in another order? */
+/* True if the library multiplies operands and result in place, without copies in another order. */
 bool legal_dot_fits(const DeviceTraits *d, const DotForm *f);
 
-/* How many kernels make tensor `t` (operand 0 or 1, result 2) what the library takes, or what was asked for.  Of a
- * kernel's operands: at most so many, since some of that fuses with what multiplies. */
+/* Number of kernels that bring tensor `t` (operand 0 or 1, result 2) into the form of the library, or back.  For a
+ * kernel's operands an upper bound, since some of the work is fused into the product. */
 int legal_dot_passes(const DotForm *f, const LegalDot *p, int t);
 
-/* The same letters with classes of a convolution's: of image and result (images), of all three (groups), of image and
- * weights (in), of weights and result (out). */
+/* Classes of a convolution's letters: images (image and result), groups (all three), in (image and weights), out
+ * (weights and result). */
 enum { CONV_IMAGES, CONV_GROUPS, CONV_IN, CONV_OUT, CONV_LETTERS };
 
 typedef struct ConvLetter {
   bool found;
-  int dim[3]; /* by role (ir/window.h): its dimension, -1 where it has none */
+  int dim[3]; /* by role (ir/window.h): its dimension; -1 if there is none */
 } ConvLetter;
 
-/* A library's blocks make weights larger, rarely by more than one part in so many. */
+/* A library's blocks enlarge weights, rarely by more than one part in LEGAL_CONV_ROOM. */
 enum { LEGAL_CONV_ROOM = 16 };
 
-/* Several groups with fewer channels of the result each than this leave most of a tile of a product empty. */
+/* Several groups with fewer output channels each than this leave most of a product's tile empty. */
 enum { LEGAL_CONV_FEW = 4 };
 
-/* Is there at most one letter of each class, and none that only one tensor has?  Letters of extent 1 are left out. */
+/* Fills `letters`.  True if each class has at most one letter, and every letter is in at least two tensors; letters of
+ * extent 1 are ignored. */
 bool op_conv_letters(OpKind kind, const char *spec, const bool *one, ConvLetter letters[CONV_LETTERS]);
 
-/* Is it a convolution that the device does with what follows, or a gradient of one (conv_transpose, conv_filter)?  In a
- * float type, with at most one letter of each class, images that hold their channels last.  Where it puts weights into
- * blocks, gradients and convolutions with other weights than the model's are f32.  Fills `letters`. */
+/* True if the device computes the convolution together with the operations after it, or the gradient of one
+ * (conv_transpose, conv_filter).  Requires a float type, at most one letter of each class, and images with channels
+ * last.  If the device packs weights into blocks, gradients and convolutions with other weights than the model's must
+ * be f32.  Fills `letters`. */
 bool op_conv_known(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights, const bool *one,
                    ConvLetter letters[CONV_LETTERS]);
 

@@ -10,25 +10,25 @@ typedef struct Joining {
   Module *m;
   const DeviceTraits *device;
   const Func *f;
-  int *uses, *user; /* by value: how many operands and outputs it is, and the last operation that reads it */
-  int *segment;     /* by operation: how many beginnings and ends of loops come before it */
-  bool *constant;   /* by value: constants alone determine it, so it may be made once for all micro-batches */
+  int *uses, *user; /* by value: number of operands and outputs that it is, and the last operation that reads it */
+  int *segment;     /* by operation: number of starts and ends of loops before it */
+  bool *constant;   /* by value: depends on constants only, so it may be computed once for all micro-batches */
   LegalJoin *joins;
 } Joining;
 
-/* What joins one product or convolution. */
+/* The operations fused into one product or convolution. */
 typedef struct Chain {
   uint32_t may;         /* bits of DeviceJoin */
   int at;               /* the operation whose result is the value so far */
   const Expr *channels; /* of a convolution; NULL for a product */
-  int vector;           /* a bias of a product has the dimensions of the result from this on; -1: there are none */
+  int vector;           /* a product's bias has the result's dimensions from this one on; -1 if it can have none */
   bool bias, residual, done;
-  Val value;   /* the value so far, converted or not */
-  bool apart;  /* it is converted or sent, or the vector that is added to it */
-  bool broken; /* so is what came before a reshape, or the weights, and then the library has no part in it */
+  Val value;   /* the value so far, before or after conversion */
+  bool apart;  /* the value, or the vector added to it, is converted or sent */
+  bool broken; /* so is the value before a reshape, or the weights: then the library is not used */
 } Chain;
 
-/* Copies are looked through. */
+/* Returns the value without copies. */
 static Val resolve(const Func *f, Val v) {
   for (const Op *op = op_of(f, v); op->kind == OP_copy; op = op_of(f, v)) v = op->in[0];
   return v;
@@ -61,15 +61,15 @@ static void find_uses(Joining *j, Arena *a) {
 
 static bool is_conversion(const Op *op) { return op_level2_only(op->kind); }
 
-/* What was converted, or sent. */
+/* Returns the value before conversions and transfers. */
 static Val unconverted(const Joining *j, Val v) {
   while (is_conversion(op_of(j->f, v))) v = operand(j, op_of(j->f, v), 0);
   return v;
 }
 
-/* ---- what is joined */
+/* ---- start of a chain */
 
-/* Of a convolution that is one of the library whatever the sizes. */
+/* Starts at a convolution that uses the library for all sizes. */
 static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   ConvLetter list[CONV_LETTERS];
   bool one[128] = {false};
@@ -98,7 +98,7 @@ static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   return true;
 }
 
-/* Of a product of the library whose result is not put in another order. */
+/* Starts at a product of the library whose result needs no other order. */
 static bool start_dot(const Joining *j, const Op *op, Chain *c) {
   DotForm f;
   LegalDot p;
@@ -114,16 +114,16 @@ static bool start_dot(const Joining *j, const Op *op, Chain *c) {
   return true;
 }
 
-/* ---- what follows */
+/* ---- operations after it */
 
-/* What joined something else is no user any more; nothing moves into a loop. */
+/* Returns the user of a value, if it is free and in the same loop; -1 otherwise. */
 static int user_of(const Joining *j, const Chain *c, Val v) {
   int user = j->user[v];
   bool here = user >= 0 && j->joins[user].kind == JOIN_NONE && j->segment[user] == j->segment[c->at];
   return here ? user : -1;
 }
 
-/* The only user of what the chain has so far, behind conversions. */
+/* Returns the only user of the chain's value, after conversions; -1 if none. */
 static int find_user(const Joining *j, Chain *c) {
   c->value = op_at(j, c->at)->out, c->apart = false;
   for (int user; j->uses[c->value] == 1; c->apart = true) {
@@ -139,7 +139,7 @@ static bool channels_innermost(const Chain *c, const Type *t) {
   return t->rank > 0 && t->dims[t->rank - 1] == c->channels;
 }
 
-/* A vector spread over all dimensions but those of the bias, extents of 1 left out on both sides. */
+/* True for a vector broadcast along all dimensions but those of the bias; ignores extents of 1. */
 static bool is_bias(const Joining *j, const Chain *c, Val v, Val *vector) {
   const Op *op = op_of(j->f, v);
   const Type *to = type_of(j->f, v);
@@ -160,7 +160,7 @@ static bool is_bias(const Joining *j, const Chain *c, Val v, Val *vector) {
   return next == end && found;
 }
 
-/* Something that is in memory anyway, not a picture of something smaller. */
+/* True for a value that is stored in memory, not a view of a smaller one. */
 static bool is_residual(const Joining *j, Val v) {
   OpKind k = op_of(j->f, v)->kind;
   return !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast && k != OP_slice;
@@ -178,7 +178,7 @@ static LegalJoin *join(const Joining *j, Chain *c, int user, JoinKind kind) {
   return x;
 }
 
-/* A single number, spread: a vector may be that on a rank. */
+/* True for a single number, broadcast: on a rank, a vector may be one. */
 static bool is_number(const Joining *j, Val v) {
   const Op *op = op_of(j->f, v);
   const Type *x = op->kind == OP_broadcast ? type_of(j->f, op->in[0]) : NULL;
@@ -210,7 +210,7 @@ static bool join_addition(const Joining *j, Chain *c, int user) {
   return c->residual = true;
 }
 
-/* An operation of the value and the number `value` everywhere. */
+/* True if the operation combines the chain's value with the number `value`. */
 static bool has_number(const Joining *j, const Chain *c, const Op *op, double value) {
   Val other = unconverted(j, operand(j, op, operand(j, op, 0) == c->value ? 1 : 0));
   if (op_of(j->f, other)->kind == OP_broadcast) other = unconverted(j, operand(j, op_of(j->f, other), 0));
@@ -226,7 +226,7 @@ static bool may_activate(const Chain *c, OpKind k) {
   return (k == OP_sigmoid || k == OP_tanh) && c->may & JOINS_SIGMOIDS;
 }
 
-/* relu, then perhaps a bound. */
+/* Joins a relu, then perhaps an upper bound. */
 static void join_relu(const Joining *j, Chain *c, int user) {
   join(j, c, user, JOIN_ACTIVATION);
   int next = find_user(j, c);
@@ -235,7 +235,7 @@ static void join_relu(const Joining *j, Chain *c, int user) {
   c->done = true;
 }
 
-/* x * sigmoid(x) */
+/* Joins x * sigmoid(x). */
 static void join_silu(const Joining *j, Chain *c) {
   Val v = c->value = op_at(j, c->at)->out;
   int mul = user_of(j, c, v);

@@ -110,8 +110,8 @@ int module_blob(Module *m, const char *path, uint64_t bytes) {
   return (int)m->blobs.n - 1;
 }
 
-/* Models have tens of thousands of weights, and of states when they are trained, so they are found by hash;
- * Module.params may move, indices do not. */
+/* Models have tens of thousands of weights, and of states in training, so both are found by hash.  Module.params may
+ * move, indices stay. */
 typedef struct NameSlot {
   const char *name;
   size_t index;

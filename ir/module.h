@@ -14,16 +14,16 @@ typedef struct InternSet {
 
 typedef struct Interned {
   InternSet strings, exprs, types, layouts, rules;
-  InternSet params, states;    /* NameSlot: find weights and states by name */
+  InternSet params, states;    /* NameSlot: weights and states by name */
   struct NameSet *spare_names; /* of a builder that ended, for the next one (build.c) */
 } Interned;
 
 struct Arena;
 
-/* The item equal to `key` (by `equal`), or NULL; *slot receives where to put a new one. */
+/* Returns the item equal to `key` (by `equal`); NULL if there is none. */
 const void *intern_find(const InternSet *s, uint64_t hash, const void *key,
                         int (*equal)(const void *key, const void *item));
-void intern_add(struct Arena *a, InternSet *s, uint64_t hash, const void *item);
+void intern_add(struct Arena *a, InternSet *s, uint64_t hash, const void *item); /* the item must not be there yet */
 
 static inline uint64_t hash_mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);

@@ -10,9 +10,9 @@ typedef struct NamedOps {
   size_t cap;
 } NamedOps;
 
-/* In the arena; the function may not change meanwhile. */
+/* Builds the index in the arena; the function may not change while it is used. */
 NamedOps named_ops(Arena *a, const Func *f);
-/* SIZE_MAX: there is none of that name. */
+/* SIZE_MAX if no operation has that name. */
 size_t named_op(const NamedOps *n, const char *name);
 
 #endif

@@ -5,9 +5,9 @@
 
 enum { PLACES = 3 };
 
-/* One operator: its nodes, told apart by name, so that several results of a node count once. */
+/* An unknown operator.  Nodes are distinguished by name, so that several results of a node count once. */
 typedef struct Unknown {
-  const char *kind, *last; /* the node seen last: results of a node follow each other */
+  const char *kind, *last; /* the last node seen: results of a node are adjacent */
   size_t nodes, assumed, places;
   const Op *first[PLACES];
 } Unknown;
@@ -52,7 +52,7 @@ static void report(const Unknown *u, bool refuse, Diags *d) {
     diag_note(d, place(u->first[i]), "%s", i == 0 ? "first used here" : "and here");
   if (u->assumed && !refuse)
     diag_note(d, (Loc){0},
-              "the file does not give the type of %zu result%s in full; what is missing is taken from the first input",
+              "the file does not give the type of %zu result%s in full; missing parts are taken from the first input",
               u->assumed, u->assumed == 1 ? "" : "s");
 }
 

@@ -88,12 +88,12 @@ bool op_is_loop_part(OpKind k) { return has(k, OT_LOOP); }
 bool op_level2_only(OpKind k) { return has(k, OT_LEVEL2); }
 bool op_is_comm(OpKind k) { return has(k, OT_COMM); }
 
-/* What a row's attribute list says of every key, read at the first question: 1: it is required, 0: it may be there (it
- * stands inside []), -1: it is not in the list. */
+/* The attribute list of a row, by key, parsed on first use: 1 if required, 0 if optional (inside []), -1 if not in the
+ * list. */
 typedef struct AttrRules {
   bool known;
   signed char rule[AT_COUNT];
-  AttrKey required[AT_COUNT + 1]; /* by key: the first from there on */
+  AttrKey required[AT_COUNT + 1]; /* by key: the first required one from there on */
 } AttrRules;
 
 static void read_attrs(OpKind k, AttrRules *r) {

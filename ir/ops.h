@@ -1,9 +1,9 @@
-/* ir/ops.h - the table of operations (ir/ops.def): kinds, classes, traits, and what a row says.  What an operation does
- * is its record, in ir/ops/.
+/* ir/ops.h - the table of operations (ir/ops.def): kinds, classes, traits, and the facts in their rows.  The semantics
+ * are in the records, in ir/ops/.
  *
- * A trait is what several operations have in common and more than one part of the compiler asks for.  Who needs such a
- * list asks here, so that a new operation is put into it by its row.  Not here: which kernel, rule or ONNX node an
- * operation has (those are tables of their rooms), nor anything for the prover, which keeps its own knowledge.
+ * A trait is a property of several operations that more than one part of the compiler needs.  Code that needs such a
+ * list uses the trait, so that a new operation joins the list by its row.  Not here: the kernel, rule or ONNX node of
+ * an operation (each has a table in its own folder), and facts for the prover, which keeps its own.
  */
 #ifndef APC_IR_OPS_H
 #define APC_IR_OPS_H
@@ -22,7 +22,7 @@ typedef enum OpKind {
 
 typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
 
-/* Bits of a row; what each promises stands at its accessor. */
+/* Bits of a row; the accessors below say what each promises. */
 typedef enum OpTrait {
   OT_SOURCE = 1 << 0,
   OT_DECLARED = 1 << 1,
@@ -48,67 +48,67 @@ typedef enum OpTrait {
   OT_ALONG = 1 << 21
 } OpTrait;
 
+/* Facts of a row; op_find is false if there is no operation of that name. */
 const char *op_name(OpKind k);
 bool op_find(const char *name, OpKind *out);
 OpClass op_class(OpKind k);
 const char *op_doc(OpKind k);
 int op_min_operands(OpKind k), op_max_operands(OpKind k), op_results(OpKind k);
-int op_element_cost(OpKind k);   /* elementwise: what one element takes in a loop of a kernel, in additions */
+int op_element_cost(OpKind k);   /* elementwise: cost of one element in a loop of a kernel, in additions */
 bool op_type_is_given(OpKind k); /* the result type is written, not inferred */
 
 /* ---- where values come from */
 
-/* Makes a value of nothing: no operands, one result. */
+/* Has no operands and one result. */
 bool op_is_source(OpKind k);
-/* A source whose value is bound by name from outside of the function: input, param, read.  At level 2 it declares by
- * which layout the local value is a shard. */
+/* A source whose value is bound by name from outside the function: input, param, read.  At level 2 it declares the
+ * layout by which the local value is a shard. */
 bool op_is_declared(OpKind k);
-/* A declared source that is there when the function begins, used or not, and differs from request to request: input,
- * read.  (A param exists where it is used.) */
+/* A declared source that exists when the function begins, used or not, and differs between requests: input, read.  (A
+ * param exists only where it is used.) */
 bool op_is_at_entry(OpKind k);
 /* A declared source whose memory is held between requests: param, read. */
 bool op_is_resident(OpKind k);
-/* A source that its attributes and the sizes alone determine, so that all ranks know it: const, size, iota.  Not
- * random, which may be drawn only once. */
+/* A source determined by its attributes and the sizes alone, so that all ranks know it: const, size, iota.  Not random,
+ * which may be drawn only once. */
 bool op_is_constant(OpKind k);
 
 /* ---- effects */
 
-/* Names a state of the module: read, write. */
+/* Reads or writes a state of the module: read, write. */
 bool op_is_state(OpKind k);
-/* Doing it again, or not at all, is not the same: it writes a state or draws random numbers.  A call may act as well:
- * calls_of (ir/calls.h) says whether it does. */
+/* Must not be repeated or omitted: it writes a state or draws random numbers.  A call may act too; calls_of
+ * (ir/calls.h) tells. */
 bool op_acts(OpKind k);
 
-/* ---- what is done with elements */
+/* ---- elements */
 
-/* An element of the result is a function of the operands' elements at the same place: all unary, binary and compare
+/* An element of the result is a function of the operands' elements at the same index: all unary, binary and compare
  * operations, select, cast, copy. */
 bool op_is_elementwise(OpKind k);
-/* The elements of the result are those of its one operand, unchanged, each at least once (unless there are none):
+/* The elements of the result are those of its only operand, unchanged, each at least once (unless there are none):
  * reshape, copy, broadcast, transpose. */
 bool op_arranges(OpKind k);
-/* Arranges, in row-major order: memory seen differently, or read with stride 0; costs nothing: reshape, copy,
- * broadcast. */
+/* Arranges in row-major order: a view of memory, or read with stride 0; costs nothing: reshape, copy, broadcast. */
 bool op_is_view(OpKind k);
-/* Its capital letters or window slide over an image (ir/window.h). */
+/* Capital letters of its spec, or its window, slide over an image (ir/window.h). */
 bool op_is_windowed(OpKind k);
-/* Rows times the matrix that an index names; operands 2 on are matrices by group. */
+/* Multiplies rows by the matrix that an index selects; operands from 2 on are matrices by group. */
 bool op_is_grouped(OpKind k);
-/* Sums products over a space that is more than its operands, so arithmetic grows faster than they do: dot, attention,
- * grouped, convolutions. */
+/* Sums products over a space larger than its operands, so arithmetic grows faster than their size: dot, attention,
+ * grouped operations, convolutions. */
 bool op_is_contraction(OpKind k);
-/* A contraction whose floats a library may add in an order that depends on the rank; grouped ones are not: their
- * kernels add in the order of k, whatever is cut. */
+/* A contraction whose float sums a library may order differently on each rank.  Grouped ones are not: their kernels add
+ * in the order of k, whatever is cut. */
 bool op_has_library_sums(OpKind k);
-/* Walks along one dimension of operand 0 (`axis`, `axes`, else the last): a kernel computes it row by row. */
+/* Runs along one dimension of operand 0 (`axis`, `axes`, else the last): a kernel computes it row by row. */
 bool op_is_along(OpKind k);
 /* Has a decomposition into primitives (ir/ops/), and is defined for floats only. */
 bool op_is_composite(OpKind k);
 
 /* ---- structure and level */
 
-/* call and result: what they do is known only to who looks into the callee. */
+/* call and result: their effect depends on the called function. */
 bool op_is_call(OpKind k);
 /* Part of a loop's frame (ir/loops.h): loop, carry, repeat, leave. */
 bool op_is_loop_part(OpKind k);

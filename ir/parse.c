@@ -1,8 +1,8 @@
-/* ir/parse.c - the reader of IR text: a hand-written recursive descent over one character pointer.
- * Words are read in parse_words.c, expressions, types and layouts in parse_types.c.
+/* ir/parse.c - the reader of IR text: recursive descent over one character pointer, written by hand.  Words are read in
+ * parse_words.c, expressions, types and layouts in parse_types.c.
  *
- * In: a whole file.  Out: a new module, or diagnostics with line and column.  The first error ends the parse (the text
- * is made by tools; one precise message is enough).  Types and operands are checked by infer_type through build_op.
+ * Input: a whole file.  Output: a new module, or diagnostics with line and column.  The first error ends the parse
+ * (tools write the text, so one precise message is enough). infer_types checks types and operands through build_op.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static Attr attribute(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_word(p, "an attribute");
   AttrKey key;
-  if (!attr_find(name, &key)) parse_fail(p, start, "no attribute '%s'", name);
+  if (!attr_find(name, &key)) parse_fail(p, start, "unknown attribute '%s'", name);
   parse_expect(p, "=");
   parse_skip(p);
   start = p->at;
@@ -136,7 +136,7 @@ static Attr attribute(Parser *p) {
     case AK_REDUCTION: {
       Reduction r;
       const char *which = parse_word(p, "a reduction");
-      if (!reduction_find(which, &r)) parse_fail(p, start, "no reduction '%s'", which);
+      if (!reduction_find(which, &r)) parse_fail(p, start, "unknown reduction '%s'", which);
       return attr_red(key, r);
     }
     default: return list_attr(p, key);
@@ -172,7 +172,7 @@ static Mirror parse_mirror(Parser *p) {
   if (!parse_accept_word(p, "of")) return m;
   const char *start = p->at;
   int64_t operand = parse_integer(p, "an operand");
-  if (operand < 0 || operand >= MAX_OPERANDS) parse_fail(p, start, "there is no operand %lld", (long long)operand);
+  if (operand < 0 || operand >= MAX_OPERANDS) parse_fail(p, start, "operand %lld does not exist", (long long)operand);
   m.operand = (int)operand;
   return m;
 }
@@ -182,7 +182,8 @@ static void suffixes(Parser *p, OpSpec *spec) {
     if (parse_accept_word(p, "stage")) {
       const char *start = p->at;
       int64_t s = parse_integer(p, "a stage");
-      if (s < 0 || s >= p->m->mesh.stages) parse_fail(p, start, "stage %lld of %d", (long long)s, p->m->mesh.stages);
+      if (s < 0 || s >= p->m->mesh.stages)
+        parse_fail(p, start, "stage %lld is not one of %d", (long long)s, p->m->mesh.stages);
       spec->stage = (int)s;
     } else if (accept_phase(p, &spec->phase)) {
     } else if (parse_accept_word(p, "again")) {
@@ -199,7 +200,7 @@ static void suffixes(Parser *p, OpSpec *spec) {
   }
 }
 
-/* New, and different from each other. */
+/* Reports names that are taken, or repeated in the list. */
 static void check_names(Parser *p, const char *start, const ValueMap *values, int n, const char *const *names) {
   for (int i = 0; i < (n ? n : 1); i++) {
     bool twice = values->cap && values->names[map_slot(values, names[i])];
@@ -211,7 +212,7 @@ static void check_names(Parser *p, const char *start, const ValueMap *values, in
 static void fail_type(Parser *p, const char *start, const char *name, const Type *type) {
   Text t = {.arena = p->m->arena};
   type_print(p->m, &t, type);
-  parse_fail(p, start, "the result %s is %s, written otherwise", name, text_str(&t));
+  parse_fail(p, start, "the result %s is %s, unlike the written type", name, text_str(&t));
 }
 
 static void operation(Parser *p, ValueMap *values) {
@@ -219,7 +220,7 @@ static void operation(Parser *p, ValueMap *values) {
   Val in[MAX_OPERANDS];
   Attr attrs[AT_COUNT];
   const char *start = p->at, *names[MAX_RESULTS] = {NULL};
-  int n = 0; /* results */
+  int n = 0; /* number of results */
   if (parse_accept(p, "%")) {
     do {
       if (n) parse_expect(p, "%");
@@ -230,7 +231,7 @@ static void operation(Parser *p, ValueMap *values) {
   }
   parse_skip(p);
   const char *kind_at = p->at, *kind = parse_word(p, "an operation");
-  if (!op_find(kind, &spec.kind)) parse_fail(p, kind_at, "no operation '%s'", kind);
+  if (!op_find(kind, &spec.kind)) parse_fail(p, kind_at, "unknown operation '%s'", kind);
   if ((op_results(spec.kind) != 0) != (n > 0))
     parse_fail(p, start, "%s %s", kind, n ? "has no result" : "needs a result name");
   if (!n) names[0] = parse_quoted(p, "a name");
@@ -246,7 +247,7 @@ static void operation(Parser *p, ValueMap *values) {
       const char *at = p->at;
       Attr a = attribute(p);
       for (int i = 0; i < spec.nattrs; i++)
-        if (attrs[i].key == a.key) parse_fail(p, at, "attribute %s twice", attr_name(a.key));
+        if (attrs[i].key == a.key) parse_fail(p, at, "duplicate attribute %s", attr_name(a.key));
       attrs[spec.nattrs++] = a;
     } while (parse_accept(p, ","));
     parse_expect(p, "}");
@@ -285,7 +286,7 @@ static void function(Parser *p) {
   parse_expect(p, "@");
   const char *start = p->at, *name = parse_word(p, "a function name");
   ValueMap values = {0};
-  if (module_func(p->m, name)) parse_fail(p, start, "function @%s twice", name);
+  if (module_func(p->m, name)) parse_fail(p, start, "duplicate function @%s", name);
   if (!parse_accept_word(p, "level")) parse_fail(p, p->at, "expected 'level'");
   const char *at = p->at;
   int64_t level = parse_integer(p, "a level");
@@ -294,7 +295,7 @@ static void function(Parser *p) {
   p->b = builder_new(p->m, p->f, p->diags);
   parse_expect(p, "{");
   while (!parse_accept(p, "}")) {
-    if (!*p->at) parse_fail(p, p->at, "function @%s does not end", name);
+    if (!*p->at) parse_fail(p, p->at, "function @%s has no closing '}'", name);
     if (parse_accept_word(p, "output")) {
       const char *output = parse_quoted(p, "an output name");
       Val v = operand(p, &values);
@@ -309,9 +310,9 @@ static void function(Parser *p) {
 
 /* ---- the top level */
 
-/* Some size is legal.  A hint that is none is refused by whoever goes by it. */
+/* Checks that some size is legal.  An illegal hint is reported where it is used. */
 static void check_symbol(Parser *p, const char *start, const Symbol *s) {
-  int64_t last = s->max / s->multiple * s->multiple; /* min may be near the end of an int64 */
+  int64_t last = s->max / s->multiple * s->multiple; /* min may be close to INT64_MAX */
   if (s->max && s->max < s->min)
     parse_fail(p, start, "symbol %s: min %" PRId64 " is above max %" PRId64, s->name, s->min, s->max);
   if (s->max && last < s->min)
@@ -322,7 +323,7 @@ static void check_symbol(Parser *p, const char *start, const Symbol *s) {
 static void symbol(Parser *p) {
   const char *const begin = p->at, *start = begin, *name = parse_word(p, "a symbol name");
   if (*name >= '0' && *name <= '9') parse_fail(p, start, "a symbol must not start with a digit");
-  if (module_symbol_find(p->m, name) >= 0) parse_fail(p, start, "symbol %s twice", name);
+  if (module_symbol_find(p->m, name) >= 0) parse_fail(p, start, "duplicate symbol %s", name);
   if (p->m->symbols.n >= MAX_NAMES) parse_fail(p, start, "more than %d symbols", MAX_NAMES);
   int index = module_symbol(p->m, name); /* may move the array */
   Symbol *s = &p->m->symbols.items[index];
@@ -348,10 +349,10 @@ static void axis_shares(Parser *p, MeshAxis *a) {
   if (mesh_shares_equal(a->shares, a->size)) a->shares = NULL;
 }
 
-/* Once: what is read before another one may name axes of the first. */
+/* Allowed once: text before a second mesh may name axes of the first. */
 static void mesh(Parser *p) {
   Mesh mesh = {.stages = 1};
-  if (p->has_mesh) parse_fail(p, p->at, "a second mesh");
+  if (p->has_mesh) parse_fail(p, p->at, "duplicate mesh");
   p->has_mesh = true;
   parse_expect(p, "[");
   if (!parse_accept(p, "]")) {
@@ -364,7 +365,7 @@ static void mesh(Parser *p) {
         parse_fail(p, start, "bad or repeated axis name %s", a->name);
       parse_expect(p, "=");
       int64_t size = parse_integer(p, "a size");
-      if (size < 1 || size > 1 << 20) parse_fail(p, start, "axis size %lld", (long long)size);
+      if (size < 1 || size > 1 << 20) parse_fail(p, start, "axis size %lld is out of range", (long long)size);
       a->size = (int)size;
       a->temporal = parse_accept_word(p, "time");
       if (!a->temporal && parse_accept_word(p, "shares")) axis_shares(p, a);
@@ -376,7 +377,7 @@ static void mesh(Parser *p) {
   if (parse_accept_word(p, "stages")) {
     const char *start = p->at;
     int64_t n = parse_integer(p, "a number of stages");
-    if (n < 1 || n > 1 << 16) parse_fail(p, start, "%lld stages", (long long)n);
+    if (n < 1 || n > 1 << 16) parse_fail(p, start, "a mesh cannot have %lld stages", (long long)n);
     mesh.stages = (int)n;
   }
   if (parse_accept_word(p, "schedule")) {
@@ -385,13 +386,13 @@ static void mesh(Parser *p) {
     if (!schedule_parse(start, n, &mesh.schedule, &mesh.chunks))
       parse_fail(p, start, "there is no schedule %.*s", (int)n, start);
     if (mesh.chunks > 1 && mesh.stages % mesh.chunks)
-      parse_fail(p, start, "%d stages of %d on each place", mesh.stages, mesh.chunks);
+      parse_fail(p, start, "%d stages are not a multiple of the %d on each place", mesh.stages, mesh.chunks);
     p->at = start + n;
   }
   module_set_mesh(p->m, &mesh);
 }
 
-/* What is wrong with it is reported at `at`. */
+/* Reads a type with constant extents; reports errors at `at`. */
 static const Type *constant_type(Parser *p, const char *at) {
   int64_t dims[MAX_RANK];
   const Type *t = parse_type(p);
@@ -406,14 +407,14 @@ static ParamOrigin param_origin(Parser *p) {
   o.type = constant_type(p, start);
   if (!parse_accept_word(p, "first")) parse_fail(p, p->at, "expected 'first'");
   o.first = parse_integer(p, "an element");
-  if (o.first < 0) parse_fail(p, start, "negative element");
+  if (o.first < 0) parse_fail(p, start, "the first element is negative");
   return o;
 }
 
 static void param(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_quoted(p, "a name");
-  if (module_param(p->m, name)) parse_fail(p, start, "parameter \"%s\" twice", name);
+  if (module_param(p->m, name)) parse_fail(p, start, "duplicate parameter \"%s\"", name);
   parse_expect(p, ":");
   const Type *t = constant_type(p, start);
   Param *q = module_param_add(p->m, name, t);
@@ -428,7 +429,7 @@ static void param(Parser *p) {
   else if (parse_accept_word(p, "blob")) {
     q->init = INIT_BLOB;
     int64_t blob = parse_integer(p, "a blob number");
-    if (blob < 0 || (size_t)blob >= p->m->blobs.n) parse_fail(p, start, "no blob %lld", (long long)blob);
+    if (blob < 0 || (size_t)blob >= p->m->blobs.n) parse_fail(p, start, "unknown blob %lld", (long long)blob);
     q->blob = (int)blob;
     if (!parse_accept_word(p, "offset")) parse_fail(p, p->at, "expected 'offset'");
     int64_t offset = parse_integer(p, "an offset");
@@ -451,7 +452,7 @@ static void param(Parser *p) {
 static void state(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_quoted(p, "a name");
-  if (module_state(p->m, name)) parse_fail(p, start, "state \"%s\" twice", name);
+  if (module_state(p->m, name)) parse_fail(p, start, "duplicate state \"%s\"", name);
   parse_expect(p, ":");
   const Type *t = parse_type(p);
   parse_expect(p, "=");
@@ -468,7 +469,7 @@ static void blob(Parser *p) {
   if (bytes < 0) parse_fail(p, start, "negative size");
   size_t before = p->m->blobs.n;
   module_blob(p->m, path, (uint64_t)bytes);
-  if (p->m->blobs.n == before) parse_fail(p, start, "blob \"%s\" twice", path);
+  if (p->m->blobs.n == before) parse_fail(p, start, "duplicate blob \"%s\"", path);
 }
 
 static void top(Parser *p) {

@@ -1,4 +1,4 @@
-/* ir/parse_internal.h - the reader of IR text; private to ir/parse*.c.  An error does not return: it leaves through
+/* ir/parse_internal.h - the reader of IR text; private to ir/parse*.c.  Errors do not return: they leave through
  * p->out. */
 #ifndef APC_IR_PARSE_INTERNAL_H
 #define APC_IR_PARSE_INTERNAL_H
@@ -13,14 +13,14 @@ typedef struct Parser {
   Diags *diags;
   Func *f;
   Builder b;
-  int depth, terms; /* of the expression under way */
+  int depth, terms; /* of the current expression */
   bool has_mesh;
   jmp_buf out;
 } Parser;
 
-/* parse_words.c.  `what` names in the diagnostic what was expected; white space and comments in front are skipped. */
+/* parse_words.c.  `what` names the expected item in the diagnostic; white space and comments before it are skipped. */
 Loc parse_here(const Parser *p, const char *at);
-/* At the first word at or after `at`. */
+/* Reports an error at the first word at or after `at`. */
 void parse_fail(Parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
 void parse_skip(Parser *p);
 bool parse_accept(Parser *p, const char *punctuation);

@@ -3,7 +3,7 @@
 
 #include "ir/parse_internal.h"
 
-/* What is printed is read again: an atom and a coefficient for each part of an expression, and one level for each of
+/* Printed text must be readable: an atom and a coefficient for each part of an expression, and one level for each of
  * its levels. */
 enum { MAX_DEPTH = MAX_EXPR_DEPTH, MAX_TERMS = 2 * MAX_EXPR_SIZE };
 
@@ -21,7 +21,7 @@ static const Expr *expr_atom(Parser *p) {
   } else if (parse_accept(p, "@")) {
     const char *axis = parse_word(p, "a mesh axis");
     int a = mesh_axis_find(&p->m->mesh, axis);
-    if (a < 0) parse_fail(p, start, "no mesh axis '%s'", axis);
+    if (a < 0) parse_fail(p, start, "unknown mesh axis '%s'", axis);
     e = mesh_coordinate(p->m, a);
   } else if (*p->at >= '0' && *p->at <= '9') {
     e = ex_const(p->m, parse_integer(p, "a number"));
@@ -34,7 +34,7 @@ static const Expr *expr_atom(Parser *p) {
       parse_expect(p, ")");
     } else {
       int s = module_symbol_find(p->m, name);
-      if (s < 0) parse_fail(p, start, "no symbol '%s'", name);
+      if (s < 0) parse_fail(p, start, "unknown symbol '%s'", name);
       e = ex_sym(p->m, s);
     }
   }
@@ -42,7 +42,7 @@ static const Expr *expr_atom(Parser *p) {
   return e;
 }
 
-/* The least number has no positive counterpart that could be negated. */
+/* The least integer, whose absolute value does not fit. */
 static const Expr *least_number(Parser *p) {
   static const char digits[] = "9223372036854775808";
   size_t n = sizeof digits - 1;
@@ -89,7 +89,7 @@ DType parse_dtype(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_word(p, "an element type");
   DType t;
-  if (!dtype_find(name, &t)) parse_fail(p, start, "no element type '%s'", name);
+  if (!dtype_find(name, &t)) parse_fail(p, start, "unknown element type '%s'", name);
   return t;
 }
 
@@ -118,7 +118,7 @@ int parse_axis(Parser *p) {
   while (parse_word_char(p->at[n]) && p->at[n] != '.') n++;
   const char *name = arena_strndup(p->m->arena, p->at, n);
   int a = mesh_axis_find(&p->m->mesh, name);
-  if (!n || a < 0) parse_fail(p, start, "no mesh axis '%s'", name);
+  if (!n || a < 0) parse_fail(p, start, "unknown mesh axis '%s'", name);
   p->at += n;
   return a;
 }
@@ -133,13 +133,13 @@ const Layout *parse_layout(Parser *p, int rank) {
     const char *start = p->at;
     if (*p->at >= '0' && *p->at <= '9') {
       int64_t d = parse_integer(p, "a dimension");
-      if (d < 0 || d >= rank) parse_fail(p, start, "dimension %lld of a value of rank %d", (long long)d, rank);
+      if (d < 0 || d >= rank) parse_fail(p, start, "dimension %lld is outside a value of rank %d", (long long)d, rank);
       DimLayout *k = &l.dims[d];
-      if (k->n) parse_fail(p, start, "dimension %lld twice", (long long)d);
+      if (k->n) parse_fail(p, start, "duplicate dimension %lld", (long long)d);
       parse_expect(p, ":");
       do {
         int a = parse_axis(p);
-        if (used & (1u << a)) parse_fail(p, start, "axis %s twice", p->m->mesh.axes[a].name);
+        if (used & (1u << a)) parse_fail(p, start, "axis %s is used twice", p->m->mesh.axes[a].name);
         used |= 1u << a;
         k->axes[k->n++] = (uint8_t)a;
       } while (parse_accept(p, "."));
@@ -148,11 +148,12 @@ const Layout *parse_layout(Parser *p, int rank) {
       if (k->unit->kind == EX_CONST && k->unit->value <= 0) parse_fail(p, start, "unit must be positive");
     } else {
       const char *name = parse_word(p, "a dimension or a reduction");
-      if (!reduction_find(name, &l.partial) || l.partial == RED_NONE) parse_fail(p, start, "no reduction '%s'", name);
+      if (!reduction_find(name, &l.partial) || l.partial == RED_NONE)
+        parse_fail(p, start, "unknown reduction '%s'", name);
       parse_expect(p, ":");
       do {
         int a = parse_axis(p);
-        if (used & (1u << a)) parse_fail(p, start, "axis %s twice", p->m->mesh.axes[a].name);
+        if (used & (1u << a)) parse_fail(p, start, "axis %s is used twice", p->m->mesh.axes[a].name);
         used |= 1u << a;
         l.partial_axes |= 1u << a;
       } while (parse_accept(p, "."));

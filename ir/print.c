@@ -146,7 +146,7 @@ static void print_mesh(Text *t, const Mesh *mesh) {
 }
 
 static void print_symbol(Text *t, const Symbol *s) {
-  if (s->axis >= 0) return; /* coordinates come with the mesh */
+  if (s->axis >= 0) return; /* coordinates are printed with the mesh */
   text_printf(t, "symbol %s", s->name);
   if (s->min) text_printf(t, " min %lld", (long long)s->min);
   if (s->max) text_printf(t, " max %lld", (long long)s->max);

@@ -1,9 +1,9 @@
 /* ir/schedule.c - see schedule.h.
  *
- * Orders are lists that are known, but for zbv's: there every place takes, as time goes on, what it can begin first,
- * with as many micro-batches under way as fit into the memory of 1f1b's first stage.  Among what can be begun at one
- * time there are preferences, of which the one that ends first is taken: of all orders of preference these have,
- * for 2 to 8 places with equal times, the idle time that is published (unit.schedules).
+ * Orders are known lists, except for zbv.  There every place repeatedly makes the call that it can begin first, with as
+ * many micro-batches in flight as fit into the memory of 1f1b's first stage.  Ties are broken by preferences; the order
+ * that ends first is used.  Of all preferences, these give the published idle time for 2 to 8 places with equal times
+ * (unit.schedules).
  */
 #include "ir/schedule.h"
 
@@ -98,8 +98,9 @@ static void order_gpipe(Orders *o, int place) {
   for (int i = 0; i < o->t->micro_batches; i++) add(o, place, PH_bwd, i);
 }
 
-/* As many forwards as stages follow, then one of each in turns.  Gradients of weights, where they are apart, stay as
- * many micro-batches behind as stages come before: these wait longer for the first backward, and have the room. */
+/* 1f1b: as many forwards as stages follow, then alternately one of each.  If gradients of weights are separate, they
+ * lag by as many micro-batches as stages precede: those stages wait longer for the first backward, and have the
+ * memory. */
 static void order_in_turns(Orders *o, int place, bool apart) {
   int m = o->t->micro_batches, first = least(o->t->places - 1 - place, m), weights = 0;
   for (int i = 0; i < first; i++) add(o, place, PH_fwd, i);
@@ -111,7 +112,7 @@ static void order_in_turns(Orders *o, int place, bool apart) {
   while (apart && weights < m) add(o, place, PH_wgt, weights++);
 }
 
-/* Call number i of a phase: groups of as many micro-batches as places go through the chunks one after the other. */
+/* Adds call number i of a phase: groups of as many micro-batches as places pass through the chunks in turn. */
 static void add_interleaved(Orders *o, int place, Phase phase, int i) {
   int p = o->t->places, v = o->mesh->chunks, m = o->t->micro_batches, begin = i / (p * v) * p, n = least(p, m - begin);
   int chunk = (i - begin * v) / n, micro_batch = begin + (i - begin * v) % n;
@@ -119,7 +120,7 @@ static void add_interleaved(Orders *o, int place, Phase phase, int i) {
   add(o, chunk * p + place, phase, micro_batch);
 }
 
-/* `more`: forwards before the first backward than usual, where the last group is not full. */
+/* more: extra forwards before the first backward, needed if the last group is not full. */
 static void order_interleaved(Orders *o, int place, int more) {
   int p = o->t->places, v = o->mesh->chunks, all = o->t->micro_batches * v;
   int first = least(2 * (p - place - 1) + (v - 1) * p + more, all);
@@ -141,7 +142,7 @@ static double end_of(const ScheduleTable *t, int stage, Phase phase, int micro_b
   return at == SIZE_MAX ? INFINITY : t->calls[at].end;
 }
 
-/* When what a call needs is there; INFINITY: not known yet. */
+/* Time at which a call's inputs are available; INFINITY if not known yet. */
 static double ready(const ScheduleTable *t, int stage, Phase phase, int mb) {
   double own;
   switch (phase) {
@@ -153,7 +154,7 @@ static double ready(const ScheduleTable *t, int stage, Phase phase, int mb) {
   }
 }
 
-/* Place after place goes as far as it can.  False: some wait for ever. */
+/* Advances each place as far as possible; false if some calls never become ready. */
 static bool find_times(ScheduleTable *t, Arena *a, const ScheduleWork *work, bool apart) {
   double *now = ARENA_ARRAY(a, double, t->places);
   size_t *at = ARENA_ARRAY(a, size_t, t->places);
@@ -176,9 +177,9 @@ static bool find_times(ScheduleTable *t, Arena *a, const ScheduleWork *work, boo
   return true;
 }
 
-/* ---- zbv: what can be begun first */
+/* ---- zbv: the call that can begin first */
 
-/* Rank of a forward, a backward and gradients of weights, of a place's first stage and its second. */
+/* Ranks of forward, backward and gradients of weights, for a place's first and second stage. */
 enum { PREFERENCES = 8 };
 static const int preferences[PREFERENCES][3][2] = {
     {{3, 0}, {4, 1}, {2, 5}}, {{4, 0}, {2, 1}, {5, 3}}, {{4, 3}, {0, 1}, {2, 5}}, {{3, 0}, {2, 4}, {5, 1}},
@@ -189,18 +190,18 @@ typedef struct Greedy {
   const int (*rank)[2];
   const ScheduleWork *work;
   double *now;         /* by place */
-  double *left;        /* the same: seconds of what is still to be done */
-  int (*done)[PH_END]; /* by stage and phase: micro-batches */
+  double *left;        /* by place: seconds of its remaining calls */
+  int (*done)[PH_END]; /* by stage and phase: number of micro-batches */
 } Greedy;
 
 typedef struct Choice {
   double start;
-  int rank; /* among what can be begun then: the least is taken */
+  int rank; /* among calls that begin at the same time: the lowest is chosen */
   int stage;
   Phase phase;
 } Choice;
 
-/* Micro-batches under way on a place, of both its stages. */
+/* Number of micro-batches in flight on a place, over both its stages. */
 static int under_way(const Greedy *g, int place) {
   int other = g->o->mesh->stages - 1 - place;
   return g->done[place][PH_fwd] - g->done[place][PH_wgt] + g->done[other][PH_fwd] - g->done[other][PH_wgt];
@@ -209,7 +210,8 @@ static int under_way(const Greedy *g, int place) {
 static void consider(const Greedy *g, int place, int stage, Phase phase, Choice *best) {
   const ScheduleTable *t = g->o->t;
   bool second = stage >= t->places;
-  int mb = g->done[stage][phase], room = second ? 2 * t->places : 2 * t->places - 1; /* one is kept for the second */
+  /* a first stage leaves room for one micro-batch of the second */
+  int mb = g->done[stage][phase], room = second ? 2 * t->places : 2 * t->places - 1;
   if (mb == t->micro_batches || (phase == PH_fwd && under_way(g, place) >= room)) return;
   double from = ready(t, stage, phase, mb);
   if (from == INFINITY) return;
@@ -217,7 +219,7 @@ static void consider(const Greedy *g, int place, int stage, Phase phase, Choice 
   if (c.start < best->start || (c.start == best->start && c.rank < best->rank)) *best = c;
 }
 
-/* What a place can begin first. */
+/* Returns the call that a place can begin first. */
 static Choice first_of(const Greedy *g, int place) {
   Choice best = {.start = INFINITY};
   for (int k = PH_fwd; k <= PH_wgt; k++) {
@@ -249,8 +251,8 @@ static void make_call(const Greedy *g, const Choice *x) {
   t->seconds = fmax(t->seconds, c->end);
 }
 
-/* A call lets its own place go on, and those of the stages beside it.  False once it is known to take longer than
- * `most`. */
+/* Builds the order by one preference.  A call only affects its own place and those of the neighbouring stages.  False
+ * once the table is known to take longer than `most`. */
 static bool order_greedily(Orders *o, Arena *a, const ScheduleWork *work, int preference, double most) {
   ScheduleTable *t = o->t;
   Greedy g = {o,
@@ -295,11 +297,11 @@ static void order_all(Orders *o, int more) {
   }
 }
 
-/* Of long tables the first preference alone. */
+/* Tries the preferences and keeps the best; for long tables only the first one. */
 static void order_best(Orders *o, Arena *a, const ScheduleWork *work) {
   const double most = 3e6;
   double looked_at = (double)o->t->per_place * o->t->places * o->t->places, seconds = INFINITY;
-  bool made = false; /* the last one is the best */
+  bool made = false; /* the last order is the best */
   int tries = looked_at > most ? 1 : PREFERENCES, best = 0;
   for (int i = 0; i < tries; i++) {
     begin_orders(o);

@@ -39,13 +39,13 @@ SharePlace layout_extreme(const Mesh *mesh, const DimLayout *d, bool largest) {
   return p;
 }
 
-/* 1 from that coordinate on, before it 0. */
+/* 1 from that coordinate on, 0 before it. */
 static const Expr *is_from(Module *m, const Expr *coordinate, int member) {
   const Expr *beyond = ex_max(m, ex_addi(m, coordinate, 1 - member), ex_const(m, 0));
   return ex_min(m, beyond, ex_const(m, 1));
 }
 
-/* The share of a member, and those before it: lines that bend where the share changes. */
+/* The share of a member, and the sum of those before it, as piecewise linear functions. */
 static void axis_place(Module *m, int a, const Expr **before, const Expr **own) {
   const MeshAxis *axis = &m->mesh.axes[a];
   const Expr *r = mesh_coordinate(m, a);

@@ -4,15 +4,15 @@
 
 #include "ir/ir.h"
 
-/* By operation; what is neither a read nor a write is the first and last of its own. */
+/* By operation; an operation that is neither read nor write is alone in its list. */
 typedef struct StateOps {
-  size_t *first; /* of the operations on its state */
-  size_t *next;  /* SIZE_MAX: there is none */
+  size_t *first; /* index of the first operation on its state */
+  size_t *next;  /* index of the next one; SIZE_MAX if there is none */
 } StateOps;
 
-/* In the arena; the function may not change meanwhile. */
+/* Builds the lists in the arena; the function may not change while they are used. */
 StateOps state_ops(Arena *a, const Func *f);
-/* The first read of the state that operation `op` reads or writes; SIZE_MAX: nobody reads it. */
+/* The first read of the state that operation `op` reads or writes; SIZE_MAX if it is never read. */
 size_t state_first_read(const StateOps *s, const Func *f, size_t op);
 
 #endif

@@ -74,7 +74,7 @@ const Target *target_part(Arena *a, const Target *t, const char *name, int ranks
 
 static bool known(const Target *t, ComputeType c) { return t->flops[c] > 0; }
 
-/* Values are of the types that passes gave them: `compute` says in what those of its storage type are multiplied. */
+/* Passes have chosen the types of values; `compute` is the type in which its storage type is multiplied. */
 static ComputeType own_type(const Target *t, DType type) {
   if (type == compute_storage(t->compute)) return t->compute;
   switch (type) {

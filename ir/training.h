@@ -1,7 +1,7 @@
-/* ir/training.h - what a file does not say about the training of its weights, and what its reader found out.
+/* ir/training.h - facts about the training of weights that a model's file does not contain.
  *
- * TrainingRules is what somebody asked for: --trainable, --freeze, --tie, --untie, --pad.  TrainingFacts is what the
- * reader of a model knows of weights beside the module: passes/train obeys it.  Names are those of weights.
+ * TrainingRules are the user's options: --trainable, --freeze, --tie, --untie, --pad.  TrainingFacts is the knowledge
+ * of the model's reader about weights, beyond the module; passes/train applies it.  Names are those of weights.
  */
 #ifndef APC_IR_TRAINING_H
 #define APC_IR_TRAINING_H
@@ -13,23 +13,24 @@ typedef struct TrainingGlob {
   bool trained; /* --trainable; else --freeze */
 } TrainingGlob;
 
-/* The weight `tied` is `kept`, or its transposed; of what somebody asked for, TrainingFacts or the shapes say which. */
+/* The weight `tied` equals `kept`, or its transpose.  Whether a tie of the user's is transposed follows from
+ * TrainingFacts or the shapes. */
 typedef struct TrainingTie {
   const char *kept, *tied;
   bool transposed;
 } TrainingTie;
 
-/* A row of a table that gets no gradient where rows are taken from the table. */
+/* A row of a table without a gradient from lookups. */
 typedef struct TrainingPad {
   const char *table;
-  int64_t row; /* negative: from the end */
+  int64_t row; /* negative: counts from the end */
 } TrainingPad;
 
 typedef struct TrainingRules {
   struct {
     TrainingGlob *items;
     size_t n, cap;
-  } globs; /* in the order they were given */
+  } globs; /* in the order given */
   struct {
     const char **items;
     size_t n, cap;
@@ -44,7 +45,7 @@ typedef struct TrainingRules {
   } pads;
 } TrainingRules;
 
-/* A weight whose slices along some dimensions are equal, since a part of it was written that often. */
+/* A weight whose slices along some dimensions are equal, because the file repeats a part of it. */
 typedef struct TrainingRepeat {
   const char *name;
   unsigned dims; /* bit set */
@@ -54,7 +55,7 @@ typedef struct TrainingReason {
   const char *name, *why;
 } TrainingReason;
 
-/* A weight that the model's file does not have by itself: node `node` of its graph reads it as that operand. */
+/* A weight that the model's file does not contain itself: node `node` of its graph reads it as that operand. */
 typedef struct TrainingRead {
   const char *name;
   size_t node, operand;
@@ -82,18 +83,18 @@ typedef struct TrainingFacts {
   struct {
     const char **items;
     size_t n, cap;
-  } apart; /* weights that share bytes with others, and are trained apart from them */
+  } apart; /* weights that share bytes with others, but are trained separately */
   TrainingReads reads;
   struct {
     const char **items;
     size_t n, cap;
-  } said; /* sentences: what was done that the file does not say */
+  } said; /* sentences about changes that the file does not mention */
 } TrainingFacts;
 
 typedef enum TrainingWish { TRAINING_UNSAID, TRAINING_TRAINED, TRAINING_FROZEN } TrainingWish;
 
-/* By the last glob that fits the name.  `r` may be NULL. */
+/* The last glob that matches the name decides; `r` may be NULL. */
 TrainingWish training_wish(const TrainingRules *r, const char *name);
-bool training_unties(const TrainingRules *r, const char *name);
+bool training_unties(const TrainingRules *r, const char *name); /* a glob of --untie matches the name */
 
 #endif

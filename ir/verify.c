@@ -1,8 +1,8 @@
 /* ir/verify.c - the numbered rules of docs/ir.md.
  *
- * Each check names its rule (V1 ...) in the message; tests/verify has a program for each that must be refused.  What
- * the parser and the builder cannot let through (types, arity, attributes) is checked again here, because passes build
- * functions too.
+ * Each check names its rule (V1 ...) in the message; tests/verify has a program for each rule that must be rejected.
+ * Properties that the parser and the builder guarantee (types, arity, attributes) are checked again here, because
+ * passes build functions too.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -58,12 +58,12 @@ static void check_types(Verify *v, size_t index, const Op *op) {
   }
 }
 
-/* V4: constant extents are not negative.  V5: level 1 knows no mesh: no coordinates, layouts, stages or level-2
- * operations, and the places of local parts (start, starts, extents) are those of the whole. */
+/* V4: constant extents are not negative.  V5: level 1 has no mesh: no coordinates, layouts, stages or level-2
+ * operations; the places of local parts (start, starts, extents) are those of the whole. */
 static void check_extents(Verify *v, const Op *op, const Type *t) {
   for (int d = 0; d < t->rank; d++) {
     if (t->dims[d]->kind == EX_CONST && t->dims[d]->value < 0)
-      broken(v, op, "V4", "extent %lld of dimension %d", (long long)t->dims[d]->value, d);
+      broken(v, op, "V4", "extent %lld of dimension %d is negative", (long long)t->dims[d]->value, d);
     if (v->f->level == 1 && ex_uses_coordinate(v->m, t->dims[d])) broken(v, op, "V5", "a mesh coordinate at level 1");
   }
 }
@@ -109,12 +109,12 @@ static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, con
   if (!l) return broken(v, op, "V6", "%s has no layout", what), false;
   if (l->rank != rank) return broken(v, op, "V6", "%s has a layout of rank %d for rank %d", what, l->rank, rank), false;
   if (l->partial_axes >> v->m->mesh.naxes)
-    return broken(v, op, "V6", "%s is partial over no axis of the mesh", what), false;
+    return broken(v, op, "V6", "%s is partial over an axis that the mesh does not have", what), false;
   for (int d = 0; d < rank; d++)
     for (int i = 0; i < l->dims[d].n; i++) {
       int a = l->dims[d].axes[i];
       if (a >= v->m->mesh.naxes || (used & (1u << a)))
-        return broken(v, op, "V6", "%s uses an axis twice or one that is not there", what), false;
+        return broken(v, op, "V6", "%s uses an axis twice, or one that the mesh does not have", what), false;
       used |= 1u << a;
     }
   return check_units(v, op, l, what);
@@ -144,14 +144,14 @@ static void check_symbol(Verify *v, const Op *op) {
   check_cover(v, op, l, global, name);
 }
 
-/* V25: what is there once for all micro-batches is not laid out as if each had its own. */
+/* V25: a value that exists once for all micro-batches has no layout over them. */
 static void check_once(Verify *v, const Op *op, Phase made, const Layout *l, const char *what, const char *name) {
   if (phase_each(made) || !l || !layout_over_time(&v->m->mesh, l)) return;
   broken(v, op, "V25", "%s \"%s\" of phase %s has a layout over the micro-batches", what, name, phase_name(made));
 }
 
-/* V17: with micro-batches a state that is written in each of them is cut over them: otherwise each would read what the
- * one before it wrote. */
+/* V17: with micro-batches, a state written in each of them is cut over them: otherwise each would read the value that
+ * the previous one wrote. */
 static void check_write(Verify *v, const Op *write, const Op *read) {
   const char *name = op_str(write, AT_name);
   const Layout *l = v->f->values.items[read->out].layout;
@@ -167,7 +167,7 @@ static void check_write(Verify *v, const Op *write, const Op *read) {
 }
 
 /* V8: a state is read and written in one stage, written at most once, and read only before the write.  V24: at level 2
- * what is written is read as well, since that declares its layout. */
+ * a written state is read as well, since the read declares its layout. */
 static void check_state_order(Verify *v) {
   Arena *scratch = arena_new();
   const StateOps states = state_ops(scratch, v->f);
@@ -195,7 +195,8 @@ static void check_comm(Verify *v, const Op *op) {
   uint32_t used = 0;
   for (int i = 0; i < (list ? list->n : one ? 1 : 0); i++) {
     int64_t a = list ? list->u.ints[i] : one->u.i;
-    if (a < 0 || a >= v->m->mesh.naxes || (used & (1u << a))) broken(v, op, "V9", "bad mesh axes");
+    if (a < 0 || a >= v->m->mesh.naxes || (used & (1u << a)))
+      broken(v, op, "V9", "a mesh axis is repeated or does not exist");
     else if (v->m->mesh.axes[a].temporal) broken(v, op, "V9", "communication over the micro-batch axis");
     else used |= 1u << a;
   }
@@ -203,18 +204,18 @@ static void check_comm(Verify *v, const Op *op) {
     const Op *from = op_of(v->f, op->in[i]);
     int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
     if (stage != op->stage)
-      broken(v, op, "V10", "operand %d lives in stage %d, the operation in stage %d", i, stage, op->stage);
+      broken(v, op, "V10", "operand %d is in stage %d, the operation in stage %d", i, stage, op->stage);
   }
   if (op->stage < 0 || op->stage >= v->m->mesh.stages)
-    broken(v, op, "V10", "stage %d of %d", op->stage, v->m->mesh.stages);
+    broken(v, op, "V10", "stage %d is not one of %d", op->stage, v->m->mesh.stages);
   if (op->kind == OP_transfer) {
     int64_t to = op_int(op, AT_to_stage, -1);
     if (to < 0 || to >= v->m->mesh.stages || to == op->stage)
-      broken(v, op, "V10", "transfer to stage %lld", (long long)to);
+      broken(v, op, "V10", "invalid transfer to stage %lld", (long long)to);
   }
 }
 
-/* The symbol of the micro-batch; -1: there is none. */
+/* The symbol of the micro-batch; -1 if there is none. */
 static int micro_batch_symbol(const Mesh *mesh) {
   for (int a = 0; a < mesh->naxes; a++)
     if (mesh->axes[a].temporal) return mesh->axes[a].symbol;
@@ -234,7 +235,7 @@ static bool asks_micro_batch(const Verify *v, const Op *op, int symbol) {
   return false;
 }
 
-/* Is it the same in all micro-batches, whatever is done with it: made of inputs, weights and constants alone? */
+/* By value: true if it is the same in all micro-batches, because it depends on inputs, weights and constants only. */
 static const bool *made_of_sources(Arena *a, const Func *f) {
   bool *of = ARENA_ARRAY(a, bool, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -246,13 +247,13 @@ static const bool *made_of_sources(Arena *a, const Func *f) {
   return of;
 }
 
-/* The phase in which a value is there: what is accumulated is there behind all micro-batches. */
+/* The phase in which a value is complete: an accumulated one after all micro-batches. */
 static Phase phase_made(const Verify *v, const Op *from) {
   bool accumulated = from->kind == OP_accumulate && (v->f->level == 1 || micro_batch_symbol(&v->m->mesh) >= 0);
   return accumulated ? PH_step : from->phase;
 }
 
-/* V25 of one operation; `sources`: by value, at level 1. */
+/* Checks V25 for one operation; sources: by value, at level 1. */
 static void check_phase(Verify *v, const Op *op, const bool *sources) {
   int symbol = micro_batch_symbol(&v->m->mesh);
   bool each = phase_each(op->phase);
@@ -260,7 +261,8 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
     broken(v, op, "V25", "%s in phase pre", op_name(op->kind));
   if (op->kind == OP_accumulate && !each) broken(v, op, "V25", "accumulate in phase %s", phase_name(op->phase));
   if (v->f->level == 2 && !each && (symbol < 0 || asks_micro_batch(v, op, symbol)))
-    broken(v, op, "V25", "phase %s of what depends on the micro-batch, or without one", phase_name(op->phase));
+    broken(v, op, "V25", "phase %s, but the operation depends on the micro-batch, or the mesh has none",
+           phase_name(op->phase));
   if (op_is_declared(op->kind))
     check_once(v, op, op->phase, v->f->values.items[op->out].layout, "source", op_str(op, AT_name));
   for (int i = 0; i < op->nin; i++) {
@@ -274,8 +276,9 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
   }
 }
 
-/* V25: an operation needs nothing of a later phase.  What is done once for all micro-batches asks for none, is laid out
- * over none and needs only what is done once, or is accumulated.  What is done before them is no loop or write. */
+/* V25: an operation needs no values of a later phase.  An operation that runs once for all micro-batches has no layout
+ * over them, and needs only values that are computed once, or accumulated.  An operation before them is no loop or
+ * write. */
 static void check_phases(Verify *v) {
   Arena *scratch = arena_new();
   const bool *sources = v->f->level == 1 ? made_of_sources(scratch, v->f) : NULL;
@@ -288,7 +291,7 @@ static void check_phases(Verify *v) {
   arena_free(scratch);
 }
 
-/* V16: what is reduced over the mesh, and what a source is declared partial by, is a reduction its type has. */
+/* V16: reductions over the mesh, and those of partial sources, are defined for their type. */
 static void check_reduction(Verify *v, const Op *op) {
   const Attr *a = op_attr(op, AT_op);
   const Layout *l = op->out ? v->f->values.items[op->out].layout : NULL;
@@ -299,7 +302,7 @@ static void check_reduction(Verify *v, const Op *op) {
     broken(v, op, "V16", "a partial %s is not defined for %s", reduction_name(l->partial), dtype_name(t));
 }
 
-/* V11: size and the rounds of a loop depend on dimensions only.  Their value is a fact of the whole tensor. */
+/* V11: size and the rounds of a loop depend on dimensions only, since their value belongs to the whole tensor. */
 static void check_size(Verify *v, const Op *op) {
   const Expr *e = op->kind == OP_loop ? op_expr(op, AT_trips) : op->kind == OP_size ? op_expr(op, AT_expr) : NULL;
   if (e && ex_uses_coordinate(v->m, e)) broken(v, op, "V11", "the expression uses a mesh coordinate");
@@ -307,9 +310,8 @@ static void check_size(Verify *v, const Op *op) {
 
 /* ---- loops */
 
-/* V20: at most MAX_LOOPS lie inside each other; carries, at least one, stand directly behind their loop, leaves
- * directly behind the repeat, one per carry in the same order; a repeat ends the innermost loop, and every loop has
- * one. */
+/* V20: at most MAX_LOOPS loops are nested; carries, at least one, directly follow their loop, leaves directly follow
+ * the repeat, one per carry in the same order; a repeat ends the innermost loop, and every loop has one. */
 static int carries_behind(const Func *f, size_t loop) {
   int n = 0;
   while (loop + 1 + (size_t)n < f->ops.n && f->ops.items[loop + 1 + (size_t)n].kind == OP_carry) n++;
@@ -323,7 +325,7 @@ static void check_repeat(Verify *v, size_t repeat, size_t loop) {
     const Op *carry = &f->ops.items[loop + 1 + (size_t)k];
     size_t i = repeat + 1 + (size_t)k;
     if (i < f->ops.n && f->ops.items[i].kind == OP_leave && f->ops.items[i].in[0] == carry->out) continue;
-    broken(v, &f->ops.items[repeat], "V20", "leave number %d behind it is not that of %%%s", k, carry->name);
+    broken(v, &f->ops.items[repeat], "V20", "leave number %d after it is not that of %%%s", k, carry->name);
   }
 }
 
@@ -333,16 +335,16 @@ static void check_loop_structure(Verify *v) {
     size_t *items;
     size_t n, cap;
   } open = {0};
-  size_t leaves_end = 0; /* leaves of the last repeat stand before it */
+  size_t leaves_end = 0; /* leaves of the last repeat come before it */
   for (size_t i = 0; i < v->f->ops.n && v->ok; i++) {
     const Op *op = &v->f->ops.items[i];
     OpKind before = i ? v->f->ops.items[i - 1].kind : OP_none;
     if (op->kind == OP_loop) {
       ARENA_PUSH(scratch, &open, i);
       if (!carries_behind(v->f, i)) broken(v, op, "V20", "a loop without carries");
-      if (open.n > MAX_LOOPS) broken(v, op, "V20", "it lies inside %d other loops, as many as there may be", MAX_LOOPS);
+      if (open.n > MAX_LOOPS) broken(v, op, "V20", "more than %d loops are nested", MAX_LOOPS);
     } else if (op->kind == OP_carry) {
-      if (before != OP_loop && before != OP_carry) broken(v, op, "V20", "a carry does not stand behind its loop");
+      if (before != OP_loop && before != OP_carry) broken(v, op, "V20", "a carry does not follow its loop");
     } else if (op->kind == OP_repeat) {
       if (!open.n || v->f->ops.items[open.items[open.n - 1]].out != op->in[0]) {
         broken(v, op, "V20", "it does not end the innermost loop");
@@ -351,28 +353,28 @@ static void check_loop_structure(Verify *v) {
       check_repeat(v, i, open.items[open.n - 1]);
       leaves_end = i + 1 + (size_t)carries_behind(v->f, open.items[--open.n]);
     } else if (op->kind == OP_leave && i >= leaves_end) {
-      broken(v, op, "V20", "a leave does not stand behind the repeat");
+      broken(v, op, "V20", "a leave does not follow the repeat");
     }
   }
   if (v->ok && open.n) broken(v, &v->f->ops.items[open.items[open.n - 1]], "V20", "the loop does not end");
   arena_free(scratch);
 }
 
-/* V22: a body writes no state, draws no random numbers (each round would draw the same), calls nothing that does, and
- * lies in one pipeline stage. */
+/* V22: a body writes no state, draws no random numbers (each round would draw the same), calls no function that does,
+ * and is in one pipeline stage. */
 static bool acts_once(const Verify *v, const Op *op) {
   const Called *callee = op->kind == OP_call ? calls_find(v->calls, op_str(op, AT_name)) : NULL;
   return op_acts(op->kind) || (callee && callee->acts);
 }
 
-/* Does the leave take what a leave of the same loop leaves behind? */
+/* True if the leave reads another leave of the same loop. */
 static bool takes_leave(const Func *f, size_t leave) {
   size_t repeat = leave;
   while (f->ops.items[repeat].kind == OP_leave) repeat--;
   return op_of(f, f->ops.items[leave].in[1]) > &f->ops.items[repeat];
 }
 
-/* V21: values of a body are visible in it only; what the loop leaves behind are its leaves, all at once. */
+/* V21: values of a body are visible in it only; values after the loop are its leaves, all at once. */
 static void check_loops(Verify *v) {
   const Func *f = v->f;
   check_loop_structure(v);
@@ -426,7 +428,7 @@ static bool any_twice(Arena *scratch, const char *const *names, size_t n) {
   return false;
 }
 
-/* Sorted only where there is something to say. */
+/* Reports names that occur twice; sorts only if there are any. */
 static void refuse_twice(Verify *v, Arena *scratch, const char **names, size_t n, const char *what) {
   if (!any_twice(scratch, names, n)) return;
   qsort(names, n, sizeof *names, compare_names);
@@ -455,7 +457,7 @@ static void check_outputs(Verify *v) {
   for (size_t i = 0; i < v->f->outputs.n; i++) {
     const Output *o = &v->f->outputs.items[i];
     if (o->value == 0 || o->value >= v->f->values.n) {
-      broken(v, NULL, "V13", "output \"%s\" is no value", o->name);
+      broken(v, NULL, "V13", "output \"%s\" is not a value", o->name);
       continue;
     }
     if (v->f->level == 1) {
@@ -485,22 +487,21 @@ static void check_labels(Verify *v, const Op *call, const Func *callee) {
   arena_free(scratch);
 }
 
-/* V14: a call names a function of the same level; calls form no cycle, and can be written out. */
+/* V14: a call names a function of the same level; calls form no cycle, and their expansion is bounded. */
 static void check_call(Verify *v, const Op *op) {
   if (op->kind != OP_call) return;
   const Called *c = calls_find(v->calls, op_str(op, AT_name));
   if (!c) return; /* reported by the type check */
   if (c->f->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", c->f->name, c->f->level);
   else if (c->cyclic) broken(v, op, "V14", "the call of @%s forms a cycle", c->f->name);
-  else if (c->depth >= MAX_CALL_DEPTH)
-    broken(v, op, "V14", "calls lie more than %d deep inside each other", MAX_CALL_DEPTH);
+  else if (c->depth >= MAX_CALL_DEPTH) broken(v, op, "V14", "calls are nested more than %d deep", MAX_CALL_DEPTH);
   check_labels(v, op, c->f);
 }
 
 static void check_written_out(Verify *v) {
   int64_t ops = 0;
   for (size_t i = 0; i < v->calls->n; i++) ops += v->calls->items[i].depth ? v->calls->items[i].ops : 0;
-  if (ops > MAX_WRITTEN_OUT) broken(v, NULL, "V14", "the calls stand for more than %d operations", MAX_WRITTEN_OUT);
+  if (ops > MAX_WRITTEN_OUT) broken(v, NULL, "V14", "expanded calls have more than %d operations", MAX_WRITTEN_OUT);
 }
 
 static void check_op(Verify *v, size_t index) {
@@ -542,7 +543,7 @@ bool verify_func(Module *m, const Func *f, Diags *diags) {
   return ok;
 }
 
-/* The first `span` elements from the view's first one on lie in the whole weight. */
+/* True if `span` elements from the view's first one on are inside the whole weight. */
 static bool lies_in_origin(const ParamOrigin *o, int64_t span) {
   int64_t dims[MAX_RANK], elements = 1, end = 0;
   bool ok = type_constant_dims(o->type, dims) && !__builtin_add_overflow(o->first, span, &end);
@@ -550,7 +551,7 @@ static bool lies_in_origin(const ParamOrigin *o, int64_t span) {
   return ok && end <= elements;
 }
 
-/* V15: weights have constant extents and lie inside their file, views inside the whole weight. */
+/* V15: weights have constant extents and are inside their file, views inside the whole weight. */
 static void check_param(Verify *v, const Param *p) {
   int64_t dims[MAX_RANK], last = 0, elements = 1;
   if (!type_constant_dims(p->type, dims)) {
@@ -570,12 +571,12 @@ static void check_param(Verify *v, const Param *p) {
       __builtin_mul_overflow((uint64_t)(elements ? last + 1 : 0), (uint64_t)dtype_bytes(p->type->dtype), &bytes);
   if (!overflow && p->init == INIT_BLOB)
     overflow = __builtin_add_overflow(bytes, p->offset, &bytes) || bytes > v->m->blobs.items[p->blob].bytes;
-  if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);
+  if (overflow) broken(v, NULL, "V15", "parameter \"%s\" is not inside its file", p->name);
   else if (p->origin.name && !lies_in_origin(&p->origin, elements ? last + 1 : 0))
-    broken(v, NULL, "V15", "parameter \"%s\" does not lie inside \"%s\"", p->name, p->origin.name);
+    broken(v, NULL, "V15", "parameter \"%s\" is not inside \"%s\"", p->name, p->origin.name);
 }
 
-/* V19: a prepared weight is an output of @prepare, which has nothing to start from but weights and constants. */
+/* V19: a prepared weight is an output of @prepare, which depends on weights and constants only. */
 static void check_prepare(Verify *v) {
   const Func *f = v->f = module_func(v->m, "prepare");
   for (size_t i = 0; f && i < f->ops.n; i++) {
@@ -590,14 +591,14 @@ static void check_prepare(Verify *v) {
     bool made = p->init != INIT_PREPARED;
     for (size_t k = 0; f && k < f->outputs.n && !made; k++)
       made = strcmp(f->outputs.items[k].name, p->name) == 0 && type_of(f, f->outputs.items[k].value) == p->type;
-    if (!made) broken(v, NULL, "V19", "parameter \"%s\" is no output of @prepare, or of another type", p->name);
+    if (!made) broken(v, NULL, "V19", "parameter \"%s\" is not an output of @prepare with its type", p->name);
   }
 }
 
 static int starts_as(const void *param, const void *state) { return strcmp(param, ((const State *)state)->param) == 0; }
 
-/* V26: a state that starts as a weight has its type, and nobody else has the weight: what is read elsewhere would stay
- * as it was when the state is written. */
+/* V26: a state that starts as a weight has its type, and nothing else reads the weight: other reads would keep the old
+ * value when the state is written. */
 static void check_starts(Verify *v) {
   const Module *m = v->m;
   Arena *scratch = arena_new();
@@ -609,7 +610,7 @@ static void check_starts(Verify *v) {
     bool twice = intern_find(&started, hash_name(s->param), s->param, starts_as) != NULL;
     if (!twice) intern_add(scratch, &started, hash_name(s->param), s);
     if (!p || p->type != s->type)
-      broken(v, NULL, "V26", "state \"%s\" starts as \"%s\", which is no weight of its type", s->name, s->param);
+      broken(v, NULL, "V26", "state \"%s\" starts as \"%s\", which is not a weight of its type", s->name, s->param);
     else if (twice) broken(v, NULL, "V26", "two states start as \"%s\"", s->param);
   }
   for (size_t k = 0; k < m->funcs.n; k++)

@@ -81,7 +81,7 @@ void window_image_of(Module *m, const Window *w, int i, const Expr *lo, const Ex
   const Expr *last = ex_add(m, w->start[i], ex_muli(m, ex_addi(m, hi, -1), w->stride[i]));
   *image_lo = clip(m, first, extent);
   *image_hi =
-      ex_max(m, *image_lo, clip(m, ex_add(m, last, window_reach(m, w, i)), extent)); /* no outputs read nothing */
+      ex_max(m, *image_lo, clip(m, ex_add(m, last, window_reach(m, w, i)), extent)); /* no outputs read no images */
 }
 
 /* Output u reaches the images [start + u * stride, start + u * stride + reach). */

@@ -9,16 +9,17 @@
 #include "ir/loops.h"
 
 enum { MAX_ROUNDS = 24, MAX_ORDERS = 48 };
-/* Of one comparison, and of all per operation: right passes over the examples need at most 2,000 for one. */
+/* Limits of steps: for one comparison, and per operation for all comparisons.  Correct passes over the examples need at
+ * most 2,000 for one. */
 static const long most_steps = 30000, most_steps_each = 2000, most_together = 1500000;
 
 typedef struct Matching {
   Elements e;
-  Scope *x, *y; /* before and after */
+  Scope *x, *y; /* before and after the pass */
   Loops loops_x, loops_y;
-  long left, given;        /* steps that all comparisons may take together, and that the last one was given */
-  uint8_t *sides;          /* by value of x: is the polynomial of before (1), of after (2) made of it? */
-  uint32_t *stamps, stamp; /* by atom: when it was seen last */
+  long left, given;        /* steps left for all comparisons, and the steps given to the last one */
+  uint8_t *sides;          /* by value of x: the polynomial before (1) or after (2) uses it */
+  uint32_t *stamps, stamp; /* by atom: stamp of its last visit */
   size_t nstamps;
   const char *why;
 } Matching;
@@ -50,7 +51,7 @@ static void free_indices(Elements *e, const Type *t, const Expr **index) {
 
 typedef const Poly *Element(Elements *e, const Scope *s, Val v, const Expr *const *index);
 
-/* NULL: it is too large. */
+/* Computes the polynomial of an element; NULL if it is too large. */
 static const Poly *made(Matching *t, Element *element, const Scope *s, Val v, const Expr *const *index,
                         bool past_guards) {
   Elements *e = &t->e;
@@ -60,7 +61,7 @@ static const Poly *made(Matching *t, Element *element, const Scope *s, Val v, co
   return e->a->failed || e->a->m->expr_fault ? NULL : p;
 }
 
-/* Which known values the polynomial is made of. */
+/* Marks the known values that the polynomial uses. */
 static void note_values(Matching *t, const Poly *p, uint8_t side) {
   const Algebra *a = t->e.a;
   for (int i = 0; i < p->n; i++)
@@ -84,7 +85,7 @@ static void note_side(Matching *t, const Poly *p, uint8_t side) {
   note_values(t, p, side);
 }
 
-/* The known value that only one of both is made of and that was made last; 0: there is none. */
+/* Returns the latest known value that only one of the two polynomials uses; 0 if none. */
 static uint32_t latest_difference(Matching *t, const Poly *p, const Poly *q) {
   const Func *f = t->x->f;
   uint32_t latest = 0;
@@ -99,8 +100,8 @@ static uint32_t latest_difference(Matching *t, const Poly *p, const Poly *q) {
   return latest;
 }
 
-/* Is element `other` of u element `index` of v?  What only one of them is made of is taken apart, the last one made
- * first, until nothing is left that the other has not. */
+/* True if element `other` of u equals element `index` of v.  Known values that only one side uses are expanded, the
+ * latest first, until both sides use the same ones. */
 static bool equal_elements(Matching *t, Element *element, Val u, const Expr *const *other, Val v,
                            const Expr *const *index, int rounds) {
   Elements *e = &t->e;
@@ -122,7 +123,7 @@ static bool equal_elements(Matching *t, Element *element, Val u, const Expr *con
   return equal;
 }
 
-/* Element `index` of v is element index[perm] of u, both by their operations. */
+/* True if element `index` of v equals element index[perm] of u, both expanded by their operations. */
 static bool same_element(Matching *t, Val u, Val v, const Expr *const *index, const int *perm, int rounds) {
   const Expr *other[MAX_RANK];
   for (int d = 0; d < type_of(t->y->f, v)->rank; d++) other[d] = index[perm[d]];
@@ -148,7 +149,7 @@ static bool next_perm(int n, int *perm) {
   return true;
 }
 
-/* Dimension d of u is dimension perm[d] of v. */
+/* Matches two values in every order of dimensions: dimension d of u is dimension perm[d] of v. */
 static bool match_in_orders(Matching *t, Val u, Val v, int rounds) {
   const Type *tu = type_of(t->x->f, u), *tv = type_of(t->y->f, v);
   const Expr *index[MAX_RANK];
@@ -164,7 +165,7 @@ static bool match_in_orders(Matching *t, Val u, Val v, int rounds) {
   return false;
 }
 
-/* First without taking anything apart. */
+/* Matches two values, first without expanding known values. */
 static bool match_values(Matching *t, Val u, Val v) {
   const Type *tu = type_of(t->x->f, u), *tv = type_of(t->y->f, v);
   if (tu->dtype != tv->dtype || tu->rank != tv->rank) return false;
@@ -183,7 +184,7 @@ static void know(Matching *t, Val u, Val v) {
   for (int d = 0; d < MAX_RANK; d++) t->x->known[u].perm[d] = t->y->known[v].perm[d] = d;
 }
 
-/* Are the values equal, index by index, with what is known? */
+/* True if the values are equal at equal indices, given the known values. */
 static bool equal_values(Matching *t, Val u, Val v) {
   const Type *tu = type_of(t->x->f, u);
   const Expr *index[MAX_RANK];
@@ -192,8 +193,8 @@ static bool equal_values(Matching *t, Val u, Val v) {
   return equal_elements(t, element_of, u, index, v, index, MAX_ROUNDS);
 }
 
-/* The loop of the same name runs as often, and its carries begin with the same: they are taken for equal, until the
- * repeat. */
+/* Matches the start of a loop: the loop of the same name has the same number of rounds, and its carries have equal
+ * initial values.  The carries are then assumed equal until the repeat. */
 static bool enter_loop(Matching *t, size_t i) {
   const Op *begin = &t->y->f->ops.items[i], *other = op_named(t->x->f, OP_loop, begin->name);
   if (!other || op_expr(begin, AT_trips) != op_expr(other, AT_trips) || !equal_values(t, other->in[0], begin->in[0]))
@@ -211,7 +212,7 @@ static bool enter_loop(Matching *t, size_t i) {
   return true;
 }
 
-/* What the carries become is equal in a round in which they are, so it is in all. */
+/* Closes the induction: if the carries are equal at the start of a round, their next values must be equal too. */
 static bool close_loop(Matching *t, size_t i) {
   const Op *ops = t->y->f->ops.items, *repeat = &ops[i];
   const Loop *l = &t->loops_y.items[t->loops_y.of[i]];
@@ -224,7 +225,7 @@ static bool close_loop(Matching *t, size_t i) {
     const Op *carry = &ops[l->begin + 1 + (size_t)k], *leave = &ops[l->repeat + 1 + (size_t)k];
     size_t place = (size_t)(op_named(t->x->f, OP_carry, carry->name) - t->x->f->ops.items) - m->begin;
     const Op *was = &t->x->f->ops.items[m->repeat + place];
-    if (!equal_values(t, was->in[1], leave->in[1])) return fail(t, "what carry %s becomes", carry->name);
+    if (!equal_values(t, was->in[1], leave->in[1])) return fail(t, "the next value of carry %s", carry->name);
     know(t, was->out, leave->out);
   }
   return true;
@@ -235,7 +236,7 @@ static bool close_loop(Matching *t, size_t i) {
 static bool *live_values(Arena *a, const Func *f) {
   bool *live = ARENA_ARRAY(a, bool, f->values.n);
   for (size_t i = 0; i < f->outputs.n; i++) live[f->outputs.items[i].value] = true;
-  for (int round = 0; round < 2; round++) /* loops are taken as live, whatever needs them */
+  for (int round = 0; round < 2; round++) /* loop parts are always live, even if their users come earlier */
     for (size_t i = f->ops.n; i-- > 0;) {
       const Op *op = &f->ops.items[i];
       bool needed = !op->out || op_is_loop_part(op->kind);
@@ -287,7 +288,7 @@ static bool same_results(Matching *t) {
   const Func *f = t->x->f, *g = t->y->f;
   if (f->outputs.n != g->outputs.n || count_of(f, OP_write) != count_of(g, OP_write) ||
       count_of(f, OP_input) != count_of(g, OP_input))
-    return fail(t, "other inputs, outputs or states%s", "");
+    return fail(t, "different inputs, outputs or states%s", "");
   for (size_t i = 0; i < f->outputs.n; i++) {
     const Output *x = &f->outputs.items[i], *y = &g->outputs.items[i];
     if (strcmp(x->name, y->name) != 0 || !equal_values(t, x->value, y->value)) return fail(t, "output %s", x->name);
@@ -311,7 +312,7 @@ static bool has_condition(Module *m, const Func *f, const SizeCondition *c) {
   return false;
 }
 
-/* A slice that does not lie in its operand for all sizes fails, whoever needs it: the form before has to fail as well.
+/* A slice that does not lie in its operand for all sizes fails even if unused, so the form before must fail as well.
  */
 static bool same_conditions(Matching *t) {
   const Func *g = t->y->f;

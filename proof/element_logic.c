@@ -1,19 +1,19 @@
 /* proof/element_logic.c - conditions on indices, and exponentials under masks; see element_poly.h.
  *
- * A comparison of whole numbers that indices and dimensions make is "e >= 0" of one expression.  It is an atom that is
- * 0 or 1, or a number where the ranges of the indices decide it; of e >= 0 and its contrary -e - 1 >= 0 one is the atom
- * and the other is 1 minus it.  So conditions are polynomials, `and` is a product, and a select is c x + (1 - c) y.
+ * A comparison of integers over indices and dimensions becomes "e >= 0" of one expression.  It is an atom with the
+ * value 0 or 1, or a number where the ranges of the indices decide it.  Of e >= 0 and its negation -e - 1 >= 0, one is
+ * the atom and the other is 1 minus it.  So conditions are polynomials, `and` is a product, and a select is c x + (1 -
+ * c) y.
  *
- * exp(x + y) is exp(x) exp(y), so that the largest score, which a softmax subtracts, cancels.  Where a condition adds
- * -inf, or a number of at most -1e37, the exponential is taken apart by that condition, and is 0 where it holds: that
- * is what a mask is for.
+ * exp(x + y) is exp(x) exp(y), so the largest score, which a softmax subtracts, cancels.  Where a condition adds -inf,
+ * or a number of at most -1e37, the exponential is split by that condition, and is 0 where it holds, as a mask intends.
  */
 #include <math.h>
 #include <string.h>
 
 #include "proof/element_poly.h"
 
-#define HIDDEN (-1e37) /* from here on down a number counts as -inf in an exponential */
+#define HIDDEN (-1e37) /* numbers up to this one count as -inf in an exponential */
 enum { MAX_TRUTHS = 6 };
 
 static const Poly *negated(Algebra *a, const Poly *p) { return poly_mul(a, poly_number(a, -1), p); }
@@ -24,7 +24,7 @@ static bool is_kind(const Algebra *a, const Power *p, const char *kind) {
 }
 static bool is_truth(const Algebra *a, const Power *p) { return a->atoms.items[p->atom].truth; }
 
-/* ---- whole numbers */
+/* ---- integers */
 
 static const Poly *whole_term(Algebra *a, const Expr *term) {
   if (term->kind != EX_MUL) return poly_atom(a, SIZE_ATOM, 1, &term, 0, NULL);
@@ -67,7 +67,7 @@ static bool uses_index(const Algebra *a, const Expr *e) {
   return false;
 }
 
-/* The term with its index at 0, or at the end of its range, whichever makes it less; NULL: not found. */
+/* Returns the term with its index at 0, or at the end of its range, whichever makes it smaller; NULL if unknown. */
 static const Expr *least_of_term(Algebra *a, const Expr *term) {
   if (!uses_index(a, term)) return term;
   const Expr *factors = ex_const(a->m, term->kind == EX_MUL ? term->value : 1),
@@ -83,7 +83,7 @@ static const Expr *least_of_term(Algebra *a, const Expr *term) {
   return negative ? ex_mul(a->m, factors, ex_addi(a->m, element_index_extent(a, index), -1)) : ex_const(a->m, 0);
 }
 
-/* A sum of products of dimensions, each at its least. */
+/* True if a sum of products of dimensions is not negative even if each product is at its least. */
 static bool never_negative(const Algebra *a, const Expr *e) {
   __int128 sum = e->kind == EX_CONST || e->kind == EX_ADD ? e->value : 0;
   for (int i = 0; i < (e->kind == EX_ADD ? e->n : e->kind != EX_CONST); i++) {
@@ -126,7 +126,7 @@ typedef struct Truths {
   Atom atoms[MAX_TRUTHS];
 } Truths;
 
-/* The conditions of p, when it has nothing else but numbers and few of them. */
+/* Collects the conditions of p; false if p has other atoms, or too many conditions. */
 static bool truths_of(const Algebra *a, const Poly *p, Truths *t) {
   for (int i = 0; i < p->n; i++)
     for (int k = 0; k < p->items[i].n; k++) {
@@ -141,7 +141,7 @@ static bool truths_of(const Algebra *a, const Poly *p, Truths *t) {
 
 bool poly_is_logic(const Algebra *a, const Poly *p) { return truths_of(a, p, &(Truths){0}); }
 
-/* The number that p is when exactly the conditions in `set` hold. */
+/* Returns the value of p when exactly the conditions in `set` hold. */
 static double number_at(const Poly *p, const Truths *t, unsigned set) {
   double sum = 0;
   for (int i = 0; i < p->n; i++) {
@@ -176,8 +176,7 @@ const Poly *poly_select(Algebra *a, const Poly *c, const Poly *x, const Poly *y)
 
 /* ---- exponentials */
 
-/* Is the monomial, wherever its conditions hold, an infinity or a number that counts as one?  -1: minus infinity; 0: it
- * is none. */
+/* Sign of an infinity: -1 or 1 if the monomial is infinite, or counts as it, where its conditions hold; 0 if finite. */
 static int infinity_of(const Algebra *a, const Monomial *m) {
   bool infinite = false;
   for (int k = 0; k < m->n; k++) {
@@ -195,7 +194,7 @@ static const Power *condition_in(const Algebra *a, const Monomial *m) {
   return NULL;
 }
 
-/* p where the condition holds, or does not. */
+/* Returns p under the assumption that the condition holds, or does not hold. */
 static const Poly *given(Algebra *a, const Poly *p, Atom condition, bool holds) {
   const Poly *sum = poly_number(a, 0);
   for (int i = 0; i < p->n; i++) {
@@ -211,7 +210,7 @@ static const Poly *given(Algebra *a, const Poly *p, Atom condition, bool holds) 
 }
 
 static const Poly *exp_of_monomial(Algebra *a, const Monomial *m) {
-  const double most = 700; /* a number that is no infinity */
+  const double most = 700; /* largest argument whose exponential is finite */
   if (!m->n && fabs(m->c) < most) return poly_number(a, exp(m->c));
   const Monomial size = {fabs(m->c), m->n, m->powers};
   const Poly *argument = poly_mul(a, poly_number(a, 1), &(Poly){1, &size});

@@ -10,13 +10,13 @@
 
 typedef const Expr *Index[2 * MAX_RANK];
 
-/* The operation whose element is asked for. */
+/* A query for one element of an operation's result. */
 typedef struct Ask {
   Elements *e;
   Algebra *a;
   const Scope *s;
   const Op *op;
-  int result; /* which of its results */
+  int result; /* index of the result */
   const Expr *const *index;
 } Ask;
 
@@ -58,7 +58,7 @@ static const Poly *none(const Ask *q) {
   return poly_number(q->a, 0);
 }
 
-/* The place of the element among all, row-major. */
+/* Returns the row-major position of the element in the tensor. */
 static const Expr *linear(const Ask *q, const Type *t, const Expr *const *index) {
   const Expr *at = number(q, 0);
   for (int d = 0; d < t->rank; d++) at = ex_add(q->a->m, ex_mul(q->a->m, at, extent(q, t, d)), index[d]);
@@ -87,7 +87,7 @@ static const Poly *prepared(const Ask *q, const char *name) {
   return none(q);
 }
 
-/* Weights of a file are its bytes, so that views are what they are views of. */
+/* Weights from a file are its bytes, so that a view equals the weight it is a view of. */
 static const Poly *param(const Ask *q) {
   const char *name = op_str(q->op, AT_name);
   const Param *p = module_param(q->e->m, name);
@@ -108,7 +108,7 @@ static const Poly *constant(const Ask *q) {
   return poly_atom(q->a, text_of_attrs(q), 1, &at, 0, NULL);
 }
 
-/* Every position has a number of its own in the type. */
+/* True if the type can represent every position exactly. */
 static bool holds_positions(DType t) { return dtype_is_float(t) || t == DT_i64 || t == DT_i32; }
 
 static const Poly *source(const Ask *q) {
@@ -151,8 +151,8 @@ static const Poly *power(const Ask *q, const Poly *x, const Poly *y, const Poly 
   return k == 1 ? x : k == -1 ? poly_recip(q->a, x) : function(q, 2, both);
 }
 
-/* A divisor of select(s == 0, y, s) is s where the quotient by s is defined; the form behind a pass may define more
- * than the one before. */
+/* Simplifies a divisor select(s == 0, y, s) to s, which is equal where the quotient by s is defined; the form after a
+ * pass may be defined at more places than the form before. */
 static const Poly *divisor(const Ask *q, const Poly *x) {
   bool alone = x->n == 1 && x->items[0].n == 1 && x->items[0].c == 1 && x->items[0].powers[0].power == 1;
   const AtomInfo *select = alone ? &q->a->atoms.items[x->items[0].powers[0].atom] : NULL;
@@ -196,7 +196,7 @@ static const Poly *at_least(Algebra *a, const Expr *x, const Expr *y, int64_t le
   return poly_holds(a, ex_addi(a->m, ex_sub(a->m, x, y), -least));
 }
 
-/* Positions: numbers that indices and dimensions make, or conditions on them. */
+/* Compares positions, i.e. integers over indices and dimensions, or conditions on them. */
 static const Poly *compared(const Ask *q, const Poly *const *x) {
   static bool (*const holds[])(double, double) = {[OP_eq] = number_eq, [OP_ne] = number_ne, [OP_lt] = number_lt,
                                                   [OP_le] = number_le, [OP_gt] = number_gt, [OP_ge] = number_ge};
@@ -215,9 +215,9 @@ static const Poly *compared(const Ask *q, const Poly *const *x) {
   }
 }
 
-enum { MAX_CHOSEN = 24 }; /* monomials of both sides of a choice */
+enum { MAX_CHOSEN = 24 }; /* limit of monomials in both branches of a select */
 
-/* Conditions on indices, what is chosen by them, and positions; NULL: the operation is none of these. */
+/* Returns conditions on indices, selections by them, and positions; NULL for any other operation. */
 static const Poly *logical(const Ask *q, const Poly *const *x) {
   Algebra *a = q->a;
   OpKind k = q->op->kind;
@@ -250,7 +250,7 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
 
 static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast; }
 
-/* select(isnan(x), 0, x) */
+/* True for select(isnan(x), 0, x). */
 static bool is_guard(const Ask *q) {
   if (q->op->kind != OP_select || q->s->form != BEFORE) return false;
   const Op *test = op_of(q->s->f, q->op->in[0]);
@@ -268,7 +268,7 @@ static const Poly *each(const Ask *q) {
   if (y) return y;
   bool floats = dtype_is_float(type_out(q)->dtype);
   for (int i = 0; i < q->op->nin; i++) floats = floats && dtype_is_float(type_in(q, i)->dtype);
-  if (q->op->kind == OP_cast && floats) return x[0]; /* rounding is not looked at */
+  if (q->op->kind == OP_cast && floats) return x[0]; /* rounding is ignored */
   return floats && !q->a->failed ? arithmetic(q, x) : function(q, q->op->nin, x);
 }
 
@@ -300,7 +300,7 @@ static const Poly *moved(const Ask *q) {
   return operand(q, 0, x);
 }
 
-/* 1 where 0 <= at < extent, else 0. */
+/* An atom: 1 if 0 <= at < extent, else 0. */
 static const Poly *inside(const Ask *q, const Expr *at, const Expr *end) {
   return poly_atom(q->a, "inside", 2, (const Expr *[]){at, end}, 0, NULL);
 }
@@ -321,13 +321,13 @@ static const Poly *padded(const Ask *q) {
   return poly_atom(q->a, arena_printf(q->e->arena, "pad %.17g", value), 0, NULL, 2, (const Poly *[]){where, y});
 }
 
-/* Is 0 <= at < extent everywhere? */
+/* True if 0 <= at < extent at all indices. */
 static bool is_inside(const Ask *q, const Expr *at, const Expr *extent) {
   return element_index_always(q->a, at) &&
          element_index_always(q->a, ex_addi(q->a->m, ex_sub(q->a->m, extent, at), -1));
 }
 
-/* Element `at` of part k of a join, along its axis. */
+/* Returns element `at` of part k of a join, along its axis. */
 static const Poly *element_of_part(const Ask *q, int k, const Expr *at) {
   Index x;
   memcpy(x, q->index, sizeof *x * (size_t)type_out(q)->rank);
@@ -335,15 +335,16 @@ static const Poly *element_of_part(const Ask *q, int k, const Expr *at) {
   return operand(q, k, x);
 }
 
-/* Does a part of one element, which is element `start` of the join, go on with the positions that `longest` says of the
- * element at `index` + offset? */
+/* True if a part of one element, which is element `start` of the join, continues the positions that `longest` gives for
+ * the element at `index` + offset. */
 static bool goes_on(const Ask *q, int k, const Expr *start, const Expr *longest, const Expr *index,
                     const Expr *offset) {
   const Expr *here = poly_get_whole(q->a, element_of_part(q, k, number(q, 0)));
   return here && here == ex_subst(q->a->m, longest, (int)index->value, ex_sub(q->a->m, start, offset));
 }
 
-/* The element of the one part that it is in; or of a part that all others, of one element, go on with; else NULL. */
+/* Returns the element from the only part that can hold it, or from the only part longer than 1 if all others continue
+ * its positions; else NULL. */
 static const Poly *part_of_join(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0), longest = -1;
   const Expr *at = q->index[axis], *starts[MAX_OPERANDS + 1] = {number(q, 0)};
@@ -363,7 +364,7 @@ static const Poly *part_of_join(const Ask *q) {
   return whole ? p : NULL;
 }
 
-/* Parts that cannot be told apart are functions of the index along the axis. */
+/* An element of a join.  If its part is unknown, all parts are functions of the index along the axis. */
 static const Poly *joined(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0);
   const Poly *part = part_of_join(q);
@@ -412,7 +413,7 @@ static const char *part(const char *spec, int k, int *n) {
   return s;
 }
 
-/* Letters that the result has are its indices, the others are summed over. */
+/* Maps letters to indices: letters of the result have its indices, all others are summed over. */
 static void read_letters(const Ask *q, Letters *l) {
   const char *spec = op_str(q->op, AT_spec);
   int n;
@@ -444,8 +445,8 @@ static const Poly *product(const Ask *q) {
   return poly_sum(q->a, l.nbound, l.bound, poly_mul(q->a, x[0], x[1]));
 }
 
-/* Images at start + u * stride + k * dilation; of image, window and output indices, the two that are no result's are
- * summed over. */
+/* A convolution: images at start + u * stride + k * dilation.  Of image, window and output indices, those that the
+ * result does not have are summed over. */
 static const Poly *convolved(const Ask *q) {
   Window w = window_of(q->s->f, q->op);
   Module *m = q->a->m;
@@ -505,8 +506,8 @@ static const Poly *pooled(const Ask *q) {
 
 /* ---- tables, and everything else */
 
-/* Operand 0 at the index that operand 1 holds; where it is not known to have that one, operand 0 as a function of its
- * index along the axis. */
+/* Returns operand 0 at the index that operand 1 holds.  If that index is not known to be inside, uses operand 0 as a
+ * function of its index along the axis. */
 static const Poly *looked_up(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0), rank = type_in(q, 1)->rank;
   bool gather = q->op->kind == OP_gather;
@@ -526,7 +527,7 @@ static const Poly *looked_up(const Ask *q) {
   return poly_atom(q->a, "look up", 1, &count, 2, (const Poly *[]){f, at});
 }
 
-/* A running sum of one number from the first element on: NULL for any other scan. */
+/* A running sum of equal numbers from the first element on; NULL for any other scan. */
 static const Poly *running_sum(const Ask *q) {
   const Type *t = type_in(q, 0);
   int axis = (int)op_int(q->op, AT_axis, 0);
@@ -540,7 +541,7 @@ static const Poly *running_sum(const Ask *q) {
   return poly_mul(q->a, poly_number(q->a, each), poly_whole(q->a, count));
 }
 
-/* The operation itself, of its operands as functions of their indices. */
+/* The operation as an atom over its operands, which are functions of their indices. */
 static const Poly *opaque(const Ask *q) {
   const Poly *x[MAX_OPERANDS];
   Text t = {.arena = q->e->arena};
@@ -605,7 +606,7 @@ static const Poly *by_op(const Ask *q) {
   return op_is_composite(k) ? composite(q) : opaque(q);
 }
 
-/* ---- what was asked for before */
+/* ---- memoised elements */
 
 static const Poly **memo_slot(Elements *e, const char *key) {
   if (2 * (e->memo.n + 1) > e->memo.cap) {
@@ -627,7 +628,8 @@ const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const 
   return by_op(&(Ask){e, e->a, s, op_of(s->f, v), value_index(s->f, v), index});
 }
 
-/* What is read, a constant or a position says itself what it is, and what only moves elements says whose they are. */
+/* True for operations that are never atoms: reads, constants and positions identify themselves, and operations that
+ * only move elements identify their operand. */
 static bool is_plain(const Elements *e, const Scope *s, const Op *op) {
   if (s->of_sizes && s->of_sizes[op - s->f->ops.items]) return true;
   if (op->kind == OP_broadcast || op->kind == OP_transpose || op->kind == OP_copy || op->kind == OP_accumulate ||

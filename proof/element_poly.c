@@ -16,7 +16,7 @@ Algebra *algebra_new(Arena *arena, long steps) {
   a->arena = arena;
   a->m = module_new();
   a->steps = steps;
-  ARENA_PUSH(arena, &a->atoms, ((AtomInfo){.kind = ""})); /* atom 0 is none */
+  ARENA_PUSH(arena, &a->atoms, ((AtomInfo){.kind = ""})); /* atom 0 is unused */
   return a;
 }
 
@@ -40,7 +40,7 @@ static const char *extent_text(Algebra *a, const Expr *e) {
   return text_str(&t);
 }
 
-/* Where the number of a key is; 0: it is new. */
+/* Returns the slot of a key's number; 0 in a new slot. */
 static Atom *slot(Algebra *a, const char *key) {
   if (2 * (a->table.n + 1) > a->table.cap) {
     size_t cap = a->table.cap ? 2 * a->table.cap : 1024, old = a->table.cap;
@@ -57,7 +57,7 @@ static Atom *slot(Algebra *a, const char *key) {
   return &a->table.atoms[i];
 }
 
-/* The tab keeps indices apart from the names of dimensions. */
+/* The tab separates indices from the names of dimensions. */
 const Expr *element_index_named(Algebra *a, const char *name, const Expr *extent) {
   if (ex_is_const(extent, 1)) return ex_const(a->m, 0);
   const char *full = arena_printf(a->arena, "\t%s[%s]", name, extent_text(a, extent));
@@ -85,7 +85,8 @@ const Expr *element_index_extent(const Algebra *a, const Expr *e) {
 
 static bool is_index(const Algebra *a, const Expr *e) { return element_index_extent(a, e) != NULL; }
 
-/* A product of dimensions and a positive number, or a sum of such products and a number that is not negative. */
+/* True for a product of dimensions and a positive number, or a sum of such products and a number that is not
+ * negative. */
 static bool is_stride(const Expr *e) {
   if (e->kind == EX_CONST) return e->value > 0;
   if (e->kind == EX_ADD) {
@@ -104,14 +105,14 @@ typedef struct Digit {
   const Expr *stride, *extent;
 } Digit;
 
-/* How many numbers an index takes, or the quotient of one that divides its extent; NULL: it is neither. */
+/* Returns the extent of an index, or of its quotient by a divisor of its extent; NULL for anything else. */
 static const Expr *numbers_of(Algebra *a, const Expr *e) {
   if (is_index(a, e)) return a->extent[e->value];
   return e->kind == EX_DIV && is_index(a, e->args[0]) ? ex_exact_div(a->m, a->extent[e->args[0]->value], e->args[1])
                                                       : NULL;
 }
 
-/* The one factor of a term that takes numbers; NULL: there is none, or several. */
+/* Returns the only factor of a term that is an index or such a quotient; NULL if there are none or several. */
 static const Expr *index_in(Algebra *a, const Expr *term) {
   const Expr *index = numbers_of(a, term) ? term : NULL;
   for (int i = 0; term->kind == EX_MUL && i < term->n; i++) {
@@ -122,7 +123,7 @@ static const Expr *index_in(Algebra *a, const Expr *term) {
   return index;
 }
 
-/* stride * index */
+/* Splits a term into stride * index; false if it is no such product. */
 static bool digit_of(Algebra *a, const Expr *term, Digit *d) {
   const Expr *index = index_in(a, term->kind == EX_ADD && term->n ? term->args[0] : term);
   if (!index) return false;
@@ -130,7 +131,7 @@ static bool digit_of(Algebra *a, const Expr *term, Digit *d) {
   return d->stride && is_stride(d->stride);
 }
 
-/* Are the terms digits of a number below `limit` in mixed radix? */
+/* True if the terms are the digits of a number below `limit` in mixed radix. */
 static bool below(Algebra *a, int n, const Expr *const *terms, const Expr *limit) {
   Digit digits[MAX_RANK * 2];
   const Expr *cover = ex_const(a->m, 1);
@@ -154,7 +155,7 @@ static bool below(Algebra *a, int n, const Expr *const *terms, const Expr *limit
 
 enum { MAX_TERMS = 60 };
 
-/* Terms of one index put together, as strides that are sums are spread over several. */
+/* Merges the terms of each index: strides that are sums are spread over several terms. */
 static int by_index(Algebra *a, int n, const Expr *const *terms, const Expr **out) {
   const Expr *index[MAX_TERMS];
   int count = 0;
@@ -192,7 +193,7 @@ void element_index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr 
   *quotient = q, *remainder = r;
 }
 
-/* With quotients of indices that have become sums of digits worked out. */
+/* Simplifies quotients of indices that have become sums of digits. */
 typedef struct Simplifying {
   Algebra *a;
 } Simplifying;
@@ -214,7 +215,7 @@ static const Expr *simplified(Algebra *a, const Expr *e) { return simplified_in(
 
 static void add_poly_text(Text *t, const Poly *p) {
   for (int i = 0; i < p->n; i++) {
-    text_printf(t, "%s%.12g", i ? "+" : "", p->items[i].c); /* numbers that differ by rounding are one */
+    text_printf(t, "%s%.12g", i ? "+" : "", p->items[i].c); /* numbers that differ by rounding only are equal */
     for (int k = 0; k < p->items[i].n; k++)
       text_printf(t, "*%u^%d", p->items[i].powers[k].atom, p->items[i].powers[k].power);
   }
@@ -377,7 +378,7 @@ const Poly *poly_mul(Algebra *a, const Poly *x, const Poly *y) {
 
 static const Poly *scaled(Algebra *a, const Poly *p, double c) { return poly_mul(a, p, poly_number(a, c)); }
 
-/* The atoms that every monomial has, with the powers that all have of them. */
+/* Returns the atoms common to all monomials, with the power nearest to 0. */
 static const Poly *common_factor(Algebra *a, const Poly *x) {
   const Monomial *first = &x->items[0];
   Power *common = ARENA_ARRAY(a->arena, Power, first->n);
@@ -400,14 +401,14 @@ static const Poly *common_factor(Algebra *a, const Poly *x) {
   return p;
 }
 
-/* Of a sum: what its monomials have in common, and an atom of what is left without its first number. */
-/* Is it 0 where some condition is? */
+/* True if the polynomial is 0 where some condition does not hold. */
 static bool needs_truth(const Algebra *a, const Poly *x) {
   for (int k = 0; x->n == 1 && k < x->items[0].n; k++)
     if (a->atoms.items[x->items[0].powers[k].atom].truth) return true;
   return false;
 }
 
+/* Reciprocals: a sum is split into its common factor and an atom for the remainder, scaled by its first number. */
 const Poly *poly_recip(Algebra *a, const Poly *x) {
   if (!x->n) return fail(a);
   if (needs_truth(a, x)) return poly_atom(a, "over 0", 0, NULL, 1, &x);
@@ -455,7 +456,7 @@ static bool uses_any(const Algebra *a, const Renaming *r, Atom atom) {
 
 static bool is_ordered(const char *kind) { return strcmp(kind, "function") == 0; }
 
-/* Which text is the smallest may have changed. */
+/* Binds the body again, because another order of indices may now give the smallest text. */
 static Atom rebound(Algebra *a, const AtomInfo *info, const Poly *body) {
   Renaming r = {.n = info->nbound};
   int symbols[MAX_BOUND];
@@ -484,7 +485,7 @@ static Atom rename_atom(Algebra *a, const Renaming *r, Atom atom) {
   return atom_get(a, info);
 }
 
-/* Conditions and whole numbers of other indices may have become numbers, or sums. */
+/* Evaluates conditions and integers anew after renaming: they may have become numbers, or sums. */
 static const Poly *renamed_power(Algebra *a, const Renaming *r, Power power) {
   Atom atom = rename_atom(a, r, power.atom);
   const AtomInfo *info = &a->atoms.items[atom];
@@ -534,8 +535,8 @@ static int compare_text(Algebra *a, const Poly *x, const Poly *y) {
 
 static int by_name(const void *x, const void *y) { return strcmp(*(const char *const *)x, *(const char *const *)y); }
 
-/* Names its indices.  Unordered: the order that gives the smallest text among those that keep equal extents
- * together. */
+/* Names the indices of a binder.  If unordered, chooses the order with the smallest text among those that keep equal
+ * extents together. */
 static Atom binder(Algebra *a, const char *kind, bool ordered, int n, const int *symbols, const Poly *body) {
   int height = poly_height(a, body) + 1, order[MAX_BOUND], best[MAX_BOUND];
   const Poly *least = NULL;
@@ -548,7 +549,7 @@ static Atom binder(Algebra *a, const char *kind, bool ordered, int n, const int 
     for (int i = 0; i < n; i++) {
       const Expr *extent = a->extent[symbols[i]];
       int number = order[i];
-      if (!ordered) { /* among those of its extent */
+      if (!ordered) { /* number among indices of the same extent */
         number = 0;
         for (int k = 0; k < n; k++) number += a->extent[symbols[k]] == extent && order[k] < order[i];
       }
@@ -566,7 +567,7 @@ static Atom binder(Algebra *a, const char *kind, bool ordered, int n, const int 
   }
   int *bound = ARENA_ARRAY(a->arena, int, n);
   memcpy(bound, best, sizeof *bound * (size_t)n);
-  if (!ordered) { /* the list of what is run over has no order */
+  if (!ordered) { /* the list of bound indices has no order */
     const char *names[MAX_BOUND];
     for (int i = 0; i < n; i++) names[i] = a->m->symbols.items[bound[i]].name;
     qsort(names, (size_t)n, sizeof *names, by_name);
@@ -577,7 +578,7 @@ static Atom binder(Algebra *a, const char *kind, bool ordered, int n, const int 
   return atom_get(a, (AtomInfo){.kind = kind, .npolys = 1, .polys = polys, .nbound = n, .bound = bound});
 }
 
-/* The symbols of the indices that are none of extent 1. */
+/* Collects the symbols of the indices; indices of extent 1 have none. */
 static int symbols_of(int n, const Expr *const *indices, int *symbols) {
   int count = 0;
   for (int i = 0; i < n && count < MAX_BOUND; i++)
@@ -589,7 +590,7 @@ static bool depends(const Algebra *a, Atom atom, int symbol) {
   return uses_any(a, &(Renaming){.n = 1, .from = {symbol}}, atom);
 }
 
-/* A factor that no bound index occurs in stands outside. */
+/* Sums one monomial: factors without a bound index move outside the sum. */
 static const Poly *sum_monomial(Algebra *a, int n, const int *symbols, const Monomial *m) {
   Power inside[MAX_POWERS], outside[MAX_POWERS];
   int ni = 0, no = 0, used[MAX_BOUND], nused = 0;
@@ -606,14 +607,14 @@ static const Poly *sum_monomial(Algebra *a, int n, const int *symbols, const Mon
     bool any = false;
     for (int k = 0; k < ni; k++) any = any || depends(a, inside[k].atom, symbols[i]);
     if (any) used[nused++] = symbols[i];
-    else result = poly_mul(a, result, poly_whole(a, a->extent[symbols[i]])); /* as often as there are indices */
+    else result = poly_mul(a, result, poly_whole(a, a->extent[symbols[i]])); /* once per value of the index */
   }
   if (!nused) return result;
   Atom atom = binder(a, "sum", false, nused, used, poly_mul(a, poly_number(a, 1), &inner));
   return a->failed ? &nothing : poly_mul(a, result, poly_of_atom(a, atom));
 }
 
-/* What an index is divided by somewhere; NULL: nothing. */
+/* Returns a divisor of the index in the expression; NULL if none. */
 static const Expr *divisor_in(const Expr *e, int symbol) {
   if (e->kind == EX_DIV && e->args[0]->kind == EX_SYM && e->args[0]->value == symbol) return e->args[1];
   for (int i = 0; i < e->n; i++) {
@@ -634,7 +635,7 @@ static const Expr *divisor(const Algebra *a, const Poly *p, int symbol) {
   return by;
 }
 
-/* A sum over merged dimensions is one over each: index = by * i + k. */
+/* Splits a sum over merged dimensions into one over each: index = by * i + k. */
 static const Poly *split_sum(Algebra *a, int n, const Expr *const *indices, int which, const Expr *by,
                              const Poly *body) {
   const Expr *list[MAX_BOUND + 1], *rest = ex_exact_div(a->m, a->extent[indices[which]->value], by);

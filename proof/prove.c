@@ -1,12 +1,13 @@
 /* proof/prove.c - the prover; see prove.h.
  *
- * Every local value gets a term and a relation: the box of the term's global index space it holds, as expressions of
- * the rank's coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1
- * operation with the same argument terms, restricted to the boxes of the operands, is what the local operation
- * computes.  Communication has axioms of its own (prove_comm.c).  One pass over the operations; the first that fits
- * nothing is named.  A transpose that level 1 has not is an order of a value's dimensions, which another one takes
- * back. What the operations do to boxes is in prove_case.c, the arithmetic of boxes in prove_span.c and prove_bound.c,
- * loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
+ * Every local value gets a term and a relation: the box that it holds of the term's global index space, as expressions
+ * of the rank's coordinates, and the axes over which it is a partial result.  An operation is accepted if some level-1
+ * operation with the same argument terms, restricted to the boxes of the operands, computes the same as the local
+ * operation.  Communication has axioms of its own (prove_comm.c).  The prover makes one pass over the operations and
+ * reports the first that fits nothing.  A transpose that level 1 does not have gives an order of a value's dimensions,
+ * which a later transpose undoes.  The effect of operations on boxes is in prove_case.c, the arithmetic of boxes in
+ * prove_span.c and prove_bound.c.  Loops are proved by induction (prove_loop.c); where that leaves a question open the
+ * answer is unknown, not refuted.
  */
 #include "proof/prove.h"
 
@@ -17,7 +18,7 @@
 #include "proof/prove_relation.h"
 
 enum { MAX_TRIES = 64, MAX_MEANINGS = 8 };
-static const Term NO_TERM = UINT32_MAX; /* of a value that level 1 has not */
+static const Term NO_TERM = UINT32_MAX; /* of a value that level 1 does not have */
 
 static const char *const verdict_names[] = {"proved", "refuted", "unknown"};
 const char *verdict_name(Verdict v) { return verdict_names[v]; }
@@ -30,7 +31,7 @@ const char *proof_line(Arena *a, const Proof *p) {
   Text line = {.arena = a};
   if (is_over_reals(p)) return arena_printf(a, "proved over the reals: %s", p->over_reals);
   text_add(&line, verdict_name(p->verdict));
-  if (p->verdict != PROVED) text_printf(&line, ": %s", p->reason ? p->reason : "no reason is known");
+  if (p->verdict != PROVED) text_printf(&line, ": %s", p->reason ? p->reason : "no reason given");
   if (p->verdict != PROVED && p->op) text_add(&line, ", at "), text_quoted(&line, p->op);
   return text_str(&line);
 }
@@ -48,18 +49,18 @@ bool prove_fail(Prover *p, const char *format, ...) {
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known);
 
 bool prove_extents(Prover *p, const Type *t, Relation *r) {
-  if (t->rank != r->rank) return prove_fail(p, "the result has another rank than its part");
+  if (t->rank != r->rank) return prove_fail(p, "the result's rank is not that of its part");
   for (int d = 0; d < r->rank; d++)
     if (!extent_is_legal(p, t->dims[d])) return prove_fail(p, "the extent of dimension %d is negative on some rank", d);
   for (int d = 0; d < r->rank; d++)
     if (!expr_equal(p, span_extent(p, &r->dims[d]), t->dims[d]))
-      return prove_fail(p, "dimension %d has not the extent of its part", d);
+      return prove_fail(p, "the extent of dimension %d is not that of its part", d);
   uint32_t both = relation_axes(p->m, r) & r->axes;
   if (both) return prove_fail(p, "a mesh axis both cuts the result and makes it partial");
   return true;
 }
 
-/* The operation as its part of the level-1 operation `g`: `out` has a place for each of its results. */
+/* True if the operation computes its part of the level-1 operation `g`; `out` has one entry for each of its results. */
 static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *g, Fact2 *out) {
   Relation rel[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) rel[i] = in[i].relation;
@@ -72,10 +73,10 @@ static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, c
   return true;
 }
 
-/* Several values of level 1 may have this part (overlapping slices of one value): which is meant is a guess, like the
- * place of a free span.  Looking for others leaves no other trace. */
+/* Chooses among several values of level 1 with this part (overlapping slices of one value): the choice is a guess, like
+ * the place of a free span.  The search for others leaves no other trace. */
 static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *facts, Fact2 *found) {
-  if (!op->nin || !facts->next) return true; /* attributes say all of a source */
+  if (!op->nin || !facts->next) return true; /* a source is determined by its attributes */
   Prover saved = *p;
   Fact2 fitting[MAX_MEANINGS][MAX_RESULTS];
   memcpy(fitting[0], found, sizeof *found * (size_t)op->nout);
@@ -95,7 +96,7 @@ static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, 
   return true;
 }
 
-/* ---- transposes that level 1 has not: legalised operations bring dimensions to the front and back */
+/* ---- transposes that level 1 does not have: legalised operations bring dimensions to the front and back */
 
 static bool in_order(int rank, const int64_t *perm) {
   for (int d = 0; d < rank; d++)
@@ -103,13 +104,13 @@ static bool in_order(int rank, const int64_t *perm) {
   return true;
 }
 
-/* The value that the term is another order of; itself when it is none. */
+/* Returns the value that the term reorders; the term itself if it is no reordering. */
 static Permuted order_of(const Prover *p, Term term, int rank) {
   Permuted same = {.term = term, .of = term, .rank = rank};
   for (int d = 0; d < rank; d++) same.perm[d] = d;
   for (size_t i = 0; i < p->permuted.n; i++)
     if (p->permuted.items[i].term == term) return p->permuted.items[i];
-  for (size_t i = 0; i < p->l1->ops.n; i++) { /* a transpose that level 1 has may be taken back, too */
+  for (size_t i = 0; i < p->l1->ops.n; i++) { /* a transpose of level 1 may be undone as well */
     const Op *op = &p->l1->ops.items[i];
     if (op->kind != OP_transpose || p->l1_terms[op->out] != term) continue;
     same.of = p->l1_terms[op->in[0]];
@@ -153,7 +154,7 @@ static bool prove_compute(Prover *p, const Func *f, const Op *op, const Fact2 *i
   if (!facts && op->kind == OP_transpose) return prove_order(p, f, op, in, out);
   if (!facts) return prove_fail(p, "level 1 has no such operation on these values");
   const char *best = NULL;
-  for (int named = 1; named >= 0; named--) /* the one of that name first: a hint that saves guesses */
+  for (int named = 1; named >= 0; named--) /* the operation of the same name first: a hint that saves guesses */
     for (const Fact *g = facts; g; g = g->next) {
       if ((strcmp(g->op->name, op->name) == 0) != named) continue;
       if (fits_fact(p, f, op, in, g, out)) return others_fit(p, f, op, in, facts, out);
@@ -200,19 +201,19 @@ static bool same_relation(Prover *p, const Relation *a, const Relation *b) {
   return true;
 }
 
-/* Does the state lie as at its first read or write: same boxes, same stage? */
+/* True if the state has the same boxes and stage as at its first read or write. */
 static bool state_agrees(Prover *p, const char *name, const Relation *r, int stage) {
   for (size_t i = 0; i < p->states.n; i++) {
     const StateFact *x = &p->states.items[i];
     if (strcmp(x->name, name) == 0)
-      return (x->stage == stage || prove_fail(p, "a state in two stages")) &&
-             (same_relation(p, &x->relation, r) || prove_fail(p, "two layouts of one state"));
+      return (x->stage == stage || prove_fail(p, "a state is in two stages")) &&
+             (same_relation(p, &x->relation, r) || prove_fail(p, "a state has two layouts"));
   }
   ARENA_PUSH(p->m->arena, &p->states, ((StateFact){name, *r, stage}));
   return true;
 }
 
-/* Would every micro-batch read what the one before it wrote? */
+/* True if each micro-batch would read the value written by the one before it. */
 static bool written_again(const Prover *p, const Relation *r) {
   for (int a = 0; a < p->m->mesh.naxes; a++)
     if (p->m->mesh.axes[a].temporal && p->m->mesh.axes[a].size > 1 && !((relation_axes(p->m, r) >> a) & 1u))
@@ -225,7 +226,7 @@ static bool prove_source(Prover *p, const Func *f, const Op *op, Fact2 *out) {
   const Op *g = source_named(p->l1, op->kind, name);
   const Type *global = g ? type_of(p->l1, g->out) : NULL;
   if (!g && op->kind == OP_read && module_state(p->m, name))
-    global = module_state(p->m, name)->type; /* declares a layout only */
+    global = module_state(p->m, name)->type; /* only declares a layout */
   if (!declared(p, global, f->values.items[op->out].layout, type_of(f, op->out), &out->relation)) return false;
   out->term = g ? p->l1_terms[g->out] : NO_TERM;
   if (op->kind != OP_read) return true;
@@ -237,7 +238,7 @@ static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
   for (size_t i = 0; i < p->terms->writes.n; i++) {
     const Written *w = &p->terms->writes.items[i];
     if (strcmp(w->name, name) != 0) continue;
-    if (w->term != in->term) return prove_fail(p, "not the value level 1 writes");
+    if (w->term != in->term) return prove_fail(p, "not the value that level 1 writes");
     if (!state_agrees(p, name, &in->relation, op->stage)) return false;
     if (op->phase != PH_step && written_again(p, &in->relation)) return prove_fail(p, "written in every micro-batch");
     p->written++;
@@ -269,7 +270,7 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
     out->relation.copied = true;
     return true;
   }
-  if (op->kind == OP_within) { /* looks at elements, not at parts of sums */
+  if (op->kind == OP_within) { /* it reads elements, not parts of sums */
     *out = in[0];
     return !in[0].relation.axes || prove_fail(p, "the indices are partial");
   }
@@ -291,7 +292,7 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
   return true;
 }
 
-/* What is known of a value that level 1 has not. */
+/* The fact of a value that level 1 does not have. */
 static Fact2 of_no_value(const Type *t) {
   Fact2 fact = {NO_TERM, {.rank = t->rank}};
   for (int d = 0; d < t->rank; d++) fact.relation.dims[d] = (Span){NULL, t->dims[d], true};
@@ -313,7 +314,7 @@ bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
       *out = w->inputs[next++];
       continue;
     }
-    if (!w->inputs) p->op = op->name; /* inside a body the composite is named */
+    if (!w->inputs) p->op = op->name; /* inside a body, errors name the composite */
     if (!prove_operands(p, w, i)) return false;
     if (op->kind == OP_loop) {
       const Loop *l = &w->loops->items[w->loops->of[i]];
@@ -328,7 +329,7 @@ bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
   return true;
 }
 
-/* By value: is it used for what the function does? */
+/* By value: whether an output, a write or a loop depends on it. */
 static const bool *needed_of(Module *m, const Func *f) {
   bool *needed = ARENA_ARRAY(m->arena, bool, f->values.n);
   for (size_t i = 0; i < f->outputs.n; i++) needed[f->outputs.items[i].value] = true;
@@ -350,10 +351,10 @@ static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *know
       f->ops.n);
 }
 
-/* The local value is the shard of the level-1 output that it is declared to be. */
+/* True if the local value is the declared shard of the level-1 output. */
 static bool prove_output(Prover *p, const Func *l2, const Output *o, const Output *g, const Fact2 *known) {
   Relation want;
-  if (p->l1_terms[g->value] != known->term) return prove_fail(p, "not the value level 1 gives");
+  if (p->l1_terms[g->value] != known->term) return prove_fail(p, "not the value that level 1 returns");
   if (!declared(p, type_of(p->l1, g->value), o->layout, type_of(l2, o->value), &want)) return false;
   if (known->relation.axes) return prove_fail(p, "the output is a partial result");
   return same_relation(p, &want, &known->relation) || prove_fail(p, "the output is not the declared shard");
@@ -371,7 +372,7 @@ static bool prove_outputs(Prover *p, const Func *l2, const Fact2 *known) {
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i], *g = output_named(p->l1, o->name);
     p->op = o->name;
-    if (!g) return prove_fail(p, "not the value level 1 gives");
+    if (!g) return prove_fail(p, "not the value that level 1 returns");
     if (!prove_output(p, l2, o, g, &known[o->value])) return false;
     p->op = p->l1->outputs.items[i].name;
     if (!output_named(l2, p->op)) return prove_fail(p, "an output of level 1 is missing");
@@ -386,7 +387,7 @@ static Prover prover_new(Module *m, const Func *l1) {
   return p;
 }
 
-/* An expression that could not be computed proves nothing, whatever was compared with it. */
+/* The verdict.  An expression that could not be computed leaves it unknown. */
 static Proof verdict_of(Prover *p, bool ok) {
   const char *fault = p->m->expr_fault;
   p->m->expr_fault = NULL;
@@ -402,12 +403,13 @@ static Proof try_proof(Prover *p, const Func *l2) {
   p->uncertain = p->guessed = p->exhausted = false;
   p->idle.op = NULL;
   Proof proof = verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
-  /* Whatever a value is that nobody uses, the results may be right. */
+  /* the results are proved, but an unused value is not: unknown */
   if (proof.verdict == PROVED && p->idle.op) return p->idle;
   return proof;
 }
 
-/* The next sequence of guesses, depth first: the last one made goes on, one without further places is taken back. */
+/* Advances to the next sequence of guesses, depth first: increments the last guess, or drops it if it has no more
+ * places. */
 static bool next_guesses(Prover *p) {
   int n = p->nguesses;
   if (p->exhausted) p->guesses[--n] = 0;
@@ -432,23 +434,23 @@ Proof prove(Module *m, const Func *l1, const Func *l2) {
 static bool prove_alone(Prover *p, const Func *l2) {
   for (size_t i = 0; i < l2->ops.n; i++) {
     p->op = l2->ops.items[i].name;
-    if (op_is_comm(l2->ops.items[i].kind)) return prove_fail(p, "communication while weights are prepared");
+    if (op_is_comm(l2->ops.items[i].kind)) return prove_fail(p, "communication in @prepare");
   }
   return true;
 }
 
-/* Every part that is made is the part of what level 1 makes. */
+/* True if every part made is a part of the value that level 1 makes. */
 static bool prove_parts(Prover *p, const Func *l2, const Fact2 *known) {
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i], *g = output_named(p->l1, o->name);
     p->op = o->name;
-    if (!g) return prove_fail(p, "level 1 makes no such weight");
+    if (!g) return prove_fail(p, "level 1 prepares no such weight");
     if (!prove_output(p, l2, o, g, &known[o->value])) return false;
   }
   return true;
 }
 
-/* Every prepared weight that is read is made, in that layout and stage. */
+/* True if every prepared weight that is read is made, in that layout and stage. */
 static bool prove_made(Prover *p, const Func *user, const Func *l2) {
   for (size_t i = 0; i < user->ops.n; i++) {
     const Op *op = &user->ops.items[i];
@@ -460,7 +462,7 @@ static bool prove_made(Prover *p, const Func *user, const Func *l2) {
              op_of(l2, o->value)->stage == op->stage;
     }
     p->op = op->name;
-    if (!made) return prove_fail(p, "nobody prepares this part of the weight");
+    if (!made) return prove_fail(p, "@prepare does not make this part of the weight");
   }
   return true;
 }

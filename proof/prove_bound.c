@@ -1,19 +1,19 @@
-/* proof/prove_bound.c - is an expression at most another one at all coordinates and all sizes?
+/* proof/prove_bound.c - is one expression at most another at all coordinates and all sizes?
  *
- * Coordinates become numbers, one rank after the other; what remains is that a difference over sizes is not negative:
+ * Coordinates become numbers, one rank after the other; it remains to show that a difference over sizes is not
+ * negative:
  *
- *   - A minimum or maximum is one of its arguments.  A minimum that is added and a maximum that is subtracted ask it of
- *     every argument; otherwise one argument that bounds it is enough.  Floor division is monotone, so both hold below
- *     divisions too.
+ *   - A minimum or maximum is one of its arguments.  For an added minimum or a subtracted maximum, every argument must
+ *     satisfy the bound; otherwise one is enough.  Floor division is monotone, so both hold below divisions too.
  *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
- *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least
+ *   - A sum of products of sizes is not negative if it is not with every term at its least: added ones at the least
  *     sizes, subtracted ones at the largest, where those are limited.
- *   - Where that fails, an extent of level 1 is taken away: it is not negative at the sizes that are asked about.
- *   - Where that fails, a minimum or maximum that is not negative is taken for a size of its own: it has one value in
+ *   - Where that fails, an extent of level 1 is subtracted: it is not negative at the sizes of interest.
+ *   - Where that fails, a minimum or maximum that is not negative is replaced by a size of its own: it has one value at
  *     all its places.
  *
- * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
- * that need both sides are not found).
+ * True is a proof; false proves nothing (differences of products, divisions by sizes, and bounds of divisions that need
+ * both sides are not found).
  */
 #include "proof/prove_relation.h"
 
@@ -22,14 +22,15 @@ enum { MAX_BOUND_STEPS = 2000 };
 typedef struct Bound {
   Module *m;
   const int64_t *least; /* by symbol */
-  int unlimited;        /* a symbol that stands for any number from 0 on; -1 */
+  int unlimited;        /* a symbol that stands for any number from 0 on; -1 if none */
   int steps;
 } Bound;
 
 static const Expr *term_at(const Expr *e, int i) { return e->kind == EX_ADD ? e->args[i] : e; }
 static int terms_of(const Expr *e) { return e->kind == EX_ADD ? e->n : 1; }
 
-/* The factor of a term that is no size, when there is exactly one; the others are not negative. */
+/* Returns the only factor of a term that is no size; NULL if there are none or several.  The other factors are not
+ * negative. */
 static const Expr *hard_factor(const Expr *term) {
   const Expr *hard = NULL;
   if (term->kind != EX_MUL) return term->kind == EX_SYM || term->kind == EX_CONST ? NULL : term;
@@ -46,7 +47,7 @@ static int sign_of(const Expr *term) { return term->kind == EX_MUL && term->valu
 static bool is_extremum(const Expr *e) { return e->kind == EX_MIN || e->kind == EX_MAX; }
 static bool is_division(const Expr *e) { return e->kind == EX_DIV && e->args[1]->kind == EX_CONST; }
 
-/* The first minimum or maximum a term grows or shrinks with, and which of both. */
+/* Returns the first minimum or maximum in a term; *sign is negated if the term falls as it grows. */
 static const Expr *extremum_in(const Expr *term, int *sign) {
   const Expr *hard = hard_factor(term);
   if (!hard) return NULL;
@@ -68,7 +69,7 @@ static const Expr *cofactor(Module *m, const Expr *term) {
   return others;
 }
 
-/* The term with that first minimum or maximum replaced. */
+/* Returns the term with that first minimum or maximum replaced. */
 static const Expr *with_argument(Module *m, const Expr *term, const Expr *by) {
   const Expr *hard = hard_factor(term);
   if (is_extremum(hard)) return ex_mul(m, cofactor(m, term), by);
@@ -82,7 +83,7 @@ static const Expr *with_argument(Module *m, const Expr *term, const Expr *by) {
   return ex_mul(m, cofactor(m, term), ex_div(m, sum, hard->args[1]));
 }
 
-/* What a product of sizes is at least; false when that is not known. */
+/* Lower bound of a product of sizes; false if unknown. */
 static bool least_term(const Bound *b, const Expr *term, int64_t *least) {
   *least = term->kind == EX_MUL || term->kind == EX_CONST ? term->value : 1;
   bool subtracted = *least < 0;
@@ -98,7 +99,7 @@ static bool least_term(const Bound *b, const Expr *term, int64_t *least) {
   return true;
 }
 
-/* No minimum, maximum or division: every term at its least. */
+/* True if a sum without minimum, maximum or division is not negative with every term at its least. */
 static bool sum_is_positive(const Bound *b, const Expr *e) {
   int64_t total = e->kind == EX_ADD ? e->value : 0, least;
   for (int i = 0; i < terms_of(e); i++)
@@ -108,7 +109,8 @@ static bool sum_is_positive(const Bound *b, const Expr *e) {
 
 static bool not_negative(Bound *b, const Expr *e);
 
-/* The sum with one of its terms replaced: for all arguments of the minimum or maximum in it, or for one. */
+/* True if the sum is not negative for all arguments of the minimum or maximum in one of its terms, or for one
+ * argument. */
 static bool arguments_do(Bound *b, const Expr *e, const Expr *term, const Expr *extremum, bool all) {
   for (int i = 0; i < extremum->n; i++) {
     const Expr *rest = ex_sub(b->m, e, term);
@@ -117,7 +119,8 @@ static bool arguments_do(Bound *b, const Expr *e, const Expr *term, const Expr *
   return all;
 }
 
-/* by * y + constant is not negative when y is and the constant, or, in integers, when y + floor(constant / by) is. */
+/* by * y + constant is not negative if y and the constant are not, or, in integers, if y + floor(constant / by) is
+ * not. */
 static bool divide_sum(Module *m, const Expr *e, const Expr *by, const Expr **out) {
   int64_t constant = e->kind == EX_ADD ? e->value : 0;
   *out = ex_exact_div(m, ex_addi(m, e, -constant), by);
@@ -125,8 +128,8 @@ static bool divide_sum(Module *m, const Expr *e, const Expr *by, const Expr **ou
   return *out && (constant >= 0 || by->kind == EX_CONST);
 }
 
-/* rest + others * (x div k): where `others` is 1 or -1 (or divides the sum) that asks of x no more than k * rest, else
- * its bound must do. */
+/* True if rest + others * (x div k) is not negative.  If `others` divides the sum, the quotient decides.  If it is 1 or
+ * -1, the condition on x is exact; otherwise a bound of the division must suffice. */
 static bool division_does(Bound *b, const Expr *e, const Expr *term) {
   Module *m = b->m;
   const Expr *x = hard_factor(term)->args[0], *k = hard_factor(term)->args[1], *others = cofactor(m, term), *share;
@@ -141,7 +144,7 @@ static bool division_does(Bound *b, const Expr *e, const Expr *term) {
 static bool not_negative(Bound *b, const Expr *e) {
   if (e->kind == EX_CONST) return e->value >= 0;
   if (b->steps++ >= MAX_BOUND_STEPS) return false;
-  for (int all = 1; all >= 0; all--) /* what all arguments must do first: it loses nothing */
+  for (int all = 1; all >= 0; all--) /* conditions on all arguments first: they lose nothing */
     for (int i = 0; i < terms_of(e); i++) {
       int sign = 1;
       const Expr *extremum = extremum_in(term_at(e, i), &sign);
@@ -171,8 +174,8 @@ static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Ex
   return replaced_in(&(Replacement){m, atom, by}, e);
 }
 
-/* Does the symbol occur outside of that expression?  The text is walked: what is computed with something in its place
- * may have lost symbols (0 div k is 0). */
+/* True if the symbol occurs outside of `atom`.  Walks the text, because an expression with `atom` replaced may have
+ * lost symbols (0 div k is 0). */
 static bool occurs_beside(const Expr *e, const Expr *atom, int symbol) {
   if (e == atom) return false;
   if (e->kind == EX_SYM) return e->value == symbol;
@@ -181,8 +184,8 @@ static bool occurs_beside(const Expr *e, const Expr *atom, int symbol) {
   return false;
 }
 
-/* A minimum or maximum that occurs several times has one value, whatever it is.  It is taken for a size of its own,
- * under the name of a symbol that does not occur elsewhere. */
+/* Replaces a minimum or maximum that occurs several times by a size of its own, since it has the same value everywhere.
+ * Uses the name of a symbol that does not occur elsewhere. */
 static bool not_negative_in(Prover *p, const Expr *e, const Expr *atom) {
   Module *m = p->m;
   int symbol = 0, n = (int)m->symbols.n;
@@ -205,7 +208,8 @@ bool prove_size_is_positive(Module *m, const Expr *e) {
   return not_negative(&(Bound){m, least, -1, 0}, ex_addi(m, e, -1));
 }
 
-/* At sizes at which level 1 has extents, none of them is negative: what is left without one of them is not either. */
+/* Subtracts an extent of level 1: at sizes of level 1 none is negative, so if the difference is not negative, e is
+ * not. */
 static bool not_negative_without_extent(Prover *p, const Expr *e) {
   for (size_t i = 0; i < p->assumed; i++)
     if (not_negative(&(Bound){p->m, p->least, -1, 0}, ex_sub(p->m, e, p->extents.items[i]))) return true;

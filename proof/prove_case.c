@@ -1,8 +1,8 @@
 /* proof/prove_case.c - the cases of operations: does a local operation compute, on the boxes of its operands, its part
- * of what a level-1 operation of the same kind computes?
+ * of the result of a level-1 operation of the same kind?
  *
  * One function per shape of operation fills the spans of the result and adds the axes over which it becomes partial.
- * How partial operands pass through is one table (passes_partial).
+ * One table (passes_partial) says how partial operands pass through.
  */
 #include <string.h>
 
@@ -12,20 +12,20 @@
 
 static Reduction as_sum(Reduction r) { return r == RED_ONE ? RED_SUM : r; }
 
-/* A cast that is exact on every float: one that rounds is not linear, one that overflows neither. */
+/* True for casts that are exact on every float: a cast that rounds or overflows is not linear. */
 static bool keeps_all_numbers(DType from, DType to) {
   bool half = from == DT_f16 || from == DT_bf16;
   return dtype_is_float(from) && (from == to || to == DT_f64 || (half && to == DT_f32)) && dtype_is_float(to);
 }
 
-/* Which groups of operands an operation lets partial results pass through, and of which kind. */
+/* True if the operation passes partial results of this kind from this group of operands to its result. */
 static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduction r) {
   const Attr *fill = op_attr(op, AT_value);
   switch (op->kind) {
     case OP_broadcast:
     case OP_reshape:
     case OP_transpose:
-    case OP_slice: return operands == 1; /* elements are moved, whatever they are parts of */
+    case OP_slice: return operands == 1; /* elements are moved, so every kind of part stays valid */
     case OP_neg: return operands == 1 && r == RED_SUM;
     case OP_add:
     case OP_sub: return operands == 3 && r == RED_SUM;
@@ -59,7 +59,7 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
   }
 }
 
-/* The partial axes of the operands pass to the result; every other operand is whole over them. */
+/* Passes the partial axes of the operands to the result; every other operand must be whole over them. */
 static bool pass_partials(Prover *p, const Op *op, const Func *f, const Relation *in, Relation *out) {
   uint32_t all = 0;
   for (int i = 0; i < op->nin; i++) all |= in[i].axes;
@@ -89,7 +89,7 @@ static bool pass_partials(Prover *p, const Op *op, const Func *f, const Relation
 
 /* A reduced dimension that is cut makes the result partial over the axes that cut it. */
 bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out) {
-  if (!span_settle(p, &s, extent)) return prove_fail(p, "a reduced dimension lies nowhere");
+  if (!span_settle(p, &s, extent)) return prove_fail(p, "the place of a reduced dimension is unknown");
   if (span_is_whole(p, &s, extent)) return true;
   uint32_t axes = span_axes(p->m, &s);
   if (!span_tiles(p, &s, extent, axes)) return prove_fail(p, "the parts of a reduced dimension do not cover it once");
@@ -109,7 +109,7 @@ typedef struct Case {
   const Op *g; /* level-1 operation */
   const Func *f;
   const Op *op; /* local operation */
-  int result;   /* of which of its results */
+  int result;   /* index of its result */
   const Relation *in;
   Relation *out;
 } Case;
@@ -119,7 +119,7 @@ static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out +
 static const Type *local_in(const Case *c, int i) { return type_of(c->f, c->op->in[i]); }
 static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out + (Val)c->result); }
 
-/* Attributes other than the places of local parts must be equal; a local reduction may have more, its starts. */
+/* True if all attributes other than the places of local parts are equal; a local reduction may also have `starts`. */
 static bool same_attrs(const Case *c) {
   bool starts = c->op->kind == OP_reduce && op_attr(c->op, AT_starts);
   if (c->g->nattrs + starts != c->op->nattrs) return prove_fail(c->p, "attributes differ from level 1");
@@ -165,8 +165,8 @@ static bool case_transpose(const Case *c) {
   return true;
 }
 
-/* A float sum is defined on global indices: it must know where its part begins.  A span whose place is not known may be
- * anywhere. */
+/* True if an ordered sum knows where its part begins, since it is defined on global indices.  A span without a known
+ * place may be anywhere. */
 static bool sums_in_place(const Case *c, int i, const Span *s) {
   const Attr *starts = op_attr(c->op, AT_starts);
   const Expr *zero = ex_const(c->p->m, 0), *start = starts ? starts->u.exprs[i] : zero;
@@ -209,14 +209,14 @@ bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, c
   return true;
 }
 
-/* The local start must be where the held part of the indexed dimension begins, which has a place from then on. */
+/* True if the local start is the start of the held part of the indexed dimension; places a free span. */
 static bool place_is(const Case *c, Span *s, const Expr *extent) {
-  if (!span_settle(c->p, s, extent)) return prove_fail(c->p, "the indexed dimension lies nowhere");
+  if (!span_settle(c->p, s, extent)) return prove_fail(c->p, "the place of the indexed dimension is unknown");
   return expr_equal(c->p, op_expr(c->op, AT_start), s->lo) ||
          prove_fail(c->p, "start is not where this rank's part begins");
 }
 
-/* A table that is cut along the dimension that is indexed makes the result partial. */
+/* Handles a table: if it is cut along the indexed dimension, the result is partial. */
 static bool table_is(const Case *c, Span table, const Expr *extent) {
   return place_is(c, &table, extent) && reduce_span(c->p, table, extent, RED_ONE, c->out);
 }
@@ -231,14 +231,14 @@ static bool case_gather(const Case *c) {
   return true;
 }
 
-/* Dimension d of operand i, which has to hold the part `s`. */
+/* True if dimension d of operand i holds the part `s`. */
 static bool same_part(const Case *c, int i, int d, Span *s) {
   return span_unify(c->p, s, &c->in[i].dims[d], s) ||
          prove_fail(c->p, "operand %d holds another part of dimension %d", i, d);
 }
 
-/* Rows, groups, and the dimension the last product sums; of an mlp also the one the first products sum, which is
- * whole. */
+/* Checks rows, groups, and the dimension that the last product sums.  The dimension that the first products of an mlp
+ * sum must be whole. */
 static bool case_grouped(const Case *c) {
   bool mlp = c->op->kind == OP_grouped_mlp;
   int rows = c->out->rank - 1, last = c->op->nin - 1;
@@ -250,9 +250,9 @@ static bool case_grouped(const Case *c) {
   if (!mlp && !same_part(c, 0, rows, &sum)) return false;
   for (int i = 2; i < last; i++)
     if (!span_is_whole(c->p, &c->in[i].dims[1], global_in(c, i)->dims[1]))
-      return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
+      return prove_fail(c->p, "a sum is cut before a nonlinear function");
   if (mlp && !span_is_whole(c->p, &c->in[0].dims[rows], global_in(c, 0)->dims[rows]))
-    return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
+    return prove_fail(c->p, "a sum is cut before a nonlinear function");
   if (!table_is(c, groups, global_in(c, 2)->dims[0]) ||
       !reduce_span(c->p, sum, global_in(c, last)->dims[1], RED_SUM, c->out))
     return false;
@@ -284,7 +284,7 @@ static bool case_scatter(const Case *c) {
   for (int d = 0; d < c->in[1].rank; d++) {
     Span s = c->in[0].dims[c->op->kind == OP_put ? d : axis + d];
     if (!span_unify(c->p, &s, &c->in[1].dims[d], &s))
-      return prove_fail(c->p, "updates and indices are of different parts of dimension %d", d);
+      return prove_fail(c->p, "updates and indices hold different parts of dimension %d", d);
     if (c->op->kind == OP_put && d != axis) c->out->dims[d] = s;
     else if (!reduce_span(c->p, s, global_in(c, 1)->dims[d], op, c->out)) return false;
   }
@@ -317,14 +317,12 @@ static bool case_update(const Case *c) {
   Span *held = &c->out->dims[axis];
   const Expr *start = op_expr(c->op, AT_start);
   if (!held->free) return place_is(c, held, global_in(c, 0)->dims[axis]);
-  *held = span_at(
-      start, ex_add(c->p->m, start, held->hi)); /* any part of what does not vary, but no longer once it is updated */
+  *held = span_at(start, ex_add(c->p->m, start, held->hi)); /* any part before the update, but a certain one after it */
   return span_within(c->p, held, global_in(c, 0)->dims[axis]) ||
          prove_fail(c->p, "start is not where this rank's part begins");
 }
 
-/* Is what a slice reads of dimension d the very thing that level 1 reads of a whole operand?  Level 1 says that it is
- * there. */
+/* True if the slice reads of dimension d exactly what level 1 reads, from a whole operand: then it is inside. */
 static bool reads_as_level_1(const Case *c, int d) {
   const Expr *from = op_attr(c->op, AT_starts)->u.exprs[d], *global = op_attr(c->g, AT_starts)->u.exprs[d];
   return expr_equal(c->p, local_in(c, 0)->dims[d], global_in(c, 0)->dims[d]) && expr_equal(c->p, from, global) &&
@@ -356,7 +354,7 @@ static bool case_slice(const Case *c) {
   return true;
 }
 
-/* Where padding or joining puts the result is found by trying the canonical cuts against all coordinates. */
+/* The place of padded or joined results is found by trying the canonical cuts against all coordinates. */
 typedef struct Joint {
   const Case *c;
   int dim;
@@ -364,11 +362,11 @@ typedef struct Joint {
 
 enum { MAX_JOINED = 16 }; /* operands of a concat */
 
-/* Numbers of a joint: the result's part, the padding here, where level 1 has the data; then per operand its part and
+/* Numbers of a joint: the result's part, the local padding, the offset of level 1's data; then each operand's part and
  * its whole extent. */
 enum { JOINT_LO, JOINT_HI, JOINT_LOW, JOINT_HIGH, JOINT_SHIFT, JOINT_OPERANDS };
 
-/* What the operands hold, laid one behind the other, is what level 1 has there. */
+/* True if the operands' parts, one after the other, are the data that level 1 has there. */
 static bool lies_as_level_1(const int64_t *v, const void *context) {
   const Case *c = ((const Joint *)context)->c;
   int64_t at = v[JOINT_LO], end = v[JOINT_HI], low = v[JOINT_LOW], high = v[JOINT_HIGH], offset = v[JOINT_SHIFT];
@@ -379,7 +377,7 @@ static bool lies_as_level_1(const int64_t *v, const void *context) {
     const int64_t *x = &v[JOINT_OPERANDS + 3 * i];
     int64_t n = x[1] - x[0], whole = x[2];
     bool free = c->in[i].dims[((const Joint *)context)->dim].free;
-    if (n > 0 && free && (at < offset || at + n > offset + whole)) return false; /* any part of it, but of it */
+    if (n > 0 && free && (at < offset || at + n > offset + whole)) return false; /* any part, but inside it */
     if (n > 0 && !free && at != offset + x[0]) return false;
     at += n;
     offset += whole;
@@ -407,7 +405,7 @@ static bool fits_joint(Prover *p, const Span *s, const void *context) {
   return d == HOLDS;
 }
 
-/* The theorem for symbolic extents: result interval [lo, hi), operand i whose elements stand at offset o_i of the
+/* The theorem for symbolic extents: with result interval [lo, hi), an operand i whose elements are at offset o_i of the
  * result, holding [clip(lo - o_i), clip(hi - o_i)) of its extent, padded below by max(0, min(o - lo, hi - lo)), is
  * right for all sizes. */
 static bool fits_windows(Prover *p, const Span *s, const void *context) {
@@ -449,7 +447,7 @@ static bool case_joint(const Case *c, int dim) {
   }
   if (whole) return c->out->dims[dim] = span_at(ex_const(m, 0), global_out(c)->dims[dim]), true;
   Joint joint = {c, dim};
-  /* Parts that hold only padding fit in many places; the windows of the theorem say which was meant. */
+  /* Parts that hold only padding fit in many places; the windows of the theorem identify the right one. */
   if (span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_windows, &joint,
                   &c->out->dims[dim]))
     return true;
@@ -487,15 +485,15 @@ static bool case_concat(const Case *c) {
   return true;
 }
 
-/* Does the value not vary along dimension d of operand 0?  One of extent 1 has nothing to vary, but what lies outside
- * of it is no part of it. */
+/* True if the value does not vary along dimension d of operand 0.  A dimension of extent 1 does not vary, but only
+ * inside its extent. */
 static bool varies_not(const Case *c, int d) {
   const Span *s = &c->in[0].dims[d];
   return s->free || (ex_is_const(global_in(c, 0)->dims[d], 1) && span_within(c->p, s, global_in(c, 0)->dims[d]));
 }
 
-/* Dimensions [j, to) of the result, along which the value does not vary; they hold as much as dimensions [i, from) of
- * the operand. */
+/* A reshape along which the value does not vary: dimensions [j, to) of the result must hold as many elements as
+ * dimensions [i, from) of the operand. */
 static bool reshape_free(const Case *c, int i, int from, int j, int to) {
   Module *m = c->p->m;
   const Expr *have = type_product(m, local_in(c, 0), i, from), *want = type_product(m, local_out(c), j, to);
@@ -503,8 +501,8 @@ static bool reshape_free(const Case *c, int i, int from, int j, int to) {
   return expr_equal(c->p, have, want) || prove_fail(c->p, "the operand holds fewer or more elements");
 }
 
-/* Reshape: the shapes fall into groups of equal products; in a group only the first extent above 1 may be cut, on
- * multiples that are whole on both sides. */
+/* Reshape: the shapes are divided into groups of equal products; in a group only the first extent above 1 may be cut,
+ * on multiples that are whole on both sides. */
 static bool case_reshape(const Case *c) {
   Module *m = c->p->m;
   const Type *x = global_in(c, 0), *y = global_out(c);
@@ -521,7 +519,7 @@ static bool case_reshape(const Case *c) {
     int cut = -1;
     for (int d = i0; d < i; d++) {
       Span *s = (Span *)&c->in[0].dims[d];
-      if (!span_settle(c->p, s, x->dims[d])) return prove_fail(c->p, "dimension %d lies nowhere", d);
+      if (!span_settle(c->p, s, x->dims[d])) return prove_fail(c->p, "the place of dimension %d is unknown", d);
       if (span_is_whole(c->p, s, x->dims[d])) continue;
       if (cut >= 0) return prove_fail(c->p, "two cut dimensions are merged");
       cut = d;
@@ -529,7 +527,7 @@ static bool case_reshape(const Case *c) {
     const Expr *behind_x = ex_const(m, 1), *behind_y = ex_const(m, 1);
     for (int d = i0; d < i; d++) {
       if (cut > d && !ex_is_const(x->dims[d], 1))
-        return prove_fail(c->p, "dimension %d is cut behind another of its group", cut);
+        return prove_fail(c->p, "dimension %d is cut, but is not the first of its group", cut);
       if (d > cut) behind_x = ex_mul(m, behind_x, x->dims[d]);
     }
     int first = j0;
@@ -540,7 +538,7 @@ static bool case_reshape(const Case *c) {
     }
     if (cut < 0) continue;
     if (j0 == j)
-      return prove_fail(c->p, "dimension %d of extent 1 is cut, and no dimension of the result can say so", cut);
+      return prove_fail(c->p, "dimension %d of extent 1 is cut, and the result has no dimension for it", cut);
     const Expr *lo = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].lo, behind_x), behind_y);
     const Expr *hi = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].hi, behind_x), behind_y);
     if (!lo || !hi) return prove_fail(c->p, "the cut of dimension %d falls inside an element of the result", cut);
@@ -549,7 +547,7 @@ static bool case_reshape(const Case *c) {
   return true;
 }
 
-/* Sources without operands. */
+/* ---- sources without operands */
 static bool case_iota(const Case *c) {
   int64_t axis = op_int(c->op, AT_axis, 0);
   const Expr *start = op_expr(c->op, AT_start);
@@ -564,7 +562,7 @@ static bool case_constant(const Case *c) {
   for (int d = 0; d < c->out->rank; d++) {
     c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
     if (!splat && !expr_equal(c->p, local_out(c)->dims[d], global_out(c)->dims[d]))
-      return prove_fail(c->p, "listed elements are cut");
+      return prove_fail(c->p, "a constant with listed elements is cut");
     if (!splat) c->out->dims[d] = span_at(ex_const(c->p->m, 0), global_out(c)->dims[d]);
   }
   return true;
@@ -575,7 +573,7 @@ static bool case_random(const Case *c) {
   for (int d = 0; d < c->out->rank; d++) {
     c->out->dims[d] = span_at(starts->u.exprs[d], ex_add(c->p->m, starts->u.exprs[d], local_out(c)->dims[d]));
     if (!span_within(c->p, &c->out->dims[d], global_out(c)->dims[d]))
-      return prove_fail(c->p, "numbers beyond those of level 1");
+      return prove_fail(c->p, "random elements beyond those of level 1");
   }
   return true;
 }
@@ -631,8 +629,8 @@ static bool check_case(const Case *c) {
   }
 }
 
-/* A term says nothing of extents: another value of level 1 may have it on more indices than the one that is meant
- * here. */
+/* True if the box is inside the extents of level 1.  A term does not determine extents: another value of level 1 may
+ * have the same term on more indices. */
 static bool lies_in(Prover *p, const Relation *r, const Type *global) {
   for (int d = 0; d < r->rank; d++)
     if (!r->dims[d].free && !span_within(p, &r->dims[d], global->dims[d]))

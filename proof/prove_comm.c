@@ -25,7 +25,7 @@ static const Expr *at_member(Prover *p, const Expr *e, int axis, int member) {
   return ex_subst(p->m, e, p->m->mesh.axes[axis].symbol, ex_const(p->m, member));
 }
 
-/* Partial over all the axes, with the operation's reduction. */
+/* True if the value is partial over all the axes, with the operation's reduction. */
 static bool is_partial(Prover *p, Reduction by, const Relation *in, uint32_t axes) {
   if ((in->axes & axes) != axes) return prove_fail(p, "the value is not partial over the axes it is reduced over");
   bool as_sum = in->partial == RED_ONE && in->copied && by == RED_SUM;
@@ -39,7 +39,7 @@ static const Expr *members_sum(Prover *p, const Expr *e, int axis) {
   return sum;
 }
 
-/* The members of the axis hold parts of dimension `dim` that follow each other; joined they are `out`. */
+/* Joins the parts of dimension `dim` that the members of the axis hold; they must follow each other. */
 static bool join(Prover *p, const Relation *in, int axis, int dim, Span *out) {
   const Span *s = &in->dims[dim];
   int n = p->m->mesh.axes[axis].size;
@@ -56,10 +56,10 @@ static bool join(Prover *p, const Relation *in, int axis, int dim, Span *out) {
   return true;
 }
 
-/* The canonical cut whose members begin and end where the local extents put them. */
+/* Search for the canonical cut whose members begin and end where the local extents put them. */
 typedef struct Scatter {
   const Span *whole;
-  const Expr *extent; /* of a member, uses the axis */
+  const Expr *extent; /* of one member; depends on the axis */
   int axis;
 } Scatter;
 
@@ -74,8 +74,9 @@ static bool fits_scatter(Prover *p, const Span *s, const void *context) {
   return expr_equal(p, at, c->whole->hi);
 }
 
-/* Dimension `dim`, which the axis does not cut yet, is cut by the members' extents; `global` is unknown here, so the
- * cut is searched under all extents the enclosing span can belong to: its own, seen as a canonical cut of the whole. */
+/* Cuts dimension `dim`, which the axis does not cut yet, by the members' extents.  The global extent is unknown here,
+ * so the cut is searched under all extents that the enclosing span can belong to: its own, as a canonical cut of the
+ * whole. */
 static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, int axis, int dim, Span *out) {
   const Span *s = &in->dims[dim];
   const Expr *extent = type_of(f, op->out)->dims[dim];
@@ -86,7 +87,7 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
     return expr_equal(p, members_sum(p, extent, axis), all) ||
            prove_fail(p, "the members' extents do not cut the dimension");
   }
-  /* The whole dimension: the last member's end over all axes that cut it now. */
+  /* extent of the whole dimension: the last member's end over all axes that cut it now */
   const Expr *whole = s->hi;
   for (int a = 0; a < p->m->mesh.naxes; a++) whole = at_member(p, whole, a, p->m->mesh.axes[a].size - 1);
   Span have = *s; /* `out` may be the same span */
@@ -115,7 +116,7 @@ static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation
   if (relation_uses(p->m, in, dim) & axes) return prove_fail(p, "the axes cut another dimension as well");
   if (!span_unify(p, &in->dims[dim], &have, &s)) return prove_fail(p, "source is not the part this rank holds");
   if ((span_axes(p->m, &have) | span_axes(p->m, &want)) & ~axes) {
-    /* Axes outside the exchange cut both sides alike: the members see one of their parts each. */
+    /* Axes outside the exchange cut both sides alike: each group of members sees one part. */
     for (int a = 0; a < p->m->mesh.naxes; a++)
       if (!((axes >> a) & 1u) && ((span_axes(p->m, &have) >> a) & 1u))
         return prove_fail(p, "an axis outside the exchange cuts the dimension");
@@ -124,7 +125,7 @@ static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation
   for (int a = 0; a < p->m->mesh.naxes; a++) whole = at_member(p, whole, a, p->m->mesh.axes[a].size - 1);
   if (!span_tiles(p, &have, whole, span_axes(p->m, &have)))
     return prove_fail(p, "the sources do not cover the dimension once");
-  if (!span_within(p, &want, whole)) return prove_fail(p, "more is wanted than anybody holds");
+  if (!span_within(p, &want, whole)) return prove_fail(p, "a rank wants elements that no rank holds");
   out->dims[dim] = want;
   return true;
 }
@@ -134,7 +135,7 @@ static bool lies_inside(const int64_t *v, const void *context) {
   return v[0] >= 0 && v[1] <= v[2];
 }
 
-/* Even an empty slice lies in its operand. */
+/* True if the slice, even if empty, lies in its operand. */
 static bool slices_operand(Prover *p, const Expr *lo, const Expr *hi, const Expr *extent) {
   const Expr *const all[] = {lo, hi, extent};
   Decision d = decide(p, 3, all, lies_inside, NULL);
@@ -144,7 +145,7 @@ static bool slices_operand(Prover *p, const Expr *lo, const Expr *hi, const Expr
   return false;
 }
 
-/* Each micro-batch gives its part of the sum; what all of them gave is there for what runs behind them. */
+/* Accumulation: each micro-batch adds its part, and the operations after it see the whole sum. */
 bool prove_accumulate(Prover *p, const Relation *in, Relation *out) {
   uint32_t axes = 0;
   for (int a = 0; a < p->m->mesh.naxes; a++)
@@ -152,7 +153,7 @@ bool prove_accumulate(Prover *p, const Relation *in, Relation *out) {
   *out = *in;
   out->axes &= ~axes;
   if (!axes) return true;
-  if (relation_uses(p->m, in, -1) & axes) return prove_fail(p, "micro-batches cut what is accumulated");
+  if (relation_uses(p->m, in, -1) & axes) return prove_fail(p, "micro-batches cut the accumulated value");
   return is_partial(p, RED_SUM, in, axes);
 }
 

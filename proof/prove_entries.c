@@ -1,7 +1,8 @@
-/* proof/prove_entries.c - several entries: their proofs as one, and what those do not see: a state that one entry
- * leaves behind is what another one finds.
+/* proof/prove_entries.c - several entries: joins their proofs, and checks their shared states: an entry reads the state
+ * that another entry has left.
  *
- * Each entry is proved for a state that lies as its read declares; they are right together when all declare the same.
+ * Each entry is proved for states with the layout that its reads declare; together they are right if all declare the
+ * same.
  */
 #include <string.h>
 
@@ -31,10 +32,10 @@ static Proof state_is_one(Module *m, const char *state, int n, const Func *const
     if (!op) continue;
     if (!at) first = entries[i], at = op;
     else if (op->stage != at->stage || entries[i]->values.items[op->out].layout != first->values.items[at->out].layout)
-      return (Proof){
-          .verdict = REFUTED,
-          .op = op->name,
-          .reason = arena_printf(m->arena, "the state \"%s\" lies otherwise than in @%s", state, first->name)};
+      return (Proof){.verdict = REFUTED,
+                     .op = op->name,
+                     .reason = arena_printf(m->arena, "the state \"%s\" has another layout or stage than in @%s", state,
+                                            first->name)};
   }
   return (Proof){.verdict = PROVED};
 }

@@ -1,11 +1,11 @@
-/* proof/prove_longer.c - products of operands that are longer than level 1's.
+/* proof/prove_longer.c - products with operands longer than level 1's.
  *
- * Devices lengthen rows by zeros (codegen/rows/work_dot.c): a dot reads pads, and slices cut its result back.  In: a
- * level-2 function.  Out: the same with the dot of what was lengthened in place of the slices, or the function itself
- * where nothing is.  That changes no number: along a letter that is summed both operands are longer by as many zeros,
- * whose products are 0; what a letter of the result is longer by, all readers cut away.  What is taken out is not
- * looked at again, so it must be where it could be: in the stage of what stays, and not among loops, where nothing is
- * changed.
+ * Devices lengthen rows by zeros (codegen/rows/work_dot.c): a dot reads pads, and slices cut its result back.  Input: a
+ * level-2 function.  Output: the same function with the original dot in place of the slices, or the function itself if
+ * there are none.  The numbers stay the same: along a summed letter both operands have equally many more zeros, whose
+ * products are 0, and along a letter of the result all readers cut the extra elements off.  Removed operations are not
+ * checked again, so they must be valid where they are: in the stage of the operations that stay, and outside loops,
+ * where nothing is changed.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "ir/legal_dot.h"
 #include "proof/prove_relation.h"
 
-/* A dot, what it would be of, and by how much each dimension of its result is longer. */
+/* A dot, its operands without the zeros, and the number of extra elements per dimension. */
 typedef struct Longer {
   const Op *op;
   Val in[2];
@@ -21,7 +21,8 @@ typedef struct Longer {
   bool cuts;
 } Longer;
 
-/* Its extents are looked at here: those of level 2 are as written, and nobody sees them once the pad is taken out. */
+/* True if the operation pads only zeros, only at the end.  Checks its extents, which at level 2 are as written and not
+ * visible after the pad is removed. */
 static bool is_zeros_behind(Module *m, const Func *f, const Op *op, int64_t *by) {
   double value = op->kind == OP_pad ? op_float(op, AT_value, 1) : 1;
   if (value != 0 || signbit(value)) return false;
@@ -35,7 +36,7 @@ static bool is_zeros_behind(Module *m, const Func *f, const Op *op, int64_t *by)
   return true;
 }
 
-/* What the value is without zeros that its reader's stage has put behind it; by[d]: how many it has. */
+/* Returns the value without the zeros that its reader's stage has appended; by[d] gets their number. */
 static Val without_zeros(Module *m, const Func *f, const Op *reader, Val v, int64_t *by) {
   int64_t more[MAX_RANK];
   int rank = type_of(f, v)->rank;
@@ -49,7 +50,7 @@ static int64_t length_of(const Longer *x, const DotForm *form, int t, char lette
   return at ? x->by[t][at - form->spec[t]] : 0;
 }
 
-/* Do operands and result become longer by as much along each letter? */
+/* True if operands and result are longer by equal amounts along each letter. */
 static bool is_longer(Module *m, const Func *f, const Op *op, Longer *x) {
   DotForm form;
   bool any = false;
@@ -67,7 +68,7 @@ static bool is_longer(Module *m, const Func *f, const Op *op, Longer *x) {
   return any;
 }
 
-/* Is it the beginning of the dot's result that level 1 has? */
+/* True if the operation takes the beginning of the dot's result, with level 1's extents. */
 static bool is_cut(Module *m, const Func *f, const Longer *x, const Op *op) {
   const Type *all = type_of(f, x->op->out), *part = op->out ? type_of(f, op->out) : NULL;
   if (op->kind != OP_slice || op->stage != x->op->stage) return false;
@@ -92,8 +93,8 @@ static bool all_cut(Module *m, const Func *f, const Longer *x) {
   return true;
 }
 
-/* In `out`, whose operations are those of `f`: the shorter dot in place of the longer one or of what cuts it.  may_go:
- * what is there for the longer one, by operation. */
+/* In `out`, which has the operations of `f`, puts the shorter dot in place of the longer one or of its slices. may_go:
+ * by operation, whether it only serves the longer dot. */
 static void shorten(Module *m, const Func *f, const Longer *x, Func *out, bool *may_go) {
   may_go[x->op - f->ops.items] = x->cuts;
   for (int t = 0; t < 2; t++)
@@ -109,7 +110,7 @@ static void shorten(Module *m, const Func *f, const Longer *x, Func *out, bool *
   }
 }
 
-/* Takes out those that nobody reads any more. */
+/* Removes the operations in may_go that no operation reads. */
 static void drop_unread(Module *m, Func *out, const bool *may_go) {
   bool *read = ARENA_ARRAY(m->arena, bool, out->values.n), *gone = ARENA_ARRAY(m->arena, bool, out->ops.n);
   for (size_t i = 0; i < out->outputs.n; i++) read[out->outputs.items[i].value] = true;

@@ -1,19 +1,20 @@
 /* proof/prove_loop.c - loops in the prover: induction over the rounds.
  *
- * A level-2 loop with the rounds and the initial values of a level-1 loop computes its leaves when the carries keep
- * their boxes: supposed that before a round every carry is the level-1 carry on the box of its initial value, the body
- * is proved like any operations, and what a carry becomes must be what it becomes at level 1, on that same box.  What
- * controls the loop must be equal on all ranks to the bit, or they would part: it is computed exactly from what all
- * ranks have (constants, sizes, integer inputs and weights), or one rank told the others.
+ * A level-2 loop with the rounds and initial values of a level-1 loop computes the leaves of that loop if the carries
+ * keep their boxes.  Assume that before a round every carry is the level-1 carry on the box of its initial value.  The
+ * body is proved like any operations, and the next value of each carry must equal its next value at level 1, on the
+ * same box.  The values that control the loop must have the same bits on all ranks, or ranks would execute different
+ * rounds: they are computed exactly from values that all ranks have (constants, sizes, integer inputs and weights), or
+ * one rank sends them to the others.
  *
- * An initial value that does not vary along a dimension has a free span there.  The carry is first taken to be free as
- * well; where its next value lies somewhere, the induction starts again with that place.
+ * An initial value that does not vary along a dimension has a free span there.  The carry is first assumed free as
+ * well; if its next value has a place, the induction starts again with that place.
  */
 #include <string.h>
 
 #include "proof/prove_relation.h"
 
-/* ---- what controls a loop */
+/* ---- control of loops */
 
 static uint32_t spatial_axes(const Module *m) {
   uint32_t axes = 0;
@@ -29,7 +30,7 @@ static uint32_t axes_of(const Op *op) {
   return axes;
 }
 
-/* One rank's value, by a mask and a reduction over all axes (in one or more steps). */
+/* True if the value is one rank's, broadcast by a mask and a reduction over all axes (in one or more steps). */
 static bool is_broadcast(const Module *m, const Func *f, const Op *op) {
   uint32_t reduced = 0, masked = 0;
   for (;; op = op_of(f, op->in[0])) {
@@ -40,7 +41,7 @@ static bool is_broadcast(const Module *m, const Func *f, const Op *op) {
   return (spatial_axes(m) & ~(reduced & masked)) == 0;
 }
 
-/* A library may add the terms of a product in another order on another rank. */
+/* True for float products: a library may add their terms in different orders on different ranks. */
 static bool is_float_product(const Func *f, const Op *op) {
   bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_attention_grad ||
                  op->kind == OP_conv || op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
@@ -59,7 +60,7 @@ static bool is_exact(const Module *m, const Func *f, const Op *op, const bool *e
 const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
   if (!loops->n) return NULL;
   bool *exact = ARENA_ARRAY(m->arena, bool, f->values.n), *spoiled = ARENA_ARRAY(m->arena, bool, f->values.n);
-  for (bool more = true; more;) { /* a carry is exact until its next value is not */
+  for (bool more = true; more;) { /* a carry is exact until its next value is found not to be */
     more = false;
     for (size_t i = 0; i < f->ops.n; i++) {
       const Op *op = &f->ops.items[i];
@@ -87,7 +88,7 @@ static bool begins_alike(const Prover *p, const ProveWalk *w, const Loop *l, con
   return true;
 }
 
-/* A level-1 loop before this one that begins alike with carries of the same types: with it the body has been tried. */
+/* True if an earlier level-1 loop begins alike with carries of the same types: then the body has been tried with it. */
 static bool tried_before(const Prover *p, const ProveWalk *w, const Loop *l, size_t g) {
   const LoopTerms *all = p->terms->loops.items;
   for (size_t i = 0; i < g; i++)
@@ -99,7 +100,7 @@ static bool tried_before(const Prover *p, const ProveWalk *w, const Loop *l, siz
 
 /* ---- induction */
 
-/* Takes the carry to the place where its next value lies, when it had none; false when they lie differently. */
+/* Gives a free carry the place of its next value; false if the two have different places. */
 static bool keeps_box(Prover *p, Relation *carry, const Relation *next, bool *moved) {
   if (next->axes) return prove_fail(p, "the next value of a carry is a partial result");
   for (int d = 0; d < carry->rank; d++) {
@@ -110,7 +111,7 @@ static bool keeps_box(Prover *p, Relation *carry, const Relation *next, bool *mo
   return true;
 }
 
-/* One try of the body with the carries on these boxes. */
+/* Proves the body once with the carries on these boxes. */
 static bool prove_round(Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *g, Relation *boxes,
                         bool *moved) {
   const Op *begin = &w->f->ops.items[l->begin], *repeat = &w->f->ops.items[l->repeat];
@@ -134,7 +135,7 @@ static bool prove_round(Prover *p, const ProveWalk *w, const Loop *l, const Loop
   return true;
 }
 
-/* The level-1 loop whose carries become what these become. */
+/* Returns the level-1 loop whose carries have the same next values; NULL if none. */
 static const LoopTerms *ends_alike(const Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *like) {
   const Op *repeat = &w->f->ops.items[l->repeat];
   Term again = repeat->nin > 1 ? w->known[repeat->in[1]].term : 0;
@@ -163,7 +164,7 @@ static bool prove_rounds(Prover *p, const ProveWalk *w, const Loop *l, const Loo
   }
   p->op = repeat->name;
   const LoopTerms *g = ends_alike(p, w, l, like);
-  if (!g) return prove_fail(p, "level 1 has no loop whose carries become this");
+  if (!g) return prove_fail(p, "level 1 has no loop whose carries have these next values");
   for (int k = 0; k < l->ncarries; k++) w->known[repeat[1 + k].out] = (Fact2){g->leaves[k], boxes[k]};
   return true;
 }

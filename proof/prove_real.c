@@ -1,27 +1,27 @@
-/* proof/prove_real.c - over which numbers does a proof hold?
+/* proof/prove_real.c - does a proof hold in floats, or only over the real numbers?
  *
- * A sum that is cut over ranks is the same sum in another order, for infinities and NaN as well.  Where its parts are
- * multiplied or divided before they are added, that is so over the real numbers only: a part may be 0 where the sum is
- * not, and 0 times an infinity, or 0 by 0, is NaN.  It takes a factor that is never infinite, or a divisor that is
- * never 0, to rule that out: constants, sizes, indices, bounded functions, the weights of a softmax or an attention.
- * And a part that is not itself a sum may be -0, which a sum with the zeros of the other ranks makes +0.  The
- * operations at which either may happen are named with the proof.
+ * A sum that is cut over ranks is the same sum in another order, for infinities and NaN as well.  If its parts are
+ * multiplied or divided before they are added, this holds only over the real numbers: a part may be 0 where the sum is
+ * not, and 0 times an infinity, or 0 by 0, is NaN. A factor that is never infinite, or a divisor that is never 0, rules
+ * that out: constants, sizes, indices, bounded functions, the weights of a softmax or an attention.  And a part that is
+ * not itself a sum may be -0, which a sum with the zeros of the other ranks turns into +0.  The proof names the
+ * operations at which either may happen.
  *
- * What this does not speak of: the order of float sums (their rounding, and overflow on the way).
+ * Not covered: the order of float sums (their rounding, and intermediate overflow).
  */
 #include <math.h>
 #include <string.h>
 
 #include "proof/prove_relation.h"
 
-/* ---- what numbers a term can be, on whatever box */
+/* ---- properties of a term's numbers, on any box */
 
 enum {
   FINITE = 1,
   SMALL = 2,
   NONZERO = 4,
   ZERO = 8
-}; /* finite: never an infinity; small: a number is at most 10000, in any float type */
+}; /* finite: never an infinity; small: at most 10000, in any float type */
 
 static const double LARGE[DT_COUNT] = {[DT_f32] = 3e38, [DT_f64] = 1e308, [DT_f16] = 6e4, [DT_bf16] = 3e38};
 static const double TINY[DT_COUNT] = {[DT_f32] = 1e-37, [DT_f64] = 1e-300, [DT_f16] = 1e-4, [DT_bf16] = 1e-37};
@@ -52,7 +52,7 @@ static uint8_t of_cast(DType from, DType to, uint8_t x) {
   return wider ? x : x & SMALL ? (uint8_t)(x & (FINITE | SMALL | ZERO)) : (uint8_t)(x & ZERO);
 }
 
-/* The dimensions that are reduced are those that are broadcast again. */
+/* True if the reduced dimensions are the ones that are broadcast again. */
 static bool lies_back(const Op *reduce, const Op *broadcast) {
   const Attr *axes = op_attr(reduce, AT_axes), *dims = op_attr(broadcast, AT_dims);
   for (int i = 0; i < axes->n; i++)
@@ -61,7 +61,7 @@ static bool lies_back(const Op *reduce, const Op *broadcast) {
   return true;
 }
 
-/* exp(x - the largest x) is at most 1. */
+/* True for x - max(x), whose exponential is at most 1. */
 static bool is_below_maximum(const Terms *t, Term exponent) {
   const TermFacts *sub = term_facts(t, exponent);
   if (sub->kind != OP_sub) return false;
@@ -72,7 +72,7 @@ static bool is_below_maximum(const Terms *t, Term exponent) {
          lies_back(most->op, spread->op);
 }
 
-/* select(x == 0, something else, x) is never 0. */
+/* True for select(x == 0, y, x) with a nonzero y, which is never 0. */
 static bool replaces_zero(const Terms *t, const Term *args) {
   const TermFacts *condition = term_facts(t, args[0]);
   return condition->kind == OP_eq && condition->args[0] == args[2] &&
@@ -148,9 +148,9 @@ void note_term(Terms *t, const Func *f, const Op *op, int result, const Term *ar
 
 void note_softmax(Terms *t, Term result) { facts_of(t, result)->numbers |= FINITE | SMALL; }
 
-/* ---- where parts of sums are not treated as the sum is */
+/* ---- parts of sums that do not behave like the sum */
 
-/* What floats may do otherwise. */
+/* Effects that may differ in floats. */
 static const char by_zero[] = "a division by 0", infinite[] = "infinities and NaN", zero_sign[] = "the sign of a zero";
 
 static void note_real_at(Prover *p, const char *what) {
@@ -161,7 +161,7 @@ static void note_real_at(Prover *p, const char *what) {
 
 static bool is_summed(const Relation *r) { return r->axes && (r->partial == RED_SUM || r->partial == RED_ONE); }
 
-/* Is the product or quotient of the parts what it is of the sum? */
+/* True if the product or quotient of the parts adds up to that of the sum. */
 static bool treats_parts_alike(const Prover *p, const Op *op, const Fact2 *in) {
   switch (op->kind) {
     case OP_mul:
@@ -182,7 +182,7 @@ static bool treats_parts_alike(const Prover *p, const Op *op, const Fact2 *in) {
   }
 }
 
-/* May a part be -0 where the others are +0? */
+/* True if a part may be -0 where the others are +0. */
 static bool loses_sign(const Op *op, const Fact2 *in, const Relation *out) {
   bool loses[MAX_OPERANDS], any = false;
   for (int i = 0; i < op->nin; i++)
@@ -197,7 +197,7 @@ static bool loses_sign(const Op *op, const Fact2 *in, const Relation *out) {
     case OP_pool_grad:
     case OP_scan:
     case OP_scatter:
-    case OP_put: return false; /* a sum at level 1, too */
+    case OP_put: return false; /* a sum at level 1 as well */
     case OP_add: return loses[0] && loses[1];
     case OP_sub: return loses[0];
     case OP_gather:
@@ -226,7 +226,7 @@ void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, 
   if (!out->axes) out->loses_sign = false;
 }
 
-/* Each kind with the first operations that it may happen in. */
+/* Lists each effect with the first operations in which it may occur. */
 const char *real_reason(const Prover *p) {
   enum { SHOWN = 3 };
   static const char *const all[] = {by_zero, infinite, zero_sign};

@@ -1,8 +1,8 @@
-/* proof/prove_same.c - do two forms of a level-1 function give the same terms?  See prove_same.h.
+/* proof/prove_same.c - do two forms of a level-1 function have the same terms?  See prove_same.h.
  *
- * Terms (prove_term.h) are expressions over primitives in which composites are expanded and the order of operations,
- * their names and the place of what loops do not remake are gone.  A weight that is prepared has the term of what
- * @prepare computes.  Equal terms over equal types are equal values, bit by bit, for all inputs, weights and sizes.
+ * Terms (prove_term.h) are expressions over primitives: composites are expanded, and terms do not depend on the order
+ * and names of operations, or on the place of loop-invariant values.  A prepared weight has the term that @prepare
+ * computes.  Equal terms over equal types are equal values, bit by bit, for all inputs, weights and sizes.
  */
 #include "proof/prove_same.h"
 
@@ -34,7 +34,7 @@ Same *same_new(Module *m) {
   return s;
 }
 
-/* Prepared weights stand for what makes them. */
+/* Defines prepared weights by the terms of @prepare. */
 static void define_prepared(Same *s) {
   const Func *f = module_func(s->m, "prepare");
   s->terms->defined.n = 0;
@@ -75,7 +75,7 @@ static bool same_list(const char *what, size_t n, const Named *x, size_t m, cons
     for (size_t j = 0; !ordered && j < m; j++)
       if (strcmp(y[j].name, x[i].name) == 0) k = j;
     bool same = strcmp(x[i].name, y[k].name) == 0 && x[i].type == y[k].type && x[i].term == y[k].term;
-    if (!same) return *why = arena_printf(a, "%s %s is another term", what, x[i].name), false;
+    if (!same) return *why = arena_printf(a, "%s %s has another term", what, x[i].name), false;
   }
   return true;
 }

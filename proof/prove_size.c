@@ -1,9 +1,9 @@
-/* proof/prove_size.c - at which sizes does something hold, and when are expressions equal?
+/* proof/prove_size.c - at which sizes does a condition hold, and when are expressions equal?
  *
- * A condition is asked of numbers: the values of a list of expressions.  Which symbols matter follows from that same
- * list, so that nothing that is evaluated can be forgotten.  Coordinates are all tried.  Dimensions that have few legal
- * sizes are all tried as well, and the answer is exact; otherwise sizes from their range (min, max, multiple), in every
- * order of up to four symbols, equal ones too, may refute, and agreeing with all of them proves nothing.
+ * A condition is a predicate over the values of a list of expressions; the symbols that matter are those of the list,
+ * so none can be forgotten.  All coordinates are tried.  Dimensions with few legal sizes are tried completely, and the
+ * answer is exact.  Otherwise sizes from their range (min, max, multiple), in every order of up to four symbols, equal
+ * ones too, may refute, but cannot prove.
  *
  * Equality that this leaves open is decided by canonical form, or by bounds from both sides (prove_bound.c).
  */
@@ -11,14 +11,14 @@
 
 enum { MAX_CONDITION = 64, MAX_CASES = 20000, MAX_ORDERED = 4 };
 
-/* Which of the legal sizes of a symbol are tried, counted from the smallest. */
+/* The legal sizes of a symbol that are tried, counted from the smallest. */
 static const int64_t samples[] = {0, 1, 2, 3, 5, 7, 12, 31, 100, 1000};
 static const int64_t LIMIT = (int64_t)1 << 50;
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
 /* ---- legal sizes */
 
-/* e is n * size + constant, of one size. */
+/* Returns the size if e is n * size + constant with one size; else NULL. */
 static const Expr *single_size(const Expr *e, int64_t *n) {
   const Expr *term = e->kind == EX_ADD && e->n == 1 ? e->args[0] : e;
   bool product = term->kind == EX_MUL && term->n == 1;
@@ -27,8 +27,8 @@ static const Expr *single_size(const Expr *e, int64_t *n) {
   return term->kind == EX_SYM ? term : NULL;
 }
 
-/* Sizes at which level 1 has a negative extent are none of its own: they raise what a symbol is at least, or are kept
- * as a condition. */
+/* Excludes sizes at which an extent of level 1 is negative: raises the least value of a symbol, or keeps the extent as
+ * a condition. */
 static void note_extent(Prover *p, const Expr *e) {
   int64_t n;
   const Expr *size = single_size(e, &n);
@@ -64,8 +64,8 @@ static bool uses_only(const Module *m, const Expr *e, const bool *known) {
   return true;
 }
 
-/* Has level 1 extents at the sizes in p->values?  Only those count that are `known` (NULL: all), the others are left
- * over from elsewhere. */
+/* True if the extents of level 1 are legal at the sizes in p->values.  Ignores extents with symbols that are not
+ * `known` (NULL: all are), whose values are left over from elsewhere. */
 static bool is_size_of_level_1(const Prover *p, const bool *known) {
   for (size_t i = 0; i < p->extents.n; i++) {
     int64_t extent;
@@ -75,7 +75,7 @@ static bool is_size_of_level_1(const Prover *p, const bool *known) {
   return true;
 }
 
-/* How many sizes are legal; -1: without limit. */
+/* Returns the number of legal sizes; -1 if unlimited. */
 static int64_t legal_sizes(const Prover *p, int symbol, int64_t *least) {
   const Symbol *s = &p->m->symbols.items[symbol];
   int64_t multiple = s->multiple > 1 ? s->multiple : 1;
@@ -90,7 +90,7 @@ static int64_t legal_sizes(const Prover *p, int symbol, int64_t *least) {
 static int64_t legal_size(const Prover *p, int symbol, int64_t number) {
   const Symbol *s = &p->m->symbols.items[symbol];
   int64_t least, n = legal_sizes(p, symbol, &least);
-  if (n == 0) return least; /* no size is legal: any will do */
+  if (n == 0) return least; /* no size is legal, so any will do */
   int64_t more, size;
   bool beyond = __builtin_mul_overflow(n > 0 ? number % n : number, s->multiple > 1 ? s->multiple : 1, &more) ||
                 __builtin_add_overflow(least, more, &size);
@@ -115,7 +115,7 @@ static void note_uses(const Module *m, const Expr *e, Uses *u) {
   for (int i = 0; i < e->n; i++) note_uses(m, e->args[i], u);
 }
 
-/* All legal combinations of sizes; -1: too many, with as many coordinates as the expressions use. */
+/* Number of combinations of all legal sizes; -1 if too many, counting the coordinates that the expressions use. */
 static int64_t combinations(const Prover *p, const Uses *u) {
   int64_t ranks = 1, sizes = 1, least;
   for (int a = 0; a < p->m->mesh.naxes; a++)
@@ -127,7 +127,7 @@ static int64_t combinations(const Prover *p, const Uses *u) {
   return sizes * ranks > MAX_CASES ? -1 : sizes;
 }
 
-/* The sizes with that number, as digits. */
+/* Sets the sizes of combination `number`, as digits. */
 static void set_sizes(Prover *p, const Uses *u, int64_t number) {
   int64_t least;
   for (int i = 0; i < u->n; i++) {
@@ -139,7 +139,7 @@ static void set_sizes(Prover *p, const Uses *u, int64_t number) {
 
 /* ---- samples */
 
-/* In which order sizes come: place[i] of the i-th of them, equal ones share one. */
+/* An order of sizes: place[i] is the rank of the i-th symbol; equal sizes share a place. */
 typedef struct Order {
   int n, place[MAX_ORDERED];
 } Order;
@@ -150,7 +150,7 @@ static bool has_gap(const Order *o) {
   return (taken & (taken + 1)) != 0;
 }
 
-/* All orders, from all sizes equal on; false behind the last one. */
+/* Advances through all orders, starting from all sizes equal; false after the last one. */
 static bool next_order(Order *o) {
   do {
     int i = 0;
@@ -160,7 +160,7 @@ static bool next_order(Order *o) {
   return true;
 }
 
-/* The least size that all symbols in use may have; -1: it is the least one of each. */
+/* The least size that is legal for all symbols in use; -1 if it is the least of each. */
 static int64_t common_least(const Prover *p, const Uses *u) {
   int64_t most = 0, least;
   bool same = true;
@@ -172,8 +172,8 @@ static int64_t common_least(const Prover *p, const Uses *u) {
   return same ? -1 : most;
 }
 
-/* Sizes of the sample in that order: each counted from its own least one, or, if it is not negative, from `from`. Those
- * that have no place in the order, and what is not in use, differ from each other. */
+/* Sets sizes of a sample in that order: each counted from its own least size, or from `from` if that is not negative.
+ * Symbols without a place in the order, and unused symbols, differ from each other. */
 static void sample_sizes(Prover *p, const Uses *u, const Order *o, int sample, int64_t from) {
   for (size_t i = 0, k = 0; i < p->m->symbols.n; i++)
     p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : legal_size(p, (int)i, samples[sample] + (int64_t)k++);
@@ -182,12 +182,12 @@ static void sample_sizes(Prover *p, const Uses *u, const Order *o, int sample, i
     int64_t multiple = p->m->symbols.items[symbol].multiple, least, more = 0, number = samples[sample] + o->place[i];
     legal_sizes(p, symbol, &least);
     if (from >= 0) more = (from - least) / (multiple > 1 ? multiple : 1);
-    if (__builtin_add_overflow(number, more, &number)) number = more; /* beyond what there is */
+    if (__builtin_add_overflow(number, more, &number)) number = more; /* beyond 64 bits */
     p->values[symbol] = legal_size(p, symbol, number);
   }
 }
 
-/* Large sizes first: they tell one cut from another. */
+/* Tries large sizes first, since they distinguish cuts. */
 bool sizes_choose(Prover *p) {
   const Uses none = {0};
   for (int k = SAMPLES; k-- > 0;) {
@@ -206,7 +206,7 @@ typedef struct Asked {
   const void *context;
 } Asked;
 
-/* At all coordinates, with sizes as in p->values. */
+/* Decides at all coordinates, with sizes as in p->values. */
 static Decision at_these_sizes(Prover *p, const Asked *a, uint32_t axes) {
   for (int x = 0; x < p->m->mesh.naxes; x++) p->values[p->m->mesh.axes[x].symbol] = 0;
   bool open = false;
@@ -216,7 +216,7 @@ static Decision at_these_sizes(Prover *p, const Asked *a, uint32_t axes) {
     for (int i = 0; i < a->n && known; i++)
       known = ex_eval(a->exprs[i], p->values, &numbers[i]) && numbers[i] >= -LIMIT && numbers[i] <= LIMIT;
     if (known && !a->holds(numbers, a->context)) return FAILS;
-    open |= !known; /* too large to add up, or a division by zero */
+    open |= !known; /* too large to add, or a division by zero */
   } while (next_coordinates(p->m, axes, p->values));
   return open ? OPEN : HOLDS;
 }
@@ -288,8 +288,7 @@ static bool is_zero(const int64_t *v, const void *context) {
   return v[0] == 0;
 }
 
-/* Is the canonical form 0, once the coordinates are numbers and every size is a multiple of what it has to be one
- * of? */
+/* True if the canonical form is 0 once coordinates are numbers and every size is replaced by its multiple. */
 static bool zero_for_all_sizes(Prover *p, const Expr *e, const Uses *u) {
   Module *m = p->m;
   for (int i = 0; i < u->n; i++) {

@@ -1,9 +1,9 @@
-/* proof/prove_span.c - the arithmetic of the prover: where boxes lie.
+/* proof/prove_span.c - the arithmetic of the prover: positions of boxes.
  *
- * Where sizes leave a comparison open (prove_size.c) the answer is no, and p->uncertain.
+ * If sizes leave a comparison open (prove_size.c), the answer is no and p->uncertain is set.
  *
  * Dimensions along which a value does not vary (splats, broadcasts) have a "free" span: only its extent is known, and
- * it takes the place its first companion has.
+ * it takes the place of the first span that it is unified with.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ bool expr_has_dimension(const Module *m, const Expr *e) {
   return false;
 }
 
-/* Steps the coordinates of the axes in the set; false after the last combination. */
+/* Advances the coordinates of the axes in the set; false after the last combination. */
 bool next_coordinates(const Module *m, uint32_t axes, int64_t *values) {
   for (int a = m->mesh.naxes - 1; a >= 0; a--) {
     if (!((axes >> a) & 1u)) continue;
@@ -75,7 +75,7 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent) {
   return expr_equal(p, s->lo, ex_const(p->m, 0)) && expr_equal(p, s->hi, extent);
 }
 
-/* Values of many layers lie alike: what was found is kept. */
+/* Values of many layers have equal places, so results are cached. */
 struct Place {
   const Expr *lo, *hi, *extent;
 };
@@ -106,13 +106,13 @@ bool span_within(Prover *p, const Span *s, const Expr *whole) {
   return true;
 }
 
-/* ---- guesses, which numbers rule out */
+/* ---- ruling out guesses by numbers */
 
 enum { MAX_SEEN = 512 };
 
-/* What a search sees of one legal size: the values of two expressions at the first coordinates. */
+/* The values of two expressions at one legal size and the first coordinates. */
 typedef struct Seen {
-  int n; /* 0: no such size is known */
+  int n; /* 0 if no legal size is known */
   uint32_t axes;
   int64_t (*coordinates)[MAX_AXES], (*values)[2], extent;
 } Seen;
@@ -134,14 +134,14 @@ static Seen see(Prover *p, uint32_t axes, const Expr *extent, const Expr *a, con
   return seen;
 }
 
-/* The number of a rank when they are counted by these axes, major to minor. */
+/* Number of a rank, counted by these axes, major to minor. */
 static int64_t seen_number(const Prover *p, const Seen *seen, int rank, int n, const uint8_t *axes) {
   int64_t number = 0;
   for (int i = 0; i < n; i++) number = number * p->m->mesh.axes[axes[i]].size + seen->coordinates[rank][axes[i]];
   return number;
 }
 
-/* May parts of that cut have the extents that were seen?  Its numbers are those of layout_interval. */
+/* True if parts of that cut may have the extents that were seen.  Computes them as layout_interval does. */
 static bool seen_extents(const Prover *p, const Seen *seen, const DimLayout *d, int64_t unit) {
   int64_t units = unit > 0 ? seen->extent / unit : 0;
   if (unit <= 0 || units > INT32_MAX || units < 0) return true;
@@ -154,7 +154,7 @@ static bool seen_extents(const Prover *p, const Seen *seen, const DimLayout *d, 
   return true;
 }
 
-/* May the parts [lo, hi) that were seen follow each other in that order? */
+/* True if the parts [lo, hi) that were seen may follow each other in that order. */
 static bool seen_in_order(const Prover *p, const Seen *seen, int n, const uint8_t *order) {
   int64_t at[MAX_SEEN + 1];
   bool known[MAX_SEEN + 1] = {false};
@@ -172,10 +172,10 @@ static bool seen_in_order(const Prover *p, const Seen *seen, int n, const uint8_
 /* A search for a canonical cut of the extent. */
 typedef struct Search {
   const Expr *extent;
-  const Seen *seen; /* of the part that is looked for */
+  const Seen *seen; /* values of the wanted part */
   bool (*fits)(Prover *, const Span *, const void *);
   const void *context;
-  int64_t unit; /* at the size that is seen; 0: not known */
+  int64_t unit; /* at the size that is seen; 0 if unknown */
 } Search;
 
 /* Tries the ordered subsets of the axes. */
@@ -195,8 +195,8 @@ static bool try_cut(Prover *p, const Search *s, DimLayout *d, uint32_t axes, Spa
   return false;
 }
 
-/* What a term of a part's extent multiplies a division of coordinates by: where units are symbols, only they tell them;
- * a unit may be a division of sizes. */
+/* The factor of a division of coordinates in one term of a part's extent; NULL if the term has none.  Where units are
+ * symbols, only these factors give them; a unit may be a division of sizes. */
 static const Expr *unit_of_term(Module *m, const Expr *term) {
   const Expr *unit = term->kind == EX_MUL ? ex_const(m, term->value < 0 ? -term->value : term->value) : ex_const(m, 1);
   bool divides = false;
@@ -227,13 +227,13 @@ bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
     const Expr *unit = unit_of_term(p->m, part->args[i]);
     if (unit && ex_exact_div(p->m, extent, unit) && try_unit(p, &s, unit, axes, out)) return true;
   }
-  p->uncertain = true; /* another unit might have fitted */
+  p->uncertain = true; /* another unit might fit */
   return false;
 }
 
 typedef struct Wanted {
   const Expr *extent;
-  int *skip; /* fitting places to pass over */
+  int *skip; /* number of fitting places to skip */
 } Wanted;
 
 static bool fits_extent(Prover *p, const Span *s, const void *context) {
@@ -284,7 +284,7 @@ bool span_covers(Prover *p, const Span *s, const Expr *extent, int n, const uint
 enum { MAX_ORDERS = 720 };
 
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
-  /* In some order of the axes the intervals follow each other from 0 to the extent. */
+  /* try the orders of the axes */
   uint8_t order[MAX_AXES];
   int n = 0;
   for (int a = 0; a < p->m->mesh.naxes; a++)

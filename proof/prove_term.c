@@ -20,7 +20,7 @@ static KeySlot *slot_of(const KeyMap *map, const char *key) {
   return &map->slots[i];
 }
 
-/* The slot of the key, which is there afterwards. */
+/* Returns the slot of the key; adds it if missing. */
 static KeySlot *slot_get(const Terms *t, KeyMap *map, const char *key) {
   if (2 * (map->n + 1) > map->cap) {
     KeyMap old = *map;
@@ -62,7 +62,7 @@ static void add_fact(Terms *t, const Func *f, const Op *op, const Term *terms, c
   const char *key = args_key(t, op->kind, op->nin, args);
   KeySlot *slot = slot_get(t, &t->by_args, key);
   for (const Fact *have = slot->facts; have; have = have->next)
-    if (have->terms[0] == terms[0] && same_types(have, f, op)) return; /* one witness per extent is enough */
+    if (have->terms[0] == terms[0] && same_types(have, f, op)) return; /* one operation per extent is enough */
   Fact *fact = ARENA_NEW(t->m->arena, Fact);
   *fact = (Fact){.f = f, .op = op, .next = slot->facts};
   memcpy(fact->terms, terms, sizeof *terms * (size_t)op->nout);
@@ -73,14 +73,14 @@ const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args) {
   return t->by_args.cap ? slot_of(&t->by_args, args_key(t, kind, n, args))->facts : NULL;
 }
 
-/* ---- identity of an operation: kind, attributes, what of the extents matters, arguments */
+/* ---- identity of an operation: kind, attributes, the extents that matter, arguments */
 
 static void key_extent(Terms *t, Text *text, const Type *type, int64_t d) {
   ex_print(t->m, text, type->dims[d]);
   text_add(text, ";");
 }
 
-/* The letters that are summed over, of both operands. */
+/* Adds the summed letters of both operands. */
 static void key_sums(Terms *t, Text *text, const Func *f, const Op *op) {
   const char *s = op_str(op, AT_spec), *result = strstr(s, "->") + 2;
   for (int i = 0; i < 2; i++, s++)
@@ -88,7 +88,7 @@ static void key_sums(Terms *t, Text *text, const Func *f, const Op *op) {
       if (!strchr(result, *s)) key_extent(t, text, type_of(f, op->in[i]), d);
 }
 
-/* Extents of the operands along the window, and the letters a convolution sums over. */
+/* Adds the operands' extents along the window, and the letters that a convolution sums. */
 static void key_windows(Terms *t, Text *text, const Func *f, const Op *op) {
   Window w = window_of(f, op);
   for (int r = 0; r < 3; r++)
@@ -108,7 +108,7 @@ void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j) {
   } while (a != b && (*i < x->rank || *j < y->rank));
 }
 
-/* Of a group the extents behind the first above 1: the place of an element does not depend on the first. */
+/* Adds the extents of a group after the first one above 1: an element's position does not depend on the first. */
 static void key_group(Terms *t, Text *text, const Type *x, int from, int to) {
   bool first = true;
   for (int d = from; d < to; d++) {
@@ -129,7 +129,7 @@ static void key_reshape(Terms *t, Text *text, const Type *x, const Type *y) {
   }
 }
 
-/* The extents the value of an element depends on: those that are reduced, indexed or joined over. */
+/* Adds the extents on which the value of an element depends: dimensions that are reduced, indexed or joined. */
 static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
   const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
   int64_t axis = op_int(op, AT_axis, 0);
@@ -145,7 +145,7 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_scan:
     case OP_put: key_extent(t, text, x, axis); return;
     case OP_grouped_dot:
-    case OP_grouped_mlp: /* groups and what is summed */
+    case OP_grouped_mlp: /* groups, and the summed dimensions */
       for (int i = 2; i < op->nin; i++)
         for (int d = 0; d < 2; d++) key_extent(t, text, type_of(f, op->in[i]), d);
       return;
@@ -180,13 +180,13 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
   }
 }
 
-/* Results of one operation differ in their number alone. */
+/* Returns the term of one result; results of an operation differ only in their number. */
 static Term identify(Terms *t, const Func *f, const Op *op, int result, const Term *args) {
   Text text = {.arena = t->m->arena};
   const Type *y = op->out ? type_of(f, op->out) : NULL;
   text_printf(&text, "%s/%d/%s{", op_name(op->kind), y ? y->rank : 0, y ? dtype_name(y->dtype) : "");
   for (int i = 0; i < op->nattrs; i++) {
-    if (op->attrs[i].key == AT_checked) continue; /* of whoever looks at indices, not of the value */
+    if (op->attrs[i].key == AT_checked) continue; /* concerns the check of indices, not the value */
     attr_print(t->m, &text, &op->attrs[i]);
     text_add(&text, ",");
   }
@@ -226,7 +226,7 @@ static Term term_of_leave(Terms *t, const LoopTerms *l, int number) {
   return term_get(t, text_str(&text));
 }
 
-/* The repeat ends the innermost loop: all that makes it is known, and with it the terms of its leaves. */
+/* Ends the innermost loop: its parts are known now, and so are the terms of its leaves. */
 static void leave_loop(Terms *t, const Func *f, const Loop *loop, Term *terms) {
   Arena *arena = t->m->arena;
   const Op *ops = f->ops.items, *begin = &ops[loop->begin], *repeat = &ops[loop->repeat];
@@ -250,7 +250,7 @@ static void leave_loop(Terms *t, const Func *f, const Loop *loop, Term *terms) {
   ARENA_PUSH(arena, &t->loops, l);
 }
 
-/* What a weight stands for; 0: itself. */
+/* Returns the term that a weight stands for; 0 if itself. */
 static Term defined_param(const Terms *t, const Op *op) {
   for (size_t i = 0; op->kind == OP_param && i < t->defined.n; i++)
     if (strcmp(t->defined.items[i].name, op_str(op, AT_name)) == 0) return t->defined.items[i].term;

@@ -1,9 +1,9 @@
 /* proof/prove_window.c - the prover's cases of the windowed operations (ir/window.h).
  *
- * Where the local windows begin follows from where the operand's part begins and from the two `starts`; what remains is
- * that the part holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols
- * it is proved by bounds (prove_bound.c), and else unknown.  Nothing is shared with lowering but what a window is
- * (window_of).
+ * The first local window follows from the start of the operand's part and the two `starts`.  It remains to show that
+ * the part holds all elements that the local windows reach.  That is arithmetic over the coordinates; where extents are
+ * symbols it is proved by bounds (prove_bound.c), and else unknown.  The only code shared with lowering is the
+ * definition of a window (window_of).
  */
 #include "proof/prove_relation.h"
 #include "ir/window.h"
@@ -15,15 +15,15 @@ typedef struct Reach {
   const Expr *lo, *n; /* of the result: first index and extent */
 } Reach;
 
-/* From the first element of a window to behind the last. */
+/* Extent from the first element of a window to its end. */
 static const Expr *reach_of(Module *m, const Window *w, int i) {
   return ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_WEIGHTS][i], -1), w->dilation[i]), 1);
 }
 
-/* The numbers that a reach is judged by. */
+/* The numbers by which a reach is decided. */
 enum { HELD_LO, HELD_HI, FIRST, COUNT, START, REACH, IMAGE, OUTPUT, REACH_NUMBERS };
 
-/* Windows read their images: all that lies in [0, image) is held. */
+/* For windows that read an image: all elements they reach inside [0, image) are held. */
 static bool images_held(const int64_t *v, const void *stride) {
   __int128 step = *(const int64_t *)stride, lo = v[START] + v[FIRST] * step,
            hi = v[START] + (v[FIRST] + v[COUNT] - 1) * step + v[REACH];
@@ -32,7 +32,7 @@ static bool images_held(const int64_t *v, const void *stride) {
   return v[COUNT] == 0 || lo >= hi || (v[HELD_LO] <= lo && hi <= v[HELD_HI]);
 }
 
-/* Images gather from outputs: no output outside the part reaches into [first, first + count). */
+/* For images that gather from outputs: no output outside the part reaches into [first, first + count). */
 static bool outputs_held(const int64_t *v, const void *stride) {
   __int128 step = *(const int64_t *)stride;
   bool below = v[HELD_LO] <= 0 || v[START] + (v[HELD_LO] - 1) * step + v[REACH] <= v[FIRST];
@@ -40,9 +40,9 @@ static bool outputs_held(const int64_t *v, const void *stride) {
   return v[COUNT] == 0 || (below && above);
 }
 
-/* The same for all sizes.  Windows: from max(first, 0) on, up to min(end, image).  Images: the first output that
- * reaches beyond lo is floor((lo - start - reach) / stride) + 1, the first that begins at hi or behind it ceil((hi -
- * start) / stride). */
+/* The same for all sizes.  Windows: from max(first, 0) to min(end, image).  Images: the first output that reaches
+ * beyond lo is floor((lo - start - reach) / stride) + 1, the first that begins at or after hi is ceil((hi - start) /
+ * stride). */
 static bool held_at_all_sizes(Prover *p, const Reach *r, bool transposed) {
   Module *m = p->m;
   const Window *w = r->g;
@@ -75,10 +75,10 @@ static bool all_held(Prover *p, const Reach *r, bool transposed) {
   if (d == FAILS) return prove_fail(p, "windows reach beyond this rank's part");
   if (held_at_all_sizes(p, r, transposed)) return true;
   p->uncertain = true;
-  return prove_fail(p, "whether windows stay inside this rank's part depends on sizes");
+  return prove_fail(p, "windows may reach beyond this rank's part at some sizes");
 }
 
-/* One windowed dimension of conv, conv_transpose or pool. */
+/* Handles one windowed dimension of conv, conv_transpose or pool. */
 static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, const Relation *in, const Expr *extent,
                          Span *out) {
   Module *m = p->m;
@@ -87,7 +87,7 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
   Span held = in[0].dims[g->dim[role][i]];
   bool whole = span_is_whole(p, &held, g->extent[role][i]);
   if (whole) held = span_at(ex_const(m, 0), g->extent[role][i]);
-  if (held.free) return p->uncertain = true, prove_fail(p, "the windowed dimension lies nowhere");
+  if (held.free) return p->uncertain = true, prove_fail(p, "the place of the windowed dimension is unknown");
   const Expr *lo;
   if (transposed) {
     lo = ex_sub(m, ex_add(m, g->start[i], ex_muli(m, held.lo, g->stride[i])), l->start[i]);
@@ -102,17 +102,17 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
   return whole || all_held(p, &r, transposed);
 }
 
-/* Every windowed dimension that is not cut is whole. */
+/* True if every windowed dimension is whole. */
 static bool whole_along(Prover *p, const Window *g, int role, const Relation *in) {
   for (int i = 0; i < g->n; i++)
     if (!span_is_whole(p, &in[g->role[role]].dims[g->dim[role][i]], g->extent[role][i]))
-      return prove_fail(p, "a window is cut");
+      return prove_fail(p, "a windowed dimension is cut");
   return true;
 }
 
 static bool same_starts(Prover *p, const Window *g, const Window *l) {
   for (int i = 0; i < g->n; i++)
-    if (!expr_equal(p, g->start[i], l->start[i])) return prove_fail(p, "windows begin elsewhere than at level 1");
+    if (!expr_equal(p, g->start[i], l->start[i])) return prove_fail(p, "windows do not begin where level 1 has them");
   return true;
 }
 
@@ -128,7 +128,8 @@ static bool pool_dims(Prover *p, const WindowCase *c, const Window *g, const Win
   return true;
 }
 
-/* Images and outputs are whole along the windows, and hold the same parts of all other dimensions. */
+/* Gradient of a pool: images and outputs must be whole along the windows, and hold the same parts of all other
+ * dimensions. */
 static bool pool_gradient(Prover *p, const WindowCase *c, const Window *g, const Window *l) {
   if (!whole_along(p, g, WINDOW_IMAGE, c->in) || !whole_along(p, g, WINDOW_OUTPUT, c->in) || !same_starts(p, g, l))
     return false;

@@ -27,7 +27,7 @@ Func *funcs_find(const FuncList *list, const char *name) {
   return NULL;
 }
 
-/* ---- sizes, work */
+/* ---- sizes and work */
 
 void trial_sizes(const Module *m, int number, int64_t *symbols) {
   static const int64_t primes[] = {3, 5, 2, 7, 4, 11};
@@ -116,7 +116,7 @@ static void set_random(InterpTensor *x, int64_t i, double number) {
   x->cells[i].f = dtype_load_f(x->dtype, bytes);
 }
 
-/* By the place in the file, so that views agree; floats in [-1, 1). */
+/* Random weights by their place in the file, so that views agree; floats in [-1, 1). */
 static void random_blob(const Param *p, uint64_t seed, InterpTensor *out) {
   int64_t index[MAX_RANK] = {0}, n = interp_elements(out);
   for (int64_t i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ static void fill(InterpTensor *x, const TrialOptions *o, const char *name, doubl
   if (o->domain == DOMAIN_MODP) interp_to_modp(x);
 }
 
-/* Weights that an initialiser makes would be the same number everywhere, or 0; normal ones are used as they are in
+/* Random values for weights that an initialiser would make constant; normal and uniform ones are used as they are in
  * floats. */
 static InterpNamed *made_weights(const Module *m, const TrialOptions *o, Arena *arena, int *n) {
   InterpNamed *list = ARENA_ARRAY(arena, InterpNamed, m->params.n);
@@ -202,7 +202,7 @@ static TrialVerdict compare(const char *what, const InterpNamed *want, int nwant
 
 static const char *first_error(const Diags *diags) { return diags->n ? diags->items[0].message : "no reason given"; }
 
-/* Both functions, each while the module has the functions of its list. */
+/* Two functions, each to be run while the module has the functions of its list. */
 typedef struct Versions {
   const Func *f, *g;
   const FuncList *before, *after;
@@ -227,7 +227,7 @@ static TrialVerdict try_both(Module *m, const Versions *b, const TrialOptions *o
   if (work <= o->most_work && !ok) *why = arena_printf(arena, "it does not run: %s", first_error(diags));
   if (!ok) return TRIAL_NOT_RUN;
   if (!interp_run(m, b->g, &run, n, inputs, arena, &y, diags))
-    return *why = arena_printf(arena, "it does not run any more: %s", first_error(diags)), TRIAL_DIFFERS;
+    return *why = arena_printf(arena, "it no longer runs: %s", first_error(diags)), TRIAL_DIFFERS;
   TrialVerdict v = compare("output", x.outputs, x.noutputs, y.outputs, y.noutputs, o, arena, why);
   return v != TRIAL_EQUAL ? v : compare("state", x.states, x.nstates, y.states, y.nstates, o, arena, why);
 }
@@ -235,7 +235,7 @@ static TrialVerdict try_both(Module *m, const Versions *b, const TrialOptions *o
 TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o,
                    Arena *arena, const char **why) {
   const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
-  if (!f || !g) return *why = "the function is gone", TRIAL_DIFFERS;
+  if (!f || !g) return *why = "the function is missing", TRIAL_DIFFERS;
   return try_both(m, &(Versions){f, g, before, after}, o, arena, why);
 }
 
@@ -250,7 +250,7 @@ TrialVerdict trial_pair(Module *m, const Func *f, const Func *g, const TrialOpti
 typedef struct Search {
   Module *m;
   Func *pair[2];
-  double work; /* that is left */
+  double work; /* work left */
   Arena *arena;
   const char **why;
 } Search;
@@ -263,7 +263,7 @@ static const char *sizes_text(const Search *s, const int64_t *symbols) {
   return text.n ? arena_printf(s->arena, "%s ", text_str(&text)) : "";
 }
 
-/* A few draws at these sizes. */
+/* Tries a few random inputs at these sizes. */
 static bool differ_at(Search *s, const int64_t *symbols) {
   enum { DRAWS = 3 };
   const Mesh *mesh = &s->m->mesh;
@@ -282,7 +282,7 @@ static bool differ_at(Search *s, const int64_t *symbols) {
   return differs;
 }
 
-/* The least size, which may be 0, and the largest one; a size without a maximum stays as it is. */
+/* Sets the least sizes, which may be 0, or the largest ones; a size without a maximum keeps its value. */
 static void limits(const Module *m, bool largest, int64_t *symbols) {
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
@@ -291,7 +291,7 @@ static void limits(const Module *m, bool largest, int64_t *symbols) {
   }
 }
 
-/* All sizes of one dimension where they are few, the others small. */
+/* Tries all sizes of one dimension if they are few, with the others small. */
 static bool differ_along(Search *s, size_t symbol, int64_t *symbols) {
   enum { FEW = 64 };
   const Symbol *x = &s->m->symbols.items[symbol];

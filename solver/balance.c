@@ -7,21 +7,21 @@
 
 #include "base/arena.h"
 
-/* Uneven places wait for each other more than the slowest alone says. */
+/* Cost of imbalance beyond the slowest place: share of the standard deviation of the places' times. */
 static const double uneven = 0.05;
 
-/* Borders that are moved together where there are many parts. */
+/* With more than MANY_PARTS parts, at most MOST_TOGETHER neighbouring borders are moved together. */
 enum { MANY_PARTS = 64, MOST_TOGETHER = 8 };
 enum { MOST_ROUNDS = 200, MOST_SHIFT = 2 };
 
 typedef struct Moving {
   const Balance *b;
   double *busy, *once; /* by place */
-  double *slowest;     /* of the first, second ... run of all places */
-  int *trial, *runs;   /* runs: by place, so far */
+  double *slowest;     /* by index of the run on its place: the slowest over all places */
+  int *trial, *runs;   /* runs: by place, counted so far */
 } Moving;
 
-/* The runs of a part that begin at a position. */
+/* Index of the first run of a part that begins at `from`. */
 static int row_of(const Balance *b, int part, int from) { return ((b->kind ? b->kind[part] : 0) * b->n + from) * b->n; }
 
 int balance_run(const Balance *b, const int *cuts, int part) {
@@ -66,7 +66,7 @@ double balance_seconds(const Balance *b, const int *cuts) {
   return seconds;
 }
 
-/* Moves the borders before parts first to last by so many positions, if that is better. */
+/* Moves the borders before parts first to last by `by` positions, if that shortens the step. */
 static bool move(const Moving *m, int *cuts, int first, int last, int by, double *seconds) {
   const Balance *b = m->b;
   int before = cuts[first - 1], after = last + 1 < b->parts ? cuts[last + 1] : b->n - 1;
@@ -93,14 +93,14 @@ static double climb(const Moving *m, int *cuts) {
   return seconds;
 }
 
-/* The run that ends at the last position and takes least. */
+/* Returns the time of the fastest run that ends at the last position. */
 static double least_at_end(const Balance *b) {
   double least = INFINITY;
   for (int from = 0; from + 1 < b->n; from++) least = fmin(least, b->time[row_of(b, b->parts - 1, from) + b->n - 1]);
   return least;
 }
 
-/* What each part should take so that all places take the same: the last one at least what it has to. */
+/* Target time of each part, so that all places take equally long; the last part gets at least its fastest run. */
 static double *shares_of(Arena *a, const Balance *b, double sum) {
   double *share = ARENA_ARRAY(a, double, b->parts), each = sum / b->places, last = least_at_end(b);
   int *parts = ARENA_ARRAY(a, int, b->places), final = b->parts - 1, place = b->place[final];
@@ -113,7 +113,7 @@ static double *shares_of(Arena *a, const Balance *b, double sum) {
   return share;
 }
 
-/* The partition with the least squares of what runs differ from their share; false: there is none. */
+/* Finds the partition with the least squared difference between runs and their shares; false if there is none. */
 static bool nearest_to(const Balance *b, const double *share, int *cuts) {
   Arena *a = arena_new();
   int n = b->n, *from = ARENA_ARRAY(a, int, (b->parts + 1) * n);

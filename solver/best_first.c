@@ -1,17 +1,16 @@
-/* solver/best_first.c - the optimum where tables had to leave something out: joins that were split, costs of
+/* solver/best_first.c - finds the optimum where tables had to leave something out: joins that were split, and costs of
  * values that have too many users for one table.
  *
- * In: a program whose joins are whole, rests included, so that no table of it could be formed; and one over the same
- * order of variables whose tables are bounds, after a run.  An entry of a whole join is computed when it is asked for:
- * the cheapest class of its variable, of what its inputs cost and what the entries of its operands cost, which are
- * asked for in turn.  What was not asked for yet counts what the tables of the bounds say about it: those that were
- * made below, and are used above, the entry.  Always the class that is least by what is known is looked at, until
- * it is known to the end, or to be above the limit that whoever asks has set, which is where something else
- * becomes cheaper.  What was found is remembered by join and entry, and equal joins are one.  So it is an AND/OR
- * search, best first, with mini-bucket tables for its heuristic (Marinescu, Dechter: AND/OR branch-and-bound search,
- * 2009; recursive best-first search: Korf 1993).
+ * Input: a program with whole joins, rests included, so that none of its tables can be formed; and, over the same order
+ * of variables, a program whose tables are lower bounds, after a run.  An entry of a whole join is computed on demand:
+ * the minimum over the classes of its variable of the inputs' costs plus the entries of its operands, which are
+ * computed on demand in turn.  Until then, an operand counts as its lower bound: the tables of the bounds that are made
+ * below the entry and used above it.  The search always expands the class with the least known sum, until that class is
+ * exact or above the limit that the caller set, at which something else becomes cheaper.  Results are stored by join
+ * and entry, and equal joins share them.  So it is an AND/OR search, best first, with mini-bucket tables as its
+ * heuristic (Marinescu, Dechter: AND/OR branch-and-bound search, 2009; recursive best-first search: Korf 1993).
  *
- * It may take long: then what was proved until its end is the bound.
+ * The search may be stopped early; the bound proved by then is the result.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,21 +23,21 @@
 
 typedef unsigned __int128 Key;
 
-/* A table that is added to what a class costs. */
+/* A table that is added to the cost of a class. */
 typedef struct Addend {
   const double *table;
   int n;
-  const int *places; /* in the join; the variable's is the last one */
+  const int *places; /* in the join; the variable's place comes last */
   size_t **offsets;  /* by place here, class of the join */
-  size_t *variable;  /* by class of the variable; NULL: it has no place */
+  size_t *variable;  /* by class of the variable; NULL if the table does not depend on the variable */
 } Addend;
 
 /* A whole join: how its entries are computed. */
 typedef struct Node {
   const Step *step;
-  bool known;            /* a table of the bounds has all of it */
-  int **values;          /* by place, class: a value that has it */
-  int ninputs, naddends; /* what is known for certain first, then what tables of the bounds say of operands */
+  bool known;            /* a table of the bounds gives all entries exactly */
+  int **values;          /* by place, class: one value of that class */
+  int ninputs, naddends; /* exact addends first, then the bounds of operands */
   Addend *addends;
   int nchildren, nrests;
   struct Child {
@@ -51,14 +50,14 @@ typedef struct Node {
 typedef struct Memo {
   Key key;
   int node;   /* + 1; 0: empty */
-  int choice; /* class; -1: not known to the end */
+  int choice; /* class; -1 if not exact yet */
   double least;
 } Memo;
 
-/* Room for one entry that is being computed. */
+/* Scratch memory for one entry that is being computed. */
 typedef struct Level {
   double *certain, *sum; /* by class */
-  bool *counted;         /* by class: certain has the rests */
+  bool *counted;         /* by class: whether `certain` includes the rests */
   int *at;               /* of a child */
   int *values;
   size_t *base; /* by addend */
@@ -73,12 +72,12 @@ typedef struct BestFirst {
   size_t nmemo, used;
   Level **levels;
   int widest, most_addends, most_places;
-  double near; /* how far above the next cheapest a class is followed */
+  double near; /* how far above the second-best class a class is expanded */
   double work, most_work;
   bool stopped;
 } BestFirst;
 
-/* ---- what was found */
+/* ---- stored results */
 
 static Key key_of(const Step *s, const int *at) {
   Key k = 0;
@@ -86,7 +85,7 @@ static Key key_of(const Step *s, const int *at) {
   return k;
 }
 
-/* An entry's number tells it apart. */
+/* True if every entry of the step has a number of its own. */
 static bool can_be_numbered(const Step *s) {
   double bits = 0;
   for (int i = 0; i < s->n; i++) bits += log2(s->classes[i]);
@@ -166,7 +165,7 @@ static void begin_entry(BestFirst *b, const Node *n, const int *at, Level *l) {
   b->work += (double)classes * (1 + n->naddends);
 }
 
-/* Where an operand is read, with a class of the variable: its classes are in `at` of the level. */
+/* Returns an operand and stores in l->at the classes at which it is read, for a class of the variable. */
 static const Operand *read_operand(const Node *n, int operand, Level *l, int class) {
   const Operand *o = &n->step->operands[operand];
   l->values[n->step->n] = n->values[n->step->n][class];
@@ -189,13 +188,13 @@ static double by_terms(const Node *n, const struct Child *child, const Level *l,
   return sum;
 }
 
-/* Where a child is asked. */
+/* Key of the entry of a child that a class reads. */
 static Key child_entry(const BestFirst *b, const Node *n, const struct Child *child, Level *l, int class) {
   read_operand(n, child->operand, l, class);
   return key_of(b->nodes[child->node].step, l->at);
 }
 
-/* What is known of a class; *open gets a child that is not known to its end, and *least what it counts; -1: none. */
+/* Returns the known cost of a class. *open is the first child that is not exact, or -1; *least is its lower bound. */
 static double look(const BestFirst *b, const Node *n, Level *l, int class, int *open, double *least) {
   double sum = l->certain[class];
   *open = -1;
@@ -210,7 +209,7 @@ static double look(const BestFirst *b, const Node *n, Level *l, int class, int *
   return sum;
 }
 
-/* The least sum, and the least of the others. */
+/* Returns the class with the least sum; *next is the second least sum. */
 static int least_class(const double *sum, int n, double *next) {
   int best = 0;
   *next = INFINITY;
@@ -221,7 +220,8 @@ static int least_class(const double *sum, int n, double *next) {
   return best;
 }
 
-/* What the entry costs; *known: exactly, else it is more than `limit`, or the time is over, and costs at least that. */
+/* Returns the cost of an entry. *known: it is exact; otherwise it is a lower bound, because the cost exceeds `limit` or
+ * time ran out. */
 static double evaluate(BestFirst *b, int node, const int *at, double limit, int depth, bool *known) {
   const Node *n = &b->nodes[node];
   const Step *s = n->step;
@@ -265,7 +265,7 @@ static double evaluate(BestFirst *b, int node, const int *at, double limit, int 
 
 /* ---- the nodes */
 
-/* A table whose places are these of the join. */
+/* An addend for a table whose places are these places of the join. */
 static Addend addend_of(BestFirst *b, const Node *n, const double *table, int nplaces, const int *places,
                         const int *const *maps, const int *classes) {
   const Step *s = n->step;
@@ -332,7 +332,7 @@ static bool is_known(const BestFirst *b, const Elimination *e, const Pending *p)
   return known;
 }
 
-/* The first elimination of a step tells how its entries are computed. */
+/* Builds the node of a step from the step's first elimination. */
 static void make_node(BestFirst *b, const Elimination *e, const Pending *below, const Pending *own) {
   const Step *s = b->whole->steps[e->step];
   const SolveProblem *p = b->whole->p;
@@ -367,7 +367,7 @@ static void make_node(BestFirst *b, const Elimination *e, const Pending *below, 
   if (s->n + 1 > b->most_places) b->most_places = s->n + 1;
 }
 
-/* False when an entry has no number. */
+/* Builds all nodes; false if the entries of some step cannot be numbered. */
 static bool make_nodes(BestFirst *b, double lambda) {
   StepProgram *w = b->whole;
   Pending *pending = b->pending = ARENA_ARRAY(b->arena, Pending, w->n + 1);
@@ -409,14 +409,14 @@ static int *choice_of(BestFirst *b, double lambda, Arena *a) {
   return values;
 }
 
-/* The least that everything costs, by what is known of joins without a scope. */
+/* Returns the sum of all joins without a scope, as far as it is known. */
 static double sum_of_roots(const BestFirst *b, const double *least) {
   double sum = b->whole->p->constant;
   for (int i = 0; i < b->whole->n; i++) sum += least[i];
   return sum;
 }
 
-/* At first what the tables of the bounds say; true when all is known to the end. */
+/* Evaluates the joins without a scope, starting from the tables of the bounds; true if all are exact. */
 static bool evaluate_roots(BestFirst *b, double most, double *least) {
   const StepProgram *w = b->whole;
   bool all = true;

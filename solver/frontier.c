@@ -1,10 +1,10 @@
 /* solver/frontier.c - elimination with exact (memory, time) frontiers; see solve.h.
  *
- * An entry of a table is the list of (memory, time) no other choice of the eliminated variables beats in both, by
- * ascending memory. Points above the limit, or slower than a known solution, are dropped.  To find the values of a
- * chosen point, the sums of its bucket are formed again in the same order, the frontier of every prefix is kept, and
- * the point is traced back list by list.  The parts of a problem that do not depend on each other are many lists at
- * once: there a point is dropped as well when what is still to come leads it above a limit, in memory, in time, or in
+ * An entry of a table is its Pareto frontier, by ascending memory: the (memory, time) points of the eliminated
+ * variables that no other choice beats in both.  Points above the limit, or slower than a known solution, are dropped.
+ * To find the values of a chosen point, the sums of its bucket are formed again in the same order, the frontier of
+ * every prefix is kept, and the point is traced back list by list.  Independent parts of a problem give many lists at
+ * once: there a point is also dropped if the least remaining cost takes it above a limit, in memory, in time, or in
  * their sum weighted as the sweep found best.
  */
 #include <math.h>
@@ -35,7 +35,7 @@ static bool before(const FrontierPoint *a, const FrontierPoint *b) {
   return a->memory != b->memory ? a->memory < b->memory : a->time < b->time;
 }
 
-/* The points of two frontiers that none of both beats, by ascending memory; returns how many. */
+/* Merges two frontiers into one, by ascending memory; returns its number of points. */
 static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierPoint *y, size_t ny,
                               FrontierPoint *out) {
   size_t kept = 0;
@@ -46,15 +46,14 @@ static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierP
   return kept;
 }
 
-/* Where the frontier that begins at `from` ends. */
+/* Returns the end of the frontier that begins at `from`. */
 static size_t frontier_end(const Points *l, size_t from) {
   size_t i = from + 1;
   while (i < l->n && l->items[i].memory > l->items[i - 1].memory && l->items[i].time < l->items[i - 1].time) i++;
   return i;
 }
 
-/* Keeps what no other point beats.  Lists are frontiers one behind the other: neighbours are merged until one is
- * left. */
+/* Reduces a list of consecutive frontiers to one, by merging neighbours. */
 static void prune(Points *l, Points *scratch) {
   while (frontier_end(l, 0) < l->n) {
     size_t kept = 0;
@@ -73,7 +72,7 @@ static void prune(Points *l, Points *scratch) {
 
 typedef struct Frontier {
   StepProgram *p;
-  double time_limit; /* points above it lead nowhere */
+  double time_limit; /* points above it are dropped */
   size_t npoints, work;
   Points scratch; /* of prune */
   struct {
@@ -86,7 +85,7 @@ static bool useful(const Frontier *s, double memory, double time) {
   return memory <= s->p->p->memory_limit && time <= s->time_limit;
 }
 
-/* All sums of a point of `x` and one of the n points `y`. */
+/* Forms all sums of a point of `x` and one of the n points `y`. */
 static void add_frontier(Frontier *s, const Points *x, const FrontierPoint *y, size_t n, Points *out) {
   out->n = 0;
   s->work += x->n * n;
@@ -98,7 +97,7 @@ static void add_frontier(Frontier *s, const Points *x, const FrontierPoint *y, s
   prune(out, &s->scratch);
 }
 
-/* A value of the variable that another of the same class beats in time and memory is never needed. */
+/* Lists the values of the variable that no other value of the same class beats in time and memory; returns how many. */
 static int useful_values(const Step *b, int *out) {
   int n = 0;
   for (int v = 0; v < b->domain; v++) {
@@ -145,11 +144,11 @@ static void one_value(Frontier *s, const Step *b, const int *at, int v, Work *w)
 
 static bool within_caps(const Frontier *s) {
   double cap = s->p->p->frontier_cap;
-  if (solve_watch_work(s->p->p->watch, 100)) return false; /* entries have lists */
+  if (solve_watch_work(s->p->p->watch, 100)) return false; /* a list costs more than a sum: weight 100 */
   return (double)s->npoints <= cap && (double)s->work <= 32 * cap;
 }
 
-/* Fills the points of a step; false when the cap is passed. */
+/* Fills the points of a step; false if the cap is exceeded. */
 static bool fill_points(Frontier *s, Step *b) {
   Arena *a = s->p->arena;
   Work w = {0};
@@ -178,15 +177,15 @@ static bool fill_points(Frontier *s, Step *b) {
   return ok;
 }
 
-/* ---- which choices made a point */
+/* ---- choices that give a point */
 
-/* Lists to take one point of each from, and the frontier of the sums of the first 0, 1, ... n of them. */
+/* Lists, one point of each to be chosen, and the frontier of the sums of the first 0, 1, ... n of them. */
 typedef struct Lists {
   int n;
   const FrontierPoint **points; /* by list */
   size_t *counts;
-  int *makers;    /* elimination whose result the list is from */
-  Points *prefix; /* of n + 1 */
+  int *makers;    /* elimination that made the list */
+  Points *prefix; /* n + 1 of them */
 } Lists;
 
 static Lists lists_for(Arena *a, int n) {
@@ -204,7 +203,7 @@ static void add_list(Lists *l, const Step *t, size_t e, int maker) {
   l->makers[l->n++] = maker;
 }
 
-/* The lists whose sums, in order, give the goal: found from the last one back, marked as chosen. */
+/* Finds, from the last list to the first, the points whose sum is the goal, and marks them as chosen. */
 static bool trace_back(Frontier *s, const Lists *l, FrontierPoint goal) {
   for (int i = l->n - 1; i >= 0; i--) {
     const Points *before = &l->prefix[i];
@@ -229,7 +228,7 @@ static bool has_point(const Points *l, FrontierPoint goal) {
   return false;
 }
 
-/* With value v for its variable, can the elimination make the point that was chosen of it? */
+/* True if the elimination can make its chosen point with value v of its variable. */
 static bool makes_chosen(Frontier *s, const Elimination *e, const int *at, int v, Lists *l) {
   const Step *b = s->p->steps[e->step];
   double time = b->time[v], memory = b->memory ? b->memory[v] : 0;
@@ -259,7 +258,7 @@ static bool assign_variable(Frontier *s, const Elimination *e, int *values) {
   return true;
 }
 
-/* What the roots behind each one cost at least; `weighted` is time + lambda * memory. */
+/* Least cost of the roots after each one; `weighted` is time + lambda * memory. */
 typedef struct Rest {
   double memory, time, weighted;
 } Rest;
@@ -279,7 +278,7 @@ static Rest *rests_of(const Frontier *s, const Lists *l, double lambda) {
   return rest;
 }
 
-/* Drops the points that lead above a limit with what is still to come. */
+/* Drops the points that exceed a limit together with the least remaining cost. */
 static void keep_promising(const Frontier *s, Points *l, const Rest *rest, double lambda) {
   double limit = s->p->p->memory_limit, room = s->time_limit + lambda * limit * (1 + 1e-9);
   size_t kept = 0;
@@ -291,7 +290,7 @@ static void keep_promising(const Frontier *s, Points *l, const Rest *rest, doubl
   l->n = kept;
 }
 
-/* The fastest sum over the variables that were left alone, within the limit. */
+/* Chooses the fastest sum of the remaining roots within the limit. */
 static bool choose_root(Frontier *s, double lambda) {
   int n = (int)s->roots.n;
   Lists l = lists_for(s->p->arena, n);
@@ -315,7 +314,7 @@ static bool choose_root(Frontier *s, double lambda) {
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena) {
   Arena *a = arena_new();
   int *values = ARENA_ARRAY(arena, int, p->nvars);
-  /* room for the order of the sums */
+  /* room for the different order of sums */
   Frontier s = {.p = elimination_compile(p, order, false, a), .time_limit = r->time * (1 + 1e-9)};
   bool ok = s.p != NULL;
   for (int i = 0; ok && i < s.p->nsteps; i++) ok = fill_points(&s, s.p->steps[i]);

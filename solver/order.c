@@ -1,10 +1,10 @@
-/* solver/order.c - the elimination order: always a variable whose join is cheapest now (min-weight), per
- * variable it serves.
+/* solver/order.c - the elimination order: always the variable whose join is cheapest now (min-weight), per variable
+ * that shares the join.
  *
- * A variable's look says which tables it is in; equal looks mean equal joins, which are computed once.  So the size of
- * a join is divided by the number of variables of the same look, and costs nothing when one of them has been
- * eliminated.  Repeated blocks are then eliminated alike, and a chain of them is composed pairwise in a tree instead of
- * from one end: the joins of L blocks are O(log L) different ones.
+ * A variable's look is a hash of its roles in tables; equal looks mean equal joins, which are computed once.  So the
+ * size of a join is divided by the number of variables with the same look, and a join costs nothing once one of them
+ * has been eliminated.  Repeated blocks are then eliminated alike, and a chain of them is composed pairwise in a tree
+ * instead of from one end: the joins of L blocks are O(log L) different ones.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "solver/private.h"
 
 typedef struct Key {
-  int64_t weight; /* logarithm, in millionths; -1: known */
+  int64_t weight; /* logarithm, in millionths; -1 if the join is computed already */
   int var;
 } Key;
 
@@ -22,7 +22,7 @@ typedef struct IntList {
   size_t n, cap;
 } IntList;
 
-/* A table, or the result of an elimination: what it is for each of its variables. */
+/* A table, or the result of an elimination, with the role that each variable has in it. */
 typedef struct Role {
   int n;
   const int *vars;
@@ -32,9 +32,9 @@ typedef struct Role {
 
 typedef struct Look {
   uint64_t hash;
-  int64_t known;   /* size of the join that was eliminated; -1: none yet */
+  int64_t known;   /* size of the eliminated join; -1 if none yet */
   int count;       /* variables that have it */
-  IntList holders; /* they, and some that had it */
+  IntList holders; /* those variables, and some that had the look before */
 } Look;
 
 typedef struct Order {
@@ -55,7 +55,7 @@ typedef struct Order {
   struct {
     Key *items;
     size_t n, cap;
-  } heap; /* entries that are not current any more are skipped */
+  } heap; /* a heap; outdated entries are skipped */
 } Order;
 
 /* ---- the heap */
@@ -123,7 +123,7 @@ static Look *look_of(Order *o, int v) {
   return l;
 }
 
-/* The logarithm of the join's size, in millionths, so that equal joins weigh the same whatever the order of the sum. */
+/* Logarithm of the join's size, in millionths, so that equal joins weigh the same whatever the order of summation. */
 static int64_t join_size(const Order *o, int v) {
   double w = o->size[v];
   for (size_t i = 0; i < o->adjacent[v].n; i++) w += o->size[o->adjacent[v].items[i]];
@@ -135,7 +135,7 @@ static void weigh(Order *o, int v, const Look *l) {
   push(o, (Key){l->known == size ? -1 : shared > 0 ? shared : 0, v});
 }
 
-/* Gives the variable its place among those of the same look; they are weighed again when their number has doubled. */
+/* Adds the variable to its look.  All variables of a look are weighed again when their number has doubled. */
 static void enter(Order *o, int v) {
   Look *l = look_of(o, v);
   l->count++;
@@ -147,7 +147,7 @@ static void enter(Order *o, int v) {
   }
 }
 
-/* One of them is eliminated: the others cost nothing. */
+/* Records that a variable of this look is eliminated: the others are free. */
 static void learn(Order *o, int v) {
   Look *l = look_of(o, v);
   bool fresh = l->known < 0;
@@ -169,7 +169,7 @@ static void add_table(Order *o, Role t) {
   ARENA_PUSH(o->arena, &o->tables, t);
 }
 
-/* Replaces the neighbours of u by the union with `more`, without u and `without`. */
+/* Replaces the neighbours of u by their union with `more`, without u and `without`. */
 static void merge(Order *o, int u, const IntList *more, int without) {
   IntList out = {0};
   const IntList *mine = &o->adjacent[u];
@@ -197,7 +197,7 @@ static void join_factor(Order *o, const SolveFactor *f) {
   for (int i = 0; i < f->n; i++) merge(o, f->vars[i], &all, -1);
 }
 
-/* The tables of v make way for one over its neighbours. */
+/* Replaces the tables of v by one over its neighbours. */
 static void replace_tables(Order *o, int v) {
   const IntList scope = o->adjacent[v];
   Role result = {.n = (int)scope.n, .vars = scope.items, .roles = ARENA_ARRAY(o->arena, uint64_t, scope.n)};

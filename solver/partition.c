@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-/* A run that is not too long and not too large. */
+/* A run within the limits of time and memory. */
 typedef struct Run {
   int from;
   double time;
@@ -14,12 +14,12 @@ typedef struct Run {
 
 typedef struct Runs {
   const Run *items;
-  const size_t *starts; /* of position `to`: items[starts[to] .. starts[to + 1]), by ascending `from` */
+  const size_t *starts; /* runs that end at `to`: items[starts[to] .. starts[to + 1]), by ascending `from` */
 } Runs;
 
 typedef struct State {
   double sum, slowest;
-  int from, index; /* position and state before */
+  int from, index; /* previous position and state */
 } State;
 
 typedef struct States {
@@ -32,12 +32,12 @@ typedef struct Search {
   const Partition *p;
   int parts;
   const Runs *all; /* by kind */
-  double floor;    /* some run of every partition is longer */
+  double floor;    /* every partition has a run that takes longer */
 } Search;
 
 static int kinds_of(const Partition *p) { return p->kind ? p->nkinds : 1; }
 
-/* The runs that part number `part` may have. */
+/* Runs allowed for a part. */
 static const Runs *runs_at(const Search *s, const Runs *runs, int part) {
   return &runs[s->p->kind ? s->p->kind[part] : 0];
 }
@@ -51,7 +51,7 @@ static bool is_run(const Partition *p, int kind, int from, int to) {
   return !isinf(p->time[i]) && p->bytes[i] <= p->memory_limit;
 }
 
-/* All of a kind that keep the memory limit. */
+/* Lists all runs of a kind within the memory limit. */
 static Runs runs_of(Arena *a, const Partition *p, int kind) {
   size_t *starts = ARENA_ARRAY(a, size_t, p->n + 2), n = 0;
   for (int from = 0; from < p->n; from++)
@@ -78,15 +78,15 @@ static Runs within(const Search *s, const Runs *all, double most) {
   return (Runs){items, starts};
 }
 
-/* Those that take up to `most`, by kind. */
+/* Lists the runs that take at most `most`, by kind. */
 static const Runs *runs_within(const Search *s, double most) {
   Runs *runs = ARENA_ARRAY(s->arena, Runs, kinds_of(s->p));
   for (int k = 0; k < kinds_of(s->p); k++) runs[k] = within(s, &s->all[k], most);
   return runs;
 }
 
-/* [part * n + position]: the least sum of the runs behind the first `part` ones, from that position on; INFINITY: they
- * do not get to the end. */
+/* [part * n + position]: least sum of the runs from that position on, after `part` runs; INFINITY if none reach the
+ * end. */
 static double *rests_of(const Search *s, const Runs *by_kind) {
   int n = s->p->n;
   double *rest = ARENA_ARRAY(s->arena, double, (s->parts + 1) * n);
@@ -106,7 +106,7 @@ static double *rests_of(const Search *s, const Runs *by_kind) {
   return rest;
 }
 
-/* What a partition of runs up to `most` takes at most; INFINITY: there is none. */
+/* Upper bound of the best partition whose runs take at most `most`; INFINITY if there is none. */
 static double takes_within(const Search *s, double most) {
   Search trial = *s;
   trial.arena = arena_new();
@@ -122,8 +122,8 @@ static double slowest_run(const Partition *p) {
   return most;
 }
 
-/* What the best of some partitions takes at most: of the limits of the slowest run that are between all and none, then
- * of some between none and what is too slow. */
+/* Upper bound of the best partition.  Tries limits of the slowest run: a bisection for the smallest feasible one, then
+ * some between that one and the limit above which no partition can be better. */
 static double some_partition(Search *s) {
   enum { STEPS = 12 };
   double high = slowest_run(s->p), low = fmin(high, s->p->least / s->parts), best = takes_within(s, high);
@@ -139,7 +139,7 @@ static double some_partition(Search *s) {
   return best;
 }
 
-/* Keeps states that none beats in both numbers. */
+/* Adds a state unless another beats it in sum and slowest run; removes the states that it beats. */
 static void add_state(const Search *s, States *l, State x) {
   size_t kept = 0;
   for (size_t i = 0; i < l->n; i++)
@@ -150,13 +150,13 @@ static void add_state(const Search *s, States *l, State x) {
   ARENA_PUSH(s->arena, l, x);
 }
 
-/* What a state leads to takes at least; `rest`: the sum of the runs that are still to come, so many. */
+/* Lower bound of all partitions that continue a state; `rest`: least sum of the `runs` remaining runs. */
 static double takes_at_least(const Search *s, const State *x, double rest, int runs) {
   double slowest = x->slowest > s->floor ? x->slowest : s->floor, mean = runs ? rest / runs : 0;
   return x->sum + rest + (s->p->repeat - 1) * (slowest > mean ? slowest : mean);
 }
 
-/* All states that may lead to what takes no more than `best`. */
+/* Lists all states that may lead to a partition within `best`. */
 static States *states_within(const Search *s, const Runs *by_kind, double best) {
   int n = s->p->n;
   const double *rest = rests_of(s, by_kind);
@@ -198,7 +198,7 @@ bool partition_find(const Partition *p, int parts, int *cuts, double *needed) {
   Runs *all = ARENA_ARRAY(s.arena, Runs, kinds_of(p));
   for (int k = 0; k < kinds_of(p); k++) all[k] = runs_of(s.arena, p, k);
   s.all = all;
-  double best = some_partition(&s) * (1 + 1e-9); /* sums have another order */
+  double best = some_partition(&s) * (1 + 1e-9); /* allows for another order of sums */
   *needed = isinf(best) || p->repeat <= 1 ? INFINITY : (best - p->least) / (p->repeat - 1);
   const Runs *runs = runs_within(&s, fmin(p->most, *needed));
   bool found = !isinf(best) && trace(&s, states_within(&s, runs, best), cuts);

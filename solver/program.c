@@ -8,9 +8,9 @@
 
 /* A table that has not been joined yet. */
 typedef struct Live {
-  int maker;  /* elimination, or -1 - input */
-  int step;   /* -1: an input */
-  int number; /* equal for equal tables: of an input the first with the same one, else the step */
+  int maker;  /* elimination, or -1 - index of the input */
+  int step;   /* -1 if an input */
+  int number; /* equal for equal tables: the first factor with the same table, or the step */
   int n;
   const int *vars;
   const int *const *maps;
@@ -23,7 +23,7 @@ typedef struct IntList {
   size_t n, cap;
 } IntList;
 
-/* A join that was too large, and which of its parts has each of its tables. */
+/* A join that was too large, and the part that has each of its tables. */
 typedef struct Large {
   const Step *whole;
   Split *split;
@@ -54,11 +54,11 @@ typedef struct Compiler {
   const double *zeros;
 } Compiler;
 
-/* A join about to become a step. */
+/* A join that is about to become a step. */
 typedef struct Join {
   int var;
   const double *time, *memory;
-  int n, *tables; /* places in the list of live tables */
+  int n, *tables; /* indices in the list of live tables */
   int nscope, *scope;
 } Join;
 
@@ -99,8 +99,8 @@ static double entries_of(const Live *t) {
   return n;
 }
 
-/* The last place is the inner loop (step.c), so it is the one whose entries lie next to each other in the
- * largest table with several places: small tables stay near, or are copied. */
+/* Puts the inner place of the largest table with several places last: the last place is the inner loop (step.c), which
+ * then reads adjacent entries.  Small tables stay in the cache, or are copied. */
 static void order_scope(const Compiler *c, Join *j) {
   const Live *largest = NULL;
   for (int f = 0; f < j->n; f++) {
@@ -113,7 +113,7 @@ static void order_scope(const Compiler *c, Join *j) {
   j->scope[j->nscope - 1] = inner;
 }
 
-/* The variables the tables are about, in the order they appear. */
+/* Collects the variables of the tables, in order of appearance. */
 static void find_scope(Compiler *c, Join *j) {
   int most = 0;
   for (int f = 0; f < j->n; f++) most += c->live.items[j->tables[f]].n;
@@ -234,7 +234,7 @@ static Step *step_new(Compiler *c, const Join *j, uint64_t hash) {
   return s;
 }
 
-/* A step for the join: a known one, or a fresh one that is not in the program yet. */
+/* Returns the step of a join: a known one, or a new one that is not in the program yet. */
 static Step *step_for(Compiler *c, Join *j, int **slot) {
   find_scope(c, j);
   uint64_t h = join_hash(c, j);
@@ -271,7 +271,7 @@ static uint64_t split_hash(const Compiler *c, const Join *parts, int n) {
   return h;
 }
 
-/* The split into equal parts, or a fresh one. */
+/* Returns the split into equal parts, or a new one. */
 static Split *split_of(Compiler *c, const Join *parts, int n) {
   uint64_t h = split_hash(c, parts, n);
   for (size_t i = 0; i < c->splits.n; i++) {
@@ -290,7 +290,7 @@ static Split *split_of(Compiler *c, const Join *parts, int n) {
   return x;
 }
 
-/* A part of a join, of at most n tables; it has none yet. */
+/* An empty part of a join, with room for n tables. */
 static Join part_of(Compiler *c, const Join *whole, bool first, int n) {
   return (Join){.var = whole->var,
                 .time = first ? whole->time : c->zeros,
@@ -298,7 +298,7 @@ static Join part_of(Compiler *c, const Join *whole, bool first, int n) {
                 .tables = ARENA_ARRAY(c->arena, int, n)};
 }
 
-/* The next part of a join that is too large takes tables while its work stays under the cap. */
+/* Builds the next part of a join that is too large: takes tables while its work stays under the cap. */
 static Join next_part(Compiler *c, const Join *whole, bool first, int *left, int *n) {
   Join part = part_of(c, whole, first, *n);
   int kept = 0;
@@ -311,7 +311,7 @@ static Join next_part(Compiler *c, const Join *whole, bool first, int *left, int
     else left[kept++] = left[f];
   }
   *n = kept;
-  find_scope(c, &part); /* the last trial may have looked at other tables than the part has */
+  find_scope(c, &part); /* the last trial may have had other tables than the part */
   return part;
 }
 
@@ -342,7 +342,7 @@ static const Large *find_large(const Compiler *c, const Join *j, uint64_t h) {
   return NULL;
 }
 
-/* As an equal join was. */
+/* Eliminates a variable whose join equals one that was split before. */
 static void eliminate_like(Compiler *c, const Join *whole, const Large *as) {
   Join *parts = ARENA_ARRAY(c->arena, Join, as->split->n);
   for (int i = 0; i < as->split->n; i++) parts[i] = part_of(c, whole, i == 0, whole->n);
@@ -361,7 +361,7 @@ static bool stands_before(const Compiler *c, int var, int a, int b) {
   return step_place_in(x->vars, x->n, var) < step_place_in(y->vars, y->n, var);
 }
 
-/* In an order that does not depend on when the tables were made, so that equal joins are seen to be equal. */
+/* Inserts a table in an order that does not depend on when tables were made, so that equal joins compare equal. */
 static void insert_table(const Compiler *c, Join *j, int table) {
   int at = j->n++;
   for (; at > 0 && stands_before(c, j->var, table, j->tables[at - 1]); at--) j->tables[at] = j->tables[at - 1];
@@ -388,7 +388,7 @@ static bool eliminate(Compiler *c, int var) {
   return true;
 }
 
-/* By factor: the first one with the same table. */
+/* By factor: the first factor with the same table. */
 static int *number_inputs(const SolveProblem *p, Arena *a) {
   int *number = ARENA_ARRAY(a, int, p->nfactors + 1);
   size_t slots = 64;
@@ -406,7 +406,7 @@ static int *number_inputs(const SolveProblem *p, Arena *a) {
 
 StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a) {
   StepProgram *out = ARENA_NEW(a, StepProgram);
-  /* Every elimination lowers the sum of the tables' scopes, so there are at most this many. */
+  /* Every elimination shortens the sum of the tables' scopes, which bounds their number. */
   size_t most = (size_t)p->nvars + 16;
   int widest = 1;
   for (size_t f = 0; f < p->nfactors; f++) most += (size_t)p->factors[f].n;

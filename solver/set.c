@@ -10,10 +10,10 @@ enum { MAX_CHOSEN = 63 };
 typedef struct Listing {
   const SetInput *in;
   Arena *arena;
-  bool *always; /* by layout: somebody asks for it whatever is chosen */
-  int nchosen;  /* layouts that may be in a set or not */
+  bool *always; /* by layout: some user needs it in any case */
+  int nchosen;  /* layouts that may or may not be in a set */
   int *chosen;
-  int *bit;         /* by layout: its place in `chosen`; -1: none */
+  int *bit;         /* by layout: index in `chosen`; -1 if absent */
   uint64_t **needs; /* by user, class */
   uint64_t *sets;
   int n;
@@ -49,7 +49,7 @@ static void find_needs(Listing *l) {
   }
 }
 
-/* Every user finds what it needs in one of its classes. */
+/* True if every user has a class whose layouts are in the set. */
 static bool serves_all(const Listing *l, uint64_t set) {
   for (int u = 0; u < l->in->nusers; u++) {
     int c = 0;
@@ -59,7 +59,7 @@ static bool serves_all(const Listing *l, uint64_t set) {
   return true;
 }
 
-/* The next larger number with as many bits (Gosper). */
+/* The next larger number with the same number of bits (Gosper). */
 static uint64_t next_of_level(uint64_t set) {
   uint64_t low = set & -set, up = set + low;
   return up | (((set ^ up) / low) >> 2);
@@ -71,7 +71,7 @@ static double sets_of_level(int n, int level) {
   return count;
 }
 
-/* All sets of `level` layouts; false when they are too many. */
+/* Lists all sets of `level` layouts; false if there are too many. */
 static bool list_level(Listing *l, int level, int most) {
   const double most_tried = 1e5;
   uint64_t end = (uint64_t)1 << l->nchosen;

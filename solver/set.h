@@ -1,9 +1,9 @@
-/* solver/set.h - the conversions of a value with many users, by a variable for the set of layouts that are made
- * of it (D51).
+/* solver/set.h - the conversions of a value with many users, by a variable for the set of layouts that are made of it
+ * (D51).
  *
- * One table over the producer and all users grows with the product of their layouts.  Here the set is chosen: it costs
- * the sum of its conversions, and a user may only ask for what is in it.  The cheapest set is the one that is used, so
- * the minimum is that of the whole table.
+ * A single table over the producer and all users grows with the product of their layouts.  Here a variable chooses the
+ * set: a set costs the sum of its conversions, and a user may only use layouts in it.  The minimum over all sets equals
+ * the minimum of the single table.
  */
 #ifndef APC_SOLVER_SET_H
 #define APC_SOLVER_SET_H
@@ -12,25 +12,25 @@
 
 #include "base/arena.h"
 
-/* A value's conversions, in classes of producer and users that the layouts tell apart. */
+/* A value's conversions, over classes of producer and users that differ in layouts. */
 typedef struct SetInput {
   int nproducers, nlayouts, nusers;
-  const double *seconds;   /* [producer][layout]: what the conversion costs; INFINITY when there is none */
-  const int *output;       /* by producer: the layout that is made in any case; NULL: none */
+  const double *seconds;   /* [producer][layout]: cost of the conversion; INFINITY if there is none */
+  const int *output;       /* by producer: a layout that is always made; NULL if none */
   const int *classes;      /* by user */
-  const int *width;        /* by user: how many layouts it asks for */
+  const int *width;        /* by user: number of layouts it needs */
   const int *const *lists; /* by user: [class][width] */
-  int most;                /* sets */
+  int most;                /* limit of the number of sets */
 } SetInput;
 
 typedef struct Sets {
   int n;
   double *cost;  /* [producer][set] */
-  double **fits; /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in
-                  * every set */
+  double **fits; /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in every
+                    set */
 } Sets;
 
-/* NULL when there are more sets than `most`. */
+/* Builds the sets and their costs; NULL if there are more than `most` sets. */
 const Sets *sets_of(Arena *a, const SetInput *in);
 
 #endif

@@ -17,7 +17,7 @@ static bool may_want(const FanSharesInput *in, int user, int layout) {
   return false;
 }
 
-/* What no conversion makes costs all of those who ask. */
+/* Cost of a share; infinite for every user of a layout that no conversion makes. */
 static double part(double weight, double seconds) { return seconds < INFINITY ? weight * seconds : INFINITY; }
 
 static void find_certain(FanShares *s) {
@@ -33,7 +33,7 @@ static void find_certain(FanShares *s) {
   }
 }
 
-/* Layouts that somebody has asked for already carry the stamp. */
+/* Sums the user's shares of the layouts it needs; the stamp marks layouts that are counted already. */
 static double cost_of_user(FanShares *s, int p, int user, int class) {
   const FanSharesInput *in = &s->in;
   const int *list = in->lists[user] + class * in->width[user];

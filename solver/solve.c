@@ -1,6 +1,5 @@
-/* solver/solve.c - the Lagrangian sweep around the memory limit, and what is done when tables were split; see
- * solve.h. The elimination is compiled in program.c and computed in step.c; frontiers are in
- * frontier.c. */
+/* solver/solve.c - the Lagrangian sweep around the memory limit, and improvements when tables were split; see solve.h.
+ * The elimination is compiled in program.c and computed in step.c; frontiers are in frontier.c. */
 #include <math.h>
 #include <string.h>
 
@@ -10,9 +9,9 @@
 /* A solution for time + lambda * memory. */
 typedef struct Point {
   bool feasible;
-  double bound;        /* of the weighted sum */
+  double bound;        /* lower bound of the weighted sum */
   double time, memory; /* without the rests */
-  double whole;        /* time with them */
+  double whole;        /* time with the rests */
   int *values;
 } Point;
 
@@ -23,12 +22,12 @@ typedef struct Solver {
   struct {
     int *items;
     size_t n, cap;
-  } * of_var; /* factors, then rests; only filled when needed */
+  } * of_var; /* factors, then rests; filled on first use */
   SolveResult *result;
-  double enough, little; /* the last weights of memory with which the limit was kept, and not; 0: none */
+  double enough, little; /* the last weights of memory with a solution within the limit, and above it; 0 if none */
 } Solver;
 
-/* Seconds per byte at which the least memory comes first. */
+/* Seconds per byte at which memory outweighs time. */
 static const double steep = 1e6;
 
 /* ---- improving a whole assignment, one variable at a time */
@@ -55,7 +54,7 @@ static double memory_of(const SolveProblem *p, int var, int value) {
   return p->memory && p->memory[var] ? p->memory[var][value] : 0;
 }
 
-/* Adds what a factor costs with each value of one of its variables; the others have theirs. */
+/* Adds the cost of a factor for each value of one of its variables; the other variables keep their values. */
 static void add_costs(const SolveFactor *k, int var, int domain, int *values, double *sums) {
   size_t base = 0, stride = 1;
   const int *map = NULL;
@@ -73,14 +72,14 @@ static void add_costs(const SolveFactor *k, int var, int domain, int *values, do
   for (int v = 0; v < domain; v++) sums[v] += k->table[base + stride * (size_t)map[v]];
 }
 
-/* The time that depends on one variable, with each of its values. */
+/* Sums the costs that depend on one variable, for each of its values. */
 static void find_around(const Solver *s, int var, int *values, double *sums) {
   memcpy(sums, s->p->time[var], sizeof *sums * (size_t)s->p->domain[var]);
   for (size_t i = 0; i < s->of_var[var].n; i++)
     add_costs(factor_at(s->p, (size_t)s->of_var[var].items[i]), var, s->p->domain[var], values, sums);
 }
 
-/* What shares a factor with a variable may have another best value now. */
+/* Marks the variables that share a factor with this one: their best values may have changed. */
 static void look_again(const Solver *s, int var, bool *settled) {
   for (size_t i = 0; i < s->of_var[var].n; i++) {
     const SolveFactor *k = factor_at(s->p, (size_t)s->of_var[var].items[i]);
@@ -100,7 +99,7 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
     better = false;
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
-      if (settled[var] && limit == INFINITY) continue; /* nothing around it has changed */
+      if (settled[var] && limit == INFINITY) continue; /* no neighbour has changed */
       if (solve_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       find_around(s, var, x->values, around);
       double rest = x->memory - memory_of(s->p, var, now), least = around[now] + lambda * memory_of(s->p, var, now);
@@ -121,7 +120,7 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
 
 /* ---- one weight of memory */
 
-/* Of interest are times up to the incumbent's. */
+/* Upper limit of weighted sums of interest: those of times up to the incumbent's. */
 static double most_of_interest(const Solver *s, double lambda) {
   double most = s->p->stop_above > 0 ? s->p->stop_above : INFINITY;
   if (s->result->feasible) most = fmin(most, s->result->time);
@@ -129,10 +128,11 @@ static double most_of_interest(const Solver *s, double lambda) {
   return most * (1 + 1e-9);
 }
 
-/* Of what is above `most` tables tell no more than that. */
+/* Tables give no exact numbers above `most`. */
 static double at_most(double bound, double most) { return fmin(bound, most * (1 + 1e-9)); }
 
-/* Above what is of interest the solution is not feasible, and the bound says that it is above. */
+/* Solves for one weight of memory.  If the optimum is above the limit of interest, the result is not feasible and its
+ * bound is that limit. */
 static Point solve_weighted(Solver *s, double lambda) {
   const SolveProblem *p = s->p;
   double most = most_of_interest(s, lambda);
@@ -149,7 +149,7 @@ static Point solve_weighted(Solver *s, double lambda) {
   return r;
 }
 
-/* What choices are looked for within. */
+/* Memory limit for choices. */
 static double aim_of(const SolveProblem *p) {
   return p->memory_aim > 0 ? fmin(p->memory_aim, p->memory_limit) : p->memory_limit;
 }
@@ -159,7 +159,7 @@ static bool fits(const Solver *s, const Point *x) { return x->feasible && x->mem
 static void keep(Solver *s, const Point *x) {
   SolveResult *r = s->result;
   if (!fits(s, x) || (r->feasible && x->whole >= r->time)) return;
-  size_t bytes = sizeof *r->values * (size_t)s->p->nvars; /* a copy: the point may be improved */
+  size_t bytes = sizeof *r->values * (size_t)s->p->nvars; /* copied, because the point may be improved later */
   r->feasible = true;
   r->time = x->whole;
   r->memory = x->memory;
@@ -170,8 +170,9 @@ static bool out_of_time(const SolveProblem *p) { return p->watch && p->watch->ex
 
 static bool above(const SolveProblem *p, double bound) { return p->stop_above > 0 && bound > p->stop_above; }
 
-/* The first variables as in one choice, the others as in the other one: both are cheapest for one weight, so only the
- * seam costs more. The longest part of the faster one that keeps the limit, then coordinate descent. */
+/* Takes the first variables from one choice and the others from another: both are optimal for one weight, so only the
+ * seam costs extra.  Keeps the longest prefix of the faster choice within the limit, then applies coordinate
+ * descent. */
 static void mix(Solver *s, const Point *under, const Point *over) {
   int low = 0, high = s->p->nvars;
   size_t bytes = sizeof(int) * (size_t)s->p->nvars;
@@ -192,21 +193,21 @@ static void mix(Solver *s, const Point *under, const Point *over) {
   keep(s, &x);
 }
 
-/* The last weights on both sides of the limit, where a larger program of the same problem begins. */
+/* Notes the last weights on both sides of the limit; a larger program of the same problem starts from them. */
 static void note_side(Solver *s, const Point *x, double lambda) {
   if (lambda > 0 && lambda < steep && x->feasible) *(fits(s, x) ? &s->enough : &s->little) = lambda;
 }
 
-/* What a weighted solution says about the time of all choices within the limit. */
+/* Raises the lower bound of time over all choices within the limit. */
 static void raise_bound(Solver *s, const Point *x, double lambda) {
   double bound = x->bound - (lambda > 0 ? lambda * s->p->memory_limit : 0);
-  if (lambda == steep || bound <= s->result->lower_bound) return; /* steep sums have no digits left for the time */
+  if (lambda == steep || bound <= s->result->lower_bound) return; /* time has no significant digits in steep sums */
   s->result->lower_bound = bound;
   s->result->memory_weight = lambda;
 }
 
-/* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends; sooner when
- * the bound can hardly become better. */
+/* Follows the facets of the lower hull around the limit by secants.  Each solution is a vertex, so the sweep ends; it
+ * stops early when the bound can hardly improve. */
 static void sweep(Solver *s, Point under, Point over) {
   const double enough = 1e-3;
   const SolveProblem *p = s->p;
@@ -229,7 +230,7 @@ static void sweep(Solver *s, Point under, Point over) {
   mix(s, &under, &over);
 }
 
-/* Tries weights in turn until a solution is on the wanted side of the limit; *x gets the last one. */
+/* Tries weights in order until a solution is on the wanted side of the limit; *x is the last one. */
 static bool find_side(Solver *s, const double *weights, int n, bool within, Point *x) {
   for (int i = 0; i < n; i++) {
     *x = solve_weighted(s, weights[i]);
@@ -242,7 +243,8 @@ static bool find_side(Solver *s, const double *weights, int n, bool within, Poin
   return false;
 }
 
-/* With the limit: solutions on both sides of it, then the sweep between them.  False when nothing is known to fit. */
+/* Solves with a memory limit: finds solutions on both sides of it, then sweeps between them.  False if no solution is
+ * known to fit. */
 static bool solve_limited(Solver *s) {
   const SolveProblem *p = s->p;
   bool known = s->little > 0 && s->little < s->enough;
@@ -256,7 +258,7 @@ static bool solve_limited(Solver *s) {
   note_side(s, &first, guess);
   if (fits(s, &first)) {
     if (guess == 0) return true;
-    if (!find_side(s, down, 3, false, &over)) { /* without any weight it fits as well */
+    if (!find_side(s, down, 3, false, &over)) { /* fits without any weight as well */
       if (over.feasible) s->result->memory_weight = 0;
       return true;
     }
@@ -269,7 +271,7 @@ static bool solve_limited(Solver *s) {
 
 static bool is_reached(const SolveResult *r) { return r->lower_bound >= r->time * (1 - 1e-9); }
 
-/* A choice of frontiers, whose time is without the rests. */
+/* Keeps a choice found by frontiers, whose time excludes the rests. */
 static void keep_frontier(Solver *s, const SolveResult *found) {
   Point x = {.feasible = found->feasible, .values = found->values};
   if (!x.feasible) return;
@@ -279,7 +281,7 @@ static void keep_frontier(Solver *s, const SolveResult *found) {
   keep(s, &x);
 }
 
-/* Exact frontiers of what is in tables: for the limit they prove the bound, for the aim they find a choice. */
+/* Solves by exact frontiers over the tables: with the limit they prove the bound, with the aim they find a choice. */
 static bool solve_exactly(Solver *s, const int *order) {
   SolveResult *r = s->result, proof = *r, choice = *r;
   SolveProblem aimed = *s->p;
@@ -304,10 +306,9 @@ static void solve_into(Solver *s, const int *order) {
   if (r->exact) r->lower_bound = r->time;
 }
 
-/* ---- what does not matter */
+/* ---- simplification */
 
-/* The factor without the places at which it tells no values apart: they would tie variables to each other for
- * nothing. */
+/* Removes the places at which a factor distinguishes no values: they would tie variables to each other needlessly. */
 static SolveFactor without_single_classes(const SolveFactor *f, Arena *a) {
   SolveFactor out = {.table = f->table};
   int *vars = ARENA_ARRAY(a, int, f->n + 1), *classes = ARENA_ARRAY(a, int, f->n + 1);
@@ -337,7 +338,7 @@ static SolveProblem simplified(const SolveProblem *p, Arena *a) {
   return out;
 }
 
-/* ---- what was large */
+/* ---- largest joins */
 
 static void keep_join(SolveResult *r, const Elimination *e, const Step *s, Arena *arena) {
   int at = r->njoins < SOLVE_JOINS ? r->njoins++ : SOLVE_JOINS;
@@ -349,7 +350,7 @@ static void keep_join(SolveResult *r, const Elimination *e, const Step *s, Arena
   r->joins[at] = (SolveJoin){e->var, s->n, scope, s->work};
 }
 
-/* Equal joins are one step: its first elimination stands for all. */
+/* Collects the largest joins.  Equal joins are one step, represented by its first elimination. */
 static void find_joins(const StepProgram *p, SolveResult *r, Arena *arena) {
   int next = 0;
   r->njoins = r->width = 0;
@@ -363,13 +364,13 @@ static void find_joins(const StepProgram *p, SolveResult *r, Arena *arena) {
   }
 }
 
-/* ---- how large joins may be */
+/* ---- limits of join sizes */
 
-/* One run of a program may form so many sums; with a memory limit there are several runs. */
+/* Limit of the sums formed by one run; with a memory limit there are several runs. */
 static double budget_of(const SolveProblem *p) { return 64 * p->table_cap / (p->memory_limit < INFINITY ? 8 : 1); }
 
-/* A program with joins up to the cap, or, when all of them together are more than the budget and some are split anyway,
- * up to less. */
+/* Compiles a program with joins up to the cap.  If they exceed the budget together and some are split anyway, lowers
+ * the cap. */
 static StepProgram *compile_within(SolveProblem *p, const int *order, Arena **arena) {
   const double least_cap = 1e3, budget = budget_of(p);
   for (;; p->table_cap /= 3) {
@@ -380,14 +381,14 @@ static StepProgram *compile_within(SolveProblem *p, const int *order, Arena **ar
   }
 }
 
-/* ---- what tables leave out */
+/* ---- costs that tables leave out */
 
 static bool is_over(const Solver *s) {
   return !s->result->feasible || is_reached(s->result) || above(s->p, s->result->lower_bound) || out_of_time(s->p);
 }
 
-/* Each round's choice says where its tables left something out; what is found on the way is improved with the rests.
- * The mean of all choices counts as many rounds as there were: steps of 1/2, 1/3 ... */
+/* Moves shares by each round's choice, which shows where tables left costs out, and improves the choices found with the
+ * rests.  Steps of 1/2, 1/3 ... give the mean of all choices so far. */
 static void move_shares(Solver *s) {
   const SolveProblem *p = s->p;
   SolveResult *r = s->result;
@@ -420,9 +421,10 @@ static SolveProblem with_rests(const SolveProblem *p, Arena *a) {
   return out;
 }
 
-/* With the tables as they are, and the weight of the best bound. */
+/* Searches with nothing left out, at the weight of the best bound. */
 static void solve_whole(Solver *s, const int *order) {
-  const double near = 1e-3; /* of the time: farther from it most of what is looked at is in vain (1e-5 to 1e-2 tried) */
+  const double near = 1e-3; /* share of the time; a larger difference makes most of the search useless (1e-5 to 1e-2
+                               tried) */
   SolveResult *r = s->result;
   double weight = r->memory_weight, work = s->p->whole_work;
   if (work <= 0 || (s->program->split && s->p->split_rounds == 0) || is_over(s)) return;

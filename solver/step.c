@@ -1,11 +1,11 @@
 /* solver/step.c - the numbers of a compiled elimination: the table of every step, then a cheapest choice.
  *
  * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is
- * the inner loop.  What of the sum does not depend on it is added up outside, what depends on nothing else is one
- * matrix for the whole step.  Operands that are read many times over are copied first so that the inner loop reads them
- * in a row.  All tables are >= 0, so classes are skipped that cannot beat what every entry of the row already has, or
- * lead to a total above the one of interest even when everything else is at its cheapest.  The parts of a split join
- * share out beforehand what they cost at least with each value of their variable.
+ * the inner loop.  Operands that do not depend on it are added outside; those that depend on nothing else form one
+ * matrix for the whole step.  Operands that are read many times are copied first, so that the inner loop reads
+ * contiguous memory.  All tables are >= 0, so a class is skipped if it cannot beat the values that every entry of the
+ * row already has, or if its total exceeds the limit of interest even when everything else is at its cheapest.  First,
+ * the parts of a split join share their least costs, by value of the variable, equally.
  */
 #include <math.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 #include "solver/private.h"
 #include "solver/watch.h"
 
-/* An operand with the last place and others, copied as [its other places][class][last place]; one without the last
- * place as [its places][class]. */
+/* A copied operand.  With the last place and others: [its other places][class][last place].  Without the last place:
+ * [its places][class]. */
 typedef struct Packed {
   int operand;
-  bool in_a_row;   /* its entries lie so as it is: by class, behind each other */
+  bool in_a_row;   /* entries are contiguous by class already */
   size_t *strides; /* by place: rows */
-  double *values;  /* NULL: not copied */
-  double *least;   /* by row, class; of one with the last place */
+  double *values;  /* NULL if not copied */
+  double *least;   /* by row, class; only with the last place */
 } Packed;
 
 /* One step while it is computed. */
@@ -31,10 +31,10 @@ typedef struct Rows {
   int last, inner, classes; /* last place, its classes; classes of the variable */
   int nouter;               /* operands without the last place */
   Packed *outer;
-  int npacked, nvarying; /* operands with it and with some other place: those that are copied come first */
+  int npacked, nvarying; /* operands with the last place and others; the copied ones come first */
   Packed *varying;
-  double *matrix; /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is
-                     one */
+  double *matrix; /* [class][inner]: sum of the operands with the last place only; included in the first copy, if there
+                     is one */
   double *matrix_least; /* by class */
 } Rows;
 
@@ -71,7 +71,7 @@ PART_OF_WIDE void lower_row(double *restrict out, const double *restrict row, do
   }
 }
 
-/* Four rows at once: `out` is read and written once. */
+/* Lowers `out` by four rows at once, to read and write it only once. */
 PART_OF_WIDE void lower_rows(double *restrict out, const double *const *rows, const double *values, int n) {
   const double *restrict a = rows[0], *restrict b = rows[1], *restrict c = rows[2], *restrict d = rows[3];
   const double u = values[0], v = values[1], w = values[2], x = values[3];
@@ -83,7 +83,7 @@ PART_OF_WIDE void lower_rows(double *restrict out, const double *const *rows, co
   }
 }
 
-/* Two rows at once that are the sums of two. */
+/* Lowers `out` by two sums of two rows each. */
 PART_OF_WIDE void lower_sums(double *restrict out, const double *const *rows, const double *const *others,
                              const double *values, int n) {
   const double *restrict a = rows[0], *restrict b = rows[1], *restrict c = others[0], *restrict d = others[1];
@@ -94,7 +94,7 @@ PART_OF_WIDE void lower_sums(double *restrict out, const double *const *rows, co
   }
 }
 
-/* In four lanes: one would wait for itself. */
+/* Four lanes, so that an iteration does not wait for the one before. */
 PART_OF_WIDE double largest(const double *row, int n) {
   double most[4] = {0};
   int k = 0;
@@ -111,14 +111,14 @@ PART_OF_WIDE double least_of(const double *row, int n) {
   return least;
 }
 
-/* Where the entries of an operand begin that have the classes of the places before the last. */
+/* Offset of an operand's entries for the classes of all places but the last. */
 PART_OF_WIDE size_t base_of(const Rows *r, int operand, const int *at) {
   size_t base = 0;
   for (int i = 0; i < r->last; i++) base += r->s->offsets[i][operand][at[i]];
   return base;
 }
 
-/* Copies the rows of an operand, with the matrix added; false when it is read too seldom for that, or too large. */
+/* Copies the rows of an operand, adding the matrix; false if it is read too seldom, or is too large. */
 static bool pack(const Rows *r, Packed *p, const double *matrix, Arena *a) {
   const double most = 4e6;
   const Step *s = r->s;
@@ -152,7 +152,7 @@ static bool pack(const Rows *r, Packed *p, const double *matrix, Arena *a) {
   return true;
 }
 
-/* Copies an operand without the last place, where its entries do not lie in a row anyway. */
+/* Copies an operand without the last place, unless its entries are contiguous already. */
 static void pack_outer(const Rows *r, Packed *p, Arena *a) {
   const double most = 4e6;
   const Step *s = r->s;
@@ -182,7 +182,7 @@ static void pack_outer(const Rows *r, Packed *p, Arena *a) {
   }
 }
 
-/* The copied ones first. */
+/* Copies operands where that pays, and moves the copied ones to the front. */
 static void pack_operands(Rows *r, Arena *a) {
   for (int i = 0; i < r->nvarying; i++) {
     Packed p = r->varying[i];
@@ -232,7 +232,7 @@ PART_OF_WIDE void add_outer(const Rows *r, const Packed *p, const int *at, doubl
   else add_picked(sums, table + base_of(r, p->operand, at), r->s->offsets[r->s->n][p->operand], r->classes);
 }
 
-/* In four lanes, too. */
+/* Four lanes, as above. */
 PART_OF_WIDE int first_least(const double *keys, int n) {
   double least[4] = {INFINITY, INFINITY, INFINITY, INFINITY};
   int k = 0;
@@ -245,8 +245,8 @@ PART_OF_WIDE int first_least(const double *keys, int n) {
   return first;
 }
 
-/* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied
- * operands. */
+/* Computes the cost of each class without the last place; returns the class that looks best.  `rows`: those of the
+ * copied operands. */
 PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
   for (int i = r->npacked; i < r->nvarying; i++) base[r->varying[i].operand] = base_of(r, r->varying[i].operand, at);
@@ -261,7 +261,7 @@ PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t 
   return first_least(keys, r->classes);
 }
 
-/* What of a class depends on the last place and is copied. */
+/* The row of a class that depends on the last place: of the first copy, or of the matrix. */
 PART_OF_WIDE const double *first_row(const Rows *r, int c, const size_t *rows) {
   size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
   return r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
@@ -281,7 +281,7 @@ PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base,
   lower_row(out, row, sum, r->inner);
 }
 
-/* Some classes, where nothing but a copy depends on the last place: four by four. */
+/* Lowers `out` by some classes, four at a time, when only one copy or the matrix depends on the last place. */
 PART_OF_WIDE void lower_simply(const Rows *r, const int *some, int n, const double *sums, const size_t *rows,
                                double *out) {
   const double *four[4];
@@ -294,7 +294,7 @@ PART_OF_WIDE void lower_simply(const Rows *r, const int *some, int n, const doub
   for (; i < n; i++) lower_row(out, first_row(r, some[i], rows), sums[some[i]], r->inner);
 }
 
-/* Some classes, where two copies depend on the last place: two by two. */
+/* Lowers `out` by some classes, two at a time, when two copies depend on the last place. */
 PART_OF_WIDE void lower_pairs(const Rows *r, const int *some, int n, const double *sums, const size_t *rows,
                               double *out) {
   const Packed *second = &r->varying[1];
@@ -310,7 +310,7 @@ PART_OF_WIDE void lower_pairs(const Rows *r, const int *some, int n, const doubl
   }
 }
 
-/* Entries above `most` may be left at infinity. */
+/* Fills the table of a step; entries above `most` may stay infinite. */
 WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   Arena *a = arena_new();
   Rows r = {.p = p, .s = s, .last = s->n - 1, .classes = s->classes[s->n]};
@@ -344,7 +344,7 @@ WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   arena_free(a);
 }
 
-/* The sum of the cheapest values of the variables a table stands for: what it is at least. */
+/* Lower bound of a table: the sum of the cheapest values of the variables it stands for. */
 static double least_sum(const StepProgram *p, const Step *s) {
   double sum = INFINITY;
   for (int c = 0; c < s->classes[s->n]; c++) sum = fmin(sum, s->least[c]);
@@ -370,7 +370,7 @@ static int local_place(const Operand *o, int place) {
   return -1;
 }
 
-/* Adds what an operand costs at least with each value of the variable. */
+/* Adds the least cost of an operand for each value of the variable. */
 static void add_least(const StepProgram *p, const Step *s, const Operand *o, double *least, Arena *a) {
   int at = local_place(o, s->n), n = o->classes[at];
   size_t inner = 1, outer = 1;
@@ -386,8 +386,8 @@ static void add_least(const StepProgram *p, const Step *s, const Operand *o, dou
   for (int v = 0; v < s->domain; v++) least[v] += by_class[o->maps[at][v]];
 }
 
-/* Each part gets an equal share of what all of them cost at least with a value of the variable, for what it costs so
- * itself.  The shares add up to what was there, and no part is below its share. */
+/* Replaces the own costs of each part by an equal share of all parts' least costs, minus the part's own least cost.
+ * The shares sum to the original cost, and no part is below its share. */
 static void share_out(const StepProgram *p, const Split *x, double lambda) {
   Arena *a = arena_new();
   int domain = x->parts[0]->domain;
@@ -417,7 +417,7 @@ static void find_floors(const StepProgram *p, int done) {
     if (i >= done || !p->steps[i]->split) p->steps[i]->floor = least_sum(p, p->steps[i]);
 }
 
-/* ---- what is known from the run before */
+/* ---- results of the previous run */
 
 static size_t entries_of(const SolveFactor *f) {
   size_t n = 1;
@@ -425,7 +425,7 @@ static size_t entries_of(const SolveFactor *f) {
   return n;
 }
 
-/* Which inputs are different from what they were. */
+/* Finds the inputs that have changed. */
 static void find_moved(StepProgram *p) {
   if (!p->p->share || !p->p->nrests) return;
   for (int i = 0; i < p->ninputs; i++) {
@@ -439,7 +439,7 @@ static void find_moved(StepProgram *p) {
   }
 }
 
-/* Does it have the numbers already that a run would give it, up to `most`? */
+/* True if the step already has the numbers that this run would give it, up to `most`. */
 static bool is_known(const StepProgram *p, const Step *s, double lambda, double most) {
   if (!s->table || s->split || most > s->reach || (s->weighs && lambda != s->lambda)) return false;
   for (int f = 0; f < s->noperands; f++) {
@@ -449,7 +449,7 @@ static bool is_known(const StepProgram *p, const Step *s, double lambda, double 
   return true;
 }
 
-/* Where no entry is above `most`, all of them are right. */
+/* Notes the weight and the range of a run: if no entry is above `most`, all are exact. */
 static void note_run(const StepProgram *p, Step *s, double lambda, double most) {
   double dearest = 0;
   size_t row = (size_t)(s->n ? s->classes[s->n - 1] : 1);
@@ -472,21 +472,21 @@ double elimination_run(StepProgram *p, double lambda, double most) {
     Step *s = p->steps[i];
     if (s->split && s == s->split->parts[0]) {
       share_out(p, s->split, lambda);
-      if (most < INFINITY) { /* else nothing is asked of floors */
+      if (most < INFINITY) { /* otherwise floors are not needed */
         find_floors(p, i + s->split->n);
         slack = most - sum_of_roots(p, true);
       }
     }
     s->changed = !is_known(p, s, lambda, s->floor + slack);
     if (!s->changed) {
-      if (solve_watch_work(p->p->watch, s->work)) return NAN; /* searches end in one place, known or not */
+      if (solve_watch_work(p->p->watch, s->work)) return NAN; /* even if known: searches end at the same point */
       continue;
     }
     if (!s->table) {
       s->table = ARENA_ARRAY(p->arena, double, s->entries);
       s->choice = ARENA_ARRAY(p->arena, int, s->entries);
     }
-    s->reach = -INFINITY; /* where it does not come to its end */
+    s->reach = -INFINITY; /* if interrupted, no entry is valid */
     fill_table(p, s, s->floor + slack);
     if (p->p->watch && p->p->watch->expired) return NAN;
     memset(s->choice, 0xff, sizeof *s->choice * s->entries);
@@ -495,9 +495,9 @@ double elimination_run(StepProgram *p, double lambda, double most) {
   return sum_of_roots(p, false);
 }
 
-/* ---- a choice */
+/* ---- assignment */
 
-/* What one of a variable's joins costs when its scope is decided. */
+/* Cost of one join of a variable, given the values of its scope. */
 static double join_cost(const StepProgram *p, const Elimination *e, const int *values, int v, double lambda) {
   const Step *s = p->steps[e->step];
   double sum = step_own_cost(s, lambda, v);
@@ -521,7 +521,8 @@ int elimination_best_value(const StepProgram *p, int var, const int *values, dou
   return best;
 }
 
-/* In the opposite order everything a join depends on is known; equal joins with equal scopes have equal answers. */
+/* In reverse order, all variables that a join depends on are known; equal joins with equal scopes have equal
+ * answers. */
 void elimination_assign(StepProgram *p, double lambda, int *values) {
   for (int k = p->p->nvars - 1; k >= 0; k--) {
     int var = p->order[k];

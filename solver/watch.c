@@ -16,7 +16,7 @@ double solve_watch_processor(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID)
 bool solve_watch_stopped(const SolveWatch *w) { return w->stop && *w->stop; }
 
 bool solve_watch_work(SolveWatch *w, double work) {
-  const double often = 1e5; /* sums: less than a millisecond */
+  const double often = 1e5; /* sums; less than a millisecond */
   if (!w) return false;
   w->work += work;
   if (w->work < often) return w->expired;

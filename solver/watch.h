@@ -1,5 +1,5 @@
-/* solver/watch.h - a long search seen from inside: how much time is left, when to show how far it has come, and
- * where the time went. */
+/* solver/watch.h - limits and progress of a long search: time left, when to report progress, and where the time
+ * went. */
 #ifndef APC_SOLVER_WATCH_H
 #define APC_SOLVER_WATCH_H
 
@@ -7,25 +7,25 @@
 #include <stdbool.h>
 
 typedef struct SolveWatch {
-  double deadline;                   /* by the clock of solve_watch_now; INFINITY: none */
-  double most;                       /* work in all; 0: any */
-  const volatile sig_atomic_t *stop; /* once it is not 0 the search ends; NULL */
+  double deadline;                   /* by the clock of solve_watch_now; INFINITY if none */
+  double most;                       /* limit of work; 0 if none */
+  const volatile sig_atomic_t *stop; /* the search ends once it is not 0; NULL if it cannot be stopped */
   double began;
-  bool expired;       /* one of them has passed, or it was stopped; found out by solve_watch_work */
-  double work, spent; /* since the clock was last read, and before */
-  void (*show)(const struct SolveWatch *); /* called whenever the clock was read; NULL: nobody looks */
+  bool expired;                            /* a limit has passed, or the search was stopped; set by solve_watch_work */
+  double work, spent;                      /* since the clock was last read, and until then */
+  void (*show)(const struct SolveWatch *); /* called whenever the clock is read; NULL if no progress is reported */
   void *context;                           /* for `show` */
 } SolveWatch;
 
-/* Seconds by the clock on the wall, and of this process on its processors. */
+/* Seconds: wall clock, and CPU time of this process. */
 double solve_watch_now(void);
 double solve_watch_processor(void);
 
-/* Is nobody waiting for more? */
+/* True if the search was stopped through `stop`. */
 bool solve_watch_stopped(const SolveWatch *w);
 
-/* So much was done, in sums or what takes as long.  Now and then the clock is read and `show` called.  Returns whether
- * to stop.  Nobody watches when w is NULL. */
+/* Counts work, in sums or operations that take as long.  Reads the clock and calls `show` now and then.  Returns true
+ * if the search must stop; false if w is NULL. */
 bool solve_watch_work(SolveWatch *w, double work);
 
 #endif

@@ -1,19 +1,19 @@
 /* ir/layout/body.c - decompositions of composite operations; see body.h.
  *
  * The text in an operation's record (ir/ops/) is over symbols, which are the factors of its rule; `..` repeats a letter
- * for the dimensions left over.  Inputs "0", "1" ... are the operands.  Before it is parsed there stands for
+ * for the remaining dimensions.  Inputs "0", "1" ... are the operands.  Placeholders, replaced before parsing:
  *   $T element type of operand 0;  $C the type computed in: f32 for f16 and bf16, else $T
  *   $D the repeated symbols ("r0, r1");  $d their dimensions ("0, 1");  $z, $o as many zeros, ones
  *   $E, $e like $D, $d without dimension `axis`;  $a the attribute axis
- *   $0 $1 $2 the first dimensions behind the repeated ones;  ${eps} the attribute eps
+ *   $0 $1 $2 the first dimensions after the repeated ones;  ${eps} the attribute eps
  *   ${bias:} the letters of an attribute as symbols ("b, t");  ${bias:bgrst} their places among these ("0, 4")
- * An empty list takes the comma behind it along.  A line that starts with ?name=value is kept where the attribute has
- * that value, with ?+name where there is the attribute, with ?-name where there is none.
+ * An empty list also removes the comma after it.  A line starting with ?name=value is kept if the attribute has that
+ * value, with ?+name if the attribute exists, with ?-name if it does not.
  *
- * The text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over
- * the symbols of the factors (the template), and copied into the caller's module with the symbols replaced by the
- * operation's extents.  The template's types say which dimension is which factor; that is how strategies find their way
- * into the body even where two extents happen to be equal.
+ * The text is expanded for the operation's rank, element type and attributes, and parsed into a module of its own over
+ * the symbols of the factors (the template).  It is then copied into the caller's module with the symbols replaced by
+ * the operation's extents.  The template's types tell which dimension is which factor, so strategies can be mapped to
+ * the body even where two extents are equal.
  */
 #include "ir/layout/body.h"
 
@@ -30,11 +30,11 @@ typedef struct Expansion {
   const Func *f;
   const Op *op;
   Text out;
-  char letter;  /* repeated symbol, 0: none */
-  int repeated; /* how many of it */
+  char letter;  /* repeated symbol; 0 if none */
+  int repeated; /* number of repetitions */
 } Expansion;
 
-/* A list over the repeated dimensions; returns whether it has an element. */
+/* Adds a list over the repeated dimensions; true if it has an element. */
 static bool add_list(Expansion *x, char what) {
   int64_t axis = what == 'E' || what == 'e' ? op_int(x->op, AT_axis, -1) : -1;
   int n = 0;
@@ -47,7 +47,7 @@ static bool add_list(Expansion *x, char what) {
   return n > 0;
 }
 
-/* NULL: the operation has it not. */
+/* NULL if the operation does not have it. */
 static const Attr *find_attr(const Expansion *x, const char *name, size_t n) {
   AttrKey key;
   return attr_find(arena_strndup(x->m->arena, name, n), &key) ? op_attr(x->op, key) : NULL;
@@ -68,7 +68,7 @@ static void add_attr(Expansion *x, const Attr *a) {
   }
 }
 
-/* "name:" or "name:places" of `n` characters: the letters of an attribute, or where they are. */
+/* Expands "name:" or "name:places" of `n` characters: the letters of an attribute, or their places. */
 static void add_letters(Expansion *x, const char *s, size_t n) {
   const char *colon = memchr(s, ':', n);
   for (const char *letter = named_attr(x, s, (size_t)(colon - s))->u.s, *first = letter; *letter; letter++) {
@@ -78,7 +78,7 @@ static void add_letters(Expansion *x, const char *s, size_t n) {
   }
 }
 
-/* "?name=value rest", "?+name rest", "?-name rest": the rest, or NULL when that does not hold. */
+/* Of "?name=value rest", "?+name rest" or "?-name rest", returns the rest; NULL if the condition does not hold. */
 static const char *condition(Expansion *x, const char *line) {
   const char *space = strchr(line, ' '), *equals = strchr(line, '=');
   size_t start = x->out.n;
@@ -100,7 +100,7 @@ static DType element_type(const Expansion *x) { return type_of(x->f, x->op->in[0
 
 static DType compute_type(DType t) { return dtype_bytes(t) < 4 ? DT_f32 : t; }
 
-/* Expands the placeholder behind a '$'; returns what follows it. */
+/* Expands the placeholder after a '$'; returns the text after it. */
 static const char *placeholder(Expansion *x, const char *s) {
   bool some = true;
   if (*s == '{') {
@@ -137,7 +137,7 @@ static void expand_lines(Expansion *x, const char *s) {
   }
 }
 
-/* Declares the symbols: "r.. d" with as many r as the first operand has dimensions left. */
+/* Declares the symbols: "r.. d" with as many r as the first operand has dimensions beyond the single letters. */
 static void declare_symbols(Expansion *x, const char *s) {
   int single = 0;
   for (const char *c = s; *c; c++) single += *c >= 'a' && *c <= 'z' && c[1] != '.';
@@ -153,7 +153,7 @@ static void declare_symbols(Expansion *x, const char *s) {
   }
 }
 
-/* The module of the template; the caller frees it. */
+/* Returns the module of the template; the caller frees it. */
 static Module *parse_template(Module *m, const Func *f, const Op *op) {
   const OpRecord *row = op_record(op->kind);
   Expansion x = {.m = m, .f = f, .op = op, .out = {.arena = m->arena}};
@@ -172,7 +172,7 @@ static Module *parse_template(Module *m, const Func *f, const Op *op) {
   return template;
 }
 
-/* A cast to the type it has; the copy into the caller's module leaves it out. */
+/* True for a cast to its operand's type, which the copy into the caller's module omits. */
 static bool vanishes(const Func *body, const Op *op) {
   return op->kind == OP_cast && type_of(body, op->in[0]) == type_of(body, op->out);
 }
@@ -211,7 +211,7 @@ static Attr copy_attr(const Copying *c, const Attr *a) {
   }
 }
 
-/* Binds the symbols of an input's type to the extents of the operand: `d`, or `2*j` (the extent is a constant then). */
+/* Binds the symbols of an input's type to the extents of the operand: `d`, or `2*j` (then the extent is a constant). */
 static void bind(const Copying *c, const Type *formal, const Type *actual) {
   for (int d = 0; d < formal->rank; d++) {
     const Expr *e = formal->dims[d];
@@ -271,8 +271,7 @@ Func *body_of(Module *m, const Func *f, const Op *op) {
 
 /* ---- strategies */
 
-/* The factor of the operation's rule on the first dimension that carries the symbol; -1 when it has none or may not be
- * cut. */
+/* Returns the rule's factor on the first dimension with that symbol; -1 if there is none or it may not be cut. */
 static int factor_on(const Rule *r, const TensorFactors *x, const Type *tags, const Module *template,
                      const char *symbol) {
   for (int d = 0; d < x->rank; d++) {
@@ -293,7 +292,7 @@ static int factor_for(const Rule *r, const Module *template, const Func *from, c
   return f;
 }
 
-/* The pseudo-factor that lets exactly these operands be partial sums together; -1. */
+/* Returns the pseudo-factor that lets exactly these operands be partial sums together; -1 if none. */
 static int linear_for(const Rule *r, uint32_t operands) {
   for (int f = 0; f < r->nfactors; f++)
     if (r->factors[f].kind == FK_LINEAR && r->factors[f].operands == operands && r->factors[f].reduction == RED_SUM)
@@ -301,7 +300,7 @@ static int linear_for(const Rule *r, uint32_t operands) {
   return -1;
 }
 
-/* Adds the pick if the strategy stays legal: where an operation of the body cannot follow, lowering converts around
+/* Adds the pick if the strategy stays legal.  Where an operation of the body cannot follow, lowering converts around
  * it. */
 static bool add_pick(Module *m, const Rule *r, Strategy *s, int axis, int factor) {
   if (factor < 0) return false;
@@ -327,7 +326,8 @@ Body *body_open(Module *m, const Func *f, const Op *op) {
 
 void body_close(Body *b) { module_free(b->template); }
 
-/* One operation of the body; `partial` has by value of the template the axes it is a sum over. */
+/* Maps the strategy to one operation of the body; partial: by value of the template, the axes over which it is a
+ * sum. */
 static void follow_op(Module *m, const Body *b, const Strategy *s, const Op *t, int input, const Rule *r,
                       uint32_t *partial, Strategy *out) {
   *out = (Strategy){0};

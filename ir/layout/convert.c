@@ -1,5 +1,5 @@
-/* ir/layout/convert.c - what moves cost in bytes, and the operations of a conversion; the search for the cheapest one
- * is in convert_path.c. */
+/* ir/layout/convert.c - the cost of moves in bytes, and the operations of a conversion; convert_path.c searches for the
+ * cheapest one. */
 #include "ir/layout/convert.h"
 
 #include <string.h>

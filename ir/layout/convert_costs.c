@@ -1,9 +1,9 @@
-/* ir/layout/convert_costs.c - what many conversions of one value cost; see convert.h.
+/* ir/layout/convert_costs.c - the costs of many conversions of one value; see convert.h.
  *
- * Conversions that move the same axes, leave the others where they are and agree on units and the kind of partial sum
- * are one problem: shortest paths from all of its sources at once (Bellman-Ford over a queue of layouts).  A layout has
- * a row of costs, one for each source, so that a move is one sum and one comparison of two rows, which a processor does
- * for several sources at a time.
+ * Conversions that move the same axes, leave the others in place, and agree on units and the kind of partial sum form
+ * one problem: shortest paths from all of its sources at once (Bellman-Ford over a queue of layouts).  A layout has a
+ * row of costs, one per source, so that a move is one addition and one comparison of two rows, which SIMD does for
+ * several sources at a time.
  */
 #include <math.h>
 #include <string.h>
@@ -11,35 +11,35 @@
 #include "base/wide.h"
 #include "ir/layout/convert_states.h"
 
-/* A source and a goal of a problem, both by number there. */
+/* A source and a goal of a problem, by their indices in it. */
 typedef struct Pair {
   int source, goal;
 } Pair;
 
 typedef struct Job {
   uint32_t moving;
-  const Layout *rest; /* of all its layouts: without the axes that move */
-  int class;          /* of its goals */
-  int next;           /* job that moves the same axes; -1: none */
-  size_t cursor;      /* goals of a source come in the order of those of the source before */
+  const Layout *rest; /* common to all its layouts: the axes that do not move */
+  int class;          /* goal class */
+  int next;           /* next job that moves the same axes; -1 if none */
+  size_t cursor;      /* goals of a source mostly come in the order of the previous source's */
   ConvertRun run;
   struct {
     int *items;
     size_t n, cap;
-  } sources, goals; /* states */
+  } sources, goals; /* indices of states */
   struct {
     Pair *items;
     size_t n, cap;
   } pairs;
 } Job;
 
-/* What goals have to agree on. */
+/* Properties that goals of one problem must share. */
 typedef struct GoalClass {
-  const Expr *units[MAX_RANK]; /* that a dimension may be cut in, also one that the goal leaves whole */
+  const Expr *units[MAX_RANK]; /* in which a dimension may be cut, even if the goal leaves it whole */
   Reduction partial;
 } GoalClass;
 
-/* One call. */
+/* One call of convert_table_costs. */
 typedef struct Asking {
   ConvertTable *t;
   Arena *arena;
@@ -51,16 +51,16 @@ typedef struct Asking {
     Job *items;
     size_t n, cap;
   } jobs;
-  int *first;      /* by bit set of axes: the last job that moves them; -1: none */
+  int *first;      /* by bit set of axes: the last job that moves them; -1 if none */
   int *at, *class; /* by goal: its state and class */
 } Asking;
 
-/* One problem while it is solved. */
+/* One problem being solved. */
 typedef struct Solving {
   ConvertTable *t;
   const Job *job;
   Arena *arena;
-  int width; /* of rows: sources */
+  int width; /* length of rows: number of sources */
   struct {
     double **items;
     size_t n, cap;
@@ -68,18 +68,18 @@ typedef struct Solving {
   struct {
     bool *items;
     size_t n, cap;
-  } waits; /* by row: it is in the queue */
+  } waits; /* by row: whether it is in the queue */
   struct {
     int *items;
     size_t n, cap;
   } queue;        /* states */
-  double *wanted; /* by goal, source: 1 where it is asked for, else 0 */
-  double *most;   /* by source: its dearest goal so far.  A layout that costs as much leads to none of them. */
+  double *wanted; /* by goal, source: 1 if requested, else 0 */
+  double *most;   /* by source: its most expensive goal so far; layouts at that cost or above are not expanded */
 } Solving;
 
 /* ---- rows */
 
-/* Lowers costs to those by another layout and a move.  False: nothing is lower. */
+/* Lowers costs to those through another layout and a move; false if none is lower. */
 WIDE static bool lower_row(double *restrict to, const double *restrict from, const double *restrict most, double move,
                            int n) {
   double lowered = 0;
@@ -106,7 +106,7 @@ WIDE static void raise_row(double *restrict most, const double *restrict row, co
 
 /* ---- one problem */
 
-/* The row of a state, which is met now if it was not before. */
+/* Returns the row of a state; creates it on the first visit. */
 static int row_of(Solving *s, int state) {
   Place *p = &s->t->states[state];
   if (p->run == s->t->runs) return p->row;
@@ -129,7 +129,7 @@ static void wait(Solving *s, int state) {
   *waits = true;
 }
 
-/* INFINITY where a goal has not been reached. */
+/* Computes `most`; INFINITY while a goal has not been reached. */
 static void find_most(Solving *s) {
   const Job *j = s->job;
   memset(s->most, 0, sizeof *s->most * (size_t)s->width);
@@ -159,8 +159,8 @@ static void note_costs(const Solving *s) {
   }
 }
 
-/* Layouts are expanded in the order in which they are met, again when they have become cheaper.  A few moves lead
- * anywhere, so few are. */
+/* Expands layouts in the order in which they are reached, and again when they become cheaper.  Paths are short, so that
+ * is rare. */
 static void solve_job(ConvertTable *t, const Job *j) {
   Arena *a = arena_new();
   Solving s = {.t = t, .job = j, .arena = a, .width = (int)j->sources.n};
@@ -214,7 +214,7 @@ static const Layout *rest_of(ConvertTable *t, int state, uint32_t axes) {
   return p->rests[axes];
 }
 
-/* Number of the job of a source's goals. */
+/* Index of the job for a source and a goal class. */
 static int job_of(Asking *x, int source, uint32_t moving, int class) {
   const Layout *rest = rest_of(x->t, source, moving);
   for (int i = x->first[moving]; i >= 0; i = x->jobs.items[i].next)
@@ -224,7 +224,7 @@ static int job_of(Asking *x, int source, uint32_t moving, int class) {
   return x->first[moving] = (int)x->jobs.n - 1;
 }
 
-/* Sources come one after the other. */
+/* Adds a pair to the job; the pairs of a source must be added together. */
 static void add_pair(Asking *x, Job *j, int source, int goal) {
   size_t n = j->sources.n, goals = j->goals.n, tried = 0;
   if (n == 0 || j->sources.items[n - 1] != source) ARENA_PUSH(x->arena, &j->sources, source);
@@ -239,7 +239,7 @@ static void add_pair(Asking *x, Job *j, int source, int goal) {
   ARENA_PUSH(x->arena, &j->pairs, ((Pair){(int)j->sources.n - 1, (int)j->cursor}));
 }
 
-/* Room for what conversions to all goals so far cost. */
+/* Returns the costs from a state, with room for all goals so far. */
 static double *costs_from(ConvertTable *t, int from) {
   Place *s = &t->states[from];
   size_t n = (size_t)t->ngoals + 1;
@@ -252,7 +252,7 @@ static double *costs_from(ConvertTable *t, int from) {
   return costs;
 }
 
-/* The conversions to n goals that are not known yet. */
+/* Adds the conversions to n goals whose costs are unknown. */
 static void ask(Asking *x, int source, int n) {
   ConvertTable *t = x->t;
   double *costs = costs_from(t, source);
@@ -260,7 +260,7 @@ static void ask(Asking *x, int source, int n) {
     if (x->at[i] < 0) continue;
     const Place *goal = &t->states[x->at[i]];
     if (!isnan(costs[goal->goal])) continue;
-    costs[goal->goal] = x->at[i] == source ? 0 : INFINITY; /* asked for once */
+    costs[goal->goal] = x->at[i] == source ? 0 : INFINITY; /* requested once */
     if (x->at[i] == source) continue;
     uint32_t moving = convert_moving(t->m, &t->states[source].where, &goal->where);
     int job = job_of(x, source, moving, x->class[i]);

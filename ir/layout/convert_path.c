@@ -1,7 +1,7 @@
 /* ir/layout/convert_path.c - the cheapest sequence of moves between two layouts; see convert.h.
  *
- * Dijkstra's shortest path over interned layouts, in the order in which states were met where costs are equal.  Only
- * axes that must move, and those minor to them on a dimension, take part, so it sees a few dozen layouts.
+ * Dijkstra's shortest path over interned layouts; ties go to the state reached first.  Only axes that must move, and
+ * those minor to them on a dimension, take part, so it visits a few dozen layouts.
  */
 #include "base/die.h"
 #include "ir/layout/convert_states.h"
@@ -10,8 +10,8 @@
 typedef struct Arrival {
   double cost;
   bool met, done;
-  int previous; /* state; -1: it is where the path begins */
-  int edge;     /* of the previous one */
+  int previous; /* previous state; -1 at the start of the path */
+  int edge;     /* edge of the previous state */
 } Arrival;
 
 typedef struct Open {
@@ -27,7 +27,7 @@ typedef struct Path {
   struct {
     Open *items;
     size_t n, cap;
-  } heap; /* what may be expanded next; a state is pushed again when its cost falls */
+  } heap; /* states to expand; a state is pushed again when its cost falls */
 } Path;
 
 static bool sooner(const Open *a, const Open *b) {
@@ -61,7 +61,7 @@ static int heap_pop(Path *p) {
   }
 }
 
-/* Room for all states there are. */
+/* Makes room for all states. */
 static void make_room(Path *p) {
   while (p->cap < (size_t)p->t->n) {
     size_t was = p->cap;
@@ -75,7 +75,7 @@ static void arrive(Path *p, int state, double cost, int previous, int edge) {
   heap_push(p, state);
 }
 
-/* Most edges lead where a cheaper way is known already; that is looked at first. */
+/* Follows the edges of a state.  Most lead to states with a cheaper path already, so that is checked first. */
 static void follow_edges(Path *p, const ConvertRun *r, int at) {
   const Place *s = &p->t->states[at];
   double cost = p->arrivals[at].cost;
@@ -88,7 +88,7 @@ static void follow_edges(Path *p, const ConvertRun *r, int at) {
   }
 }
 
-/* False: nothing leads to the goal. */
+/* Runs the search; false if no path leads to the goal. */
 static bool run_path(Path *p, int from, int goal, const ConvertRun *r) {
   if (from < 0 || goal < 0) return false;
   make_room(p);

@@ -7,7 +7,7 @@
 
 enum { MAX_STATES = 65536 };
 
-/* ---- which axes move */
+/* ---- axes that move */
 
 Where convert_where(const Layout *l, bool sets) {
   enum { ON_DIM = 0x100, PARTIAL = 0x200 };
@@ -92,8 +92,8 @@ static void insert_axis(DimLayout *d, int axis, bool sets) {
   d->axes[at] = (uint8_t)axis;
 }
 
-/* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some
- * goal has there. */
+/* Adds moves in which the axis joins the dimension as its minor-most one; a dimension cut for the first time may get
+ * any unit that some goal has there. */
 static void add_join(ConvertTable *t, int from, Edge e, const Layout *l, int dim, int axis) {
   Layout next = *l;
   DimLayout *d = &next.dims[dim];
@@ -132,7 +132,7 @@ static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
 }
 
 static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
-  if (t->m->mesh.axes[axis].temporal) return; /* micro-batches are accumulated */
+  if (t->m->mesh.axes[axis].temporal) return; /* micro-batches are accumulated instead */
   Layout next = *l;
   next.partial_axes &= ~(1u << axis);
   add_edge(t, from, 1u << axis, edge(MOVE_ALL_REDUCE, axis), &next);
@@ -143,7 +143,7 @@ static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
   }
 }
 
-/* The axis at that place leaves the dimension. */
+/* Adds moves in which the axis at that place leaves the dimension. */
 static void leave_dim(ConvertTable *t, int from, const Layout *l, int dim, int place) {
   int axis = l->dims[dim].axes[place];
   if (t->m->mesh.axes[axis].temporal || !(t->axes >> axis & 1u)) return;
@@ -180,7 +180,7 @@ static void cut_anew(ConvertTable *t, int from, const Layout *l, int dim) {
   }
 }
 
-/* Several sums at once are one collective over the larger group. */
+/* Adds all-reduces of several axes at once: one collective over the larger group. */
 static void partial_axes_together(ConvertTable *t, int from, const Layout *l) {
   uint32_t all = l->partial_axes & t->axes;
   for (int a = 0; a < t->m->mesh.naxes; a++)
@@ -241,8 +241,8 @@ static bool know_target(ConvertTable *t, int dim, const DimLayout *d, uint8_t *p
   return false;
 }
 
-/* Moves out of some states may be others now: with a fresh target, where it has the axes of that dimension in another
- * way; else anywhere. */
+/* Marks states to be expanded again, because their moves may change.  With a new target, only states with the same axes
+ * on that dimension, cut differently; else all. */
 static void find_again(ConvertTable *t, int dim, const DimLayout *target) {
   for (int i = 0; i < t->n; i++) {
     const DimLayout *d = target ? &t->states[i].layout->dims[dim] : NULL;
@@ -280,7 +280,7 @@ void convert_join(const ConvertTable *t, ConvertRun *r, int goal) {
   }
 }
 
-/* ---- what a run may do */
+/* ---- conditional edges */
 
 bool convert_allowed(const ConvertTable *t, const ConvertRun *r, const Layout *l, const Edge *e, uint32_t moving) {
   if (e->exactly && moving != (l->partial_axes & r->moving)) return false;
@@ -289,8 +289,8 @@ bool convert_allowed(const ConvertTable *t, const ConvertRun *r, const Layout *l
   if (e->target >= 0 && !(r->targets[e->move.dim][e->target / 64] >> (e->target % 64) & 1u)) return false;
   if (e->move.kind == MOVE_MASK) return (r->partial_axes & moving) && e->partial == r->partial;
   if (e->move.kind != MOVE_RELABEL) return true;
-  /* What one rank owns is moved as bits (-0 and NaN stay what they are): it becomes a sum only where a sum is wanted,
-   * last of all. */
+  /* A value that one rank owns moves as bits (-0 and NaN are preserved): it becomes a sum only for a goal that is a
+   * sum, as the last move. */
   return r->partial_axes && r->partial == RED_SUM && !(l->partial_axes & ~r->partial_axes);
 }
 
@@ -311,7 +311,7 @@ ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, vo
 
 ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context) {
   ConvertTable *t = convert_table_with(m, global, cost, context, ~0u);
-  t->sets = true; /* before there are states */
+  t->sets = true; /* must be set before there are states */
   return t;
 }
 

@@ -104,7 +104,7 @@ void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Ex
   *hi = ex_mul(m, d->unit, ex_div(m, ex_mul(m, ex_add(m, r, own), units), n));
 }
 
-/* Every size is a multiple of what it has to be one of. */
+/* Replaces each size by its multiple of a new size. */
 static const Expr *in_multiples(Module *m, const Expr *e) {
   for (size_t i = 0; i < m->symbols.n; i++)
     if (m->symbols.items[i].multiple > 1 && ex_uses(e, (int)i))

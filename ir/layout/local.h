@@ -1,14 +1,14 @@
-/* ir/layout/local.h - what the attributes of an operation say on one rank's part of its tensors.
+/* ir/layout/local.h - the attributes of an operation on one rank's part of its tensors.
  *
- * Level 2 is the operations of level 1 on local shapes.  A few attributes count elements of the whole tensor, or say
- * where something lies in it; each operation's record (ir/ops/) says which and how.
+ * Level 2 has the operations of level 1 on local shapes.  A few attributes count elements of the whole tensor, or give
+ * a position in it; each operation's record (ir/ops/) says which and how.
  */
 #ifndef APC_IR_LAYOUT_LOCAL_H
 #define APC_IR_LAYOUT_LOCAL_H
 
 #include "ir/record.h"
 
-/* An operation of level 1 and the layouts its operands and result have; NULL where there is none. */
+/* An operation of level 1 and the layouts of its operands and result; NULL if there is none. */
 typedef struct LocalPart {
   Module *m;
   const Func *f;
@@ -17,7 +17,7 @@ typedef struct LocalPart {
   const Layout *result;
 } LocalPart;
 
-/* Attributes of the local operation, in `out` with room for AT_COUNT; returns how many. */
+/* Fills `out` (room for AT_COUNT) with the attributes of the local operation; returns their number. */
 int op_local_attrs(const LocalPart *p, Attr *out);
 
 /* ---- for records */
@@ -27,9 +27,9 @@ typedef struct LocalAttrs {
   Attr *items;
 } LocalAttrs;
 
-/* In place of the attribute with that key, or beside the others. */
+/* Replaces the attribute with that key, or adds it. */
 void local_set(LocalAttrs *out, Attr a);
-/* Where the part of a dimension of that extent begins. */
+/* Start of the local part of a dimension with that extent. */
 const Expr *local_begin(const LocalPart *p, const Layout *l, int dim, const Expr *extent);
 LocalFn local_start_of_operand; /* attribute `start` along `axis` of operand 0 */
 LocalFn local_start_of_result;  /* ... of the result */

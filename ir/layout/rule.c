@@ -1,7 +1,8 @@
 /* ir/layout/rule.c - factor rules of operations: parsed from their records' text, or made by their records' functions.
  *
  * A rule depends on the operation's attributes and on its operand and result types.  Regular operations need only text;
- * those whose dimensions move (reshape, slice ...) have a function (ir/ops/).  Strategies are in ir/layout/strategy.c.
+ * operations that rearrange dimensions (reshape, slice ...) have a function (ir/ops/).  Strategies are in
+ * ir/layout/strategy.c.
  */
 #include "ir/layout/rule.h"
 
@@ -72,7 +73,7 @@ void rule_assign(const RuleMaking *k, TensorFactors *t, int dim, const Type *typ
   rule_set_dim(t, dim, (uint8_t)f);
 }
 
-/* One side of the text, "b.. m k": letters to dimensions; `..` takes the dimensions the others leave. */
+/* Parses one side of the text, "b.. m k": letters to dimensions; `..` takes the remaining ones. */
 static void parse_tensor(const RuleMaking *k, const char *s, const char *end, TensorFactors *t, const Type *type) {
   char letters[MAX_RANK + 1];
   bool repeated[MAX_RANK + 1];
@@ -141,7 +142,7 @@ void rule_parse(const RuleMaking *k, const char *text, const char *kinds) {
   if (kinds) parse_kinds(k, kinds);
 }
 
-/* ---- rules that several operations have */
+/* ---- rules shared by operations */
 
 void rule_none(const RuleMaking *k) {
   for (int i = 0; i < k->op->nin; i++)
@@ -168,7 +169,7 @@ static uint64_t rule_hash(const Rule *r) {
   return hash64(r->results, sizeof *r->results * (size_t)r->nresults, h);
 }
 
-/* Names and sizes are interned, and what is not set is 0. */
+/* Compares bytes: names and sizes are interned, and unset fields are 0. */
 static int rule_equal(const void *key, const void *item) {
   const Rule *a = key, *b = item;
   return a->nfactors == b->nfactors && a->noperands == b->noperands && a->nresults == b->nresults &&
@@ -177,7 +178,7 @@ static int rule_equal(const void *key, const void *item) {
          memcmp(a->results, b->results, sizeof a->results) == 0;
 }
 
-/* The one that the module has of it. */
+/* Returns the module's copy of the rule; adds it if missing. */
 static const Rule *kept_rule(Module *m, const Rule *r) {
   uint64_t h = rule_hash(r);
   const Rule *found = intern_find(&m->interned->rules, h, r, rule_equal);
@@ -203,7 +204,7 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op) {
   start_rule(&k);
   if (record->rule) record->rule(&k);
   else rule_parse(&k, record->space, record->kinds);
-  if (op->out && rule_out(&k)->dtype == DT_bool) { /* no sums of truth values */
+  if (op->out && rule_out(&k)->dtype == DT_bool) { /* truth values have no sums */
     int n = 0;
     while (n < k.r->nfactors && k.r->factors[n].size) n++;
     k.r->nfactors = n;

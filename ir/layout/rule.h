@@ -1,7 +1,7 @@
-/* ir/layout/rule.h - factor rules, strategies, and what follows from them (docs/ir.md, "Sharding").
+/* ir/layout/rule.h - factor rules, strategies, and their consequences (docs/ir.md, "Sharding").
  *
- * A rule names the dimensions of an operation's iteration space (factors).  A strategy maps mesh axes to
- * factors.  Operand and result layouts follow, so no operation needs code of its own to be sharded.
+ * A rule names the dimensions of an operation's iteration space (factors).  A strategy maps mesh axes to factors.
+ * Operand and result layouts follow, so no operation needs its own code for sharding.
  */
 #ifndef APC_IR_LAYOUT_RULE_H
 #define APC_IR_LAYOUT_RULE_H
@@ -20,7 +20,7 @@ typedef enum FactorKind {
   FK_BODY,       /* cut: the operation is replaced by its decomposition, in which the factor is cut */
   FK_COUNT
 } FactorKind;
-const char *factor_kind_name(FactorKind k);
+const char *factor_kind_name(FactorKind k); /* as in the text of rules */
 
 typedef struct Factor {
   const char *name; /* "b", "k"; unique in the rule */
@@ -28,7 +28,7 @@ typedef struct Factor {
   FactorKind kind;
   Reduction reduction; /* REDUCE: of the results; LINEAR, ACCUMULATE: of operands and results */
   uint32_t operands;   /* LINEAR, ACCUMULATE: bit i: operand i is partial */
-  uint32_t results;    /* REDUCE, LINEAR: bit i: result i becomes partial; the others do not depend on it */
+  uint32_t results;    /* REDUCE, LINEAR: bit i: result i becomes partial; the other results do not depend on it */
 } Factor;
 
 typedef struct DimFactors {
@@ -46,10 +46,10 @@ typedef struct Rule {
   Factor factors[MAX_FACTORS];
   TensorFactors *operands;            /* noperands of them */
   TensorFactors results[MAX_RESULTS]; /* the first has rank 0 and no factors for operations without result */
-  struct RuleLayouts *layouts;        /* what strategies made of it (ir/layout/strategy.c); NULL: nobody remembers */
+  struct RuleLayouts *layouts;        /* cache of layouts made by strategies (ir/layout/strategy.c); NULL if none */
 } Rule;
 
-/* One mesh axis given to one factor.  Among picks of the same factor the earlier is the more major. */
+/* One mesh axis given to one factor.  Of picks of one factor the earlier is more major. */
 typedef struct Pick {
   uint8_t axis, factor;
 } Pick;
@@ -57,55 +57,54 @@ typedef struct Pick {
 typedef struct Strategy {
   int n;
   Pick picks[MAX_AXES]; /* every axis at most once */
-  bool again;           /* what it makes is not kept for gradients, which make it again (D47) */
-  bool gather_at_use;   /* of a weight's read: what is made of it in other layouts is made anew in the forward pass, for
-                           the gradients and in the update, and let go of between; no rule asks for it */
+  bool again;           /* its results are not kept for gradients, which recompute them (D47) */
+  bool gather_at_use;   /* for the read of a weight: its copies in other layouts are gathered anew in the forward and
+                           backward passes and in the update, and freed in between; rules never set it */
 } Strategy;
 
-/* The rule of a level-1 operation on its global types.  Never NULL; unknown structure is frozen.  Equal rules of a
- * module are one. */
+/* The rule of a level-1 operation on its global types; never NULL. Unknown structure is frozen.  Equal rules of a
+ * module are one pointer. */
 const Rule *rule_of(Module *m, const Func *f, const Op *op);
 
-/* True when the strategy may be used; else `why` (may be NULL) gets a static text.
- * Illegal: a frozen factor; a factor that is not the major one of some dimension it occurs in (values are never
- * strided); an axis twice; two partial kinds on one value; a temporal axis on anything but parallel, sums and
- * accumulation, another axis on accumulation. */
+/* True if the strategy may be used; else *why (why may be NULL) is a static text.  Illegal: a frozen factor; a factor
+ * that is not the major one of some dimension it occurs in (values are never strided); an axis used twice; two kinds of
+ * partial values in one; a temporal axis on anything but parallel, sums and accumulation; another axis on
+ * accumulation. */
 bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const char **why);
 
-/* May micro-batches cut the factor? */
+/* True if micro-batches may cut the factor. */
 bool strategy_cut_by_time(const Rule *r, int factor);
 
-/* All legal strategies over the mesh's axes, in a fixed order, the empty one first.  Axes that share a factor appear in
- * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an array of the arena.
- */
+/* Lists all legal strategies over the mesh's axes, in a fixed order, the empty one first.  Axes that share a factor
+ * appear in every order if `orders` is set, else only in mesh order.  Returns the count; `out` gets an array in the
+ * arena. */
 int strategy_enumerate(Arena *a, Module *m, const Rule *r, bool orders, const Strategy **out);
-/* Those whose axes cut these factors alone, by axis as bit sets. */
+/* Lists those whose axes cut only these factors, by axis as bit sets. */
 int strategy_enumerate_among(Arena *a, Module *m, const Rule *r, bool orders, const uint32_t *factors,
                              const Strategy **out);
 
-/* Room for the layouts that strategies of a rule in this module make. */
+/* An empty cache of the layouts that strategies of a rule in this module make. */
 struct RuleLayouts *rule_layouts_new(Module *m);
 
-/* Layout the operand must have, and layout a result will have.  Body factors are treated as parallel on
- * operands and results that have them, and results that lack them are replicated (the body reduces).  Those that no
- * mesh changes are remembered. */
+/* The layout that an operand must have, and that a result will have.  Body factors count as parallel on operands and
+ * results that have them; results without them are replicated (the body reduces).  Layouts that depend on no mesh are
+ * cached. */
 const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand);
 const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result);
 
-/* True when some pick is on a body factor: the operation must be expanded (ir/layout/body.h). */
+/* True if some pick is on a body factor: the operation must be expanded (ir/layout/body.h). */
 bool strategy_needs_body(const Rule *r, const Strategy *s);
 
-int rule_factor_find(const Rule *r, const char *name); /* -1 */
+int rule_factor_find(const Rule *r, const char *name); /* -1 if there is none */
 
-/* Text: {b:dp, h:tp.x}; {} when empty.  Parsing is by factor and axis names. */
+/* Text: {b:dp, h:tp.x}; {} if empty.  Parses factor and axis names; false with *why on an error. */
 void strategy_print(const Mesh *mesh, Text *t, const Rule *r, const Strategy *s);
 bool strategy_parse(Arena *arena, const Mesh *mesh, const Rule *r, const char *text, Strategy *out, const char **why);
 
-void rule_print(const Module *m, Text *t, const Rule *r);
+void rule_print(const Module *m, Text *t, const Rule *r); /* appends the text */
 
-/* Halo factors: the interval of dimension `dim` of operand `operand` that the result interval [lo, hi) of the
- * same factor needs, clipped to the operand (interval arithmetic over expressions, D10).  `result_dim` is the
- * dimension of the result the factor is in. */
+/* Halo factors: the interval of dimension `dim` of operand `operand` needed for the result interval [lo, hi) of the
+ * same factor, clipped to the operand (interval arithmetic over expressions, D10). */
 void rule_halo_interval(Module *m, const Func *f, const Op *op, int operand, int dim, const Expr *lo, const Expr *hi,
                         const Expr **operand_lo, const Expr **operand_hi);
 

@@ -12,7 +12,7 @@ int rule_factor_find(const Rule *r, const char *name) {
 
 static bool is_one(const Factor *f) { return f->size && ex_is_const(f->size, 1); }
 
-/* The factor stands behind no real factor in any dimension it occurs in. */
+/* True if no real factor is more major than this one in any dimension it occurs in. */
 static bool is_major(const Rule *r, int factor, const TensorFactors *t) {
   for (int d = 0; d < t->rank; d++) {
     const DimFactors *k = &t->dims[d];
@@ -49,7 +49,7 @@ static bool kinds_combine(Reduction a, Reduction b) {
   return a == b;
 }
 
-/* What micro-batches may cut: they follow each other, so that only sums of them can be made whole. */
+/* True if micro-batches may cut the factor: they run one after the other, so only their sums can be completed. */
 static bool cut_by_time(const Factor *f) {
   return f->kind == FK_PARALLEL || f->kind == FK_ACCUMULATE || (partial_kind(f) && f->reduction == RED_SUM);
 }
@@ -63,7 +63,7 @@ bool strategy_cut_by_time(const Rule *r, int factor) {
   return factor_cuttable(r, factor, &why) && cut_by_time(&r->factors[factor]);
 }
 
-/* Do partial values of the factor combine with those of the first n picks? */
+/* True if partial values of the factor combine with those of the first n picks. */
 static bool stands_beside(const Rule *r, const Pick *picks, int n, int factor) {
   bool stands = true;
   for (int i = 0; i < n && partial_kind(&r->factors[factor]); i++) {
@@ -94,8 +94,8 @@ bool strategy_legal(const Mesh *mesh, const Rule *r, const Strategy *s, const ch
 
 /* ---- layouts */
 
-/* Axes of a dimension: those of its factors in factor order; the unit is what stands behind the cut factor.  False
- * where another mesh may say otherwise. */
+/* The axes of a dimension: those of its factors, in factor order.  The unit is the product of the factors after the cut
+ * one.  False if the result may differ on another mesh. */
 static bool dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFactors *k, DimLayout *out) {
   const Expr *unit = NULL, *one = ex_const(m, 1);
   for (int i = 0; i < k->n; i++) {
@@ -104,9 +104,9 @@ static bool dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFac
       if (s->picks[j].factor == k->f[i]) out->axes[out->n++] = s->picks[j].axis;
   }
   if (!out->n) return true;
-  out->unit = !unit || ex_is_const(unit, 0) ? one : unit; /* of nothing, every part is empty */
+  out->unit = !unit || ex_is_const(unit, 0) ? one : unit; /* with an extent of 0, every part is empty */
   if (ex_is_const(out->unit, 1)) return true;
-  /* Where cutting single elements gives the same intervals, say so: equal layouts must be equal pointers. */
+  /* Use unit 1 if it gives the same intervals: equal layouts must be equal pointers. */
   const Expr *extent = one, *lo[2], *hi[2];
   for (int i = 0; i < k->n; i++) extent = ex_mul(m, extent, r->factors[k->f[i]].size);
   DimLayout fine = *out;
@@ -143,11 +143,11 @@ static void partial_result(const Rule *r, const Strategy *s, int result, Layout 
   }
 }
 
-/* What a strategy makes: operands, then results; NULL: not asked for yet, or another mesh may say otherwise. */
+/* Cached layouts of a strategy: operands, then results; NULL if not computed, or dependent on the mesh. */
 typedef struct StrategyLayouts {
   int n;
   Pick picks[MAX_AXES];
-  const Layout **items; /* NULL: a free place */
+  const Layout **items; /* NULL in a free slot */
 } StrategyLayouts;
 
 /* By strategy: open addressing. */
@@ -181,7 +181,7 @@ static void grow_layouts(struct RuleLayouts *k) {
     if (old[i].items) *place_of(k, old[i].n, old[i].picks) = old[i];
 }
 
-/* Where the layout of operand or result number `tensor` is remembered; NULL: nowhere. */
+/* Cache slot of operand or result number `tensor`; NULL if there is no cache. */
 static const Layout **known_layout(const Module *m, const Rule *r, const Strategy *s, int tensor) {
   struct RuleLayouts *k = r->layouts;
   if (!k || k->m != m) return NULL;
@@ -221,15 +221,15 @@ bool strategy_needs_body(const Rule *r, const Strategy *s) {
   return false;
 }
 
-/* ---- enumeration: axis by axis in mesh order, each to nothing or to every factor that it may cut; an axis joins the
- * axes already on the factor as the most minor one, or, with `orders`, at every place among them */
+/* ---- enumeration: axis by axis in mesh order, each to nothing or to every factor that it may cut; an axis is added to
+ * the axes already on the factor as the most minor one, or, with `orders`, at every place among them */
 
 typedef struct Enumeration {
   Arena *arena;
   const Rule *r;
   int naxes;
   bool orders;
-  uint32_t factors[MAX_AXES]; /* by axis: that it may cut, as a bit set */
+  uint32_t factors[MAX_AXES]; /* by axis: bit set of the factors that it may cut */
   struct {
     Strategy *items;
     size_t n, cap;
@@ -310,14 +310,14 @@ bool strategy_parse(Arena *arena, const Mesh *mesh, const Rule *r, const char *t
   while (*s != '}') {
     size_t n = strcspn(s, ":}, ");
     int f = rule_factor_find(r, arena_strndup(arena, s, n));
-    if (f < 0) return *why = arena_printf(arena, "no factor '%.*s'", (int)n, s), false;
+    if (f < 0) return *why = arena_printf(arena, "unknown factor '%.*s'", (int)n, s), false;
     s = spaces(s + n);
     if (*s++ != ':') return *why = "expected : after a factor", false;
     do {
       s = spaces(s);
       n = strcspn(s, ".,} ");
       int a = mesh_axis_find(mesh, arena_strndup(arena, s, n));
-      if (a < 0) return *why = arena_printf(arena, "no mesh axis '%.*s'", (int)n, s), false;
+      if (a < 0) return *why = arena_printf(arena, "unknown mesh axis '%.*s'", (int)n, s), false;
       if (out->n == MAX_AXES) return *why = "too many axes", false;
       out->picks[out->n++] = (Pick){(uint8_t)a, (uint8_t)f};
       s = spaces(s + n);

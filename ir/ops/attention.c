@@ -83,7 +83,7 @@ static bool eval_rope(Eval *e) {
   int64_t k = x->dims[x->rank - 1], h = x->dims[x->rank - 2], s = x->dims[x->rank - 3],
           rows = count_cells(x->rank - 1, x->dims);
   if (position->dims[0] != s)
-    return eval_fail(e, "%lld positions for %lld", (long long)position->dims[0], (long long)s);
+    return eval_fail(e, "%lld positions for %lld sequence elements", (long long)position->dims[0], (long long)s);
   bool interleaved = op_int(e->op, AT_interleaved, 0) != 0;
   for (int64_t r = 0; r < rows; r++)
     rotate(x->cells + r * k, e->out->cells + r * k, k, interleaved, op_float(e->op, AT_base, 0),
@@ -103,20 +103,20 @@ const OpRecord record_rope = {.infer = infer_rope,
 
 static const char score_dims[] = "bgrst";
 
-/* The dimension of operand 6 that is dimension d of the scores; -1: it is the same everywhere along that. */
+/* Returns the dimension of operand 6 that is dimension d of the scores; -1 if it is constant along d. */
 static int bias_dim(const char *bias, int d) {
   const char *at = strchr(bias, score_dims[d]);
   return at ? (int)(at - bias) : -1;
 }
 
-/* Operand 6 has the dimensions of the scores that the attribute names, keys among them. */
+/* True if operand 6 has the scores' dimensions that the attribute names, keys among them. */
 static bool fits_bias(const Infer *c, bool given) {
   const Attr *bias = infer_attr(c, AT_bias);
   const Type *q = c->in[0];
   const Expr *scores[] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], c->in[1]->dims[2]};
   int n = 0;
   if ((bias != NULL) != given) {
-    infer_fail(c, "an operand behind the length and `bias` go together");
+    infer_fail(c, "attribute `bias` and an operand after the length need each other");
     return false;
   }
   if (!bias) return true;
@@ -128,7 +128,7 @@ static bool fits_bias(const Infer *c, bool given) {
   bool same = c->in[6]->rank == n && c->in[6]->dtype == q->dtype;
   for (int d = 0; d < 5 && same; d++)
     same = bias_dim(bias->u.s, d) < 0 || c->in[6]->dims[bias_dim(bias->u.s, d)] == scores[d];
-  if (!same) infer_fail(c, "what is added to the scores must be of their type, with their extents at %s", bias->u.s);
+  if (!same) infer_fail(c, "the bias must have the type of the scores, and their extents at %s", bias->u.s);
   return same;
 }
 
@@ -166,7 +166,7 @@ void rule_attention_operands(const RuleMaking *k, Text *space) {
   for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(space, "%s%c", s == bias->u.s ? ", " : " ", *s);
 }
 
-/* The second result does not depend on the values, so it stays whole where these are partial sums. */
+/* The second result does not depend on the values, so it stays whole if they are partial sums. */
 static void rule_attention(const RuleMaking *k) {
   Text space = {.arena = k->m->arena};
   rule_attention_operands(k, &space);
@@ -176,7 +176,7 @@ static void rule_attention(const RuleMaking *k) {
     if (k->r->factors[i].kind == FK_LINEAR) k->r->factors[i].results = 1;
 }
 
-/* Scores, and the mixture of the values. */
+/* The scores, and the weighted sum of the values. */
 static int products_attention(const OpPart *p, Product out[MAX_PRODUCTS]) {
   double batch = part_size(p, "b") * part_size(p, "g"), rows = part_size(p, "r") * part_size(p, "s");
   out[0] = (Product){batch, rows, part_size(p, "t"), part_size(p, "k")};
@@ -184,9 +184,9 @@ static int products_attention(const OpPart *p, Product out[MAX_PRODUCTS]) {
   return 2;
 }
 
-/* With `bias` operand 6 is added to the scores.  Keys at positions from `length` on are hidden, with causal=1 also
- * those after the query: their score is -inf.  A query all of whose scores are -inf, or that has none, gets 0. The
- * division stands behind the sum over t, so that a cut t costs three small reductions and none over s x t. */
+/* With `bias`, operand 6 is added to the scores.  Keys at positions from `length` on are hidden, with causal=1 also
+ * those after the query: their score is -inf.  A query without scores above -inf gets 0.  The division comes after the
+ * sum over t, so that a cut t costs three small reductions and none over s x t. */
 static const char attention_body[] =
     "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
     "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
@@ -228,7 +228,7 @@ typedef struct Attention {
   double scale;
   bool causal;
   const Cell *key, *value, *key_positions;
-  const Cell *bias; /* of the query; NULL: there is none */
+  const Cell *bias; /* of the query; NULL if there is none */
   int64_t length;
   double *weight; /* t of them */
 } Attention;

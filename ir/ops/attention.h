@@ -1,22 +1,22 @@
-/* ir/ops/attention.h - what attention and its gradients have in common; private to ir/ops/. */
+/* ir/ops/attention.h - shared by attention and its gradients; private to ir/ops/. */
 #ifndef APC_IR_OPS_ATTENTION_H
 #define APC_IR_OPS_ATTENTION_H
 
 #include "ir/ops/record.h"
 
-/* Are the first operands queries, keys, values, positions, length and, with the attribute, what is added to the scores,
- * `more` others behind them?  Reports what is wrong. */
+/* True if the first operands are queries, keys, values, positions, length and, with the attribute, the bias of the
+ * scores, followed by `more` others.  Reports errors. */
 bool infer_attention_operands(const Infer *c, int more);
 
-/* The spaces of these operands, without the arrow. */
+/* Appends the spaces of these operands, without the arrow. */
 void rule_attention_operands(const RuleMaking *k, Text *space);
 
-/* Do they have the extents of one attention? */
+/* True if their extents fit together. */
 bool eval_attention_fits(const Eval *e);
-/* What is added to the scores of a query: row `at` of [b, g, r, s].  NULL: there is nothing. */
+/* The bias of a query's scores: row `at` of [b, g, r, s].  NULL if there is none. */
 const Cell *eval_attention_bias(const Eval *e, int64_t at);
 
-/* Of both bodies, from %uq and %uk: the scores, and which of them are seen. */
+/* Shared by both bodies, from %uq and %uk: the scores, and which of them are visible. */
 #define ATTENTION_SCORES \
   "%dot = dot %uq, %uk {spec=\"bgrsk,bgtk->bgrst\"} : $C[b, g, r, s, t]\n" \
   "%scale = const {value=${scale}} : $C[b, g, r, s, t]\n" \

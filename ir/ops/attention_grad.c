@@ -1,22 +1,22 @@
 /* ir/ops/attention_grad.c - the gradients of attention by its queries, keys and values.
  *
- * With p = exp(score - lse), what the attention has multiplied the values by, and d the gradient of its result o:
+ * With p = exp(score - lse), the weights of the values, and d the gradient of the result o:
  *
  *   of v: sum over queries of p d      of q: scale sum over keys of c k      of k: scale sum over queries of c q
  *   where c = p (d v - delta), and delta = d o per query
  *
- * (Dao, "FlashAttention-2", 2023, section 3.1.)  As the logarithms of the sums are known, nothing is normalised: keys,
- * for the others queries, are a plain sum that may be cut, and so are the queries r that share keys.
+ * (Dao, "FlashAttention-2", 2023, section 3.1.)  Since the logarithms of the sums are known, nothing is normalised: the
+ * sum over keys (for k and v over queries) is plain and may be cut, and so may the queries r that share keys.
  *
- * Not done: the gradient of what is added to the scores, which is as large as they are; of what depends on it by fewer
- * dimensions it would be a sum of c.  Bodies and evaluation as in ir/ops/composite.c.
+ * Not supported: the gradient of the bias, which is as large as the scores; a bias with fewer dimensions would need a
+ * sum of c.  Bodies and evaluation as in ir/ops/composite.c.
  */
 #include <math.h>
 #include <string.h>
 
 #include "ir/ops/attention.h"
 
-enum { BEHIND = 3 }; /* operands behind those of the attention: o, lse, d */
+enum { BEHIND = 3 }; /* operands after those of the attention: o, lse, d */
 
 static int operand_o(const Op *op) { return op->nin - BEHIND; }
 
@@ -38,7 +38,7 @@ static const Type *infer_attention_grad(const Infer *c) {
   return c->in[*of == 'q' ? 0 : *of == 'k' ? 1 : 2];
 }
 
-/* ---- sharding: sums over what the result has not */
+/* ---- sharding: sums over dimensions that the result does not have */
 
 static void rule_attention_grad(const RuleMaking *k) {
   char of = *op_str(k->op, AT_of);
@@ -51,7 +51,7 @@ static void rule_attention_grad(const RuleMaking *k) {
     Factor *summed = &k->r->factors[rule_letter(k, (char[]){*letter, 0})];
     summed->kind = FK_REDUCE, summed->reduction = RED_SUM;
   }
-  /* Linear in d; a cast to fewer bits is not. */
+  /* linear in d; a cast to fewer bits is not */
   if (dtype_bytes(rule_out(k)->dtype) >= 4) rule_linear(k, 1u << (k->op->nin - 1), RED_SUM);
 }
 
@@ -77,8 +77,7 @@ static int products_attention_grad(const OpPart *p, Product out[MAX_PRODUCTS]) {
 #define INPUT(name, number, type) "?-bias %" name " = input {name=\"" #number "\"} : " type "\n"
 #define INPUT_BEHIND_BIAS(name, number, type) "?+bias %" name " = input {name=\"" #number "\"} : " type "\n"
 
-/* The products are of the stored type, so that sums over parts are products like others: what is cast before them is
- * whole. */
+/* Products use the stored type, so that sums over parts are ordinary products: values cast before them are whole. */
 static const char attention_grad_body[] =
     "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
     "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
@@ -135,7 +134,7 @@ static double product(const Cell *x, const Cell *y, int64_t n) {
   return sum;
 }
 
-/* What query `row` of all has multiplied the value of key t by; `bias`: of the query, or NULL. */
+/* Weight by which query `row` multiplied the value of key t; bias: the query's, or NULL. */
 static double weight_of(const Grad *g, int64_t row, int64_t t, const Cell *bias) {
   int64_t position = g->key_positions[t].i, group = row / g->rows;
   bool seen = position < g->length && (!g->causal || position <= g->query_positions[row % g->rows % g->s].i);

@@ -1,9 +1,9 @@
-/* ir/ops/comm.c - operations of level 2: communication, and what a rank does with its part of a value.
+/* ir/ops/comm.c - operations of level 2: communication, and local operations on a rank's part of a value.
  *
- * Evaluation: what a rank holds after it, from the operands of all members of its group.
+ * Evaluation computes a rank's result from the operands of all members of its group.
  *
  * A group is the ranks of one stage that differ only in the named axes, ordered by their coordinates, the first axis
- * most major.  What the members hold is read from their values, never assumed to be even.
+ * most major.  The extents of the members' parts are read from their values, never assumed to be even.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 /* ---- result types: written */
 
-/* What is moved stays what it is. */
+/* Moves keep type and rank. */
 static const Type *check_moved(const Infer *c) {
   const Type *x = c->in[0], *y = c->spec->type;
   return x->dtype == y->dtype && x->rank == y->rank
@@ -64,7 +64,7 @@ static bool same_dims(const int64_t *a, const int64_t *b, int rank, int except) 
 
 /* ---- reductions */
 
-/* Exactly one member owns an element: no two have bits set in it. */
+/* True if at most one member owns each element: no two have bits set in it. */
 static bool check_owners(const Eval *e, const Group *g, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     int owners = 0;
@@ -74,7 +74,7 @@ static bool check_owners(const Eval *e, const Group *g, int64_t n) {
   return true;
 }
 
-/* The box [at, at + size) of the members' operands, reduced in group order into `out`. */
+/* Reduces the box [at, at + size) of the members' operands in group order into `out`. */
 static bool reduce_box(const Eval *e, Reduction r, const Group *g, const InterpTensor *out, const int64_t *at) {
   const InterpTensor *x = e->in[0];
   int64_t xs[MAX_RANK], ys[MAX_RANK], to[MAX_RANK] = {0}, first = 0;
@@ -117,8 +117,8 @@ bool eval_accumulate(Eval *e) {
   return group_over(e, n, axes, &g) && eval_same_shape(e, 0) && reduce_box(e, RED_SUM, &g, e->out, at);
 }
 
-/* Where this rank's part begins when the members' result extents lie one after the other along `axis`; false unless
- * they add up to `total` and agree elsewhere. */
+/* *before: start of this rank's part if the members' result extents lie one after the other along `axis`; false unless
+ * they add up to `total`. */
 static bool parts_before(const Eval *e, const Group *g, int axis, int64_t total, int64_t *before) {
   int64_t sum = 0, dims[MAX_RANK];
   for (int i = 0; i < g->n; i++) {
@@ -178,8 +178,8 @@ static bool interval_on(const Eval *e, int rank, AttrKey key, int64_t *lo, int64
   return eval_expr_on(e, rank, a->u.exprs[0], lo) && eval_expr_on(e, rank, a->u.exprs[1], hi);
 }
 
-/* Copies what member `i` holds of this rank's target [lo, hi) to where nobody wrote yet (`have` by index of the
- * target). */
+/* Copies the part that member `i` holds of this rank's target [lo, hi) to indices not yet written (`have`, by index of
+ * the target). */
 static bool take_from(Eval *e, const Group *g, int i, int axis, int64_t lo, int64_t hi, bool *have) {
   const InterpTensor *x = g->in[i];
   int64_t slo, shi;
@@ -201,7 +201,7 @@ static bool take_from(Eval *e, const Group *g, int i, int axis, int64_t lo, int6
   return true;
 }
 
-/* An index that several members hold comes from the first in group order; one that nobody holds is `value`. */
+/* An index that several members hold comes from the first in group order; one that no member holds is `value`. */
 static bool exchange(Eval *e, const Group *g) {
   int axis = (int)op_int(e->op, AT_axis, 0);
   const Attr *value = op_attr(e->op, AT_value);
@@ -217,7 +217,7 @@ static bool exchange(Eval *e, const Group *g) {
   for (int i = 0; i < g->n && ok; i++) ok = take_from(e, g, i, axis, lo, hi, have);
   for (int64_t j = 0; j < hi - lo && ok && !value; j++)
     if (!have[j])
-      ok = eval_fail(e, "nobody holds index %lld of dimension %d, and there is no value for it", (long long)(lo + j),
+      ok = eval_fail(e, "no member holds index %lld of dimension %d, and `value` is not given", (long long)(lo + j),
                      axis);
   arena_free(scratch);
   return ok;
@@ -232,7 +232,7 @@ static bool eval_comm(Eval *e) {
     case OP_all_gather: return all_gather(e, &g);
     case OP_all_to_all: return all_to_all(e, &g);
     case OP_exchange: return exchange(e, &g);
-    default: return eval_fail(e, "is no collective");
+    default: return eval_fail(e, "is not a collective");
   }
 }
 
@@ -268,7 +268,7 @@ static bool eval_shard_slice(Eval *e) {
   if (!eval_same_kind(e) || !eval_expr(e, op_expr(e->op, AT_start), &at[axis])) return false;
   for (int d = 0; d < x->rank; d++)
     if (d == axis ? at[d] < 0 || at[d] + y->dims[d] > x->dims[d] : x->dims[d] != y->dims[d])
-      return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d],
+      return eval_fail(e, "[%lld, %lld) is outside dimension %d of extent %lld", (long long)at[d],
                        (long long)(at[d] + y->dims[d]), d, (long long)x->dims[d]);
   eval_box_copy(x->rank, y->dims, y->cells, y->dims, to, x->cells, x->dims, at);
   return true;

@@ -1,8 +1,8 @@
 /* ir/ops/composite.c - operations along one dimension with a decomposition: softmax, norm, cross_entropy.
  *
- * Bodies are IR text with placeholders; ir/layout/body.c says which.  They are what such an operation means to
- * lowering, prices and the prover.  Evaluation is straight from the definition, in double, so that one checks the other
- * (tests/unit/interp_bodies.c); modulo p a composite is its decomposition, since there the question is only whether a
+ * Bodies are IR text with placeholders (ir/layout/body.c).  Lowering, prices and the prover use them as the definition
+ * of the operation.  Evaluation follows the mathematical definition, in double, so that each checks the other
+ * (tests/unit/interp_bodies.c).  Modulo p a composite is its decomposition: there the only question is whether a
  * sharded body equals the whole one.
  */
 #include <math.h>
@@ -86,7 +86,7 @@ static const char norm_body[] =
     "%out = cast %y {to=$T} : $T[$D, d]\n"
     "output \"out\" %out\n";
 
-/* The label's logit is the one element of v that equals the label, 0 when there is none. */
+/* The label's logit is the one element of v that equals the label; 0 if there is none. */
 static const char cross_entropy_body[] =
     "%x = input {name=\"0\"} : $T[$D, v]\n"
     "%label = input {name=\"1\"} : i64[$D]\n"

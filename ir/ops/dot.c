@@ -11,7 +11,8 @@ static const Type *infer_dot(const Infer *c) {
   const char *spec = infer_attr(c, AT_spec)->u.s;
   if (!infer_spec(spec, part, length)) return infer_fail(c, "spec \"%s\" is not of the form ab,bc->ac", spec);
   if (c->in[0]->dtype != c->in[1]->dtype || c->in[0]->dtype == DT_bool)
-    return infer_fail(c, "operands are %s and %s", dtype_name(c->in[0]->dtype), dtype_name(c->in[1]->dtype));
+    return infer_fail(c, "operands need one numeric type, not %s and %s", dtype_name(c->in[0]->dtype),
+                      dtype_name(c->in[1]->dtype));
   for (int p = 0; p < 2; p++) {
     if (length[p] != c->in[p]->rank)
       return infer_fail(c, "spec \"%s\" gives operand %d %d dimensions", spec, p, length[p]);
@@ -21,7 +22,7 @@ static const Type *infer_dot(const Infer *c) {
       *e = c->in[p]->dims[i];
     }
   }
-  if (length[2] > MAX_RANK) return infer_fail(c, "result of rank %d", length[2]);
+  if (length[2] > MAX_RANK) return infer_fail(c, "the result's rank, %d, is too large", length[2]);
   for (int i = 0; i < length[2]; i++) {
     dims[i] = extent[(int)part[2][i]];
     if (!dims[i]) return infer_fail(c, "'%c' of \"%s\" is in no operand", part[2][i], spec);
@@ -51,7 +52,8 @@ static void rule_dot(const RuleMaking *k) {
   rule_linear(k, 2, RED_SUM);
 }
 
-/* Factors of both operands and the result are the batch, of one and the result m and n, of the operands only k. */
+/* Factors of both operands and the result are the batch, of one operand and the result m and n, of the operands only
+ * k. */
 static int products_dot(const OpPart *p, Product out[MAX_PRODUCTS]) {
   const Rule *r = p->rule;
   *out = (Product){1, 1, 1, 1};
@@ -84,8 +86,8 @@ static void multiply_add(bool modp, DType t, const Nest *n, Cell *y, const Cell 
   }
 }
 
-/* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks
- * all three tensors in order.  Every element's sum runs in the same order either way. */
+/* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost if that walks all
+ * three tensors in order.  Every element's sum has the same order either way. */
 static bool eval_dot(Eval *e) {
   const InterpTensor *a = e->in[0], *b = e->in[1], *y = e->out;
   const char *spec = op_str(e->op, AT_spec), *sa = spec, *sb = strchr(spec, ',') + 1, *sy = strstr(spec, "->") + 2;
@@ -98,7 +100,8 @@ static bool eval_dot(Eval *e) {
   for (int d = 0; d < a->rank; d++) extent[(int)sa[d]] = a->dims[d];
   for (int d = 0; d < b->rank; d++) {
     if (extent[(int)sb[d]] >= 0 && extent[(int)sb[d]] != b->dims[d])
-      return eval_fail(e, "'%c' is %lld and %lld", sb[d], (long long)extent[(int)sb[d]], (long long)b->dims[d]);
+      return eval_fail(e, "'%c' has extents %lld and %lld", sb[d], (long long)extent[(int)sb[d]],
+                       (long long)b->dims[d]);
     extent[(int)sb[d]] = b->dims[d];
   }
   for (int d = 0; d < y->rank; d++)

@@ -4,7 +4,7 @@
 #include "ir/ops/gradient.h"
 #include "ir/ops/record.h"
 
-/* A rotation is undone by the opposite angle. */
+/* The opposite angle undoes a rotation. */
 void gradient_rope(Gradient *g) {
   const Op *op = g->op;
   Val back = build_unary(g->b, OP_neg, op->in[1]);
@@ -14,8 +14,8 @@ void gradient_rope(Gradient *g) {
           .kind = OP_rope, .nin = 2, .in = (Val[]){g->of_results[0], back}, .nattrs = op->nattrs, .attrs = op->attrs});
 }
 
-/* From the result and the log-sum-exp of the scores, so that nothing is normalised again (D48).  Whoever differentiates
- * has asked for the latter. */
+/* Uses the result and the log-sum-exp of the scores, so that nothing is normalised again (D48); training requests the
+ * latter. */
 void gradient_attention(Gradient *g) {
   static const char *const of[] = {"q", "k", "v"};
   const Op *op = g->op;
@@ -23,7 +23,7 @@ void gradient_attention(Gradient *g) {
   if (op->nout < 2 || g->of_results[1] || (op->nin > 6 && g->wanted[6])) {
     g->refused = op->nout < 2       ? "attention without lse"
                  : g->of_results[1] ? "the log-sum-exp of an attention"
-                                    : "what is added to the scores of an attention";
+                                    : "the bias of an attention";
     return;
   }
   memcpy(in, op->in, sizeof *in * (size_t)op->nin);

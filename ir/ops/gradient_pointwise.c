@@ -4,7 +4,7 @@
 #include "ir/ops/gradient.h"
 #include "ir/ops/record.h"
 
-/* ---- one operand: what the gradient of the result is multiplied by, from operand x and result y */
+/* ---- one operand: the factor of the result's gradient, from operand x and result y */
 
 typedef Val SlopeFn(const Gradient *g, Val x, Val y);
 
@@ -57,7 +57,7 @@ static SlopeFn *const slopes[OP_COUNT] = {
 void gradient_unary(Gradient *g) {
   OpKind k = g->op->kind;
   Val x = g->op->in[0], dy = g->of_results[0];
-  if (k == OP_floor || k == OP_ceil || k == OP_round || k == OP_sign) return; /* 0 */
+  if (k == OP_floor || k == OP_ceil || k == OP_round || k == OP_sign) return; /* the gradient is 0 */
   if (k == OP_relu) {
     Val positive = build_binary(g->b, OP_gt, x, gradient_number(g, x, 0));
     g->of_operands[0] = gradient_where(g, positive, dy, 0);
@@ -68,7 +68,7 @@ void gradient_unary(Gradient *g) {
 /* ---- two operands */
 
 /* x to the power y: y x^(y-1), 0 where y is 0, and ln(x) x^y, 0 where x is 0. */
-static Val unless(const Gradient *g, Val number, Val gradient) { /* 0 where the number is */
+static Val unless(const Gradient *g, Val number, Val gradient) { /* 0 where `number` is 0 */
   Val zero = build_binary(g->b, OP_eq, number, gradient_number(g, number, 0)), none = gradient_number(g, number, 0);
   return gradient_where(g, zero, none, gradient);
 }
@@ -84,7 +84,7 @@ static void of_pow(Gradient *g, Val x, Val y, Val dy) {
   }
 }
 
-/* The larger, or smaller, has all of it; equal ones a half each. */
+/* The larger (or smaller) operand gets the whole gradient; equal ones get half each. */
 static void of_larger(Gradient *g, Val x, Val y, Val dy, OpKind wins) {
   Val equal = build_binary(g->b, OP_eq, x, y), half = gradient_scaled(g, dy, 0.5);
   for (int i = 0; i < 2; i++) {
@@ -122,7 +122,7 @@ void gradient_binary(Gradient *g) {
 
 /* ---- the others */
 
-void gradient_compare(Gradient *g) { (void)g; } /* 0: a truth value has none */
+void gradient_compare(Gradient *g) { (void)g; } /* 0: a truth value has no gradient */
 
 void gradient_select(Gradient *g) {
   Val condition = g->op->in[0], dy = g->of_results[0];

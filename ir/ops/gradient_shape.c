@@ -1,4 +1,4 @@
-/* ir/ops/gradient_shape.c - derivatives of operations that move elements: what comes back goes the other way. */
+/* ir/ops/gradient_shape.c - derivatives of operations that move elements: the gradients move back. */
 #include "ir/ops/gradient.h"
 #include "ir/ops/record.h"
 
@@ -29,7 +29,7 @@ static Val padded(const Gradient *g, Val x, int rank, const Expr *const *low, co
   return build_op(g->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
 }
 
-/* Elements of dimension d come `stride` apart: behind each one stand stride - 1 zeros, less at the end. */
+/* Puts elements of dimension d `stride` apart: stride - 1 zeros after each one, except at the end. */
 static Val spread(const Gradient *g, Val x, int d, int64_t stride) {
   Module *m = g->b->m;
   if (!x || stride == 1) return x;
@@ -47,7 +47,7 @@ static Val spread(const Gradient *g, Val x, int d, int64_t stride) {
   return build_slice(g->b, y, d, ex_const(m, 0), n, 1);
 }
 
-/* The zeros are put back around what was taken, and in between. */
+/* Puts zeros back around the slice and between its elements. */
 void gradient_slice(Gradient *g) {
   Module *m = g->b->m;
   const Attr *starts = op_attr(g->op, AT_starts), *strides = op_attr(g->op, AT_strides);
@@ -92,7 +92,7 @@ void gradient_concat(Gradient *g) {
   }
 }
 
-/* ---- by index: the reverse of gather is scatter, of take put, of update both its parts */
+/* ---- by index: gather is reversed by scatter, take by put, update by both its parts */
 
 static Val indexed(const Gradient *g, OpKind k, Val x, Val index, const Type *type, bool sums) {
   Attr a[3] = {attr_i(AT_axis, op_int(g->op, AT_axis, 0)), attr_e(AT_start, ex_const(g->b->m, 0)),
@@ -126,7 +126,7 @@ void gradient_put(Gradient *g) {
   if (adds(g)) g->of_operands[0] = indexed(g, OP_take, g->of_results[0], g->op->in[1], NULL, false);
 }
 
-/* The sum of all elements that are summed into one: the same the other way round. */
+/* The sum of all elements that depend on one: a scan in the other direction. */
 void gradient_scan(Gradient *g) {
   const Op *op = g->op;
   Attr a[] = {attr_i(AT_axis, op_int(op, AT_axis, 0)), attr_red(AT_op, RED_SUM),
@@ -136,7 +136,7 @@ void gradient_scan(Gradient *g) {
         build_op(g->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &g->of_results[0], .nattrs = 4, .attrs = a});
 }
 
-/* What was put at its place came from operand 1, all else from operand 0. */
+/* Gradients at the updated place belong to operand 1, all others to operand 0. */
 void gradient_update(Gradient *g) {
   Builder *b = g->b;
   const Op *op = g->op;
@@ -156,7 +156,7 @@ void gradient_update(Gradient *g) {
   }
 }
 
-/* Elements came from the places that the second result names. */
+/* Elements came from the places in the second result. */
 void gradient_topk(Gradient *g) {
   if (!g->of_results[0]) return;
   g->of_operands[0] = indexed(g, OP_put, g->of_results[0], g->op->out + 1, gradient_type(g, g->op->in[0]), true);

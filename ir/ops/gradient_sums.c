@@ -1,4 +1,4 @@
-/* ir/ops/gradient_sums.c - derivatives of sums, products of matrices, and of what divides by sums. */
+/* ir/ops/gradient_sums.c - derivatives of sums, matrix products, and operations that divide by sums. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- reduce */
 
-/* Equal maxima share what comes back. */
+/* Equal maxima share the gradient. */
 static void of_extremum(Gradient *g, int n, const int *axes) {
   Val x = g->op->in[0], y = g->op->out;
   Val best = build_binary(g->b, OP_eq, x, build_keepdims(g->b, y, x, n, axes));
@@ -28,8 +28,8 @@ void gradient_reduce(Gradient *g) {
 
 /* ---- dot */
 
-/* The gradient of operand i: that of the result times the other operand.  Letters that this one has alone were summed
- * by themselves: all their elements get the same. */
+/* The gradient of operand i: that of the result times the other operand.  Letters that only this operand has were
+ * summed alone: all their elements get the same gradient. */
 static Val of_factor(const Gradient *g, int i) {
   const char *part[3];
   int length[3], n = 0, at = 0;
@@ -55,7 +55,7 @@ void gradient_dot(Gradient *g) {
     if (g->wanted[i]) g->of_operands[i] = of_factor(g, i);
 }
 
-/* ---- softmax, norm, cross_entropy: from their results, so that nothing is computed twice but a row's scale */
+/* ---- softmax, norm, cross_entropy: from their results, so that only a row's scale is computed again */
 
 /* y (dy - sum(dy y)) */
 void gradient_softmax(Gradient *g) {
@@ -76,7 +76,7 @@ static Val less_mean(const Gradient *g, Val x) {
   return gradient_sub(g, x, gradient_back(g, row_mean(g, x), x, gradient_type(g, x)->rank - 1));
 }
 
-/* With y = scale * v, v = x or x less its mean: scale (dy - y mean(dy y)), less its mean where v is. */
+/* With y = scale * v, v = x or x minus its mean: scale (dy - y mean(dy y)), minus its mean if v is. */
 void gradient_norm(Gradient *g) {
   bool layer = strcmp(op_str(g->op, AT_kind), "layer") == 0;
   Val x = g->op->in[0], y = g->op->out, dy = g->of_results[0];

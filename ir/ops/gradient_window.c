@@ -1,4 +1,4 @@
-/* ir/ops/gradient_window.c - derivatives of convolutions and pools: each is one of the others of ir/ops/window.c, with
+/* ir/ops/gradient_window.c - derivatives of convolutions and pools: each is another operation of ir/ops/window.c, with
  * windows at the same places. */
 #include <stdio.h>
 #include <string.h>
@@ -6,14 +6,14 @@
 #include "ir/ops/gradient.h"
 #include "ir/ops/record.h"
 
-/* The operation with the windows of g->op. */
+/* Builds an operation with the windows of g->op. */
 static Val windowed(const Gradient *g, OpKind k, Val x, Val y, const char *spec, const Type *type) {
   Attr a[] = {attr_s(g->b->m, AT_spec, spec), *op_attr(g->op, AT_starts), *op_attr(g->op, AT_strides),
               *op_attr(g->op, AT_dilations)};
   return build_op(g->b, &(OpSpec){.kind = k, .nin = 2, .in = (Val[]){x, y}, .type = type, .nattrs = 4, .attrs = a});
 }
 
-/* The letters of operands 0 and 1 and of the result, in another order. */
+/* Returns a spec with the letters of operands 0 and 1 and of the result in another order. */
 static const char *spec_of(const Gradient *g, int first, int second, int result) {
   const char *part[3];
   int n[3];
@@ -43,7 +43,7 @@ static void of_maximum(Gradient *g) {
           .kind = OP_pool_grad, .nin = 2, .in = (Val[]){g->op->in[0], g->of_results[0]}, .nattrs = 5, .attrs = a});
 }
 
-/* A sum over windows is a convolution with ones, each channel by itself. */
+/* A sum over windows is a convolution with ones, for each channel alone. */
 void gradient_pool(Gradient *g) {
   const Op *op = g->op;
   const Type *t = gradient_type(g, op->in[0]);

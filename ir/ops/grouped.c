@@ -1,8 +1,8 @@
 /* ir/ops/grouped.c - products of rows with the matrix of their group: grouped_dot, grouped_mlp.
  *
- * Evaluation is row by row, in the order of the sums; a row whose group is not held here is zeros.  Modulo p the
- * function between the products is the hash that the elementwise operation has there, so that a grouped_mlp equals the
- * operations it stands for.
+ * Evaluation goes row by row, in the order of the sums; a row whose group is not on this rank is zeros.  Modulo p the
+ * function between the products is the hash of the elementwise operation, so that a grouped_mlp equals the operations
+ * it replaces.
  */
 #include <math.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static void grouped_rows(const RuleMaking *k) {
   }
 }
 
-/* The matrices are cut by giving each row to the rank that owns its matrix; the summed dimension as in a dot. */
+/* Cutting the matrices gives each row to the rank that owns its matrix; the summed dimension is cut as in a dot. */
 static void rule_grouped_dot(const RuleMaking *k) {
   const Type *y = rule_out(k), *w = rule_in(k, 2);
   int last = y->rank - 1;
@@ -77,8 +77,8 @@ static void rule_grouped_dot(const RuleMaking *k) {
   rule_linear(k, 4, RED_SUM);
 }
 
-/* Between the products stands a function that is not linear: k is whole.  So is n, which would be cut at the price of
- * all that comes before. */
+/* A nonlinear function is between the products, so k is whole.  So is n: cutting it would repeat all computation before
+ * it. */
 static void rule_grouped_mlp(const RuleMaking *k) {
   const Type *y = rule_out(k), *gate = rule_in(k, 2);
   int last = y->rank - 1;
@@ -107,7 +107,7 @@ static const Expr *places_groups(Module *m, const Func *f, const Op *op) {
   return type_of(f, op->in[2])->dims[0];
 }
 
-/* ---- work: rows fall evenly to the groups, and a row meets one matrix */
+/* ---- work: rows are divided evenly among groups, and each row uses one matrix */
 
 static Product grouped_part(const OpPart *p) {
   double rows = 1;
@@ -134,7 +134,7 @@ static int products_grouped_mlp(const OpPart *p, Product out[MAX_PRODUCTS]) {
   return 3;
 }
 
-/* Of the matrices that are here, those the rows meet. */
+/* Counts only the local matrices that rows use. */
 static double bytes_grouped(const OpPart *p) {
   double met = fmin(1, grouped_part(p).batch / fmax(1, part_size(p, "v"))), bytes = p->bytes;
   for (int i = 0; i < p->op->nin; i++) bytes += i < 2 ? p->in_bytes[i] : p->in_bytes[i] * met;
@@ -172,7 +172,7 @@ static void join(bool modp, bool silu, int64_t n, Cell *gate, const Cell *up) {
   }
 }
 
-/* Which of `groups` the row with this index belongs to here; -1: none. */
+/* Local group of a row with this index; -1 if none. */
 static int64_t group_of(int64_t index, int64_t start, int64_t groups) {
   int64_t group;
   return !__builtin_sub_overflow(index, start, &group) && group >= 0 && group < groups ? group : -1;

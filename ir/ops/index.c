@@ -1,5 +1,5 @@
-/* ir/ops/index.c - operations one of whose operands says where: gather, take, update, scatter, put; and within, which
- * looks at indices. */
+/* ir/ops/index.c - operations with an index operand: gather, take, update, scatter, put; and within, which checks
+ * indices. */
 #include <string.h>
 
 #include "base/tensor.h"
@@ -12,17 +12,19 @@ static const Type *infer_gather(const Infer *c) {
   int axis = infer_axis(c, AT_axis, table->rank), n = 0;
   const Expr *dims[2 * MAX_RANK];
   if (axis < 0) return NULL;
-  if (dtype_class(index->dtype) != DTC_I) return infer_fail(c, "indices are %s", dtype_name(index->dtype));
+  if (dtype_class(index->dtype) != DTC_I)
+    return infer_fail(c, "indices are %s, not signed integers", dtype_name(index->dtype));
   for (int d = 0; d < axis; d++) dims[n++] = table->dims[d];
   for (int d = 0; d < index->rank; d++) dims[n++] = index->dims[d];
   for (int d = axis + 1; d < table->rank; d++) dims[n++] = table->dims[d];
-  if (n > MAX_RANK) return infer_fail(c, "result of rank %d", n);
+  if (n > MAX_RANK) return infer_fail(c, "the result's rank, %d, is too large", n);
   return type_get(c->m, table->dtype, n, dims);
 }
 
 /* Element-wise indexing: equal extents apart from `axis`. */
 static const Type *check_aligned(const Infer *c, const Type *x, const Type *index, int axis) {
-  if (dtype_class(index->dtype) != DTC_I) return infer_fail(c, "indices are %s", dtype_name(index->dtype));
+  if (dtype_class(index->dtype) != DTC_I)
+    return infer_fail(c, "indices are %s, not signed integers", dtype_name(index->dtype));
   if (x->rank != index->rank) return infer_fail(c, "%s and %s differ in rank", infer_text(c, x), infer_text(c, index));
   for (int d = 0; d < x->rank; d++)
     if (d != axis && x->dims[d] != index->dims[d])
@@ -41,13 +43,14 @@ static const Type *infer_scatter(const Infer *c) {
   const Type *x = c->in[0], *index = c->in[1], *y = c->spec->type;
   int axis = infer_axis(c, AT_axis, y->rank);
   if (axis < 0) return NULL;
-  if (x->dtype != y->dtype) return infer_fail(c, "the result is %s", dtype_name(y->dtype));
+  if (x->dtype != y->dtype) return infer_fail(c, "the result is %s, unlike operand 0", dtype_name(y->dtype));
   if (!infer_reduction(c, x->dtype)) return NULL;
   if (c->spec->kind == OP_put) {
     if (!check_aligned(c, y, index, axis) || !check_aligned(c, x, index, -1)) return NULL;
     return y;
   }
-  if (dtype_class(index->dtype) != DTC_I) return infer_fail(c, "indices are %s", dtype_name(index->dtype));
+  if (dtype_class(index->dtype) != DTC_I)
+    return infer_fail(c, "indices are %s, not signed integers", dtype_name(index->dtype));
   if (x->rank != y->rank + index->rank - 1)
     return infer_fail(c, "%s does not scatter %s into %s", infer_text(c, index), infer_text(c, x), infer_text(c, y));
   for (int d = 0; d < x->rank; d++) {
@@ -70,14 +73,15 @@ static const Type *infer_update(const Infer *c) {
 }
 
 static const Type *infer_within(const Infer *c) {
-  if (dtype_class(c->in[0]->dtype) != DTC_I) return infer_fail(c, "indices are %s", dtype_name(c->in[0]->dtype));
+  if (dtype_class(c->in[0]->dtype) != DTC_I)
+    return infer_fail(c, "indices are %s, not signed integers", dtype_name(c->in[0]->dtype));
   if (infer_attr(c, AT_starts)->n != c->in[0]->rank) return infer_fail(c, "starts needs one entry per dimension");
   return c->in[0];
 }
 
 /* ---- factor rules */
 
-/* The indexed dimension is cut by giving each row to the rank that owns it: exactly one rank has the element. */
+/* Cutting the indexed dimension gives each row to the rank that owns it: exactly one rank has the element. */
 static void rule_gather(const RuleMaking *k) {
   const Type *table = rule_in(k, 0), *index = rule_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0), out = 0;
@@ -100,7 +104,7 @@ static void rule_gather(const RuleMaking *k) {
   rule_moves_sums(k, 1);
 }
 
-/* Elements are looked up where the other dimensions agree; the indexed one is cut as a gather's is. */
+/* Elements are looked up at equal indices of the other dimensions; the indexed one is cut as in a gather. */
 static void rule_take(const RuleMaking *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);
   rule_same_dims(k);
@@ -110,7 +114,7 @@ static void rule_take(const RuleMaking *k) {
   rule_moves_sums(k, 1);
 }
 
-/* Cutting the updates makes the result partial; cutting the rows gives each rank those it owns. */
+/* Cutting the updates makes the result partial; cutting the rows gives each rank the rows it owns. */
 static void rule_scatter(const RuleMaking *k) {
   const Type *y = rule_out(k), *index = rule_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0), at = 0;
@@ -146,7 +150,7 @@ static void rule_put(const RuleMaking *k) {
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
 
-/* Owner-masked write (D14): the updated dimension is cut, the update stays whole along it. */
+/* Owner-masked write (D14): the updated dimension is cut, and the update stays whole along it. */
 static void rule_update(const RuleMaking *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);
   const Type *x = rule_in(k, 0);
@@ -159,7 +163,7 @@ static void rule_update(const RuleMaking *k) {
   rule_moves_sums(k, 3);
 }
 
-/* ---- what an index may be */
+/* ---- ranges of indices */
 
 static const Expr *places_gather(Module *m, const Func *f, const Op *op) {
   (void)m;
@@ -182,14 +186,14 @@ static bool is_state(const Func *f, Val v) {
   return k == OP_read;
 }
 
-/* What does not fit into a state would be lost without a word, so the whole of the update must. */
+/* Elements outside a state would be lost silently, so the whole update must fit. */
 static const Expr *places_update(Module *m, const Func *f, const Op *op) {
   int64_t axis = op_int(op, AT_axis, 0);
   if (!is_state(f, op->in[0])) return NULL;
   return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
 }
 
-/* ---- work: a gather reads the rows it takes, an update writes the rows it gets */
+/* ---- work: a gather reads the rows it selects, an update writes the rows it gets */
 
 static double bytes_gather(const OpPart *p) {
   return p->bytes + (p->in_bytes[0] < p->bytes ? p->in_bytes[0] : p->bytes) + p->in_bytes[1];
@@ -256,7 +260,7 @@ static bool eval_update(Eval *e) {
   return true;
 }
 
-/* index - start in [0, n), or -1. */
+/* index - start if in [0, n), else -1. */
 static int64_t row_of(int64_t index, int64_t start, int64_t n) {
   int64_t row;
   return !__builtin_sub_overflow(index, start, &row) && row >= 0 && row < n ? row : -1;

@@ -1,5 +1,5 @@
-/* ir/ops/loop.c - the frame of a loop (ir/loops.h): loop, carry, repeat, leave.  How rounds are made is
- * ir/run/interp_loop.c. */
+/* ir/ops/loop.c - the frame of a loop (ir/loops.h): loop, carry, repeat, leave. ir/run/interp_loop.c runs the
+ * rounds. */
 #include "ir/ops/record.h"
 
 static const Type *infer_loop(const Infer *c) {

@@ -1,7 +1,7 @@
 /* ir/ops/pointwise.c - elementwise operations: unary, binary, compare, select, cast, copy.
  *
- * The first three are their row of ir/ops.def alone: one record each for all of a class, and one loop per row and
- * domain, made from the row's expressions.
+ * The first three are defined by their row of ir/ops.def: one record for each class, and one loop per row and domain,
+ * generated from the row's expressions.
  */
 #include <math.h>
 #include <string.h>
@@ -64,7 +64,8 @@ static const Type *infer_cast(const Infer *c) { return type_with_dtype(c->m, c->
 
 /* ---- sharding */
 
-/* "0", "0,1", "01": groups of operands the function is linear in.  Integer division truncates: 1/2 + 1/2 is not 2/2. */
+/* "0", "0,1", "01": groups of operands in which the function is linear.  Integer division truncates: 1/2 + 1/2 is not
+ * 2/2. */
 static void linear_groups(const RuleMaking *k, const char *s) {
   if (!*s || dtype_class(rule_out(k)->dtype) == DTC_B) return;
   if (k->op->kind == OP_div && !dtype_is_float(rule_out(k)->dtype)) return;
@@ -81,14 +82,14 @@ static void rule_pointwise(const RuleMaking *k) {
   if (rows[k->op->kind].linear) linear_groups(k, rows[k->op->kind].linear);
 }
 
-/* Both choices together; where one is zeros, which are a sum of zeros, the other alone. */
+/* Linear in both choices together; if one is zeros, which are a sum of zeros, also in the other alone. */
 static void rule_select(const RuleMaking *k) {
   bool first = op_is_zeros(op_of(k->f, k->op->in[1])), second = op_is_zeros(op_of(k->f, k->op->in[2]));
   rule_same_dims(k);
   rule_moves_sums(k, second ? 2 : first ? 4 : 6);
 }
 
-/* Linear only when no information is lost (D7). */
+/* Linear only if no information is lost (D7). */
 static void rule_cast(const RuleMaking *k) {
   rule_same_dims(k);
   DType from = rule_in(k, 0)->dtype, to = rule_out(k)->dtype;
@@ -98,7 +99,7 @@ static void rule_cast(const RuleMaking *k) {
 
 /* ---- meaning */
 
-/* Integer helpers the rows use.  Operands are already wrapped to the type; results are wrapped by the caller. */
+/* Integer helpers of the rows.  Operands are already wrapped to the type; the caller wraps results. */
 #define ev_wrap_neg(x) ((int64_t)(0 - (uint64_t)(x)))
 #define ev_wrap_add(x, y) ((int64_t)((uint64_t)(x) + (uint64_t)(y)))
 #define ev_wrap_sub(x, y) ((int64_t)((uint64_t)(x) - (uint64_t)(y)))
@@ -116,7 +117,7 @@ typedef struct Elements {
   Cell *y;
 } Elements;
 
-/* Rows that are not defined for a class still have an expression; it may ignore its operands. */
+/* Rows that are not defined for a class still have an expression, which may ignore its operands. */
 #define EACH(op, type_, field, expression) \
   case op: \
     for (int64_t i = 0; i < l->n; i++) { \
@@ -224,7 +225,7 @@ static void compare_u64(const Elements *l) {
   }
 }
 
-/* ---- modulo p: what is exact stays exact, the rest is a hash of the operands */
+/* ---- modulo p: exact operations stay exact, the others are a hash of the operands */
 
 static void unary_modp(const Elements *l) {
   for (int64_t i = 0; i < l->n; i++) {
@@ -325,7 +326,7 @@ bool eval_copy(Eval *e) {
 
 /* ---- cast */
 
-/* True when every value of `from` is one of `to`. */
+/* True if every value of `from` is a value of `to`. */
 static bool holds(DType to, DType from) {
   if (to == from) return true;
   if (dtype_is_float(from)) return dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
@@ -340,7 +341,7 @@ static double round_to(DType t, double v) {
 
 static double as_double(DType t, int64_t v) { return t == DT_u64 ? (double)(uint64_t)v : (double)v; }
 
-/* Truncates, saturates at the ends of the type, NaN gives 0. */
+/* Truncates, saturates at the limits of the type; NaN gives 0. */
 static int64_t saturate(DType t, double v) {
   if (isnan(v)) return 0;
   int bits = 8 * (int)dtype_bytes(t);
@@ -361,7 +362,7 @@ static Cell cast_float(DType to, DType from, Cell x) {
   return cell_i(to == DT_bool ? x.f != 0 : saturate(to, x.f));
 }
 
-/* Residues: integers embed; back they are read as the nearest to zero; losing precision is a hash. */
+/* Residues: integers embed; in the other direction they become the nearest to zero; losing precision is a hash. */
 static Cell cast_modp(DType to, DType from, Cell x) {
   if (!dtype_is_float(from)) {
     if (!dtype_is_float(to)) return cell_i(wrap_int(to, x.i));

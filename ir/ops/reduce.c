@@ -37,7 +37,7 @@ static const Type *infer_topk(const Infer *c) {
   if (axis < 0) return NULL;
   bool known = ex_get_const(k, &number);
   if (known && (number < 0 || (ex_get_const(x->dims[axis], &all) && number > all)))
-    return infer_fail(c, "takes %lld along dimension %d", (long long)number, axis);
+    return infer_fail(c, "cannot take %lld elements along dimension %d", (long long)number, axis);
   for (int d = 0; d < x->rank; d++) dims[d] = d == axis ? k : x->dims[d];
   infer_further(c, type_get(c->m, DT_i64, x->rank, dims));
   return type_get(c->m, x->dtype, x->rank, dims);
@@ -65,14 +65,14 @@ static void rule_reduce(const RuleMaking *k) {
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
 
-/* The dimension along which order matters stays whole. */
+/* A dimension whose order matters stays whole. */
 static void rule_ordered(const RuleMaking *k) {
   rule_same_dims(k);
   k->r->factors[k->r->results[0].dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_FROZEN;
   if (k->op->kind == OP_scan && op_attr(k->op, AT_op)->u.reduction == RED_SUM) rule_linear(k, 1, RED_SUM);
 }
 
-/* All of them along the axis are looked at, wherever the largest are. */
+/* A topk reads all elements along the axis, wherever the largest are. */
 static void rule_topk(const RuleMaking *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);
   for (int d = 0; d < rule_in(k, 0)->rank; d++) {
@@ -84,7 +84,7 @@ static void rule_topk(const RuleMaking *k) {
   }
 }
 
-/* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33). */
+/* Starts of a part of a float sum in the reduced dimensions: its order is by global index (D33). */
 static void local_reduce(const LocalPart *p, LocalAttrs *out) {
   const Type *x = type_of(p->f, p->op->in[0]);
   const Attr *axes = op_attr(p->op, AT_axes);
@@ -99,7 +99,7 @@ static void local_reduce(const LocalPart *p, LocalAttrs *out) {
   if (cut) local_set(out, attr_exprs(p->m, AT_starts, axes->n, list));
 }
 
-/* One per element of the operand. */
+/* one per element of the operand */
 static double flops_reduce(const OpPart *p) { return p->first; }
 
 /* ---- meaning */
@@ -116,7 +116,8 @@ static bool eval_reduce(Eval *e) {
   for (int d = 0; d < x->rank; d++) {
     bool reduced = next < axes->n && axes->u.ints[next] == d;
     if (reduced) next++;
-    else if (y->dims[out++] != x->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
+    else if (y->dims[out++] != x->dims[d])
+      return eval_fail(e, "extent %lld of dimension %d does not fit", (long long)x->dims[d], d);
     nest_add(&nest, x->dims[d], reduced ? 0 : ys[out - 1], xs[d], 0);
   }
   cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
@@ -133,7 +134,7 @@ typedef struct Sorting {
   bool floats, is_unsigned, descending;
 } Sorting;
 
-/* -1, 0, 1; NaN is the largest. */
+/* Returns -1, 0 or 1; NaN is the largest. */
 static int order(const Sorting *s, int64_t a, int64_t b) {
   const Cell *x = &s->line[a * s->step], *y = &s->line[b * s->step];
   if (!s->floats) {
@@ -152,7 +153,7 @@ static int by_element(const void *p, const void *q, void *context) {
   return c ? c : (a > b) - (a < b);
 }
 
-/* The places of line `line` in order, with room for one more than there are. */
+/* Sorts the indices of line `line` into `places`, which has room for one more. */
 static void sort_line(const Eval *e, const InterpTensor *x, const EvalLines *l, int64_t line, int64_t *places) {
   Sorting s = {x->cells + eval_line_start(l, line), l->inner, dtype_is_float(x->dtype) && !e->run->modp,
                dtype_class(x->dtype) == DTC_U, op_int(e->op, AT_descending, 0) != 0};
@@ -165,7 +166,7 @@ static bool eval_topk(Eval *e) {
   int axis = (int)op_int(e->op, AT_axis, 0);
   EvalLines from = eval_lines(x, axis), to = eval_lines(y, axis);
   if (!eval_aligned(e, x, y, axis) || !eval_aligned(e, y, index, -1)) return false;
-  if (to.n > from.n) return eval_fail(e, "takes %lld of %lld", (long long)to.n, (long long)from.n);
+  if (to.n > from.n) return eval_fail(e, "cannot take %lld of %lld elements", (long long)to.n, (long long)from.n);
   int64_t *places = arena_alloc(e->run->arena, sizeof *places * (size_t)(from.n + 1));
   for (int64_t line = 0; line < to.outer * to.inner; line++) {
     sort_line(e, x, &from, line, places);

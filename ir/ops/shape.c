@@ -51,7 +51,7 @@ static const Type *infer_concat(const Infer *c) {
   return type_get(c->m, x->dtype, x->rank, dims);
 }
 
-/* The written ones: what can be checked is checked. */
+/* The types are written; these functions check as much as possible. */
 
 static const Type *infer_broadcast(const Infer *c) {
   const Type *x = c->in[0], *y = c->spec->type;
@@ -81,7 +81,7 @@ static const Type *infer_slice(const Infer *c) {
     return infer_fail(c, "starts, strides and result need the operand's rank and type");
   for (int d = 0; d < x->rank; d++) {
     int64_t start, extent, have, step = strides->u.ints[d];
-    if (step < 1) return infer_fail(c, "stride %lld of dimension %d", (long long)step, d);
+    if (step < 1) return infer_fail(c, "stride %lld of dimension %d is not positive", (long long)step, d);
     if (!ex_get_const(starts->u.exprs[d], &start) || !ex_get_const(y->dims[d], &extent) ||
         !ex_get_const(x->dims[d], &have))
       continue;
@@ -118,13 +118,13 @@ static void rule_transpose(const RuleMaking *k) {
   rule_moves_sums(k, 1);
 }
 
-/* Reshape (D12): walk both shapes from the major side, splitting each pair of extents into common factors; where
- * neither divides the other, the dimensions up to the next common boundary are frozen. */
+/* Reshape (D12): walks both shapes from the major side, splitting each pair of extents into common factors; if neither
+ * divides the other, the dimensions up to the next common boundary are frozen. */
 typedef struct Walk {
   const Type *t;
   TensorFactors *out;
   int dim;
-  const Expr *left; /* extent of the current dimension not yet split off; NULL at the end */
+  const Expr *left; /* part of the current dimension's extent not yet split off; NULL at the end */
 } Walk;
 
 static void walk_next(Walk *w) {
@@ -132,7 +132,7 @@ static void walk_next(Walk *w) {
   w->left = w->dim < w->t->rank ? w->t->dims[w->dim] : NULL;
 }
 
-/* Skips extents of 1: they carry a factor of their own that is never cut. */
+/* Skips extents of 1: they have a factor of their own that is never cut. */
 static void walk_ones(const RuleMaking *k, Walk *w, const char *letter) {
   while (w->left && ex_is_const(w->left, 1)) {
     if (w->out->dims[w->dim].n == 0)
@@ -152,7 +152,7 @@ static const Expr *const_gcd(Module *m, const Expr *a, const Expr *b) {
   return ex_const(m, x);
 }
 
-/* Freezes what is left of both sides up to the next boundary at which the products agree. */
+/* Freezes the rest of both sides up to the next boundary at which the products agree. */
 static void walk_diverge(const RuleMaking *k, Walk *a, Walk *b) {
   const Expr *pa = a->left, *pb = b->left;
   rule_push_dim(a->out, a->dim, rule_numbered(k, "f", k->r->nfactors, a->left, FK_FROZEN));
@@ -232,19 +232,19 @@ static void rule_concat(const RuleMaking *k) {
   rule_moves_sums(k, (1u << k->op->nin) - 1u);
 }
 
-/* ---- cut dimensions: what a part needs of the operand, and what its attributes say */
+/* ---- cut dimensions: the interval of the operand that a part needs, and its attributes */
 
 static void halo_slice(const HaloNeed *x, const Expr **lo, const Expr **hi) {
   Module *m = x->m;
   const Expr *start = op_attr(x->op, AT_starts)->u.exprs[x->dim];
   int64_t step = op_attr(x->op, AT_strides)->u.ints[x->dim];
   *lo = ex_add(m, start, ex_muli(m, x->lo, step));
-  /* The last element read is start + (hi - 1) * step; nothing when the interval is empty. */
+  /* The last element read is start + (hi - 1) * step; none if the interval is empty. */
   *hi = ex_max(m, *lo, ex_addi(m, ex_add(m, start, ex_muli(m, ex_addi(m, x->hi, -1), step)), 1));
   if (step == 1) *hi = ex_add(m, start, x->hi);
 }
 
-/* The exchange has moved the window of a cut dimension here. */
+/* The exchange has already moved the window of a cut dimension here. */
 static void local_slice(const LocalPart *p, LocalAttrs *out) {
   const Attr *starts = op_attr(p->op, AT_starts);
   const Expr *list[MAX_RANK];
@@ -252,7 +252,7 @@ static void local_slice(const LocalPart *p, LocalAttrs *out) {
   local_set(out, attr_exprs(p->m, AT_starts, starts->n, list));
 }
 
-/* The operand lies in the result from `shift` on: the part of it that is in [lo, hi) of the result. */
+/* The operand begins at `shift` in the result; computes the part of it in [lo, hi) of the result. */
 static void shifted(Module *m, const Expr *lo, const Expr *hi, const Expr *shift, const Expr *extent,
                     const Expr **operand_lo, const Expr **operand_hi) {
   const Expr *zero = ex_const(m, 0);
@@ -265,7 +265,7 @@ static void halo_pad(const HaloNeed *x, const Expr **lo, const Expr **hi) {
   shifted(x->m, x->lo, x->hi, low, type_of(x->f, x->op->in[0])->dims[x->dim], lo, hi);
 }
 
-/* Pad of a cut dimension: what of the padding lies inside the part. */
+/* Pad of a cut dimension: the padding inside the part. */
 static void local_padding(const LocalPart *p, int d, const Expr **low, const Expr **high) {
   const Expr *lo, *hi, *ilo, *ihi;
   Module *m = p->m;
@@ -334,7 +334,7 @@ static bool eval_transpose(Eval *e) {
   for (int d = 0; d < y->rank; d++) {
     int64_t p = perm->u.ints[d];
     if (x->dims[p] != y->dims[d])
-      return eval_fail(e, "extents %lld and %lld", (long long)x->dims[p], (long long)y->dims[d]);
+      return eval_fail(e, "extents %lld and %lld differ", (long long)x->dims[p], (long long)y->dims[d]);
     nest_add(&nest, y->dims[d], ys[d], xs[p], 0);
   }
   nest_close(&nest);

@@ -1,5 +1,5 @@
-/* ir/ops/source.c - operations that make a value of nothing: inputs, weights, states, constants, random numbers;
- * and random_keyed, which has a key. */
+/* ir/ops/source.c - operations without operands: inputs, weights, states, constants, random numbers; and random_keyed,
+ * which has a key. */
 #include <string.h>
 
 #include "base/random.h"
@@ -66,7 +66,7 @@ static bool eval_const(Eval *e) {
 }
 
 static bool eval_size(Eval *e) {
-  int64_t v; /* an element, not an index: it may be any number of 64 bits */
+  int64_t v; /* an element, not an index: may be any 64-bit number */
   if (!ex_eval(op_expr(e->op, AT_expr), e->run->symbols[e->rank], &v))
     return eval_fail(e, "the expression has no value here (overflow or division by zero)");
   cells_fill(e->out, cell_of_int(e->run->modp, e->out->dtype, v));
@@ -84,7 +84,7 @@ static bool eval_iota(Eval *e) {
   return true;
 }
 
-/* Where a part lies in the whole tensor, whose elements row-major indices name. */
+/* The place of a part in the whole tensor, whose elements are numbered row-major. */
 typedef struct Placed {
   int64_t start[MAX_RANK], stride[MAX_RANK];
 } Placed;
@@ -106,7 +106,7 @@ static bool place_part(const Eval *e, Placed *p) {
   return true;
 }
 
-/* Numbers of base/random.h at the row-major index in the whole tensor: of stream 0, or with operand 0 as key. */
+/* Random numbers of base/random.h by the row-major index in the whole tensor: of stream 0, or with operand 0 as key. */
 static double number_at(const Eval *e, bool normal, uint64_t element) {
   uint64_t seed = (uint64_t)op_int(e->op, AT_seed, 0), stream = (uint64_t)op_int(e->op, AT_stream, 0);
   if (!e->op->nin) return normal ? random_normal(seed, 0, element) : (double)random_uniform(seed, 0, element);
@@ -118,7 +118,7 @@ static double number_at(const Eval *e, bool normal, uint64_t element) {
 static bool eval_random(Eval *e) {
   const char *kind = op_str(e->op, AT_kind);
   bool normal = strcmp(kind, "normal") == 0;
-  if (!normal && strcmp(kind, "uniform") != 0) return eval_fail(e, "no kind \"%s\"", kind);
+  if (!normal && strcmp(kind, "uniform") != 0) return eval_fail(e, "unknown kind \"%s\"", kind);
   int64_t index[MAX_RANK] = {0}, n = interp_elements(e->out);
   int rank = e->out->rank;
   Placed p;

@@ -1,11 +1,11 @@
-/* ir/ops/state.c - operations that read or change what lies outside of the list of operations, or whose meaning does:
- * read, write, call, result, opaque. */
+/* ir/ops/state.c - operations with effects outside the list of operations, or defined there: read, write, call, result,
+ * opaque. */
 #include "base/die.h"
 #include "ir/ops/record.h"
 
 static const Type *infer_call(const Infer *c) {
   const Func *callee = module_func(c->m, infer_attr(c, AT_name)->u.s);
-  if (!callee) return infer_fail(c, "no function \"%s\"", infer_attr(c, AT_name)->u.s);
+  if (!callee) return infer_fail(c, "unknown function \"%s\"", infer_attr(c, AT_name)->u.s);
   if (callee == c->f) return infer_fail(c, "function \"%s\" calls itself", callee->name);
   if (!callee->outputs.n) return infer_fail(c, "function \"%s\" has no output", callee->name);
   int n = 0;
@@ -30,10 +30,10 @@ static const Type *infer_result(const Infer *c) {
   return type_of(callee, callee->outputs.items[i].value);
 }
 
-/* No factors at all: every dimension is whole everywhere, however many there are. */
+/* No factors: every dimension is whole on all ranks. */
 static void rule_opaque(const RuleMaking *k) { (void)k; }
 
-/* Unknown: it is priced by its bytes alone. */
+/* Unknown: priced by its bytes only. */
 static double flops_opaque(const OpPart *p) {
   (void)p;
   return 0;

@@ -1,4 +1,4 @@
-/* ir/ops/table.c - the records by operation, found through the rows of ir/ops.def. */
+/* ir/ops/table.c - the table of records by operation, built from the rows of ir/ops.def. */
 #include "ir/ops/record.h"
 
 static const OpRecord *const records[OP_COUNT] = {

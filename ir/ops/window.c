@@ -1,4 +1,4 @@
-/* ir/ops/window.c - convolutions, pools, their gradients.  ir/window.h says which elements meet. */
+/* ir/ops/window.c - convolutions, pools, their gradients; ir/window.h defines which elements meet. */
 #include <math.h>
 #include <string.h>
 
@@ -10,14 +10,14 @@
 /* Windowed dimensions as in ir/window.h; the other letters as in a dot. */
 static bool check_window_lists(const Infer *c, int n) {
   const Attr *strides = infer_attr(c, AT_strides), *dilations = infer_attr(c, AT_dilations);
-  if (n < 1 || n > MAX_WINDOWED) return infer_fail(c, "%d windowed dimensions", n), false;
+  if (n < 1 || n > MAX_WINDOWED) return infer_fail(c, "unsupported number of windowed dimensions: %d", n), false;
   if (infer_attr(c, AT_starts)->n != n || strides->n != n || dilations->n != n) {
     infer_fail(c, "starts, strides and dilations need one entry for each of the %d windowed dimensions", n);
     return false;
   }
   for (int i = 0; i < n; i++)
     if (strides->u.ints[i] < 1 || dilations->u.ints[i] < 1)
-      return infer_fail(c, "strides and dilations are at least 1"), false;
+      return infer_fail(c, "strides and dilations must be at least 1"), false;
   return true;
 }
 
@@ -48,7 +48,7 @@ static const Type *infer_conv(const Infer *c) {
   return check_window_lists(c, capitals[0]) ? c->spec->type : NULL;
 }
 
-/* x, if y differs from it along the windows alone. */
+/* Returns x if y differs from it only along the windows. */
 static const Type *fits_pool(const Infer *c, const Type *x, const Type *y) {
   const Attr *axes = infer_attr(c, AT_axes);
   if (infer_attr(c, AT_window)->n != axes->n) return infer_fail(c, "window needs one entry per axis");
@@ -70,14 +70,14 @@ static const Type *infer_pool(const Infer *c) {
 static const Type *infer_pool_grad(const Infer *c) {
   const Type *x = c->in[0], *dy = c->in[1];
   if (!dtype_is_float(x->dtype)) return infer_fail(c, "not defined for %s", dtype_name(x->dtype));
-  if (x->rank != dy->rank || x->dtype != dy->dtype) return infer_fail(c, "operands need one rank and type");
+  if (x->rank != dy->rank || x->dtype != dy->dtype) return infer_fail(c, "operands need the same rank and type");
   return fits_pool(c, x, dy);
 }
 
 /* ---- factor rules */
 
-/* The letters of one part of a convolution's spec; `capital` is the kind of its windowed dimensions and `prefix` sets
- * the weights' apart. */
+/* Assigns the letters of one part of a convolution's spec; `capital` is the kind of its windowed dimensions and
+ * `prefix` distinguishes those of the weights. */
 static void conv_letters(const RuleMaking *k, const char *s, const Type *t, TensorFactors *out, FactorKind capital,
                          const char *prefix) {
   const Type *result = rule_out(k);
@@ -104,7 +104,7 @@ static void conv_sums(const RuleMaking *k, const char *result) {
   rule_linear(k, 2, RED_SUM);
 }
 
-/* conv and conv_transpose: outputs are cut where they are, and what they reach is exchanged; the window is whole. */
+/* conv and conv_transpose: outputs are cut in place, and the elements they reach are exchanged; the window is whole. */
 static void rule_conv(const RuleMaking *k) {
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
   conv_letters(k, spec, rule_in(k, 0), &k->r->operands[0], FK_HALO, "");
@@ -113,7 +113,8 @@ static void rule_conv(const RuleMaking *k) {
   conv_sums(k, result);
 }
 
-/* The sum over outputs pairs every output with the images around it: outputs and images stay whole along the window. */
+/* The sum over outputs pairs every output with the images around it, so outputs and images stay whole along the
+ * window. */
 static void rule_conv_filter(const RuleMaking *k) {
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
   conv_letters(k, spec, rule_in(k, 0), &k->r->operands[0], FK_FROZEN, "i");
@@ -130,7 +131,8 @@ static void rule_pool(const RuleMaking *k) {
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
 
-/* An element of the image may be the largest of every window around it: images and outputs stay whole along windows. */
+/* An element of the image may be the largest of every window around it, so images and outputs stay whole along
+ * windows. */
 static void rule_pool_grad(const RuleMaking *k) {
   const Attr *axes = op_attr(k->op, AT_axes);
   for (int d = 0, next = 0; d < rule_out(k)->rank; d++) {
@@ -145,9 +147,9 @@ static void rule_pool_grad(const RuleMaking *k) {
   rule_linear(k, 2, RED_SUM);
 }
 
-/* ---- cut dimensions: what a part needs of the image, and where its first window begins in it */
+/* ---- cut dimensions: the part of the image that is needed, and the start of its first window */
 
-/* Which windowed dimension is dimension `dim` of the tensor in that role? */
+/* Returns the windowed dimension that is dimension `dim` of the tensor in that role. */
 static int windowed_dim(const Window *w, int role, int dim) {
   int i = 0;
   while (w->dim[role][i] != dim) i++;
@@ -164,7 +166,7 @@ static void halo_conv_transpose(const HaloNeed *x, const Expr **lo, const Expr *
   window_output_of(x->m, &w, windowed_dim(&w, WINDOW_OUTPUT, x->dim), x->lo, x->hi, lo, hi);
 }
 
-/* Where the first local window begins in the part of the operand that the exchange has moved here. */
+/* Start of the first local window in the part of the operand that the exchange has moved here. */
 static const Expr *local_window(const LocalPart *p, const Window *g, int i) {
   bool transposed = p->op->kind == OP_conv_transpose;
   int role = transposed ? WINDOW_IMAGE : WINDOW_OUTPUT, dim = g->dim[role][i];
@@ -200,7 +202,7 @@ static int products_conv(const OpPart *p, Product out[MAX_PRODUCTS]) {
   return 1;
 }
 
-/* An image meets one window element in `stride`. */
+/* An image meets every stride-th window element. */
 static int products_conv_transpose(const OpPart *p, Product out[MAX_PRODUCTS]) {
   const Attr *strides = op_attr(p->op, AT_strides);
   *out = all_factors(p);
@@ -208,7 +210,7 @@ static int products_conv_transpose(const OpPart *p, Product out[MAX_PRODUCTS]) {
   return 1;
 }
 
-/* Outputs and window say which images: factors iH, iW ... count once. */
+/* Outputs and window elements determine the images, so factors iH, iW ... count once. */
 static int products_conv_filter(const OpPart *p, Product out[MAX_PRODUCTS]) {
   const Rule *r = p->rule;
   *out = (Product){1, 1, 1, 1};
@@ -262,7 +264,7 @@ static bool next_pair(const Walk *k, int64_t *u, int64_t *t) {
   return false;
 }
 
-/* Offsets in cells by role of one (output, window) pair; false when it meets no element of the image. */
+/* Computes the offsets in cells, by role, of one (output, window) pair; false if it meets no element of the image. */
 static bool place(const Walk *k, const int64_t *u, const int64_t *t, int64_t *offset) {
   offset[0] = offset[1] = offset[2] = 0;
   for (int i = 0; i < k->n; i++) {
@@ -281,8 +283,8 @@ static bool any_pair(const Walk *k) {
   return true;
 }
 
-/* The loops over the dimensions that are not windowed, of tensors y (the output's extents) and x (the image's); false
- * when they have different extents. */
+/* Builds the loops over dimensions that are not windowed, of tensors y (the output's extents) and x (the image's);
+ * false if their extents differ. */
 static bool kept_nest(const Eval *e, const Window *w, const InterpTensor *y, const InterpTensor *x, Nest *nest) {
   int64_t xs[MAX_RANK], ys[MAX_RANK];
   eval_row_major(x->rank, x->dims, xs);
@@ -292,14 +294,15 @@ static bool kept_nest(const Eval *e, const Window *w, const InterpTensor *y, con
       next++;
       continue;
     }
-    if (x->dims[d] != y->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
+    if (x->dims[d] != y->dims[d])
+      return eval_fail(e, "extent %lld of dimension %d does not fit", (long long)x->dims[d], d);
     nest_add(nest, x->dims[d], ys[d], xs[d], 0);
   }
   nest_close(nest);
   return true;
 }
 
-/* The loops over the letters that are not windowed; tensor 0 is the result. */
+/* Builds the loops over letters that are not windowed; tensor 0 is the result. */
 static bool letter_nest(const Eval *e, Nest *nest) {
   const char *spec = op_str(e->op, AT_spec), *part[3] = {strstr(spec, "->") + 2, spec, strchr(spec, ',') + 1};
   const InterpTensor *t[3] = {e->out, e->in[0], e->in[1]};
@@ -311,7 +314,7 @@ static bool letter_nest(const Eval *e, Nest *nest) {
       int l = part[p][d];
       if (l <= 'Z') continue;
       if (extent[l] >= 0 && extent[l] != t[p]->dims[d])
-        return eval_fail(e, "'%c' is %lld and %lld", l, (long long)extent[l], (long long)t[p]->dims[d]);
+        return eval_fail(e, "'%c' has extents %lld and %lld", l, (long long)extent[l], (long long)t[p]->dims[d]);
       extent[l] = t[p]->dims[d];
     }
   }
@@ -369,7 +372,7 @@ static bool eval_pool(Eval *e) {
   return true;
 }
 
-/* Is x larger than the largest so far?  NaN is the largest; residues are compared as numbers. */
+/* True if x is larger than the largest so far.  NaN is the largest; residues are compared as numbers. */
 static bool is_larger(bool modp, const Cell *x, const Cell *largest) {
   if (modp) return x->i > largest->i;
   return x->f > largest->f || (isnan(x->f) && !isnan(largest->f));
@@ -381,7 +384,7 @@ static bool is_last_of_window(const Walk *k, const int64_t *t) {
   return true;
 }
 
-/* The gradients dy of all windows of one image x, to where the windows have their first largest element. */
+/* Adds the gradients dy of all windows of one image x where the windows have their first largest element. */
 static void route_gradients(bool modp, const Walk *k, const Cell *x, const Cell *dy, Cell *dx) {
   int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3], largest = -1, from = 0;
   do {
@@ -426,7 +429,7 @@ const OpRecord record_conv_transpose = {.infer = infer_conv,
                                         .eval = eval_conv,
                                         .products = products_conv_transpose,
                                         .gradient = gradient_conv_transpose};
-/* Its windowed dimensions are whole, so that the attributes mean the same on a part. */
+/* Windowed dimensions are whole, so the attributes mean the same on a part. */
 const OpRecord record_conv_filter = {
     .infer = infer_conv, .rule = rule_conv_filter, .eval = eval_conv, .products = products_conv_filter};
 const OpRecord record_pool = {.infer = infer_pool,
@@ -435,5 +438,5 @@ const OpRecord record_pool = {.infer = infer_pool,
                               .local = local_windows,
                               .eval = eval_pool,
                               .gradient = gradient_pool};
-/* As conv_filter. */
+/* Like conv_filter. */
 const OpRecord record_pool_grad = {.infer = infer_pool_grad, .rule = rule_pool_grad, .eval = eval_pool_grad};

@@ -15,7 +15,7 @@ uint64_t modp_inverse(uint64_t a) {
   return r;
 }
 
-/* The finalizer of SplitMix64 over the operands; what matters is that unequal operands give unequal hashes. */
+/* The finalizer of SplitMix64 over the operands; only needs to distinguish unequal operands. */
 uint64_t modp_hash(uint64_t kind, uint64_t x, uint64_t y) {
   uint64_t h = kind * 0x9e3779b97f4a7c15u ^ x;
   for (int i = 0; i < 2; i++) {
@@ -27,8 +27,8 @@ uint64_t modp_hash(uint64_t kind, uint64_t x, uint64_t y) {
   return h % INTERP_P;
 }
 
-/* Every finite double is m * 2^k, and 2^31 = 1 modulo p.  The infinities are the ends of the order, so that they stay
- * the identities of max and min. */
+/* Every finite double is m * 2^k, and 2^31 = 1 modulo p.  Infinities are the ends of the order, so they remain the
+ * identities of max and min. */
 uint64_t interp_residue(double v) {
   if (isnan(v)) return modp_hash(OP_isnan, 0, 0);
   if (isinf(v)) return v < 0 ? 0 : INTERP_P - 1;
@@ -67,7 +67,7 @@ Cell cell_identity(bool modp, DType t, Reduction r) {
     case RED_MAX: return is_float ? cell_of_double(modp, t, -INFINITY) : cell_i(int_limit(t, false));
     case RED_MIN: return is_float ? cell_of_double(modp, t, INFINITY) : cell_i(int_limit(t, true));
     case RED_AND: return cell_i(wrap_int(t, -1)); /* all bits; true */
-    default: return cell_i(0);                    /* sum, or, one: all bits zero is the number 0 in both domains */
+    default: return cell_i(0);                    /* sum, or, one: zero bits are the number 0 in both domains */
   }
 }
 
@@ -162,7 +162,7 @@ void nest_add(Nest *n, int64_t extent, int64_t s0, int64_t s1, int64_t s2) {
   n->n++;
 }
 
-/* True when loop `b` directly inside loop `a` walks as one loop of a's stride. */
+/* True if loop `b` directly inside loop `a` can be traversed as one loop. */
 static bool joins(const Nest *n, int a, int b) {
   for (int t = 0; t < NEST_TENSORS; t++)
     if (n->stride[t][a] != n->stride[t][b] * n->extent[b]) return false;

@@ -54,7 +54,7 @@ bool run_fail(const Run *run, const char *name, const char *format, ...) {
   return diag_error(run->diags, DIAG_interp, (Loc){.node = name}, "%s", text);
 }
 
-/* ---- what evaluators ask for */
+/* ---- services for evaluators */
 
 /* Bounded, so that sums and differences of a few values cannot overflow. */
 bool eval_expr_on(const Eval *e, int rank, const Expr *x, int64_t *out) {
@@ -117,7 +117,7 @@ int eval_group(const Eval *e, int naxes, const int64_t *axes, int *members, int 
 
 bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
   int64_t n = 1, strides = 1;
-  bool overflow = false; /* the strides of an empty tensor must fit, too */
+  bool overflow = false; /* the strides of an empty tensor must fit as well */
   for (int d = 0; d < t->rank; d++) {
     overflow |= __builtin_mul_overflow(n, t->dims[d], &n);
     overflow |= __builtin_mul_overflow(strides, t->dims[d] > 1 ? t->dims[d] : 1, &strides);
@@ -146,7 +146,7 @@ InterpTensor run_copy(Arena *arena, const InterpTensor *t) {
 
 /* ---- sources: whole tensors, cut by the declared layout */
 
-/* What this rank holds of an element of a partial input (D6): all of it on the first rank, or split at random. */
+/* This rank's part of an element of a partial input (D6): all of it on one rank, or split at random. */
 static Cell partial_share(const Run *run, const Layout *l, int rank, DType t, Cell v, uint64_t element) {
   uint64_t seed = run->options->partial_seed;
   int n = 1, self = 0;
@@ -187,7 +187,7 @@ bool run_interval(const Run *run, int rank, const DimLayout *d, int64_t extent, 
 static bool cut(Eval *e, const InterpTensor *whole, const Layout *l) {
   int64_t at[MAX_RANK] = {0}, to[MAX_RANK] = {0}, hi, strides[MAX_RANK], index[MAX_RANK] = {0};
   if (whole->rank != e->out->rank || whole->dtype != e->out->dtype)
-    return eval_fail(e, "bound to a tensor of another type");
+    return eval_fail(e, "the bound tensor has another type");
   for (int d = 0; d < whole->rank; d++) {
     hi = whole->dims[d];
     if (l && !run_interval(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi))
@@ -286,7 +286,7 @@ int frame_stage(const Frame *frame, const Op *op) {
   return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
 }
 
-/* Checks extents and reserves the result; the operands must be on this rank. */
+/* Checks extents and allocates the results; the operands must be on this rank. */
 static bool begin(Eval *e) {
   const Frame *frame = e->frame;
   int nin = e->op->kind == OP_transfer ? 0 : loop_made_no_round(e) ? 1 : e->op->nin;
@@ -335,7 +335,7 @@ static bool take_output(Run *run, const Frame *frame, const Op *op, Val v, const
   return true;
 }
 
-/* A copy, since several outputs may be one value. */
+/* A copy, because several outputs may be one value. */
 static bool copy_output(Run *run, const Frame *frame, const Op *op, Val v, const Frame *inner, size_t output,
                         int rank) {
   const InterpTensor *from = run_value(run, inner, inner->f->outputs.items[output].value, rank);
@@ -345,7 +345,7 @@ static bool copy_output(Run *run, const Frame *frame, const Op *op, Val v, const
   return take_output(run, frame, op, v, &copy, rank);
 }
 
-/* Further results of a decomposition, and what `result` operations read of a call. */
+/* Copies further results of a decomposition, and the results of a call that `result` operations read. */
 static bool take_further_outputs(Run *run, const Frame *frame, const Op *op, const Frame *inner, int rank) {
   for (int i = 1; i < op->nout; i++)
     if (!copy_output(run, frame, op, op->out + (Val)i, inner, (size_t)i, rank)) return false;
@@ -357,8 +357,8 @@ static bool take_further_outputs(Run *run, const Frame *frame, const Op *op, con
   return true;
 }
 
-/* Runs `f` with the operands of the operation as inputs on the ranks of its stage (or only on one) and takes its
- * outputs as the results. */
+/* Runs `f` with the operation's operands as inputs, on the ranks of its stage (or only on one), and takes its outputs
+ * as the results. */
 static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f, int stage, int only) {
   Arena *scratch = arena_new();
   size_t n = (size_t)run->nranks;
@@ -388,7 +388,7 @@ bool eval_body(const Eval *e) {
 static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
   int stage = frame_stage(frame, op);
   if (op->kind == OP_call) return run_inner(run, frame, op, module_func(run->m, op_str(op, AT_name)), stage, only);
-  if (op->kind == OP_result) return true; /* the call made it */
+  if (op->kind == OP_result) return true; /* done by the call */
   for (int r = 0; r < run->nranks; r++) {
     Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
@@ -397,7 +397,7 @@ static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
   return loop_ranks_agree(run, frame, op, only);
 }
 
-/* Frees the values that nobody reads behind the i-th operation. */
+/* Frees the values whose last use is the i-th operation. */
 static void release_dead(Run *run, const Frame *frame, size_t i) {
   const Op *op = &frame->f->ops.items[i];
   for (int k = -op->nout; k < op->nin; k++) {
@@ -454,8 +454,7 @@ static bool check_symbols(const Run *run) {
   return true;
 }
 
-/* Every input is bound, and to a tensor of its type.  A level-2 type is local; its shards are checked when they are
- * cut. */
+/* Binds every input to a tensor of its type.  A level-2 type is local; its shards are checked when they are cut. */
 static bool bind_inputs(Run *run, Frame *frame, int ninputs, const InterpNamed *inputs, Arena *scratch) {
   const Func *f = frame->f;
   size_t n = 0;
@@ -488,7 +487,7 @@ static bool run_whole(Run *run, const Func *f, int ninputs, const InterpNamed *i
   return ok;
 }
 
-/* The outputs of @prepare are the weights that are computed from others (D27). */
+/* Runs @prepare, whose outputs are the weights computed from others (D27). */
 static bool prepare(Run *run) {
   const Func *f = module_func(run->m, "prepare");
   InterpResult made = {0};

@@ -1,6 +1,6 @@
-/* ir/run/interp_assemble.c - whole outputs and states of the interpreter from what the ranks of a stage hold.
+/* ir/run/interp_assemble.c - assembles whole outputs and states of the interpreter from the ranks' parts.
  *
- * Parts must have the extents their layout gives them, and copies must be equal; partial values are reduced.
+ * Parts must have the extents that their layout gives them, and copies must be equal; partial values are reduced.
  */
 #include <string.h>
 
@@ -23,14 +23,14 @@ static uint32_t cut_axes(const Layout *l) {
   return axes;
 }
 
-/* True when every coordinate outside `axes` is 0. */
+/* True if every coordinate outside `axes` is 0. */
 static bool at_origin(const Run *run, int rank, uint32_t axes) {
   for (int a = 0; a < run->naxes; a++)
     if (!(axes & (1u << a)) && run->coordinates[rank][a]) return false;
   return true;
 }
 
-/* A cut dimension is as long as the parts along its axes together. */
+/* Computes whole extents: a cut dimension is the sum of the parts along its axes. */
 static void whole_extents(const Assembly *a) {
   const Run *run = a->run;
   for (int d = 0; d < a->whole->rank; d++) {
@@ -55,7 +55,7 @@ static bool check_part(const Assembly *a, int rank, int64_t *lo) {
   return true;
 }
 
-/* The value of a part: itself, or reduced over the axes it is declared partial over. */
+/* The value of a part, reduced over the axes over which it is declared partial. */
 static InterpTensor resolved(const Assembly *a, int rank, Arena *scratch) {
   const Run *run = a->run;
   InterpTensor t = run_copy(scratch, &a->parts[rank]);
@@ -94,7 +94,7 @@ static bool assemble(const Assembly *a) {
     if (run->stages[r] != a->stage || !at_origin(run, r, ~a->layout->partial_axes)) continue;
     check_part(a, r, lo);
     InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
-    /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
+    /* Ranks come in the order of coordinates, so the first copy has the other axes at 0. */
     if (at_origin(run, r, axes))
       eval_box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
     else ok = check_copy(a, r, &part, lo, scratch);
@@ -121,7 +121,7 @@ bool run_collect_outputs(Run *run, const Frame *frame, InterpResult *result) {
   return true;
 }
 
-/* The layout of a state is declared where it is read. */
+/* Returns the layout of a state, declared by its reads. */
 static const Layout *state_layout(const Func *f, const Op *write) {
   const Layout *found = NULL;
   for (size_t i = 0; i < f->ops.n; i++) {

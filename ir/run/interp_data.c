@@ -1,4 +1,4 @@
-/* ir/run/interp_data.c - tensors for the interpreter: making, filling, taking to the other domain, comparing. */
+/* ir/run/interp_data.c - tensors for the interpreter: creation, filling, conversion between domains, comparison. */
 #include <math.h>
 #include <string.h>
 
@@ -97,7 +97,7 @@ bool interp_param(const Module *m, const Param *p, const InterpOptions *options,
   *out = interp_tensor(arena, t, p->type->rank, dims);
   if (p->init == INIT_BLOB) {
     if (!options->blob)
-      return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" lies in a file that is not at hand", p->name);
+      return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" is in a file that is not available", p->name);
     if (!options->blob(options->context, m, p, out, diags)) return false;
     if (options->domain == DOMAIN_MODP) interp_to_modp(out);
     return true;

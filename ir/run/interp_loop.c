@@ -1,8 +1,7 @@
 /* ir/run/interp_loop.c - loops in the interpreter (docs/ir.md, "Loops").
  *
- * A loop runs flat: behind its carries come the body and the repeat, which sends the run back to the body or on to the
- * leaves.  All ranks go through it together, so they must make the same rounds; ranks that disagree are an error of the
- * program.
+ * A loop runs flat: its carries are followed by the body and the repeat, which continues with the body or the leaves.
+ * All ranks run it together, so they must make the same rounds; disagreement is an error of the program.
  */
 #include <string.h>
 
@@ -49,7 +48,7 @@ bool eval_leave(Eval *e) {
   return true;
 }
 
-/* ---- on all of them */
+/* ---- on all ranks */
 
 static bool takes_part(const Run *run, const Frame *frame, const Op *op, int only, int rank) {
   return run->stages[rank] == frame_stage(frame, op) && (only < 0 || rank == only);
@@ -71,12 +70,13 @@ bool loop_ranks_agree(Run *run, const Frame *frame, const Op *op, int only) {
     if (!takes_part(run, frame, op, only, r)) continue;
     if (x->most != y->most)
       return eval_fail(&e, "%lld rounds here, %lld on other ranks", (long long)y->most, (long long)x->most);
-    if (op->kind == OP_repeat && x->again != y->again) return eval_fail(&e, "the ranks disagree on another round");
+    if (op->kind == OP_repeat && x->again != y->again)
+      return eval_fail(&e, "the ranks disagree on whether there is another round");
   }
   return true;
 }
 
-/* All next values are read before a carry changes: carries may be swapped. */
+/* Reads all next values before changing a carry, because carries may be swapped. */
 static bool next_carries(Run *run, const Frame *frame, const Loop *l, int rank) {
   const Op *ops = frame->f->ops.items;
   Arena *scratch = arena_new();
@@ -121,7 +121,7 @@ static bool next_round(Run *run, const Frame *frame, const Loop *l, int only) {
   return true;
 }
 
-/* Behind the last leave nobody reads what the loop read, unless it lives longer than the loop. */
+/* Frees the values from outside that only the loop reads, after its last leave. */
 static void release_entered(Run *run, const Frame *frame, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &frame->f->ops.items[i];

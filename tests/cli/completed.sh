@@ -99,8 +99,8 @@ wrong() { # wrong EXIT LINE:COL MESSAGE LINE...
   expect_err "few.plan:$place"
 }
 wrong 1 3:4 'no operation is named "layers.0.mlp.fx"' 'op "layers.0.mlp.fx" {}'
-wrong 1 3:24 "no mesh axis 'tq'" 'op "layers.0.mlp.fc.w" {x1:tq}'
-wrong 1 3:24 "no factor 'x7'" 'op "layers.0.mlp.fc.w" {x7:tp}'
+wrong 1 3:24 "unknown mesh axis 'tq'" 'op "layers.0.mlp.fc.w" {x1:tq}'
+wrong 1 3:24 "unknown factor 'x7'" 'op "layers.0.mlp.fc.w" {x7:tp}'
 wrong 1 4:4 'has a line already (line 3)' 'op "layers.0.mlp.fc.w" {x1:tp}' 'op "layers.0.mlp.fc.w" {x0:tp}'
 wrong 1 4:32 "so the line needs b:mb" 'mesh [mb=2 time, dp=2] stages 2' 'op "layers.0.attn.a.attention" {b:dp}'
 wrong 1 3:5 "the mesh has 8 ranks, cpux4 has 4" 'mesh [dp=8] stages 1'

@@ -7,7 +7,7 @@ LC_ALL=C sed 's/Softmax/Softest/g; s/Erf/Erz/g' "$gpt" >unknown.onnx
 
 expect 0 "warning[APC0304]: operator Softest is not known (2 nodes): planned as replicated" "$apc" plan unknown.onnx --target cpux4
 expect_err 'operator Erz is not known (2 nodes)'; expect_err 'node "/blocks.0/Softest"'; expect_out "one device"
-expect_err "is taken from the first input" # the file gives no types of inner values
+expect_err "are taken from the first input" # the file gives no types of inner values
 expect 0 "" "$apc" plan unknown.onnx -q --target cpux4 --tp 2 --dp 2 --json
 expect_json 'd["chosen"]["tp"] == 2 and d["chosen"]["dp"] == 2'
 expect 0 "" "$apc" plan "$gpt" -q --target cpux4 --tp 2 --dp 2 --json; no_err

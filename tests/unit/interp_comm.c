@@ -197,9 +197,9 @@ static void errors(void) {
          "add up to 4 of 3");
   refuse(MAIN("%y = all_reduce %x {mesh_axes=[a], op=one} : f32[3] output \"y\" %y @{}"), "2 members own element 1");
   refuse(MAIN("%y = shard_slice %x {axis=0, start=2*@a} : f32[2] output \"y\" %y @{0:a}"),
-         "shard_slice %y on rank (a=1): [2, 4) of dimension 0 of extent 3");
+         "shard_slice %y on rank (a=1): [2, 4) is outside dimension 0 of extent 3");
   refuse(MAIN("%y = exchange %x {mesh_axes=[a], axis=0, source=[0, 3], target=[0, 4]} : f32[4] output \"y\" %y @{}"),
-         "nobody holds index 3");
+         "no member holds index 3");
   refuse(MAIN("%y = exchange %x {mesh_axes=[a], axis=0, source=[0, 2], target=[0, 2]} : f32[2] output \"y\" %y @{}"),
          "declares [0, 2) and holds 3");
   refuse(MAIN("%y = exchange %x {mesh_axes=[a], axis=0, source=[0, 3], target=[0, 2]} : f32[3] output \"y\" %y @{}"),

@@ -169,7 +169,7 @@ static void ranks(void) {
   CHECKF(strstr(program_error(&p), "1 rounds here, 0 on other ranks"), "%s", program_error(&p));
   program_free(&p);
   CHECK(!run_ranks(&p, "two", "eq"));
-  CHECKF(strstr(program_error(&p), "the ranks disagree on another round"), "%s", program_error(&p));
+  CHECKF(strstr(program_error(&p), "the ranks disagree on whether there is another round"), "%s", program_error(&p));
   program_free(&p);
 }
 

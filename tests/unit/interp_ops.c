@@ -243,7 +243,7 @@ static void weights_state_calls(void) {
   double step = 2;
   InterpProgram p = interp_program(with_weights);
   CHECK(!tool_program_run(&p, "main"));
-  CHECKF(strstr(program_error(&p), "\"w\" lies in a file"), "%s", program_error(&p));
+  CHECKF(strstr(program_error(&p), "\"w\" is in a file"), "%s", program_error(&p));
   p.options.blob = two_by_index;
   p.options.context = &step;
   CHECK(tool_program_run(&p, "main"));

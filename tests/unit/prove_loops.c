@@ -150,20 +150,21 @@ static void wrong_control(void) {
   refuted(&recurrent, "{trips=3}", "{trips=2}", "t", "level 1 has no loop with these rounds and initial values");
   refuted(&nested, "loop %two", "loop %k", "u", "level 1 has no loop with these rounds and initial values");
   refuted(&nested, "%t, %more", "%t, %own", "outer", "the condition is computed by every rank for itself");
-  refuted(&nested, "%t, %more", "%t", "outer", "level 1 has no loop whose carries become this");
+  refuted(&nested, "%t, %more", "%t", "outer", "level 1 has no loop whose carries have these next values");
   refuted(&nested, "lt %most, %big", "lt %part, %big", "own", "operand 0 is a partial max over a");
 }
 
 static void wrong_carries(void) {
-  refuted(&recurrent, "leave %h, %h1", "leave %h, %sum", "again", "level 1 has no loop whose carries become this");
+  refuted(&recurrent, "leave %h, %h1", "leave %h, %sum", "again",
+          "level 1 has no loop whose carries have these next values");
   refuted(&recurrent, "%h1 = tanh %sum : f32[2, 2]",
           "%th = tanh %sum : f32[2, 2] %all = all_gather %th {mesh_axis=a, axis=1} : f32[2, 4] %h1 = shard_slice %all "
           "{axis=1, start=0} : f32[2, 2]",
           "whole", "the parts of the members do not follow each other");
   refuted(&nested, "leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p", "leave %p, %p : f32[2, 2]\n%ql = leave %q, %gl",
-          "outer", "level 1 has no loop whose carries become this");
+          "outer", "level 1 has no loop whose carries have these next values");
   refuted(&nested, "%ql = leave %q, %p", "%ql = leave %q, %x", "outer",
-          "level 1 has no loop whose carries become this");
+          "level 1 has no loop whose carries have these next values");
   refuted(&nested, "carry %x : f32[2, 2]\n%q = carry %y", "carry %y : f32[2, 2]\n%q = carry %x", "t",
           "level 1 has no loop with these rounds and initial values");
   refuted(&nested, "repeat \"outer\" %t, %more\n%pl = leave %p, %gl",

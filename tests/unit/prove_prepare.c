@@ -71,7 +71,7 @@ static const Fault faults[] = {
     {"parts joined the other way round", "concat %a, %b", "concat %b, %a", "no such operation"},
     {"another weight", "%b = param {name=\"b\"}", "%b = param {name=\"a\"}", "no such operation"},
     {"part of the wrong weight", "output \"both\" %part @", "output \"both\" %w @", "not the value"},
-    {"stage without its part", "  output \"w\" %w.1 @{0:tp}\n", "", "nobody prepares"},
+    {"stage without its part", "  output \"w\" %w.1 @{0:tp}\n", "", "@prepare does not make this part"},
     {"communication", "  output \"both\" %part @{1:tp}\n",
      "  %all = all_gather %part {mesh_axis=tp, axis=1} : f32[8, 6]\n"
      "  %again = shard_slice %all {axis=1, start=3*@tp} : f32[8, 3]\n  output \"both\" %again @{1:tp}\n",
