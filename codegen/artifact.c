@@ -1,7 +1,7 @@
 /* codegen/artifact.c - see artifact.h.
  *
- * The kernels' texts are compiled (codegen/target.h), and the machine code is embedded.  The bytes depend only on the
- * input and the compiler: names in them are relative.
+ * Compiles the kernels' texts (codegen/target.h) and embeds the machine code.  The bytes depend only on the input and
+ * the compiler: names in them are relative.
  */
 #include "codegen/artifact.h"
 
@@ -56,12 +56,11 @@ static bool open_stub(Diags *d, const char *path, FileMap *out) {
     fault = unread->items[0].message;
     if (unread->items[0].code == DIAG_no_memory) return diag_error(d, DIAG_no_memory, file_loc(d, path), "%s", fault);
   } else if (!elf_is_whole(out)) {
-    fault = "it is not a whole program";
+    fault = "it is not a complete program";
     file_unmap(out);
   }
   if (!fault) return true;
-  diag_error(d, DIAG_tool_missing, file_loc(d, path), "the runtime that programs are made of cannot be used: %s",
-             fault);
+  diag_error(d, DIAG_tool_missing, file_loc(d, path), "the runtime for compiled programs cannot be used: %s", fault);
   diag_help(d, "build or install apc again; apcrt-stub belongs beside apc");
   return false;
 }
@@ -78,7 +77,7 @@ bool codegen_stub_check(const char *path, Diags *d) {
 static bool pad_to(FileWriter *w, uint64_t offset) {
   uint64_t at = file_writer_offset(w);
   if (at > offset)
-    die("artifact: %llu bytes written where %llu were to come", (unsigned long long)at, (unsigned long long)offset);
+    die("artifact: %llu bytes written, %llu expected", (unsigned long long)at, (unsigned long long)offset);
   return file_writer_pad(w, 0, offset - at);
 }
 
@@ -93,7 +92,7 @@ static bool add_file(const Job *j, FileWriter *w, const Embedded *e, uint64_t ba
   return ok;
 }
 
-/* What becomes the file, behind the runtime. */
+/* The image that follows the runtime in the file. */
 typedef struct Image {
   const ProgramResult *result;
   Program p;
@@ -133,7 +132,7 @@ static KernelCompile compile_of(const Job *j) {
       j->arena, j->diags, j->spec->cc, j->dir, &j->folder, j->spec->arch, j->spec->save_temps ? NULL : j->spec->cache};
 }
 
-/* Programs without kernels have no images. */
+/* Checks the images.  Programs without kernels have none. */
 static bool check_images(const Job *j, const KernelImages *kernels, const Program *p, const FileMap *stub) {
   const KernelTarget *target = kernel_target(j->spec->legal->source.device);
   KernelCompile how = compile_of(j);
@@ -155,7 +154,7 @@ static bool write_file(const Job *j, const ProgramResult *r, const KernelImages 
 
 /* ---- entry */
 
-/* With the images; NULL: without, of a Program that is not compiled. */
+/* Finishes the Program with its images; NULL: without, for a Program that is not compiled. */
 static void close_program(const ArtifactSpec *s, const ProgramResult *r, const KernelImages *kernels, void **tables,
                           size_t *bytes, Program *p) {
   RtError error = {0};

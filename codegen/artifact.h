@@ -8,11 +8,11 @@ typedef struct ArtifactSpec {
   const Legal *legal;                   /* with its kernels */
   const char *name, *target, *producer; /* texts of the header: model, "cpux4", "apc 0.1.0" */
   const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
-  const char *out;                      /* path of the artifact; NULL: compile everything, write nothing */
+  const char *out;                      /* path of the artifact; NULL: compiles everything, writes nothing */
   const char *cc;                       /* C compiler; NULL: $CC, else cc */
-  const char *arch;                     /* of the devices, where there are several; else NULL */
-  const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, removed */
-  const Cache *cache;                   /* where machine code is kept, but with save_temps; NULL: nowhere */
+  const char *arch;                     /* architecture of the devices, if there are several; else NULL */
+  const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, which is removed */
+  const Cache *cache;                   /* where machine code is kept, except with save_temps; NULL: nowhere */
 } ArtifactSpec;
 
 typedef struct ArtifactReport {
@@ -22,22 +22,22 @@ typedef struct ArtifactReport {
 } ArtifactReport;
 
 /* Compiles the kernels of a Program just made (codegen_program_of), closes the Program, and writes the artifact under a
- * temporary name and renames it.  False after diagnostics: the compiler or the runtime is missing (exit code 5 is the
- * caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or written. */
+ * temporary name and renames it.  False after diagnostics: the compiler or the runtime is missing (DIAG_tool_missing;
+ * the caller chooses exit code 5), the compiler failed, or a file cannot be read or written. */
 bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
 
-/* Whether the prebuilt runtime is there and whole; false after DIAG_tool_missing. */
+/* True if the prebuilt runtime exists and is complete; false after DIAG_tool_missing. */
 bool codegen_stub_check(const char *path, Diags *diags);
 
-/* The Program alone, without compiled kernels, made anew of the legalised entries. */
+/* A Program without compiled kernels, built again from the legalised entries. */
 typedef struct ArtifactProgram {
   ProgramResult result;
   Program p;
   void *tables;
 } ArtifactProgram;
 
-/* `check` whether its communication and memory are right, which takes longer than to make it.  False after
- * diagnostics. */
+/* Builds a Program from the legalised entries; `check` verifies its communication and memory, which takes longer than
+ * building it.  False after diagnostics.  codegen_program_close frees it. */
 bool codegen_program_open(const ArtifactSpec *spec, bool check, ArtifactProgram *out, Diags *diags);
 void codegen_program_close(ArtifactProgram *a);
 

@@ -4,8 +4,7 @@
 
 #include "base/file.h"
 
-/* Is it a whole ELF file of 64 bits?  The table of sections is the last thing in one, so a file that was cut off does
- * not have it. */
+/* True for a complete 64-bit ELF file.  The table of sections comes last, so a truncated file lacks it. */
 bool elf_is_whole(const FileMap *f);
 
 #endif

@@ -1,4 +1,4 @@
-# The preludes of generated kernels, as strings in the compiler.
+# Embeds the preludes of generated kernels as strings in the compiler.
 function(apc_embed name)
   set(joined "")
   foreach(source ${ARGN})
@@ -9,7 +9,7 @@ function(apc_embed name)
   apc_embed_text(${name} "${joined}")
 endfunction()
 
-# The same for texts that are compiled without a C library: no includes, every function is one of the prelude in front.
+# The same for texts compiled without a C library: without includes, all functions are those of the first prelude.
 function(apc_embed_freestanding name)
   set(joined "")
   foreach(source ${ARGN})

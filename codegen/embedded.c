@@ -7,7 +7,7 @@
 
 /* ---- parts */
 
-/* Bytes of the file in which the elements of a weight lie: [*from, *end), at most to the file's end. */
+/* Returns the bytes of the file that hold the elements of a weight: [*from, *end), at most to the file's end. */
 static void range_of(const Param *p, uint64_t file_bytes, uint64_t *from, uint64_t *end) {
   uint64_t last = 0;
   bool ok = true, empty = false;
@@ -31,7 +31,7 @@ static int by_begin(const void *x, const void *y) {
   return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* Sorted ones, those with bytes in common as one; how many are left. */
+/* Merges sorted parts that share bytes; returns how many are left. */
 static size_t join(EmbeddedPart *parts, size_t n) {
   size_t made = 0;
   for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,9 @@
-/* codegen/embedded.h - what of a file with weights becomes part of the program, and where it goes.
+/* codegen/embedded.h - the parts of a weights file that become part of the program, and their places.
  *
- * Models align their tensors to nothing, so a file that is embedded as it is would have to be copied when it is loaded.
- * Here each weight is a part, its first byte on a border of PROGRAM_ALIGN bytes, and ranks use it where the program's
- * file is mapped; weights that have bytes in common (views of one another) are one part, which keeps its inside.  Parts
- * stand in the order of the file.  What no weight reads is left out.
+ * Models do not align their tensors, so a file embedded unchanged would have to be copied when it is loaded.  Here each
+ * weight is a part whose first byte is aligned to PROGRAM_ALIGN bytes, and ranks use it in the mapped file of the
+ * program; weights that share bytes (views of one another) are one part, which keeps its inner layout.  Parts are in
+ * the order of the file.  Bytes that no weight reads are left out.
  */
 #ifndef APC_CODEGEN_EMBEDDED_H
 #define APC_CODEGEN_EMBEDDED_H
@@ -14,7 +14,7 @@
 /* A range of the file. */
 typedef struct EmbeddedPart {
   uint64_t from, bytes;
-  uint64_t to; /* where in the embedded range */
+  uint64_t to; /* offset in the embedded range */
 } EmbeddedPart;
 
 typedef struct Embedded {
@@ -26,13 +26,13 @@ typedef struct Embedded {
   size_t n;
 } Embedded;
 
-/* Of a blob of the module, `blob` left open.  In the module's arena. */
+/* Returns the parts of a blob of the module; the caller sets `blob`.  In the module's arena. */
 Embedded embedded_of(const Module *m, int blob);
 
-/* Where a byte of the file is in the embedded range; one that is in no part, the range's end. */
+/* Returns the offset in the embedded range of a byte of the file; the range's end if the byte is in no part. */
 uint64_t embedded_place(const Embedded *e, uint64_t offset);
 
-/* program_blob_hash of the embedded range. */
+/* Returns program_blob_hash of the embedded range. */
 uint64_t embedded_hash(const Embedded *e, const uint8_t *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* codegen/kept.c - see kept.h.  What is kept is a row of images: kind, length of the architecture's name, bytes of
+/* codegen/kept.c - see kept.h.  The cache holds a list of images: kind, length of the architecture's name, bytes of
  * code, the name, the code. */
 #include "codegen/kept.h"
 
@@ -11,7 +11,7 @@ typedef struct ImageFront {
   uint64_t kind, arch, bytes;
 } ImageFront;
 
-/* False: what was kept is no row of images. */
+/* Reads one image.  False if the data are no list of images. */
 static bool take_image(const char **at, size_t *left, Arena *a, KernelImage *out) {
   ImageFront front;
   if (*left < sizeof front) return false;

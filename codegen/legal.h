@@ -1,8 +1,8 @@
-/* codegen/legal.h - level 2 legalised for a device, and what it becomes: stages `legalise` and `kernels` of the driver.
+/* codegen/legal.h - level 2 legalised for a device, and its units: stages `legalise` and `kernels` of the driver.
  *
  * In: for each entry its level-1 and level-2 function, both in one module with its mesh.  Out of legalise: per entry
- * and stage the operations that the device's libraries and kernels do (codegen/rows/row_work.h).  Out of kernels_print:
- * the same as units, with the texts of their kernels and how these are launched.
+ * and stage the operations that the device's libraries and kernels perform (codegen/rows/row_work.h).  Out of
+ * kernels_print: the same as units, with the texts of their kernels and their launches.
  */
 #ifndef APC_CODEGEN_LEGAL_H
 #define APC_CODEGEN_LEGAL_H
@@ -23,14 +23,14 @@ typedef struct ProgramSource {
   int nentries;
   const ProgramEntrySpec *entries;
   const Func *prepare_l1,
-      *prepare_l2;            /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
-  const DeviceTraits *device; /* what it is for */
-  const ScheduleWork *phases; /* what the stages take, for the order in which they take turns; NULL: equally long */
-  const char *arch;           /* of its devices, where there are several; NULL: not known */
+      *prepare_l2;            /* @prepare, which runs once at loading; NULL if no entry reads a prepared weight */
+  const DeviceTraits *device; /* the device it is legalised for */
+  const ScheduleWork *phases; /* stage times, for the order of interleaved forward and backward; NULL: equal */
+  const char *arch;           /* of its devices, if there are several; NULL if unknown */
   bool tf32;                  /* f32 products may round their operands to tf32 (--dtype tf32) */
-  uint64_t workspace, conv_workspace; /* bytes that its libraries multiply and convolve in; 0: none told of */
-  bool embed;  /* weights read from files are embedded; else referred to by path, size and hash */
-  bool unread; /* neither: their files are not opened, for a Program that is looked at and not written */
+  uint64_t workspace, conv_workspace; /* bytes of scratch in which its libraries multiply and convolve; 0 if unknown */
+  bool embed;  /* weights read from files are embedded; else the Program names them by path, size and hash */
+  bool unread; /* neither: their files are not opened, for a Program that is shown and not written */
 } ProgramSource;
 
 typedef struct LegalBody {
@@ -50,12 +50,12 @@ typedef struct Legal {
   KernelSet kernels; /* of all bodies; number in the set = number in the Program */
 } Legal;
 
-/* Everything lives in the module's arena. */
+/* Legalises all entries; kernels_print then makes their units and kernels.  Everything lives in the module's arena. */
 Legal *legalise(const ProgramSource *source);
 void kernels_print(Legal *l);
 
 /* Adds to `m`, a copy of the module without them, the legalised entries as functions of level 2, called NAME.legal, and
- * to `remarks` a comment per call of a library (legal_print.c).  What is printed parses back and can be proved. */
+ * to `remarks` a comment per call of a library (legal_print.c).  The printed text parses back and can be proved. */
 void codegen_legal_add_funcs(const Legal *l, Module *m, Text *remarks, Diags *diags);
 
 #endif

@@ -1,11 +1,10 @@
-/* codegen/legal_print.c - legalised entries as text (legal.h): IR of level 2 in which every operation is one that the
- * device does, and remarks about what its library does of them.
+/* codegen/legal_print.c - legalised entries as text (legal.h): IR of level 2 in which the device performs every
+ * operation as it is, and remarks about the calls of its library.
  *
- * In: the level-2 function of an entry, legalised stage by stage; here convolutions stay apart from what joins them,
- * and attentions from the joins they do, since IR has no word for both.  Out: a function of the same module with the
- * operations of all stages, each stage's in its order; a stage waits where it receives what another has not sent.  A
- * sum of narrow floats that is continued in f32 is written with the casts that this means, a sum over micro-batches as
- * it was.
+ * In: the level-2 function of an entry, legalised stage by stage; here convolutions stay separate from their epilogues,
+ * and attentions from the joins they perform, since IR cannot express either.  Out: a function of the same module with
+ * the operations of all stages, each stage's in its order; a stage waits for values that another has not sent yet.  A
+ * sum of narrow floats that is continued in f32 is written with the implied casts, a sum over micro-batches unchanged.
  */
 #include <string.h>
 
@@ -15,7 +14,7 @@
 
 typedef struct Stage {
   const Work *work;
-  size_t next; /* the first operation that is not written */
+  size_t next; /* the first operation not yet written */
   Val *temps;  /* by temporary: its value in the new function */
 } Stage;
 
@@ -43,7 +42,7 @@ static Val cast(Writing *w, const Op *op, Val x, DType to) {
                                    .attrs = &a});
 }
 
-/* Partial sums of narrow floats are kept in f32, which IR's reduce does not say. */
+/* Writes partial sums of narrow floats, which are kept in f32; IR's reduce cannot express that. */
 static Val write_reduce(Writing *w, const Op *op, OpSpec *spec, DType from, DType to) {
   Val x = from == to || dtype_bytes(from) > dtype_bytes(to) ? spec->in[0] : cast(w, op, spec->in[0], to);
   spec->in = &x, spec->type = NULL;
@@ -51,7 +50,7 @@ static Val write_reduce(Writing *w, const Op *op, OpSpec *spec, DType from, DTyp
   return from != to && dtype_bytes(from) > dtype_bytes(to) ? cast(w, op, sum, to) : sum;
 }
 
-/* What is added to a sum over micro-batches is what is accumulated. */
+/* Turns an addition to a sum over micro-batches into `accumulate`. */
 static Op accumulated(const Op *add) {
   Op op = *add;
   op.kind = OP_accumulate, op.nin = 1, op.in = add->in + 1;
@@ -61,14 +60,14 @@ static Op accumulated(const Op *add) {
 static void write_op(Writing *w, Stage *s, const Op *op, Phase phase) {
   const Work *work = s->work;
   Op sum;
-  if (op->kind == OP_accumulate && !op->nin) return; /* what a sum begins as */
+  if (op->kind == OP_accumulate && !op->nin) return; /* the initial value of a sum */
   if (op->kind == OP_add && work_sum_start(work, op->out)) sum = accumulated(op), op = &sum;
   bool made = op->out >= w->old->values.n; /* by legalising */
   Val in[MAX_OPERANDS], *out = op->out ? place_of(w, s, op->out) : NULL;
-  if (out && *out) return; /* a source of several stages, or what another stage has sent */
+  if (out && *out) return; /* a source of several stages, or received from another stage */
   for (int i = 0; i < op->nin; i++) {
     in[i] = *place_of(w, s, op->in[i]);
-    if (!in[i]) die("legal_func: %s reads what is not made", op->name);
+    if (!in[i]) die("legal_func: %s reads a value that was not written", op->name);
   }
   OpSpec spec = {.kind = op->kind,
                  .name = made ? arena_printf(w->b.m->arena, "%s.%s", op->name, op_name(op->kind)) : op->name,
@@ -85,11 +84,11 @@ static void write_op(Writing *w, Stage *s, const Op *op, Phase phase) {
                  .names = made ? NULL : op->names};
   Val v = op->kind == OP_reduce ? write_reduce(w, op, &spec, work_type(work, op->in[0])->dtype, spec.type->dtype)
                                 : build_op(&w->b, &spec);
-  if (!v) die("legal_func: %s is no operation of level 2", op->name);
+  if (!v) die("legal_func: %s is not an operation of level 2", op->name);
   for (int i = 0; i < op->nout; i++) *place_of(w, s, op->out + (Val)i) = v + (Val)i;
 }
 
-/* True when any operation was written. */
+/* True if any operation was written. */
 static bool write_stage(Writing *w, Stage *s) {
   size_t first = s->next;
   for (; s->next < s->work->ops.n; s->next++) {
@@ -101,7 +100,7 @@ static bool write_stage(Writing *w, Stage *s) {
   return s->next > first;
 }
 
-/* A state that is only written is declared by its read. */
+/* Declares states that are only written, by a read. */
 static void write_reads(Writing *w) {
   for (size_t i = 0; i < w->old->ops.n; i++)
     if (w->old->ops.items[i].kind == OP_read)

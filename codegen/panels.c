@@ -21,7 +21,7 @@ const PanelWeight *panels_find(const PanelWeights *w, const char *name, int stag
   return p && p->type && !p->others ? p : NULL;
 }
 
-/* The operation that holds the weight, of which `v` is all, perhaps in another shape; NULL: v is something else. */
+/* Returns the param of which `v` is the whole, perhaps in another shape; NULL if it is not a weight. */
 static const Op *weight_of(const Work *w, Val v) {
   for (;;) {
     int def = work_def(w, v);
@@ -32,7 +32,7 @@ static const Op *weight_of(const Work *w, Val v) {
   }
 }
 
-/* The weight that `v` is all of, which a reader makes known. */
+/* Returns the list's entry for the weight of which `v` is the whole; adds it if it is new. */
 static PanelWeight *seen(const Work *w, PanelWeights *list, Val v, const Op **op) {
   *op = weight_of(w, v);
   if (!*op) return NULL;
@@ -51,7 +51,7 @@ static bool constant(const Expr *e, int64_t *value) {
   return e->kind == EX_CONST;
 }
 
-/* The matrix that a product sees in its weight. */
+/* Finds the matrix that a product reads in its weight.  False if it cannot be stored in panels. */
 static bool matrix_of(const Work *w, const GemmUnit *g, const Type *type, PanelWeight *out) {
   int64_t k, n, row, column, elements;
   if (type->dtype != DT_f32 || !constant(g->k, &k) || !constant(g->n, &n) || !constant(g->b_k, &row) ||
@@ -84,7 +84,7 @@ static void note_other(const Work *w, Val v, PanelWeights *list) {
   if (p) p->others = true;
 }
 
-/* What only puts a weight into another shape is no reader; those of the result are. */
+/* Notes the readers of weights.  A view of a weight is no reader; the readers of the view are. */
 static void note_readers(const Work *w, bool prepare, PanelWeights *list) {
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];

@@ -1,9 +1,10 @@
-/* codegen/panels.h - which weights lie in panels: PROGRAM_PANEL columns of a matrix, row by row (program/epilogue.h).
+/* codegen/panels.h - chooses the weights that are stored in panels: PROGRAM_PANEL columns of a matrix, row by row
+ * (program/epilogue.h).
  *
- * In: the legalised bodies of all entries.  Out: a list of weights, and products that say so (GemmUnit.b_panel).  A
- * weight is on it when all that reads it, in every entry, are products that see it whole as the same matrix of f32, of
- * numbers known now, at least a panel wide.  Others lie as their tensors do.  @prepare writes the panels
- * (codegen/program_panels.c).
+ * In: the legalised bodies of all entries.  Out: a list of weights, and GemmUnit.b_panel of the products that read
+ * them.  A weight is listed if all its readers, in every entry, are products that read all of it as the same f32
+ * matrix, of extents known now, at least a panel wide.  Other weights are stored as their tensors.  @prepare writes the
+ * panels (codegen/program_panels.c).
  */
 #ifndef APC_CODEGEN_PANELS_H
 #define APC_CODEGEN_PANELS_H
@@ -18,8 +19,8 @@ typedef struct PanelWeight {
   const Layout *layout;
   int64_t k, n;     /* rows and columns of the matrix */
   bool transposed;  /* the tensor holds it column by column */
-  const Type *type; /* of the panels; NULL: no product reads it */
-  bool others;      /* something else reads it as well: it stays as it is */
+  const Type *type; /* of the panels; NULL if no product reads it */
+  bool others;      /* another operation reads it as well: it stays as it is */
 } PanelWeight;
 
 typedef struct PanelWeights {
@@ -27,9 +28,10 @@ typedef struct PanelWeights {
   size_t n, cap;
 } PanelWeights;
 
+/* Lists the weights and updates their products; empty if the device does not use panels. */
 PanelWeights panels_choose(const struct Legal *l);
 
-/* NULL: it lies as its tensor does. */
+/* Returns the listed weight; NULL if it is stored as its tensor. */
 const PanelWeight *panels_find(const PanelWeights *w, const char *name, int stage, const Layout *layout);
 
 #endif

@@ -1,8 +1,8 @@
 /* codegen/program.c - see program.h.
  *
- * Values become tensors: a view shares its operand's buffer, a kernel may write over an operand that nobody reads
- * again, an update of a state is done in place when the old value is not read later; everything else gets a buffer of
- * its own that is live from its definition to its last use in the body.
+ * Values become tensors: a view shares its operand's buffer, a kernel may overwrite an operand without later readers,
+ * an update of a state is done in place if the old value is not read later; every other value gets its own buffer, live
+ * from its definition to its last use in the body.
  */
 #include "codegen/program.h"
 
@@ -20,8 +20,8 @@
 
 static uint32_t position(const EmitBody *b) { return program_count_instrs(b->e->b) - b->start; }
 
-/* A buffer that is live at the instruction about to be added; uses extend it.  How long what later bodies read lives is
- * known behind them. */
+/* Adds a buffer that is live at the instruction about to be added; uses extend it.  The lifetimes of buffers that later
+ * bodies read are set after those bodies. */
 static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, const Type *t, bool handed) {
   uint32_t at = handed ? 0 : position(b);
   return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
@@ -41,7 +41,7 @@ static const char *value_name(const EmitBody *b, Val v) {
   return v < b->spec->l2->values.n ? name_of(b->spec->l2, v) : "scratch";
 }
 
-/* What a unit makes for another one is scratch. */
+/* Returns the class of a result: a temporary of units is scratch. */
 static ProgramClass result_class(const EmitBody *b, Val v) {
   return v < b->spec->l2->values.n ? PC_activation : PC_workspace;
 }
@@ -110,7 +110,7 @@ uint32_t emit_body_tensor(const EmitBody *b, Val v) {
 
 /* ---- sharing memory */
 
-/* The state a value is written to at the end, NULL when none. */
+/* Returns the state to which a value is written at the end, NULL if none. */
 static const char *written_to(const EmitBody *b, Val v) {
   for (size_t i = 0; i < b->units->n; i++) {
     const Unit *k = &b->units->items[i];
@@ -149,7 +149,7 @@ void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const cha
 
 /* ---- units to instructions */
 
-/* What @prepare reads: a weight that the entries keep as well, or one that is in memory only while it is needed. */
+/* Loads a weight that @prepare reads: one that the entries use as well, or one in memory only while it is needed. */
 static bool load_param(EmitBody *b, const Op *op, const Layout *layout) {
   const char *name = op_str(op, AT_name);
   const EmitKnown *have = emit_known_param(b->e, name, op->stage, layout);
@@ -167,7 +167,7 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   const Op *op = &l2->ops.items[u->op];
   Val v = op->out;
   const Layout *layout = l2->values.items[v].layout;
-  if (op->kind == OP_accumulate) { /* what a sum over micro-batches begins as */
+  if (op->kind == OP_accumulate) { /* the initial value of a sum over micro-batches */
     emit_fresh_tensor(b, u->out[0], PC_activation);
     emit_instr(b, PI_fill, op->name, PROGRAM_NONE, 1, &b->tensor[u->out[0]], no_exprs(b));
     return true;
@@ -180,13 +180,13 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   uint32_t port = 0;
   const Type *global = emit_input(e, op_str(op, AT_name), &port);
   if (!global) die("input %s is not in level 1", op_str(op, AT_name));
-  if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
+  if (b->last_use[v] < 0) return true; /* not read in this stage */
   emit_fresh_tensor(b, v, PC_input);
   emit_instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
   return true;
 }
 
-/* A unit says of its own kernel how it is launched; those with lower numbers may be of units that come later. */
+/* Records the kernel's launch, as its own unit gives it; kernels with lower numbers may belong to later units. */
 static void note_kernel(Emitting *e, const Unit *u) {
   Arena *a = e->m->arena;
   const KernelSet *set = &e->legal->kernels;
@@ -203,7 +203,7 @@ static void put_grid(EmitBody *b, uint32_t instr, const Unit *u) {
   if (u->blocks) program_at_instrs(b->e->b, instr)->blocks = emit_expr(b->e, u->blocks);
 }
 
-/* Bit per tensor: is it read only at places that other values name, as a table of embeddings? */
+/* Returns a bit per tensor: it is read only at positions that other values name, as a table of embeddings. */
 static uint32_t looked_up(const RowProgram *row) {
   uint32_t mask = 0;
   int place = 0;
@@ -220,7 +220,7 @@ static uint32_t looked_up(const RowProgram *row) {
   return mask;
 }
 
-/* Is no other operand of the unit in the memory of operand `a`, such as a part of it? */
+/* True if no other operand of the unit shares the memory of operand `a`, as a part of it would. */
 static bool is_read_once(const EmitBody *b, const Unit *u, int a) {
   for (int i = 0; i < u->nin; i++)
     if (i != a && b->root[u->in[i]] == b->root[u->in[a]]) return false;
@@ -230,7 +230,7 @@ static bool is_read_once(const EmitBody *b, const Unit *u, int a) {
 static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
-  bool *shared = ARENA_ARRAY(b->e->m->arena, bool, u->nin + 1); /* an input's memory is given away once */
+  bool *shared = ARENA_ARRAY(b->e->m->arena, bool, u->nin + 1); /* an input gives its memory away only once */
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
@@ -251,11 +251,12 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   put_grid(b, at, u);
 }
 
-/* The operands, the result, then what joined it.  The result may take the residual's memory where no operand lies. */
+/* Lists the operands, the result, then the epilogue's operands.  The result may take the residual's memory if no
+ * operand uses it. */
 static uint32_t library_tensors(EmitBody *b, const Unit *u, Epilogue e, ProgramClass class_, uint32_t tensors[5]) {
   Val y = u->out[0], last = u->in[u->nin - 1];
   uint32_t n = 0;
-  bool panels = u->gemm && u->gemm->b_panel; /* no view can describe them */
+  bool panels = u->gemm && u->gemm->b_panel; /* no view can describe panels */
   tensors[n++] = emit_body_tensor(b, u->in[0]);
   tensors[n++] = emit_body_tensor(b, panels ? b->root[u->in[1]] : u->in[1]);
   bool share = e.residual && is_read_once(b, u, u->nin - 1) && !has_target(b, y) && !emit_in_carry(b, y) &&
@@ -304,9 +305,8 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
     x->mask |= PROGRAM_TF32;
 }
 
-/* A copy of weights that change, with what the blocks add; of their gradient a copy and sums of that size; and what the
- * library wants beside, by which kernels it takes; of gradients of weights, which are summed in parts, so many times
- * that. */
+/* Scratch of convolutions: a copy of weights that change, with padding to blocks; for their gradient a copy and sums of
+ * that size; a fixed amount for the library's kernels; gradients of weights are summed in parts, so many times that. */
 enum { CONV_COPIES = 2, CONV_SUMS = 4, CONV_ROOM = 4 << 20, CONV_PARTS = 4 };
 
 static void room_for_blocks(EmitBody *b, Val weights) {
@@ -318,8 +318,8 @@ static void room_for_blocks(EmitBody *b, Val weights) {
   buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, LEGAL_CONV_ROOM))));
 }
 
-/* For a call: weights that change, or their gradient, in blocks; sums of threads.  Where their extents depend on sizes
- * of a request there is none, and the kernel runs. */
+/* Reserves scratch for a call: weights that change, or their gradient, in blocks; sums of threads.  If their extents
+ * depend on a request's sizes there is no scratch, and the kernel runs. */
 static void room_to_convolve(EmitBody *b, const Unit *u) {
   Module *m = b->e->m;
   bool gradient = u->conv->result == CONV_OF_WEIGHTS;
@@ -379,10 +379,10 @@ static uint32_t axes_group(EmitBody *b, const Op *op) {
   return group_of(b, &(ProgramGroup){program_list_of(b->e->b, n, axes), PROGRAM_NONE, PROGRAM_NONE});
 }
 
-/* Both are numbered by base/reduction.def. */
+/* base/reduction.def numbers both. */
 _Static_assert(RED_COUNT - RED_SUM == (int)COMM_REDUCTION_COUNT, "reductions of the IR and of collectives");
 static uint32_t comm_reduction(Reduction r) {
-  if (r == RED_NONE) die("a collective reduces by nothing");
+  if (r == RED_NONE) die("a collective without a reduction");
   return (uint32_t)r - RED_SUM;
 }
 
@@ -402,7 +402,7 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
   if (b->is_transfer || b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
-/* The instruction that has the operation's name. */
+/* Returns the instruction with the operation's name. */
 static ProgramInstrKind comm_instr(const Op *op) {
   for (uint32_t k = 0; k < PI_COUNT; k++)
     if (program_instr_is_comm(k) && strcmp(program_instr_name(k), op_name(op->kind)) == 0) return (ProgramInstrKind)k;
@@ -430,7 +430,6 @@ static void emit_comm(EmitBody *b, const Unit *u) {
   if (b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
-/* At the end of the body, when nobody reads the old state any more. */
 bool emit_state_write(EmitBody *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
@@ -489,7 +488,7 @@ int emit_output_stage(const Func *l2, const Output *o) {
   return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
 }
 
-/* The weight that is this output of @prepare. */
+/* Finds the tensor of the weight that is this output of @prepare. */
 static bool prepared_tensor(EmitBody *b, const Output *o, uint32_t *tensor) {
   return emit_param(b->e, o->name, b->stage, o->layout, type_of(b->spec->l2, o->value), tensor);
 }
@@ -498,7 +497,6 @@ static const EmitKnown *known_output(const EmitBody *b, const Output *o) {
   return emit_known_param(b->e, o->name, b->stage, o->layout);
 }
 
-/* @prepare: the operations that make a weight write it where it stays. */
 bool emit_find_targets(EmitBody *b, size_t n) {
   const Func *l2 = b->spec->l2;
   b->target = ARENA_ARRAY(b->scratch, uint32_t, n);
@@ -514,7 +512,6 @@ bool emit_find_targets(EmitBody *b, size_t n) {
   return true;
 }
 
-/* What was made elsewhere, as a view or a weight of another name, is copied. */
 void emit_targets(EmitBody *b) {
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->outputs.n; i++) {
@@ -579,7 +576,8 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
   return true;
 }
 
-/* What a Program cannot hold is reported at no place: the model as a whole has it. */
+/* True if a Program can hold the module's symbols.  The diagnostic has no location: it concerns the model as a
+ * whole. */
 static bool fits_program(const Module *m, Diags *diags) {
   int dimensions = 0;
   for (size_t i = 0; i < m->symbols.n; i++) dimensions += m->symbols.items[i].axis < 0;
@@ -590,7 +588,7 @@ static bool fits_program(const Module *m, Diags *diags) {
   return false;
 }
 
-/* A @prepare that computes nothing and puts weights into panels. */
+/* Adds a @prepare that only packs weights into panels. */
 static bool add_panels(Emitting *e) {
   static const ProgramEntrySpec spec = {"prepare", NULL, NULL};
   ProgramEntry r = {.name = emit_text(e, spec.name),
@@ -610,7 +608,7 @@ static bool add_panels(Emitting *e) {
   return true;
 }
 
-/* Bodies of @prepare stand behind the entries, whose weights it knows then. */
+/* Adds all entries.  Bodies of @prepare come after the entries, whose weights are then known. */
 static bool add_entries(Emitting *e, const Legal *legal) {
   bool prepares = false;
   for (int i = 0; i < legal->n; i += e->m->mesh.stages) {

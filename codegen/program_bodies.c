@@ -1,17 +1,17 @@
 /* codegen/program_bodies.c - the bodies of an entry and stage, and the schedule that calls them.
  *
- * In: the units of a stage with their phases.  Out: bodies, one per phase in which something is done, and the rows of
- * the schedule.  Where a pipeline trains several micro-batches, forward and backward (and gradients of weights, if the
- * schedule has them apart) are bodies of their own, and so is each end of a transfer between stages (D42): received
- * before the body of its phase, sent behind it.  The rows stand by the times of ir/schedule.h; a message counts at the
- * end of what makes it, on both its stages, before calls that begin then (D43).  So all stages follow one list, in
- * which everything stands behind what it needs, and messages that wait for each other cannot wait for ever.  Devices
- * that send beside computation do not wait where it stands (program_events.c).
- * Elsewhere what is done in each micro-batch is one body, and micro-batches run one after the other.
+ * In: the units of a stage with their phases.  Out: bodies, one per phase that has units, and the rows of the schedule.
+ * If a pipeline trains several micro-batches, forward and backward (and gradients of weights, if the schedule separates
+ * them) are bodies of their own, and so is each end of a transfer between stages (D42): received before the body of its
+ * phase, sent after it.  The rows are ordered by the times of ir/schedule.h; a message counts at the end of its
+ * producer, on both its stages, before calls that begin then (D43).  So all stages follow one list, in which everything
+ * comes after the values it needs, and messages cannot wait for each other in a cycle.  Devices that send during
+ * computation do not wait at the message itself (program_events.c).  Otherwise the work of a micro-batch is one body,
+ * and micro-batches run one after another.
  *
- * What one body hands to another lies in a buffer of the entry, live from the first call that touches it to the last.
- * Made in each micro-batch it has a slot for each of those that live at once: micro-batches ascend in every body, so
- * slot (micro-batch mod slots) is free when it is written again (D44).
+ * Values that one body passes to another are in a buffer of the entry, live from the first call that touches it to the
+ * last.  If they are made in each micro-batch, the buffer has a slot for each micro-batch that lives at once:
+ * micro-batches ascend in every body, so slot (micro-batch mod slots) is free when it is written again (D44).
  */
 #include <math.h>
 #include <string.h>
@@ -21,14 +21,14 @@
 #include "codegen/rows/row_work.h"
 #include "ir/schedule.h"
 
-/* A body to be. */
+/* A body to be written. */
 typedef struct Part {
   Phase phase;
-  const LegalBody *legal; /* whose units these are */
+  const LegalBody *legal; /* of its units */
   const UnitList *units;
-  int transfer;  /* the operation, if it is one; -1: it computes */
-  int from, to;  /* a transfer: its stages */
-  double before; /* where stages do not take turns: where it stands among what all of them do */
+  int transfer;  /* the operation if it is a transfer; -1: it computes */
+  int from, to;  /* of a transfer: its stages */
+  double before; /* without interleaving: its position in the list of all stages' work */
   bool local;    /* the transfer is to another stage of the same place: no body */
   uint32_t body;
 } Part;
@@ -44,7 +44,7 @@ typedef struct EmitParts {
 
 /* ---- parts */
 
-/* Units `from` up to `to` that are of a phase and no transfers, unless `transfers`. */
+/* Returns the units [from, to) of a phase, without transfers unless `transfers`. */
 static const UnitList *some_units(const Emitting *e, const UnitList *all, Phase phase, bool transfers, size_t from,
                                   size_t to) {
   UnitList *some = ARENA_NEW(e->m->arena, UnitList);
@@ -72,7 +72,7 @@ static Part transfer_part(const Emitting *e, const LegalBody *legal, Phase phase
                 .local = emit_place(e, from) == emit_place(e, to)};
 }
 
-/* What is received before a phase, or sent behind it. */
+/* Adds the transfers received before a phase, or sent after it. */
 static void add_transfers(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase, bool sends) {
   for (size_t i = 0; i < legal->units->n; i++) {
     const Unit *u = &legal->units->items[i];
@@ -84,8 +84,8 @@ static void add_transfers(Emitting *e, EmitParts *x, const LegalBody *legal, Pha
   }
 }
 
-/* What is not done in turns, where a place has several stages: these may need each other's values, so they do it in
- * parts from one transfer to the next, each behind the transfer before it in the list that all stages read. */
+/* Adds the work of a place with several stages, without interleaving.  The stages may need each other's values, so each
+ * runs in parts from one transfer to the next, each after the transfer before it in the list that all stages read. */
 static void add_runs(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase) {
   const UnitList *all = legal->units;
   double before = -0.5;
@@ -94,7 +94,7 @@ static void add_runs(Emitting *e, EmitParts *x, const LegalBody *legal, Phase ph
     if (all->items[i].phase != phase) continue;
     if (unit_is_transfer(&all->items[i])) {
       Part p = transfer_part(e, legal, phase, i);
-      if (p.before < before) die("%s stands behind what comes after it", all->items[i].legal->name);
+      if (p.before < before) die("%s is out of order", all->items[i].legal->name);
       before = p.before + 0.5;
       if (!p.local || p.from == legal->stage) add_part(e, x, p);
       continue;
@@ -115,7 +115,7 @@ static bool has_sums(const Func *l2) {
   return false;
 }
 
-/* Sums that are outputs are whole behind all micro-batches. */
+/* Adds a phase.  Sums that are outputs are complete after all micro-batches. */
 static void add_phase(Emitting *e, EmitParts *x, const LegalBody *legal, Phase phase) {
   bool apart = x->in_turns && phase_each(phase), several = e->m->mesh.chunks > 1;
   bool sums = phase == PH_step && x->micro_batches > 1 && has_sums(legal->entry->l2);
@@ -131,7 +131,7 @@ static void add_phase(Emitting *e, EmitParts *x, const LegalBody *legal, Phase p
   if (apart) add_transfers(e, x, legal, phase, true);
 }
 
-/* Parts from number `first` on, of several stages, in the order of what they begin with. */
+/* Sorts the parts of several stages, from number `first` on, by their first operation. */
 static void sort_parts(EmitParts *x, size_t first) {
   for (size_t i = first + 1; i < x->n; i++)
     for (size_t k = i; k > first && x->items[k - 1].before > x->items[k].before; k--) {
@@ -140,7 +140,8 @@ static void sort_parts(EmitParts *x, size_t first) {
     }
 }
 
-/* As one micro-batch runs through them: forward through the stages, backward against them. */
+/* Lists the parts in the order in which one micro-batch runs through them: forward through the stages, backward in
+ * reverse. */
 static EmitParts parts_of(Emitting *e, const LegalBody *list, int place, uint32_t micro_batches) {
   int stages = e->m->mesh.stages;
   EmitParts x = {.micro_batches = micro_batches, .in_turns = !list->prepare && list[place].work->in_turns};
@@ -161,7 +162,7 @@ static EmitParts parts_of(Emitting *e, const LegalBody *list, int place, uint32_
   return x;
 }
 
-/* The last part of a stage that computes: it gives the outputs; -1: it has none. */
+/* Returns the last computing part of a stage, which fetches the outputs; -1 if none. */
 static int last_of(const EmitParts *x, int stage) {
   int last = -1;
   for (size_t i = 0; i < x->n; i++)
@@ -171,7 +172,8 @@ static int last_of(const EmitParts *x, int stage) {
 
 /* ---- the schedule */
 
-/* By what stages are predicted to take; what is real may differ, and only waits.  All places read one. */
+/* Returns the schedule by predicted stage times; real times may differ, and then stages only wait.  All places read the
+ * same schedule. */
 static const ScheduleTable *turns_of(Emitting *e) {
   if (e->turns) return e->turns;
   ScheduleTable *t = ARENA_NEW(e->m->arena, ScheduleTable);
@@ -188,7 +190,7 @@ static void add_rows_in_turns(EmitParts *x, const ScheduleTable *t, int part) {
   }
 }
 
-/* What is done once stands before or behind; bodies of one micro-batch come in their order. */
+/* Adds the rows: bodies called once come before or after; bodies of one micro-batch come in their order. */
 static void add_rows(Emitting *e, EmitParts *x) {
   enum { ONCE = 1 << 30 };
   const ScheduleTable *t = x->in_turns ? turns_of(e) : NULL;
@@ -210,11 +212,11 @@ static void add_rows(Emitting *e, EmitParts *x) {
   schedule_sort(x->rows, x->nrows);
 }
 
-/* ---- buffers that bodies hand to each other */
+/* ---- buffers that pass values between bodies */
 
 static bool is_each(const EmitParts *x, int part) { return phase_each(x->items[part].phase); }
 
-/* By part and micro-batch: the row of the call. */
+/* Returns by part and micro-batch the row of the call. */
 static uint32_t *find_rows(const Emitting *e, const EmitParts *x) {
   uint32_t *rows = ARENA_ARRAY(e->m->arena, uint32_t, x->n * x->micro_batches + 1);
   for (size_t i = 0; i < x->nrows; i++)
@@ -231,8 +233,8 @@ static void extend(Span *s, uint32_t row) {
   if (row > s->last) s->last = row;
 }
 
-/* From the first call that touches a buffer to the last, and how many micro-batches are between theirs at most.  What
- * is sent beside computation is read until it is waited for. */
+/* Sets the lifetime from the first call that touches a buffer to the last, and the number of micro-batches that live at
+ * once.  A value sent during computation is read until its wait. */
 static void set_lifetime(const Emitting *e, const EmitParts *x, const EmitTouch *t, const EmitTransfers *transfers,
                          const uint32_t *rows, Span *each) {
   Span all = {UINT32_MAX, 0};
@@ -267,7 +269,7 @@ static void set_lifetimes(const Emitting *e, const EmitParts *x, const EmitTouch
   for (size_t i = 0; i < touches->n; i++) set_lifetime(e, x, &touches->items[i], transfers, rows, each);
 }
 
-/* Values that later bodies read stay where they are. */
+/* Finds the values that later bodies read, which keep their memory. */
 static void find_handed(EmitBody *b, const EmitParts *x, int part, size_t n) {
   const Func *l2 = b->spec->l2;
   b->handed = ARENA_ARRAY(b->scratch, bool, n);
@@ -281,7 +283,7 @@ static void find_handed(EmitBody *b, const EmitParts *x, int part, size_t n) {
       b->handed[b->root[l2->outputs.items[i].value]] = true;
   for (size_t i = 0; i < b->units->work->sums.n; i++) {
     const WorkSum *sum = &b->units->work->sums.items[i];
-    b->handed[sum->sum] = false; /* it lies in what it begins as */
+    b->handed[sum->sum] = false; /* it shares the memory of its initial value */
     if (is_each(x, part)) b->last_use[sum->sum] = (int)b->units->n;
   }
   for (size_t v = 0; v < n; v++)
@@ -317,7 +319,7 @@ void emit_body_end(EmitBody *b, Phase phase, const char *name) {
                                           .n = program_count_instrs(e->b) - b->start});
 }
 
-/* Sums over micro-batches that could not be made where they lie are brought there. */
+/* Copies sums over micro-batches that could not be computed in their final place to it. */
 static void emit_sums(EmitBody *b) {
   const Work *w = b->units->work;
   for (size_t i = 0; i < w->sums.n; i++) {
@@ -330,7 +332,7 @@ static void emit_sums(EmitBody *b) {
   }
 }
 
-/* Outputs that are made in each micro-batch are fetched where they are made, others in the last body. */
+/* True if this body fetches an output: the body that computes it if every micro-batch does, else the last one. */
 static bool is_fetched(const EmitBody *b, const EmitParts *x, int part, Val v) {
   const Op *op = op_of(b->spec->l2, v);
   if (!phase_each(op->phase) || op->kind == OP_accumulate) return part == last_of(x, b->stage);
@@ -367,13 +369,13 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   return true;
 }
 
-/* A transfer that other bodies may wait for. */
+/* True for a transfer that other bodies may wait for. */
 static bool is_beside(const Emitting *e, const EmitParts *x, int part) {
   const Part *p = &x->items[part];
   return e->legal->source.device->sends_beside && x->in_turns && p->transfer >= 0 && !p->local && is_each(x, part);
 }
 
-/* A stage takes over what another one of its place has made. */
+/* Takes over a value that another stage of the same place has computed. */
 static void hand_over(EmitBody *b, const Part *p, uint32_t *tensors) {
   const Unit *u = &p->units->items[0];
   Val to = b->spec->l2->ops.items[p->transfer].out;

@@ -1,7 +1,8 @@
-/* codegen/program_checks.c - what the sizes have to be for an entry's indices and slices to stay inside what they read.
+/* codegen/program_checks.c - checks of the sizes with which an entry's indices and slices stay inside their tables and
+ * operands.
  *
- * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks lie inside when the whole does.
- * Out: PI_check instructions.  The host looks at those outside of loops before any rank begins (runtime/host/check.c).
+ * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks are inside if the whole is.  Out:
+ * PI_check instructions.  The host evaluates those outside of loops before any rank begins (runtime/host/check.c).
  */
 #include <string.h>
 
@@ -13,18 +14,18 @@ static void check(EmitBody *b, const char *name, const char *text, const Expr *v
   emit_instr(b, PI_check, name, emit_text(b->e, text), 0, NULL, emit_exprs(b->e, 3, list));
 }
 
-/* Known without the sizes. */
+/* True if the index is in its table whatever the sizes are. */
 static bool in_table(const Expr *at, const Expr *last) {
   int64_t a, b;
   return ex_is_const(at, 0) || (ex_get_const(at, &a) && ex_get_const(last, &b) && a >= 0 && a <= b);
 }
 
-/* 0 where there are no indices, which passes. */
+/* Returns e, or 0 if there are no indices, which passes the check. */
 static const Expr *where_any(EmitBody *b, const IndexSpan *s, const Expr *e) {
   return s->any ? ex_mul(b->e->m, s->any, e) : e;
 }
 
-/* Indices that the sizes alone put outside their table would read zeros and write nothing. */
+/* Adds checks of indices: one that the sizes alone put outside its table would read zeros and write nothing. */
 static void check_indices(EmitBody *b) {
   const Func *l1 = b->spec->l1;
   size_t n;
@@ -35,7 +36,7 @@ static void check_indices(EmitBody *b) {
     for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2); k++)
       if (!in_table(ends[k], last))
         check(b, name,
-              arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name),
+              arena_printf(b->e->m->arena, "the %s index of '%s' is out of range", k == 0 ? "first" : "last", name),
               where_any(b, &spans[i], ends[k]), where_any(b, &spans[i], last));
   }
 }
@@ -43,10 +44,11 @@ static void check_indices(EmitBody *b) {
 static void check_topk(EmitBody *b, const Op *op) {
   SizeCondition c;
   if (topk_conditions(b->e->m, b->spec->l1, op, &c))
-    check(b, op->name, arena_printf(b->e->m->arena, "'%s' takes more than there are", op->name), c.value, c.most);
+    check(b, op->name, arena_printf(b->e->m->arena, "'%s' takes more elements than there are", op->name), c.value,
+          c.most);
 }
 
-/* Slices, and how many are taken. */
+/* Adds checks of slices and of the number of elements taken. */
 static void check_slices(EmitBody *b, int loop) {
   const Func *l1 = b->spec->l1;
   for (size_t i = 0; i < l1->ops.n; i++) {
@@ -57,7 +59,7 @@ static void check_slices(EmitBody *b, int loop) {
       SizeCondition c[2];
       int n = slice_conditions(b->e->m, l1, op, d, c);
       for (int k = 0; k < n; k++)
-        check(b, op->name, arena_printf(b->e->m->arena, "'%s' leaves dimension %d of what it slices", op->name, d),
+        check(b, op->name, arena_printf(b->e->m->arena, "'%s' slices outside dimension %d of its operand", op->name, d),
               c[k].value, c[k].most);
     }
   }

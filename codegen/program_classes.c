@@ -1,20 +1,20 @@
-/* codegen/program_classes.c - what the buffers of a training step are for, so that its memory can be told by class
- * (program/program.def): gradients, what gradients are made of, weights that are put together from their parts.
+/* codegen/program_classes.c - the purpose of a training step's buffers, so that its memory can be reported by class
+ * (program/program.def): gradients, saved values, weights assembled from their shards.
  *
- * Known from level 2 alone, but for where gradients begin, which the phases of level 1 say.  A buffer that several
- * values take one after the other has the class of the first of them that has one.  Inputs and outputs keep their own.
+ * Derived from level 2 alone, except the beginning of gradients, which the phases of level 1 give.  A buffer that
+ * several values use in turn has the class of the first of them that has one.  Inputs and outputs keep their own.
  */
 #include <string.h>
 
 #include "codegen/program_body.h"
 #include "codegen/rows/row_work.h"
 
-/* Moves it, or writes it in another type or order. */
+/* True for an operation that moves its operand, or writes it in another type or order. */
 static bool only_moves(OpKind k) {
   return op_level2_only(k) || k == OP_cast || k == OP_transpose || k == OP_reshape || k == OP_copy;
 }
 
-/* What is moved of a gradient or a weight has a class too. */
+/* Gives moved gradients and weights their operand's class. */
 static void follow_moves(const Func *l2, ProgramClass *of, const bool *weight) {
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *op = &l2->ops.items[i];
@@ -25,13 +25,13 @@ static void follow_moves(const Func *l2, ProgramClass *of, const bool *weight) {
   }
 }
 
-/* `name`, or inside its decomposition. */
+/* True if the operation is named `name`, or belongs to its decomposition. */
 static bool is_made_for(const Op *op, const char *name) {
   size_t n = strlen(name);
   return strncmp(op->name, name, n) == 0 && (!op->name[n] || op->name[n] == '/');
 }
 
-/* The first operation of level 2 that makes gradients; ops.n: there is none. */
+/* Returns the first operation of level 2 that computes gradients; ops.n if none. */
 static size_t first_gradient(const Func *l1, const Func *l2) {
   for (size_t i = 0; i < l1->ops.n; i++) {
     if (!op_makes_gradients(&l1->ops.items[i])) continue;
@@ -47,7 +47,7 @@ static bool trains(const Func *l1) {
   return false;
 }
 
-/* `root`: where a value lies that is a view, by value; NULL: nobody asks. */
+/* Returns the classes by value.  `root`: by value the value whose memory a view shares; NULL: each its own. */
 static const ProgramClass *classes_of(Arena *a, Module *m, const Func *l2, const Val *root) {
   ProgramClass *of = ARENA_ARRAY(a, ProgramClass, l2->values.n);
   Arena *scratch = arena_new();
@@ -65,7 +65,8 @@ static const ProgramClass *classes_of(Arena *a, Module *m, const Func *l2, const
   return of;
 }
 
-/* With one micro-batch a sum over them is what it is made of, wherever that lies: then each body has its own. */
+/* True if there is one micro-batch.  A sum over micro-batches is then its only summand, in that summand's memory, so
+ * each body has its own classes. */
 static bool sums_one(const Module *m) { return mesh_micro_batches(&m->mesh) == 1; }
 
 void emit_find_entry_classes(Emitting *e, const ProgramEntrySpec *spec) {
@@ -82,7 +83,7 @@ void emit_find_classes(EmitBody *b) {
   b->first_gradient = x->first_gradient;
 }
 
-/* Made in the forward pass, and read when gradients are made. */
+/* True for a value computed in the forward pass and read by gradients. */
 static bool is_saved(const EmitBody *b, Val v) {
   int last = b->last_use[b->root[v]];
   if (b->units->work->in_turns && b->handed[b->root[v]] && b->at < (int)b->units->n)

@@ -1,15 +1,15 @@
-/* codegen/program_events.c - communication beside computation, for devices that have a queue for it, and for what
- * stages that take turns send each other on all (DeviceTraits): it is asked for where its unit stands, directly behind
- * its producer (row_work.c), and waited for as late as can be.
+/* codegen/program_events.c - communication during computation: on devices that have a queue for it, and, for transfers
+ * of stages that interleave forward and backward, on all devices (DeviceTraits).  It is issued where its unit stands,
+ * directly after its producer (row_work.c), and awaited as late as possible.
  *
- * Waits come before the first instruction that touches what the communication writes, or writes what it reads; before a
- * loop begins and a round ends, since an event is waited for in its own round; and at the end of the body.  Buffers
- * live to the wait.  Numbers of events are used again once they have been waited for.
+ * Waits come before the first instruction that touches memory the communication writes, or writes memory it reads;
+ * before a loop begins and a round ends, since an event is awaited in its own round; and at the end of the body.
+ * Buffers live until the wait.  Numbers of events are reused after their wait.
  *
- * Where stages take turns a transfer between them is a body of its own (program_bodies.c), and its event lives from one
- * body to another (D43).  What is received is waited for in the first body that touches it, before the instruction that
- * does.  What is sent is waited for before the next micro-batch of it is sent, which takes one slot more; the last one
- * is over when the request is.  So no stage waits for what another one has not come to yet.
+ * If stages interleave, a transfer between them is a body of its own (program_bodies.c), and its event lives from one
+ * body to another (D43).  A received value is awaited in the first body that touches it, before the instruction that
+ * does.  A sent value is awaited before its next micro-batch is sent, which takes one slot more; the last one ends with
+ * the request.  So no stage waits for an operation that another one has not reached yet.
  */
 #include "codegen/program_body.h"
 
@@ -21,7 +21,7 @@ static bool under_way(const EmitBody *b, uint32_t event) {
   return false;
 }
 
-/* Is what stands in this body waited for in another one? */
+/* True if communication of this body is awaited in another one. */
 static bool crosses(const EmitBody *b, uint32_t buffer) {
   const ProgramBuffer *x = program_at_buffers(b->e->b, buffer);
   return b->is_transfer && x->body == PROGRAM_NONE && x->entry == b->entry;
@@ -68,7 +68,7 @@ bool emit_sends(const EmitTransfers *t, uint32_t buffer, int part) {
   return false;
 }
 
-/* Bodies are written in the order in which they take up a micro-batch. */
+/* Waits for a received value.  Bodies are written in the order in which they process a micro-batch. */
 static void wait_for_received(EmitBody *b, uint32_t buffer) {
   for (size_t i = 0; b->transfers && i < b->transfers->n; i++) {
     EmitTransfer *t = &b->transfers->items[i];
@@ -78,7 +78,7 @@ static void wait_for_received(EmitBody *b, uint32_t buffer) {
   }
 }
 
-/* For the oldest but k. */
+/* Waits for pending communication number k, counted from the oldest. */
 static void wait_for(EmitBody *b, size_t k) {
   ProgramBuilder *pb = b->e->b;
   const ProgramInstr x = *program_at_instrs(pb, b->pending.items[k]);
@@ -90,7 +90,7 @@ static void wait_for(EmitBody *b, size_t k) {
   for (b->pending.n--; k < b->pending.n; k++) b->pending.items[k] = b->pending.items[k + 1];
 }
 
-/* Does communication still need the buffer as it is? */
+/* True if the communication still needs the buffer unchanged. */
 static bool needs(const EmitBody *b, uint32_t instr, uint32_t buffer, bool writes) {
   const ProgramInstr *x = program_at_instrs(b->e->b, instr);
   for (uint32_t t = 0; t < x->tensors.n; t++)

@@ -1,5 +1,5 @@
-/* codegen/program_facts.c - what is known of an entry, for all its bodies: found once, where there may be a hundred of
- * them and each writes a small part of the function. */
+/* codegen/program_facts.c - facts of an entry for all its bodies, found once: there may be a hundred bodies, each of
+ * which writes a small part of the function. */
 #include <string.h>
 
 #include "codegen/program_body.h"

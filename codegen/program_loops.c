@@ -1,17 +1,18 @@
-/* codegen/program_loops.c - how long the values of a body live, and its loops.
+/* codegen/program_loops.c - lifetimes of the values of a body, and its loops.
  *
- * A carry and its leave are one place in memory.  The initial value is copied there, unless it dies with the loop and
- * gives its own place away; the next value is computed there when nobody reads the carry any more, else copied at the
- * end of the body.  So what is collected row by row in a carry is updated in place.
+ * A carry and its leave share memory.  The initial value is copied there, unless it dies with the loop and gives its
+ * memory away; the next value is computed there if the carry has no later readers, else copied at the end of the body.
+ * So a carry that collects rows one by one is updated in place.
  *
- * What is made outside a loop and read in it lives to its end; so does its buffer.
+ * A value made outside a loop and read in it lives to the loop's end; so does its buffer.
  */
 #include <string.h>
 
 #include "base/die.h"
 #include "codegen/program_body.h"
 
-_Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS, "what the verifier lets through can be written");
+_Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS,
+               "the verifier and the Program allow equally many nested loops");
 
 /* ---- where loops are */
 
@@ -36,14 +37,14 @@ static void find_loops(EmitBody *b) {
   b->loops = loops.items;
 }
 
-/* The loop that a unit begins or ends. */
+/* Returns the loop that a unit begins or ends. */
 static BodyLoop *loop_at(const EmitBody *b, int unit) {
   if (b->units->items[unit].kind == UNIT_REPEAT) return &b->loops[b->loop[unit]];
   for (BodyLoop *l = b->loops;; l++)
     if (l->begin == unit) return l;
 }
 
-/* The loop in whose rounds the results of a unit are made: those of a UNIT_LOOP inside, those of a UNIT_REPEAT
+/* Returns the loop in whose rounds the results of a unit are made: those of a UNIT_LOOP inside, those of a UNIT_REPEAT
  * outside. */
 static int makes_in(const EmitBody *b, int unit) {
   if (b->units->items[unit].kind == UNIT_LOOP) return (int)(loop_at(b, unit) - b->loops);
@@ -53,8 +54,8 @@ static int makes_in(const EmitBody *b, int unit) {
 
 /* ---- uses */
 
-/* The unit behind which no round reads what unit `def` made and unit `use` reads: the end of the outermost loop in
- * between. */
+/* Returns the unit after which no round reads a value made by unit `def` and read by unit `use`: the end of the
+ * outermost loop that contains `use` but not `def`. */
 static int use_ends(const EmitBody *b, int def, int use) {
   int made = def < 0 ? -1 : makes_in(b, def), end = use;
   for (int l = b->loop[use]; l != made && l >= 0; l = b->loops[l].parent) end = b->loops[l].end;
@@ -66,7 +67,7 @@ static bool as_large(const EmitBody *b, Val x, Val y) {
   return s->dtype == t->dtype && type_elements(b->e->m, s) == type_elements(b->e->m, t);
 }
 
-/* The next value of a carry is what the body makes, not a carry itself. */
+/* Finds the values that become carries: values that the body makes, not carries themselves. */
 static void find_next_values(EmitBody *b, const int *def, int end) {
   const BodyLoop *l = &b->loops[b->loop[end]];
   const Unit *u = &b->units->items[end], *loop = &b->units->items[l->begin];
@@ -109,16 +110,16 @@ bool emit_in_carry(const EmitBody *b, Val v) { return b->becomes[v] && b->last_u
 
 /* ---- the beginning of a loop */
 
-/* Is carry `k` of a loop that ends as `leave` to lie in a carry of the loop around, of which it makes the next value?
- * That one dies here, at the latest as its initial value. */
+/* True if carry `k` of a loop that ends as `leave` should use the memory of a carry of the enclosing loop, whose next
+ * value it makes.  That carry dies here, at the latest as the initial value. */
 static bool lies_in_outer_carry(const EmitBody *b, const Unit *u, int k, Val leave) {
   Val outer = b->becomes[leave];
   if (!outer || b->last_use[outer] > b->at) return false;
   return b->last_use[outer] < b->at || b->root[u->in[k]] == outer;
 }
 
-/* Does the initial value die here and leave its memory to the carry, and so to its leave (a state to what is written to
- * it)?  Of several carries that begin as it, the last one takes it. */
+/* True if the initial value dies here and gives its memory to the carry, and so to its leave (a state only if it is
+ * written to that state).  Of several carries with this initial value, the last one takes it. */
 static bool takes_over(const EmitBody *b, const Unit *u, int k, Val leave) {
   Val root = b->root[u->in[k]];
   if (!emit_may_share(b, u->in[k], leave)) return false;
@@ -151,7 +152,7 @@ void emit_loop(EmitBody *b, const Unit *u, const char *where) {
   l->instr = emit_instr(b, PI_loop, where, PROGRAM_NONE, 2, tensors, emit_exprs(b->e, trips != NULL, &trips));
 }
 
-/* ---- the end of a loop: all carries become their next values at once */
+/* ---- the end of a loop: all carries take their next values at once */
 
 typedef struct Move {
   uint32_t from, to; /* tensors */
@@ -166,14 +167,14 @@ static void to_scratch(EmitBody *b, uint32_t *tensor, const Type *t, const char 
   *tensor = scratch;
 }
 
-/* Does another move still read what move `i` would overwrite? */
+/* True if another move still reads the tensor that move `i` would overwrite. */
 static bool overwrites(const EmitBody *b, const Move *moves, int n, int i) {
   for (int k = 0; k < n; k++)
     if (k != i && buffer_of(b, moves[k].from) == buffer_of(b, moves[i].to)) return true;
   return false;
 }
 
-/* One after another, whatever nobody reads any more first; a circle is broken by a temporary. */
+/* Makes the moves one after another, first those whose target has no readers left; a temporary breaks a cycle. */
 static void move_all(EmitBody *b, Move *moves, int n, const char *where) {
   while (n > 0) {
     int i = 0;
@@ -187,7 +188,7 @@ static void move_all(EmitBody *b, Move *moves, int n, const char *where) {
   }
 }
 
-/* Buffers from before the loop that its rounds touch live to its end. */
+/* Extends buffers from before the loop that its rounds touch to its end. */
 static void keep_to_end(EmitBody *b, uint32_t begin, uint32_t end) {
   ProgramBuilder *pb = b->e->b;
   for (uint32_t i = b->buffers; i < program_count_buffers(pb); i++) {
@@ -210,7 +211,7 @@ void emit_repeat(EmitBody *b, const Unit *u, const char *where) {
     b->tensor[u->out[k]] = move.to;
     if (!same_place(b, move.from, move.to)) moves[n++] = move;
   }
-  for (int k = 0; k < n && tensors[1] != PROGRAM_NONE; k++) /* it is read behind the moves */
+  for (int k = 0; k < n && tensors[1] != PROGRAM_NONE; k++) /* it is read after the moves */
     if (buffer_of(b, moves[k].to) == buffer_of(b, tensors[1]))
       to_scratch(b, &tensors[1], emit_body_type(b, u->in[u->nout]), where);
   move_all(b, moves, n, where);

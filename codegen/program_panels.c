@@ -1,4 +1,4 @@
-/* codegen/program_panels.c - @prepare puts weights into panels (codegen/panels.h). */
+/* codegen/program_panels.c - @prepare packs weights into panels (codegen/panels.h). */
 #include "codegen/program_body.h"
 
 void emit_pack(EmitBody *b, const EmitKnown *weight, uint32_t from) {

@@ -68,7 +68,6 @@ ProgramList emit_exprs(Emitting *e, int n, const Expr *const *list) {
 
 uint32_t emit_text(Emitting *e, const char *s) { return program_string(e->b, s); }
 
-/* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
 ProgramList emit_intervals(Emitting *e, const Type *global, const Layout *l, bool ends) {
   const Expr *list[2 * MAX_RANK];
   int n = 0;
@@ -134,7 +133,7 @@ static bool add_blob(Emitting *e, int index, uint32_t *out) {
   return true;
 }
 
-/* Where a weight begins in a blob of the Program that add_blob gave. */
+/* Returns the offset of a weight in a blob of the Program that add_blob gave. */
 static uint64_t place_in_blob(const Emitting *e, uint32_t blob, uint64_t offset) {
   for (size_t i = 0; i < e->out->embedded.n; i++)
     if (e->out->embedded.items[i].blob == blob) return embedded_place(&e->out->embedded.items[i], offset);
@@ -182,7 +181,7 @@ static ProgramList strides_list(Emitting *e, const Param *p) {
   return program_list_of(e->b, (uint32_t)p->type->rank, items);
 }
 
-/* Where the list begins of what is known of a weight. */
+/* Returns the beginning of the list of a weight's items. */
 static uint32_t *known_param(const Emitting *e, const char *name) {
   return &e->known_params[module_param(e->m, name) - e->m->params.items];
 }
@@ -196,7 +195,7 @@ const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage
   return NULL;
 }
 
-/* The record of a weight in the layout, without a place for it. */
+/* Fills in the whole weight of which the record is a view. */
 static void emit_origin(Emitting *e, const ParamOrigin *o, ProgramParam *r) {
   r->view = 1;
   r->origin = emit_text(e, o->name);
@@ -230,7 +229,8 @@ bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *l
   return true;
 }
 
-/* Its panels: @prepare writes them.  They are this rank's alone, so that the "whole" weight is as large as they are. */
+/* Returns the record of a weight's panels, which @prepare writes.  They belong to this rank alone, so the "whole"
+ * weight is as large as they are. */
 static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
   uint32_t interval[2 * MAX_RANK];
   for (int d = 0; d < w->type->rank; d++) {
@@ -248,7 +248,6 @@ static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
                         .interval = program_list_of(e->b, 2 * (uint32_t)w->type->rank, interval)};
 }
 
-/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
 bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor) {
   const EmitKnown *have = emit_known_param(e, name, stage, layout);
   ProgramParam r;
@@ -280,7 +279,7 @@ static bool states_differ(Emitting *e, const EmitKnown *k, const Op *op, const L
                     text_str(&have), k->stage, text_str(&want), op->stage);
 }
 
-/* Into how many parts micro-batches cut a value. */
+/* Returns the number of parts into which micro-batches split a value. */
 static uint32_t parts_in_time(const Module *m, const Layout *l) {
   uint32_t parts = 1;
   for (int d = 0; d < l->rank; d++)
@@ -289,7 +288,7 @@ static uint32_t parts_in_time(const Module *m, const Layout *l) {
   return parts;
 }
 
-/* A trained weight: as a weight it is loaded, but into memory of its own, which bodies write. */
+/* Adds the state of a trained weight: loaded as a weight, but into its own memory, which bodies write. */
 static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
                            EmitKnown *k) {
   ProgramParam r;
@@ -301,7 +300,7 @@ static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layo
   return true;
 }
 
-/* What starts as a number. */
+/* Adds a state that starts as a number. */
 static void plain_state(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
                         EmitKnown *k) {
   k->buffer = persistent_buffer(e, s->name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
@@ -315,7 +314,6 @@ static void plain_state(Emitting *e, const State *s, const Op *op, const Layout 
   k->record = program_add_states(e->b, &r);
 }
 
-/* The tensor of a state: one for all entries.  False after a diagnostic. */
 bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
   const State *s = module_state(e->m, name);

@@ -16,8 +16,8 @@
 #include "base/lost_pages.h"
 #include "base/read_at.h"
 
-/* A program that was cut off: its runtime is whole, and behind it lies the beginning of an image, which says how long
- * it is.  The number of bytes the file had, or 0. */
+/* Returns the number of bytes the file had before it was truncated, or 0 if it was not.  A truncated program has a
+ * whole runtime, followed by the beginning of an image, whose header says how long the image is. */
 static uint64_t whole_size(int fd, uint64_t size) {
   Elf64_Ehdr elf;
   ProgramHeader image;
@@ -66,7 +66,7 @@ static RtStatus map_image(const ArtifactTrailer *t, const char *name, Artifact *
   return RT_OK;
 }
 
-/* A header that is none is refused by program_open. */
+/* Reads the tables.  program_open refuses an invalid header. */
 static RtStatus read_tables(const ArtifactTrailer *t, const char *name, Artifact *out, RtError *error) {
   ProgramHeader h = {0};
   uint64_t n = t->bytes;
@@ -177,7 +177,7 @@ static bool hash_large(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t
   int n = 0;
   p.hashes = malloc(sizeof *p.hashes * p.n);
   if (!p.hashes) return false;
-  sigfillset(&all); /* signals are the caller's business */
+  sigfillset(&all); /* signals are the caller's */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (n < THREADS && n < cores - 1 && pthread_create(&threads[n], NULL, hash_pieces, &p) == 0) n++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

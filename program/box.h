@@ -12,6 +12,7 @@ typedef struct Box {
   const int64_t *whole, *start;
 } Box;
 
+/* True if [start, start + extent) lies in [0, whole) in every one of `rank` dimensions and no extent is negative. */
 bool box_fits(uint32_t rank, const int64_t *start, const int64_t *extent, const int64_t *whole);
 
 /* Copies a box of elements of `size` bytes; trailing dimensions taken whole on both sides move as one run. */

@@ -1,11 +1,10 @@
 /* program/build.h - building the image of a Program.
  *
  * A ProgramBuilder has one growing array per section.  program_add_NAME appends a record and returns its index; texts
- * and constant expressions, and any expression equal to an earlier one, are stored once.  finish lays the sections out,
- * hashes them, and opens the result, so that whatever the builder was given is checked by the same code as a loaded
- * image.
+ * and expressions equal to earlier ones are stored once.  program_builder_finish lays out the sections, hashes them and
+ * opens the result, so that loaded images and new ones pass the same checks.
  *
- * Running out of memory ends the process through die(), as everywhere in the compiler; more than 2^32 - 1 records too.
+ * Running out of memory, and more than 2^32 - 1 records, end the process through die(), as everywhere in the compiler.
  */
 #ifndef APC_PROGRAM_BUILD_H
 #define APC_PROGRAM_BUILD_H
@@ -14,6 +13,7 @@
 
 typedef struct ProgramBuilder ProgramBuilder;
 
+/* Returns an empty builder; program_builder_free frees it. */
 ProgramBuilder *program_builder_new(void);
 void program_builder_free(ProgramBuilder *b); /* NULL is allowed */
 
@@ -23,27 +23,31 @@ void program_builder_free(ProgramBuilder *b); /* NULL is allowed */
 #include "program/program.def"
 #undef SECTION
 
-/* Records so far; the address of one, valid until the next add (to fill `buffer.last`, say). */
+/* program_count_NAME: the number of records so far.  program_at_NAME: the address of a record, valid until the next add
+ * (to fill `buffer.last`, say). */
 #define SECTION(name, record, doc) \
   uint32_t program_count_##name(const ProgramBuilder *b); \
   record *program_at_##name(ProgramBuilder *b, uint32_t index);
 #include "program/program.def"
 #undef SECTION
 
+/* Return the offset of a text in `strings`, and a list of n indices; equal texts are stored once. */
 uint32_t program_string(ProgramBuilder *b, const char *s);
 ProgramList program_list_of(ProgramBuilder *b, uint32_t n, const uint32_t *items);
 
-/* Expressions; folded when both operands are constants and the result fits. */
+/* Return the index of an expression: an equal one is reused, and an operation on two constants is folded if the result
+ * fits. */
 uint32_t program_const(ProgramBuilder *b, int64_t v);
 uint32_t program_sym(ProgramBuilder *b, uint32_t symbol);
 uint32_t program_coordinate(ProgramBuilder *b, uint32_t axis);
 uint32_t program_expr(ProgramBuilder *b, ProgramExprKind kind, uint32_t x, uint32_t y);
 
-/* An embedded range of `bytes` bytes.  program_embed copies nothing: the writer of the artifact puts the bytes at
- * the blob's offset once finish has assigned it (offsets ascend in the order of embedding). */
+/* Adds an embedded range of `bytes` bytes; returns its blob.  program_embed copies nothing: the writer of the artifact
+ * puts the bytes at the blob's offset once program_builder_finish has assigned it (offsets ascend in the order of
+ * embedding). */
 uint32_t program_embed(ProgramBuilder *b, uint64_t bytes, uint64_t hash);
 
-/* An image of those bytes; its index. */
+/* Adds an image of `bytes` embedded bytes; returns its index. */
 uint32_t program_embed_image(ProgramBuilder *b, ProgramImageKind kind, const char *arch, uint64_t bytes, uint64_t hash);
 
 /* The texts and numbers of the header. */
@@ -54,14 +58,13 @@ typedef struct ProgramFacts {
   const char *device; /* NULL: "cpu" */
 } ProgramFacts;
 
-/* The tables: *bytes bytes from malloc, to be freed by the caller; the image is they, then the embedded ranges at
- * their offsets (header.image_bytes in all).  RT_INTERNAL with the reason when they are no valid Program, RT_FAILED
- * when there is no memory to know. */
+/* Makes the tables: *bytes bytes from malloc, which the caller frees.  The image is the tables, followed by the
+ * embedded ranges at their offsets (header.image_bytes in all).  RT_INTERNAL with the reason if they are no valid
+ * Program, RT_FAILED if memory for checking them is missing. */
 RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, void **tables, size_t *bytes,
                                 RtError *error);
 
-/* For the compiler, when what it has just built is refused: ends the process, for want of memory or as an internal
- * error. */
+/* Ends the process because the compiler refuses a Program it has just built: out of memory, or an internal error. */
 _Noreturn void program_refused(const char *what, const RtError *error);
 
 #endif

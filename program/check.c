@@ -1,9 +1,8 @@
-/* program/check.c - program_open: checks an image completely, so that nothing behind it has to.
+/* program/check.c - program_open: checks an image completely, so that later code can trust it.
  *
- * In: bytes that may be anything.  Out: a Program whose every index, list, text and enumerator is in range
- * and whose instructions have the operands their row asks for; or RT_BAD_INPUT naming the first thing
- * wrong.  Time is linear in the image, whatever the number of ranks, which is bounded.  Sizes are not checked here but
- * when they are known (runtime/exec/bind.c).
+ * In: arbitrary bytes.  Out: a Program whose every index, list, text and enumerator is in range and whose instructions
+ * have the operands their row requires; or RT_BAD_INPUT naming the first fault.  Time is linear in the image, whatever
+ * the number of ranks, which is bounded.  Sizes are checked later, when they are known (runtime/exec/bind.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -171,8 +170,8 @@ static bool check_images(Check *c) {
   return true;
 }
 
-/* A block has the room of some device, and of every one that there is code for.  Code without grids may stand beside
- * code with them. */
+/* Checks kernels.  Blocks fit at least one kind of device, and every kind that the Program has code for.  Code without
+ * grids may stand beside code with grids. */
 static bool check_kernels(Check *c) {
   const Program *p = c->p;
   for (uint32_t i = 0; i < p->n_kernels; i++) {
@@ -184,7 +183,7 @@ static bool check_kernels(Check *c) {
       if (program_image_has_grid(p->images[m].kind))
         fits &= program_image_fits(p->images[m].kind, k->threads, k->shared);
     NEED(fits, "kernels", i, "the block");
-    NEED(k->looks == 0 || (k->looks == 1 && k->threads), "kernels", i, "where it notes indices");
+    NEED(k->looks == 0 || (k->looks == 1 && k->threads), "kernels", i, "the index check");
   }
   return true;
 }
@@ -202,7 +201,8 @@ static bool all_const(const Check *c, ProgramList l) {
   return true;
 }
 
-/* From the first to the last element of a weight where it is stored: how many elements; 0 when it has none. */
+/* Computes how many stored elements lie between the first and the last element of a weight, inclusive; 0 if it is
+ * empty. */
 static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
   int64_t last = 0, step;
   for (uint32_t d = 0; d < w->dims.n; d++) {
@@ -215,7 +215,7 @@ static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
   return !__builtin_add_overflow(last, 1, span);
 }
 
-/* Does every element of a weight lie in its blob? */
+/* True if every element of a weight lies in its blob. */
 static bool param_range_ok(const Check *c, const ProgramParam *w) {
   const ProgramBlob *b = &c->p->blobs[w->blob];
   int64_t bytes;
@@ -225,7 +225,7 @@ static bool param_range_ok(const Check *c, const ProgramParam *w) {
   return bytes == 0 || (w->offset <= b->bytes && (uint64_t)bytes <= b->bytes - w->offset);
 }
 
-/* And of a view in its origin? */
+/* True if every element of a view lies in its origin. */
 static bool param_view_ok(const Check *c, const ProgramParam *w) {
   const Program *p = c->p;
   int64_t elements = 1, span;
@@ -289,7 +289,7 @@ static bool check_states(Check *c) {
   return true;
 }
 
-/* Is its size known when the program is loaded? */
+/* True if the size of a buffer of this class is known when the program is loaded. */
 static bool has_fixed_size(uint32_t class_) { return class_ == PC_param || class_ == PC_library; }
 
 static bool check_buffers(Check *c) {
@@ -393,14 +393,15 @@ static bool check_entries(Check *c) {
   return true;
 }
 
-/* By entry, stage and phase. */
+/* True if the two bodies are ordered by entry, stage and phase. */
 static bool in_order(const ProgramBody *a, const ProgramBody *b) {
   if (a->entry != b->entry) return a->entry < b->entry;
   if (a->stage != b->stage) return a->stage < b->stage;
   return a->phase <= b->phase;
 }
 
-/* Bodies and schedules follow each other without holes, which keeps the whole check linear. */
+/* Checks that bodies cover the instructions without gaps, and schedules the calls, which keeps the whole check
+ * linear. */
 static bool check_bodies(Check *c) {
   const Program *p = c->p;
   uint32_t at = 0;
@@ -418,12 +419,13 @@ static bool check_bodies(Check *c) {
   return at == p->n_instrs || damaged(c, "it has instructions outside bodies");
 }
 
-/* How often a body is called. */
+/* Returns how often a body is called. */
 static uint32_t calls_of(const Program *p, const ProgramBody *b) {
   return program_phase_each(b->phase) ? p->micro_batches : 1;
 }
 
-/* Every body is called once, or once for every micro-batch in ascending order (D44); `made` counts the calls. */
+/* Checks that every body is called once, or once for every micro-batch in ascending order (D44); `made` counts the
+ * calls. */
 static bool check_calls(Check *c, uint32_t *made) {
   const Program *p = c->p;
   for (uint32_t k = 0; k < p->n_calls; k++) {

@@ -1,4 +1,4 @@
-/* program/check.h - what the parts of the check of an image share (check.c, check_instrs.c). */
+/* program/check.h - helpers shared by the two parts of the check of an image (check.c, check_instrs.c). */
 #ifndef APC_PROGRAM_CHECK_H
 #define APC_PROGRAM_CHECK_H
 
@@ -9,7 +9,8 @@ typedef struct Check {
   RtError *error;
 } Check;
 
-/* "... of record I of section S is wrong": all messages have this form, so that they stay short. */
+/* Reports "... of SECTION[RECORD] is wrong" and returns false.  All messages have this form, so that they stay
+ * short. */
 static inline bool bad(Check *c, const char *section, uint32_t record, const char *what) {
   rt_error(c->error, RT_BAD_INPUT, "damaged program: %s of %s[%u] is wrong", what, section, record);
   return false;
@@ -24,7 +25,7 @@ static inline bool expr_ok(const Check *c, uint32_t e) { return e < c->p->n_expr
 static inline bool list_ok(const Check *c, ProgramList l) { return (uint64_t)l.first + l.n <= c->p->n_indices; }
 static inline bool dtype_ok(uint32_t t) { return t < DT_COUNT; }
 
-/* A list of n expressions none of which uses any of `banned`. */
+/* True if `l` lists n expressions, none of which uses any of `banned`. */
 static inline bool exprs_ok(const Check *c, ProgramList l, uint32_t n, uint8_t banned) {
   if (l.n != n || !list_ok(c, l)) return false;
   for (uint32_t i = 0; i < n; i++) {
@@ -34,7 +35,8 @@ static inline bool exprs_ok(const Check *c, ProgramList l, uint32_t n, uint8_t b
   return true;
 }
 
-/* check_instrs.c: has every instruction the operands that its row asks for?  All other sections are in order. */
+/* check_instrs.c: true if every instruction has the operands that its row of program.def requires.  All other sections
+ * have been checked. */
 bool program_check_instrs(Check *c);
 
 #endif

@@ -1,8 +1,8 @@
-/* program/check_instrs.c - the part of program_open that checks instructions: their operands, objects and numbers,
- * loops, and what is asked of communication.
+/* program/check_instrs.c - the part of program_open that checks instructions: operands, objects, numbers, loops and
+ * communication.
  *
- * In: a Program whose other sections have been checked.  Out: whether executors may take each instruction as it is, or
- * the first one that is wrong.  Time is linear in the instructions.
+ * In: a Program whose other sections have been checked.  Out: whether executors can take every instruction as it is, or
+ * the first faulty one.  Time is linear in the instructions.
  */
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
     case EXPRS_NUMBER: return n == row->n;
     case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
     case EXPRS_GEMM:
-      n -= PROGRAM_GEMM_NUMBERS; /* fewer: a number above all others */
+      n -= PROGRAM_GEMM_NUMBERS; /* with fewer exprs this wraps around and exceeds all limits */
       return n % 4 == 0 && n / 4 <= PROGRAM_MAX_BATCH_LOOPS;
     case EXPRS_CONV: return n >= PROGRAM_CONV_NUMBERS && n <= PROGRAM_CONV_NUMBERS + 1024;
   }
@@ -79,7 +79,7 @@ static const ProgramTensor *operand(const Program *p, const ProgramInstr *x, uin
   return &p->tensors[program_list(p, x->tensors)[i]];
 }
 
-/* Both tensors of an instruction have equal type and rank. */
+/* True if both tensors of an instruction have equal type and rank. */
 static bool pair_ok(const Program *p, const ProgramInstr *x) {
   const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1);
   return a->dtype == b->dtype && a->extents.n == b->extents.n;
@@ -92,7 +92,7 @@ static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
 
 static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
 
-/* The activation is one; bias and residual have their tensors. */
+/* True if the activation exists and bias and residual have their tensors. */
 static bool epilogue_ok(const ProgramInstr *x) {
   return !(x->mask & ~(3u | PROGRAM_TF32)) && x->dim < ACT_COUNT &&
          x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
@@ -102,8 +102,8 @@ static bool is_number(const Program *p, uint32_t expr, int64_t value) {
   return p->exprs[expr].kind == PX_const && p->exprs[expr].value == value;
 }
 
-/* Libraries add one matrix: the old C or a residual.  How many elements bias and residual have is known with the sizes
- * (runtime/exec/validate.c). */
+/* Checks a product.  Libraries add one matrix: the old C or a residual.  The extents of bias and residual are checked
+ * when sizes are known (runtime/exec/validate.c). */
 static bool gemm_ok(const Program *p, const ProgramInstr *x) {
   const uint32_t *e = program_list(p, x->exprs);
   const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1), *c = operand(p, x, 2);
@@ -125,7 +125,8 @@ static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry 
          is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 
-/* Bias and residual are of f32 and follow an output; all tensors have one type, a float the library may know. */
+/* Checks a convolution.  Bias and residual are f32 and only allowed if the result is an output; all tensors have one
+ * type, a float that libraries may support. */
 static bool conv_ok(const Program *p, const ProgramInstr *x) {
   uint32_t dtype = operand(p, x, 0)->dtype;
   if (x->dim2 >= CONV_RESULTS || (x->dim2 && (x->mask & 3u || x->dim || x->tensors.n != 3))) return false;
@@ -137,7 +138,7 @@ static bool conv_ok(const Program *p, const ProgramInstr *x) {
   return true;
 }
 
-/* What its row of comm.def says it has: a reduction, one dimension or two different ones. */
+/* True if the instruction has what its row of comm.def requires: a reduction, one dimension or two different ones. */
 static bool collective_ok(const Program *p, const ProgramInstr *x) {
   CommKind kind = program_instr_comm(x->kind);
   uint32_t rank = operand(p, x, 0)->extents.n;
@@ -154,7 +155,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
-    case PI_launch: /* of what it does not write may be tables */
+    case PI_launch: /* tensors that it does not write may be tables */
       return x->dim <= x->tensors.n && (x->tensors.n - x->dim >= 32 || x->mask >> (x->tensors.n - x->dim) == 0);
     case PI_copy: return pair_ok(p, x);
     case PI_pack: return pack_ok(p, x, e);
@@ -176,8 +177,8 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   }
 }
 
-/* Does the instruction of a body that is called once ask for its micro-batch?  The numbers of its expressions and
- * tensors are in range. */
+/* True if an instruction of a body that is called once depends on the micro-batch.  Its expressions and tensors are in
+ * range. */
 static bool asks_micro_batch(const Check *c, const ProgramInstr *x) {
   const Program *p = c->p;
   if (x->guard != PROGRAM_NONE && (p->expr_uses[x->guard] & PROGRAM_USES_MICRO_BATCH)) return true;
@@ -207,15 +208,15 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body) {
     bool grid = p->kernels[x->object].threads > 0;
     NEED(grid ? expr_ok(c, x->blocks) : x->blocks == PROGRAM_NONE, "instrs", i, "the grid");
   }
-  NEED(program_phase_each(b->phase) || !asks_micro_batch(c, x), "instrs", i, "what depends on the micro-batch");
+  NEED(program_phase_each(b->phase) || !asks_micro_batch(c, x), "instrs", i, "the use of the micro-batch");
   bool comm = program_instr_is_comm(x->kind);
   NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
   NEED(!comm || x->event == PROGRAM_NONE || x->event < p->header->n_events, "instrs", i, "the event");
   return true;
 }
 
-/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need
- * equal rounds of both; a port in it would be read or written in every round. */
+/* Checks that loops and repeats name each other and nest.  A loop holds no transfers between stages, since both stages
+ * would need equally many rounds, and no ports, since every round would read or write them. */
 static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
   const Program *p = c->p;
   uint32_t open[PROGRAM_MAX_LOOPS], n = 0;
@@ -240,7 +241,7 @@ static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
   return true;
 }
 
-/* How often instructions name each buffer; NULL: no memory. */
+/* Counts how often instructions name each buffer; NULL if out of memory. */
 static uint32_t *count_uses(const Program *p) {
   uint32_t *uses = calloc(p->n_buffers + 1u, sizeof *uses);
   for (uint32_t i = 0; uses && i < p->n_instrs; i++)
@@ -248,7 +249,7 @@ static uint32_t *count_uses(const Program *p) {
   return uses;
 }
 
-/* What is loaded for a pack has no other reader, not even behind the entry: the load may be left out. */
+/* True if only the pack reads the loaded tensor, also outside this entry, so that the load may be left out. */
 static bool load_packed_ok(const Program *p, uint32_t i, uint32_t end, const uint32_t *uses) {
   const ProgramInstr *load = &p->instrs[i], *pack = load + 1;
   if (load->dim == 0) return true;
@@ -272,7 +273,7 @@ static bool check_packs(Check *c) {
       if (p->instrs[i].kind == PI_load && !load_packed_ok(p, i, end, uses)) wrong = i;
   }
   free(uses);
-  NEED(wrong == PROGRAM_NONE, "instrs", wrong, "the pack behind the load");
+  NEED(wrong == PROGRAM_NONE, "instrs", wrong, "the pack after the load");
   return true;
 }
 

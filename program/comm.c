@@ -63,5 +63,5 @@ size_t program_comm_all_reduce_sent(size_t bytes, size_t unit, int members, int 
   if (program_comm_is_direct(bytes, members)) return bytes * others;
   size_t own =
       program_comm_range_of(bytes, unit, place + 1, members) - program_comm_range_of(bytes, unit, place, members);
-  return bytes - own + own * others; /* the parts of the others, then the own result */
+  return bytes - own + own * others; /* the other members' parts, then this member's result */
 }

@@ -10,7 +10,7 @@ static const char *const names[] = {
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
-/* Fills has[N_NAMES]; on other architectures no set is known. */
+/* Fills has[N_NAMES]; all false on architectures other than x86-64. */
 static void detect(bool *has) {
   int i = 0;
 #if defined(__x86_64__)
@@ -33,11 +33,11 @@ const char *program_cpu_features(void) {
       if (*fresh) strcat(fresh, " ");
       strcat(fresh, names[i]);
     }
-  memcpy(text, fresh, sizeof text); /* the same bytes every time */
+  memcpy(text, fresh, sizeof text); /* every call writes the same bytes */
   return text;
 }
 
-/* Is one of the words of a list these n characters? */
+/* True if a word of the list equals these n characters. */
 static bool has_word(const char *list, const char *word, size_t n) {
   for (const char *p = list; *p;) {
     size_t length = strcspn(p, " ");

@@ -6,7 +6,7 @@
 
 #include "program/interval.h"
 
-/* ---- making: what depends on no size */
+/* ---- making: everything that is independent of sizes */
 
 uint32_t device_call_parts(const Program *p, const ProgramInstr *x, uint32_t exprs[CALL_PARTS]) {
   const uint32_t *t = program_list(p, x->tensors);
@@ -38,7 +38,7 @@ static uint32_t scalars_of(const Program *p, const ProgramInstr *x) {
   }
 }
 
-/* Everything that a list needs, counted. */
+/* The size of a list, in items of each kind. */
 typedef struct Counts {
   size_t tensors, words, gemms, convs, comms;
 } Counts;
@@ -78,7 +78,7 @@ static bool varies(const Program *p, const ProgramInstr *x) {
   return x->kind == PI_load && uses(p, program_list(p, p->params[x->object].interval), p->params[x->object].interval.n);
 }
 
-/* Where the next record's parts go. */
+/* Where the parts of the next record are stored. */
 typedef struct Cursor {
   CallTensor *tensors;
   void **data;
@@ -158,7 +158,7 @@ void device_calls_free(DeviceCalls *l) {
 
 /* ---- numbers */
 
-/* What `resolve` needs to know of the rank and micro-batch. */
+/* The rank and micro-batch for which `resolve` computes. */
 typedef struct Place {
   const Program *p;
   const int64_t *values, *coordinates;
@@ -167,13 +167,13 @@ typedef struct Place {
 
 static void resolve_tensor(const Place *k, CallTensor *t) {
   const ProgramTensor *x = &k->p->tensors[t->index];
-  int64_t *extents = (int64_t *)(uintptr_t)t->extents; /* the list's own words */
+  int64_t *extents = (int64_t *)(uintptr_t)t->extents; /* storage of the list itself */
   t->offset = k->values[x->offset];
   t->slot = k->micro_batch % k->p->buffers[t->buffer].slots;
   t->elements = 1;
   for (uint32_t d = 0; d < t->rank; d++) {
     extents[d] = k->values[program_list(k->p, x->extents)[d]];
-    t->elements = (int64_t)((uint64_t)t->elements * (uint64_t)extents[d]); /* one that overflows fits no buffer */
+    t->elements = (int64_t)((uint64_t)t->elements * (uint64_t)extents[d]); /* wraps; an overflow fits no buffer */
   }
 }
 
@@ -215,13 +215,14 @@ static void resolve_conv(const Place *k, const uint32_t *e, DType dtype, ConvSha
   memcpy(s, numbers, sizeof numbers);
 }
 
-/* Per dimension extent, start in 0, start in 1 become three lists. */
+/* Splits the triples (extent, start in 0, start in 1) of each dimension into three lists. */
 static void resolve_copy(const Place *k, const uint32_t *e, uint32_t rank, int64_t *scalars) {
   for (uint32_t d = 0; d < rank; d++)
     for (uint32_t i = 0; i < 3; i++) scalars[i * rank + d] = k->values[e[3 * d + i]];
 }
 
-/* On ranks, and in micro-batches, whose coordinate of such an axis is not 0 another replica writes the output. */
+/* True if another replica writes the output: the coordinate of one of these axes is not 0 on this rank, in this
+ * micro-batch. */
 static bool is_elsewhere(const Place *k, uint32_t mask) {
   for (uint32_t a = 0; a < k->p->n_axes; a++)
     if ((mask & (1u << a)) && k->coordinates[a] != 0) return true;
@@ -282,7 +283,7 @@ void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *sl
   }
 }
 
-/* ---- blocks of communication.
+/* ---- blocks of communication
  *
  * A tensor seen along dimension d is `outer` rows of extent * `inner` bytes; a part [lo, lo + n) of d is a block of
  * `outer` rows of n * inner bytes. */
@@ -309,7 +310,7 @@ static CommBlock whole(const CallTensor *t) {
   return comm_contiguous(0, (size_t)t->elements * dtype_bytes((DType)t->dtype));
 }
 
-/* A communication while its blocks are made; dim and dim2 of its instruction. */
+/* A communication whose blocks are being made; dim and dim2 of its instruction. */
 typedef struct Making {
   const CallComm *comm;
   const CallTensor *src, *dst;
@@ -326,7 +327,7 @@ static bool equal_but(const Making *k, uint32_t d1, uint32_t d2) {
   return true;
 }
 
-/* Do the members' values number i add up to `extent`, and is this member's one `mine`? */
+/* True if value `i` of all members adds up to `extent` and this member's is `mine`. */
 static bool adds_up(const Making *k, uint32_t i, int64_t extent, int64_t mine) {
   int64_t sum = 0;
   for (uint32_t m = 0; m < k->n; m++) {
@@ -337,7 +338,7 @@ static bool adds_up(const Making *k, uint32_t i, int64_t extent, int64_t mine) {
   return sum == extent && value_of(k, k->place, i) == mine;
 }
 
-/* The members' parts of a tensor along dim, one behind the other. */
+/* Makes the blocks of the members' consecutive parts of a tensor along dim. */
 static void parts_of(const Making *k, const CallTensor *t, uint32_t dim, uint32_t i, CommBlock *blocks) {
   int64_t at = 0;
   for (uint32_t m = 0; m < k->n; m++) {
@@ -372,7 +373,8 @@ static bool all_to_all(const Making *k, CommBlock *send, CommBlock *recv) {
   return true;
 }
 
-/* What is a member's to give: its interval, less what earlier members hold.  False when that is not one interval. */
+/* Computes the interval that a member gives: its own, less that of earlier members.  False if it is not one
+ * interval. */
 static bool own(const Making *k, uint32_t giver, int64_t *lo, int64_t *hi) {
   *lo = value_of(k, giver, 0);
   *hi = value_of(k, giver, 1);
@@ -381,7 +383,7 @@ static bool own(const Making *k, uint32_t giver, int64_t *lo, int64_t *hi) {
   return true;
 }
 
-/* What member `giver` gives to `taker`. */
+/* Computes the interval that member `giver` gives to `taker`. */
 static void given(const Making *k, uint32_t giver, uint32_t taker, int64_t *lo, int64_t *hi) {
   own(k, giver, lo, hi);
   if (value_of(k, taker, 2) > *lo) *lo = value_of(k, taker, 2);
@@ -446,7 +448,7 @@ bool device_call_blocks(const Program *p, const DeviceCall *c, CommBlock *send, 
   }
 }
 
-/* The first thing from `at` on that anybody gives to this member; `end` when there is none. */
+/* Finds the first interval from `at` on that any member gives to this one; starts at `end` if none. */
 static void next_given(const Making *k, int64_t at, int64_t end, int64_t *first, int64_t *after) {
   *first = *after = end;
   for (uint32_t m = 0; m < k->n; m++) {

@@ -1,18 +1,17 @@
-/* program/device_calls.h - what one rank asks of its device: the instructions of a body with numbers for expressions.
+/* program/device_calls.h - one rank's calls to its device: the instructions of a body with numbers for expressions.
  *
  * In: a body, and the values of all expressions for one rank and micro-batch.  Out: a flat list of records, one per
- * instruction and in their order, with the extents, offsets, strides and scalars as numbers.  The executor makes it
- * once for a request's sizes, puts addresses into it and walks it; `--emit=schedule` prints it for a device that is not
- * there.
+ * instruction and in their order, with extents, offsets, strides and scalars as numbers.  The executor makes the list
+ * once for a request's sizes, fills in addresses and walks it; `--emit=schedule` prints it for devices that are absent.
  *
- * Micro-batches.  One list serves all of them: device_calls_resolve with the values of another one writes again what
- * depends on it (`varying`), which is the slot of a buffer, the begin of a part of a port, and little else.  So memory
- * does not grow with their number.
+ * Micro-batches.  One list serves all of them: device_calls_resolve with the values of another micro-batch rewrites the
+ * records that depend on it (`varying`): the slots of buffers, the starts of parts of ports, and little else.  So
+ * memory does not grow with their number.
  *
- * Communication.  What the members of a group send each other follows from their values of the same few expressions
- * (CallComm.parts): the caller provides these, and device_call_blocks makes blocks of them.
+ * Communication.  The data that members of a group exchange follow from their values of the same few expressions
+ * (CallComm.parts): the caller provides these, and device_call_blocks computes the blocks.
  *
- * Nothing is allocated but in device_calls_make; a list belongs to one thread.
+ * Only device_calls_make allocates; a list belongs to one thread.
  */
 #ifndef APC_PROGRAM_DEVICE_CALLS_H
 #define APC_PROGRAM_DEVICE_CALLS_H
@@ -20,27 +19,27 @@
 #include "program/comm.h"
 #include "program/program.h"
 
-/* Instruction `gemm` (program.def) for every index of the batch loops; strides in elements, at least 0. */
+/* Instruction `gemm` (program.def) for every index of the batch loops; strides in elements, none negative. */
 typedef struct GemmCall {
-  DType operands, result, sums; /* bias and residual are of the result's type */
+  DType operands, result, sums; /* bias and residual have the result's type */
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
-  int64_t b_panel; /* 0: B does not lie in panels */
+  int64_t b_panel; /* 0 if B is not in panels */
   bool accumulate, tf32;
   Epilogue epilogue;
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];
   int64_t a_step[PROGRAM_MAX_BATCH_LOOPS], b_step[PROGRAM_MAX_BATCH_LOOPS], c_step[PROGRAM_MAX_BATCH_LOOPS];
-  const void *a, *b, *bias, *residual; /* those that it has */
+  const void *a, *b, *bias, *residual; /* bias, residual: NULL if none */
   void *c;
 } GemmCall;
 
-/* The addresses of a product, from those of its tensors. */
+/* Sets the addresses of a product from those of its tensors. */
 void device_call_place_gemm(GemmCall *g, void *const *data);
 
 /* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
- * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the
- * image. */
+ * Output u and window element k read image index start + u * stride + k * dilation; indices outside the image
+ * contribute nothing. */
 typedef struct ConvShape {
   int64_t images, groups, in, out;
   int64_t image[3], window[3], output[3], start[3], stride[3], dilation[3];
@@ -59,13 +58,13 @@ typedef struct CallTensor {
   const int64_t *extents;
 } CallTensor;
 
-enum { CALL_PARTS = 4 /* most expressions that say what a member holds or wants */ };
+enum { CALL_PARTS = 4 /* most expressions that define a member's parts */ };
 
 typedef struct CallComm {
-  uint32_t index; /* among the communication of the list */
+  uint32_t index; /* among the communication of this list */
   ProgramMembers members;
   uint32_t n_parts, part_exprs[CALL_PARTS];
-  const int64_t *parts; /* [member][n_parts]: the caller's */
+  const int64_t *parts; /* [member][n_parts], owned by the caller */
 } CallComm;
 
 /* Scalars, by kind:
@@ -79,27 +78,27 @@ typedef struct CallComm {
  *   loop        the most rounds, where there is a limit */
 typedef struct DeviceCall {
   uint32_t kind;   /* ProgramInstrKind */
-  uint32_t instr;  /* it was made of this one */
+  uint32_t instr;  /* the instruction it comes from */
   uint32_t object; /* kernel, input, output, weight or text */
-  uint32_t to;     /* loop: the record behind its repeat; repeat: the one behind its loop; load: the one behind the pack
-                      that alone reads what is loaded, 0: there is none */
+  uint32_t to;     /* loop: the record after its repeat; repeat: the record after its loop; load: the record after the
+                      only pack that reads the loaded tensor, 0 if none */
   uint32_t n_tensors, n_scalars;
-  int64_t blocks; /* launch, conv: of the grid; without one 1 */
+  int64_t blocks; /* launch, conv: of the grid; 1 without a grid */
   bool skipped;   /* its guard is 0 */
-  bool elsewhere; /* fetch: a replica of this rank's part writes it */
-  bool in_place;  /* copy: the box is where it should go, from device_calls_place; feed, fetch: so is the part, from the
-                     executor */
+  bool elsewhere; /* fetch: another rank with the same part writes it */
+  bool in_place;  /* copy: source and destination are the same memory (set by device_calls_place); feed, fetch: the same
+                     for the part (set by the executor) */
   bool varying;
-  const char *refused; /* why it is an error to come to this call; NULL: it may be made.  The executor's */
+  const char *refused; /* set by the executor: why reaching this call is an error; NULL if it is allowed */
   CallTensor *tensors;
-  void **data; /* per tensor: its address, from device_calls_place */
+  void **data; /* address of each tensor, from device_calls_place */
   int64_t *scalars;
   union {
     GemmCall *gemm;
     ConvShape *conv;
     CallComm *comm;
   };
-  double value; /* fill, exchange: of what nobody holds */
+  double value; /* fill: of every element; exchange: of elements that no member holds */
 } DeviceCall;
 
 typedef struct DeviceCalls {
@@ -108,7 +107,7 @@ typedef struct DeviceCalls {
   DeviceCall *items;
   uint32_t n_varying, *varying;
   uint32_t n_comms;
-  /* what the records point into */
+  /* storage that the records point into */
   CallTensor *tensors;
   void **data;
   int64_t *words;
@@ -117,25 +116,25 @@ typedef struct DeviceCalls {
   CallComm *comms;
 } DeviceCalls;
 
-/* Makes the records, without numbers.  device_calls_free frees, also after an error. */
+/* Makes the records, without numbers.  device_calls_free frees them, also after an error. */
 RtStatus device_calls_make(const Program *p, uint32_t body, uint32_t rank, DeviceCalls *out, RtError *error);
 void device_calls_free(DeviceCalls *l);
 
-/* Writes the numbers: of all records, or of those that vary with the micro-batch.  values[n_exprs] and coordinates are
- * those of the rank and the micro-batch. */
+/* Writes the numbers of all records, or only of those that vary with the micro-batch.  values[n_exprs] and coordinates
+ * are those of the rank and the micro-batch. */
 void device_calls_resolve(DeviceCalls *l, const int64_t *values, const int64_t *coordinates, bool varying);
 
-/* Writes the addresses: address[buffer] is slot 0 of a buffer, slot_bytes[buffer] its bytes from slot to slot. */
+/* Writes the addresses: address[buffer] is slot 0 of a buffer, slot_bytes[buffer] the bytes between its slots. */
 void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *slot_bytes, bool varying);
 
-/* The expressions of an instruction that decide the members' parts; how many. */
+/* Lists the expressions that define the members' parts of an instruction; returns their number. */
 uint32_t device_call_parts(const Program *p, const ProgramInstr *x, uint32_t exprs[CALL_PARTS]);
 
-/* What a communication moves, in bytes from its first and its last tensor; send and recv are [members], as CommOp wants
- * them.  False when the parts do not make up the tensors. */
+/* Computes the blocks that a communication moves, as bytes in its first and its last tensor; send and recv are
+ * [members], as CommOp needs them.  False if the parts do not make up the tensors. */
 bool device_call_blocks(const Program *p, const DeviceCall *c, CommBlock *send, CommBlock *recv);
 
-/* exchange: the blocks of the last tensor that nobody gives; gaps[members + 1].  How many. */
+/* exchange: lists the blocks of the last tensor that no member gives in gaps[members + 1]; returns their number. */
 uint32_t device_call_gaps(const Program *p, const DeviceCall *c, CommBlock *gaps);
 
 #endif

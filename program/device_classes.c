@@ -5,10 +5,10 @@
 
 #include "base/hash.h"
 
-/* Of one instruction, with its tensors', its guard and its grid. */
+/* The most expressions of one instruction, with those of its tensors, guard and grid. */
 enum { EXPRS_MOST = PROGRAM_MAX_WORDS * (PROGRAM_MAX_RANK + 2) + 2 };
 
-/* The expressions of an instruction, its tensors' included, that differ between ranks. */
+/* The expressions of an instruction and of its tensors that differ between ranks. */
 typedef struct OwnExprs {
   uint32_t n, items[EXPRS_MOST];
 } OwnExprs;
@@ -35,7 +35,8 @@ static void mix(uint64_t *key, int64_t value) {
   *key = hash64(both, sizeof both, 0);
 }
 
-/* The parts of a group's members: equal ones make no difference between ranks; else a rank's place does as well. */
+/* Mixes the parts of a group's members into the hash.  Equal parts make no difference between ranks; otherwise the
+ * rank's place counts as well. */
 static void mix_parts(const ProgramValues *v, const ProgramMembers *m, const OwnExprs *l, uint32_t first,
                       uint64_t *keys) {
   uint64_t parts = 0;

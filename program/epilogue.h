@@ -1,5 +1,5 @@
-/* program/epilogue.h - what may follow a product or convolution in the same instruction; the compiler's units use it as
- * well (program.h includes it). */
+/* program/epilogue.h - the operations that a product or convolution performs in the same instruction after its sum;
+ * also used by the compiler's units.  program.h includes it. */
 #ifndef APC_PROGRAM_EPILOGUE_H
 #define APC_PROGRAM_EPILOGUE_H
 
@@ -9,9 +9,9 @@
 #include "base/text.h"
 
 enum {
-  PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows lie one behind the other */
+  PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows follow each other */
   PROGRAM_GEMM_NUMBERS = 11, /* exprs of a product before those of its batch loops */
-  PROGRAM_TF32 = 4,          /* of the mask of a product or convolution */
+  PROGRAM_TF32 = 4,          /* bit of the mask of a product or convolution */
   PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
 };
 
@@ -25,8 +25,8 @@ typedef enum Activation {
 /* Which of the three tensors of a convolution is the result: the output, or a gradient. */
 typedef enum ProgramConvResult { CONV_OF_OUTPUT, CONV_OF_IMAGE, CONV_OF_WEIGHTS, CONV_RESULTS } ProgramConvResult;
 
-/* What becomes of the sums before they are stored: + bias, a vector along the innermost dimension of the result;
- * + residual, a tensor that lies as the result; then the activation. */
+/* Applied to the sums before they are stored: + bias, a vector along the innermost dimension of the result; + residual,
+ * a tensor laid out as the result; then the activation. */
 typedef struct Epilogue {
   bool bias, residual;
   Activation activation;
@@ -34,16 +34,17 @@ typedef struct Epilogue {
 
 static inline bool epilogue_any(Epilogue e) { return e.bias || e.residual || e.activation != ACT_none; }
 
+/* Returns "relu"; activation < ACT_COUNT. */
 const char *program_activation_name(unsigned activation);
 
-/* " bias residual relu"; nothing for none. */
+/* Appends " bias residual relu"; nothing if the epilogue is empty. */
 void program_epilogue_text(Text *t, Epilogue e);
 
-/* Are there products of two matrices of one type into a result of another, summed in a third?  The rows of GEMM_TYPES,
- * program.def. */
+/* True if there are products of two matrices of type `operands` into `result`, summed in `sums`: the rows of
+ * GEMM_TYPES, program.def. */
 bool program_gemm_types(DType operands, DType result, DType sums);
 
-/* What operands and results of one type are usually summed in: f32 for 16-bit floats, else the type itself. */
+/* Returns the usual type of the sums of a product with operands and result of type t: f32 for 16-bit floats, else t. */
 static inline DType program_gemm_sums(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
 
 #endif

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a slot holds: the last write, and how many the same micro-batch made. */
+/* The contents of a slot: its last write, and the number of writes by that micro-batch. */
 typedef struct Held {
-  uint32_t instr;       /* PROGRAM_NONE: nothing */
-  uint32_t micro_batch; /* PROGRAM_NONE: of a body that runs once */
+  uint32_t instr;       /* PROGRAM_NONE if nothing was written */
+  uint32_t micro_batch; /* PROGRAM_NONE for a body that runs once */
   uint32_t writes;
 } Held;
 
@@ -23,8 +23,8 @@ typedef struct Found {
 typedef struct Touch {
   uint32_t instr, buffer;
   bool write;
-  bool sum;      /* a read that a gemm makes where it accumulates */
-  Found want[2]; /* a read: in micro-batch 0, in any other */
+  bool sum;      /* a read by a gemm if it accumulates */
+  Found want[2]; /* a read: the value it needs in micro-batch 0, and in any other */
 } Touch;
 
 typedef struct Touches {
@@ -36,11 +36,11 @@ typedef struct Flow {
   const Program *p;
   uint32_t entry, stage;
   uint32_t first_body, end_body; /* those of the entry and stage */
-  uint32_t micro_batches;        /* of the walk under way */
+  uint32_t micro_batches;        /* of the current walk */
   Held *held;                    /* per slot */
   size_t *slots;                 /* per buffer: its first slot */
   Touches *touches;              /* per body, from first_body on */
-  bool *sums;                    /* per instruction and class of micro-batch: does the gemm continue a sum? */
+  bool *sums;                    /* per instruction and class of micro-batch: true if the gemm continues a sum */
   RtError *error;
 } Flow;
 
@@ -54,7 +54,7 @@ static bool runs_once(const Flow *f, uint32_t body) { return !program_phase_each
 
 static RtStatus out_of_memory(const Flow *f) { return rt_error(f->error, RT_FAILED, "out of memory"); }
 
-/* ---- what is found */
+/* ---- the values found */
 
 static Age age_of(const Flow *f, const Held *h, uint32_t body, uint32_t micro_batch) {
   if (h->instr == PROGRAM_NONE) return AGE_NOTHING;
@@ -83,8 +83,8 @@ static RtStatus wrong(const Flow *f, uint32_t body, const Touch *t, uint32_t mic
   if (h->instr != PROGRAM_NONE) {
     char of[200];
     program_instr_text(p, h->instr, of, sizeof of);
-    if (h->micro_batch == PROGRAM_NONE) snprintf(writer, sizeof writer, "what %s wrote", of);
-    else snprintf(writer, sizeof writer, "what %s wrote in micro-batch %u", of, h->micro_batch);
+    if (h->micro_batch == PROGRAM_NONE) snprintf(writer, sizeof writer, "the value that %s wrote", of);
+    else snprintf(writer, sizeof writer, "the value that %s wrote in micro-batch %u", of, h->micro_batch);
   }
   return rt_error(f->error, RT_INTERNAL,
                   "values of %s: rank %u, %s in %s.%s, micro-batch %u, reads buffer '%s', which holds %s: %s",
@@ -95,7 +95,7 @@ static RtStatus wrong(const Flow *f, uint32_t body, const Touch *t, uint32_t mic
 
 /* ---- gemms that continue a sum, in some micro-batches */
 
-/* The expression that says whether a gemm continues a sum. */
+/* Returns the expression that decides whether a gemm continues a sum. */
 static uint32_t sum_expr(const Program *p, uint32_t instr) { return program_list(p, p->instrs[instr].exprs)[9]; }
 
 static RtStatus sums_of(const Flow *f, uint32_t mb, const int64_t *values) {
@@ -120,7 +120,7 @@ static bool sums_vary(const Flow *f) {
   return false;
 }
 
-/* In micro-batch 0 and in the others, which are alike. */
+/* Finds the gemms that continue a sum, in micro-batch 0 and in the others, which are alike. */
 static RtStatus find_sums(const Flow *f) {
   const Program *p = f->p;
   int64_t *values = calloc(p->n_exprs + 1u, sizeof *values), at[PROGRAM_MAX_AXES];
@@ -156,7 +156,7 @@ typedef struct Visit {
   size_t at;
 } Visit;
 
-/* One access.  What is of one body is followed here alone, since every schedule runs the whole body. */
+/* Follows one access.  Buffers of one body are followed only here, since every schedule runs the whole body. */
 static RtStatus touch(const Flow *f, Visit *v, Touch t) {
   const ProgramBuffer *b = &f->p->buffers[t.buffer];
   Held *h = slot_of(f, t.buffer, v->micro_batch);
@@ -172,7 +172,7 @@ static RtStatus touch(const Flow *f, Visit *v, Touch t) {
   return wrong(f, v->body, &t, v->micro_batch, h, "no body or instruction before it wrote there");
 }
 
-/* Reads first: an instruction may write over what it reads. */
+/* Follows reads first: an instruction may overwrite what it reads. */
 static RtStatus visit_instr(const Flow *f, Visit *v, uint32_t instr) {
   const Program *p = f->p;
   const ProgramInstr *x = &p->instrs[instr];
@@ -188,7 +188,7 @@ static RtStatus visit_instr(const Flow *f, Visit *v, uint32_t instr) {
   return status;
 }
 
-/* What an earlier call left in the buffers of a body is gone. */
+/* Clears the buffers of a body: values of earlier calls are gone. */
 static void forget(const Flow *f, uint32_t body) {
   for (uint32_t i = 0; i < f->p->n_buffers; i++) {
     const ProgramBuffer *b = &f->p->buffers[i];
@@ -235,7 +235,7 @@ static RtStatus replay(const Flow *f, uint32_t body, uint32_t micro_batch) {
     const Found *want = &t->want[micro_batch > 0];
     if (have.age != want->age || have.instr != want->instr)
       return wrong(f, body, t, micro_batch, h, "it should hold another value");
-    if (have.writes != want->writes) return wrong(f, body, t, micro_batch, h, "what was to be added is missing");
+    if (have.writes != want->writes) return wrong(f, body, t, micro_batch, h, "a summand is missing");
   }
   return RT_OK;
 }

@@ -9,8 +9,8 @@
 /* ---- NVIDIA's architectures: a prefix, the version without a point, maybe a letter */
 
 typedef struct Version {
-  int number;   /* 90: 9.0, 120: 12.0 */
-  char feature; /* 'a': code for this version alone; 'f': for its family; 0 */
+  int number;   /* 90: version 9.0, 120: 12.0 */
+  char feature; /* 'a': code for this version alone; 'f': for its family; 0: neither */
 } Version;
 
 static bool version_of(const char *text, const char *prefix, Version *out) {
@@ -23,11 +23,11 @@ static bool version_of(const char *text, const char *prefix, Version *out) {
   return *p == 0 && out->number >= 10 && out->number < 1000;
 }
 
-/* Machine code runs on later minor versions of its major one. */
+/* True if machine code for `needs` runs on `has`: same major version, no earlier minor version. */
 static bool same_major(int needs, int has) { return needs / 10 == has / 10 && needs <= has; }
 
-/* ---- does an architecture run what needs another?  How well: more is nearer, negative is not at all; `missing` may
- * say what is lacking */
+/* ---- how well an architecture runs code for another one: larger is nearer, negative is not at all; `missing` may name
+ * what is lacking */
 
 enum { MISSING = 64 };
 
@@ -46,7 +46,7 @@ static int machine_code(const char *needs, const char *has, char *missing) {
   return 2 * x.number + (x.feature == 'a');
 }
 
-/* The driver compiles it for every later version. */
+/* Virtual code runs on every later version, since the driver compiles it. */
 static int virtual_code(const char *needs, const char *has, char *missing) {
   Version x, y;
   (void)missing;
@@ -59,7 +59,7 @@ static int virtual_code(const char *needs, const char *has, char *missing) {
 /* ---- kinds */
 
 typedef struct Kind {
-  const char *name, *device, *prefix; /* prefix: of its architectures; NULL: any text is one */
+  const char *name, *device, *prefix; /* prefix: of its architectures; NULL: any text */
   int (*suits)(const char *needs, const char *has, char *missing);
   uint32_t threads, shared;
 } Kind;
@@ -101,7 +101,7 @@ void program_image_text(const Program *p, uint32_t image, Text *t) {
 
 /* ---- choosing */
 
-/* "object, cubin sm_80"; cut when it does not fit.  Instruction sets are left out. */
+/* Writes "object, cubin sm_80", truncated if it does not fit.  Instruction sets are left out. */
 static const char *all_images(const Program *p, char *text, size_t size) {
   size_t n = 0;
   *text = 0;
@@ -126,7 +126,7 @@ static RtStatus none(const Program *p, const char *device, const char *arch, boo
     return rt_error(error, RT_UNSUPPORTED, "the program has machine code (%s) that a %s of %s does not run", all,
                     device, arch);
   return rt_error(error, RT_UNSUPPORTED, "the program has no machine code for a %s%s%s", device,
-                  *all ? "; what it has: " : "", all);
+                  *all ? "; it has " : "", all);
 }
 
 RtStatus program_image_choose(const Program *p, const char *device, const char *arch, uint32_t *image, RtError *error) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes add up without overflow below this, and no machine has as much. */
+/* Sums of sizes below this do not overflow, and no machine has as much memory. */
 #define MAX_BYTES ((int64_t)1 << 48)
 
 typedef struct Planner {
@@ -19,14 +19,14 @@ static uint64_t align_up(uint64_t n) { return (n + PROGRAM_ALIGN - 1) / PROGRAM_
 
 static bool persistent(const ProgramBuffer *b) { return b->entry == PROGRAM_NONE; }
 
-/* Does the plan of (entry, stage) hold this buffer? */
+/* True if the plan of (entry, stage) holds this buffer. */
 static bool planned(const Planner *q, const ProgramBuffer *b) {
   return b->stage == q->stage && (persistent(b) || b->entry == q->entry);
 }
 
 /* ---- sizes: the largest over the ranks of the stage and the micro-batches */
 
-/* Buffers of the plan, and those of them that have another size for another rank or micro-batch. */
+/* Buffers of the plan, and those of them whose size differs between ranks or micro-batches. */
 typedef struct Sized {
   uint32_t *items, *varying;
   uint32_t n, nvarying;
@@ -62,8 +62,8 @@ static RtStatus raise_sizes(const Planner *q, uint32_t n, const uint32_t *items,
   return RT_OK;
 }
 
-/* The largest micro-batch of a rank is not known without looking at all of them, but most programs have no size
- * that depends on it. */
+/* Measures the buffers on one rank.  The largest micro-batch is only found by evaluating all of them, but in most
+ * programs no size depends on the micro-batch. */
 static RtStatus measure_rank(const Planner *q, const Sized *s, bool first, int64_t *c, int64_t *values) {
   const Program *p = q->p;
   RtStatus status = first ? raise_sizes(q, s->n, s->items, values) : raise_sizes(q, s->nvarying, s->varying, values);
@@ -94,7 +94,7 @@ static RtStatus measure(const Planner *q, int64_t *values) {
 
 /* ---- weights in place */
 
-/* The part [lo, hi) of one rank: is it one run of elements in the file? */
+/* True if the part [lo, hi) of one rank is one run of elements in the file. */
 static bool part_contiguous(const Program *p, const ProgramParam *w, const int64_t *values) {
   const uint32_t *strides = program_list(p, w->strides), *interval = program_list(p, w->interval);
   int64_t run = 1, first = 0;
@@ -111,7 +111,7 @@ static bool part_contiguous(const Program *p, const ProgramParam *w, const int64
   return ok || empty;
 }
 
-/* Which weights: marks[param]. */
+/* Marks the weights used in place: marks[param]. */
 static RtStatus in_place(const Planner *q, int64_t *values, bool *marks) {
   const Program *p = q->p;
   for (uint32_t i = 0; i < p->n_params; i++) {
@@ -154,7 +154,7 @@ static RtStatus place_persistent(const Planner *q, int64_t *values) {
 
 /* ---- packing by lifetime */
 
-/* When a body is called, as the calls' numbers in ascending order, to answer "any in [a, b]?". */
+/* The calls of each body, by number in ascending order, to answer "any in [a, b]?". */
 typedef struct Occurrences {
   uint32_t *first; /* per body: index into calls; n_bodies + 1 */
   uint32_t *calls;
@@ -227,12 +227,12 @@ static void pack(const Planner *q, const Occurrences *o, Item *items, size_t n, 
   }
 }
 
-/* ---- what is live when */
+/* ---- live memory over time */
 
-/* Bytes by class that change at each moment: a moment is an instruction of a body, plus what the entry's
- * buffers add during a call. */
+/* Changes of live bytes per class: a moment is an instruction of a body, plus the buffers of the entry that are live
+ * during the call. */
 typedef struct Moments {
-  int64_t *at;    /* class changes per instruction, one row more per body: [instr + body][PC_COUNT] */
+  int64_t *at;    /* changes per instruction, one more row per body: [instr + body][PC_COUNT] */
   int64_t *calls; /* the same per call: [call + 1][PC_COUNT] */
 } Moments;
 
@@ -255,7 +255,7 @@ static int64_t total(const int64_t *classes) {
   return sum;
 }
 
-/* The largest moment of a body, classes to best[PC_COUNT]. */
+/* Finds the peak of a body; its classes to best[PC_COUNT]. */
 static void body_peak(const Program *p, uint32_t body, const int64_t *at, int64_t *best) {
   int64_t now[PC_COUNT] = {0};
   memset(best, 0, sizeof now);

@@ -1,11 +1,12 @@
-/* program/memory_check.c - memory_check: an independent look at a memory plan.
+/* program/memory_check.c - memory_check: an independent check of a memory plan.
  *
- * Shares nothing with the planner but the records.  Walks the schedule of one entry and stage instruction by
- * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch its
- * neighbours; one that an instruction uses must be live; one that ends must not be used by communication nobody waited
- * for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and what began
- * in it must have ended.  What communication that nobody waited for yet still reads is not written, and what it writes
- * is not touched.  That every read finds the right value is flow_check's to say (program/flow.h), which is asked first.
+ * Shares only the records with the planner.  Walks the schedule of one entry and stage instruction by instruction and
+ * keeps the live buffers of each space sorted by address.  A buffer that becomes live must not touch its neighbours; a
+ * buffer that an instruction uses must be live; a buffer that ends must not be in use by pending communication (issued,
+ * and not waited for yet).  Loops are walked twice: a buffer that ended in the first round must not be used in the
+ * second, and one that began in it must have ended.  Buffers that pending communication reads are not written, and
+ * those that it writes are not touched.  Whether every read finds the right value is checked first, by flow_check
+ * (program/flow.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ typedef struct Walk {
   Live *live[SPACE_COUNT];
   size_t n[SPACE_COUNT];
   bool *is_live;               /* per buffer */
-  uint32_t round_begin;        /* while a repeat goes back: the instruction of the body it goes to */
+  uint32_t round_begin;        /* while a repeat goes back: its first instruction in the body */
   Chains body_begin, body_end; /* by instruction */
   Chains call_begin, call_end; /* by call of this schedule */
   Pending *pending;
@@ -86,7 +87,7 @@ static bool instr_uses(const Walk *w, uint32_t instr, uint32_t buffer) {
 
 static RtStatus finish(Walk *w, uint32_t i) {
   ProgramSpace space = program_class_space(w->p->buffers[i].class_);
-  if (w->p->buffers[i].first < w->round_begin) return RT_OK; /* it is there in the next round, too */
+  if (w->p->buffers[i].first < w->round_begin) return RT_OK; /* it is live in the next round, too */
   w->is_live[i] = false;
   Live *list = w->live[space];
   size_t k = 0;
@@ -130,7 +131,8 @@ static void wait_for(Walk *w, const ProgramInstr *x, uint32_t micro_batch) {
   w->n_pending = kept;
 }
 
-/* Does what is under way still need the slot of the buffer as it is?  `writes`: it is to be written, not read. */
+/* True if pending communication needs the slot of the buffer unchanged.  `writes`: the access writes it, else it
+ * reads. */
 static bool in_use(const Walk *w, const Pending *q, uint32_t buffer, uint32_t micro_batch, bool writes) {
   const ProgramInstr *x = &w->p->instrs[q->instr];
   uint32_t slots = w->p->buffers[buffer].slots;
@@ -255,7 +257,7 @@ static bool fits(const Program *p, const ProgramValues *v, uint32_t rank, const 
   return offset >= 0 && offset % one == 0 && (uint64_t)offset <= room && (uint64_t)bytes <= room - (uint64_t)offset;
 }
 
-/* On all ranks of the stage, in one micro-batch. */
+/* Checks all ranks of the stage, in one micro-batch. */
 static RtStatus tensors_fit(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan,
                             const ProgramValues *v, RtError *error) {
   for (uint32_t i = 0; i < p->n_tensors; i++) {

@@ -11,10 +11,10 @@
 typedef struct Op {
   uint32_t instr, micro_batch;
   bool again;      /* in the second round of a loop */
-  uint32_t number; /* among the operations of its stage on its pair group; PROGRAM_NONE: a group within the stage */
+  uint32_t number; /* among the operations of its stage on its pair group; PROGRAM_NONE for a group within the stage */
 } Op;
 
-/* What a stage does next: an operation, or a wait (op = PROGRAM_NONE). */
+/* The next step of a stage: an operation, or a wait (op = PROGRAM_NONE). */
 typedef struct Step {
   uint32_t op;
   uint32_t instr, micro_batch;
@@ -24,9 +24,9 @@ typedef struct Line {
   Op *ops;
   Step *steps;
   uint32_t n_ops, n_steps;
-  uint32_t at;   /* the step under way */
-  bool entered;  /* the step under way is issued */
-  bool *pending; /* [event][micro-batch]: issued, and nobody waited for it yet */
+  uint32_t at;   /* the current step */
+  bool entered;  /* the current step is issued */
+  bool *pending; /* [event][micro-batch]: issued, and not waited for yet */
   uint32_t *met; /* per group: operations issued */
 } Line;
 
@@ -94,7 +94,7 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
 
 /* ---- transfers */
 
-/* Has the entry backwards of their own, so that its stages take turns? */
+/* True if the entry has separate backward bodies, so that its stages interleave forward and backward. */
 static bool in_turns(const Check *c) {
   for (uint32_t i = 0; i < c->p->n_bodies; i++) {
     const ProgramBody *b = &c->p->bodies[i];
@@ -103,8 +103,8 @@ static bool in_turns(const Check *c) {
   return false;
 }
 
-/* There what a stage does of a micro-batch is one thing, and each end of a transfer another one (D42): only so can a
- * schedule put something between them.  A body of a transfer has nothing but waits beside it. */
+/* Checks such an entry: each end of a transfer is a body apart from the computation of a micro-batch (D42), since only
+ * so can a schedule put something between them.  The body of a transfer holds nothing else but waits. */
 static RtStatus transfers_ok(const Check *c) {
   const Program *p = c->p;
   bool turns = in_turns(c);
@@ -118,14 +118,14 @@ static RtStatus transfers_ok(const Check *c) {
       if (pair && transfer == PROGRAM_NONE) transfer = k;
     }
     if (transfer != PROGRAM_NONE && others > 1)
-      return wrong(c, b->stage, transfer, 0, "it stands inside a body, and a transfer needs one of its own");
+      return wrong(c, b->stage, transfer, 0, "a transfer needs a body of its own");
   }
   return RT_OK;
 }
 
 /* ---- pairs */
 
-/* The next operation on a group at or after `from`; NULL at the end. */
+/* Returns the next operation on a group at or after `from`; NULL at the end. */
 static const Op *next_on(const Check *c, uint32_t stage, uint32_t group, uint32_t *from) {
   const Line *l = &c->lines[stage];
   while (*from < l->n_ops && c->p->instrs[l->ops[*from].instr].object != group) (*from)++;
@@ -148,7 +148,7 @@ static RtStatus pairs_ok(const Check *c, uint32_t group) {
     if (p->instrs[a->instr].key == p->instrs[b->instr].key && a->micro_batch == b->micro_batch) continue;
     char other[TEXT], what[2 * TEXT];
     program_instr_text(p, b->instr, other, sizeof other);
-    snprintf(what, sizeof what, "the other stage receives something else, %s, micro-batch %u", other, b->micro_batch);
+    snprintf(what, sizeof what, "the other stage receives %s, micro-batch %u, instead", other, b->micro_batch);
     return wrong(c, g->from, a->instr, a->micro_batch, what);
   }
 }
@@ -176,7 +176,8 @@ static RtStatus key_ok(const Check *c, const Use *a, const Use *b) {
   }
   if (a->instr != b->instr)
     return wrong(c, b->stage, b->instr, b->micro_batch, "its key belongs to another instruction as well");
-  return a->micro_batch == b->micro_batch ? wrong(c, b->stage, b->instr, b->micro_batch, "it is done twice") : RT_OK;
+  return a->micro_batch == b->micro_batch ? wrong(c, b->stage, b->instr, b->micro_batch, "it is executed twice")
+                                          : RT_OK;
 }
 
 static RtStatus keys_ok(const Check *c) {
@@ -199,11 +200,10 @@ static RtStatus keys_ok(const Check *c) {
 
 /* ---- loops */
 
-/* What nobody waited for yet, while a body is read. */
+/* The pending events (issued, and not waited for yet) while a body is read. */
 typedef struct Loops {
-  uint32_t *of; /* per event: the loop it was issued in; PROGRAM_NONE: no event of a loop is under way */
-  uint32_t open[PROGRAM_MAX_LOOPS], begun[PROGRAM_MAX_LOOPS],
-      n; /* loops around, and how many events each has under way */
+  uint32_t *of; /* per event: the loop it was issued in; PROGRAM_NONE if no pending event of a loop */
+  uint32_t open[PROGRAM_MAX_LOOPS], begun[PROGRAM_MAX_LOOPS], n; /* the loops around, and the pending events of each */
 } Loops;
 
 static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
@@ -216,7 +216,7 @@ static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
     if (l->begun[--l->n]) return "a round ends while its communication is still under way";
   } else if (x->kind == PI_wait) {
     if (loop == PROGRAM_NONE && l->of[x->event] == PROGRAM_NONE) return NULL;
-    if (l->of[x->event] != loop || x->lag) return "it waits for what was issued in another round or outside the loop";
+    if (l->of[x->event] != loop || x->lag) return "it waits for communication of another round or outside the loop";
     l->of[x->event] = PROGRAM_NONE;
     l->begun[l->n - 1]--;
   } else if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE && loop != PROGRAM_NONE &&
@@ -227,7 +227,7 @@ static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
   return NULL;
 }
 
-/* Events begin and end in one round, so that two rounds show what any number of them does, also none. */
+/* Checks that events begin and end in one round, so that two rounds stand for any number of them, also none. */
 static RtStatus loops_ok(const Check *c) {
   const Program *p = c->p;
   Loops l = {.of = malloc(sizeof *l.of * (p->header->n_events + 1u))};
@@ -247,7 +247,7 @@ static RtStatus loops_ok(const Check *c) {
 
 /* ---- progress */
 
-/* Is the other stage not yet at the operation that this one is at? */
+/* True if the other stage has not reached the operation at which this one is. */
 static bool not_met(const Check *c, uint32_t stage) {
   const Line *l = &c->lines[stage];
   const Op *o = &l->ops[l->steps[l->at].op];
@@ -257,7 +257,7 @@ static bool not_met(const Check *c, uint32_t stage) {
   return c->lines[other].met[c->p->instrs[o->instr].object] <= o->number;
 }
 
-/* The operation joins the rendezvous of its group. */
+/* Lets the operation join the rendezvous of its group. */
 static RtStatus issue(const Check *c, uint32_t stage) {
   Line *l = &c->lines[stage];
   const Op *o = &l->ops[l->steps[l->at].op];
@@ -271,20 +271,19 @@ static RtStatus issue(const Check *c, uint32_t stage) {
   return RT_OK;
 }
 
-/* What is waited for has ended, as every operation before. */
+/* Completes the event waited for, and every operation before it. */
 static RtStatus wait_for(const Check *c, uint32_t stage) {
   Line *l = &c->lines[stage];
   const Step *s = &l->steps[l->at];
   const ProgramInstr *x = &c->p->instrs[s->instr];
   if (s->micro_batch < x->lag) return RT_OK;
   bool *pending = &l->pending[(size_t)x->event * c->p->micro_batches + s->micro_batch - x->lag];
-  if (!*pending)
-    return wrong(c, stage, s->instr, s->micro_batch, "nothing was sent or received that it could wait for");
+  if (!*pending) return wrong(c, stage, s->instr, s->micro_batch, "no communication of its event is pending");
   *pending = false;
   return RT_OK;
 }
 
-/* As far as the stage can go; *moved when it did. */
+/* Runs the stage as far as it can go; sets *moved if it progressed. */
 static RtStatus advance(const Check *c, uint32_t stage, bool *moved) {
   Line *l = &c->lines[stage];
   for (; l->at < l->n_steps; l->at++) {
@@ -329,7 +328,7 @@ static RtStatus progresses(const Check *c) {
   return RT_OK;
 }
 
-/* ---- */
+/* ---- entry points */
 
 static RtStatus check(Check *c, const int64_t *symbols) {
   RtStatus status = RT_OK;

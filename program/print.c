@@ -177,7 +177,7 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
   }
 }
 
-/* Where they are not of the usual type. */
+/* Prints the type of the sums if it is not the usual one. */
 static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
   DType operands = (DType)p->tensors[program_list(p, x->tensors)[0]].dtype;
   if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));

@@ -158,7 +158,7 @@ uint32_t program_rank_at(const Program *p, uint32_t stage, const int64_t *coordi
   return rank;
 }
 
-/* A pair is an axis of two: from the rank of one stage to that of the other. */
+/* Returns a pair as an axis of two: the rank of one stage and that of the other. */
 static ProgramMembers pair_of(const Program *p, const ProgramGroup *g, uint32_t rank) {
   uint32_t stage = program_stage(p, rank), within = rank % p->ranks_per_stage;
   if (stage != g->from && stage != g->to) return (ProgramMembers){0};
@@ -167,10 +167,10 @@ static ProgramMembers pair_of(const Program *p, const ProgramGroup *g, uint32_t 
                           .first = g->from * p->ranks_per_stage + within,
                           .n_axes = 1,
                           .sizes = {2},
-                          .strides = {(g->to - g->from) * p->ranks_per_stage}}; /* modulo 2^32 when it goes back */
+                          .strides = {(g->to - g->from) * p->ranks_per_stage}}; /* modulo 2^32 if it goes back */
 }
 
-/* How far apart ranks are whose coordinates on the axis differ by 1. */
+/* Returns the distance between ranks whose coordinates on the axis differ by 1. */
 static uint32_t axis_stride(const Program *p, uint32_t axis) {
   uint32_t stride = 1;
   for (uint32_t a = axis + 1; a < p->n_axes; a++)

@@ -33,7 +33,7 @@ static RtStatus failed(const Program *p, uint32_t e, const int64_t *symbols, RtE
                   program_expr_text(p, e, expr, sizeof expr), bound);
 }
 
-/* Evaluates the expressions that use any of `uses` (0: all). */
+/* Evaluates the expressions that use any of `uses` (0: all of them). */
 static RtStatus evaluate(const Program *p, uint8_t uses, const int64_t *symbols, const int64_t *coordinates,
                          int64_t *values, RtError *error) {
   for (uint32_t i = 0; i < p->n_exprs; i++) {
@@ -80,7 +80,7 @@ __attribute__((format(printf, 2, 3))) static void put(Cut *t, const char *format
   if (n > 0) t->n += (size_t)n;
 }
 
-/* An expression may be a deep or heavily shared graph: both the depth and the text are bounded. */
+/* Writes an expression.  It may be a deep or heavily shared graph: both the depth and the text are bounded. */
 static void put_expr(const Program *p, uint32_t i, Cut *t, int depth, bool inner) {
   const ProgramExpr *e = &p->exprs[i];
   if (depth > 40 || t->n + 1 >= t->size) {
@@ -116,7 +116,7 @@ static const ProgramPort *input_of(const Program *p, uint32_t entry, uint32_t i)
   return &p->ports[p->entries[entry].inputs + i];
 }
 
-/* Is `extent` a size the symbol may have?  `who` begins the message: "input 'x': dimension 0". */
+/* Checks that the symbol may have size `extent`.  `who` begins the message: "input 'x': dimension 0". */
 static RtStatus in_range(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error) {
   if (extent < s->min || (s->max && extent > s->max)) {
     char limits[64];
@@ -131,7 +131,8 @@ static RtStatus in_range(const ProgramSymbol *s, const char *name, int64_t exten
   return RT_OK;
 }
 
-/* binder[symbol]: what bound it, for messages; NULL: free. */
+/* Binds the symbol that is the whole dimension, if one is.  binder[symbol]: the input that bound it, for messages; NULL
+ * if it is free. */
 static RtStatus bind_dim(const Program *p, const ProgramPort *port, uint32_t d, int64_t extent, int64_t *symbols,
                          const char **binder, RtError *error) {
   const ProgramExpr *e = &p->exprs[program_list(p, port->dims)[d]];
@@ -143,7 +144,7 @@ static RtStatus bind_dim(const Program *p, const ProgramPort *port, uint32_t d, 
   const char *name = program_text(p, s->name);
   if (binder[e->a] && symbols[e->a] != extent)
     return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but %s is %" PRId64 " in %s'%s'", who, extent, name,
-                    symbols[e->a], *binder[e->a] ? "input " : "what was asked for ",
+                    symbols[e->a], *binder[e->a] ? "input " : "the size given for ",
                     *binder[e->a] ? binder[e->a] : name);
   symbols[e->a] = extent;
   binder[e->a] = program_text(p, port->name);
@@ -163,7 +164,7 @@ static RtStatus bind_input(const Program *p, const ProgramPort *port, const Prog
   return RT_OK;
 }
 
-/* factor * symbol + constant, of at most one symbol that is still free; factor 0: none. */
+/* factor * symbol + constant, of at most one free symbol; factor 0 if none. */
 typedef struct Linear {
   int64_t factor, constant;
   uint32_t symbol;
@@ -199,7 +200,7 @@ static bool linear_of(const Program *p, uint32_t expr, const int64_t *symbols, c
          !__builtin_mul_overflow(of->constant, by, &out->constant);
 }
 
-/* Binds the symbol that only a dimension like 4*n + 1 has: what it must be for that dimension to be what it is. */
+/* Binds the symbol that occurs only in a dimension like 4*n + 1: solves the dimension for it. */
 static RtStatus solve_dim(const Program *p, const ProgramPort *port, uint32_t d, int64_t extent, int64_t *symbols,
                           const char **binder, bool *progress, RtError *error) {
   uint32_t expr = program_list(p, port->dims)[d];

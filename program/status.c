@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* One line, whatever names and files it speaks of. */
+/* Makes the text one line, whatever names and files it contains. */
 static void tidy(RtError *error) {
   char text[RT_ERROR_TEXT];
   memcpy(text, error->text, sizeof text);

@@ -1,8 +1,8 @@
 /* program/status.h - how runtime functions report failure.
  *
- * The runtime is also a library inside other people's programs, so nothing in it prints or exits: a
- * function that can fail returns an RtStatus and writes the explanation into an RtError given by the
- * caller.  The first error written stays; later ones are consequences.
+ * The runtime is also a library inside other programs, so nothing in it prints or exits: a function that can fail
+ * returns an RtStatus and writes the explanation into the caller's RtError.  The first error written stays; later ones
+ * are consequences.
  */
 #ifndef APC_PROGRAM_STATUS_H
 #define APC_PROGRAM_STATUS_H
@@ -19,17 +19,18 @@ enum { RT_ERROR_TEXT = 1024 };
 /* Starts as {0}: no error. */
 typedef struct RtError {
   RtStatus status;
-  char text[RT_ERROR_TEXT]; /* one line without a final newline, cut when longer */
+  char text[RT_ERROR_TEXT]; /* one line without a final newline, truncated if longer */
 } RtError;
 
-/* Records the error unless `error` is NULL or holds one already; returns `status`, so that
- * `return rt_error(...)` reads well. */
+/* Records the error unless `error` is NULL or already holds one; returns `status`, so that callers can write `return
+ * rt_error(...)`. */
 RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same with ": strerror(errno)" at the end.  RT_BAD_INPUT is recorded and returned as RT_FAILED where errno says
- * that the machine ran out of memory or descriptors: what was given may well be right. */
+/* The same with ": strerror(errno)" at the end.  Records and returns RT_FAILED for RT_BAD_INPUT if errno says that the
+ * machine ran out of memory or descriptors: the input may well be right. */
 RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Return the columns of status.def: the exit code, and a brief text.  Outside the table 70 and "unknown status". */
 int rt_exit_code(RtStatus status);
 const char *rt_brief(RtStatus status);
 

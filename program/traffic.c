@@ -8,7 +8,7 @@
 #include "program/interval.h"
 #include "program/values.h"
 
-/* All ranks' values of all expressions in one micro-batch. */
+/* The values of all expressions on all ranks in one micro-batch. */
 typedef struct Traffic {
   const Program *p;
   uint32_t entry;
@@ -42,7 +42,7 @@ static int64_t extent(const Meeting *m, uint32_t member, uint32_t i, uint32_t di
   return value(m, member, program_list(m->t->p, tensor(m, i)->extents)[dim]);
 }
 
-/* The bytes of a member's tensor i with `instead` in place of the extent of `dim`; -1 when that is no size. */
+/* Computes the bytes of a member's tensor i with `instead` for the extent of `dim`; -1 if that is no size. */
 static int64_t bytes_of(const Meeting *m, uint32_t member, uint32_t i, uint32_t dim, int64_t instead) {
   const ProgramTensor *t = tensor(m, i);
   int64_t n = (int64_t)dtype_bytes((DType)t->dtype);
@@ -72,15 +72,16 @@ typedef struct Interval {
   int64_t lo, hi;
 } Interval;
 
-/* What no earlier member has: the first holder in group order gives.  What is not one interval is for the
- * executor to refuse: here it would take a look at each pair of members. */
+/* Returns the interval that a member gives: its own, less that of earlier members (of several holders the first in
+ * group order gives).  If this is not one interval, the executor refuses it: a check here would compare all pairs of
+ * members. */
 static Interval own(const Meeting *m, uint32_t giver) {
   Interval i = {bound(m, giver, 0), bound(m, giver, 1)};
   for (uint32_t k = 0; k < giver; k++) interval_less(&i.lo, &i.hi, bound(m, k, 0), bound(m, k, 1));
   return i;
 }
 
-/* How much of what `taker` wants is in `i`. */
+/* Returns how much of the interval that `taker` wants is in `i`. */
 static int64_t overlap(const Meeting *m, Interval i, uint32_t taker) {
   if (bound(m, taker, 2) > i.lo) i.lo = bound(m, taker, 2);
   if (bound(m, taker, 3) < i.hi) i.hi = bound(m, taker, 3);
@@ -89,13 +90,13 @@ static int64_t overlap(const Meeting *m, Interval i, uint32_t taker) {
 
 /* ---- one message */
 
-/* What member i sends to member j; not of an exchange. */
+/* Returns the bytes that member i sends to member j; not for an exchange. */
 static int64_t given(const Meeting *m, uint32_t i, uint32_t j) {
   bool parts = m->x->kind == PI_reduce_scatter || m->x->kind == PI_all_to_all;
   return parts ? bytes_of(m, i, 0, m->x->dim, extent(m, j, 1, m->x->dim)) : bytes_of(m, i, 0, NO_DIM, 0);
 }
 
-/* Do the members' extents of tensor i along dim add up to every member's extent of the other tensor? */
+/* Checks that the members' extents of tensor i along dim add up to every member's extent of the other tensor. */
 static RtStatus parts_ok(const Meeting *m, uint32_t i, uint32_t dim) {
   int64_t sum = 0;
   for (uint32_t k = 0; k < m->n; k++)
@@ -119,14 +120,14 @@ static RtStatus intervals_ok(const Meeting *m) {
 
 /* ---- all messages of a meeting */
 
-/* Is the tensors' dimension one along which messages are cut or joined? */
+/* True if messages are split or joined along this dimension of the tensors. */
 static bool along(const Meeting *m, uint32_t d) {
   int dims = program_comm_dims(program_instr_comm(m->x->kind));
   return (dims > 0 && d == m->x->dim) || (dims > 1 && d == m->x->dim2);
 }
 
-/* What every message is a multiple of: the bytes of a member's tensor i over the dimensions along which nothing is cut
- * or joined; -1 when the whole tensor has no size.  `moves`: along the others it has elements. */
+/* Returns the unit of all messages: the bytes of a member's tensor i over the dimensions along which nothing is split
+ * or joined; -1 if the whole tensor has no size.  `moves`: the remaining dimensions have elements. */
 static int64_t unit(const Meeting *m, uint32_t member, uint32_t i, bool *moves) {
   int64_t n = (int64_t)dtype_bytes((DType)tensor(m, i)->dtype), whole = n;
   *moves = true;
@@ -139,8 +140,8 @@ static int64_t unit(const Meeting *m, uint32_t member, uint32_t i, bool *moves) 
   return n;
 }
 
-/* Do the messages of all pairs agree?  Parts and intervals are known to fit, so they do when all members that have
- * something to send or to receive have the same unit: one look at each member, not at each pair. */
+/* Checks that the messages of all pairs agree.  Parts and intervals are known to fit, so they agree if all members that
+ * send or receive anything have the same unit: this compares members, not pairs. */
 static RtStatus messages_ok(const Meeting *m) {
   int64_t common = -1;
   for (uint32_t k = 0; k < m->n; k++)
@@ -181,7 +182,7 @@ typedef struct End {
   uint32_t instr;
 } End;
 
-/* Those of one message side by side, what receives it first. */
+/* Sorts the ends of one message side by side, the recv first. */
 static int by_message(const void *x, const void *y) {
   const End *a = x, *b = y;
   if (a->group != b->group) return a->group < b->group ? -1 : 1;
@@ -190,7 +191,7 @@ static int by_message(const void *x, const void *y) {
   return a->instr < b->instr ? -1 : a->instr > b->instr;
 }
 
-/* The recv of every send: the same key on the same group.  False: out of memory. */
+/* Finds the recv of every send: the same key on the same group.  False if out of memory. */
 static bool find_partners(Traffic *t) {
   const Program *p = t->p;
   End *ends = malloc(sizeof *ends * (p->n_instrs + 1u));
@@ -214,7 +215,7 @@ static RtStatus send_ok(const Traffic *t, uint32_t instr, uint32_t rank) {
   Meeting m, other;
   uint32_t place;
   if (!meeting_of(t, instr, rank, &m, &place)) return RT_OK;
-  if (t->partner[instr] == PROGRAM_NONE) return wrong(&m, 0, "nobody receives it", 0, 0);
+  if (t->partner[instr] == PROGRAM_NONE) return wrong(&m, 0, "no stage receives it", 0, 0);
   meeting_of(t, t->partner[instr], rank, &other, &place);
   int64_t a = bytes_of(&m, 0, 0, NO_DIM, 0), b = bytes_of(&other, 1, 0, NO_DIM, 0);
   if (a < 0 || a != b) return wrong(&m, 0, "sender and receiver differ in bytes", a, b);
@@ -251,7 +252,7 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
   }
 }
 
-/* The most rounds of a loop on a rank; 1 when it does not say. */
+/* Returns the most rounds of a loop on a rank; 1 if it has no limit. */
 static uint64_t most_rounds(const Traffic *t, const ProgramInstr *x, uint32_t rank) {
   if (x->exprs.n == 0) return 1;
   int64_t n = program_value_of(&t->values, rank, program_list(t->p, x->exprs)[0]);
@@ -259,7 +260,7 @@ static uint64_t most_rounds(const Traffic *t, const ProgramInstr *x, uint32_t ra
 }
 
 static RtStatus visit_body(const Traffic *t, const ProgramBody *b, uint32_t rank, uint64_t *sent) {
-  uint64_t rounds[PROGRAM_MAX_LOOPS + 1] = {1}; /* of the loops around, multiplied */
+  uint64_t rounds[PROGRAM_MAX_LOOPS + 1] = {1}; /* product of the rounds of all enclosing loops */
   uint32_t depth = 0;
   for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
     const ProgramInstr *x = &t->p->instrs[i];
@@ -272,7 +273,7 @@ static RtStatus visit_body(const Traffic *t, const ProgramBody *b, uint32_t rank
   return RT_OK;
 }
 
-/* Every call of `micro_batch` on the ranks [first, end). */
+/* Checks every call of `micro_batch` on the ranks [first, end). */
 static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *sent) {
   const Program *p = t->p;
   for (uint32_t r = first; r < end; r++) {
@@ -292,7 +293,7 @@ static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, u
   t.partner = calloc(p->n_instrs + 1u, sizeof *t.partner);
   RtStatus status = program_values_open(p, &t.values, error);
   if (!status && !(t.partner && find_partners(&t))) status = rt_error(error, RT_FAILED, "out of memory");
-  bool all = sent || p->uses & PROGRAM_USES_MICRO_BATCH; /* else all micro-batches have the same sizes */
+  bool all = sent || p->uses & PROGRAM_USES_MICRO_BATCH; /* otherwise all micro-batches have the same sizes */
   for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && !status; mb++) {
     t.micro_batch = mb;
     status = program_values_bind(&t.values, symbols, mb, error);
@@ -303,7 +304,7 @@ static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, u
   return status;
 }
 
-/* Which expressions are extents of tensors; NULL: no memory. */
+/* Marks the expressions that are extents of tensors; NULL if out of memory. */
 static bool *extents_of(const Program *p) {
   bool *used = calloc(p->n_exprs + 1u, sizeof *used);
   for (uint32_t i = 0; used && i < p->n_tensors; i++)

@@ -24,7 +24,7 @@ const char *c_compiler_name(const CCompiler *c) {
   return cc && *cc ? cc : "cc";
 }
 
-/* Splits a string at blanks behind what argv already has. */
+/* Splits a string at blanks and appends the words to argv. */
 static int add_words(Arena *a, const char **argv, int n, int room, const char *words) {
   while (*words) {
     size_t length = strcspn(words, " ");
@@ -38,20 +38,20 @@ static int add_words(Arena *a, const char **argv, int n, int room, const char *w
 /* ---- one run */
 
 typedef struct Run {
-  pid_t pid; /* -1: it could not be started, for errno `number` */
+  pid_t pid; /* -1: it could not be started, with errno `number` */
   int number;
   const char **argv;
-  const char *log; /* what it said, in the folder */
+  const char *log; /* its output, in the folder */
 } Run;
 
 static const char *path_in(const CCompiler *c, const char *name) {
   return arena_printf(c->arena, "%s/%s", c->dir, name);
 }
 
-/* In the child: what is wrong goes to the log. */
+/* Runs in the child: errors go to the log. */
 static _Noreturn void execute(const CCompiler *c, const Run *r, int log, pid_t parent) {
   bool ok = dup2(log, 1) >= 0 && dup2(log, 2) >= 0;
-  ok = ok && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0; /* a compiler that is told to end removes its files */
+  ok = ok && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0; /* a compiler that gets SIGTERM removes its files */
   if (getppid() != parent) _exit(126);
   ok = ok && temporary_join(c->folder->keeper) && chdir(c->dir) == 0 && setenv("LC_ALL", "C", 1) == 0 &&
        setenv("TMPDIR", c->folder->path, 1) == 0;
@@ -61,8 +61,7 @@ static _Noreturn void execute(const CCompiler *c, const Run *r, int log, pid_t p
   _exit(126);
 }
 
-/* Starts a program in the folder with its output going to the log.  Its messages are read by us, so they are in one
- * language. */
+/* Starts a program in the folder, with its output in the log.  We parse its messages, so their language is fixed. */
 static void start(const CCompiler *c, Run *r) {
   pid_t self = getpid();
   int log = open(path_in(c, r->log), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -81,7 +80,7 @@ static bool failed(const CCompiler *c, const char *format, ...) {
   return diag_error(c->diags, DIAG_tool_failed, (Loc){0}, "%s", text);
 }
 
-/* The name behind `words` in a message, between quotes of either kind. */
+/* Returns the name after `words` in a message, between quotes of either kind. */
 static const char *name_behind(Arena *a, const char *said, const char *words) {
   const char *at = strstr(said, words);
   if (!at) return NULL;
@@ -91,8 +90,8 @@ static const char *name_behind(Arena *a, const char *said, const char *words) {
   return n ? arena_strndup(a, at, n) : NULL;
 }
 
-/* A function that generated code calls and nothing defines, by what gcc, clang, ld, gold and lld say of it; else
- * NULL. */
+/* Returns a function that generated code calls but does not define, from the messages of gcc, clang, ld, gold and lld;
+ * else NULL. */
 static const char *unresolved(Arena *a, const char *said) {
   static const char *const words[] = {"implicit declaration of function", "call to undeclared function",
                                       "call to undeclared library function", "undefined reference to",
@@ -110,9 +109,9 @@ static bool explain(const CCompiler *c, const Run *r, int status) {
                         : arena_printf(c->arena, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
   const char *text = c->trial ? "a small program" : "generated code",
              *said = file_read_text(diags_new(c->arena), c->arena, path_in(c, r->log), NULL);
-  if (!said || !*said) return failed(c, "%s failed on %s (%s) and said nothing", r->argv[0], text, how);
+  if (!said || !*said) return failed(c, "%s failed on %s (%s) without a message", r->argv[0], text, how);
   const char *name = c->trial ? NULL : unresolved(c->arena, said);
-  if (name) die("generated kernels call '%s', which nothing defines (%s)", name, r->argv[0]);
+  if (name) die("generated kernels call the undefined function '%s' (%s)", name, r->argv[0]);
   return failed(c, "%s failed on %s (%s):\n%.2000s", r->argv[0], text, how, said);
 }
 
@@ -122,7 +121,7 @@ static bool missing(const CCompiler *c, const char *program) {
   return false;
 }
 
-/* Waits for it.  After a failure of another one (`ok` false) what it says is not wanted. */
+/* Waits for the process.  After a failure of another one (`ok` false) it reports nothing. */
 static bool finish(const CCompiler *c, const Run *r, bool ok) {
   int status = 0;
   if (r->pid < 0) return ok && failed(c, "%s cannot be started: %s", r->argv[0], strerror(r->number));
@@ -131,7 +130,7 @@ static bool finish(const CCompiler *c, const Run *r, bool ok) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
     struct stat st;
     const char *path = path_in(c, r->log);
-    if (stat(path, &st) == 0 && st.st_size == 0) unlink(path); /* it said nothing */
+    if (stat(path, &st) == 0 && st.st_size == 0) unlink(path); /* it printed nothing */
     return ok;
   }
   if (!ok) return false;
@@ -166,7 +165,7 @@ static bool compile_texts(const CCompiler *c, const char *const *texts, size_t n
   return ok;
 }
 
-/* Every function that the object calls has to be in it or in the libraries it names. */
+/* Links the objects.  Every function that they call must be in them or in the libraries named here. */
 static bool link_objects(const CCompiler *c, size_t n) {
   Run r = {.argv = ARENA_ARRAY(c->arena, const char *, n + MAX_WORDS), .log = "link.log"};
   int k = add_words(c->arena, r.argv, 0, WORDS_OF_CC, c_compiler_name(c));
@@ -184,12 +183,12 @@ bool c_compile(const CCompiler *c, const char *const *texts, size_t n, FileMap *
   if (file_map(unread, path, object)) return true;
   if (unread->items[0].code == DIAG_no_memory)
     return diag_error(c->diags, DIAG_no_memory, file_loc(c->diags, path), "%s", unread->items[0].message);
-  return failed(c, "%s says that all went well, but wrote no shared object", c_compiler_name(c));
+  return failed(c, "%s reported success, but wrote no shared object", c_compiler_name(c));
 }
 
-/* ---- what the bytes depend on */
+/* ---- the key: everything that the bytes depend on */
 
-/* Where the program of the command is; NULL: it is not found. */
+/* Returns the path of the command's program; NULL if it is not found. */
 static const char *program_path(Arena *a, const char *name) {
   const char *path = getenv("PATH");
   if (strchr(name, '/')) return name;
@@ -202,7 +201,7 @@ static const char *program_path(Arena *a, const char *name) {
   return NULL;
 }
 
-/* The compiler is another one where its file has changed, as far as that is seen from outside. */
+/* Adds the compiler: it counts as another one if its file has changed. */
 static bool add_compiler(CacheKey *k, const CCompiler *c) {
   const char *words[WORDS_OF_CC];
   struct stat st;
@@ -217,7 +216,7 @@ static bool add_compiler(CacheKey *k, const CCompiler *c) {
   return true;
 }
 
-/* What -march=native asks of: the first processor's kind and what it can do. */
+/* Adds the properties that -march=native reads: the kind and features of the first processor. */
 static bool add_processor(CacheKey *k) {
   static const char *const lines[] = {"vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU "};
   FILE *f = fopen("/proc/cpuinfo", "re");
@@ -234,7 +233,7 @@ static bool add_processor(CacheKey *k) {
 
 bool c_compiler_key(const CCompiler *c, CacheKey *k) { return add_compiler(k, c) && add_processor(k); }
 
-/* ---- before the work */
+/* ---- check before the work */
 
 bool c_compiler_check(Arena *a, Diags *d, const char *command, const Cache *cache) {
   static const char *const text =

@@ -1,28 +1,28 @@
-/* codegen/cpu/kernel_attention.h - attention on CPUs; part of every generated text, behind kernel_templates.h.
+/* codegen/cpu/kernel_attention.h - attention on CPUs; part of every generated text, after kernel_templates.h.
  *
- * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  To its scores
- * t elements of `bias` are added, if there is one; where a row of these begins follows from strides.  A row whose
- * scores are all -inf, hidden or not, gives 0.  Scores are never stored whole: blocks of keys pass, with a running
- * maximum and sum per row (Dao, "FlashAttention-2", 2023).  Two ways, chosen by the number of rows alone:
+ * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  If there is a
+ * `bias`, t of its elements are added to the row's scores; strides give the first of them.  A row whose scores are all
+ * -inf, hidden or not, gives 0.  Scores are never stored whole: the kernel iterates over blocks of keys, with a running
+ * maximum and sum per row (Dao, "FlashAttention-2", 2023).  The number of rows alone chooses one of two variants:
  *
- * - Many rows: a panel of 32 rows at a time, one row per lane.  Queries lie transposed, so a tile of scores is some
- * keys by 32 rows, a tile of the result some columns by 32 rows; keys and values are read element by element where they
- *   lie, and maximum, exponential and sum have no step across lanes.  Panels and groups are shared among threads.
- * - Few rows, as when decoding: the work is to read keys and values once.  Lanes are elements of a key or value.  Keys
- *   are cut into chunks of fixed length that threads share; the chunks' results are joined in ascending order, so that
- *   the bits do not depend on threads.
+ * - Many rows: a panel of 32 rows at a time, one row per lane.  Queries are transposed, so a tile of scores is some
+ *   keys by 32 rows, a tile of the result some columns by 32 rows; keys and values are read in place element by
+ *   element, and maximum, exponential and sum need no step across lanes.  Threads share panels and groups.
+ * - Few rows, as in decoding: most of the work is to read keys and values once.  Lanes are elements of a key or value.
+ *   Keys are split into chunks of fixed length that threads share; the chunks' results are joined in ascending order,
+ *   so that the bits do not depend on threads.
  *
- * Keys and values may be in two parts: what there was, and what comes behind it in every group.  Then both together are
- * written as well, as the next call reads them: with few rows each block by the thread that reads it, when it has it in
- * its cache, so that memory is read once; with many before all else.
+ * Keys and values may be in two parts: a past, and a part appended to it in every group.  Then both together are
+ * written as well, for the next call to read: with few rows by the thread that reads a block, while it is in its cache,
+ * so that memory is read once; with many rows before everything else.
  *
  * Computed in f32: keys and values of other types, or of rows that do not fill vectors, are loaded a block at a time
- * into memory of the thread.  Not done: long keys of few panels are not cut among threads. */
+ * into memory of the thread.  Not done: long keys of few panels are not split among threads. */
 
-/* Functions of their own: together they would need more registers than there are. */
+/* Separate functions: together they would need more registers than there are. */
 #define APART static __attribute__((unused, noinline))
-/* Compiled small: every attention is compiled with them, and they take little of its time.  Not for what a loop that
- * matters calls in any case: gcc then takes the loop for cold as well. */
+/* Compiled small: every attention is compiled with them, and they take little of its time.  Not for functions that a
+ * hot loop always calls: gcc then takes the loop for cold as well. */
 #define SMALL static __attribute__((unused, noinline, cold))
 
 #if defined(__AVX512F__)
@@ -34,8 +34,8 @@ enum { TALL = 4, BROAD = 8 };
  * KEYS of TALL. */
 enum { LANES = 32, ACROSS = 2, KEYS = 64, CHUNK = 512, FEW = 16 };
 
-/* Keys or values in two parts: [groups, past, ...], which is what the attention is given, and `more`; both together,
- * [groups, t, ...], become `whole`.  NULL: there is one part. */
+/* Keys or values in two parts: [groups, past, ...], the operand of the attention, and `more`; both together, [groups,
+ * t, ...], become `whole`.  NULL if there is one part. */
 typedef struct AttentionGrowth {
   void *whole;
   const void *more;
@@ -48,47 +48,48 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
-  const void *bias;          /* NULL: there is none */
-  int64_t heads;             /* a group is heads * b + g, a row s * r + i: element [0] of their bias is that of ... */
+  const void *bias;          /* NULL if none */
+  int64_t heads;             /* a group is heads * b + g, a row s * r + i: element [0] of their bias has the index
+                                ... */
   int64_t stride[4];         /* ... b, g, r, i times these */
-  void *lse;                 /* [groups, rows] of floats or doubles; NULL: nobody asks */
+  void *lse;                 /* [groups, rows] of floats or doubles; NULL if not needed */
   AttentionGrowth growth[2]; /* of keys, of values */
 } Attention;
 
-/* Which element of the bias is the row's for key 0. */
+/* Returns the index of the row's bias for key 0. */
 FN int64_t attention_bias_row(const Attention *a, int64_t group, int64_t row) {
   return group / a->heads * a->stride[0] + group % a->heads * a->stride[1] + row / a->s * a->stride[2] +
          row % a->s * a->stride[3];
 }
 
-/* How elements are stored.  `load` puts rows of n elements `wide` apart, with zeros behind them. */
+/* How elements are stored.  `load` stores rows of n elements at a distance of `wide`, padded with zeros. */
 typedef struct AttentionType {
   int64_t size;
   void (*load)(float *y, const void *x, int64_t rows, int64_t n, int64_t wide);
   void (*store)(void *y, const float *x, int64_t n);
 } AttentionType;
 
-/* What all threads work on. */
+/* The data that all threads share. */
 typedef struct AttentionCall {
   const Attention *a;
   const AttentionType *type;
   char *out;
   const char *q;
   const char *from[2];                /* keys, values */
-  const AttentionGrowth *growth[2];   /* of these; NULL: they are in one part */
-  int64_t groups, n[2], kwide, ewide; /* n: k and e; the others: rounded up to whole vectors */
+  const AttentionGrowth *growth[2];   /* of these; NULL if they are in one part */
+  int64_t groups, n[2], kwide, ewide; /* n: k and e; kwide, ewide: these rounded up to whole vectors */
 } AttentionCall;
 
 /* A block of keys. */
 typedef struct AttentionKeys {
-  int64_t n;    /* up to the last that some row sees; 0: none */
+  int64_t n;    /* up to the last that some row sees; 0 if none */
   _Bool hidden; /* some row does not see all n */
   const int64_t *position;
   const float *key, *value;
 } AttentionKeys;
 
-/* Rows from t on, of a group of keys or values that are in two parts: how many of them are in the first, and where
- * those of both begin. */
+/* Splits rows from t on, of a group of keys or values in two parts: returns how many of them are in the first part, and
+ * the address of both. */
 FN int64_t attention_parts(const AttentionGrowth *g, const void *from, int64_t all, int64_t group, int64_t t,
                            int64_t rows, int64_t bytes, const char *part[2]) {
   int64_t first = g->past - t < 0 ? 0 : g->past - t < rows ? g->past - t : rows;
@@ -102,7 +103,7 @@ FN void attention_copy(char *to, const char *from, int64_t bytes, _Bool far) {
   else if (bytes) memcpy(to, from, (size_t)bytes);
 }
 
-/* Writes such rows where both parts will be. */
+/* Writes such rows to their place in `whole`. */
 APART void attention_grow(const Attention *a, const AttentionGrowth *g, const void *from, int64_t groups, int64_t group,
                           int64_t t, int64_t bytes) {
   int64_t rows = a->t - t < KEYS ? a->t - t : KEYS;
@@ -114,7 +115,7 @@ APART void attention_grow(const Attention *a, const AttentionGrowth *g, const vo
   attention_copy(to + first * bytes, part[1], (rows - first) * bytes, far);
 }
 
-/* All of them, before they are read; where they are then. */
+/* Writes all of them before they are read; returns their new address. */
 SMALL const void *attention_grown(const Attention *a, int side, const void *from, int64_t groups, int64_t bytes) {
   const AttentionGrowth *g = &a->growth[side];
   int64_t blocks = (a->t + KEYS - 1) / KEYS;
@@ -126,7 +127,7 @@ SMALL const void *attention_grown(const Attention *a, int side, const void *from
   return g->whole;
 }
 
-/* Rows of keys (side 0) or values (1) of a group from t on: where they lie, or loaded. */
+/* Returns rows of keys (side 0) or values (1) of a group from t on: in place, or loaded. */
 APART const float *attention_rows(const AttentionCall *c, int side, int64_t group, int64_t t, int64_t rows) {
   const AttentionType *type = c->type;
   const AttentionGrowth *g = c->growth[side];
@@ -141,7 +142,7 @@ APART const float *attention_rows(const AttentionCall *c, int side, int64_t grou
   return y;
 }
 
-/* The block from key t on; rows have positions from `lowest` to `highest`. */
+/* Returns the block from key t on; rows have positions from `lowest` to `highest`. */
 APART AttentionKeys attention_keys(const AttentionCall *c, int64_t group, int64_t t, int64_t lowest, int64_t highest) {
   const Attention *a = c->a;
   AttentionKeys b = {.position = a->key_position + t};
@@ -165,7 +166,7 @@ APART void attention_range(const int64_t *position, int64_t n, int64_t *lowest, 
   }
 }
 
-/* e^x for x <= 0; 0 where that is below 2^-126. */
+/* Returns e^x for x <= 0; 0 if that is below 2^-126. */
 FN float attention_exp(float x) {
   float c = x < -87.0f ? -87.0f : x, n = __builtin_rintf(c * 1.44269504088896341f);
   float r = __builtin_fmaf(n, -0.693359375f, c);
@@ -180,11 +181,11 @@ FN float attention_exp(float x) {
 typedef struct AttentionPanel {
   float *q, *o; /* [k][LANES], [ewide][LANES] */
   float p[KEYS][LANES] __attribute__((aligned(64)));
-  float max[LANES], sum[LANES], keep[LANES]; /* keep: what the result so far is multiplied by */
+  float max[LANES], sum[LANES], keep[LANES]; /* keep: factor of the result so far */
   int64_t position[LANES];
 } AttentionPanel;
 
-/* p = key q.  Behind the last key it comes again. */
+/* p = key q.  Rows past the last key repeat it. */
 APART void attention_scores(AttentionPanel *b, const AttentionKeys *keys, int64_t k, int64_t wide) {
   for (int64_t j = 0; j < keys->n; j += TALL)
     for (int l = 0; l < LANES; l += VECTOR * ACROSS) {
@@ -227,7 +228,7 @@ APART void attention_values(AttentionPanel *b, const AttentionKeys *keys, int64_
     }
 }
 
-/* n elements of the bias from element `first` on, as floats. */
+/* Returns n elements of the bias from element `first` on, as floats. */
 FN const float *attention_bias(const AttentionCall *c, int64_t first, int64_t n, float *loaded) {
   const char *x = (const char *)c->a->bias + first * c->type->size;
   if (c->type->size == 4) return (const float *)x;
@@ -240,7 +241,7 @@ APART void attention_add_bias(const AttentionCall *c, AttentionPanel *b, int64_t
                               int64_t t, int64_t n) {
   const Attention *a = c->a;
   float loaded[KEYS];
-  if (!a->stride[2] && !a->stride[3]) { /* the same for all rows */
+  if (!a->stride[2] && !a->stride[3]) { /* equal for all rows */
     const float *x = attention_bias(c, attention_bias_row(a, group, row) + t, n, loaded);
     for (int64_t j = 0; j < n; j++)
       for (int l = 0; l < LANES; l++) b->p[j][l] += x[j];
@@ -252,7 +253,7 @@ APART void attention_add_bias(const AttentionCall *c, AttentionPanel *b, int64_t
   }
 }
 
-/* Hides keys, moves the running maximum, turns scores into weights. */
+/* Hides keys, updates the running maximum, turns scores into weights. */
 APART void attention_weights(const Attention *a, AttentionPanel *b, const AttentionKeys *keys) {
   float max[LANES], sum[LANES];
   if (keys->hidden)
@@ -277,12 +278,12 @@ APART void attention_weights(const Attention *a, AttentionPanel *b, const Attent
   for (int l = 0; l < LANES; l++) b->sum[l] = b->sum[l] * b->keep[l] + sum[l];
 }
 
-/* Rarely asked for. */
+/* Writes the logarithms of the sums; rarely needed. */
 SMALL void attention_lse(const float *max, const float *sum, int64_t n, float *lse) {
   for (int64_t r = 0; r < n; r++) lse[r] = sum[r] == 0 ? -__builtin_inff() : max[r] + log_f32(sum[r]);
 }
 
-/* Rows of o, divided by their sums, in order. */
+/* Writes rows of o, divided by their sums, in order. */
 FN void attention_out(const AttentionCall *c, const AttentionPanel *b, int64_t first, int64_t n) {
   int64_t e = c->a->e;
   _Bool here = c->type->size == 4;
@@ -295,7 +296,7 @@ FN void attention_out(const AttentionCall *c, const AttentionPanel *b, int64_t f
   if (c->a->lse) attention_lse(b->max, b->sum, n, (float *)c->a->lse + first);
 }
 
-/* Rows from `row` on of a group. */
+/* Computes the rows from `row` on of a group. */
 APART void attention_panel(const AttentionCall *c, int64_t group, int64_t row) {
   const Attention *a = c->a;
   int64_t n = a->rows - row < LANES ? a->rows - row : LANES, k = a->k, lowest, highest;
@@ -339,15 +340,15 @@ FN AttentionPart *attention_part(const AttentionCall *c, char *parts, int64_t i)
   return (AttentionPart *)(parts + i * attention_part_bytes(c));
 }
 
-/* Copies that are done between products, which wait for memory less so: of a block of keys, and of its values. */
+/* Copies of a block of keys and of its values, interleaved with products, which then wait less for memory. */
 typedef struct AttentionCopy {
   char *to;
   const char *from;
-  int64_t left, step; /* bytes; so many at a time */
+  int64_t left, step; /* bytes left, and bytes per step */
   _Bool far;
 } AttentionCopy;
 
-/* The copies of a block of so many keys, which are to be read next: as many are left as lie in one piece. */
+/* Sets up the copies of the next block of keys and values.  Copies a block that spans both parts at once. */
 APART void attention_copies(const AttentionCall *c, int64_t group, int64_t t, AttentionCopy copy[2]) {
   const Attention *a = c->a;
   int64_t rows = a->t - t < KEYS ? a->t - t : KEYS;
@@ -373,12 +374,12 @@ APART void attention_copy_some(AttentionCopy *x, int64_t bytes) {
   x->to += n, x->from += n, x->left -= n;
 }
 
-/* Asks for n floats, which are needed after some thousand cycles. */
+/* Prefetches n floats, which are needed after some thousand cycles. */
 FN void attention_ahead(const float *x, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, 0, 2);
 }
 
-/* Scores of a row against keys j to j + 3, or up to the last. */
+/* Computes scores of a row against keys j to j + 3, or up to the last. */
 FN void attention_four(const float *q, const AttentionKeys *keys, int64_t j, int64_t wide, float *p) {
   typedef float four __attribute__((vector_size(16)));
   union {
@@ -410,7 +411,7 @@ FN void attention_columns(const float *p, const AttentionKeys *keys, int64_t wid
   for (int c = 0; c < across; c++) ((vector *)(o + e))[c] = acc[c];
 }
 
-/* One row against a block of keys; `bias`: of the first of them, -1: there is none; `copy`: copies to be begun. */
+/* Processes one row against a block of keys; `bias`: index for the first key, -1 if none; `copy`: copies to start. */
 APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, const float *q, int64_t position,
                          int64_t bias, AttentionCopy *copy, float *max, float *sum, float *o) {
   float p[KEYS] __attribute__((aligned(64)));
@@ -440,7 +441,7 @@ APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, cons
   for (; e < c->ewide; e += 16) attention_columns(p, keys, c->ewide, e, 16 / VECTOR, o, next);
 }
 
-/* Scaled queries and their positions, and the part of a chunk that has seen nothing yet. */
+/* Prepares scaled queries and their positions, and an empty part of a chunk. */
 APART void attention_start(const AttentionCall *c, int64_t group, float *q, int64_t *position, AttentionPart *part) {
   const Attention *a = c->a;
   c->type->load(q, c->q + group * a->rows * a->k * c->type->size, a->rows, a->k, c->kwide);
@@ -469,7 +470,7 @@ APART void attention_chunk(const AttentionCall *c, int64_t group, int64_t first,
   }
 }
 
-/* The chunks of one row of a group, in ascending order. */
+/* Joins the chunks of one row of a group, in ascending order. */
 SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, int64_t group, int64_t row) {
   int64_t e = c->a->e, at = group * c->a->rows + row;
   float *o = scratch(4, 4 * e), max = -__builtin_inff(), sum = 0;
@@ -477,7 +478,7 @@ SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, i
   for (int64_t j = 0; j < chunks; j++) max = max_f32(attention_part(c, parts, group * chunks + j)->max[row], max);
   for (int64_t j = 0; j < chunks; j++) {
     const AttentionPart *part = attention_part(c, parts, group * chunks + j);
-    if (part->sum[row] == 0) continue; /* nothing seen */
+    if (part->sum[row] == 0) continue; /* no key seen */
     float share = attention_exp(part->max[row] - max);
     sum += part->sum[row] * share;
     for (int64_t i = 0; i < e; i++) o[i] += part->o[row * c->ewide + i] * share;
@@ -487,7 +488,7 @@ SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, i
   if (c->a->lse) attention_lse(&max, &sum, 1, (float *)c->a->lse + at);
 }
 
-/* ---- all */
+/* ---- entry points */
 
 APART void attention_few(const AttentionCall *c) {
   const Attention *a = c->a;
@@ -503,7 +504,7 @@ APART void attention_few(const AttentionCall *c) {
 APART void attention_many(const AttentionCall *c) {
   const Attention *a = c->a;
   int64_t panels = (a->rows + LANES - 1) / LANES, all = c->groups * panels, next = 0;
-  /* Rows differ in how many keys they see: the last, which see most, come first. */
+  /* Rows see different numbers of keys: the last ones, which see most, come first. */
 #pragma omp parallel if (c->groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < all;)
     attention_panel(c, i % c->groups, (panels - 1 - i / c->groups) * LANES);
@@ -551,7 +552,7 @@ ATTENTION(f32, float)
 ATTENTION(f16, uint16_t)
 ATTENTION(bf16, uint16_t)
 
-/* The same by rows in double. */
+/* The same row by row in double. */
 static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value,
                                                   int64_t groups, const Attention *a, double scale) {
   key = attention_grown(a, 0, key, groups, a->k * (int64_t)sizeof *key);

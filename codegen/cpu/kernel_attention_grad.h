@@ -1,22 +1,21 @@
-/* codegen/cpu/kernel_attention_grad.h - the gradients of attention on CPUs; part of every generated text, behind
- * kernel_attention.h, whose operands, tiles and panels these are.
+/* codegen/cpu/kernel_attention_grad.h - the gradients of attention on CPUs; part of every generated text, after
+ * kernel_attention.h, whose operands, tiles and panels it uses.
  *
- * Weights are made again, a panel of 32 rows by a block of 64 keys at a time, from scores and the logarithms of their
- * sums (Dao, "FlashAttention-2", 2023): no matrix of scores is stored.  The gradient of the queries is that of a panel,
- * which all blocks of keys pass; those of keys and values are that of some blocks of keys, which all panels pass.
- * Panels, or these blocks, are shared among threads; each is added to in one order, so that bits do not depend on
- * threads.
+ * Weights are recomputed, a panel of 32 rows by a block of 64 keys at a time, from scores and the logarithms of their
+ * sums (Dao, "FlashAttention-2", 2023): no matrix of scores is stored.  The gradient of the queries is computed per
+ * panel, over all blocks of keys; those of keys and values per few blocks of keys, over all panels.  Threads share
+ * panels, or these blocks; each gradient is summed in one order, so that bits do not depend on threads.
  *
- * Not done: panels of some blocks are not cut among threads, nor are weights shared by the three gradients, which are
- * operations of their own. */
+ * Not done: panels of some blocks are not split among threads, and the three gradients, which are separate operations,
+ * do not share weights. */
 
 typedef struct AttentionGrad {
   char of; /* q, k or v */
   const void *o, *lse, *d;
 } AttentionGrad;
 
-/* A panel of rows: scores and then weights are `weight.p`; what their gradients are, and then those of the scores,
- * `change.p`. */
+/* A panel of rows: `weight.p` holds scores and then weights, `change.p` the gradients of the weights and then those of
+ * the scores. */
 typedef struct GradPanel {
   AttentionPanel weight, change; /* q: queries times the scale, and gradients of the result, transposed */
   float *q, *d;                  /* both as rows */
@@ -27,25 +26,26 @@ typedef struct GradPanel {
 typedef struct GradCall {
   AttentionCall c;
   const AttentionGrad *g;
-  float *delta; /* [groups, rows]; NULL: of v, which needs none */
+  float *delta; /* [groups, rows]; NULL for v, which needs none */
 } GradCall;
 
 enum { GRAD_TALL = 8, GRAD_BLOCKS = 4 };
 
-/* Memory of the thread for a panel; slots 0 and 1 are attention_rows'. */
+/* Allocates memory of the thread for a panel; slots 0 and 1 belong to attention_rows. */
 FN void grad_panel_memory(const GradCall *g, GradPanel *b) {
   const AttentionCall *c = &g->c;
   b->weight.q = scratch(2, 4 * LANES * c->kwide), b->change.q = scratch(3, 4 * LANES * c->ewide);
   b->q = scratch(4, 4 * LANES * c->kwide), b->d = scratch(5, 4 * LANES * c->ewide);
 }
 
-/* n rows of `wide` floats as columns, zeros behind them. */
+/* Transposes n rows of `wide` floats, padded with zeros. */
 FN void grad_transpose(float *y, const float *x, int64_t n, int64_t wide, float factor) {
   for (int64_t i = 0; i < wide; i++)
     for (int64_t r = 0; r < LANES; r++) y[i * LANES + r] = r < n ? x[r * wide + i] * factor : 0;
 }
 
-/* The product of a row of the result and its gradient, which the gradients of all of its weights are beyond. */
+/* Computes the dot product of each row of the result and its gradient, which is subtracted from the gradients of all of
+ * its weights. */
 APART void grad_deltas(const GradCall *g, int64_t first, int64_t n) {
   const AttentionCall *c = &g->c;
   int64_t e = c->a->e, wide = c->ewide, bytes = e * c->type->size;
@@ -62,7 +62,7 @@ APART void grad_deltas(const GradCall *g, int64_t first, int64_t n) {
   }
 }
 
-/* Rows from `row` on of a group.  What sees no key, and lanes without a row, have weights 0. */
+/* Fills the panel of rows from `row` on of a group.  Rows that see no key, and lanes without a row, have weights 0. */
 APART void grad_panel(const GradCall *g, GradPanel *b, int64_t group, int64_t row) {
   const AttentionCall *c = &g->c;
   const Attention *a = c->a;
@@ -89,14 +89,14 @@ FN void grad_hide(const Attention *a, AttentionPanel *b, const AttentionKeys *ke
     }
 }
 
-/* Keys from n on, up to whole tiles. */
+/* Clears keys from n on, up to whole tiles. */
 FN void grad_clear(AttentionPanel *b, int64_t n) {
   for (int64_t j = n; j < (n + GRAD_TALL - 1) / GRAD_TALL * GRAD_TALL; j++)
     for (int l = 0; l < LANES; l++) b->p[j][l] = 0;
 }
 
-/* Weights of a panel and a block of keys from t on, and what scores change; 0 for keys behind the last, up to whole
- * tiles. */
+/* Computes the weights of a panel and a block of keys from t on, and the gradients of the scores; 0 for keys after the
+ * last, up to whole tiles. */
 APART void grad_weights(const GradCall *g, GradPanel *b, const AttentionKeys *keys, int64_t group, int64_t t) {
   const AttentionCall *c = &g->c;
   const Attention *a = c->a;
@@ -131,12 +131,12 @@ APART void grad_add(float *sums, float (*p)[LANES], const float *x, int64_t n, i
     }
 }
 
-/* n rows of `wide` floats, the first `columns` of them, to where the result lies. */
+/* Stores n rows of `wide` floats, their first `columns` columns, into the result. */
 FN void grad_store(const AttentionCall *c, const float *x, int64_t first, int64_t n, int64_t columns, int64_t wide) {
   for (int64_t r = 0; r < n; r++) c->type->store(c->out + (first + r) * columns * c->type->size, x + r * wide, columns);
 }
 
-/* The queries' gradient of a panel. */
+/* Computes the queries' gradient of a panel. */
 APART void grad_of_panel(const GradCall *g, int64_t group, int64_t row) {
   const AttentionCall *c = &g->c;
   const Attention *a = c->a;
@@ -158,7 +158,7 @@ APART void grad_of_panel(const GradCall *g, int64_t group, int64_t row) {
   grad_store(c, b.q, group * a->rows + row, b.n, a->k, c->kwide);
 }
 
-/* The gradient of some blocks of keys, or of their values: a panel is brought here once for all of them. */
+/* Computes the gradient of some blocks of keys, or of their values: each panel is loaded once for all of them. */
 APART void grad_of_keys(const GradCall *g, int64_t group, int64_t from) {
   const AttentionCall *c = &g->c;
   const Attention *a = c->a;
@@ -190,7 +190,7 @@ APART void grad_any(GradCall *g) {
 #pragma omp parallel for schedule(static) if (rows * a->e >= PARALLEL_WORK)
     for (int64_t row = 0; row < rows; row += LANES) grad_deltas(g, row, rows - row < LANES ? rows - row : LANES);
   }
-  /* Those that meet most, the last queries and the first keys, come first. */
+  /* The last queries and the first keys, which have most pairs, come first. */
 #pragma omp parallel if (rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < all;) {
     if (of_query) grad_of_panel(g, i % g->c.groups, (blocks - 1 - i / g->c.groups) * wide);
@@ -232,7 +232,7 @@ FN double grad_product(const double *x, const double *y, int64_t n) {
   return sum;
 }
 
-/* What query `row` of all adds the other's row with: its weight, or what its score changes. */
+/* Returns the factor of the other row in the sum of query `row` of all: the weight, or the gradient of the score. */
 FN double grad_pair(const Attention *a, const GradDoubles *x, char of, int64_t row, int64_t t) {
   int64_t group = row / a->rows, key = group * a->t + t;
   if (a->key_position[t] >= a->length || (a->causal && a->key_position[t] > a->query_position[row % a->rows % a->s]) ||

@@ -1,17 +1,17 @@
 /* codegen/cpu/kernel_elements.h - element operations of generated kernels: loads and stores, arithmetic, special
  * functions, casts.
  *
- * Put, behind base/random.h, in front of every generated text, for CPUs and for GPUs: both compute the same bits
- * (neither contracts a * b + c), except in the functions of the C library.  Never included by the compiler itself.
+ * Begins every generated text, after base/random.h, for CPUs and for GPUs: both compute the same bits (neither
+ * contracts a * b + c), except in the functions of the C library.  Never included by the compiler itself.
  *
  * Every element operation is a function NAME_TYPE.  f16 and bf16 are stored as bits and computed as float.  The f32
  * special functions are polynomials without branches, so that loops over them vectorise; their error is below 3 ulp.
  * f64 and the rarer functions are libm's.  Sources: Cephes (exp, log, sin, cos), N. Juffa (erf), M. Dukhan's FP16 (f16
  * bits).
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
-#ifndef FN /* a prelude in front may have its own */
+#ifndef FN /* a preceding prelude may define its own */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ FN void store_f16(uint16_t *p, float v) { *p = bits_f16(v); }
 
 /* ---- floats */
 
-FN float exp_scaled(float p, int32_t k) { /* p * 2^k, also when 2^k is no float */
+FN float exp_scaled(float p, int32_t k) { /* p * 2^k, also if 2^k is not a float */
   int32_t a = k >> 1, b = k - a;
   return p * float_of((uint32_t)(a + 127) << 23) * float_of((uint32_t)(b + 127) << 23);
 }
@@ -146,7 +146,8 @@ FN float erf_f32(float x) {
   float y = t > 0.927734375f ? far : __builtin_fmaf(q, x, x);
   return x != x ? x : y;
 }
-/* The sine (quarter 0) or cosine (quarter 1) of a double as a float: reduced in double, good for |x| < 2^40. */
+/* Returns the sine (quarter 0) or cosine (quarter 1) of a double as a float: reduced in double, accurate for |x| <
+ * 2^40. */
 FN float turned_f32(double x, int quarter) {
   double n = __builtin_rint(x * 0x1.45f306dc9c883p-1);
   double wide = __builtin_fma(n, -0x1.921fb54442d18p+0, x);
@@ -162,14 +163,14 @@ FN float turned_f32(double x, int quarter) {
   float y = q == 1.0f || q == 3.0f ? c : s;
   return q >= 2.0f ? -y : y;
 }
-FN float sincos_f32(float x, int quarter) { /* NaN where the reduction fails rather than a wrong number */
+FN float sincos_f32(float x, int quarter) { /* NaN where the reduction fails, rather than a wrong number */
   float y = turned_f32((double)x, quarter);
   return __builtin_fabsf(x) < 0x1p40f ? y : __builtin_nanf("");
 }
 FN float sin_f32(float x) { return sincos_f32(x, 0); }
 FN float cos_f32(float x) { return sincos_f32(x, 1); }
 
-/* |x|^y in double: logarithm by the series of atanh, exponential by its series. */
+/* Returns |x|^y in double: logarithm by the series of atanh, exponential by its series. */
 FN double pow_positive(double x, double y) {
   uint64_t u;
   memcpy(&u, &x, 8);
@@ -297,9 +298,10 @@ COMPARE_OPS(f32, float) COMPARE_OPS(f64, double) COMPARE_OPS(bool, _Bool)
 COMPARE_OPS(i8, int8_t) COMPARE_OPS(i16, int16_t) COMPARE_OPS(i32, int32_t) COMPARE_OPS(i64, int64_t)
 COMPARE_OPS(u8, uint8_t) COMPARE_OPS(u16, uint16_t) COMPARE_OPS(u32, uint32_t) COMPARE_OPS(u64, uint64_t)
 
-/* ---- casts; an f16 or bf16 value is a float that such a number has exactly */
+/* ---- casts; an f16 or bf16 value is a float that the type represents exactly */
 
-/* To float, so that a second rounding to fewer bits is as if there had been one: the last bit is set when inexact. */
+/* Rounds to float so that a second rounding to fewer bits gives the result of a single one: the last bit is set if
+ * inexact. */
 FN float odd_float(double x) {
   float r = (float)x;
   uint32_t u = bits_of(r);

@@ -1,10 +1,10 @@
-/* codegen/cpu/kernel_grouped.h - grouped_dot on CPUs; part of every generated text, behind kernel_templates.h.
+/* codegen/cpu/kernel_grouped.h - grouped_dot on CPUs; part of every generated text, after kernel_templates.h.
  * kernel_grouped.c prints the calls.
  *
  * Row numbers are sorted by group (a counting sort, memory by the number of rows), then every group's rows are
- * multiplied with its matrix in panels of columns: a panel is copied to where it lies densely in f32, unless few rows
- * would make that the larger part of the work.  Every sum runs in the order of k with one rounding per term, whatever
- * threads, tiles and other rows there are: cutting rows, columns or groups among ranks changes no bit.
+ * multiplied with its matrix in panels of columns: a panel is copied to dense f32 memory, unless few rows would make
+ * the copy the larger part of the work.  Every sum runs in the order of k with one rounding per term, whatever threads,
+ * tiles and other rows there are: sharding rows, columns or groups over ranks changes no bit.
  */
 
 typedef struct Grouped {
@@ -23,13 +23,13 @@ enum { GROUPED_VECTORS = 2 }; /* 12 of 16 */
 #endif
 enum { GROUPED_WIDTH = VECTOR * GROUPED_VECTORS, GROUPED_ROWS = 240, GROUPED_FEW = 6 };
 
-/* The group here of a row with this index; g->groups: none. */
+/* Returns the group on this rank of a row with this index; g->groups if none. */
 FN int64_t grouped_group(const Grouped *g, int64_t index) {
   int64_t group;
   return __builtin_sub_overflow(index, g->start, &group) || group < 0 || group >= g->groups ? g->groups : group;
 }
 
-/* Rows in the order of their groups, ascending in each, those of none last; end[i] is where those of group i end. */
+/* Sorts rows by group, ascending in each, rows of no group last; end[i] is the end of group i. */
 static __attribute__((unused)) void grouped_order(const Grouped *g, const int64_t *index, int64_t *order,
                                                   int64_t *end) {
   memset(end, 0, sizeof *end * (size_t)(g->groups + 2));
@@ -38,7 +38,7 @@ static __attribute__((unused)) void grouped_order(const Grouped *g, const int64_
   for (int64_t r = 0; r < g->rows; r++) order[end[grouped_group(g, index[r])]++] = r;
 }
 
-/* At most groups + rows / GROUPED_ROWS of them. */
+/* Lists the blocks: at most groups + rows / GROUPED_ROWS of them. */
 static __attribute__((unused)) int64_t grouped_blocks(const Grouped *g, const int64_t *end, GroupedBlock *blocks) {
   int64_t n = 0;
   for (int64_t i = 0; i < g->groups; i++)
@@ -103,8 +103,7 @@ static __attribute__((unused)) int64_t grouped_blocks(const Grouped *g, const in
     for (int64_t i = 0; i < n; i++) largest = blocks[i].rows > largest ? blocks[i].rows : largest; \
     for (int64_t i = g->groups ? end[g->groups - 1] : 0; i < g->rows; i++) \
       memset(y + order[i] * g->n, 0, sizeof(stored) * (size_t)g->n); \
-    /* Few rows: whole pages of the matrix in a row, as memory likes it.  Many: what is used again stays in the cache. \
-     */ \
+    /* Few rows: whole pages of the matrix in sequence, as suits memory.  Many: reused data stays in the cache. */ \
     int64_t wide = largest <= GROUPED_FEW ? 1024 : 128, most = largest <= GROUPED_FEW ? 16 : 256, \
             panels = (g->n + wide - 1) / wide; \
     _Pragma("omp parallel for schedule(static, 1) if (g->rows * g->k * g->n >= PARALLEL_WORK)") for (int64_t i = 0; \
@@ -119,7 +118,7 @@ GROUPED(f32, float)
 GROUPED(f16, uint16_t)
 GROUPED(bf16, uint16_t)
 
-/* The same by rows in double. */
+/* The same row by row in double. */
 static __attribute__((unused)) void grouped_f64(double *y, const double *x, const int64_t *index, const double *w,
                                                 const Grouped *g) {
 #pragma omp parallel for schedule(static) if (g->rows * g->k * g->n >= PARALLEL_WORK)

@@ -12,7 +12,8 @@ static void print_sizes(const Work *w, const Type *t, int axis, Text *out, Scala
               span(w, s, t, axis, axis + 1), span(w, s, t, axis + 1, t->rank));
 }
 
-/* "f32, float, float, 0, add_f32": element, stored and computed type, identity and combination of a reduction. */
+/* Returns "f32, float, float, 0, add_f32": element, stored and computed type, identity and combination of a
+ * reduction. */
 static const char *reduction_arguments(const Work *w, DType t, Reduction r) {
   DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
   return arena_printf(w->m->arena, "%s, %s, %s, %s, %s_%s", dtype_name(t), rp_stored_type(t), rp_value_type(t),
@@ -31,7 +32,7 @@ static void print_scatter(const Work *w, const Op *op, Text *t, Scalars *s) {
               reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction), dtype_name(index->dtype));
 }
 
-/* "{4, n, 1}", one more so that a scalar's list is not empty. */
+/* Returns "{4, n, 1}", with an extra element so that a scalar's list is not empty. */
 static const char *list_of(const Work *w, Scalars *s, int n, const Expr *const *items) {
   Text t = {.arena = w->m->arena};
   for (int d = 0; d < n; d++) text_printf(&t, "%s, ", rp_scalar_text(w->m, s, items[d]));

@@ -1,9 +1,9 @@
 /* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk, scan and within; part of every generated text,
- * after kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * after kernel_windows.h.  kernel_indexing.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
  * axis; threads share lines, never an element, and terms are combined in the order of the operand, in the computed
- * type: the same whatever the threads. */
+ * type: the result does not depend on threads. */
 
-enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
+enum { COLUMNS = 64 }; /* of the inner dimensions processed at a time */
 
 /* BODY sees o, c0 (first column), cs (columns) and acc[count][cs]. */
 #define COLUMN_BLOCKS(type, outer, inner, count, ...) \
@@ -17,7 +17,7 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
     } \
   } while (0)
 
-/* x[outer, k, inner] into y[outer, n, inner]; INDEX(i, c): the row of update i, column c. */
+/* Reduces x[outer, k, inner] into y[outer, n, inner]; INDEX(i, c): the row of update i, column c. */
 #define SCATTER_ROWS(T, stored, type, IDENTITY, COMBINE, INDEX) \
   COLUMN_BLOCKS(type, outer, inner, n, { \
     for (int64_t i = 0; i < n * cs; i++) acc[i] = IDENTITY; \
@@ -47,11 +47,11 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
     } \
   })
 
-/* A stable merge sort of the places of each line; NaN counts as the largest. */
+/* A stable merge sort of the positions of each line; NaN counts as the largest. */
 #define SORTS_BEFORE(p, q) \
   (descending ? (key[q] != key[q] ? 0 : key[p] != key[p] || key[p] > key[q]) \
               : (key[p] != key[p] ? 0 : key[q] != key[q] || key[p] < key[q]))
-/* BODY sees the line's first element of a, its elements key[0 ... n) and their places from[0 ... n). */
+/* BODY sees the line's first element of a, its elements key[0 ... n) and their positions from[0 ... n). */
 #define EACH_LINE(T, type, ...) \
   do { \
     _Pragma("omp parallel for schedule(static) if (outer * inner * n >= PARALLEL_WORK)") for (int64_t line = 0; \
@@ -74,7 +74,7 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
     int64_t *swap = from; \
     from = to, to = swap; \
   }
-/* The first k in from[], each put where it belongs among those before it: few are, once the largest were seen. */
+/* Keeps the first k in from[], inserting each in order: few are inserted once the largest were seen. */
 #define SELECT_LINE() \
   for (int64_t i = 0, found = 0; i < n; i++) { \
     if (found == k && !SORTS_BEFORE(i, from[k - 1])) continue; \
@@ -87,7 +87,7 @@ enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
     SORT_LINE() \
     for (int64_t i = 0; i < n; i++) y[first + i * inner] = from[i]; \
   })
-enum { SELECT_MOST = 128 }; /* beyond, sorting all is cheaper than putting so many in place */
+enum { SELECT_MOST = 128 }; /* above this, sorting all is cheaper than so many insertions */
 #define TOPK(T, type) \
   EACH_LINE(T, type, { \
     int64_t at = line / inner * k * inner + line % inner; \
@@ -101,7 +101,7 @@ enum { SELECT_MOST = 128 }; /* beyond, sorting all is cheaper than putting so ma
 
 /* ---- within: indices y = a[n], all of which must be in [low, below) */
 
-/* The first that is not, program/index_fault.h: whoever called the kernel looks at it. */
+/* The first that is not, program/index_fault.h: the caller of the kernel checks it. */
 typedef struct IndexFault {
   int64_t found, value, low, below, rank, place[8];
 } IndexFault;

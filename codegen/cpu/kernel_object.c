@@ -23,7 +23,7 @@ static Elf64_Shdr section_of(const FileMap *f, const Elf64_Ehdr *head, size_t i)
   return s;
 }
 
-/* False: the file has no such table, or a damaged one. */
+/* Reads the table of dynamic symbols.  False if the file has none, or a damaged one. */
 static bool read_symbols(const FileMap *f, Symbols *out) {
   Elf64_Ehdr head;
   if (!elf_is_whole(f)) return false;
@@ -59,7 +59,7 @@ static bool defines(const Symbols *s, const char *wanted) {
   return false;
 }
 
-/* A function of OpenMP that the object needs and the program does not bring; NULL: none. */
+/* Returns a function of OpenMP that the object needs and the runtime lacks; NULL if none. */
 static const char *foreign_openmp(const Symbols *object, const Symbols *stub) {
   for (size_t i = 0; i < object->n; i++) {
     const char *name;
@@ -80,19 +80,19 @@ static bool same_machine(const FileMap *a, const FileMap *b) {
 bool kernel_object_check(Diags *d, const KernelObject *k) {
   Symbols object, stub;
   if (!read_symbols(k->object, &object))
-    return diag_error(d, DIAG_tool_failed, (Loc){0}, "what %s made of generated code is no shared object", k->cc);
+    return diag_error(d, DIAG_tool_failed, (Loc){0}, "the output of %s for generated code is not a shared object",
+                      k->cc);
   for (uint32_t i = 0; i < k->program->n_kernels; i++) {
     const char *name = program_text(k->program, k->program->kernels[i].name);
     if (!defines(&object, name))
       return diag_error(d, DIAG_tool_failed, (Loc){0},
-                        "the shared object that %s made of generated code does not offer the kernel '%s'", k->cc, name);
+                        "the shared object that %s made from generated code lacks the kernel '%s'", k->cc, name);
   }
   if (!read_symbols(k->stub, &stub)) return true; /* linked without dynamic libraries: nothing is shared */
   if (!same_machine(k->object, k->stub))
-    return diag_error(d, DIAG_tool_failed, (Loc){0}, "%s makes code for another kind of machine", k->cc);
+    return diag_error(d, DIAG_tool_failed, (Loc){0}, "%s generates code for another kind of machine", k->cc);
   const char *openmp = foreign_openmp(&object, &stub);
   return !openmp ||
          diag_error(d, DIAG_tool_failed, (Loc){0},
-                    "%s makes code that needs %s of OpenMP, which the threads of compiled programs do not have", k->cc,
-                    openmp);
+                    "%s generates code that needs %s of OpenMP, which compiled programs do not provide", k->cc, openmp);
 }

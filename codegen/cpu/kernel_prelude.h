@@ -1,8 +1,8 @@
-/* codegen/cpu/kernel_prelude.h - what generated CPU kernels are written in, behind kernel_elements.h: reductions and
- * memory of a thread.  Put in front of every generated text (codegen/embed.cmake makes it a string); never included by
- * the compiler itself.
+/* codegen/cpu/kernel_prelude.h - the vocabulary of generated CPU kernels, after kernel_elements.h: reductions and
+ * memory of a thread.  Begins every generated text (codegen/embed.cmake makes it a string); never included by the
+ * compiler itself.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 /* ---- reductions */
@@ -21,11 +21,11 @@
     return lane[0]; \
   }
 
-/* A sum over blocks as a tree: equal subtrees are joined as they fill up, the rest from the small end. */
+/* A sum over blocks as a tree: equal subtrees are joined as soon as they are full, the rest from the small end. */
 enum { LEVELS = 44, TILE = 64 };
 #define PAIRWISE(T, type) \
   typedef struct Sum_##T { type level[LEVELS]; uint64_t count; } Sum_##T; \
-  /* The blocks before that of global index `first` are another rank's: zeros here. */ \
+  /* The blocks before that of global index `first` belong to another rank: zeros here. */ \
   FN void begin_##T(Sum_##T *s, int64_t first) { \
     s->count = (uint64_t)first / 1024; \
     for (int l = 0; s->count >> l; l++) s->level[l] = 0; \
@@ -87,8 +87,8 @@ BLOCK(bool, _Bool, or, or, 0) BLOCK(bool, _Bool, and, and, 1)
 
 /* ---- copies past the caches */
 
-/* Copies of at least so many bytes do not stay in a second cache.  Writing them past the caches leaves out reading what
- * is overwritten; asking for what comes AHEAD bytes later gives another fifth. */
+/* Copies of at least so many bytes do not stay in a second-level cache.  Writing them past the caches avoids reading
+ * the overwritten memory; prefetching AHEAD bytes gains another fifth. */
 enum { FAR = 1 << 22, AHEAD = 16384 };
 #if defined(__x86_64__)
 typedef float far_four __attribute__((vector_size(16), may_alias));
@@ -100,7 +100,8 @@ FN void far_store(far_four *y, const far_any *x) {
   __builtin_ia32_movntps((float *)y, (far_four)*x);
 #endif
 }
-/* Behind the last copy of a kernel, by the thread that began it: others order their stores where they meet it. */
+/* Called after the last copy of a kernel, by the thread that began it: other threads order their stores at the
+ * barrier. */
 FN void far_end(void) { __builtin_ia32_sfence(); }
 static __attribute__((unused)) void copy_far(void *to, const void *from, int64_t bytes) {
   int64_t lead = (int64_t)(-(uintptr_t)to % sizeof(far_four));
@@ -122,10 +123,10 @@ FN void copy_far(void *to, const void *from, int64_t bytes) { memcpy(to, from, (
 
 /* ---- loops over a part of a row */
 
-/* x, or the end of [from, to] that it is behind. */
+/* Clamps x to [from, to]. */
 FN int64_t place(int64_t x, int64_t from, int64_t to) { return x < from ? from : x < to ? x : to; }
 
-/* ---- memory of a thread: grows, is kept for the next kernel */
+/* ---- memory of a thread: grows, and is kept for the next kernel */
 
 enum { SCRATCH_SLOTS = 16 };
 static __thread struct { void *data; size_t bytes; } scratch_slots[SCRATCH_SLOTS];

@@ -27,14 +27,14 @@ void template_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
               span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
 }
 
-/* Elements from one of dimension d of the scores [b, g, r, s, t] to the next, in what is added to them. */
+/* Returns the stride of the bias along dimension d of the scores [b, g, r, s, t], in elements; "0" if it lacks d. */
 static const char *bias_stride(const Work *w, Scalars *s, const Op *op, int d) {
   const char *bias = op_str(op, AT_bias), *at = strchr(bias, "bgrst"[d]);
   const Type *t = work_type(w, op->in[6]);
   return at ? span(w, s, t, (int)(at - bias) + 1, t->rank) : "0";
 }
 
-/* The attention's caches that it makes longer, whose parts are behind its operands and results. */
+/* Prints the caches that the attention extends; their parts follow its operands and results. */
 static void print_growth(const Work *w, const Op *op, const WorkOp *made, Text *t, Scalars *s) {
   const GrowUnit *g = made->grow;
   for (int i = 0; g && i < g->n; i++)
@@ -42,7 +42,7 @@ static void print_growth(const Work *w, const Op *op, const WorkOp *made, Text *
                 made->op->nin + op->nout + i, op->nin + i, span(w, s, work_type(w, made->op->in[g->operand[i]]), 2, 3));
 }
 
-/* Sizes, masks and what is added to the scores: all that attention and its gradients have in common. */
+/* Prints sizes, masks and bias: the fields that attention and its gradients share. */
 static void print_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s,\n", span(w, s, q, 2, 4),

@@ -1,17 +1,17 @@
-/* codegen/cpu/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, grouped_dot,
- * windows, indexing. */
+/* codegen/cpu/kernel_template.h - hand-written kernels of the prelude: update, rope, attention, grouped_dot, windows,
+ * indexing. */
 #ifndef APC_CODEGEN_CPU_KERNEL_TEMPLATE_H
 #define APC_CODEGEN_CPU_KERNEL_TEMPLATE_H
 
 #include "codegen/cpu/print_c.h"
 
-/* A function, without its name, that calls the template for a WC_TEMPLATE operation. */
+/* Returns a function, without its name, that calls the template for a WC_TEMPLATE operation. */
 const char *template_print(const Work *w, const Op *op, Scalars *scalars);
 
 bool template_exists(OpKind k);
 
-/* The functions by family (codegen/rows/templates.def): kernel_window.c has the description and the loops of a
- * convolution or pool, kernel_grouped.c and kernel_indexing.c (within, too) theirs, kernel_template.c the rest. */
+/* The functions by family (codegen/rows/templates.def): kernel_window.c prints the description and the loops of a
+ * convolution or pool, kernel_grouped.c and kernel_indexing.c (within, too) theirs, kernel_template.c the others. */
 typedef void TemplateFn(const Work *w, const Op *op, Text *t, Scalars *s);
 #define TEMPLATE(op, family) TemplateFn template_##family;
 #include "codegen/rows/templates.def"

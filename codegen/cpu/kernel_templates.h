@@ -1,15 +1,15 @@
-/* codegen/cpu/kernel_templates.h - kernels written by hand: update, rope; vectors.  Part of every generated text,
- * behind kernel_prelude.h; kernel_template.c prints the calls. */
+/* codegen/cpu/kernel_templates.h - hand-written kernels: update, rope; vectors.  Part of every generated text, after
+ * kernel_prelude.h; kernel_template.c prints the calls. */
 
-/* Work from which a second thread pays off, in vectorised additions: about 2.5 us of one core.  A region of threads
- * that spin costs 0.1 to 0.4 us, waking one that sleeps a system call (runtime/stub/threads.c); libgomp's sleeping
- * threads cost 9 us. */
+/* Work from which a second thread pays off, in vectorised additions: about 2.5 us of one core.  A region of spinning
+ * threads costs 0.1 to 0.4 us, waking a sleeping one a system call (runtime/stub/threads.c); libgomp's sleeping threads
+ * cost 9 us. */
 #ifndef PARALLEL_WORK /* tests share small loops too */
 #define PARALLEL_WORK (1 << 18)
 #endif
 
-/* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.
- * Writes only the changed rows when y is x. */
+/* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are
+ * dropped.  Writes only the changed rows if y is x. */
 static __attribute__((unused)) void update_rows(char *y, const char *x, const char *u, int64_t position, int64_t start,
                                                 int64_t outer, int64_t rows, int64_t urows, int64_t inner,
                                                 int64_t size) {
@@ -109,7 +109,8 @@ FN vector vector_fma(vector a, vector b, vector c) {
 #endif
 }
 
-/* A load that serves several multiplications.  gcc makes it an operand of each, and loads are what tiles lack. */
+/* Loads a vector that serves several multiplications.  Otherwise gcc makes the load an operand of each, and tiles are
+ * short of loads. */
 FN vector vector_at(const float *x) {
   vector y = *(const vector *)x;
 #if defined(__AVX__) && !defined(__clang__)

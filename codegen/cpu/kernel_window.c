@@ -20,7 +20,7 @@ static const Type *part_type(const Printing *p, int operand) {
 
 static const char *number(const Printing *p, const Expr *e) { return rp_scalar_text(p->w->m, p->s, e); }
 
-/* "{1, 3, 3}": one expression per windowed dimension, filled up at the front. */
+/* Prints "{1, 3, 3}": one expression per windowed dimension, padded at the front. */
 static void print_three(const Printing *p, const char *name, const Expr *const *e, int64_t fill) {
   text_printf(p->t, " .%s = {", name);
   for (int i = 0; i < MAX_WINDOWED; i++) {
@@ -70,7 +70,7 @@ static void print_letters(const Printing *p, const char *name, const Letter *lis
   text_printf(p->t, "}}, *const %s = &%s_letters;\n", name, name);
 }
 
-/* The letters that are not windowed: of the result, or summed over.  Extents of 1 are left out. */
+/* Lists the letters that are not windowed: of the result, or summed over.  Extents of 1 are left out. */
 static int conv_letters(const Printing *p, bool summed, Letter *list) {
   const char *spec = op_str(p->op, AT_spec), *part[3] = {strstr(spec, "->") + 2, spec, strchr(spec, ',') + 1};
   int n = 0;
@@ -96,8 +96,8 @@ static const Expr *windowed_points(const Printing *p, int role) {
 
 static bool unit_step(const Expr *e) { return e && ex_is_const(e, 1); }
 
-/* Do several results of each channel (letter c, one summand each) lie side by side, those of channels one behind the
- * other, in the result and in the weights?  Then both letters are lanes, and `lanes` becomes all of them. */
+/* Returns the number of results of each channel (letter c, one summand each) if they are adjacent, and channels follow
+ * each other, in the result and in the weights; else 0.  Both letters are then lanes; `lanes` becomes all of them. */
 static int64_t repeated(const Printing *p, const Letter *c, Letter *lanes) {
   int64_t n;
   if (!c->step[2] || !unit_step(c->step[1]) || !unit_step(lanes->step[2]) || lanes->step[1] ||
@@ -107,8 +107,8 @@ static int64_t repeated(const Printing *p, const Letter *c, Letter *lanes) {
   return n;
 }
 
-/* The fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost in the
- * result. */
+/* Prints the fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost
+ * in the result.  False if it does not apply. */
 static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const Letter *summed, int nsummed) {
   const Letter *sum = nsummed ? &summed[0] : NULL;
   Letter pixels[MAX_RANK], outer[MAX_RANK], lanes = {0};
@@ -135,7 +135,7 @@ static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const 
   return true;
 }
 
-/* `work` is multiply-adds, counting those that meet padding. */
+/* Prints a convolution.  `work` is its multiply-adds, including those on padding. */
 static void print_conv(const Printing *p) {
   Module *m = p->w->m;
   Letter kept[MAX_RANK], summed[2 * MAX_RANK];
@@ -156,7 +156,7 @@ static void print_conv(const Printing *p) {
               dtype_name(t), rp_stored_type(t), rp_value_type(t));
 }
 
-/* The dimensions that are not windowed: those behind the windows are `inner`, side by side. */
+/* Prints the dimensions that are not windowed: those after the windows are `inner`, contiguous. */
 static void print_kept(const Printing *p, const Expr *points) {
   Module *m = p->w->m;
   const Type *x = part_type(p, 0), *y = part_type(p, -1), *dy = p->op->nin > 1 ? part_type(p, 1) : NULL;

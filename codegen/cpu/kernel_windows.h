@@ -1,11 +1,11 @@
-/* codegen/cpu/kernel_windows.h - loops of convolutions and pools over any strides; part of every generated text, behind
+/* codegen/cpu/kernel_windows.h - loops of convolutions and pools over any strides; part of every generated text, after
  * kernel_templates.h.  kernel_window.c prints the descriptions and expands one of the macros per kernel.
  *
  * A kernel computes rows of its result along the last windowed dimension, in an accumulator of the computed type.
- * Terms are added in the order of the summed letters, then of the window: the same whatever the threads and the part a
- * rank has. */
+ * Terms are added in the order of the summed letters, then of the window, whatever the threads and the part of the
+ * rank. */
 
-/* Windowed dimensions, filled up to three with extents of 1 at the front; steps in elements. */
+/* Windowed dimensions, padded to three with extents of 1 at the front; steps in elements. */
 typedef struct Windows {
   int64_t start[3], stride[3], dilation[3];
   int64_t image[3], window[3], output[3];
@@ -30,7 +30,7 @@ FN void letters_at(const Letters *l, int64_t index, int64_t *y, int64_t *a, int6
   }
 }
 
-/* Outputs u of [0, n) whose window element k lies in the image: [*lo, *hi). */
+/* Finds the outputs u of [0, n) whose window element k is in the image: [*lo, *hi). */
 FN void outputs_inside(const Windows *w, int d, int64_t k, int64_t *lo, int64_t *hi) {
   int64_t x = w->start[d] + k * w->dilation[d], s = w->stride[d], last = w->image[d] - 1 - x;
   *lo = x >= 0 ? 0 : (-x + s - 1) / s;
@@ -49,7 +49,7 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
   return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
 }
 
-/* The last argument adds all terms of row (r0, r1) to acc, which begins with IDENTITY.  R: the role of the result, of
+/* The last argument adds all terms of row (r0, r1) to acc, which starts as IDENTITY.  R: the role of the result, of
  * extents R[] and steps R_step[]. */
 #define WINDOW_ROWS(T, stored, type, R, IDENTITY, ...) \
   do { \
@@ -100,7 +100,7 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
       acc[k2] += load_##T(a + a2 + i * w->stride[2] * w->image_step[2]) * load_##T(b + b1 + i * w->output_step[2]); \
   }
 
-/* R, L: roles of the result and of the loop; FIND: the third index; A, B: what steps the operands by which index. */
+/* R, L: roles of the result and of the loop; FIND: the third index; A, B: the index with which each operand steps. */
 #define CONV_LOOPS(T, stored, type, R, L, FIND, A, ai, B, bi, TERM) \
   WINDOW_ROWS(T, stored, type, R, 0, { \
     for (int64_t sum_ = 0, sums_ = letters_count(summed); sum_ < sums_; sum_++) { \
@@ -130,10 +130,10 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
 /* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result
  * (channels last)
  *
- * A tile is CONV_PIXELS places of the result by CONV_ACROSS vectors of its innermost letter, or half as many, held in
- * registers while the window and the summed letter pass; weights are packed once per block of lanes, and places outside
- * operand 0 read zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding:
- * the same whatever the tile, the threads and the part. */
+ * A tile is CONV_PIXELS positions of the result by CONV_ACROSS vectors of its innermost letter, or half as many, kept
+ * in registers over the window and the summed letter; weights are packed once per block of lanes, and positions outside
+ * operand 0 read zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding,
+ * whatever the tile, the threads and the part. */
 
 #if defined(__AVX512F__)
 enum { CONV_PIXELS = 8, CONV_LANES = 32 }; /* 16 of 32 registers are sums */
@@ -147,9 +147,9 @@ enum { CONV_ACROSS = CONV_LANES / VECTOR, CONV_CHUNK = 64 * CONV_PIXELS, CONV_DE
 typedef struct ConvTiles {
   const Windows *w;
   _Bool transposed;              /* conv_transpose: the result has the image's extents */
-  const Letters *pixels, *outer; /* letters the weights do not have; letters they do, without the lanes' */
+  const Letters *pixels, *outer; /* letters that the weights lack; letters that they have, without the lanes' */
   int64_t lanes, lanes_b;
-  int64_t repeat; /* 0, or depthwise, one summand per place and lane: so many lanes have the same one of operand 0 */
+  int64_t repeat; /* 0, or depthwise, with one summand per position and lane: so many lanes share one of operand 0 */
   int64_t sum, sum_b;
 } ConvTiles;
 
@@ -181,14 +181,14 @@ typedef struct ConvPixel {
 CONV_STEP(conv_step_half, CONV_ACROSS / 2)
 CONV_STEP(conv_step_whole, CONV_ACROSS)
 
-/* At most a vector of them, zeros behind. */
+/* Loads at most a vector, padded with zeros. */
 FN vector conv_some(const float *x, int64_t n) {
   vector v = vector_of(0);
   if (n > 0) __builtin_memcpy(&v, x, (size_t)(n < VECTOR ? n : VECTOR) * sizeof *x);
   return v;
 }
 
-/* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
+/* Finds where window element k of dimension d meets a position of the result in operand 0; false outside. */
 FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *index) {
   const Windows *w = t->w;
   if (!t->transposed) {
@@ -201,7 +201,7 @@ FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *i
   return *index < w->output[d];
 }
 
-/* Are the elements that a line of the window meets side by side?  Long lines gain nothing. */
+/* True if the elements that a line of the window meets are contiguous.  Long lines gain nothing. */
 FN _Bool conv_by_lines(const ConvTiles *t) {
   const Windows *w = t->w;
   return !t->transposed && !t->repeat && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum &&
@@ -222,7 +222,7 @@ FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, 
   p->a = a + as, p->y = y + ys;
 }
 
-/* n places from `first` on, which are neighbours but at ends of lines; places that do not exist are the first. */
+/* Finds n positions from `first` on, which are adjacent except at ends of lines; absent positions repeat the first. */
 FN void conv_pixels(const ConvTiles *t, int64_t first, int64_t n, float *y, const float *a, ConvPixel *pixel) {
   const Windows *w = t->w;
   int64_t extent = t->transposed ? w->image[2] : w->output[2], u = first % extent;
@@ -242,8 +242,8 @@ FN void conv_step(vector *sums, const float *const *x, const float *weights, int
   else conv_step_half(sums, x, weights, n);
 }
 
-/* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled
- * with zeros. */
+/* Returns one line of the window, contiguous in operand 0; a line that is partly outside is copied and padded with
+ * zeros. */
 FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, const float *zeros, float *copy) {
   const Windows *w = t->w;
   int64_t n = w->window[2], lo = at < 0 ? -at : 0, hi = w->image[2] - at < n ? w->image[2] - at : n;
@@ -254,8 +254,8 @@ FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, cons
   return copy;
 }
 
-/* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where
- * they can be. */
+/* Adds all terms of one tile.  `lines`: zeros, then space for a line of the window per position; whole lines are one
+ * step if possible. */
 static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel,
                                                         const float *weights, float *lines, vector *sums, int vectors) {
   const Windows *w = t->w;
@@ -290,12 +290,12 @@ static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, cons
     }
 }
 
-/* ---- depthwise tiles: CONV_PIXELS places by a vector of lanes pass the window while they are in registers.  What they
- * read is found once for all lanes of a block. */
+/* ---- depthwise tiles: CONV_PIXELS positions by a vector of lanes stay in registers over the window.  Their addresses
+ * are found once for all lanes of a block. */
 
 typedef int lane_index __attribute__((vector_size(4 * VECTOR)));
 
-/* Element index[l] of x in lane l. */
+/* Returns element index[l] of x in lane l. */
 FN vector conv_permuted(vector x, lane_index index) {
 #if defined(__clang__)
   vector y;
@@ -321,7 +321,7 @@ FN _Bool conv_inside(const ConvTiles *t, const ConvPixel *pixel) {
   return 1;
 }
 
-/* Window elements that some place meets; where a place does not, it reads zeros. */
+/* Lists the window elements that some position meets; positions that do not meet one read zeros. */
 FN void conv_taps(const ConvTiles *t, const ConvPixel *pixel, const float *weights, const float *zeros,
                   ConvTaps *taps) {
   const Windows *w = t->w;
@@ -351,7 +351,7 @@ FN void conv_taps(const ConvTiles *t, const ConvPixel *pixel, const float *weigh
       }
 }
 
-/* sums[p] += x[p] weights of all taps: from element `from` on, or what FIND makes of it. */
+/* sums[p] += x[p] weights of all taps: from element `from` on, or as FIND loads it. */
 #define CONV_TAPS(name, FIND) \
   FN void name(vector *sums, const ConvTaps *taps, int64_t from, int64_t lane, lane_index index, int64_t n) { \
     vector acc[CONV_PIXELS]; \
@@ -367,8 +367,8 @@ CONV_TAPS(conv_taps_whole, *(const vector *)(x[p] + from))
 CONV_TAPS(conv_taps_permuted, conv_permuted(*(const vector *)(x[p] + from), index))
 CONV_TAPS(conv_taps_few, conv_permuted(conv_some(x[p] + from, n), index))
 
-/* Lanes [first, first + lanes) of the result.  A vector of operand 0 never ends behind its last element: where it
- * would, it begins earlier, and its elements are put in their lanes. */
+/* Computes lanes [first, first + lanes) of the result.  A vector of operand 0 never ends after its last element: it
+ * begins earlier instead, and its elements are permuted to their lanes. */
 static __attribute__((unused, noinline)) void conv_depthwise(const ConvTiles *t, const ConvPixel *pixel, int64_t places,
                                                              const ConvTaps *taps, int64_t first, int64_t lanes) {
   int64_t n = t->lanes / t->repeat;
@@ -388,7 +388,7 @@ static __attribute__((unused, noinline)) void conv_depthwise(const ConvTiles *t,
   }
 }
 
-/* Do the weights of a block already lie as conv_pack would put them? */
+/* True if the weights of a block are already in the layout of conv_pack. */
 FN _Bool conv_packed(const ConvTiles *t, int64_t wide, int64_t lanes) {
   const Windows *w = t->w;
   int64_t step = lanes;
@@ -398,7 +398,7 @@ FN _Bool conv_packed(const ConvTiles *t, int64_t wide, int64_t lanes) {
   return same;
 }
 
-/* [window][sum][lanes], lanes that do not exist 0. */
+/* Packs weights as [window][sum][lanes]; absent lanes are 0. */
 FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, int64_t lanes) {
   const Windows *w = t->w;
   for (int64_t k0 = 0; k0 < w->window[0]; k0++)
@@ -460,8 +460,8 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
   }
 }
 
-/* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result; where that is
- * one, lines of the result are computed together */
+/* ---- pools: `inner` elements after the last windowed dimension are contiguous in operand and result; if that is one,
+ * lines of the result are computed together */
 
 #define POOL(T, stored, type, IDENTITY, COMBINE) \
   do { \
@@ -517,10 +517,11 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
     } \
   } while (0)
 
-/* ---- the gradient of a pool by max: a is the pool's operand, b what is added where a window has its largest element
+/* ---- the gradient of a pool by max: a is the pool's operand, b the values added at the largest element of each window
  *
- * A thread has a whole image of some neighbours behind the windows, so that nobody else adds there.  Windows pass from
- * the last to the first: an element's terms are added in the order of the window, as everywhere here. */
+ * A thread has a whole image of some neighbours after the windows, so that no other thread adds there.  It goes through
+ * the windows from the last to the first: an element's terms are added in the order of the window, as everywhere
+ * here. */
 
 enum { POOL_LANES = 16 };
 
@@ -554,7 +555,7 @@ enum { POOL_LANES = 16 };
     } \
   } while (0)
 
-/* Per lane the first largest element of the window of output (u0, u1, u2), and where it is: -1 where there is none. */
+/* Finds per lane the first largest element of the window of output (u0, u1, u2), and its position: -1 if none. */
 #define POOL_LARGEST(T, stored, type) \
   type largest[POOL_LANES] = {0}; \
   int64_t at[POOL_LANES], x0, x1, x2; \

@@ -2,16 +2,15 @@
  *
  * Four loop schedules:
  *   elements - no reduction: rows cut into pieces of at most 16384 elements, one piece per iteration of the parallel
- *   loop; tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32,
- *   so that the
- *              lines of both sides stay in the cache (2048 x 1024 floats: 23 ms by rows, 5 ms by tiles);
- *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that puts what is reduced into
- *   a
- *              small array, which a prelude function reduces in the canonical order;
+ *              loop;
+ *   tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32, so
+ *              that the lines of both sides stay in the cache (2048 x 1024 floats: 23 ms by rows, 5 ms by tiles);
+ *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that stores the elements to be
+ *              reduced in a small array, which a prelude function reduces in the canonical order;
  *   columns  - the reduced dimension is not the last one: 64 columns per iteration, 32 lanes of them.
- * A special function whose value a later stage needs is kept in row storage; cheaper values are computed again.
- * What reads a concatenation gets a loop for each operand (DenseNet-121: 39 ms with loops that ask every element, 19
- * so).
+ * A special function whose value a later stage needs is kept in row storage; cheaper values are computed again.  A
+ * kernel that reads a concatenation gets a loop for each operand (DenseNet-121: 39 ms with loops that test every
+ * element, 19 ms with loops per operand).
  */
 #include "codegen/cpu/print_c.h"
 
@@ -21,7 +20,7 @@
 
 enum { PIECE = 16384, BLOCK = 1024, KEEP_FROM = 10, MAX_KEPT = 8, MOST_LOOPS = 64 };
 
-/* What one element costs in all stages, in vectorised additions; what stages share counts in each. */
+/* Returns the cost of one element in all stages, in vectorised additions; shared nodes count in each stage. */
 static int element_work(const RowProgram *p) {
   int work = 0;
   for (size_t i = 0; i < p->accs.n; i++) work += p->nodes.items[p->accs.items[i].node].cost + 1;
@@ -30,7 +29,7 @@ static int element_work(const RowProgram *p) {
   return work > 0 ? work : 1;
 }
 
-/* The next loop is shared by threads when the work is worth it. */
+/* Lets threads share the next loop if it has enough work. */
 static void print_parallel(const RowPrinter *c, const char *elements) {
   rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (%s >= PARALLEL_WORK / %d)\")", elements,
           element_work(c->p));
@@ -46,7 +45,7 @@ static void print_row_scope(RowPrinter *c, int stage) {
     if (!c->p->stores.items[i].inner && c->p->stores.items[i].stage == stage) rp_store(c, &c->p->stores.items[i]);
 }
 
-/* The nodes, stores, kept values and reduced values of one element in a stage. */
+/* Prints the nodes, stores, kept values and reduced values of one element in a stage. */
 static void print_element(RowPrinter *c, int stage) {
   const RowProgram *p = c->p;
   rp_element(c, stage);
@@ -56,10 +55,10 @@ static void print_element(RowPrinter *c, int stage) {
     if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_store(c, &p->stores.items[i]);
 }
 
-/* Is this a part of sums that begins somewhere else than at global index 0? */
+/* True for a part of sums that begins elsewhere than at global index 0. */
 static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
 
-/* for (i = from; i < to; i++) { one element } */
+/* Prints for (i = from; i < to; i++) { one element }. */
 static void print_element_loop(RowPrinter *c, int stage, const char *from, const char *to) {
   int d = c->p->inner;
   rp_line(c, "_Pragma(\"GCC ivdep\")");
@@ -82,7 +81,7 @@ static void print_acc_start(const RowPrinter *c, int stage) {
   }
 }
 
-/* One value per block of an accumulation, to where it goes. */
+/* Adds one value per block to an accumulation. */
 static void print_combine(const RowPrinter *c, size_t i, const char *value) {
   const RowAcc *a = &c->p->accs.items[i];
   const char *s = rp_suffix(a->dtype);
@@ -96,11 +95,12 @@ static const char *block_value(const RowPrinter *c, size_t i) {
                       has_start(c) ? "skip + m" : "m");
 }
 
-/* A program of a single row is parallel over the blocks: their values are kept and combined in order afterwards. */
+/* True for a program of a single row, which is parallel over the blocks: their values are kept and combined in order
+ * afterwards. */
 static bool blocks_are_parallel(const RowPrinter *c) { return c->p->ndims == 1 && c->p->accs.n <= MAX_KEPT; }
 
-/* Opens the loop over blocks: elements [block, block + m).  Blocks begin where 1024 divides the global index, so that
- * the first one may be short; its first element goes to lane `skip`. */
+/* Opens the loop over blocks: elements [block, block + m).  Blocks begin at global indices divisible by 1024, so the
+ * first one may be short; its first element goes to lane `skip`. */
 static void open_block_loop(RowPrinter *c) {
   if (!has_start(c)) {
     rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
@@ -113,7 +113,7 @@ static void open_block_loop(RowPrinter *c) {
   rp_line(c, "const int64_t m = (past < n ? past : n) - block;");
 }
 
-/* The place of the sums in the whole dimension. */
+/* Prints the position of the sums in the whole dimension. */
 static void print_start(const RowPrinter *c) {
   if (has_start(c)) rp_line(c, "const int64_t first = %s, lead = first & %d;", rp_scalar(c, c->p->start), BLOCK - 1);
 }
@@ -176,20 +176,21 @@ static void print_rows(RowPrinter *c) {
   rp_close(c);
 }
 
-/* ---- loops in which conditions are known: one for each operand of a concatenation, say */
+/* ---- loops in which conditions are known, such as one for each operand of a concatenation */
 
-/* Conditions of an element that hold, or do not, in all of a loop, which need not be asked for every element. */
+/* Conditions of an element that are constant in a whole loop, so that its elements need not test them. */
 typedef struct Knowledge {
   RowPrinter *c;
-  signed char *known; /* RowPrinter's */
-  const bool *needed; /* by node: what an element still takes */
-  bool may_copy;      /* whole rows, if they are copied, past the caches */
+  signed char *known; /* RowPrinter.known */
+  const bool *needed; /* by node: an element still needs it */
+  bool may_copy;      /* if it only copies, whole rows may bypass the caches */
 } Knowledge;
 
 static const RowNode *node_at(const RowPrinter *c, int i) { return &c->p->nodes.items[i]; }
 static bool is_op(const RowNode *x, OpKind kind) { return x->kind == RN_OP && x->op == kind; }
 
-/* With all that follows: of `lt` and `ge` of the same numbers one holds; both sides of what holds, of an `and`, do. */
+/* Records a condition and its consequences: of `lt` and `ge` of the same numbers one holds; if an `and` holds, both
+ * sides do. */
 static void learn(const Knowledge *k, int i, bool value) {
   const RowNode *x = node_at(k->c, i);
   if (k->known[i] >= 0) return;
@@ -217,7 +218,7 @@ static Knowledge knowing_more(const Knowledge *k, int node, bool value) {
   return more;
 }
 
-/* A condition for a whole row on which elements are loaded; -1: there is none left. */
+/* Returns a condition, constant in a whole row, on which loads depend; -1 if none is left. */
 static int row_guard(const Knowledge *k) {
   for (size_t i = 0; i < k->c->p->nodes.n; i++) {
     const RowNode *x = node_at(k->c, (int)i);
@@ -228,7 +229,7 @@ static int row_guard(const Knowledge *k) {
   return -1;
 }
 
-/* Is it whether the element's place in its row, and a number, is below some other? */
+/* True if the condition compares the element's position in its row, plus a number, with a bound. */
 static bool is_cut(const RowPrinter *c, const RowNode *condition) {
   if (!is_op(condition, OP_lt) || node_at(c, condition->args[1])->inner) return false;
   const RowNode *place = node_at(c, condition->args[0]);
@@ -237,8 +238,8 @@ static bool is_cut(const RowPrinter *c, const RowNode *condition) {
   return place->kind == RN_INDEX && place->inner && !place->nargs;
 }
 
-/* The condition of this kind that selects between elements, the last one of them, which other selects wait behind; -1:
- * there is none left. */
+/* Returns the last condition of this kind that selects between elements, since other selects depend on it; -1 if none
+ * is left. */
 static int row_cut(const Knowledge *k) {
   for (int i = (int)k->c->p->nodes.n - 1; i >= 0; i--) {
     const RowNode *x = node_at(k->c, i);
@@ -253,8 +254,8 @@ static bool is_contiguous(const RowPrinter *c, const Affine *at) {
   return step && ex_is_const(step, 1);
 }
 
-/* What all that is stored copies, element by element: the node that loads it; NULL: it does more.  16-bit floats and
- * bools do not pass through loads and stores bit for bit. */
+/* Returns the load if all stores only copy it, element by element; NULL if they do more.  16-bit floats and bools do
+ * not pass through loads and stores bit for bit. */
 static const RowNode *copied(const Knowledge *k) {
   const RowProgram *p = k->c->p;
   const RowStore *s = &p->stores.items[0];
@@ -276,7 +277,7 @@ static void print_copy(RowPrinter *c, const RowNode *load) {
   rp_close(c);
 }
 
-/* Loops over elements from one place of the row to another; `*n` more than one are printed already. */
+/* Prints loops over the elements of a row from `from` to `to`; `*n` more than one are already printed. */
 static void print_loops(const Knowledge *k, const char *from, const char *to, int *n) {
   RowPrinter *c = k->c;
   int guard = row_guard(k), cut = guard < 0 ? row_cut(k) : -1, condition = guard < 0 ? cut : guard;

@@ -4,10 +4,11 @@
 
 #include "codegen/rows/print_row.h"
 
-/* Prelude and templates: the front of every text. */
+/* Prelude and templates, which begin every text. */
 extern const char kernel_prelude[];
 
-/* A function for the program, without its name; the buffers are ptr[0], ptr[1] ... in order, tables apart. */
+/* Returns a C function for the program, without its name; the buffers are ptr[0], ptr[1] ... in order, without
+ * tables. */
 const char *print_c_kernel(Module *m, const RowProgram *p, Scalars *scalars);
 
 #endif

@@ -13,8 +13,8 @@
 #include "codegen/rows/row_work.h"
 #include "program/cpu.h"
 
-/* A translation unit ends behind this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude
- * is 0.05 s. */
+/* A translation unit ends after this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude is
+ * 0.05 s. */
 #define UNIT_BYTES ((size_t)12000)
 
 static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
@@ -29,14 +29,14 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
   }
 }
 
-/* An attention is a line that calls functions of the prelude, which take half of the compiler's time: it has a
- * translation unit of its own. */
+/* True for an attention: its text is one line, but the functions of the prelude that it calls take half of the
+ * compiler's time, so it has its own translation unit. */
 static bool is_long(const Kernel *k) { return strstr(k->text, "  attention_") != NULL; }
 
 static const char *definition(Arena *a, const Kernel *k) { return arena_printf(a, "void %s%s", k->symbol, k->text); }
 
-/* How texts are cut depends on them alone, never on the machine: the bytes of an artifact must not depend on how many
- * compilers ran at once. */
+/* Splits the kernels into texts.  The split depends only on them, never on the machine: an artifact's bytes must not
+ * depend on how many compilers ran at once. */
 static const char **texts(const KernelSet *s, size_t *n) {
   const char **list = ARENA_ARRAY(s->arena, const char *, s->kernels.n + 1);
   *n = 0;
@@ -58,7 +58,7 @@ static CCompiler compiler_of(const KernelCompile *how) {
   return (CCompiler){how->arena, how->diags, how->command, how->dir, how->folder, false};
 }
 
-/* For the instruction sets of this machine: the compiler is told to use them all. */
+/* Compiles for the instruction sets of this machine, with -march=native. */
 static bool compile(const KernelCompile *how, const char *const *list, size_t n, KernelImages *out) {
   CCompiler c = compiler_of(how);
   FileMap map;

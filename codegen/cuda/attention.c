@@ -1,6 +1,6 @@
 /* codegen/cuda/attention.c - prints the CUDA kernels of attention and its gradients: sizes, then a call of
- * dialect_attention.h, which has several ways, or of dialect_attention_grad.h.  Which one is decided by the type and by
- * the sizes that are planned for; each is right for all. */
+ * dialect_attention.h, which has several variants, or of dialect_attention_grad.h.  The type and the planned sizes
+ * choose the variant; each is correct for all sizes. */
 #include <string.h>
 
 #include "codegen/cuda/template.h"
@@ -8,7 +8,7 @@
 
 enum { TILE_OF_ROWS = 64, FEW_ROWS = 8, NARROW = 64, MOST_BY_TENSOR = 128 };
 
-/* Strides of what is added to the scores [b, g, r, s, t], as in template_attention. */
+/* Prints the strides of the bias for the scores [b, g, r, s, t], as in template_attention. */
 static void print_bias(CudaTemplate *k) {
   const char *bias = op_str(k->op, AT_bias);
   const Type *t = ct_in(k, 6);
@@ -20,7 +20,7 @@ static void print_bias(CudaTemplate *k) {
   }
 }
 
-/* Where rows of a matrix lie: `name` is a Lines of the dialect; [b, g, r, s, k] or [b, g, t, k]. */
+/* Prints the layout of a matrix's rows: `name` is a Lines of the dialect; [b, g, r, s, k] or [b, g, t, k]. */
 static void print_lines(CudaTemplate *k, const char *name, const TensorPlace *p) {
   const Type *t = p->type;
   const Expr *step = p->stride[t->rank - 2], *repeat = t->rank == 5 ? p->stride[2] : NULL;
@@ -33,7 +33,7 @@ static void print_lines(CudaTemplate *k, const char *name, const TensorPlace *p)
 
 static bool has_sums(const CudaTemplate *k) { return k->u->nout > 1; }
 
-/* Is it a constant from 1 to `most`? */
+/* True if it is a constant from 1 to `most`. */
 static bool is_small(const Expr *e, int most, int *value) {
   int64_t v;
   bool small = ex_get_const(e, &v) && v >= 1 && v <= most;
@@ -41,12 +41,12 @@ static bool is_small(const Expr *e, int most, int *value) {
   return small;
 }
 
-/* What is called: attention_NAME_TYPE, with more arguments. */
+/* The function to call: attention_NAME_TYPE, with more arguments. */
 typedef struct Way {
   const char *name, *more;
 } Way;
 
-/* A warp per query row, 256 elements of the result each. */
+/* Launches a warp per query row, 256 elements of the result each. */
 static Way by_rows(CudaTemplate *k, const Type *q, const Type *v) {
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
   if (has_sums(k)) chunks = ex_max(k->m, chunks, ex_const(k->m, 1));
@@ -54,7 +54,7 @@ static Way by_rows(CudaTemplate *k, const Type *q, const Type *v) {
   return (Way){"row", ""};
 }
 
-/* A block per 64 query rows and 64 or 128 elements of the result. */
+/* Launches a block per 64 query rows and 64 or 128 elements of the result. */
 static Way by_tiles(CudaTemplate *k, const Type *q, const Type *v) {
   Module *m = k->m;
   bool wide = work_expected(m, v->dims[3]) > NARROW;
@@ -66,7 +66,7 @@ static Way by_tiles(CudaTemplate *k, const Type *q, const Type *v) {
   return (Way){"tile", wide ? ", 1" : ", 0"};
 }
 
-/* A block per 64 query rows. */
+/* Launches a block per 64 query rows. */
 static Way by_tensor(CudaTemplate *k, const Type *q, int width, int columns) {
   Module *m = k->m;
   int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8),
@@ -78,7 +78,7 @@ static Way by_tensor(CudaTemplate *k, const Type *q, int width, int columns) {
   return (Way){"tensor", arena_printf(m->arena, ", %d, %d, both, places", ks, es)};
 }
 
-/* Lanes that read a row of so many numbers, 8 each. */
+/* Returns the number of lanes that read a row of `width` numbers, 8 each. */
 static int lanes_for(int width) {
   int n = 1;
   while (8 * n < width) n *= 2;
@@ -90,12 +90,12 @@ static int constant(const Expr *e) {
   return ex_get_const(e, &v) ? (int)v : 1;
 }
 
-/* Does it put what it finds in pieces of the keys into a temporary? */
+/* True if it stores partial results for pieces of the keys in a temporary. */
 static bool in_pieces(const CudaTemplate *k) {
   return !(k->u->place && k->u->place->result) && k->u->out[0] >= k->f->values.n;
 }
 
-/* A block per 1, 2 or 4 query rows and piece of the keys that they share. */
+/* Launches a block per 1, 2 or 4 query rows and piece of their shared keys. */
 static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
   Module *m = k->m;
   int64_t expected = work_expected(m, type_product(m, q, 2, 4));
@@ -114,7 +114,7 @@ static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
   return (Way){"few", arena_printf(m->arena, ", %d, %d, %d, parts, %d, %s", rows, kl, el, pieces, found)};
 }
 
-/* An element of the result per thread, from what was found in pieces. */
+/* Launches a thread per element of the result, from the partial results of the pieces. */
 static void join_pieces(CudaTemplate *k) {
   const TensorPlace place = ct_out_place(k);
   const Type *found = ct_in(k, 0), *out = place.type;
@@ -137,7 +137,7 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
   return by_tiles(k, q, v);
 }
 
-/* Sizes and masks as `b`, and what is added to the scores. */
+/* Prints sizes, masks and bias as `b`. */
 static void print_attention(CudaTemplate *k, const TensorPlace in[3], const TensorPlace *out) {
   const Type *q = in[0].type, *v = in[2].type;
   text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
@@ -170,7 +170,7 @@ void cuda_attention(CudaTemplate *k) {
               op_float(k->op, AT_scale, 1), way.more);
 }
 
-/* A warp per row of the result, 256 elements of it each. */
+/* Launches a warp per row of the result, 256 elements of it each. */
 static Way grad_by_rows(CudaTemplate *k, const Type *y) {
   const Expr *rows = type_product(k->m, y, 0, y->rank - 1),
              *chunks = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, 256));
@@ -178,13 +178,13 @@ static Way grad_by_rows(CudaTemplate *k, const Type *y) {
   return (Way){"row", ""};
 }
 
-/* How many times 64 rows the result has. */
+/* Returns the number of tiles of 64 rows of the result. */
 static const Expr *grad_tiles(CudaTemplate *k, const Type *y) {
   const Expr *rows = type_product(k->m, y, 2, y->rank - 1);
   return ex_mul(k->m, type_product(k->m, y, 0, 2), ex_ceil_div(k->m, rows, ex_const(k->m, TILE_OF_ROWS)));
 }
 
-/* A block per 64 rows and 64 elements of the result. */
+/* Launches a block per 64 rows and 64 elements of the result. */
 static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
   const Expr *panels = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, NARROW));
   ct_launch(k, ex_mul(k->m, grad_tiles(k, y), panels), 1, 256, "64 rows of the result per block");
@@ -192,7 +192,7 @@ static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
   return (Way){"tile", ""};
 }
 
-/* A block per 64 rows of the result. */
+/* Launches a block per 64 rows of the result. */
 static Way grad_by_tensor(CudaTemplate *k, const Type *y, int width, int columns) {
   int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8);
   ct_launch(k, grad_tiles(k, y), 1, 128, "64 rows of the result per block, tensor cores");

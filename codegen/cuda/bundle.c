@@ -1,12 +1,12 @@
 /* codegen/cuda/bundle.c - kernels of several tensors in one launch, and the sum of totals.
  *
- * The grid of a bundle is those of its members one after the other.  A block finds by bisection whose it is, and calls
- * the function of that form with the member's addresses and scalars.  Equal kernels are one form: a step of training
- * has a few, however many weights there are.  Addresses and scalars are the argument; which of them are whose is in
- * tables of the text.
+ * The grid of a bundle is the concatenation of its members' grids.  A block finds its member by bisection, and calls
+ * the function of that form with the member's addresses and scalars.  Equal kernels are one form: a training step has
+ * only few, however many weights it has.  Addresses and scalars are the argument; tables of the text assign them to
+ * members.
  *
  *   in[], out[]   the unit's operands and results
- *   x[]           by member where its blocks end; then the scalars of each
+ *   x[]           by member the end of its blocks; then the scalars of each
  */
 #include <string.h>
 
@@ -125,7 +125,7 @@ const char *cuda_bundle(Module *m, const Unit *u, CudaKernel *k) {
   return print_bundle(&b);
 }
 
-/* A warp takes the operands whose numbers are its own mod 32; warps are added in order. */
+/* Prints the sum: a warp adds the operands whose numbers equal its own mod 32; warps are added in order. */
 const char *cuda_sum_all(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *k) {
   enum { THREADS = 1024 };
   const Expr **lengths = ARENA_ARRAY(m->arena, const Expr *, u->nin);

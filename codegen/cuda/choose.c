@@ -1,5 +1,4 @@
-/* codegen/cuda/choose.c - the schedule of a row program for a GPU: which skeleton, how many threads, packets and
- * registers.
+/* codegen/cuda/choose.c - the schedule of a row program for a GPU: skeleton, threads, packets and registers.
  *
  * In: a row printer with the schedule of the CPU printer.  Out: the record of print_cuda.h.  Sizes are constants or the
  * hints of symbols. */
@@ -9,7 +8,7 @@
 
 enum {
   THREADS = 256,
-  BLOCK_ROW_FROM = 2048, /* expected elements of a row from which a block is better than a warp */
+  BLOCK_ROW_FROM = 2048, /* expected elements of a row from which a block per row is better than a warp */
   MAX_ROW_WARPS = 16,    /* with the row in registers: 16 x 1024 elements */
   MAX_PACKET_WORDS = 40, /* registers per thread for packets */
   MAX_KEPT_WORDS = 48,   /* registers per thread for kept values */
@@ -34,7 +33,7 @@ bool cuda_store_in_packets(const RowPrinter *c, const RowStore *s) {
   return s->inner && is_unit(s->at.coef[c->p->inner]);
 }
 
-/* What goes in packets: registers per element, and the bytes of the narrowest buffer. */
+/* Counts the registers per element of packets, and the bytes of the narrowest buffer in packets. */
 static void count_packets(const RowPrinter *c, const bool *needed, int *words, size_t *narrow) {
   *words = 0, *narrow = 8;
   for (size_t i = 0; i < c->p->nodes.n + c->p->stores.n; i++) {
@@ -46,7 +45,8 @@ static void count_packets(const RowPrinter *c, const bool *needed, int *words, s
   }
 }
 
-/* Sixteen bytes of the narrowest buffer, eight elements at most, and no more than registers hold. */
+/* Returns the elements of a packet: sixteen bytes of the narrowest buffer, at most eight elements, limited by
+ * registers. */
 static int packet_elements(const RowPrinter *c) {
   int words;
   size_t narrow;
@@ -63,7 +63,7 @@ static int count_inner(const RowProgram *p) {
   return n;
 }
 
-/* Registers for kept values, when the row is short and constant enough. */
+/* Chooses registers for kept values, if the row is constant and short enough. */
 static void choose_registers(Cuda *k) {
   RowPrinter *c = &k->r;
   CudaSchedule *s = k->s;
@@ -95,7 +95,7 @@ static void choose_rows(Cuda *k) {
   s->blocks = s->warps == 1 ? ex_ceil_div(c->m, row_count(c), ex_const(c->m, ROWS_PER_BLOCK)) : row_count(c);
 }
 
-/* Many accumulations of columns do not fit shared memory: such programs go by rows. */
+/* Changes the schedule of columns to that of rows if the accumulations would exceed shared memory. */
 static void limit_columns(RowPrinter *c) {
   size_t bytes = 0;
   for (size_t i = 0; i < c->p->accs.n; i++)

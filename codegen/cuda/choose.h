@@ -1,4 +1,4 @@
-/* codegen/cuda/choose.h - what print_cuda.c and choose.c share: a row program being printed for a GPU. */
+/* codegen/cuda/choose.h - shared by print_cuda.c and choose.c: a row program being printed for a GPU. */
 #ifndef APC_CODEGEN_CUDA_CHOOSE_H
 #define APC_CODEGEN_CUDA_CHOOSE_H
 
@@ -16,13 +16,14 @@ enum {
 typedef struct Cuda {
   RowPrinter r;
   CudaSchedule *s;
-  const char *block; /* the number of the block, among those of this kernel */
+  const char *block; /* expression for the number of the block among those of this kernel */
 } Cuda;
 
-/* Sets the schedule record, and which values the row printer keeps. */
+/* Sets the schedule record, and the values that the row printer keeps. */
 void cuda_choose(Cuda *k);
 
-/* Loads and stores of whole packets: neighbours in the inner dimension, at a place known before the element. */
+/* True if a load or store moves whole packets: neighbours in the inner dimension, without guard or computed
+ * index. */
 bool cuda_load_in_packets(const RowPrinter *c, int node);
 bool cuda_store_in_packets(const RowPrinter *c, const RowStore *s);
 

@@ -3,7 +3,7 @@
  *
  * For convolutions and transposed ones of f32, f16 and bf16 with at most one letter of each class, in any order of
  * dimensions.  window.c prints the others, and those of groups with few channels (depthwise), which would leave most of
- * a tile empty.  The tile is chosen by the sizes that are planned for; each is right for all.
+ * a tile empty.  The planned sizes choose the tile; each is correct for all sizes.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef struct Printing {
   const Type *type[3]; /* by role */
 } Printing;
 
-/* A thread has 4 * rq rows by 4 * cq columns; so many threads lie side by side. */
+/* A tile: each thread computes 4 * rq rows by 4 * cq columns, with so many threads side by side. */
 typedef struct Tile {
   int across, rq, cq;
 } Tile;
@@ -73,7 +73,7 @@ static const Expr *blocks(const Printing *p, Tile t) {
   return ex_mul(m, extent_of(p, &p->groups, p->to), ex_mul(m, tiles, panels));
 }
 
-/* The largest that leaves work for all processors; the smallest where none does. */
+/* Chooses the largest tile that leaves work for all processors; the smallest if none does. */
 static Tile choose(const Printing *p) {
   static const Tile tiles[] = {{16, 2, 2}, {16, 2, 1}, {16, 1, 1}};
   int64_t columns = work_expected(p->k->m, extent_of(p, &p->columns, p->to));
@@ -83,7 +83,7 @@ static Tile choose(const Printing *p) {
   return tiles[at];
 }
 
-/* What a windowed dimension has: places of three, of which the last are there. */
+/* Prints a windowed dimension; of the three places the last ones are used. */
 static void print_dimension(const Printing *p, int i) {
   Module *m = p->k->m;
   Text *t = &p->k->body;
@@ -127,7 +127,7 @@ static void print_joined(const Printing *p) {
   text_printf(t, ", v.relu = %d;\n", e.activation == ACT_relu);
 }
 
-/* Is it better one element of the result per thread? */
+/* True for groups of few channels, for which one element of the result per thread is better. */
 static bool is_narrow(const Printing *p) {
   Module *m = p->k->m;
   return work_expected(m, extent_of(p, &p->groups, p->to)) > 1 &&

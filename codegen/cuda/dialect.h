@@ -1,8 +1,8 @@
-/* codegen/cuda/dialect.h - what emitted CUDA kernels are written in, behind a prelude and kernel_elements.h: lanes,
+/* codegen/cuda/dialect.h - the vocabulary of emitted CUDA kernels, after a prelude and kernel_elements.h: lanes,
  * reductions by a warp, packets of elements.  Text of the dialect (prelude_device.h): compiled for GPUs, and run on
  * CPUs by tests.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 FN int lane_index(void) { return thread_index() % 32; }
@@ -23,8 +23,8 @@ FN double shuffle_f64(double v, int from) {
 SHUFFLE(i8, int8_t, 32) SHUFFLE(i16, int16_t, 32) SHUFFLE(i32, int32_t, 32) SHUFFLE(i64, int64_t, 64)
 SHUFFLE(u8, uint8_t, 32) SHUFFLE(u16, uint16_t, 32) SHUFFLE(bool, _Bool, 32)
 
-/* ---- reductions by a warp: a butterfly in which the lower lane's value is always the left operand, so that every lane
- * gets the value a loop over halves of 32 lanes gives */
+/* ---- reductions by a warp: a butterfly whose left operand is always the lower lane's value, so that every lane gets
+ * the value that a loop over halves of 32 lanes gives */
 
 #define BUTTERFLY(T, type, name, op) \
   FN type warp_##name##_##T(type v) { \
@@ -43,8 +43,8 @@ BUTTERFLIES(u8, uint8_t) BUTTERFLIES(u16, uint16_t) BUTTERFLIES(u32, uint32_t) B
 BUTTERFLY(bool, _Bool, or, or) BUTTERFLY(bool, _Bool, and, and) BUTTERFLY(bool, _Bool, max, max)
     BUTTERFLY(bool, _Bool, min, min)
 
-/* A sum over blocks as a tree: equal subtrees are joined as they fill up, the rest from the small end.  Lane l of the
- * warp holds level l; all lanes push the same values. */
+/* A sum over blocks as a tree: equal subtrees are joined as soon as they are full, the rest from the small end.  Lane l
+ * of the warp holds level l; all lanes push the same values. */
 #define TREE(T, type) \
   typedef struct Tree_##T { type level; uint32_t count; } Tree_##T; \
   FN void push_##T(Tree_##T *s, type v) { \
@@ -63,7 +63,7 @@ BUTTERFLY(bool, _Bool, or, or) BUTTERFLY(bool, _Bool, and, and) BUTTERFLY(bool, 
 TREE(f32, float)
 TREE(f64, double)
 
-/* ---- packets: m of N neighbouring elements, in one access when all are there and memory is aligned */
+/* ---- packets: m of N neighbouring elements, in one access if all exist and memory is aligned */
 
 #define PACKET(T, stored, type, N) \
   FN void load##N##_##T(type *r, const stored *p, int64_t m) { \

@@ -1,14 +1,15 @@
-/* codegen/cuda/dialect_attention.h - attention in the dialect.  Behind dialect.h; attention.c prints the calls.  The
- * meaning of the operands is that of kernel_templates.h.
+/* codegen/cuda/dialect_attention.h - attention in the dialect.  After dialect.h; attention.c prints the calls.  The
+ * operands are those of kernel_attention.h.
  *
- * Every way keeps a running maximum and sum per query row while the keys pass (Dao, "FlashAttention-2", 2023), so that
- * no score is stored.  A row's bits depend on its keys and on the way alone, not on other rows or blocks.
+ * Every variant keeps a running maximum and sum per query row while it iterates over the keys (Dao, "FlashAttention-2",
+ * 2023), so that no score is stored.  A row's bits depend on its keys and on the variant alone, not on other rows or
+ * blocks.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
-/* Where the rows of a matrix of each group lie: group g is head g % heads of batch g / heads; rows are `step` apart,
- * and with s > 0 each s of them `repeat`. */
+/* The layout of the rows of a matrix of each group: group g is head g % heads of batch g / heads; rows are `step`
+ * apart, and with s > 0 blocks of s rows are `repeat` apart. */
 typedef struct Lines {
   int64_t heads, batch, head, s, repeat, step;
 } Lines;
@@ -19,7 +20,7 @@ FN int64_t lines_of(const Lines *l, int64_t group) {
 FN int64_t line_at(const Lines *l, int64_t row) {
   return l->s > 0 ? row / l->s * l->repeat + row % l->s * l->step : row * l->step;
 }
-/* Are all rows where 8 numbers of 16 bits are read at once, if the first is? */
+/* True if all rows allow reads of 8 16-bit numbers at once, if the first does. */
 FN _Bool lines_wide(const Lines *l) { return ((l->s > 0 ? l->repeat : 0) | l->step) % 8 == 0; }
 
 typedef struct Attention {
@@ -28,31 +29,31 @@ typedef struct Attention {
   int causal;
   const int64_t *query_position, *key_position;
   int64_t length;
-  const void *bias; /* 0: there is none */
+  const void *bias; /* 0 if none */
   int64_t heads, stride[4];
-  void *lse; /* [groups, rows] of float or double; 0: nobody asks */
+  void *lse; /* [groups, rows] of float or double; 0 if not needed */
 } Attention;
 
-/* Which element of the bias is the row's for key 0; row i of group g is i + g * rows. */
+/* Returns the index of the row's bias for key 0; row i of group g is i + g * rows. */
 FN int64_t attention_bias_row(const Attention *a, int64_t row) {
   int64_t group = row / a->rows, i = row % a->rows;
   return group / a->heads * a->stride[0] + group % a->heads * a->stride[1] + i / a->s * a->stride[2] +
       i % a->s * a->stride[3];
 }
 
-/* Row i of a group sees the keys that are not after this; no row behind the last sees any. */
+/* Returns the last position that row i of a group sees; rows after the last see none. */
 FN int64_t attention_last(const Attention *a, int64_t i) {
   int64_t last = INT64_MAX - 1;
   if (i >= a->rows) return INT64_MIN;
   if (a->causal && a->query_position[i % a->s] < last) last = a->query_position[i % a->s];
   return last;
 }
-/* Where a key is; INT64_MAX is seen by no row. */
+/* Returns the position of a key; INT64_MAX if no row sees it. */
 FN int64_t attention_where(const Attention *a, int64_t key) {
   return key < a->t && a->key_position[key] < a->length ? a->key_position[key] : INT64_MAX;
 }
 
-/* ---- a warp has one query row and up to 256 elements of its result; keys come in 32s, one per lane */
+/* ---- a warp has one query row and up to 256 elements of its result; it reads 32 keys at a time, one per lane */
 
 #define ATTENTION(T, stored, C, type) \
   FN void attention_row_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
@@ -99,12 +100,12 @@ ATTENTION(f64, double, f64, double)
 ATTENTION(f16, uint16_t, f32, float)
 ATTENTION(bf16, uint16_t, f32, float)
 
-/* ---- tiles in f32: a block of 256 threads has 64 query rows and up to 128 elements of their results, and goes through
- * the keys, 64 at a time.  Thread (x, y) of 16 x 16 has the scores of rows 4y .. 4y + 3 with keys 4x .. 4x + 3, and of
- * the result of these rows columns 4x .. 4x + 3 and 64 + 4x .. 64 + 4x + 3.
+/* ---- tiles in f32: a block of 256 threads has 64 query rows and up to 128 elements of their results, and iterates
+ * over the keys, 64 at a time.  Thread (x, y) of 16 x 16 has the scores of rows 4y .. 4y + 3 with keys 4x .. 4x + 3,
+ * and of the result of these rows columns 4x .. 4x + 3 and 64 + 4x .. 64 + 4x + 3.
  *
- * Shared memory has 32 elements of 64 queries and keys, then the values; and the weights.  Both are laid out so that
- * the four rows (keys) of a thread are one access of 16 bytes, and that writing them meets no bank twice. */
+ * Shared memory holds 32 elements of 64 queries and keys, then the values; and the weights.  Both are laid out so that
+ * the four rows (keys) of a thread are one access of 16 bytes, and that writes have no bank conflicts. */
 
 enum { ATTENTION_TILE = 64, ATTENTION_DEPTH = 32, ATTENTION_HALF = 64 * 32 };
 
@@ -112,8 +113,8 @@ FN int tile_place(int deep, int at) { return deep * 64 + ((at / 4 ^ deep / 4 % 1
 
 FN float fused_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
-/* What is in the rows of a tile: the maximum over the 16 threads that share them, and the sum.  Maxima leave NaN out:
- * what is NaN makes its exponential NaN, and with it the sum and the result. */
+/* Reduce over the rows of a tile: the maximum over the 16 threads that share a row, and the sum.  Maxima ignore NaN: a
+ * NaN makes its exponential NaN, and with it the sum and the result. */
 FN float row_max_f32(float v) {
   UNROLL for (int w = 8; w; w /= 2) v = __builtin_fmaxf(v, shuffle_f32(v, lane_index() ^ w));
   return v;
@@ -123,8 +124,8 @@ FN float row_sum_f32(float v) {
   return v;
 }
 
-/* What each row of the tile sees and where its bias is, for whoever is behind the next barrier; and the highest that a
- * row sees: every warp finds it. */
+/* Finds the last position that each row of the tile sees and the index of its bias, valid after the next barrier;
+ * returns the highest position that any row sees: every warp computes it. */
 FN int64_t attention_lasts(const Attention *a, int64_t group, int64_t first, int64_t *last, int64_t *bias) {
   int64_t one = attention_last(a, first + lane_index()), two = attention_last(a, first + 32 + lane_index());
   if (warp_index() == 0) last[lane_index()] = one, last[32 + lane_index()] = two;
@@ -132,7 +133,7 @@ FN int64_t attention_lasts(const Attention *a, int64_t group, int64_t first, int
   if (thread_index() < 64 && a->bias) bias[thread_index()] = attention_bias_row(a, row);
   return warp_max_i64(one < two ? two : one);
 }
-/* What all rows of the tile see. */
+/* Returns the position up to which all rows of the tile see. */
 FN int64_t attention_lowest(const Attention *a, int64_t first) {
   int64_t one = first + lane_index() < a->rows ? attention_last(a, first + lane_index()) : INT64_MAX,
           two = first + 32 + lane_index() < a->rows ? attention_last(a, first + 32 + lane_index()) : INT64_MAX;
@@ -261,14 +262,14 @@ ATTENTION_TILES(f16, uint16_t)
 ATTENTION_TILES(bf16, uint16_t)
 
 /* ---- few rows, as in decoding: a block of 8 warps has up to 4 query rows that share keys, and a piece of the keys.
- * The warps take 32 keys each in turn, read with 8 numbers per lane, neighbours by neighbours; what they find is joined
- * in their order.  With several pieces it goes into `found`, [pieces, groups, rows, e + 2]: the mixture of the values,
- * the maximum, the sum; attention_join puts the pieces together.
+ * The warps process 32 keys each in turn, reading 8 numbers per lane, adjacent lanes adjacent numbers; their partial
+ * results are joined in order.  With several pieces these go into `found`, [pieces, groups, rows, e + 2]: the mixture
+ * of the values, the maximum, the sum; attention_join joins the pieces.
  *
  * kl and el lanes share a key and a value: 8 kl and 8 el are at least their widths. */
 
 #define ATTENTION_FEW(T, stored) \
-  /* 8 numbers of a row of a matrix; behind its end zeros */ \
+  /* 8 numbers of a row of a matrix; zeros after its end */ \
   FN void attention_eight_##T(float *r, const stored *from, const Lines *lines, int64_t row, int64_t rows, \
       int64_t width, int at) { \
     int64_t left = row < rows ? width - at : 0; \
@@ -359,7 +360,7 @@ ATTENTION_TILES(bf16, uint16_t)
       if (a->lse && c == 0) ((float *)a->lse)[row] = total == 0 ? -__builtin_inff() : top + log_f32(total); \
     } \
   } \
-  /* an element of the result per thread, `each` rows of a group; lse: 0, or where it goes */ \
+  /* an element of the result per thread, `each` rows of a group; lse: 0, or its address */ \
   FN void attention_join_##T(stored *out, const Lines *lines, float *lse, const float *found, int64_t rows, \
       int64_t each, int64_t e, const int pieces) { \
     int64_t i = block_index() * 256 + thread_index(), row = i / e, c = i % e; \
@@ -378,13 +379,13 @@ ATTENTION_FEW(f32, float)
 ATTENTION_FEW(f16, uint16_t)
 ATTENTION_FEW(bf16, uint16_t)
 
-/* ---- tensor cores: a block of 4 warps has 64 query rows, 16 per warp, and goes through the keys, 64 at a time.  The
+/* ---- tensor cores: a block of 4 warps has 64 query rows, 16 per warp, and iterates over the keys, 64 at a time.  The
  * queries stay in registers, as do scores and results; keys and values pass through shared memory by asynchronous
- * copies: values while scores are made, the next keys while values are mixed.  A row in shared memory has 8 numbers
- * more than the matrix, so that 8 rows of load_matrices meet no bank twice.
+ * copies: values while scores are computed, the next keys while values are mixed.  A row in shared memory has 8 numbers
+ * more than the matrix, so that 8 rows of load_matrices have no bank conflicts.
  *
- * Exponentials are of base two, by the unit of the GPU; weights are rounded to 16 bits before they are multiplied with
- * the values, as everywhere where tensor cores do it, and the sum is of those that are not rounded. */
+ * Exponentials are of base two, by the GPU's special function unit; weights are rounded to 16 bits before they are
+ * multiplied with the values, as usual with tensor cores, and the sum is of the unrounded weights. */
 
 FN float quad_max(float v) {
   UNROLL for (int w = 2; w; w /= 2) v = __builtin_fmaxf(v, shuffle_f32(v, lane_index() ^ w));
@@ -395,8 +396,8 @@ FN float quad_sum(float v) {
   return v;
 }
 
-/* The first 64 keys from t on of which a row sees some; where they are, behind the next barrier.  `whole`: every row
- * sees all of them.  Every warp finds the same. */
+/* Finds the first 64 keys from t on of which a row sees some; their positions are valid after the next barrier.
+ * `whole`: every row sees all of them.  Every warp finds the same. */
 FN int64_t attention_next(const Attention *a, int64_t t, int64_t lowest, int64_t highest, int64_t *where, int *whole) {
   *whole = 0;
   for (; t < a->t; t += 64) {
@@ -409,8 +410,8 @@ FN int64_t attention_next(const Attention *a, int64_t t, int64_t lowest, int64_t
   return t;
 }
 
-/* 64 rows from `first` on of a matrix with `width` columns, `rows` of which are there, as rows of 16 * steps numbers,
- * zeros after the matrix, `stride` apart.  With `wide` by asynchronous copies. */
+/* Copies 64 rows from `first` on of a matrix with `width` columns and `rows` rows, as rows of 16 * steps numbers,
+ * padded with zeros, `stride` apart.  With `wide` by asynchronous copies. */
 FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lines *lines, int64_t first, int64_t rows,
                        int64_t width, const int steps, _Bool wide) {
   if (wide) {
@@ -453,11 +454,11 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lin
     UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
     int whole, next_whole, slot = 0; \
     int64_t t = attention_next(a, 0, lowest, highest, places, &whole), next; \
-    barrier(); /* the queries are taken */ \
+    barrier(); /* the queries are read */ \
     if (t < a->t) attention_copy(some_keys, kstride, keys, &a->of_keys, t, a->t - t, a->k, ks, wide); \
     for (; t < a->t; t = next, whole = next_whole, slot ^= 64) { \
       copy_wait(); \
-      barrier(); /* the keys are there, the values before are done */ \
+      barrier(); /* the keys have arrived, the previous values are used up */ \
       attention_copy(some_values, estride, values, &a->of_values, t, a->t - t, a->e, es, wide); \
       float score[8][4]; \
       UNROLL for (int i = 0; i < 32; i++) score[i / 4][i % 4] = 0; \
@@ -491,7 +492,7 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lin
       } \
       next = attention_next(a, t + 64, lowest, highest, places + (slot ^ 64), &next_whole); \
       copy_wait(); \
-      barrier(); /* the values are there, the keys are done */ \
+      barrier(); /* the values have arrived, the keys are used up */ \
       if (next < a->t) \
         attention_copy(some_keys, kstride, keys, &a->of_keys, next, a->t - next, a->k, ks, wide); \
       UNROLL for (int s = 0; s < 4; s++) { \
@@ -506,7 +507,7 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lin
         } \
       } \
     } \
-    barrier(); /* all are done: a warp puts its rows together where values were */ \
+    barrier(); /* all warps are done: each gathers its rows in the memory of the values */ \
     UNROLL for (int r = 0; r < 2; r++) { \
       float total = quad_sum(sum[r]), share = total == 0 ? 0 : 1 / total; \
       UNROLL for (int n = 0; n < 2 * es; n++) { \

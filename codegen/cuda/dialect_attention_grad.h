@@ -1,13 +1,14 @@
-/* codegen/cuda/dialect_attention_grad.h - the gradients of attention in the dialect.  Behind dialect_attention.h;
+/* codegen/cuda/dialect_attention_grad.h - the gradients of attention in the dialect.  After dialect_attention.h;
  * attention.c prints the calls.
  *
- * A row of the result is of a query, key or value: its own row.  What adds to it, keys or queries, are the others; what
- * they are added with, their weights, is made again from scores and the logarithms of sums (Dao, "FlashAttention-2",
- * 2023).  No score is stored and nothing is added atomically: a row's bits depend on its operands and the way alone.
+ * A row of the result belongs to a query, key or value: its own row.  The rows summed into it, keys or queries, are the
+ * others; their factors, the weights, are recomputed from scores and the logarithms of sums (Dao, "FlashAttention-2",
+ * 2023).  No score is stored and nothing is added atomically: a row's bits depend on its operands and the variant
+ * alone.
  *
- * Not done: one pass for keys and values, which would make the scores once for both.
+ * Not done: one pass for keys and values, which would compute the scores once for both.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 typedef struct AttentionGrad {
@@ -16,10 +17,10 @@ typedef struct AttentionGrad {
   Lines of_o, of_d;
 } AttentionGrad;
 
-/* ---- a warp has a row of the result and up to 256 elements of it; others come in 32s, one per lane */
+/* ---- a warp has a row of the result and up to 256 elements of it; it reads 32 others at a time, one per lane */
 
 #define ATTENTION_GRAD(T, stored, C, type) \
-  /* What query `row` of all adds the other's row with: its weight, or what its score changes. */ \
+  /* The factor of the other row in the sum of query `row` of all: the weight, or the gradient of the score. */ \
   FN type grad_pair_##T(const Attention *a, const AttentionGrad *g, const stored *query, const stored *keys, \
       const stored *values, type scale, int64_t row, int64_t key) { \
     int64_t group = row / a->rows, i = row % a->rows; \
@@ -74,8 +75,9 @@ ATTENTION_GRAD(bf16, uint16_t, f32, float)
 
 /* ---- tiles: 64 own rows against 64 others at a time; in f32, or on tensor cores */
 
-/* The first 64 queries from t on one of which sees an own key, the first of which is at `lowest`, the last at
- * `highest`; what they see, behind the next barrier.  `whole`: all of them see all keys.  Every warp finds the same. */
+/* Finds the first 64 queries from t on one of which sees an own key, the first of which is at `lowest`, the last at
+ * `highest`; the last positions that they see are valid after the next barrier.  `whole`: all of them see all keys.
+ * Every warp finds the same. */
 FN int64_t attention_next_queries(const Attention *a, int64_t t, int64_t lowest, int64_t highest, int64_t *last,
                                   int *whole) {
   *whole = 0;
@@ -89,7 +91,7 @@ FN int64_t attention_next_queries(const Attention *a, int64_t t, int64_t lowest,
   return t;
 }
 
-/* What 64 own rows have to do with 64 others.  `of_query`: own rows are queries. */
+/* The pairs of 64 own rows with 64 others.  `of_query`: own rows are queries. */
 typedef struct AttentionPairs {
   _Bool of_query;
   int64_t group, own, others, first; /* rows of the group; its first own row here */
@@ -97,7 +99,7 @@ typedef struct AttentionPairs {
   int64_t *where, *last, *bias_row; /* of 64 keys, of 64 queries */
 } AttentionPairs;
 
-/* Sizes, and what is known of the own rows, behind the next barrier.  Those with most others come first. */
+/* Sets sizes, and the data of the own rows, valid after the next barrier.  Own rows with most others come first. */
 FN void attention_pairs(AttentionPairs *p, const Attention *a, int64_t job) {
   int64_t tiles, tile;
   p->own = p->of_query ? a->rows : a->t, p->others = p->of_query ? a->t : a->rows;
@@ -113,7 +115,7 @@ FN void attention_pairs(AttentionPairs *p, const Attention *a, int64_t job) {
   }
 }
 
-/* Others from t on that have to do with own rows. */
+/* Finds others from t on that pair with own rows. */
 FN int64_t attention_others(const AttentionPairs *p, const Attention *a, int64_t t, int *whole) {
   if (p->of_query) return attention_next(a, t, p->lowest, p->highest, p->where, whole);
   t = attention_next_queries(a, t, p->lowest, p->highest, p->last, whole);
@@ -122,8 +124,8 @@ FN int64_t attention_others(const AttentionPairs *p, const Attention *a, int64_t
   return t;
 }
 
-/* The query and key of an own row and another one, as rows of the tiles; where their bias is, -1 when one of them is
- * not there. */
+/* The query and key of an own row and another one, as rows of the tiles; the index of their bias, -1 if one of them is
+ * absent. */
 FN int attention_query(const AttentionPairs *p, int own, int other) { return p->of_query ? own : other; }
 FN int attention_key(const AttentionPairs *p, int own, int other) { return p->of_query ? other : own; }
 FN int64_t attention_bias_at(const AttentionPairs *p, const Attention *a, int64_t t, int own, int other) {
@@ -132,7 +134,7 @@ FN int64_t attention_bias_at(const AttentionPairs *p, const Attention *a, int64_
   return p->bias_row[attention_query(p, own, other)] + key;
 }
 
-/* The logarithm of a query's sum; infinity, so that nothing has a weight, where it has none. */
+/* Returns the logarithm of a query's sum; infinity if it has none, so that all weights are 0. */
 FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
   float lse = there ? ((const float *)g->lse)[row] : -__builtin_inff();
   return lse == -__builtin_inff() ? __builtin_inff() : lse;
@@ -207,7 +209,7 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
     if (p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, p.first, 1); \
     for (int64_t t = 0; t < p.others; t += 64) { \
       int whole; \
-      barrier(); /* the tile before is done */ \
+      barrier(); /* the previous tile is done */ \
       t = attention_others(&p, a, t, &whole); \
       if (t >= p.others) break; \
       if (!p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, t, g->of == 'k'); \
@@ -225,7 +227,7 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
           if (g->of != 'v') w *= (change[i][j] - deltas[q]) * scale; \
           weights[tile_place(4 * x + j, 4 * y) + i] = whole || where[k] <= last[q] ? w : 0; \
         } \
-      barrier(); /* products are done, and weights are there */ \
+      barrier(); /* products are done, and weights are stored */ \
       attention_values_##T(both, from, of_from, t, p.others, n, panel * 64, 64); \
       barrier(); \
       ROLL for (int some = 0; some < 64; some += 2) UNROLL for (int row = some; row < some + 2; row++) { \
@@ -247,8 +249,8 @@ ATTENTION_GRAD_TILES(f16, uint16_t)
 ATTENTION_GRAD_TILES(bf16, uint16_t)
 
 /* Tensor cores: a block of 4 warps has 64 own rows, 16 per warp, which stay in registers as the results do.  Others
- * pass through shared memory, 64 at a time, laid out as in attention_tensor, and are met 32 at a time.  Weights are
- * rounded to 16 bits before they are multiplied.
+ * pass through shared memory, 64 at a time, laid out as in attention_tensor, and are processed 32 at a time.  Weights
+ * are rounded to 16 bits before they are multiplied.
  *
  * `both`: 64 * (16 * ks + 8 + 16 * es + 8) numbers; numbers: 128; places: 192. */
 #define ATTENTION_GRAD_TENSOR(T) \
@@ -306,7 +308,7 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
     UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
     for (int64_t t = 0; t < p.others; t += 64) { \
       int whole; \
-      barrier(); /* the tile before is done */ \
+      barrier(); /* the previous tile is done */ \
       t = attention_others(&p, a, t, &whole); \
       if (t >= p.others) break; \
       attention_copy(first_tile, kstride, other, of_other, t, p.others - t, a->k, ks, wide); \
@@ -360,7 +362,7 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
         } \
       } \
     } \
-    barrier(); /* all are done: a warp puts its rows together where others were */ \
+    barrier(); /* all warps are done: each gathers its rows in the memory of the others */ \
     UNROLL for (int r = 0; r < 2; r++) \
       UNROLL for (int i = 0; i < 2 * ns; i++) \
         *(uint32_t *)(both + (row + 8 * r) * nstride + 8 * i + pair) = \

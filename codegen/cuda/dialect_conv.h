@@ -1,36 +1,36 @@
 /* codegen/cuda/dialect_conv.h - convolutions in the dialect, as one product of matrices (implicit GEMM; Chetlur et al.,
- * "cuDNN", 2014).  Behind dialect_attention.h; conv.c prints the calls.
+ * "cuDNN", 2014).  After dialect_attention.h; conv.c prints the calls.
  *
- * A row is a place of the result in all images, a column an output channel, and what is summed are the channels of each
- * element of the window.  Rows of the image's matrix are never stored: a block of 256 threads picks 16 terms of its
- * rows and of its columns at a time into shared memory, the next while it multiplies.  Thread (x, y) of `across` x 256
- * / across has `rq` times four rows by `cq` times four columns of the result.  Every sum is one chain of fused
+ * A row is a position of the result in all images, a column an output channel, and the sum is over the channels of each
+ * element of the window.  The image's matrix is never stored: a block of 256 threads gathers 16 terms of its rows and
+ * of its columns at a time into shared memory, the next ones while it multiplies.  Thread (x, y) of `across` x 256 /
+ * across has `rq` times four rows by `cq` times four columns of the result.  Every sum is one chain of fused
  * multiply-adds in the order of the window, then of the channel: neither the tile nor other rows change a bit.
  *
- * Where the columns of a term lie side by side, a thread reads four of them; else four terms of a column, as it does of
- * a row: filters of cuDNN's order (runtime/device/cuda/conv.c) have the channels side by side.
+ * If the columns of a term are contiguous, a thread reads four of them; else four terms of a column, as it does of a
+ * row: filters of cuDNN's order (runtime/device/cuda/conv.c) have contiguous channels.
  *
- * Place u of the result and element k of the window meet place (first + u * step + k * reach) / divisor of the operand,
- * if that is one: so transposed convolutions are the same.  Strides are in elements.
+ * Position u of the result and element k of the window meet position (first + u * step + k * reach) / divisor of the
+ * operand, if that is an integer: so transposed convolutions use the same code.  Strides are in elements.
  *
- * Not done: the summed terms are not cut among blocks, no tensor cores (16-bit types are summed in f32).
+ * Not done: the summed terms are not split among blocks, no tensor cores (16-bit types are summed in f32).
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 typedef struct Conv {
-  int dims; /* how many of the three are there: the last ones */
+  int dims; /* how many of the three are used: the last ones */
   int64_t rows, channels, columns; /* channels of a group: of the operand, of the result */
   int64_t from[3], to[3], window[3];
   int64_t first[3], step[3], reach[3], divisor[3];
   int64_t x_image, x_group, x_channel, x_place[3];
   int64_t w_group, w_channel, w_column, w_place[3];
   int64_t y_image, y_group, y_column, y_place[3];
-  const void *bias, *residual; /* 0: there is none; as the channels of all groups, as the result */
+  const void *bias, *residual; /* 0 if none; indexed as the channels of all groups, and as the result */
   int relu;
 } Conv;
 
-/* A summed term: the element of the window and the channel.  Behind the last k[0] is no element. */
+/* A summed term: the element of the window and the channel.  After the last k[0] there are no elements. */
 typedef struct ConvTerm {
   int64_t k[3], channel;
 } ConvTerm;
@@ -48,8 +48,8 @@ FN void conv_step(const Conv *v, ConvTerm *t, int n) {
 
 enum { CONV_DEPTH = 16 };
 
-/* Of row `row` of the matrix as row `at` of a tile with `rows`: where its image begins, where it is in that for the
- * first element of the window (behind the last row: nowhere), where its result is (-1: there is none). */
+/* Stores the addresses of row `row` of the matrix as row `at` of a tile with `rows`: its image, its position there for
+ * the first element of the window (outside, for rows after the last), its result (-1 if none). */
 FN void conv_row(const Conv *v, int64_t row, int64_t *places, int rows, int at) {
   int64_t rest = row, y = 0;
   UNROLL for (int d = 2; d >= 0; d--) {
@@ -63,7 +63,7 @@ FN void conv_row(const Conv *v, int64_t row, int64_t *places, int rows, int at) 
   places[4 * rows + at] = row < v->rows ? y + rest * v->y_image : -1;
 }
 
-/* Which element of the operand a row meets in a term; -1: none. */
+/* Returns the index of the element of the operand that a row meets in a term; -1 if none. */
 FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, int rows, int at) {
   int64_t x = places[at] + t->channel * v->x_channel;
   _Bool there = t->k[0] < v->window[0];
@@ -76,7 +76,7 @@ FN int64_t conv_place(const Conv *v, const ConvTerm *t, const int64_t *places, i
   return there ? x : -1;
 }
 
-/* Where the weight of a term and column is. */
+/* Returns the index of the weight of a term and column. */
 FN int64_t conv_weight(const Conv *v, const ConvTerm *t, int64_t column) {
   int64_t at = t->channel * v->w_channel + column * v->w_column;
   UNROLL for (int d = 0; d < 3; d++) at += t->k[d] * v->w_place[d];
@@ -99,7 +99,7 @@ FN int64_t conv_weight(const Conv *v, const ConvTerm *t, int64_t column) {
       } \
     } \
   } \
-  /* four columns of a term, which lie side by side */ \
+  /* four contiguous columns of a term */ \
   FN void conv_weights_##T(float *r, const Conv *v, const stored *w, const ConvTerm *t, int64_t column) { \
     int64_t left = t->k[0] < v->window[0] ? v->columns - column : 0; \
     load4_##T(r, w + (left > 0 ? conv_weight(v, t, column) : 0), left < 4 ? left : 4); \
@@ -118,7 +118,7 @@ FN int64_t conv_weight(const Conv *v, const ConvTerm *t, int64_t column) {
       } \
     } \
   } \
-  /* four columns of a row: what joins the sums, and storing them */ \
+  /* four columns of a row: the epilogue, and the stores */ \
   FN void conv_store_##T(const Conv *v, stored *y, float *r, int64_t group, int64_t column, int64_t at) { \
     int64_t left = v->columns - column < 4 ? v->columns - column : 4; \
     float more[4]; \
@@ -181,7 +181,7 @@ FN int64_t conv_weight(const Conv *v, const ConvTerm *t, int64_t column) {
         UNROLL for (int i = 0; i < 4 * rq; i++) \
           UNROLL for (int j = 0; j < 4 * cq; j++) sum[i][j] = fused_f32(a[i], b[j], sum[i][j]); \
       } \
-      if (s < steps) { /* rows lie so that writing four terms of eight rows meets no bank twice; columns too */ \
+      if (s < steps) { /* writing four terms of eight rows has no bank conflicts; of columns neither */ \
         UNROLL for (int i = 0; i < rows / 64; i++) \
           UNROLL for (int j = 0; j < 4; j++) \
               part[(deep + j) * rows + (thread_index() / 4 + 64 * i ^ 2 * deep)] = image[i][j]; \

@@ -1,11 +1,11 @@
-/* codegen/cuda/dialect_grouped.h - grouped_dot in the dialect.  Behind dialect.h; grouped.c prints the calls.
+/* codegen/cuda/dialect_grouped.h - grouped_dot in the dialect.  After dialect.h; grouped.c prints the calls.
  *
  * A block of 256 threads has 32 columns of one group's matrix, or of the rows of no group, which become zeros.  It
- * picks its rows out of all, 32 at a time in ascending order, and multiplies them through shared memory, 8 terms at a
- * time.  Every sum runs in the order of k with one rounding per term, as on CPUs.  No tensor cores, and the blocks of a
- * group with many rows work longer than others.
+ * selects its rows, 32 at a time in ascending order, and multiplies them through shared memory, 8 terms at a time.
+ * Every sum runs in the order of k with one rounding per term, as on CPUs.  No tensor cores, and the blocks of a group
+ * with many rows work longer than others.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 typedef struct Grouped {
@@ -21,7 +21,7 @@ FN int64_t grouped_group(const Grouped *g, int64_t index) {
 FN float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FN double fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-/* The sum over the lanes before this one. */
+/* Returns the sum over the lanes before this one. */
 FN int lanes_before(int v) {
   int sum = v;
   UNROLL for (int w = 1; w < 32; w *= 2) {
@@ -31,7 +31,7 @@ FN int lanes_before(int v) {
   return sum - v;
 }
 
-/* 256 threads: one element of each factor is loaded by each */
+/* 256 threads: each loads one element of each factor */
 enum { GROUPED_ROWS = 32, GROUPED_COLUMNS = 32, GROUPED_DEPTH = 8 };
 
 #define GROUPED(T, stored, C, type) \

@@ -1,15 +1,15 @@
 /* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort, topk, scan and within in the
- * dialect.  Behind dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n,
+ * dialect.  After dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n,
  * inner] along the axis; values and index are the operands, y the result.
  *
- * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and
- * the bits of the CPU kernels.  Put, argsort and topk look at the whole line for each element: their work is quadratic
+ * Every element of a result has one owner, which combines its terms in the order of the operand: no atomic additions,
+ * and the bits of the CPU kernels.  Put, argsort and topk read the whole line for each element: their work is quadratic
  * in its length. */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
-/* x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and looks at 32 names at a
- * time; the 8 warps of a block fetch 256 names at a time for all of them. */
+/* Reduces x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and tests 32
+ * indices at a time; the 8 warps of a block fetch 256 indices at a time for all of them. */
 #define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I) do { \
     SHARED(int64_t, names, 256); \
     int64_t chunks = (inner + 127) / 128, job = block_index() * 8 + warp_index(); \
@@ -48,7 +48,7 @@
     store_##T(y + i, acc); \
   } while (0)
 
-/* A thread has a line: neighbours have neighbouring columns. */
+/* A thread has a line: adjacent threads have adjacent columns. */
 #define SCAN_COLUMNS(T, stored, type, S, IDENTITY, COMBINE) do { \
     int64_t line = block_index() * 256 + thread_index(), first = line / inner * n * inner + line % inner; \
     if (line >= outer * inner) return; \
@@ -78,8 +78,8 @@
     } \
   } while (0)
 
-/* A thread has an element; its place is the number of elements that come before it.  Equal ones keep their order, NaN
- * is the largest. */
+/* A thread has an element; its position is the number of elements that come before it.  Equal ones keep their order,
+ * NaN is the largest. */
 #define COMES_BEFORE(p, q) (descending ? (q != q ? 0 : p != p || p > q) : (p != p ? 0 : q != q || p < q))
 #define BY_PLACE(T, type, ...) do { \
     int64_t i = block_index() * 256 + thread_index(); \
@@ -97,7 +97,7 @@
     __VA_ARGS__ \
   } while (0)
 #define ARGSORT(T, type) BY_PLACE(T, type, y[first + place * inner] = own;)
-/* Into y[outer, k, inner] and z. */
+/* Writes y[outer, k, inner] and z. */
 #define TOPK(T, type) BY_PLACE(T, type, { \
     int64_t at = i / inner / n * k * inner + i % inner + place * inner; \
     if (place < k) store_##T(y + at, key), z[at] = own; \
@@ -106,16 +106,16 @@
 /* program/index_fault.h */
 typedef struct IndexNote { int64_t found, value, low, below, rank, place[8], instr; } IndexNote;
 
-/* Of the launch that is under way: its first element outside, and how many blocks are done.  Between launches both are
- * as they are here. */
+/* The state of the current launch: its first element outside, and the number of blocks done.  Between launches both
+ * have the values they have here. */
 enum { NONE_OUTSIDE = -1 };
 typedef struct IndexLook { uint64_t first; uint32_t done; } IndexLook;
 STATE(IndexLook, index_look) = {(uint64_t)NONE_OUTSIDE, 0};
 
-/* Copies indices values[n] into y; all must be in [low, below).  A thread has 4 elements.  The block that is done last
- * knows the first one outside, whatever the order of blocks, and notes it for the host, unless a launch before has
- * noted one.  Where nothing is outside, all that is written beside y is the count, and not even that by a block alone.
- * What follows makes place[] of element `at`. */
+/* Copies indices values[n] into y; all must be in [low, below).  A thread has 4 elements.  The last block to finish
+ * knows the first one outside, whatever the order of blocks, and notes it for the host, unless an earlier launch has
+ * noted one.  If none is outside, it writes only y and the count, and a single block not even the count.  The arguments
+ * after T compute place[] of element `at`. */
 #define WITHIN(T, ...) do { \
     int64_t from = block_index() * 1024 + thread_index(); \
     uint64_t mine = (uint64_t)NONE_OUTSIDE; \

@@ -1,12 +1,12 @@
-/* codegen/cuda/dialect_templates.h - kernels of the dialect written by hand: update, rope; others are in
- * dialect_attention.h, dialect_indexing.h, dialect_grouped.h.  Behind dialect.h; template.c prints the calls.  The
- * meaning of the operands is that of kernel_templates.h.
+/* codegen/cuda/dialect_templates.h - hand-written kernels of the dialect: update, rope; others are in
+ * dialect_attention.h, dialect_indexing.h, dialect_grouped.h.  After dialect.h; template.c prints the calls.  The
+ * operands are those of kernel_templates.h.
  */
-/* Names of macros in a row are no statements. */
+/* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 /* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] from row position - start on; in place (y == x)
- * only the changed rows are written */
+ * it writes only the changed rows */
 
 #define UPDATE(stored, size) \
   FN void update_##size(stored *y, const stored *x, const stored *u, int64_t position, int64_t start, int64_t outer, \
@@ -27,8 +27,8 @@
   }
 UPDATE(uint8_t, 1) UPDATE(uint16_t, 2) UPDATE(uint32_t, 4) UPDATE(uint64_t, 8)
 
-/* ---- rope: x[outer / inner, inner, s, h, k]; a thread turns one pair of all heads of a position.  What has a
- * dimension of size 1 has a stride for it all the same: x0, x1, x2, x3 of outer / inner, inner, s, h, and those of y */
+/* ---- rope: x[outer / inner, inner, s, h, k]; a thread rotates one pair of all heads of a position.  Dimensions of
+ * size 1 have strides too: x0, x1, x2, x3 of outer / inner, inner, s, h, and those of y */
 
 FN float rope_sine_f32(double x) { return turned_f32(x, 0); }
 FN float rope_cosine_f32(double x) { return turned_f32(x, 1); }

@@ -1,10 +1,10 @@
 /* codegen/cuda/grouped.c - prints the CUDA kernel of grouped_dot: sizes, then a call of dialect_grouped.h.  A
- * grouped_mlp was taken apart before (work_grouped.c): what is left of it here are its products. */
+ * grouped_mlp arrives here as its products (work_grouped.c). */
 #include "codegen/cuda/template.h"
 
 enum { TILE_OF_ROWS = 32, TILE_OF_COLUMNS = 32, TILE_OF_TERMS = 8 }; /* GROUPED_ROWS ... of the text */
 
-/* The numbers of its rows, and parts of both factors in the type of the sums. */
+/* Returns the bytes of shared memory: the numbers of the rows, and tiles of both factors in the type of the sums. */
 static int shared_bytes(DType t) {
   return TILE_OF_ROWS * 8 +
          TILE_OF_TERMS * (TILE_OF_ROWS + TILE_OF_COLUMNS) * (int)dtype_bytes(t == DT_f64 ? DT_f64 : DT_f32);

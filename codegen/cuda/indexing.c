@@ -17,8 +17,8 @@ static void pointers(CudaTemplate *k) {
   if (k->u->nin > 1) text_printf(&k->body, "  const %s *const index = a.p1;\n", rp_stored_type(ct_in(k, 1)->dtype));
 }
 
-/* "f32, float, float, f32, 0, add_f32": element, stored type, computed type and its name, identity and combination of a
- * reduction. */
+/* Returns "f32, float, float, f32, 0, add_f32": element, stored type, computed type and its name, identity and
+ * combination of a reduction. */
 static const char *reduction_arguments(const CudaTemplate *k, DType t, Reduction r) {
   DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
   return arena_printf(k->m->arena, "%s, %s, %s, %s, %s, %s_%s", dtype_name(t), rp_stored_type(t), rp_value_type(t),
@@ -56,7 +56,7 @@ static void scan(CudaTemplate *k, Reduction r) {
   text_printf(&k->body, "  %s(%s);\n", by_rows ? "SCAN_ROWS" : "SCAN_COLUMNS", reduction_arguments(k, x->dtype, r));
 }
 
-/* All in order, or the first k. */
+/* Prints argsort (all in order) or topk (the first k). */
 static void sorted(CudaTemplate *k) {
   const Type *x = ct_in(k, 0);
   ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");

@@ -6,7 +6,7 @@
 
 #include "codegen/rows/row.h"
 
-/* ---- row programs as bytes: those of equal layers are equal */
+/* ---- row programs as keys: those of equal layers are equal */
 
 static void add(Text *key, const void *field, size_t bytes) { text_addn(key, field, bytes); }
 #define ADD(key, field) add((key), &(field), sizeof(field))
@@ -25,7 +25,7 @@ static void add_store(Text *key, const RowStore *s) {
       ADD(key, s->total);
 }
 
-/* All but which values its buffers are, which no text says.  Expressions are those of the module, equal ones once. */
+/* Adds everything except the values of its buffers, which no text names.  The module stores equal expressions once. */
 static void add_program(Text *key, const RowProgram *p) {
   ADD(key, p->ndims), ADD(key, p->extent), ADD(key, p->inner), ADD(key, p->reduces), ADD(key, p->start);
   ADD(key, p->nstages), ADD(key, p->blocks), ADD(key, p->nodes.n), ADD(key, p->accs.n), ADD(key, p->stores.n),

@@ -6,33 +6,33 @@
 #include "codegen/kernel_set.h"
 #include "codegen/rows/units.h"
 
-/* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars
- * (int64), then, of one that looks at indices, an IndexNote (pointer) and a number. */
+/* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars (int64),
+ * then, if it checks indices, an IndexNote (pointer) and the number of its instruction. */
 typedef struct CudaKernel {
   int kernel; /* its number in the set */
   int nscalars;
   const Expr *const *scalars;
   const char *how;     /* the schedule, for people */
-  bool looks;          /* at indices (ProgramKernel) */
+  bool looks;          /* it checks indices (ProgramKernel) */
   CudaSchedule launch; /* of a template: threads, shared and blocks only */
 } CudaKernel;
 
-/* The kernels of all units, by unit; their texts are added to a set. */
+/* Returns the kernels of all units, by unit; adds their texts to a set. */
 const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units, KernelSet *set);
 
-/* The definition of a kernel of the set; behind dialect_prelude it is complete. */
+/* Returns the definition of a kernel of the set; together with dialect_prelude it is complete. */
 const char *cuda_text(Arena *a, const Kernel *k);
 
-/* bundle.c: of a unit with members; of the sum of several tensors of totals (work_total.c). */
+/* bundle.c: return the text of a unit with members, and of the sum of several tensors of totals (work_total.c). */
 const char *cuda_bundle(Module *m, const Unit *u, CudaKernel *out);
 const char *cuda_sum_all(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out);
 
-/* update, rope, attention: the text of one kernel. */
-/* arch: as KernelSet has it. */
+/* Returns the text of one kernel of an operation with a template (update, rope, attention ...). */
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, const char *arch,
                           CudaKernel *out);
-/* 90 for "sm_90" and "sm_90a"; 0: it is not known. */
+/* Returns 90 for "sm_90" and "sm_90a"; 0 if unknown. */
 int cuda_arch(const char *arch);
+/* True if operations of this kind have a template. */
 bool cuda_template_exists(OpKind k);
 
 #endif

@@ -15,7 +15,7 @@
 
 const char *const nvrtc_options[] = {"--fmad=false", "--std=c++17", "--ptxas-options=-v", "--diag-suppress=177", NULL};
 
-/* The declarations of nvrtc.h that are used. */
+/* The parts of nvrtc.h that are used. */
 typedef struct NvrtcProgram *Program;
 static struct {
   bool tried, found;
@@ -30,9 +30,9 @@ static struct {
   int (*cubin)(Program, char *);
   int (*destroy)(Program *);
   const char *(*error)(int);
-} nvrtc; /* of the process: a library is loaded once */
+} nvrtc; /* one per process: the library is loaded once */
 
-/* Why the library was not loaded; "" when it is not there. */
+/* Why the library could not be loaded; "" if it was not found. */
 static char why_not[256];
 
 static void note_failure(void) {
@@ -87,7 +87,7 @@ bool nvrtc_found(int *major, int *minor) { return load() && nvrtc.version(major,
 
 /* ---- the log */
 
-/* The number in front of `words` on the line, 0 without. */
+/* Returns the number before `words` on the line, 0 if none. */
 static int number_before(const char *line, const char *words) {
   const char *at = strstr(line, words);
   if (!at) return 0;
@@ -149,13 +149,13 @@ static bool compile(Arena *a, Diags *d, Program p, const char *arch, CudaImage *
   out->ptx = get(a, p, nvrtc.ptx_size, nvrtc.ptx, &bytes);
   out->cubin = get(a, p, nvrtc.cubin_size, nvrtc.cubin, &out->cubin_bytes);
   if (log) read_usage(a, out, log);
-  return (out->ptx && out->cubin) || diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC gives no code for %s", arch);
+  return (out->ptx && out->cubin) || diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC returned no code for %s", arch);
 }
 
 bool nvrtc_ready(Diags *d) {
   if (load()) return true;
   if (*why_not) return diag_error(d, DIAG_tool_missing, (Loc){0}, "NVRTC cannot be loaded: %s", why_not);
-  diag_error(d, DIAG_tool_missing, (Loc){0}, "PTX and GPU machine code need NVRTC, and there is no libnvrtc.so");
+  diag_error(d, DIAG_tool_missing, (Loc){0}, "PTX and GPU machine code need NVRTC, but libnvrtc.so was not found");
   diag_help(d, "install the CUDA toolkit 12 or newer, or point CUDA_HOME to it; --emit=cuda needs no toolkit");
   return false;
 }

@@ -1,7 +1,7 @@
 /* codegen/cuda/nvrtc.h - CUDA text to PTX and machine code, by NVIDIA's run-time compiler.
  *
- * The library is looked for when first asked for and stays loaded; nothing links it and none of its headers is needed.
- * It compiles without a GPU and without a driver.
+ * The library is loaded on first use and stays loaded; nothing links it and none of its headers is needed.  It compiles
+ * without a GPU and without a driver.
  */
 #ifndef APC_CODEGEN_CUDA_NVRTC_H
 #define APC_CODEGEN_CUDA_NVRTC_H
@@ -9,10 +9,10 @@
 #include "base/arena.h"
 #include "base/diag.h"
 
-/* What ptxas says of one kernel. */
+/* The resources of one kernel, as ptxas reports them. */
 typedef struct CudaUsage {
   const char *symbol;
-  int registers, stack, spill_stores, spill_loads, shared; /* bytes but for registers */
+  int registers, stack, spill_stores, spill_loads, shared; /* in bytes, except registers */
 } CudaUsage;
 
 typedef struct CudaImage {
@@ -25,13 +25,13 @@ typedef struct CudaImage {
   } usage;
 } CudaImage;
 
-/* True when the library was found; its version in *major, *minor. */
+/* True if the library was found; its version in *major, *minor. */
 bool nvrtc_found(int *major, int *minor);
 
-/* False after a diagnostic when the library is missing (DIAG_tool_missing). */
+/* False after a diagnostic if the library is missing (DIAG_tool_missing). */
 bool nvrtc_ready(Diags *d);
 
-/* The options it is given, but for the architecture. */
+/* The options it is given, except the architecture. */
 extern const char *const nvrtc_options[];
 
 /* Compiles a whole text for an architecture ("sm_80").  False after a diagnostic: the library is missing

@@ -1,11 +1,11 @@
-/* codegen/cuda/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no
+/* codegen/cuda/prelude_device.h - the names of the dialect on a GPU.  Begins every emitted CUDA text, which needs no
  * header of a toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
  *
  * The dialect is C11 that is also CUDA C++, with this closed list of names: FN CALLED KERNEL IN_PLACE SHARED TABLE
  * STATE UNROLL ROLL, thread_index block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide,
  * copy_async copy_wait, load_matrices load_matrices_turned, tensor_f16 tensor_bf16, pack_f16 pack_bf16, exp2_fast,
- * least_u64 count_to; dialect.h builds the rest on them. tests/dialect/prelude_host.h gives the same names a meaning on
- * CPUs, which a text after it takes.
+ * least_u64 count_to; dialect.h builds the others from them.  tests/dialect/prelude_host.h defines the same names on
+ * CPUs and may precede a text.
  */
 #ifndef KERNEL
 #ifdef __CUDACC_RTC__
@@ -31,7 +31,7 @@ typedef unsigned long long uintptr_t;
 #define UINT32_MAX 4294967295u
 #define UINT64_MAX 18446744073709551615ull
 #define INT64_C(x) x##ll
-/* kernel_elements.h is written with the names of the C compiler. */
+/* kernel_elements.h uses the names of the C compiler. */
 #define __builtin_fabsf fabsf
 #define __builtin_fabs fabs
 #define __builtin_fmaf fmaf
@@ -89,17 +89,17 @@ typedef unsigned long long uintptr_t;
 #define _Bool bool
 
 #define FN static __device__ __forceinline__
-/* Called where it stands: several in one kernel do not share its registers, of which ptxas then has too few. */
+/* Not inlined: if a kernel inlines several of them, ptxas runs out of registers. */
 #define CALLED static __device__ __noinline__
 /* A kernel takes one struct `a` by value: pointers, then scalars, eight bytes each. */
 #define KERNEL(name, args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const args a)
-/* In front of its type: it is read where it is, also at places that are computed.  Others take fewer registers without
- * (102 instead of 138 for a norm). */
+/* Before the type of an argument: it is read in place, also at computed indices.  Others take fewer registers without
+ * it (102 instead of 138 for a norm). */
 #define IN_PLACE __grid_constant__
-/* Read 16 bytes at a time, when it is that large. */
+/* Read 16 bytes at a time, if it is that large. */
 #define SHARED(type, name, count) __shared__ alignas(sizeof(type) * (count) < 64 ? sizeof(type) : 16) type name[count]
 #define TABLE(type, name, count) static __device__ const type name[count]
-/* Of all launches of a device. */
+/* Shared by all launches of a device. */
 #define STATE(type, name) static __device__ type name
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
@@ -109,7 +109,7 @@ FN int thread_index(void) { return (int)threadIdx.x; }
 FN int64_t block_index(void) { return (int64_t)blockIdx.x; }
 FN void barrier(void) { __syncthreads(); }
 FN void warp_barrier(void) { __syncwarp(); }
-/* The value of lane `from`; every lane of the warp takes part. */
+/* Returns the value of lane `from`; every lane of the warp takes part. */
 FN uint32_t shuffle_u32(uint32_t v, int from) { return __shfl_sync(0xffffffffu, v, from); }
 FN uint64_t shuffle_u64(uint64_t v, int from) { return __shfl_sync(0xffffffffu, v, from); }
 
@@ -129,7 +129,7 @@ FN void load_wide(void *to, const void *from, int bytes) {
       memcpy((char *)to + 16 * i, &w, 16);
     }
 }
-/* Written out: NVRTC takes a copy of sixteen bytes apart into its elements. */
+/* Written out: NVRTC splits a copy of sixteen bytes into its elements. */
 FN void store_wide(void *to, const void *from, int bytes) {
   if (bytes == 2) {
     uint16_t w;
@@ -152,8 +152,8 @@ FN void store_wide(void *to, const void *from, int bytes) {
     }
 }
 
-/* Copies 16 bytes into shared memory, which has them only when this thread has called copy_wait; bytes = 0: zeros, and
- * nothing is read.  Both places are aligned to 16. */
+/* Copies 16 bytes into shared memory, where they are only valid after this thread has called copy_wait; bytes = 0:
+ * writes zeros, and reads nothing.  Both addresses are aligned to 16. */
 FN void copy_async(void *to, const void *from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
                "l"(__cvta_generic_to_global(from)), "r"(bytes)
@@ -161,8 +161,9 @@ FN void copy_async(void *to, const void *from, int bytes) {
 }
 FN void copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-/* Four matrices of 8 x 8 numbers of 16 bits from shared memory: lane l says where row l % 8 of matrix l / 8 is, and
- * gets of each matrix m two neighbours as r[m]: row l / 4, columns 2 (l % 4) and the next; turned: of the transposed.
+/* Loads four matrices of 8 x 8 16-bit numbers from shared memory: lane l passes the address of row l % 8 of matrix l /
+ * 8, and gets of each matrix m two neighbours as r[m]: row l / 4, columns 2 (l % 4) and the next; turned: of the
+ * transposed matrix.
  */
 FN void load_matrices(uint32_t *r, const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -177,7 +178,7 @@ FN void load_matrices_turned(uint32_t *r, const void *row) {
                : "memory");
 }
 
-/* d[16 x 8] += a[16 x 16] b[16 x 8] by the warp, in the order that mma.sync.m16n8k16 spreads them over lanes. */
+/* d[16 x 8] += a[16 x 16] b[16 x 8] by the warp, distributed over lanes as mma.sync.m16n8k16 specifies. */
 #define TENSOR(T) \
   FN void tensor_##T(float *d, const uint32_t *a, const uint32_t *b) { \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T \
@@ -194,16 +195,16 @@ FN void load_matrices_turned(uint32_t *r, const void *row) {
 TENSOR(f16)
 TENSOR(bf16)
 
-/* 2^x, to two units in the last place. */
+/* Returns 2^x, to two units in the last place. */
 FN float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/* *p becomes v where that is less; gives what it was. */
+/* *p = min(*p, v); returns the old value. */
 FN uint64_t least_u64(uint64_t *p, uint64_t v) { return atomicMin((unsigned long long *)p, (unsigned long long)v); }
-/* Is this the last of n calls?  It sees what the others' blocks have written before, and *count is 0 again. */
+/* True for the last of n calls, which sees all earlier writes of the other blocks; *count is 0 again. */
 FN _Bool count_to(uint32_t *count, uint32_t n) {
   __threadfence();
   uint32_t before = atomicInc(count, n - 1);

@@ -1,19 +1,18 @@
 /* codegen/cuda/print_cuda.c - prints row programs in the CUDA dialect.
  *
- * The schedule record is chosen first (choose.c), then one of five loop skeletons is printed round the same text
- * of nodes that print_c.c uses.  Sums are canonical in every skeleton: lane l of a warp adds what has index l mod 32 in
- * a block of 1024 elements, a butterfly joins the lanes, and the lanes of every warp hold the pairwise tree over the
- * blocks.  So no sum depends on the number of threads, and the bits are those of the CPU kernels.
+ * choose.c chooses the schedule record; then one of five loop skeletons is printed around the text of nodes that
+ * print_c.c uses as well.  Sums are canonical in every skeleton: lane l of a warp adds the elements of index l mod 32
+ * in a block of 1024 elements, a butterfly joins the lanes, and the lanes of every warp hold the pairwise tree over the
+ * blocks.  So no sum depends on the number of threads, and the bits equal those of the CPU kernels.
  *
- * Extents are arguments.  Where the reduced one is a constant that fits, values that later stages need stay in
- * registers (loops of a constant count, unrolled); else they are computed again from memory, which the L1 and L2 caches
- * then serve.
+ * Extents are arguments.  If the reduced one is a constant that fits, values that later stages need stay in registers
+ * (loops of a constant count, unrolled); else they are computed again from memory, served by the L1 and L2 caches.
  *
- * A result may share memory with an operand (units.h).  No stage after the store loads it, each stage before the store
- * ends with a barrier, and so does what comes before values of a whole row are stored: no thread loads what another has
- * overwritten.
+ * A result may share memory with an operand (units.h).  No stage after the store loads it; each stage before the store
+ * ends with a barrier, and so does the code before stores of values of a whole row: no thread loads an element that
+ * another has overwritten.
  *
- * Not done: a single long row uses one block; rows longer than the registers hold are not kept in shared memory.
+ * Not done: a single long row uses one block; rows that exceed the registers are not kept in shared memory.
  */
 #include "codegen/cuda/print_cuda.h"
 
@@ -26,8 +25,8 @@ static bool is_zero(const Expr *e) { return !e || ex_is_const(e, 0); }
 
 /* ---- pieces of text */
 
-/* Is this a part of sums that begins somewhere else than at global index 0?  Then element i is counted as lead + i,
- * where lead is the place of the part in its first block, and the blocks before are another rank's: zeros in the
+/* True for a part of sums that begins elsewhere than at global index 0.  Element i then counts as lead + i, where lead
+ * is the position of the part in its first block; the blocks before belong to another rank and are zeros in the
  * tree. */
 static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
 static const char *limit(const RowPrinter *c) { return has_start(c) ? "n + lead" : "n"; }
@@ -49,7 +48,7 @@ static void print_accumulate(const RowPrinter *c, size_t i) {
   rp_line(c, "t%zu = %s_%s(t%zu, v%d);", i, rp_combine_name(a->op), rp_suffix(a->dtype), i, a->node);
 }
 
-/* One element: nodes, kept values, stores, accumulations. */
+/* Prints one element: nodes, kept values, stores, accumulations. */
 static void print_element(const RowPrinter *c, int stage) {
   const RowProgram *p = c->p;
   rp_element(c, stage);
@@ -79,7 +78,7 @@ static void print_lane_start(const RowPrinter *c, int stage) {
   }
 }
 
-/* The value of one block of 1024 elements goes into the reduction. */
+/* Adds the value of one block of 1024 elements to the reduction. */
 static void print_combine(const RowPrinter *c, size_t i, const char *value) {
   const RowAcc *a = &c->p->accs.items[i];
   const char *s = rp_suffix(a->dtype);
@@ -138,7 +137,7 @@ static void print_element_stores(const Cuda *k, bool packets) {
   }
 }
 
-/* Nodes that no element differs in are computed once per thread. */
+/* Prints the nodes that are equal for all elements: computed once per thread. */
 static void print_thread_scope(RowPrinter *c) {
   bool *needed = rp_no_nodes(c);
   for (size_t i = 0; i < c->p->nodes.n; i++)
@@ -153,7 +152,7 @@ static bool *store_needs(const RowPrinter *c) {
   return needed;
 }
 
-/* Elements first .. first + m of a row. */
+/* Prints the elements first .. first + m of a row. */
 static void print_packet(Cuda *k) {
   RowPrinter *c = &k->r;
   int v = k->s->vector, d = c->p->inner;
@@ -175,7 +174,7 @@ static void print_packet(Cuda *k) {
   print_packet_stores(k);
 }
 
-/* Which packet it is: of which row, and where in it. */
+/* Prints the packet's row and its position in the row. */
 static void print_place(const Cuda *k) {
   const RowPrinter *c = &k->r;
   int v = k->s->vector, d = c->p->inner;
@@ -183,7 +182,7 @@ static void print_place(const Cuda *k) {
   else rp_line(c, "const int64_t row = piece / pieces, first = piece %% pieces * %d, i%d = first;", v, d);
 }
 
-/* The block's part of `count` packets or tiles: from `begin` up to `end`. */
+/* Prints the block's share of `count` packets or tiles: from `begin` to `end`. */
 static void print_share(const Cuda *k, const char *count) {
   const RowPrinter *c = &k->r;
   const char *blocks = rp_scalar(c, c->p->blocks);
@@ -194,7 +193,7 @@ static void print_share(const Cuda *k, const char *count) {
     if (c->p->stores.items[i].total) rp_line(c, "float t%zu = 0;", i);
 }
 
-/* Adds up the sums of all threads: by a butterfly in each warp, then warp by warp. */
+/* Adds the sums of all threads: by a butterfly in each warp, then warp by warp. */
 static void print_total_stores(Cuda *k) {
   RowPrinter *c = &k->r;
   for (size_t i = 0; i < c->p->stores.n; i++) {
@@ -242,7 +241,7 @@ static bool is_staged(const RowPrinter *c, int i) {
          !is_zero(n->at.coef[c->p->inner]) && !is_unit(n->at.coef[c->p->inner]);
 }
 
-/* Operands that are contiguous across are read along that dimension and turned in shared memory. */
+/* Prints the reads of operands that are contiguous across: along that dimension, transposed in shared memory. */
 static void print_staging(Cuda *k, const bool *needed) {
   RowPrinter *c = &k->r;
   int d = c->p->inner, a = c->across;
@@ -307,7 +306,7 @@ static bool stores_rows(const RowProgram *p, int stage) {
   return false;
 }
 
-/* What is one value per row: every thread computes it, one stores it. */
+/* Prints the values that are one per row: every thread computes them, one stores them. */
 static void print_row_scope(Cuda *k, int stage) {
   RowPrinter *c = &k->r;
   bool *needed = rp_no_nodes(c);
@@ -323,8 +322,8 @@ static void print_row_scope(Cuda *k, int stage) {
   rp_close(c);
 }
 
-/* for (the elements of one block that a lane has) {
- * A compiler that unrolls the loop over columns as it likes keeps 16-bit elements in more registers than there are. */
+/* Opens a loop over a lane's elements of one block.  A compiler that unrolls the loop over columns freely keeps 16-bit
+ * elements in more registers than there are. */
 static void open_lane_loop(RowPrinter *c, const char *unroll, const char *lane) {
   int d = c->p->inner;
   if (!has_start(c)) {
@@ -338,8 +337,8 @@ static void open_lane_loop(RowPrinter *c, const char *unroll, const char *lane) 
   rp_line(c, "if (i%d < 0) continue;", d);
 }
 
-/* Has a warp all elements of its steps, or none?  Then they are not asked one by one, between which nothing overlaps:
- * softmax of rows of 4096 takes 85 us instead of 200 (8192 rows on an H200). */
+/* True if a warp has all elements of its steps, or none.  No element is then tested by itself, which would prevent
+ * overlapping loads: softmax of rows of 4096 takes 85 us instead of 200 (8192 rows on an H200). */
 static bool steps_are_whole(const Cuda *k) {
   const RowPrinter *c = &k->r;
   int64_t n;
@@ -364,7 +363,8 @@ static void print_lane_loop(Cuda *k, int stage) {
   rp_close(c);
 }
 
-/* The values of the warps' blocks meet in shared memory; every warp combines them all, in the order of the blocks. */
+/* Collects the values of the warps' blocks in shared memory; every warp combines them all, in the order of the
+ * blocks. */
 static void print_warp_values(Cuda *k, int stage) {
   RowPrinter *c = &k->r;
   for (size_t i = 0; i < c->p->accs.n; i++)
@@ -504,7 +504,7 @@ static const char *table_element(const Cuda *k, const RowBuffer *b, int i) {
   return arena_printf(k->r.m->arena, "0x%llxu%s", (unsigned long long)bits, dtype_bytes(b->dtype) == 8 ? "ll" : "");
 }
 
-/* Tables are bits; a kernel reads them as what they are. */
+/* Prints a table: its bits, and a pointer of the elements' type. */
 static void print_table(const Cuda *k, const RowBuffer *b, size_t i) {
   static const char *const unsigned_of[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
   const Attr *ints = op_attr(b->table, AT_ints), *floats = op_attr(b->table, AT_floats);
@@ -526,7 +526,7 @@ void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, in
   if (nscalars) text_add(t, "  const int64_t *const x = a.x;\n");
 }
 
-/* p0, p1 ... in the numbering of the program; in the struct tables do not count. */
+/* Names the buffers p0, p1 ... by their numbers in the program; the struct has no tables. */
 static void print_buffers(const Cuda *k, Text *t) {
   int next = 0;
   for (size_t i = 0; i < k->r.p->buffers.n; i++) {
@@ -550,7 +550,7 @@ static void print_head(const Cuda *k, Text *t) {
   print_buffers(k, t);
 }
 
-/* Chooses the schedule and prints the body, for a kernel whose number of the block is called so. */
+/* Chooses the schedule and prints the body; `block` is the expression for the number of the block. */
 static Cuda print_body(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out, const char *block,
                        bool arguments, Text *body) {
   Cuda k = {
@@ -573,7 +573,7 @@ static Cuda print_body(Module *m, const RowProgram *p, Scalars *scalars, CudaSch
 const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
   Text body = {.arena = m->arena}, t = {.arena = m->arena};
   Cuda k = print_body(m, p, scalars, out, "block_index()", false, &body);
-  k.r.t = &t; /* the head names what the body has asked for */
+  k.r.t = &t; /* the head declares what the body uses */
   for (size_t i = 0; i < p->buffers.n; i++)
     if (p->buffers.items[i].table) print_table(&k, &p->buffers.items[i], i);
   print_head(&k, &t);
@@ -581,7 +581,8 @@ const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, 
   return text_str(&t);
 }
 
-/* Over one dimension the extent is an argument: tensors of all sizes share the text. */
+/* Prints a member of a bundle.  The extent of a one-dimensional program is an argument: tensors of all sizes share the
+ * text. */
 const char *cuda_print_part(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
   Text body = {.arena = m->arena}, t = {.arena = m->arena};
   int ins = 0, outs = 0;

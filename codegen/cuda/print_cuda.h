@@ -5,19 +5,19 @@
 
 #include "codegen/rows/print_row.h"
 
-/* Front of every text of kernels. */
+/* The beginning of every text of kernels. */
 extern const char dialect_prelude[];
 
-/* Who computes what.  A row is one value of the outer indices. */
+/* How threads share the work.  A row is one value of the outer indices. */
 typedef enum CudaShape {
   CUDA_ELEMENTS,  /* a thread has `vector` neighbouring elements of a row */
   CUDA_TILES,     /* a block has a square of 32 x 32 elements, read through shared memory */
   CUDA_WARP_ROW,  /* a warp has a row */
-  CUDA_BLOCK_ROW, /* a block has a row: its warps take blocks of 1024 elements in turn */
+  CUDA_BLOCK_ROW, /* a block has a row: its warps process blocks of 1024 elements in turn */
   CUDA_COLUMNS    /* a block has 16 columns, 32 threads each */
 } CudaShape;
 
-/* The schedule record of a row program for a GPU, and the launch it means. */
+/* The schedule record of a row program for a GPU, and its launch. */
 typedef struct CudaSchedule {
   CudaShape shape;
   int threads;
@@ -29,22 +29,22 @@ typedef struct CudaSchedule {
   const Expr *blocks;
 } CudaSchedule;
 
-/* A kernel without its name, which is written CUDA_NAME wherever it stands (kernels.h puts it in), so that equal
- * kernels have equal texts.  The argument is one struct: the buffers in order, tables apart, then the scalars. */
+/* Returns a kernel without its name, which the text writes as CUDA_NAME (kernels.h inserts it), so that equal kernels
+ * have equal texts.  The argument is one struct: the buffers in order, without tables, then the scalars. */
 #define CUDA_NAME "$"
 const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
 
-/* The same as the body of a function that takes what a part of a bundle does: operands in[at[0]], in[at[1]] ...,
- * results, scalars, and the number of its block. */
+/* Returns the same as the body of a function that takes the arguments of one member of a bundle: operands in[at[0]],
+ * in[at[1]] ..., results, scalars, and the number of its block. */
 #define CUDA_PART_TAKES \
   "const void *const *const in, const uint16_t *const at, void *const *const out, const int64_t *const x, " \
   "const int64_t block"
 const char *cuda_print_part(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
 
-/* "block per row, 256 threads, ...": for people. */
+/* Returns "block per row, 256 threads, ...", for people. */
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s);
 
-/* Opens a kernel: its argument struct and names for what is in it.  Closed by "}". */
+/* Opens a kernel: its argument struct and names for its fields.  The caller closes it with "}". */
 void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars,
                      bool looks);
 

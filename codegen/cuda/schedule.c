@@ -1,21 +1,22 @@
 /* codegen/cuda/schedule.c - see schedule.h.
  *
- * In: a Program with CUDA kernels.  Out: its lists of device calls (program/device_calls.h), which are what an executor
- * walks, as text, one line per call a rank makes, in order: launches of emitted kernels, cublasLtMatmul
- * for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only moves bytes.
+ * In: a Program with CUDA kernels.  Out: its lists of device calls (program/device_calls.h), which an executor walks,
+ * as text, one line per call of a rank, in order: launches of emitted kernels, cublasLtMatmul for products, nccl calls
+ * for communication, cudaMemcpy and cudaMemset for instructions that only move bytes.
  *
- * There are two queues (streams): compute, and communication, whose calls are those of NCCL.  These begin when what was
- * computed before them is done, and an event tells when they are.
+ * There are two queues (streams): compute, and communication, which runs the calls of NCCL.  Communication starts when
+ * the computation before it is done, and an event signals its end.
  *
- * NCCL joins and cuts contiguous ranges; the Program's collectives move no others, and reduce in no way that it has not
+ * NCCL joins and splits contiguous ranges; the Program's collectives move no others, and use only NCCL's reductions
  * (ir/legal_comm.h).  Its counts are equal on all members: parts of different sizes become one call per member inside a
  * group.
  *
- * Ranks are printed by class (program/device_classes.h): only one rank of each is written out, and lists that come out
- * equal are printed once.  So thousands of ranks cost little more than a few.  Where parts differ and more than
- * LISTS_MOST classes come of that, the other ranks are named without their lists.
+ * Ranks are printed by class (program/device_classes.h): only one rank of each is written out, and equal lists are
+ * printed once.  So thousands of ranks cost little more than a few.  If parts differ so much that there are more than
+ * LISTS_MOST classes, the remaining ranks are named without their lists.
  *
- * Loops are the host's: it reads the number of rounds, and whether another one follows, and tells the device the round.
+ * Loops run on the host: it reads the number of rounds, and whether another one follows, and writes the round to the
+ * device.
  */
 #include "codegen/cuda/schedule.h"
 
@@ -30,7 +31,7 @@
 enum {
   LISTS_MOST = 64,        /* classes of ranks whose lists are written out for a body, */
   LISTS_BYTES = 16 << 20, /* and their bytes */
-  RANKS_IN_FULL = 64      /* ranks of a program up to which all are named; above that as ranges and patterns */
+  RANKS_IN_FULL = 64      /* the most ranks that are all named; more are printed as ranges and patterns */
 };
 
 typedef struct Print {
@@ -39,10 +40,10 @@ typedef struct Print {
   Text *t;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   ProgramValues values; /* micro-batch 0 */
-  /* room for one list, and for one communication of it */
+  /* space for one list, and for one communication of it */
   int64_t *of_rank, *parts;
   CommBlock *send, *recv;
-  int depth; /* loops around */
+  int depth; /* number of enclosing loops */
 } Print;
 
 /* A call and its instruction, while it is printed. */
@@ -64,7 +65,7 @@ __attribute__((format(printf, 2, 3))) static void line(const Print *k, const cha
 
 static int64_t bytes_of(const CallTensor *x) { return x->elements * (int64_t)dtype_bytes((DType)x->dtype); }
 
-/* "b3+128" */
+/* Returns "b3+128". */
 static const char *place(const Call *q, uint32_t i) {
   const CallTensor *x = &q->c->tensors[i];
   return x->offset ? arena_printf(q->k->a, "b%u+%" PRId64, x->buffer, x->offset)
@@ -92,7 +93,7 @@ static const char *nccl_type(uint32_t dtype) {
   return names[dtype];
 }
 
-/* What of a type moves: NCCL has no integers of 16 bits, which are twice as many bytes. */
+/* Returns the elements that NCCL moves: it has no 16-bit integers, which become twice as many bytes. */
 static int64_t nccl_count(uint32_t dtype, int64_t n) { return dtype == DT_i16 || dtype == DT_u16 ? 2 * n : n; }
 
 static const char *nccl_reduction(uint32_t r) {
@@ -104,7 +105,7 @@ static const char *nccl_reduction(uint32_t r) {
   return names[r];
 }
 
-/* ---- what only moves bytes */
+/* ---- moving bytes */
 
 static void print_copy(const Call *q) {
   const CallTensor *from = &q->c->tensors[0], *to = &q->c->tensors[1];
@@ -119,14 +120,15 @@ static void print_copy(const Call *q) {
 
 /* ---- products */
 
-/* The EPILOGUE of cublasLt; it has no others of our activations. */
+/* Returns the EPILOGUE of cublasLt; it has no others of our activations. */
 static const char *epilogue_name(Epilogue e) {
   if (e.activation == ACT_none) return e.bias ? "BIAS" : "DEFAULT";
   if (e.activation == ACT_relu) return e.bias ? "RELU_BIAS" : "RELU";
   die("no product of cublasLt is followed by %s", program_activation_name(e.activation));
 }
 
-/* ", D b4 ld 8, beta 1, EPILOGUE_RELU_BIAS b3, f16 to f32": what is not C = A B in one type. */
+/* Returns ", D b4 ld 8, beta 1, EPILOGUE_RELU_BIAS b3, f16 to f32": everything that differs from C = A B in one
+ * type. */
 static const char *about_product(const Call *q) {
   const GemmCall *g = q->c->gemm;
   Text t = {.arena = q->k->a};
@@ -141,9 +143,9 @@ static const char *about_product(const Call *q) {
   return text_str(&t);
 }
 
-/* Row-major C = A B is column-major C' = B' A': the operands change places, each transposed when its last stride is not
- * 1.  cublasLt writes D = epilogue(A B + beta C): C is the residual, or D where that accumulates.  A product of no
- * terms is one of a single term with alpha 0 where something follows it. */
+/* Prints a product.  Row-major C = A B is column-major C' = B' A': the operands swap places, each transposed if its
+ * last stride is not 1.  cublasLt writes D = epilogue(A B + beta C): C is the residual, or D if D accumulates.  A
+ * product of no terms with an epilogue becomes one of a single term with alpha 0. */
 static void print_gemm(const Call *q) {
   const GemmCall *g = q->c->gemm;
   Text batch = {.arena = q->k->a};
@@ -166,18 +168,18 @@ static void print_gemm(const Call *q) {
 
 /* ---- communication */
 
-/* "comm2": a communicator per family and group. */
+/* Returns "comm2": a communicator per family and group. */
 static const char *comm(const Call *q) { return arena_printf(q->k->a, "comm%u", q->c->object); }
 
 static uint32_t dtype_of(const Call *q) { return q->c->tensors[0].dtype; }
 
-/* Elements of what has so many bytes. */
+/* Returns the number of elements in so many bytes. */
 static int64_t count_of(uint32_t type, size_t bytes) {
   return nccl_count(type, (int64_t)(bytes / dtype_bytes((DType)type)));
 }
 
-/* The type that stands in for the elements of a reduction: where one member owns each element and the others hold zero
- * bits, the sum of unsigned integers is the owner's bits. */
+/* Returns the type used for a reduction: if one member owns each element and the others hold zero bits, the sum as
+ * unsigned integers is the owner's bits. */
 static uint32_t reduced_type(const Call *q) {
   static const uint32_t bits[] = {[1] = DT_u8, [2] = DT_u16, [4] = DT_u32, [8] = DT_u64};
   return q->x->reduction == COMM_RED_one ? bits[dtype_bytes((DType)dtype_of(q))] : dtype_of(q);
@@ -235,7 +237,7 @@ static void peer(const Call *q, const char *call, const char *where, size_t byte
          nccl_type(dtype_of(q)), i, comm(q));
 }
 
-/* Every member sends a block of tensor 0 to each, and receives one of tensor 1 from each. */
+/* Prints the calls in which every member sends a block of tensor 0 to each, and receives one of tensor 1 from each. */
 static void print_blocks(const Call *q) {
   const CommBlock *send = q->k->send, *recv = q->k->recv;
   line(q->k, "ncclGroupStart() key %u", q->x->key);
@@ -252,7 +254,7 @@ static void print_pair(const Call *q, const char *call) {
   line(q->k, "ncclGroupEnd()");
 }
 
-/* Fills in what the members hold, and the blocks that follow. */
+/* Fills in the members' parts, and the resulting blocks.  False if they do not make up a whole. */
 static bool find_blocks(const Call *q) {
   CallComm *m = q->c->comm;
   for (uint32_t i = 0; i < m->members.n && m->n_parts; i++)
@@ -282,7 +284,7 @@ static void print_comm(const Call *q) {
   }
 }
 
-/* On the queue of communication, once what was computed before is there; what waits for it says so. */
+/* Prints communication on its queue, after the computation before it; its readers wait for the event. */
 static void print_asked(const Call *q) {
   bool event = q->x->event != PROGRAM_NONE;
   if (q->c->kind == PI_exchange)
@@ -343,7 +345,8 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
   for (uint32_t i = 0; i < shown; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
   if (shown < c->n_tensors) text_printf(&about, " %u tensors", c->n_tensors);
   if (c->kind == PI_conv)
-    text_printf(&about, "; cuDNN may do it%s", q.x->mask & PROGRAM_TF32 ? ", in tf32" : ""); /* when the program runs */
+    text_printf(&about, "; cuDNN may do it%s", q.x->mask & PROGRAM_TF32 ? ", in tf32" : ""); /* decided when the program
+                                                                                                runs */
   text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(p, q.x->where), about.n ? text_str(&about) : "");
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch:
@@ -396,12 +399,12 @@ static const char *body_text(const Print *k, uint32_t rank, uint32_t body) {
 
 /* ---- the lists of one body */
 
-/* Ranks with equal keys, and of these classes those with equal lists. */
+/* Ranks grouped by equal keys, and these classes by equal lists. */
 typedef struct Lists {
   uint64_t keys[LISTS_MOST];
   const char *texts[LISTS_MOST];
   uint32_t same[LISTS_MOST]; /* the first class with this list */
-  uint32_t n, *class_of;     /* per rank of the stage; LISTS_MOST: not written out */
+  uint32_t n, *class_of;     /* per rank of the stage; LISTS_MOST if not written out */
   size_t bytes;
 } Lists;
 
@@ -432,7 +435,7 @@ static uint32_t shown_as(const Lists *l, uint32_t r) {
   return l->class_of[r] == LISTS_MOST ? LISTS_MOST : l->same[l->class_of[r]];
 }
 
-/* " 0 1 2 3", or " 0-1023" in a program of many ranks. */
+/* Prints " 0 1 2 3", or " 0-1023" in a program of many ranks. */
 static void print_ranks(const Print *k, const Lists *l, uint32_t first, uint32_t shown) {
   uint32_t n = k->p->ranks_per_stage;
   for (uint32_t r = 0, end; r < n; r = end) {
@@ -459,7 +462,7 @@ static void print_body(const Print *k, uint32_t body) {
   }
 }
 
-/* " {0 1} {2 3}" */
+/* Prints " {0 1} {2 3}". */
 static void print_groups(const Print *k, uint32_t group) {
   const Program *p = k->p;
   for (uint32_t r = 0; r < p->ranks; r++) {
@@ -469,7 +472,7 @@ static void print_groups(const Print *k, uint32_t group) {
   }
 }
 
-/* " 128 groups of 8 x 4 ranks, 1 and 32 apart; the first {0 1 ... 103}" */
+/* Prints " 128 groups of 8 x 4 ranks, 1 and 32 apart; the first {0 1 ... 103}". */
 static void print_pattern(const Print *k, uint32_t group) {
   const Program *p = k->p;
   const ProgramGroup *g = &p->groups[group];

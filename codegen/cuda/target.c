@@ -1,10 +1,10 @@
 /* codegen/cuda/target.c - kernels for NVIDIA's GPUs: CUDA texts, compiled by NVRTC.
  *
  * A kernel takes one struct of eight-byte words: the operands and results of its unit in order (pointers), then its
- * scalars; one that looks at indices, where it notes them and the number of its instruction behind these.
+ * scalars; if it checks indices, then the address of its note and the number of its instruction.
  *
- * Where texts are kept (--save-temps), that of an image with the hash H (program_blob_hash) is H.cu, sixteen
- * hexadecimal digits: whoever has the cubin or the PTX finds what it was made of. */
+ * With --save-temps, the text of an image with the hash H (program_blob_hash) is saved as H.cu, sixteen hexadecimal
+ * digits, so that the source of a given cubin or PTX can be found. */
 #include "codegen/target.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const char **texts(const KernelSet *s, size_t *n) {
   return list;
 }
 
-/* "compute_90" for "sm_90". */
+/* Returns "compute_90" for "sm_90". */
 static const char *virtual_arch(Arena *a, const char *arch) {
   return arena_printf(a, "compute_%s", strncmp(arch, "sm_", 3) == 0 ? arch + 3 : arch);
 }
@@ -53,7 +53,7 @@ static bool compile(const KernelCompile *how, const char *const *list, size_t n,
   Text all = {.arena = how->arena};
   *out = (KernelImages){0};
   if (!how->arch)
-    return diag_error(how->diags, DIAG_usage_value, (Loc){0}, "the target does not say its GPUs' architecture");
+    return diag_error(how->diags, DIAG_usage_value, (Loc){0}, "the target does not name the architecture of its GPUs");
   for (size_t i = 0; i < n; i++) text_add(&all, list[i]);
   const char *text = text_str(&all);
   if (!nvrtc_compile(how->arena, how->diags, text, how->arch, &image) ||
@@ -79,13 +79,13 @@ static bool ready(Arena *a, Diags *d, const Cache *cache) {
   return nvrtc_ready(d);
 }
 
-/* As much as cuBLAS takes by itself, by its documentation (cublasSetWorkspace): with less, algorithms are left out. */
+/* Returns cuBLAS's default according to its documentation (cublasSetWorkspace): with less, algorithms are left out. */
 static uint64_t workspace(const char *arch) {
   int version = cuda_arch(arch);
   return (uint64_t)(version >= 120 ? 12 : version >= 90 ? 32 : 4) << 20;
 }
 
-/* Algorithms of cuDNN that want more are left out.  Not measured; what cuBLAS takes on large GPUs. */
+/* Algorithms of cuDNN that need more are left out.  Not measured; equal to cuBLAS's default on large GPUs. */
 enum { CONV_WORKSPACE = 32 << 20 };
 
 static const char *const prelude = dialect_prelude;

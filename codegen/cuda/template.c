@@ -45,19 +45,18 @@ void cuda_update(CudaTemplate *k) {
               ct_scalar(k, type_product(k->m, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
 }
 
-/* An argument: tensor i of the kernel from the offset of its place on. */
 const char *ct_at(CudaTemplate *k, int i, const TensorPlace *p) {
   bool first = ex_is_const(p->offset, 0);
   return arena_printf(k->m->arena, first ? "a.p%d" : "a.p%d + %s", i, first ? "" : ct_scalar(k, p->offset));
 }
 
-/* Strides of what stands before the positions, of positions and heads. */
+/* Prints the strides of the dimensions before the positions, of positions and heads. */
 static void print_turned(CudaTemplate *k, const TensorPlace *p) {
   int r = p->type->rank;
   for (int d = r - 5; d < r - 1; d++) text_printf(&k->body, ", %s", d < 0 ? "0" : ct_scalar(k, p->stride[d]));
 }
 
-/* More dimensions before the positions, of a dense tensor, are one. */
+/* Merges the dimensions before the positions of a dense tensor into one. */
 static TensorPlace few_before(Module *m, const TensorPlace *p) {
   TensorPlace few = *p;
   const Type *t = p->type;

@@ -1,8 +1,8 @@
-/* codegen/cuda/window.c - prints pools, their gradients, and what conv.c leaves of convolutions as CUDA kernels: a
+/* codegen/cuda/window.c - prints pools, their gradients, and the convolutions that conv.c leaves, as CUDA kernels: a
  * thread per element of the result.
  *
- * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0
- * j1 ...  Terms are combined in the order of the CPU kernels (kernel_windows.h).
+ * The index of the thread gives the indices of the result, i0 i1 ...; loops over summed or windowed dimensions follow,
+ * j0 j1 ...  Terms are combined in the order of the CPU kernels (kernel_windows.h).
  *
  * Not done: shared memory.
  */
@@ -17,9 +17,9 @@ typedef struct Printing {
   CudaTemplate *k;
   Window w;
   int depth;                         /* open braces */
-  int loops;                         /* names of loop indices that were given away */
+  int loops;                         /* number of loop indices named so far */
   const char *name[3][MAX_WINDOWED]; /* of the windowed indices, by role */
-  Text place[2];                     /* in the operands: a sum of indices times strides */
+  Text place[2];                     /* position in the operands: a sum of indices times strides */
 } Printing;
 
 static const Type *part_type(const Printing *p, int operand) {
@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static void line(const Printing *p, const 
 
 static const char *number(const Printing *p, const Expr *e) { return ct_scalar(p->k, e); }
 
-/* for (every index) {   Gives the name of the index. */
+/* Prints for (every index) {, and returns the name of the index. */
 static const char *open_loop(Printing *p, const Expr *extent) {
   const char *j = arena_printf(p->k->m->arena, "j%d", p->loops++);
   line(p, "for (int64_t %s = 0; %s < %s; %s++) {", j, j, number(p, extent), j);
@@ -74,7 +74,7 @@ static const char *place(const Printing *p, int operand) {
 
 /* ---- windowed dimensions */
 
-/* Where output u and window element k meet the image; elsewhere the loop goes on. */
+/* Prints the index at which output u and window element k meet the image; outside it the loop continues. */
 static void find_image(Printing *p, int i) {
   const Window *w = &p->w;
   const char *x = p->name[WINDOW_IMAGE][i] = arena_printf(p->k->m->arena, "x%d", i);
@@ -83,7 +83,7 @@ static void find_image(Printing *p, int i) {
   line(p, "if (%s < 0 || %s >= %s) continue;", x, x, number(p, w->extent[WINDOW_IMAGE][i]));
 }
 
-/* The output whose window element k meets image x; where there is none the loop goes on. */
+/* Prints the output whose window element k meets image x; if there is none the loop continues. */
 static void find_output(Printing *p, int i) {
   const Window *w = &p->w;
   const char *u = p->name[WINDOW_OUTPUT][i] = arena_printf(p->k->m->arena, "u%d", i);
@@ -93,7 +93,7 @@ static void find_output(Printing *p, int i) {
        number(p, w->extent[WINDOW_OUTPUT][i]));
 }
 
-/* The result has one role, the loops another, and they find the third. */
+/* Prints the windows: the result has one role, the loops another, and these two determine the third. */
 static void print_windows(Printing *p, int result, int loop) {
   const Window *w = &p->w;
   for (int i = 0; i < w->n; i++) {
@@ -108,7 +108,7 @@ static void print_windows(Printing *p, int result, int loop) {
 
 /* ---- convolutions */
 
-/* The other dimensions: those of the result, and loops over those that are summed. */
+/* Prints the other dimensions: those of the result, and loops over the summed ones. */
 static void print_letters(Printing *p) {
   const char *spec = op_str(p->k->op, AT_spec), *part[2] = {spec, strchr(spec, ',') + 1},
              *result = strstr(spec, "->") + 2;
@@ -131,7 +131,7 @@ static Printing start(CudaTemplate *k) {
   return p;
 }
 
-/* What joined it; only operations of f32 are joined. */
+/* Prints the epilogue; only operations of f32 have one. */
 static void print_joined(const Printing *p) {
   const CudaTemplate *k = p->k;
   Epilogue e = ct_epilogue(k);
@@ -158,7 +158,7 @@ static void conv(CudaTemplate *k) {
 
 /* ---- pools */
 
-/* The dimensions that are not windowed, in operand `operand`. */
+/* Prints the dimensions of operand `operand` that are not windowed. */
 static void print_kept(Printing *p, int operand) {
   for (int d = 0; d < part_type(p, -1)->rank; d++) {
     bool windowed = false;
@@ -181,8 +181,8 @@ static void pool(CudaTemplate *k) {
   line(&p, "store_%s(a.p1 + element, found);", dtype_name(t));
 }
 
-/* Is this element of the image, `own`, the first largest of the window of output u?  What is before it must be smaller,
- * what is behind it not larger. */
+/* Prints whether this element of the image, `own`, is the first largest of the window of output u: earlier elements
+ * must be smaller, later ones not larger. */
 static void print_is_largest(Printing *p) {
   const Window *w = &p->w;
   const Type *x = part_type(p, 0);

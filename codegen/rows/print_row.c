@@ -8,7 +8,7 @@
 
 /* ---- scalars */
 
-/* x[i], also for a constant. */
+/* Returns x[i], also for a constant. */
 static const char *argument_text(Module *m, Scalars *s, const Expr *e) {
   size_t i = 0;
   while (i < s->n && s->items[i] != e) i++;
@@ -47,15 +47,15 @@ const char *rp_stored_type(DType t) {
   return names[t];
 }
 
-/* The type a value is computed in. */
+/* Returns the type in which a value is computed. */
 static DType computed(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
 const char *rp_value_type(DType t) { return t == DT_bool ? "_Bool" : rp_stored_type(computed(t)); }
 const char *rp_suffix(DType t) { return dtype_name(computed(t)); }
 
 /* ---- expressions */
 
-/* Offsets other than 0 are arguments even when they are constants: the parts of a fused weight then share one
- * kernel. */
+/* Returns the text of an affine index.  Offsets other than 0 are arguments even if they are constants: the parts of a
+ * fused weight then share one kernel. */
 const char *rp_affine_text(const RowPrinter *c, const Affine *a) {
   Text t = {.arena = c->m->arena};
   bool any = false;
@@ -91,7 +91,7 @@ static const char *number_text(const RowPrinter *c, const RowNode *n) {
   return arena_printf(c->m->arena, n->dtype == DT_f64 ? "(%a)" : "(%af)", v);
 }
 
-/* 0 or 1 where that is the node's value in this scope, -1 where it is not known. */
+/* Returns 0 or 1 if that is the node's value in this scope, -1 if unknown. */
 static int known(const RowPrinter *c, int i) { return c->known ? c->known[i] : -1; }
 
 int rp_selected(const RowPrinter *c, const RowNode *n) {
@@ -168,7 +168,6 @@ static int arguments(const RowPrinter *c, const RowNode *n, int *args) {
   return count;
 }
 
-/* Marks the nodes behind `i`, not looking behind those in scope or kept by an earlier stage. */
 void rp_need(const RowPrinter *c, bool *needed, int i, int stage) {
   if (needed[i] || c->in_scope[i]) return;
   needed[i] = true;
@@ -263,7 +262,7 @@ void rp_close(RowPrinter *c) {
 
 const char *rp_extent(const RowPrinter *c, int d) { return rp_scalar(c, c->p->extent[d]); }
 
-/* i0, i1 ... of the outer dimensions from the row number. */
+/* Prints i0, i1 ... of the outer dimensions from the row number. */
 void rp_outer_indices(const RowPrinter *c, const char *row) {
   int last = -1;
   for (int d = 0; d < c->p->ndims && last < 0; d++)
@@ -315,7 +314,7 @@ const char *rp_identity(const RowAcc *a) {
 
 /* ---- loop schedules a program allows */
 
-/* Columns need every per-element store and accumulation in the first stage. */
+/* True if columns are possible: they need every per-element store and accumulation in the first stage. */
 static bool columns_possible(const RowProgram *p) {
   if (!p->reduces || p->inner == p->ndims - 1) return false;
   for (size_t i = 0; i < p->accs.n; i++)
@@ -327,7 +326,7 @@ static bool columns_possible(const RowProgram *p) {
 
 static bool is_unit(const Expr *e) { return e && ex_is_const(e, 1); }
 
-/* The dimension in which a load is contiguous that is not so in the inner one; -1 when there is none. */
+/* Returns the dimension in which a load is contiguous that is not contiguous in the inner one; -1 if none. */
 static int tile_dim(const RowProgram *p) {
   for (size_t i = 0; i < p->nodes.n; i++) {
     const RowNode *n = &p->nodes.items[i];

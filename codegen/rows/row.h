@@ -2,8 +2,8 @@
  *
  * A row program loops over the points of its outer dimensions (rows, parallel) and, inside, over one inner dimension
  * (elements).  Its values are nodes of one SSA graph without control flow.  A reduction over the inner dimension ends a
- * *stage*: what uses its result belongs to the next stage, and the inner loop runs once per stage that stores or
- * accumulates per element.  Softmax is three stages: maximum; sum of exponentials; division.
+ * *stage*: nodes that use its result belong to the next stage, and the inner loop runs once per stage that stores or
+ * accumulates per element.  Softmax has three stages: maximum; sum of exponentials; division.
  *
  * Nothing here is C: print_c.c prints loops for CPUs, another printer may choose warps and blocks.
  */
@@ -21,9 +21,8 @@ typedef struct Affine {
 typedef enum RowNodeKind {
   RN_CONST,  /* f or i */
   RN_SCALAR, /* the i64 value of an expression */
-  RN_INDEX,  /* the i64 value of `at`, plus args[0] when there is one */
-  RN_LOAD,   /* element `at` (plus i64 args[0] when there is one) of a buffer; 0, without access, where `guard` is false
-              */
+  RN_INDEX,  /* the i64 value of `at`, plus args[0] if given */
+  RN_LOAD,   /* element `at` (plus i64 args[0] if given) of a buffer; 0, without access, if `guard` is false */
   RN_OP,     /* an elementwise operation: unary, binary, compare, select, cast */
   RN_RANDOM, /* number args[0] (i64) that the operation `source` draws, with the key args[1] (i64) if it has one */
   RN_ACC     /* the finished reduction `acc` */
@@ -39,7 +38,7 @@ typedef struct RowNode {
   Affine at;
   const Expr *expr;
   int buffer;
-  int guard; /* LOAD: bool node, -1 for none */
+  int guard; /* LOAD: bool node, -1 if none */
   int acc;
   const Op *source; /* RANDOM: the operation */
   /* Derived by row_finish. */
@@ -60,7 +59,7 @@ typedef struct RowStore {
   Affine at;
   int stage;
   bool inner; /* per element, else once per row */
-  bool total; /* no element is stored, but the sum of those that a block has: of block i, as element i (work_total.c) */
+  bool total; /* stores no element, but the sum of a block's elements: of block i, as element i (work_total.c) */
 } RowStore;
 
 typedef struct RowBuffer {
@@ -73,11 +72,11 @@ typedef struct RowBuffer {
 typedef struct RowProgram {
   int ndims;
   const Expr *extent[MAX_RANK + 1];
-  int inner; /* the inner dimension: the reduced one, or the last; always one of them */
+  int inner; /* the inner dimension: the reduced one, or the last; always a loop dimension */
   bool reduces;
   const Expr *start; /* global index of element 0 of the inner dimension: float sums are ordered by it (D33) */
   int nstages;
-  const Expr *blocks; /* with totals: how many blocks share the elements, as evenly as can be; else NULL */
+  const Expr *blocks; /* with totals: the number of blocks that share the elements evenly; else NULL */
   struct {
     RowNode *items;
     size_t n, cap;
@@ -96,10 +95,10 @@ typedef struct RowProgram {
   } buffers; /* inputs and tables, then outputs */
 } RowProgram;
 
-/* The program of one group of operations; NULL when nothing of it is stored. */
+/* Builds the program of one group of operations; NULL if it stores nothing. */
 RowProgram *row_build(Work *w, const WorkGroup *g);
 
-/* Derives stages, levels and costs, merges adjacent loop dimensions. */
+/* Derives stages, levels and costs, and merges adjacent loop dimensions. */
 void row_finish(Module *m, RowProgram *p);
 
 #endif

@@ -1,10 +1,10 @@
 /* codegen/rows/row_build.c - the row program of a group.
  *
- * Works backwards from the stored values: `value_at` gives the node of any value at an index, which is an affine
+ * Works backwards from the stored values: `value_at` returns the node of any value at an index, which is an affine
  * function of the loop indices per dimension, or a computed number (gather).  Operations that move elements only change
- * the index; what is in memory becomes a load; a reduction becomes an accumulation of its operand over the inner
- * dimension.  Nodes are shared by structural equality.  An element that may not exist (pad, concat, gather) is guarded:
- * its loads happen only where the guard holds.
+ * the index; a value in memory becomes a load; a reduction becomes an accumulation of its operand over the inner
+ * dimension.  Structurally equal nodes are shared.  An element that may not exist (pad, concat, gather) is guarded: its
+ * loads happen only if the guard holds.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/die.h"
 #include "codegen/rows/row.h"
 
-/* The index along one dimension: an affine function of the loop indices plus, when node >= 0, a computed i64. */
+/* The index along one dimension: an affine function of the loop indices plus, if node >= 0, a computed i64. */
 typedef struct Index {
   Affine at;
   int node;
@@ -29,7 +29,7 @@ typedef struct Build {
   Module *m;
   const WorkGroup *g;
   RowProgram *p;
-  Arena *scratch; /* of lists, until it is known how long they are */
+  Arena *scratch; /* for lists whose length is not known yet */
   int reduced;    /* loop dimension accumulated over */
   struct {
     Known *items;
@@ -143,7 +143,7 @@ static int index_node(Build *b, const Index *x) {
           .kind = RN_INDEX, .dtype = DT_i64, .nargs = x->node >= 0, .args = {x->node >= 0 ? x->node : 0}, .at = x->at});
 }
 
-/* x * by + plus, by a constant. */
+/* Returns x * by + plus, by a constant. */
 static Index index_affine(Build *b, const Index *x, int64_t by, const Expr *plus) {
   Index r = {.at = affine_scaled(b->m, &x->at, ex_const(b->m, by)), .node = x->node};
   if (x->node >= 0 && by != 1) r.node = op2(b, OP_mul, DT_i64, x->node, integer(b, by));
@@ -151,7 +151,7 @@ static Index index_affine(Build *b, const Index *x, int64_t by, const Expr *plus
   return r;
 }
 
-/* Where element [index] of a row-major tensor is. */
+/* Returns the position of element [index] of a row-major tensor. */
 static Index flat_index(Build *b, const Index *index, int rank, const Expr *const *dims) {
   Index r = index_const(b, NULL);
   const Expr *stride = ex_const(b->m, 1);
@@ -167,7 +167,7 @@ static Index flat_index(Build *b, const Index *index, int rank, const Expr *cons
   return r;
 }
 
-/* The loop's own place in a value of this type: all loop dimensions, or all but the reduced one. */
+/* Returns the loop's own position in a value of this type: all loop dimensions, or all except the reduced one. */
 static void place_of(Build *b, const Type *t, Index *index) {
   int where[MAX_RANK], n = dense_dims(t, NULL, where);
   bool full = n == b->g->space.ndims;
@@ -195,7 +195,7 @@ static int at_broadcast(Build *b, const Op *op, const Index *index, int guard) {
   return value_at(b, op->in[0], at, guard);
 }
 
-/* A reshape that only adds or drops dimensions of extent 1. */
+/* Handles a reshape that only adds or drops dimensions of extent 1. */
 static int at_unit_reshape(Build *b, const Op *op, const Index *index, int guard) {
   const Type *x = work_type(b->w, op->in[0]), *y = work_type(b->w, op->out);
   int xd[MAX_RANK], yd[MAX_RANK], n = dense_dims(x, NULL, xd);
@@ -224,7 +224,7 @@ static int at_slice(Build *b, const Op *op, const Index *index, int guard) {
   return value_at(b, op->in[0], at, guard);
 }
 
-/* The bool node for 0 <= index < extent; `low` and `high` tell which sides need a test. */
+/* Returns the bool node for 0 <= index < extent; `low` and `high` select the sides to test. */
 static int inside(Build *b, const Index *x, const Expr *extent, bool low, bool high) {
   int i = index_node(b, x), g = -1;
   if (low) g = op2(b, OP_ge, DT_bool, i, integer(b, 0));
@@ -245,7 +245,7 @@ static int at_pad(Build *b, const Op *op, const Index *index, int guard) {
   return here < 0 ? v : select_node(b, x->dtype, here, v, number(b, x->dtype, op_float(op, AT_value, 0)));
 }
 
-/* Element i of the join is that of operand 0 when i < its extent, and so on. */
+/* Returns an element of a join: element i is that of operand 0 if i is below its extent, and so on. */
 static int at_concat(Build *b, const Op *op, const Index *index, int guard) {
   int axis = (int)op_int(op, AT_axis, 0), before[MAX_OPERANDS], part[MAX_OPERANDS] = {0};
   const Type *y = work_type(b->w, op->out);
@@ -266,11 +266,12 @@ static int at_concat(Build *b, const Op *op, const Index *index, int guard) {
   return joined;
 }
 
-/* The element of the table at row i of dimension `axis`, and elsewhere as in `at`; 0 when the row is not there. */
+/* Returns the element of the table at row i of dimension `axis`, with the other indices as in `at`; 0 if the row is
+ * absent. */
 static int row_at(Build *b, const Op *op, int i, Index *at, int axis, int guard) {
   const Type *table = work_type(b->w, op->in[0]);
-  /* Start is subtracted in wrapping arithmetic; a difference that wraps is outside all the same: the place is compared
-   * as the unwrapped index against [start, start + extent). */
+  /* Subtracting start wraps; a difference that wraps is out of range all the same, because the unwrapped index is
+   * compared with [start, start + extent). */
   const Expr *start = op_expr(op, AT_start);
   int here = both(b, op2(b, OP_ge, DT_bool, i, scalar(b, start)),
                   op2(b, OP_lt, DT_bool, i, scalar(b, ex_add(b->m, start, table->dims[axis]))));
@@ -355,7 +356,7 @@ static int accumulate(Build *b, Reduction r, int v) {
   return node(b, (RowNode){.kind = RN_ACC, .dtype = dtype, .acc = (int)b->p->accs.n - 1});
 }
 
-/* The operand of a row operation at the loop's own place. */
+/* Returns the operand of a row operation at the loop's own position. */
 static int operand_in_place(Build *b, Val v) {
   Index at[MAX_RANK];
   place_of(b, work_type(b->w, v), at);
@@ -364,7 +365,7 @@ static int operand_in_place(Build *b, Val v) {
 
 static DType wide(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
 
-/* Narrow floats are computed in f32 already: a change of the node's name, without rounding. */
+/* Widens a narrow float.  It is already computed in f32, so only the node's type changes, without rounding. */
 static int widened(Build *b, int v) {
   DType t = b->p->nodes.items[v].dtype;
   return t == wide(t) ? v : op1(b, OP_cast, wide(t), v);
@@ -488,7 +489,8 @@ static bool varies(const RowProgram *p, const Affine *a) {
   return a->coef[p->inner] && !ex_is_const(a->coef[p->inner], 0);
 }
 
-/* Nodes are in order: arguments come first; an accumulation's node is made right behind what it accumulates. */
+/* Derives stages and costs.  Nodes are in order: arguments come first; an accumulation's node directly follows its
+ * operand. */
 static void derive(RowProgram *p) {
   p->nstages = 1;
   for (size_t i = 0; i < p->nodes.n; i++) {
@@ -531,7 +533,7 @@ static void drop_dim(RowProgram *p, Affine *a, int x) {
   a->coef[p->ndims - 1] = NULL;
 }
 
-/* Dimension x is folded into y = x + 1 when every access steps over them as over one. */
+/* Folds dimension x into y = x + 1 if every access steps over both as over one. */
 static bool merge_dims(Module *m, RowProgram *p, int x) {
   int y = x + 1;
   if (p->reduces && (x == p->inner || y == p->inner)) return false;
@@ -557,7 +559,7 @@ void row_finish(Module *m, RowProgram *p) {
 
 /* ---- groups */
 
-/* The number of blocks is an extent: the kernel has just as many. */
+/* Adds a total.  The number of blocks is an extent: the kernel has equally many. */
 static void add_total(Build *b, Val v, const Op *op) {
   const Type *t = work_type(b->w, v);
   ARENA_PUSH(b->scratch, &b->p->stores,
@@ -583,7 +585,7 @@ static void add_store(Build *b, Val v) {
              ((RowStore){.node = n, .buffer = buffer(b, v, NULL, t->dtype, true), .at = at.at}));
 }
 
-/* Inputs and tables before outputs; the order is otherwise kept. */
+/* Orders inputs and tables before outputs, otherwise keeping their order. */
 static void order_buffers(RowProgram *p, Arena *scratch) {
   int *to = ARENA_ARRAY(scratch, int, p->buffers.n + 1), next = 0;
   RowBuffer *sorted = ARENA_ARRAY(scratch, RowBuffer, p->buffers.n + 1);
@@ -601,7 +603,7 @@ static void *copy_of(Arena *a, const void *items, size_t n, size_t bytes) {
   return n ? memcpy(copy, items, n * bytes) : copy;
 }
 
-/* A program whose lists are as long as they have to be. */
+/* Copies a program, with lists of exact length. */
 static RowProgram *settled(Arena *a, const RowProgram *p) {
   RowProgram *out = ARENA_NEW(a, RowProgram);
   *out = *p;
@@ -620,7 +622,7 @@ static bool build_in(Arena *scratch, RowProgram *p, Work *w, const WorkGroup *g)
   p->start = g->space.start ? g->space.start : ex_const(w->m, 0);
   p->inner = g->space.reduced >= 0 ? g->space.reduced : p->ndims - 1;
   if (p->ndims == 0 || (p->reduces && g->space.reduced < 0)) {
-    /* Everything is one element per row: an inner dimension of extent 1 that no access depends on. */
+    /* Everything is one element per row: adds an inner dimension of extent 1 that no access depends on. */
     p->inner = p->ndims;
     p->extent[p->ndims++] = ex_const(w->m, 1);
   }

@@ -1,16 +1,18 @@
 /* codegen/rows/row_fuse.c - groups the operations of a stage into kernels.
  *
- * Virtual operations (constants, index numbers, and slices, transposes, broadcasts and widenings of values that are in
- * memory anyway, as what is spread along other than the last dimensions is) are computed wherever they are used.  Every
- * other operation starts as a group of its own; in order, each is merged with the groups of its operands when
- *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
+ * Virtual operations are computed wherever they are used: constants, index numbers, and slices, transposes, broadcasts
+ * and widenings of values in memory (the operand of a broadcast along other than the last dimensions is always in
+ * memory).  Every other operation starts as a group of its own; in order, each is merged with the groups of its
+ * operands if
+ *   - both are pointwise or row operations of one iteration space, and the operand is read at the position being
  *     computed, or once per row;
- *   - a transpose that brings another dimension to the end meets nothing that goes along rows, and little else;
- *   - no path between the two groups leads through a third (the merged group would need itself);
- *   - no loop begins or ends between them, and both are done before, in or behind the micro-batches;
- *   - what is made again for gradients does not get to what stands before it: it would be kept from there on;
+ *   - a group with a transpose that makes another dimension the last one has no row operations, and reads at most two
+ *     whole tensors;
+ *   - no path between the two groups leads through a third (the merged group would depend on itself);
+ *   - no loop begins or ends between them, and both run before, in or after the micro-batches;
+ *   - recomputation for gradients does not merge with earlier operations: its results would be live from there on;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
- * A value that some other group needs is stored, but stays fused.
+ * A value that another group needs is stored, but stays fused.
  */
 #include <string.h>
 
@@ -93,7 +95,7 @@ static bool same_dims(const WorkSpace *a, const WorkSpace *b) {
   return a->ndims == b->ndims && memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0;
 }
 
-/* a's dimensions are those of b without the reduced one. */
+/* True if a's dimensions are those of b without the reduced one. */
 static bool is_row_space(const WorkSpace *a, const WorkSpace *b) {
   if (b->reduced < 0 || a->ndims != b->ndims - 1) return false;
   for (int i = 0; i < a->ndims; i++)
@@ -101,7 +103,7 @@ static bool is_row_space(const WorkSpace *a, const WorkSpace *b) {
   return true;
 }
 
-/* The space both groups can be computed in. */
+/* Finds the space in which both groups can be computed.  False if none. */
 static bool common_space(const WorkSpace *a, const WorkSpace *b, WorkSpace *out) {
   if (a->rows && b->rows) {
     *out = *a;
@@ -117,16 +119,17 @@ static bool common_space(const WorkSpace *a, const WorkSpace *b, WorkSpace *out)
   return same_dims(rows, map) || is_row_space(map, rows);
 }
 
-/* Does the operation read its operands where it computes, or at the row?  One that is not known to does not. */
+/* True if the operation reads its operands at the position it computes, or at the row; false for unlisted
+ * operations. */
 static bool computes_in_place(OpKind k) {
   switch (k) {
-    case OP_reshape: /* that drops or adds extents of 1 */
+    case OP_reshape: /* one that drops or adds extents of 1 */
     case OP_mask_partial: return true;
     default: return op_is_elementwise(k) || op_is_along(k);
   }
 }
 
-/* Which loop dimension each dense dimension of a broadcast's operand is; false when one is none. */
+/* Maps each dense dimension of a broadcast's operand to its loop dimension; false if one has none. */
 static bool broadcast_loops(const Work *w, const Op *op, const WorkSpace *s, int *loop) {
   const Attr *dims = op_attr(op, AT_dims);
   const Expr *y_dims[MAX_RANK];
@@ -143,8 +146,8 @@ static bool broadcast_loops(const Work *w, const Op *op, const WorkSpace *s, int
   return true;
 }
 
-/* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the
- * operand must be loop dimensions in order: all of them, or all but the reduced one. */
+/* True if, in the common space, `op` reads operand k at the position it computes (or at its row).  The dense dimensions
+ * of the operand must be loop dimensions in order: all of them, or all except the reduced one. */
 static bool reads_in_place(const Work *w, const Op *op, int k, const WorkSpace *s) {
   int loop[MAX_RANK], n = dense_dims(work_type(w, op->in[k]), NULL, NULL);
   bool full = n == s->ndims;
@@ -194,7 +197,7 @@ typedef struct Needs {
   int group;
 } Needs;
 
-/* The group is new: no other group needs it yet. */
+/* Links a new group to a group it needs.  No group needs the new one yet. */
 static void add_need(void *context, Val v) {
   Needs *c = context;
   int g = group_of(c->w, v);
@@ -220,7 +223,7 @@ static void add_buffer(void *context, Val v) {
   c->seen[c->n++] = v;
 }
 
-/* What both read from memory or other groups. */
+/* Returns the values that both groups read from memory or other groups. */
 static Buffers read_by(const Work *w, int a, int b) {
   const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   Buffers c = {.w = w, .a = a, .b = b};
@@ -241,8 +244,8 @@ static bool has_turned(const Work *w, const WorkGroup *g) {
   return any;
 }
 
-/* With a transpose that brings another dimension to the end a kernel goes by tiles (codegen/cpu/print_c.c), if it has
- * no rows; the lines of many values do not stay in the cache together. */
+/* True if the merged group keeps the limits.  A kernel with a transpose that makes another dimension the last one runs
+ * by tiles (codegen/cpu/print_c.c), if it has no rows; the cache cannot hold the lines of many values together. */
 static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
   enum { MAX_TURNED = 2 };
   const WorkGroup *x = &w->groups.items[a], *y = &w->groups.items[b];
@@ -254,8 +257,8 @@ static bool within_limits(const Work *w, int a, int b, const WorkSpace *s) {
   return !s->rows && whole <= MAX_TURNED;
 }
 
-/* A group that is yet to be looked at, once: `round` marks those that were.  Whatever needs another group is as late as
- * that. */
+/* Queues a group to be visited, once: `round` marks visited groups.  Groups that depend on another are at least as
+ * late. */
 static void look_at(Work *w, int g, int late) {
   WorkGroup *group = &w->groups.items[g];
   if (group->late < late || group->seen == w->round) return;
@@ -263,7 +266,7 @@ static void look_at(Work *w, int g, int late) {
   ARENA_PUSH(w->arena, &w->todo, g);
 }
 
-/* Is there a third group between the two?  The last one on such a path is one that `to` reads. */
+/* True if there is a third group on a path between the two.  The last one on such a path is one that `to` reads. */
 static bool has_detour(Work *w, int from, int to) {
   const WorkGroup *groups = w->groups.items;
   const int late = groups[from].late;
@@ -291,7 +294,7 @@ static void find_within(void *context, Val v) {
   c->any |= g >= 0 && (g == c->a || g == c->b);
 }
 
-/* Virtual operations read what is in memory, not what the kernel is about to store. */
+/* True if `v` is read from memory: virtual operations may not read values that the kernel is about to store. */
 static bool reads_stored(const Work *w, int a, int b, Val v) {
   int def = work_def(w, v);
   Within c = {w, a, b, false};
@@ -300,7 +303,7 @@ static bool reads_stored(const Work *w, int a, int b, Val v) {
   return !c.any;
 }
 
-/* Does every member read what it takes from the group where it computes it? */
+/* True if every member reads the other group's values at the position it computes. */
 static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
   const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   for (int t = 0; t < 2; t++)
@@ -311,7 +314,7 @@ static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
         if (!reads_stored(w, a, b, op->in[k])) return false;
         if (g < 0 || (g != a && g != b)) continue;
         if (!reads_in_place(w, op, k, s)) return false;
-        /* A column reduction keeps its columns apart; going back over them is another kernel. */
+        /* A column reduction keeps its columns apart; a second pass over them is another kernel. */
         if (op->kind == OP_broadcast && s->reduced >= 0 && s->reduced != s->ndims - 1) return false;
       }
     }
@@ -325,7 +328,7 @@ static void drop_link(GroupLinks *l, int g) {
   l->n = n;
 }
 
-/* Links of the second are links of the first. */
+/* Merges the links of the second group into those of the first. */
 static void merge_links(Work *w, int into, int from) {
   Arena *arena = w->arena;
   WorkGroup *groups = w->groups.items, *a = &groups[into], *b = &groups[from];
@@ -343,7 +346,7 @@ static void merge_links(Work *w, int into, int from) {
   }
 }
 
-/* Whatever needs the group is as late as it. */
+/* Makes the groups that depend on this one at least as late. */
 static void spread_late(Work *w, int into) {
   Arena *arena = w->arena;
   w->todo.n = 0;
@@ -399,7 +402,7 @@ static void add_candidate(void *context, Val v) {
 typedef struct Readers {
   const Work *w;
   int group, other;
-  int *first; /* by value: the group of the update that was first seen to read it; -1: none was */
+  int *first; /* by value: the first group of the update found to read it; -1 if none */
 } Readers;
 
 static void note_reader(void *context, Val v) {
@@ -412,7 +415,7 @@ static void find_reader(void *context, Val v) {
   if (c->first[v] >= 0) c->other = c->first[v];
 }
 
-/* A total of what an update reads from memory as well joins that. */
+/* Merges totals with groups of the update that read the same value from memory. */
 static void merge_totals(Work *w) {
   Arena *scratch = arena_new();
   size_t n = w->f->values.n + w->temps.n + 1;
@@ -437,7 +440,7 @@ static void merge_totals(Work *w) {
 
 static void mark_stored(void *context, Val v) { ((Work *)context)->stored[v] = true; }
 
-/* What outputs and other groups take must be in memory. */
+/* Marks the values that outputs and other groups read, which must be in memory. */
 static void find_stored(Work *w) {
   w->stored = ARENA_ARRAY(w->arena, bool, w->f->values.n + w->temps.n + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++) w->stored[w->f->outputs.items[i].value] = true;
@@ -445,19 +448,19 @@ static void find_stored(Work *w) {
     const WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;
     for (int k = 0; k < o->op->nin; k++) {
-      if (group_of(w, o->op->in[k]) == o->group) continue; /* what is virtual is of none */
+      if (group_of(w, o->op->in[k]) == o->group) continue; /* virtual operations have no group */
       leaves(w, o->op->in[k], mark_stored, w);
     }
   }
 }
 
-/* A bundle has kernels that read gradients, none that makes them. */
+/* Returns the segment of an operation.  The kernels of a bundle read gradients; none computes them. */
 static int segment_of(const Work *w, const WorkOp *o, int segment) {
   int phase = (PH_END - PH_FIRST) * segment + o->phase - PH_FIRST;
   return 2 * phase + work_in_update(w, o);
 }
 
-/* A group of its own; a carry and a leave belong to the group before, of their loop or repeat. */
+/* Creates a group for an operation; a carry and a leave join the previous group, of their loop or repeat. */
 static void add_to_group(Work *w, int i, int *segment) {
   WorkOp *o = &w->ops.items[i];
   if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
@@ -484,7 +487,7 @@ static void add_to_group(Work *w, int i, int *segment) {
   ARENA_PUSH(w->arena, &w->groups, g);
 }
 
-/* Most operations have a group of their own at first. */
+/* Reserves groups: most operations start with one of their own. */
 static void reserve_groups(Work *w) {
   size_t n = 0;
   for (size_t i = 0; i < w->ops.n; i++) n += w->ops.items[i].live && !w->ops.items[i].virtual_;

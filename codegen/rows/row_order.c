@@ -1,16 +1,16 @@
-/* codegen/rows/row_order.c - in which order the groups of a stage are done, and which of them are done together.
+/* codegen/rows/row_order.c - the order of a stage's groups, and the bundles that share a launch.
  *
- * A group comes after all groups that it needs; of those that could be next, the one whose last operation is first.
+ * A group comes after all groups it needs; of those that could be next, the one whose last operation is first.
  *
- * Of functions with an update (work_update.c), which have no loops, kernels that need nothing of each other share a
- * launch on devices with bundles:
+ * In functions with an update (work_update.c), which have no loops, independent kernels share a launch on devices with
+ * bundles:
  *   - elementwise kernels of the update of a training step: weights and moments of all tensors, numbers such as the
  *     learning rate, totals of gradients (work_total.c);
- *   - short sums along other dimensions than the last, of which the update alone reads: the second halves of gradients
- *     of biases.  They wait for the last one, so what they read must be small;
+ *   - short sums along other dimensions than the last that only the update reads: the second halves of gradients of
+ *     biases.  They wait for the last one, so their operands must be small;
  *   - casts of states: the weights in 16 bits, which gradients read as well, so that most of them live on anyway.
- * A bundle comes before the first of its readers, or last.  So each of its members comes after what it needs, as long
- * as no bundle waits for another that waits for it. */
+ * A bundle comes before the first of its readers, or last.  So each of its members comes after the groups it needs, as
+ * long as no two bundles wait for each other. */
 #include "codegen/rows/row_work.h"
 
 /* ---- order */
@@ -18,8 +18,8 @@
 typedef struct Order {
   const Work *w;
   Arena *arena;
-  int *by_key, *key;          /* groups by their last operation, and where each stands there */
-  uint64_t *waiting, **needs; /* bit per group: it is not done; by group, what it needs */
+  int *by_key, *key;          /* groups by their last operation, and the position of each in that order */
+  uint64_t *waiting, **needs; /* a bit per group that is not done; for each group, the groups it needs */
   size_t words;
   int *done; /* groups in order */
   size_t ndone;
@@ -29,7 +29,7 @@ static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 6
 static void set_bit(uint64_t *bits, int i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
 static void clear_bit(uint64_t *bits, int i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-/* The groups that must come before this one: those it reads, and those that they need. */
+/* Finds the groups that must come before this one: those it reads, and those that they need. */
 static const uint64_t *find_needs(Order *o, int g) {
   const GroupLinks *reads = &o->w->groups.items[g].reads;
   if (o->needs[g]) return o->needs[g];
@@ -42,7 +42,7 @@ static const uint64_t *find_needs(Order *o, int g) {
   return o->needs[g] = needs;
 }
 
-/* The first in that order that the group needs and that is not done; -1: none. */
+/* Returns the first group in that order that the group needs and that is not done; -1 if none. */
 static int first_needed(const Order *o, const uint64_t *needs) {
   int first = -1;
   for (size_t i = 0; i < o->words; i++)
@@ -60,7 +60,7 @@ static void visit(Order *o, int g) {
   o->done[o->ndone++] = g;
 }
 
-/* Returns how many are left after merging. */
+/* Sorts the groups by their last operation; returns the number left after merging. */
 static size_t sort_groups(Arena *scratch, const Work *w, int *by_key) {
   int *at = ARENA_ARRAY(scratch, int, w->ops.n + 1); /* last operation -> group + 1 */
   size_t n = 0;
@@ -104,7 +104,7 @@ static bool reads_table(const Work *w, Val v) {
   return any;
 }
 
-/* Is it a kernel that can stand beside others: no view, and without tables of numbers in its text? */
+/* True for a kernel that can join a bundle: not a view, and without tables of numbers in its text. */
 static bool is_kernel(const Work *w, const WorkGroup *g) {
   const Expr *offset;
   if (!g->fusable || (g->n == 1 && work_is_view(w, w->ops.items[g->ops[0]].op, &offset))) return false;
@@ -146,7 +146,7 @@ static BundleKind kind_of(const Work *w, const WorkGroup *g) {
   return is_cast_of_state(w, g) ? BUNDLE_CASTS : is_short_sum(w, g) ? BUNDLE_SUMS : BUNDLE_NONE;
 }
 
-/* The bundle of a group, if it still waits; -1: it does not. */
+/* Returns the bundle of a group, if the bundle still waits; else -1. */
 static int waits_in(const Bundles *b, int group) {
   int i = b->w->groups.items[group].bundle;
   return i >= 0 && !b->list.items[i].done ? i : -1;
@@ -162,7 +162,7 @@ static void close_read(Bundles *b, int group, int but) {
   }
 }
 
-/* What it reads comes before it. */
+/* Closes a bundle, after the groups it reads. */
 static void close_bundle(Bundles *b, int i) {
   Bundle *x = &b->list.items[i];
   for (size_t k = 0; k < x->groups.n; k++) close_read(b, x->groups.items[k], i);
@@ -170,7 +170,7 @@ static void close_bundle(Bundles *b, int i) {
   x->done = true;
 }
 
-/* Does a bundle that waits need another, itself or what it reads? */
+/* True if a waiting bundle needs another one, directly or through its operands. */
 static bool needs_bundle(const Bundles *b, int i, int other) {
   const Bundle *x = &b->list.items[i];
   if (i == other) return true;
@@ -210,8 +210,8 @@ static void close_all(Bundles *b) {
     if (!b->list.items[i].done) close_bundle(b, i);
 }
 
-/* States and their casts come first, which need nothing else; writes of states, which do nothing by themselves, last,
- * so that no bundle is closed for them. */
+/* Returns a group's turn: states and their casts, which need nothing else, come first; writes of states, which execute
+ * nothing, come last, so that no bundle is closed for them. */
 static int turn_of(const Work *w, const WorkGroup *g) {
   enum { FIRST, BETWEEN, LAST };
   const Op *op = w->ops.items[g->ops[0]].op;

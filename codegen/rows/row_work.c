@@ -1,7 +1,7 @@
 /* codegen/rows/row_work.c - the operations of one stage, classified and legalised (row_work.h).
  *
- * Only operations that a result needs are kept: outputs and writes, of any stage, are the roots.  Of a loop these are
- * the carries that somebody reads, inside or behind it.
+ * Only operations that a result needs are kept: outputs and writes, of any stage, are the roots.  For a loop the roots
+ * are the carries that have readers, inside or after it.
  */
 #include "codegen/rows/row_work.h"
 
@@ -15,7 +15,7 @@ const Type *work_type(const Work *w, Val v) {
   return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
 }
 
-/* Room for who makes the values below `end`. */
+/* Makes room in `def` for the values below `end`. */
 static void reserve_def(Work *w, size_t end) {
   if (end <= w->ndef) return;
   size_t n = 2 * end + 64;
@@ -101,7 +101,7 @@ static int dense_index_of(const Type *t, int dim) {
   return n;
 }
 
-/* Which of a reduction's axes has another extent than 1; it has one at most.  -1 when none has. */
+/* Returns the only axis of a reduction whose extent is not 1; -1 if none. */
 static int reduced_axis(const Work *w, const Op *op) {
   const Attr *axes = op_attr(op, AT_axes);
   for (int i = 0; i < axes->n; i++)
@@ -126,7 +126,7 @@ const Expr *row_start(const Work *w, const Op *op) {
 
 /* ---- views */
 
-/* A contiguous part: dimensions before the first cut one have extent 1 in the result, steps are 1. */
+/* True for a contiguous slice: dimensions before the first sliced one have extent 1 in the result, steps are 1. */
 static bool slice_is_view(const Work *w, const Op *op, const Expr **offset) {
   Module *m = w->m;
   const Type *x = work_type(w, op->in[0]), *y = work_type(w, op->out);
@@ -200,7 +200,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
   }
 }
 
-/* The partial type of a sum that is continued: narrow floats are kept in f32. */
+/* Returns the partial type of a sum that is continued: narrow floats are kept in f32. */
 static const Type *without_dim(Module *m, const Type *t, int dim) {
   const Expr *dims[MAX_RANK];
   int n = 0;
@@ -226,8 +226,8 @@ static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes,
   return step;
 }
 
-/* Where the reduced dimensions at the end of x begin that one row may run over: the innermost is short, and each alone
- * would be a kernel of many short rows.  The rank of x: there are none. */
+/* Returns the first of the reduced dimensions at the end of x that one row can cover: the innermost is short, and each
+ * alone would be a kernel of many short rows.  The rank of x if there are none. */
 static int short_end(const Work *w, Val x, int n, const int64_t *axes, const Expr *const *starts) {
   enum { SHORT = 16 };
   const Type *t = work_type(w, x);
@@ -241,7 +241,7 @@ static int short_end(const Work *w, Val x, int n, const int64_t *axes, const Exp
   return is_short && dense > 1 ? first : t->rank;
 }
 
-/* x with its dimensions from that one on as one. */
+/* Merges the dimensions of x from `first` on into one. */
 static Val join_end(Work *w, const Op *op, int origin, Val x, int first) {
   Module *m = w->m;
   const Type *t = work_type(w, x);
@@ -252,7 +252,7 @@ static Val join_end(Work *w, const Op *op, int origin, Val x, int first) {
   return work_step(w, op, origin, &(Op){.kind = OP_reshape, .nin = 1, .in = &x}, joined, WC_VIEW);
 }
 
-/* One reduction per dimension of extent other than 1, innermost first. */
+/* Adds one reduction per dimension of extent other than 1, innermost first. */
 static void add_reduce(Work *w, const Op *op, int origin) {
   Module *m = w->m;
   int64_t axes[MAX_RANK];
@@ -287,7 +287,7 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
 }
 
-/* Level 1 is one device's, which does the whole batch at once. */
+/* True if sums over micro-batches accumulate.  At level 1 one device processes the whole batch at once. */
 static bool accumulates(const Work *w) { return w->f->level == 2 && mesh_micro_batches(&w->m->mesh) > 1; }
 
 Val work_resolve(const Work *w, Val v) {
@@ -306,7 +306,7 @@ Val work_sum_start(const Work *w, Val sum) {
   return 0;
 }
 
-/* Zeros, made before all micro-batches, and what is added to them in each. */
+/* Adds zeros, made before all micro-batches, and the addition in each micro-batch. */
 static void add_accumulate(Work *w, const Op *op, int origin) {
   Op *start = copy_op(w, op), *sum = copy_op(w, op);
   const Val in[2] = {work_temp(w, work_type(w, op->out)), op->in[0]};
@@ -318,7 +318,7 @@ static void add_accumulate(Work *w, const Op *op, int origin) {
   ARENA_PUSH(w->arena, &w->sums, ((WorkSum){in[0], op->out}));
 }
 
-/* The operation with the values that its operands stand for. */
+/* Returns the operation with copies of its operands looked through. */
 static const Op *resolved(Work *w, const Op *op) {
   int same = 0;
   while (same < op->nin && work_resolve(w, op->in[same]) == op->in[same]) same++;
@@ -330,7 +330,7 @@ static const Op *resolved(Work *w, const Op *op) {
   return copy;
 }
 
-/* Numbers and lines that constants and sizes alone determine, such as positions. */
+/* True for numbers and lines that constants and sizes alone determine, such as positions. */
 static bool is_line(const Work *w, const Op *op, int origin) {
   bool line = op->nout == 1 && type_of(w->f, op->out)->rank <= 1 && w->all->loops.of[origin] < 0;
   if (!line || !(op->nin ? op_is_elementwise(op->kind) : op_is_constant(op->kind))) return false;
@@ -347,7 +347,7 @@ static bool same_line(const Work *w, const Op *a, const Op *b) {
   return same;
 }
 
-/* Every layer has its own positions: what is made already is not made again.  Not what is an output. */
+/* True if an equal line exists already, which is then shared: every layer has its own positions.  Not for outputs. */
 static bool is_made(Work *w, const Op *op, int origin) {
   if (!w->same || !is_line(w, op, origin)) return false;
   w->same[op->out] = op->out;
@@ -374,7 +374,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   else work_add(w, op, origin, class_of(w, op));
 }
 
-/* Weights, states, inputs and constant scalars that stand in a loop are there before it. */
+/* True for weights, states, inputs and constant scalars in a loop, which exist before it. */
 static bool stands_before_loops(const Work *w, const Op *op) {
   bool constant = op->kind == OP_const || op->kind == OP_size;
   return class_of(w, op) == WC_SOURCE || (constant && type_of(w->f, op->out)->rank == 0);
@@ -399,10 +399,10 @@ static void add_ops(Work *w) {
   }
 }
 
-/* ---- what legalising adds to a loop's body but every round would do again */
+/* ---- operations that legalising adds to a loop's body but that do not depend on the round */
 
-/* The loop (its index among the operations) before which operation `i` can stand: the outermost one that makes none of
- * its operands; -1: none.  Not before a loop of one round, which is a branch. */
+/* Returns the loop (its index among the operations) before which operation `i` can be moved: the outermost one that
+ * makes none of its operands; -1 if none.  Not before a loop of one round, which is a branch. */
 static int loop_left_by(const Work *w, int i, const int *open, int depth, const int *place) {
   const Op *op = w->ops.items[i].op;
   int left = -1;
@@ -416,7 +416,7 @@ static int loop_left_by(const Work *w, int i, const int *open, int depth, const 
   return left;
 }
 
-/* place[i]: the index of the operation before which operation i goes, or i itself.  True when any moves. */
+/* Fills place[i] with the index of the operation after which operation i moves, or i itself.  True if any moves. */
 static bool find_places(const Work *w, int *place) {
   int open[MAX_LOOPS], depth = 0;
   bool any = false;
@@ -427,7 +427,7 @@ static bool find_places(const Work *w, int *place) {
     if (op->kind == OP_repeat) depth--;
     if (!depth || op->out < w->f->values.n || w->ops.items[i].class == WC_COMM) continue;
     int loop = loop_left_by(w, i, open, depth, place);
-    if (loop >= 0) place[i] = loop - 1; /* directly before the loop, so behind what stands before it */
+    if (loop >= 0) place[i] = loop - 1; /* directly before the loop, so after the operations before it */
     any |= loop >= 0;
   }
   return any;
@@ -447,7 +447,7 @@ static void put_in_places(Work *w, const int *place, Arena *scratch) {
     for (Val v = w->ops.items[i].op->out; v < op_end(w->ops.items[i].op); v++) w->def[v] = i;
 }
 
-/* Transposes and casts of operands that come from outside move before the loop. */
+/* Moves transposes and casts of operands from outside a loop before it. */
 static void move_out_of_loops(Work *w) {
   Arena *scratch = arena_new();
   int *place = ARENA_ARRAY(scratch, int, w->ops.n);
@@ -455,7 +455,7 @@ static void move_out_of_loops(Work *w) {
   arena_free(scratch);
 }
 
-/* Legalising may leave operations that nobody reads any more. */
+/* Finds live operations: legalising may leave some without readers. */
 static void find_live(Work *w) {
   Arena *scratch = arena_new();
   bool *used = ARENA_ARRAY(scratch, bool, w->f->values.n + w->temps.n + 1);
@@ -469,7 +469,7 @@ static void find_live(Work *w) {
   arena_free(scratch);
 }
 
-/* When outputs are read: behind all micro-batches, where anything is done then. */
+/* Returns the phase in which outputs are read: after all micro-batches, if that phase has operations. */
 static Phase last_phase(const Work *w) {
   Phase last = PH_fwd;
   for (size_t i = 0; i < w->ops.n; i++)
@@ -477,8 +477,8 @@ static Phase last_phase(const Work *w) {
   return last;
 }
 
-/* What only moves or repeats a value that is made before all micro-batches is done where the result is used, unless
- * that is before them too, or both in and behind them: it costs nothing there, and would take memory. */
+/* Moves operations that only move or repeat a value, and are computed before all micro-batches, to the phase of their
+ * users, unless that is before them too, or both in and after them: they cost nothing there, and would take memory. */
 static void move_to_users(Work *w) {
   Arena *scratch = arena_new();
   uint8_t *users = ARENA_ARRAY(scratch, uint8_t, w->f->values.n + w->temps.n + 1); /* bit per phase */
@@ -488,7 +488,7 @@ static void move_to_users(Work *w) {
     WorkOp *o = &w->ops.items[i];
     OpKind k = o->op->kind;
     bool moves = k == OP_broadcast || k == OP_transpose || k == OP_reshape || k == OP_slice || k == OP_shard_slice;
-    moves &= w->f->ops.items[o->origin].kind == k; /* not what legalising put around a collective */
+    moves &= w->f->ops.items[o->origin].kind == k; /* not those that legalising put around a collective */
     for (int p = PH_fwd; o->phase == PH_pre && moves && p < PH_END; p++)
       if (users[o->op->out] == 1u << (p - PH_FIRST)) o->phase = (Phase)p;
     for (int j = 0; j < o->op->nin && o->live; j++) users[o->op->in[j]] |= (uint8_t)(1u << (o->phase - PH_FIRST));

@@ -6,7 +6,7 @@
 #include "codegen/rows/row.h"
 #include "program/program.h"
 
-/* Expressions that a kernel may take as scalars for a place. */
+/* Counts the expressions that a kernel may take as scalars for an index. */
 static size_t scalars_of(const RowProgram *p, const Affine *a) {
   size_t n = !ex_is_const(a->offset, 0);
   int64_t v;
@@ -15,7 +15,7 @@ static size_t scalars_of(const RowProgram *p, const Affine *a) {
   return n;
 }
 
-/* As many words as it may take: its values, where its blocks end, extents, places. */
+/* Counts the most words that a unit may take: its values, the ends of its blocks, extents, indices. */
 static size_t words_of(const Unit *u) {
   const RowProgram *p = u->row;
   size_t n = (size_t)(u->nin + u->nout + 1 + p->ndims) + (p->blocks ? 1 : 0);
@@ -33,7 +33,7 @@ static int place_of(const Val *list, int n, Val v) {
   return i;
 }
 
-/* Members run at once: only who alone reads a value may overwrite it. */
+/* Counts the members that read a value.  Members run concurrently: only the sole reader of a value may overwrite it. */
 static int readers_of(const Unit *members, int n, Val v) {
   int readers = 0;
   for (int i = 0; i < n; i++) readers += place_of(members[i].in, members[i].nin, v) < members[i].nin;

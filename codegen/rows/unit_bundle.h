@@ -4,8 +4,8 @@
 
 #include "codegen/rows/units.h"
 
-/* Puts bundles in place of n units, in their order, and returns how many there are: one, or more where a launch does
- * not take so many operands.  What is alone stays as it is. */
+/* Replaces n units by bundles, in their order, and returns how many there are: one, or more if a launch cannot take all
+ * operands.  A unit alone stays as it is. */
 size_t units_bundle(Module *m, Unit *units, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* codegen/rows/units.c - groups of operations become units, in an order that respects what they need (units.h). */
+/* codegen/rows/units.c - groups of operations become units, in an order that respects their dependences (units.h). */
 #include "codegen/rows/units.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct Make {
   Module *m;
   UnitList *list;
   size_t cap;
-  const char **state; /* by value of the function: the state that it becomes; NULL: none */
+  const char **state; /* by value of the function: the state that it becomes; NULL if none */
 } Make;
 
 const Type *units_type(const UnitList *units, const Func *l2, Val v) {
@@ -43,7 +43,7 @@ static bool same_place(const RowNode *n, const RowStore *s) {
          memcmp(n->at.coef, s->at.coef, sizeof n->at.coef) == 0;
 }
 
-/* By node: it is computed of elements of the input.  Of a reduction that is finished nothing is read again. */
+/* Returns by node: it depends on elements of the input.  A finished reduction does not read them again. */
 static bool *nodes_of_input(Arena *a, const RowProgram *p, size_t input) {
   bool *of = ARENA_ARRAY(a, bool, p->nodes.n + 1);
   for (size_t i = 0; i < p->nodes.n; i++) {
@@ -54,8 +54,7 @@ static bool *nodes_of_input(Arena *a, const RowProgram *p, size_t input) {
   return of;
 }
 
-/* Does a later stage read elements of the input again?  It may compute once more what an earlier stage has computed of
- * an element. */
+/* True if a later stage reads elements of the input again, also to recompute a value that an earlier stage computed. */
 static bool is_read_later(const RowProgram *p, size_t input, int stage) {
   Arena *a = arena_new();
   const bool *of = nodes_of_input(a, p, input);
@@ -66,7 +65,7 @@ static bool is_read_later(const RowProgram *p, size_t input, int stage) {
   return later;
 }
 
-/* May the store overwrite the input?  Only when every load of it is of the element stored and none happens later. */
+/* True if the store may overwrite the input: every load of it reads the element stored, and none happens later. */
 static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   const RowBuffer *in = &p->buffers.items[input], *out = &p->buffers.items[s->buffer];
   if (in->output || in->table || in->dtype != out->dtype || s->total) return false;
@@ -78,7 +77,7 @@ static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
   return !s->inner || !is_read_later(p, input, s->stage);
 }
 
-/* The operation that makes a value of the function; NULL: it is a temporary. */
+/* Returns the operation that makes a value of the function; NULL for a temporary. */
 static const Op *made_by(const Make *k, Val v) { return v < k->w->f->values.n ? op_of(k->w->f, v) : NULL; }
 
 static const char **find_states(Arena *a, const Work *w) {
@@ -95,8 +94,8 @@ static bool reads_state(const Make *k, Val v, const char *name) {
   return op && op->kind == OP_read && strcmp(op_str(op, AT_name), name) == 0;
 }
 
-/* Who takes whose memory: a sum over micro-batches grows where it is, a new state lies where the old one did, which no
- * other value may, and the rest takes what it finds. */
+/* The rounds in which outputs take inputs' memory: first a sum over micro-batches grows in place, then a new state
+ * takes the memory of the old one, which no other value may take; the remaining outputs take any input. */
 typedef enum AliasOf { ALIAS_SUM, ALIAS_STATE, ALIAS_ANY, ALIAS_ROUNDS } AliasOf;
 
 static bool is_alias(const Make *k, AliasOf round, Val out, const RowBuffer *in) {
@@ -128,8 +127,8 @@ static bool moves(OpKind kind) {
   return op_is_view(kind) || kind == OP_transpose || kind == OP_slice || kind == OP_broadcast;
 }
 
-/* What a reader looks for is what computes: relu6 whose result is reshaped is no reshape.  The operation itself when
- * its kernel only moves. */
+/* Returns the operation that messages name: the one that computes, not a reshape of its result.  The last operation
+ * itself if its kernel only moves. */
 static const WorkOp *telling(const Work *w, const WorkOp *last) {
   const WorkOp *o = last;
   while (moves(o->op->kind)) {
@@ -164,8 +163,8 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 
 /* ---- the other kinds */
 
-/* An update in place writes only what changes; a rope rotates pairs where they lie; indices stay where they are looked
- * at; a sum joins its residual. */
+/* Adds the kernel of a template.  An update in place writes only the elements that change; a rope rotates pairs in
+ * place; a check of indices passes them on in place; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
   int n = o->op->nout + (o->grow ? o->grow->n : 0), *alias = ARENA_ARRAY(k->m->arena, int, n);
   Val *out = ARENA_ARRAY(k->m->arena, Val, n);
@@ -204,7 +203,8 @@ static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
   if (o->op->out && kind != UNIT_WRITE && !leaves) u->nout = 1, u->out = values(k, 1, &o->op->out);
 }
 
-/* The value of operand `k` of each operation of a group, from operation `from` on, then `last` unless it is 0. */
+/* Returns the value of operand `operand` of each operation of a group, from operation `from` on, then `last` unless it
+ * is 0. */
 static const Val *operands(Make *k, const WorkGroup *g, int from, int operand, Val last) {
   Val *list = ARENA_ARRAY(k->m->arena, Val, g->n - from + 1);
   for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->in[operand];
@@ -262,7 +262,7 @@ static void add_group(Make *k, const WorkGroup *g) {
 
 bool unit_is_transfer(const Unit *u) { return u->kind == UNIT_COMM && u->legal->kind == OP_transfer; }
 
-/* The groups of a bundle: the kernels of all of them, then one in place of them. */
+/* Adds the groups of a bundle: first all their kernels, then one unit that replaces them. */
 static void add_bundle(Make *k, const int *groups, size_t n) {
   size_t first = k->list->n;
   for (size_t i = 0; i < n; i++) add_group(k, &k->w->groups.items[groups[i]]);

@@ -2,18 +2,18 @@
  *
  * In: the legalised operations (row_work.h) of one pipeline stage of a level-2 function (local types).  Out: units in
  * an order that respects every data dependence and keeps the order of communication operations.  A kernel is a row
- * program or an operation with a template; its text and launch are the device's (codegen/target.h). Every live
+ * program or an operation with a template; its text and launch are the device's (codegen/target.h).  Every live
  * operation of the stage is inside exactly one unit or fused into the kernels that use it; operations whose results
  * reach neither an output, a write nor another stage have no unit.
  *
- * The units of a loop's body stand between its UNIT_LOOP and UNIT_REPEAT; no kernel computes on both sides of these.
+ * The units of a loop's body are between its UNIT_LOOP and UNIT_REPEAT; no kernel computes on both sides of these.
  *
- * Every tensor is dense row-major of its local extents, elements as in base/dtype.h.  Extents may be 0.
- * Exprs are over dimensions and mesh coordinates; the Program evaluates them.
+ * Every tensor is dense row-major of its local extents, elements as in base/dtype.h.  Extents may be 0.  Exprs are over
+ * dimensions and mesh coordinates; the Program evaluates them.
  *
  * Float sums are canonical (D33): 32 lanes by index mod 32 in blocks of 1024, lane butterfly, pairwise over blocks, one
- * dimension at a time, innermost first.  Indices are those of the whole dimension: a part begins where `starts` of the
- * reduction says.
+ * dimension at a time, innermost first.  Indices are those of the whole dimension: a part begins at the index in
+ * `starts` of the reduction.
  */
 #ifndef APC_CODEGEN_ROWS_UNITS_H
 #define APC_CODEGEN_ROWS_UNITS_H
@@ -23,23 +23,23 @@
 #include "program/epilogue.h"
 
 typedef enum UnitKind {
-  UNIT_SOURCE, /* input, param, read, or the arriving end of a transfer's value is UNIT_COMM; nothing to run */
+  UNIT_SOURCE, /* input, param, read: nothing to run */
   UNIT_KERNEL, /* call a kernel */
-  UNIT_GEMM,   /* batched matrix product of the device's library, overwriting its result */
+  UNIT_GEMM,   /* batched matrix product by the device's library, overwriting its result */
   UNIT_VIEW,   /* out[0] is in[0]'s memory from byte `view_offset` on */
-  UNIT_COMM,   /* one communication operation; a transfer has an operand in the sending, a result in the receiving stage
-                */
+  UNIT_COMM,   /* one communication operation; of a transfer the sending stage has the operand, the receiving stage the
+                  result */
   UNIT_WRITE,  /* in[0] becomes the new value of the state */
   UNIT_LOOP,   /* begins a loop of in[0] rounds: out[0] is the number of the round, carry out[k] begins as in[k] */
-  UNIT_REPEAT  /* ends it: carry k becomes in[k - 1] or, at the end, out[k - 1]; one operand more says whether there is
-                  another round */
+  UNIT_REPEAT  /* ends a loop: carry k becomes in[k - 1] or, at the end, out[k - 1]; an additional operand decides
+                  whether another round follows */
 } UnitKind;
 
 enum { GEMM_MAX_BATCH = DOT_MAX_BATCH, PLACED_OPERANDS = 10 /* of an attention_grad with a bias */ };
 
-/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], then what joined it.  A is in[0], B is in[1], of one
- * type; C is out[0]; behind A and B come the bias (n elements) and the residual (as C lies, whose memory C may take),
- * if any, of C's type.  GEMM_TYPES in program/program.def says which types go together.  Strides are in elements.  One
+/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], then the epilogue.  A is in[0], B is in[1], of one type;
+ * C is out[0]; after A and B come the bias (n elements) and the residual (laid out as C, which may take its memory), if
+ * any, of C's type.  GEMM_TYPES in program/program.def lists the combinations of types.  Strides are in elements.  One
  * of a_m, a_k and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading
  * dimension), unless an extent concerned is 1; c_n is always 1.  k may be 0: the sums are then 0. */
 typedef struct GemmUnit {
@@ -48,95 +48,98 @@ typedef struct GemmUnit {
   const Expr *a_batch[GEMM_MAX_BATCH], *b_batch[GEMM_MAX_BATCH], *c_batch[GEMM_MAX_BATCH];
   const Expr *m, *n, *k;
   const Expr *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
-  const Expr *b_panel; /* the weight that B is lies in panels (codegen/panels.h); NULL: as b_k and b_n say */
+  const Expr *b_panel; /* B is a weight in panels (codegen/panels.h); NULL: as b_k and b_n say */
   DType sums;
   Epilogue epilogue;
 } GemmUnit;
 
-/* A convolution that the device does with what follows, and what joined it: in[0] image, in[1] weights, then the bias
- * and the residual if any; or a gradient (program/epilogue.h), of its operands. */
+/* A convolution that the device performs together with its epilogue: in[0] image, in[1] weights, then the bias and the
+ * residual if any; or a gradient of it (program/epilogue.h), with the gradient's operands. */
 typedef struct ConvUnit {
-  const struct Op *op; /* without what joined it */
+  const struct Op *op; /* without the operations that joined it */
   ProgramConvResult result;
-  bool of_weights;                           /* of the model, which nobody writes */
+  bool of_weights;                           /* the weights are the model's, which no instruction writes */
   const Expr *numbers[PROGRAM_CONV_NUMBERS]; /* instruction `conv` (program/program.def) */
   Epilogue epilogue;
 } ConvUnit;
 
-/* An attention that makes its keys, its values or both longer while it reads them: in[operand[i]] is what there was,
- * in[op->nin + i] what comes behind it, along the dimension of keys, and out[op->nout + i] both together. */
+/* An attention that extends its keys, its values or both while it reads them: in[operand[i]] is the old part,
+ * in[op->nin + i] the part appended along the dimension of keys, and out[op->nout + i] both together. */
 typedef struct GrowUnit {
-  const struct Op *op; /* without that: it reads both together */
+  const struct Op *op; /* the attention before: it reads the joined tensor */
   int n, operand[2];   /* 1: keys, 2: values */
   Val whole[2];
 } GrowUnit;
 
-/* Where a tensor lies in the memory of a value: element [i, j, ...] is number offset + i * stride[0] + j * stride[1]
+/* The place of a tensor in the memory of a value: element [i, j, ...] is number offset + i * stride[0] + j * stride[1]
  * ... of it. */
 typedef struct TensorPlace {
   const struct Type *type; /* of the tensor; NULL: it is the value itself, dense */
   const Expr *offset, *stride[MAX_RANK];
 } TensorPlace;
 
-/* An attention or rotation whose operands and first result lie where others have or want them (work_place.c). */
+/* An attention or rotation whose operands and first result are in the layout of neighbouring operations
+ * (work_place.c). */
 typedef struct PlaceUnit {
-  const struct Op *op; /* as it was before */
+  const struct Op *op; /* before that change */
   TensorPlace in[PLACED_OPERANDS], out;
-  Val result; /* the value that has the first result, and stands for it in out[]; 0: it is that itself */
+  Val result; /* the value whose memory holds the first result, and which replaces it in out[]; 0: the result itself */
 } PlaceUnit;
 
 typedef struct Unit {
   UnitKind kind;
   int op;          /* index in Func.ops of the operation it is named after */
-  int tells;       /* the same for messages and profiles: what computes before a last reshape or transpose */
-  OpKind computes; /* of a row program: that operation as it was legalised, such as the cast of an operand of `tells` */
-  Phase phase;     /* WorkOp.phase; it needs only units of this one or of earlier ones */
+  int tells;       /* the same for messages and profiles: the computing operation before a last reshape or transpose */
+  OpKind computes; /* of a row program: that operation as legalised, such as the cast of an operand of `tells` */
+  Phase phase;     /* WorkOp.phase; it needs only units of this phase or of earlier ones */
   int nin;
   const Val *in; /* ptr[0 .. nin) */
   int nout;
   const Val *out;   /* ptr[nin .. nin + nout) */
-  const int *alias; /* KERNEL, per output: the input (index into `in`) whose memory it may share, -1 for none;
-                     * for an `update` sharing makes the kernel write only what changes */
+  const int *alias; /* KERNEL, per output: the input (index into `in`) whose memory it may share, -1 if none; with
+                       sharing, the kernel of an `update` writes only the elements that change */
   const struct RowProgram *row; /* KERNEL: the program it is printed from; NULL for a template */
-  const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from that; COMM: it */
+  const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from it; COMM: the
+                                   operation */
   const GemmUnit *gemm;
   const ConvUnit *conv; /* KERNEL: on CPUs for the library, and the kernel takes image, weights and result and computes
-                           the convolution alone; on GPUs the kernel takes in[] and the result and computes all of it */
+                           only the convolution; on GPUs the kernel takes in[] and the result and computes everything */
   const GrowUnit *grow; /* KERNEL of an attention */
   const PlaceUnit *place;
-  const struct Unit *members; /* KERNEL: a bundle of these, which need nothing of each other; their own `in` and `out`
-                                 are among those of the bundle, each value once */
-  int nmembers;               /* 0: it is none */
+  const struct Unit *members; /* KERNEL: the members of a bundle, which are independent of each other; their `in` and
+                                 `out` are among those of the bundle, each value once */
+  int nmembers;               /* 0 if not a bundle */
   const Expr *view_offset;    /* VIEW: bytes */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */
   int nscalars;
-  const Expr *const *scalars; /* what it takes beside tensors */
+  const Expr *const *scalars; /* its arguments other than tensors */
   const Expr *blocks;         /* of its grid; NULL on devices without grids */
-  int threads, shared;        /* of a block, and bytes of its shared memory; 0 there */
-  bool looks;                 /* its launch says where it notes an index (program/index_fault.h) */
-  const char *how;            /* how it is scheduled, for people; NULL: nothing to say */
+  int threads, shared;        /* of a block, and bytes of its shared memory; 0 without grids */
+  bool looks;                 /* it checks indices (program/index_fault.h) */
+  const char *how;            /* its schedule, for people; NULL if none */
 } Unit;
 
-/* Does it send to another stage, or receive from one? */
+/* True if the unit sends to another stage, or receives from one. */
 bool unit_is_transfer(const Unit *u);
 
-/* Values that units pass to each other but the function does not have: Val Func.values.n + i is temps[i]. */
+/* Units, and the temporaries that they pass to each other but the function does not have: Val Func.values.n + i is
+ * temps[i]. */
 typedef struct UnitList {
-  const struct Work *work; /* the operations they were made of */
+  const struct Work *work; /* the operations they come from */
   Unit *items;
   size_t n;
   const Type **temps;
   size_t ntemps;
 } UnitList;
 
-/* The units of legalised operations.  Everything lives in the module's arena. */
+/* Makes the units of legalised operations.  Everything lives in the module's arena. */
 UnitList *units_of(struct Work *w);
 
-/* The type of a function value or a temporary. */
+/* Returns the type of a function value or a temporary. */
 const Type *units_type(const UnitList *units, const Func *l2, Val v);
 
-/* One line per unit, for --emit and tests. */
+/* Prints one line per unit, for --emit and tests. */
 void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units);
 
 #endif

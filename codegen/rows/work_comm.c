@@ -1,5 +1,6 @@
-/* codegen/rows/work_comm.c - writes down what a collective becomes (ir/legal_comm.h): itself, with the transposes that
- * make its parts contiguous, or a kernel that reduces what was gathered, as temporaries of the stage.
+/* codegen/rows/work_comm.c - adds the operations that perform a collective (ir/legal_comm.h): the collective itself,
+ * with transposes that make its parts contiguous, or a kernel that reduces gathered operands, as temporaries of the
+ * stage.
  */
 #include <string.h>
 
@@ -13,7 +14,7 @@ typedef struct Comm {
   int origin;
 } Comm;
 
-/* The dimensions of a tensor in another order. */
+/* A permutation of the dimensions of a tensor. */
 typedef struct Order {
   int n;
   int64_t perm[MAX_RANK]; /* new -> old */
@@ -43,7 +44,7 @@ static Order inverse(const Order *o) {
   return r;
 }
 
-/* First dimension a, then b unless it is a; the others keep their order. */
+/* Returns the order with dimension a first, then b unless it is a; the others keep their order. */
 static Order to_front(int rank, int a, int b) {
   Order o = {0};
   o.perm[o.n++] = a;
@@ -53,7 +54,7 @@ static Order to_front(int rank, int a, int b) {
   return o;
 }
 
-/* Another shape of the same elements in their order; extents of 1 are no memory's matter. */
+/* Reshapes a value with its elements in order; extents of 1 do not matter in memory. */
 static Val reshape(const Comm *c, Val x, int n, const Expr *const *dims, Val out) {
   const Type *t = of_dims(c, work_type(c->w, x), n, dims), *from = work_type(c->w, x);
   const Expr *a[MAX_RANK], *b[MAX_RANK];
@@ -63,7 +64,7 @@ static Val reshape(const Comm *c, Val x, int n, const Expr *const *dims, Val out
   return step(c, OP_reshape, x, t, 0, NULL, same ? WC_MAP : WC_VIEW, out);
 }
 
-/* The collective itself, along other dimensions than the operation's. */
+/* Adds the collective itself, along other dimensions than the operation's. */
 static Val collective(const Comm *c, OpKind kind, Val x, const Type *type, int nalong, const Attr *along, Val out) {
   Attr list[AT_COUNT];
   int n = 0;
@@ -81,7 +82,7 @@ static bool comes_first(const Type *t, int dim) {
   return true;
 }
 
-/* all_gather, reduce_scatter, exchange: along a dimension that comes first. */
+/* Adds an all_gather, reduce_scatter or exchange along a dimension that is moved to the front. */
 static Val along_front(const Comm *c, OpKind kind, Val x, const Type *result, int dim, Val out) {
   Order front = to_front(result->rank, dim, dim), back = inverse(&front);
   const Expr *dims[MAX_RANK];
@@ -153,7 +154,7 @@ static void join_evenly(const Comm *c, int cut, int joined) {
   reshape(c, t, y->rank, y->dims, c->op->out);
 }
 
-/* Where this member's part begins: the parts of those before it. */
+/* Returns the start of this member's part: the sum of the parts before it. */
 static const Expr *parts_before(const Comm *c, const Expr *part) {
   Module *m = c->w->m;
   int axis = (int)op_int(c->op, AT_mesh_axis, 0), n = members(c);
@@ -165,14 +166,14 @@ static const Expr *parts_before(const Comm *c, const Expr *part) {
   return sum;
 }
 
-/* This member's part of a dimension. */
+/* Slices out this member's part of a dimension. */
 static void slice_part(const Comm *c, Val x, int dim) {
   const Type *y = work_type(c->w, c->op->out);
   Attr slice[] = {attr_i(AT_axis, dim), attr_e(AT_start, parts_before(c, y->dims[dim]))};
   step(c, OP_shard_slice, x, y, 2, slice, WC_MAP, c->op->out);
 }
 
-/* The whole of what is joined, then this member's part of what is cut. */
+/* Gathers the joined dimension whole, then slices out this member's part of the split one. */
 static void gathered(const Comm *c, int cut, int joined) {
   const Type *x = work_type(c->w, c->op->in[0]), *y = work_type(c->w, c->op->out);
   const Expr *dims[MAX_RANK];
@@ -198,9 +199,9 @@ static void all_to_all(const Comm *c) {
   }
 }
 
-/* ---- reductions that the engine has not */
+/* ---- reductions that the engine lacks */
 
-/* Which member of a group along these axes this one is; how many there are. */
+/* Returns the number of this member in a group along these axes; `all`: the size of the group. */
 static const Expr *place_among(const Comm *c, int n, const int64_t *axes, int64_t *all) {
   Module *m = c->w->m;
   const Expr *place = ex_const(m, 0);
@@ -212,8 +213,8 @@ static const Expr *place_among(const Comm *c, int n, const int64_t *axes, int64_
   return place;
 }
 
-/* The operands of all members behind each other, [1, elements] -> [n, elements]: gathered along a mesh axis, or
- * exchanged by the members of several. */
+/* Concatenates the operands of all members, [1, elements] -> [n, elements]: gathered along one mesh axis, or exchanged
+ * along several. */
 static Val gather_members(const Comm *c, Val x) {
   Module *m = c->w->m;
   const Attr *list = op_attr(c->op, AT_mesh_axes);
@@ -231,7 +232,7 @@ static Val gather_members(const Comm *c, Val x) {
   return step(c, OP_exchange, x, all, 4, between, WC_COMM, 0);
 }
 
-/* All members' operands, reduced by a kernel of each member. */
+/* Gathers all members' operands and reduces them with a kernel on each member. */
 static void reduce_here(const Comm *c) {
   Module *m = c->w->m;
   const Type *x = work_type(c->w, c->op->in[0]);

@@ -1,12 +1,12 @@
-/* codegen/rows/work_dot.c - writes down what a dot becomes (ir/legal_dot.h): one batched matrix product of the
+/* codegen/rows/work_dot.c - adds the operations that perform a dot (ir/legal_dot.h): one batched matrix product of the
  * device's library with the casts, sums and transposes around it, or pointwise products and sums.
  *
- * What the library does not multiply becomes broadcast, multiply, reduce, which fuse into one loop.
+ * Dots that the library cannot multiply become broadcast, multiply, reduce, which fuse into one loop.
  *
- * Rows of 16-bit matrices that are no multiple of 16 bytes (a vocabulary of 50257) keep tensor cores waiting: for 8192
- * x 768 x 50257 an H200 reaches 95 of the 795 TFLOP/s that it has for large products.  So operands of large products
- * get zeros behind their rows, and their result is cut: where kernels make the one and read the other, nothing is
- * copied for it.
+ * Rows of 16-bit matrices whose bytes are no multiple of 16 (a vocabulary of 50257) slow tensor cores down: for 8192 x
+ * 768 x 50257 an H200 reaches 95 of the 795 TFLOP/s that it has for large products.  So rows of the operands of large
+ * products are padded with zeros, and the result is sliced: if kernels write the operands and read the result, this
+ * adds no copies.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static const Type *type_of_letters(const Dot *d, const char *letters, DType dtyp
   return type_get(d->w->m, dtype, n, dims);
 }
 
-/* `v` with dimensions named `from`, permuted to `to`. */
+/* Permutes `v`, whose dimensions are named `from`, to the order `to`. */
 static Val permuted(Dot *d, Val v, const char *from, const char *to, DType dtype, Val out) {
   int64_t perm[MAX_RANK];
   int n = (int)strlen(to);
@@ -54,7 +54,7 @@ static Val permuted(Dot *d, Val v, const char *from, const char *to, DType dtype
   return add_step(d, OP_transpose, 1, &v, type_of_letters(d, to, dtype), 1, &a, WC_MAP, out);
 }
 
-/* Sums letters that only one operand has. */
+/* Sums over letters that only one operand has. */
 static void sum_own_letters(Dot *d, int t) {
   for (int i = (int)strlen(d->spec[t]) - 1; i >= 0; i--) {
     char l = d->spec[t][i];
@@ -91,7 +91,7 @@ static const Type *tensor_type(const Dot *d, int t) {
   return t == 2 ? type_of_letters(d, d->spec[2], d->dtype) : work_type(d->w, d->in[t]);
 }
 
-/* Elements of tensor t between neighbours of a group; NULL where it does not have it. */
+/* Returns the elements of tensor t between neighbours of a group; NULL if it lacks the group. */
 static const Expr *stride_of(const Dot *d, const DotGroup *g, int t) {
   const char *at = strchr(d->spec[t], g->letters[strlen(g->letters) - 1]);
   return at ? row_type_stride(d->w->m, tensor_type(d, t), (int)(at - d->spec[t])) : NULL;
@@ -109,7 +109,7 @@ static const Expr *extent_of(const Dot *d, const DotGroup *g) {
 
 static bool unit(const Expr *e) { return ex_is_const(e, 1); }
 
-/* A matrix of which rows or columns may be missing (NULL): its strides, one of them 1 and the other a leading
+/* Finds the strides of a matrix whose rows or columns may be missing (NULL): one is 1 and the other a leading
  * dimension. */
 static void matrix_strides(const Dot *d, const DotGroup *row, const DotGroup *col, int t, const Expr **row_stride,
                            const Expr **col_stride) {
@@ -145,7 +145,7 @@ static GemmUnit gemm_of(const Dot *d, const LegalDot *p) {
   return g;
 }
 
-/* In the order of letters that the product wants. */
+/* Permutes an operand to the order of letters that the product needs. */
 static void make_operand(Dot *d, int t, const char *want) {
   if (strcmp(want, d->spec[t]) == 0) return;
   d->in[t] = permuted(d, d->in[t], d->spec[t], want, d->dtype, 0);
@@ -161,9 +161,9 @@ static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 
-/* ---- long rows */
+/* ---- padded rows */
 
-enum { LEAST_LENGTHENED = 256 }; /* rows, columns and depth of a product for which it is worth it */
+enum { LEAST_LENGTHENED = 256 }; /* rows, columns and depth of a product for which padding pays off */
 
 static bool is_large(const Dot *d, const LegalDot *p) {
   GemmUnit g = gemm_of(d, p);
@@ -173,7 +173,7 @@ static bool is_large(const Dot *d, const LegalDot *p) {
   return true;
 }
 
-/* Is the letter by itself the rows, the columns or the depth? */
+/* True if the letter alone is the rows, the columns or the depth. */
 static bool is_side(const LegalDot *p, char l) {
   const int sides[] = {p->row, p->column, p->depth};
   for (int i = 0; i < 3; i++)
@@ -181,7 +181,8 @@ static bool is_side(const LegalDot *p, char l) {
   return false;
 }
 
-/* How many elements a row of tensor `t` is short of a multiple of what the device wants; 0: none. */
+/* Returns by how many elements a row of tensor `t` falls short of a multiple of the device's alignment; 0 if
+ * aligned. */
 static int64_t missing(const Dot *d, const LegalDot *p, int t) {
   size_t n = strlen(d->spec[t]);
   int64_t extent, many = d->w->device->row_bytes / (int64_t)dtype_bytes(d->dtype);
@@ -189,7 +190,7 @@ static int64_t missing(const Dot *d, const LegalDot *p, int t) {
   return (many - extent % many) % many;
 }
 
-/* What has lengthened `v` for another product of the same phase; 0: nothing. */
+/* Returns the value already padded from `v` for another product of the same phase; 0 if none. */
 static Val lengthened(const Dot *d, Val v, const Type *type) {
   const Op *ops = d->w->f->ops.items, *mine = &ops[d->origin];
   for (size_t i = d->w->ops.n; i-- > 0 && !d->w->in_turns;) {
@@ -200,7 +201,7 @@ static Val lengthened(const Dot *d, Val v, const Type *type) {
   return 0;
 }
 
-/* Zeros behind the end of a letter. */
+/* Pads a letter with zeros at its end. */
 static void lengthen_letter(Dot *d, char l, int64_t by) {
   Module *m = d->w->m;
   for (int t = 0; t < 2; t++) {
@@ -226,7 +227,7 @@ static void lengthen_rows(Dot *d, const LegalDot *p) {
   }
 }
 
-/* The beginning of `v` of that type. */
+/* Slices out the beginning of `v` of that type. */
 static Val cut(Dot *d, Val v, const Type *type, Val out) {
   Module *m = d->w->m;
   const Expr *starts[MAX_RANK];

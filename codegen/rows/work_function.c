@@ -1,20 +1,20 @@
-/* codegen/rows/work_function.c - what the stages of a function share: found once, where each of them legalises a part
- * of its operations (row_work.c). */
+/* codegen/rows/work_function.c - facts that the stages of a function share, found once; each stage legalises its part
+ * of the operations (row_work.c). */
 #include "codegen/rows/row_work.h"
 #include "ir/legal_join.h"
 #include "ir/schedule.h"
 
 /* ---- what is needed */
 
-/* Is a result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
- * leaves is. */
+/* True if a result of the operation is needed: a leave also if the body reads its carry, a repeat if any of its leaves
+ * is. */
 static bool is_root(const Op *op, const bool *value) {
   bool asked = op->kind == OP_write;
   for (Val v = op->out; v < op_end(op); v++) asked |= value[v];
   return asked || ((op->kind == OP_leave || op->kind == OP_repeat) && value[op->in[0]]);
 }
 
-/* From the last operation to the first; true when a carry was found to be needed behind whose leave it went already. */
+/* Goes from the last operation to the first; true if a carry was found to be needed whose leave was already passed. */
 static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *needed) {
   const Func *f = w->f;
   bool again = false;
@@ -31,7 +31,7 @@ static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *ne
   return again;
 }
 
-/* Marks what outputs and writes of all stages need: what is sent is what is received. */
+/* Marks the operations that outputs and writes of all stages need: the receive of a transfer needs its send. */
 static const bool *find_needed(const Work *w, const Loops *loops) {
   const Func *f = w->f;
   bool *value = ARENA_ARRAY(w->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
@@ -42,8 +42,9 @@ static const bool *find_needed(const Work *w, const Loops *loops) {
 
 /* ---- the order */
 
-/* Behind which operation a communication is asked for: its operand's, or what stands in one piece with that.  Where it
- * is otherwise: for weights and the like, which would all come at the beginning, and across borders of loops. */
+/* Returns the operation after which a communication is issued: the one that makes its operand, or the last carry of its
+ * loop.  Returns `comm` itself for weights and other sources, which would all be issued at the beginning, and across
+ * loop boundaries. */
 static size_t asked_behind(const Func *f, const Loops *loops, size_t comm) {
   size_t made = (size_t)f->values.items[f->ops.items[comm].in[0]].op;
   OpKind kind = f->ops.items[made].kind;
@@ -55,7 +56,7 @@ static size_t asked_behind(const Func *f, const Loops *loops, size_t comm) {
 typedef struct Ordered {
   const Func *f;
   size_t *order, n;
-  size_t *first, *next; /* per operation: the first communication behind it, the next behind the same; + 1 */
+  size_t *first, *next; /* per operation: the first communication after it, the next one after the same; + 1 */
 } Ordered;
 
 static void put(Ordered *o, size_t i) {
@@ -63,8 +64,8 @@ static void put(Ordered *o, size_t i) {
   for (size_t k = o->first[i]; k; k = o->next[k - 1]) put(o, k - 1);
 }
 
-/* The operations, with communication directly behind what it sends where the device asks for it early: one list for all
- * stages, so that two that send each other have one order (D43). */
+/* Orders the operations, with communication directly after its producer if the device needs it early: one list for all
+ * stages, so that two stages that communicate have one order (D43). */
 static const size_t *order_of(Arena *a, const Func *f, const DeviceTraits *device, const Loops *loops) {
   size_t n = f->ops.n;
   Ordered o = {.f = f,
@@ -83,8 +84,9 @@ static const size_t *order_of(Arena *a, const Func *f, const DeviceTraits *devic
   return o.order;
 }
 
-/* By operation: it makes a gradient of a weight that other stages add to.  These would wait for each other's gradients
- * of weights, which schedules say nothing of; so it belongs to the backward, which goes from stage to stage anyway. */
+/* Marks by operation the gradients of a weight to which other stages add.  These stages would wait for each other's
+ * gradients of weights, which schedules do not order; so these gradients belong to the backward phase, which passes
+ * from stage to stage anyway. */
 static const bool *find_early(Arena *a, const Func *f) {
   bool *early = ARENA_ARRAY(a, bool, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++)
@@ -105,7 +107,7 @@ static const bool *find_early(Arena *a, const Func *f) {
 
 /* ---- by stage */
 
-/* A transfer is an operation of two stages; -1: it is not. */
+/* A transfer belongs to two stages: returns the second; -1 for other operations. */
 static int second_stage(const Op *op) {
   int to = op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
   return to == op->stage ? -1 : to;

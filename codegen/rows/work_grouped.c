@@ -1,8 +1,8 @@
 /* codegen/rows/work_grouped.c - a grouped_mlp becomes grouped_dots with the function between them, which fuses into one
  * loop.
  *
- * Rows that are nobody's here go through the function too: it keeps zeros, and how many they are is only known when it
- * runs.
+ * Rows of no group on this rank go through the function too: it maps zeros to zeros, and their number is only known at
+ * run time.
  */
 #include <string.h>
 

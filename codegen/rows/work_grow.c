@@ -1,20 +1,20 @@
-/* codegen/rows/work_grow.c - attentions that make their caches longer.
+/* codegen/rows/work_grow.c - attentions that extend their caches.
  *
  * Decoders whose cache is an input and an output of every request join it with the keys (values) of the new tokens, and
- * attend to the result.  A kernel that joins them reads all there is and writes it, and the attention reads it again.
- * Instead the attention is given both parts and writes the longer cache itself, as it goes through it.
+ * attend to the result.  A kernel for the join reads and writes the whole cache, and the attention reads it again.
+ * Instead the attention takes both parts and writes the longer cache itself while it reads them.
  *
- * In: legalised operations.  The join must be a plain one of two operands along the keys, the first of which is in
- * memory anyway.  Nothing may read its result before the attention does, nor may a loop begin or end between them, or
- * one be done once and the other in every micro-batch: then the result can be made at the attention's place.  Whoever
- * reads it later, or is given it as an output, gets what the attention has written.  Not where there are certainly many
- * rows: then copying is little of the work, and the attention would do it before it begins.
+ * In: legalised operations.  The join must have two operands along the keys, the first of which is in memory anyway.
+ * No operation may read its result before the attention; no loop may begin or end between them, and both must run once
+ * or both in every micro-batch: then the result can be made where the attention is.  Later readers, and outputs, get
+ * the tensor that the attention wrote.  Not if there are certainly many rows: copying is then a small part of the work,
+ * and the attention would do it before it begins.
  */
 #include <string.h>
 
 #include "codegen/rows/row_work.h"
 
-/* FEW of codegen/cpu/kernel_attention.h. */
+/* FEW + 1 of codegen/cpu/kernel_attention.h. */
 enum { MANY_ROWS = 17, KEYS = 2 };
 
 static bool has_many_rows(const Work *w, const Op *op) {
@@ -22,7 +22,7 @@ static bool has_many_rows(const Work *w, const Op *op) {
   return ex_get_const(type_product(w->m, work_type(w, op->in[0]), 2, 4), &rows) && rows >= MANY_ROWS;
 }
 
-/* Would nobody have to compute it, were it read where it lies? */
+/* True if reading the value in place needs no computation. */
 static bool is_in_memory(const Work *w, Val v) {
   const Expr *offset;
   int def = work_def(w, v);
@@ -44,7 +44,7 @@ static int times_read(const Op *op, Val v) {
   return n;
 }
 
-/* Can what operation `from` makes be made where operation `to` is, which reads it once? */
+/* True if the result of operation `from` can be made at operation `to`, which reads it once. */
 static bool can_wait(const Work *w, int from, int to) {
   const WorkOp *made = &w->ops.items[from], *reader = &w->ops.items[to];
   if (made->phase != reader->phase || times_read(reader->op, made->op->out) != 1) return false;

@@ -1,8 +1,8 @@
-/* codegen/rows/work_join.c - convolutions that take in what follows, and what joins them and products.
+/* codegen/rows/work_join.c - convolutions and products that absorb the operations after them.
  *
  * A convolution that the device knows (ir/legal_dot.h: op_conv_known), or the gradient of one, is described in numbers
- * (instruction `conv`).  What follows it or a product of the library joins it as ir/legal_join.h says.  The joined
- * operation stands where the last of them stood, so that everything it reads is there.
+ * (instruction `conv`).  Operations that follow it or a product of the library join it by the rules of ir/legal_join.h.
+ * The joined operation takes the position of the last of them, where all its operands exist.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct Join {
   ConvUnit conv;
   Epilogue epilogue;
   Val in[4];
-  int nin, at; /* operands; the operation whose result is the value so far */
+  int nin, at; /* number of operands; the operation whose result is the value so far */
 } Join;
 
 /* ---- describing a convolution */
@@ -28,7 +28,7 @@ static const Type *role_type(const Join *j, const Op *op, const Window *win, int
   return work_type(j->w, win->role[role] < 0 ? op->out : op->in[win->role[role]]);
 }
 
-/* By letter: is its extent 1? */
+/* Finds by letter: its extent is 1. */
 static void find_ones(const Join *j, const Op *op, const Window *win, bool *one) {
   for (int r = 0; r < 3; r++) {
     int n;
@@ -91,14 +91,14 @@ static bool start_conv(Join *j, const Op *op) {
   return true;
 }
 
-/* ---- what follows: as ir/legal_join.h says */
+/* ---- joining, by the rules of ir/legal_join.h */
 
 static Activation activation_of(OpKind k) { return k == OP_sigmoid ? ACT_sigmoid : k == OP_tanh ? ACT_tanh : ACT_relu; }
 
-/* By operation of the work: the one that joins it, or -1. */
+/* Returns the operation of the work that joins operation `at`, or -1. */
 static int joined_by(const Join *j, int at, const LegalJoin **how) {
   const WorkOp *o = &j->w->ops.items[at];
-  if (o->op->out >= j->w->f->values.n || j->rule[o->origin].next < 0) return -1; /* it is put in another order first */
+  if (o->op->out >= j->w->f->values.n || j->rule[o->origin].next < 0) return -1; /* its result is permuted first */
   *how = &j->rule[j->rule[o->origin].next];
   if ((*how)->apart) return -1;
   return work_def(j->w, j->w->f->ops.items[j->rule[o->origin].next].out);
@@ -125,7 +125,7 @@ static void join_all(Join *j) {
   }
 }
 
-/* A product that is added to a sum over micro-batches continues that sum. */
+/* Lets a product that is added to a sum over micro-batches continue that sum. */
 static void join_sum(Join *j) {
   const Work *w = j->w;
   Val v = w->ops.items[j->at].op->out;
@@ -146,7 +146,7 @@ static void join_sum(Join *j) {
 
 /* ---- all of them */
 
-/* The last operation of the chain is all of it. */
+/* Replaces the last operation of a chain by the whole chain. */
 static void replace(Join *j, const WorkOp *first) {
   Arena *a = j->w->arena;
   WorkOp *o = &j->w->ops.items[j->at];

@@ -1,14 +1,14 @@
-/* codegen/rows/work_place.c - attentions and rotations read and write heads where products have and want them.
+/* codegen/rows/work_place.c - attentions and rotations read and write heads in the layout of the products around them.
  *
- * A product gives [batch, sequence, heads, size] and takes that; level 1 says of an attention that it reads [batch,
- * groups, repeats, sequence, size].  What stands between are transposes, reshapes and slices, which would be copies.
- * The kernels are given the strides instead: operands are read through what moves them, and a result that only one
- * chain of transposes and reshapes reads is written as that would leave it.
+ * A product makes and reads [batch, sequence, heads, size]; at level 1 an attention reads [batch, groups, repeats,
+ * sequence, size].  Between them are transposes, reshapes and slices, which would be copies.  Instead the kernels take
+ * strides: operands are read through the operations that move them, and a result that only one chain of transposes and
+ * reshapes reads is written in the layout at the chain's end.
  *
- * In: legalised operations.  Out: the same with other operands and results (PlaceUnit), and without what nobody reads
- * any more.  An attention_grad finds the result of its attention where that has been put.  Strides are expressions, so
- * a dimension is split wherever extents are known to be equal as expressions; what cannot be followed stays a kernel.
- * The innermost dimension keeps its elements side by side, and of a rotation at most two dimensions stand before the
+ * In: legalised operations.  Out: the same with other operands and results (PlaceUnit), and without the operations that
+ * lost all readers.  An attention_grad finds the result of its attention at its new place.  Strides are expressions, so
+ * a dimension is split if extents are known to be equal as expressions; moves that strides cannot describe remain
+ * kernels.  The innermost dimension keeps its elements contiguous, and a rotation has at most two dimensions before the
  * positions.
  */
 #include <string.h>
@@ -18,14 +18,14 @@
 
 typedef struct Placing {
   Work *w;
-  int *reads, *reader; /* by value: how often it is read, and by which operation last */
-  bool *output;        /* by value: of the function */
+  int *reads, *reader; /* by value: its number of readers, and the last operation that reads it */
+  bool *output;        /* by value: it is an output of the function */
   bool *gone;          /* by operation */
 } Placing;
 
 static bool has_places(OpKind k) { return k == OP_attention || k == OP_attention_grad || k == OP_rope; }
 
-/* Does the kernel take strides for that operand?  Of an attention_grad the last three are result, lse, gradient. */
+/* True if the kernel takes strides for that operand.  The last three of an attention_grad are result, lse, gradient. */
 static bool takes_place(const Op *op, int i) {
   if (op->kind == OP_rope) return i == 0;
   return i < 3 || (op->kind == OP_attention_grad && (i == op->nin - 3 || i == op->nin - 1));
@@ -37,9 +37,10 @@ TensorPlace work_dense_place(Module *m, const Type *t) {
   return p;
 }
 
-/* ---- through what moves elements */
+/* ---- through operations that move elements */
 
-/* Dimensions [i, i + a) of the place are [j, j + b) of the new one: they are one behind the other, or cut from one. */
+/* Dimensions [i, i + a) of the place become [j, j + b) of the new one: merged if they are contiguous, or split from
+ * one. */
 static bool regroup(const Work *w, const TensorPlace *from, int i, int a, TensorPlace *to, int j, int b) {
   Module *m = w->m;
   for (int d = i; d + 1 < i + a; d++)
@@ -49,7 +50,7 @@ static bool regroup(const Work *w, const TensorPlace *from, int i, int a, Tensor
   return true;
 }
 
-/* The fewest dimensions from i and j on that have as many elements in both. */
+/* Finds the fewest dimensions from i and j on that have equally many elements in both. */
 static bool equal_extents(const Work *w, const TensorPlace *from, int i, const TensorPlace *to, int j, int *a, int *b) {
   for (int n = 2; n <= from->type->rank - i + to->type->rank - j; n++)
     for (*a = 1; *a < n; ++*a) {
@@ -60,7 +61,7 @@ static bool equal_extents(const Work *w, const TensorPlace *from, int i, const T
   return false;
 }
 
-/* The same elements as type `t`; false: not with one stride per dimension. */
+/* Describes the same elements as type `t`; false if one stride per dimension does not suffice. */
 static bool reshaped(const Work *w, const TensorPlace *from, const Type *t, TensorPlace *to) {
   int i = 0, j = 0;
   *to = (TensorPlace){.type = t, .offset = from->offset};
@@ -93,7 +94,7 @@ static bool moved(const Work *w, const Op *op, const TensorPlace *from, TensorPl
   }
 }
 
-/* Where the elements of `op`'s operand lie in its result. */
+/* Finds the place of the operand's elements of `op` in its result. */
 static bool moved_back(const Work *w, const Op *op, const TensorPlace *to, TensorPlace *from) {
   const Type *t = work_type(w, op->in[0]);
   *from = (TensorPlace){.type = t, .offset = to->offset};
@@ -102,7 +103,7 @@ static bool moved_back(const Work *w, const Op *op, const TensorPlace *to, Tenso
   return true;
 }
 
-/* ---- what a kernel can take */
+/* ---- the places that a kernel can take */
 
 static bool is_one(const Expr *e) { return ex_is_const(e, 1); }
 
@@ -116,7 +117,7 @@ static bool fits(const Op *op, const TensorPlace *p) {
 
 static bool turns(const Op *op) { return op->kind == OP_transpose || op->kind == OP_reshape; }
 
-/* Do all but one of the readers of `v` take it where it lies?  That one. */
+/* Returns the only reader of `v` that does not read it in place; -1 unless there is exactly one. */
 static int only_reader(const Placing *p, Val v) {
   int found = -1;
   if (p->output[v]) return -1;
@@ -134,8 +135,8 @@ static int only_reader(const Placing *p, Val v) {
 
 static bool together(const WorkOp *a, const WorkOp *b) { return a->phase == b->phase && a->op->again == b->op->again; }
 
-/* The last of the transposes and reshapes that alone read the result of operation `at`, and where the result lies in
- * what it makes; marks them all. */
+/* Follows the transposes and reshapes that alone read the result of operation `at`: finds the last one's value and the
+ * place of the result in it, and marks them all. */
 static void place_result(Placing *p, int at, PlaceUnit *unit) {
   Work *w = p->w;
   const WorkOp *first = &w->ops.items[at];
@@ -155,7 +156,7 @@ static void place_result(Placing *p, int at, PlaceUnit *unit) {
 
 /* ---- operands */
 
-/* The value that has the elements of `v`, and where; what moves them is passed. */
+/* Returns the value that holds the elements of `v`, and their place; marks the operations that move them as passed. */
 static Val place_of(Placing *p, Val v, TensorPlace *place) {
   Work *w = p->w;
   int def = work_def(w, v);
@@ -178,7 +179,8 @@ static Val place_of(Placing *p, Val v, TensorPlace *place) {
   return v;
 }
 
-/* By index: the list of operations may not grow meanwhile, but what it has changes. */
+/* Places the operands of an operation.  Takes an index, not a pointer: the list of operations does not grow meanwhile,
+ * but its items change. */
 static void place_operands(Placing *p, int at, PlaceUnit *unit) {
   Work *w = p->w;
   WorkOp *o = &w->ops.items[at];

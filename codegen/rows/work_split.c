@@ -1,15 +1,15 @@
-/* codegen/rows/work_split.c - attentions of few rows, as in decoding, on devices with many processors: as few blocks as
- * there are heads would leave most of them idle.
+/* codegen/rows/work_split.c - attentions of few rows, as in decoding, on devices with many processors: one block per
+ * head would leave most processors idle.
  *
- * The keys are cut into pieces of equal length.  The attention finds for each piece the maximum of the scores, the sum
- * of their exponentials and the mixture of the values, in a temporary [pieces, rows, columns + 2]; an attention whose
- * only operand is that joins the pieces in ascending order.  How many pieces there are follows from the sizes that are
- * planned for, and is a constant: the same bits on every machine.
+ * The keys are cut into pieces of equal length.  The attention computes for each piece the maximum of the scores, the
+ * sum of their exponentials and the mixture of the values, in a temporary [pieces, rows, columns + 2]; a second
+ * attention, whose only operand is that temporary, joins the pieces in ascending order.  The number of pieces follows
+ * from the planned sizes and is a constant, so that all machines compute the same bits.
  */
 #include "codegen/rows/row_work.h"
 
 enum {
-  FEW_ROWS = 8, /* of by_few in codegen/cuda/attention.c, as are the widths */
+  FEW_ROWS = 8, /* as in by_few of codegen/cuda/attention.c, like the widths */
   MOST_WIDTH = 256,
   WANTED_BLOCKS = 264, /* two for each processor of a large GPU */
   LEAST_KEYS = 512,
@@ -43,16 +43,16 @@ static int64_t pieces_of(const Work *w, const Op *op) {
   return pieces < MOST_PIECES ? pieces : MOST_PIECES;
 }
 
-/* As it was before its operands were placed (work_place.c). */
+/* Returns the operation before its operands were placed (work_place.c). */
 static const Op *unplaced(const WorkOp *o) { return o->place ? o->place->op : o->op; }
 
-/* Others are better whole. */
+/* True if the attention is split; others are faster whole. */
 static bool is_split(const Work *w, const WorkOp *o) {
   const Op *op = unplaced(o);
   return op->kind == OP_attention && work_has_few_rows(w, op) && pieces_of(w, op) >= 2;
 }
 
-/* Adds both in place of the attention. */
+/* Replaces the attention by the two operations. */
 static void split(Work *w, const WorkOp *o) {
   Module *m = w->m;
   const Op *op = o->op;

@@ -1,15 +1,16 @@
 /* codegen/rows/work_total.c - sums of whole tensors, and the sum of these: the norm of all gradients.
  *
  * In: additions of f32 numbers, some of which are the sum of all elements of a tensor, in the update of a training
- * step.  Out, on devices with bundles: such a sum is made in two kernels, however many dimensions the tensor has.
- *   total    `reduce` of class MAP: an elementwise kernel that hands on no element; block i of it adds up its part of
- *            them as element i of a temporary.  So it joins the kernel that makes the elements, or reads them anyway.
+ * step.  Out, on devices with bundles: such a sum takes two kernels, however many dimensions the tensor has.
+ *   total    `reduce` of class MAP: an elementwise kernel that stores no element; its block i adds up its part of
+ *            them as element i of a temporary.  So it joins the kernel that computes the elements, or reads them
+ *            anyway.
  *   sum      `reduce` by rows, over that temporary.
- * Where additions follow, all of them and the sums become one `reduce` with several operands, of class TEMPLATE: it
- * adds up all elements of all of them, those of operand 0 first.
+ * If additions follow, they and the sums become one `reduce` with several operands, of class TEMPLATE: it adds up all
+ * elements of all of them, those of operand 0 first.
  *
- * The order of the sums follows from the sizes alone, and is not that of CPU ranks (units.h): each block adds 4096
- * elements or more.  A mask that makes the sum of one rank count (mask_partial) moves onto the elements. */
+ * The order of the sums follows from the sizes alone, and differs from that of CPU ranks (units.h): each block adds
+ * 4096 elements or more.  A mask that makes the sum of one rank count (mask_partial) moves onto the elements. */
 #include <string.h>
 
 #include "codegen/rows/row_work.h"
@@ -44,7 +45,7 @@ typedef struct Fold {
   struct {
     int *items;
     size_t n, cap;
-  } inside; /* operations that go: additions, sums, masks */
+  } inside; /* operations that are removed: additions, sums, masks */
   int totals;
 } Fold;
 
@@ -57,13 +58,13 @@ static bool is_addition(const Work *w, const WorkOp *o) {
   return o->op->kind == OP_add && o->class == WC_MAP && work_in_update(w, o) && is_number(w, o->op->out);
 }
 
-/* The operation of the kind that makes a value nobody else reads; -1: none does. */
+/* Returns the operation of that kind that makes a value with one reader; -1 if none. */
 static int made_alone(const Fold *f, Val v, OpKind kind) {
   int def = work_def(f->w, v);
   return def >= 0 && f->uses[v] == 1 && f->w->ops.items[def].op->kind == kind ? def : -1;
 }
 
-/* The total that such a value is the sum of, directly before the sum. */
+/* Returns the total whose sum such a value is, directly before the sum. */
 static int total_of(const Fold *f, Val v) {
   int sum = made_alone(f, v, OP_reduce);
   if (sum < 1 || f->w->ops.items[sum].class != WC_ROW) return -1;
@@ -97,7 +98,7 @@ static Op *copy_with(Work *w, const Op *op, size_t n, const Val *in) {
   return copy;
 }
 
-/* The mask is where the total was, and the total where the sum was. */
+/* Moves a mask onto the elements: in the list it takes the total's place, and the total the sum's. */
 static void move_mask(Fold *f, int mask) {
   Work *w = f->w;
   WorkOp *items = w->ops.items;
@@ -136,7 +137,7 @@ static const int *count_uses(Arena *scratch, const Work *w) {
   return uses;
 }
 
-/* From the last addition on: those inside its sum are gone when it is their turn. */
+/* Works backwards from the last addition: those inside its sum are removed before they are reached. */
 void work_fold_totals(Work *w) {
   Arena *scratch = arena_new();
   Fold f = {.w = w, .scratch = scratch, .uses = count_uses(scratch, w)};

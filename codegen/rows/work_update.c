@@ -1,22 +1,22 @@
-/* codegen/rows/work_update.c - which operations of a function are the update of a training step, found by what they are
- * for: phases say it only where there are several micro-batches.
+/* codegen/rows/work_update.c - finds the operations that are the update of a training step, by the purpose of their
+ * results: phases give it only if there are several micro-batches.
  *
  * Totals are sums of all elements of a tensor in f32, several of which are added up: the norm of all gradients.  A
  * function with totals and states has an update:
- *   - totals, and what is computed elementwise, or only moved, for them and for new values of states, and for nothing
- *     else.  It begins behind products, reductions and communication, which make gradients;
- *   - numbers that are outputs as well, or only that, if they are made of totals, inputs and constants alone: the norm,
- *     the learning rate. */
+ *   - totals, and operations that compute elementwise, or only move, for them and for new values of states, and for
+ *     nothing else.  It begins after products, reductions and communication, which compute gradients;
+ *   - numbers that are outputs as well, or only outputs, if they depend on totals, inputs and constants alone: the
+ *     norm, the learning rate. */
 #include "codegen/rows/row_work.h"
 
 typedef struct Finding {
   const Func *f;
   bool once;             /* there are no micro-batches */
   bool *totals, *update; /* by operation */
-  bool *numbers;         /* the same: a number that is made of totals, inputs and constants */
-  bool *output;          /* by value */
-  int *users;            /* the same */
-  const Op **user;       /* the same: the last one */
+  bool *numbers;         /* by operation: a number that depends on totals, inputs and constants alone */
+  bool *output;          /* by value: it is an output */
+  int *users;            /* by value: its number of readers */
+  const Op **user;       /* by value: its last reader */
 } Finding;
 
 static bool is_number(const Func *f, Val v) { return v && dense_dims(type_of(f, v), NULL, NULL) == 0; }
@@ -26,7 +26,7 @@ static bool is_whole_sum(const Func *f, const Op *op) {
          !is_number(f, op->in[0]) && type_of(f, op->in[0])->dtype == DT_f32;
 }
 
-/* Is it added to other numbers, by one rank or several? */
+/* True if it is added to other numbers, by one rank or several. */
 static bool is_added(const Finding *x, Val v) {
   while (x->users[v] == 1 && !x->output[v]) {
     const Op *op = x->user[v];
@@ -46,7 +46,7 @@ static void find_users(Finding *x) {
     }
 }
 
-/* False: there is no update. */
+/* Finds totals.  False if there is no update. */
 static bool find_totals(Finding *x) {
   int n = 0;
   bool writes = false;
@@ -60,7 +60,7 @@ static bool find_totals(Finding *x) {
   return n > 1 && writes;
 }
 
-/* One kernel computes it element by element, or it is a number that ranks tell each other. */
+/* True if one kernel computes it element by element, or it is a number that ranks communicate. */
 static bool may_be_update(const Finding *x, size_t i) {
   const Op *op = &x->f->ops.items[i];
   if (op_is_comm(op->kind)) return is_number(x->f, op->out);
@@ -73,7 +73,7 @@ static bool may_be_update(const Finding *x, size_t i) {
     case OP_shard_slice:
     case OP_mask_partial: return true;
     case OP_copy:
-    case OP_accumulate: return x->once; /* memory seen differently */
+    case OP_accumulate: return x->once; /* the same memory under another name */
     default: return x->totals[i] || op_is_elementwise(op->kind) || op_is_constant(op->kind);
   }
 }
@@ -89,7 +89,7 @@ static void find_numbers(Finding *x) {
   }
 }
 
-/* From the last operation to the first: who reads its result comes later. */
+/* Finds the update, from the last operation to the first, since readers come later. */
 static void find_update(Finding *x, bool *elsewhere) {
   for (size_t i = x->f->ops.n; i-- > 0;) {
     const Op *op = &x->f->ops.items[i];

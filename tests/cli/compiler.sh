@@ -13,19 +13,19 @@ refused() { # refused CODE TEXT CC
 
 # functions that nothing defines: a fault of generated code
 compiler macro '$small || sed -i "s/^void k[0-9].*{/& no_such_function();/" kernels0.c'
-refused 70 "internal error: generated kernels call 'no_such_function', which nothing defines" "$work/macro"
+refused 70 "internal error: generated kernels call the undefined function 'no_such_function'" "$work/macro"
 compiler declared '$small || sed -i "s/^void k[0-9].*{/& void no_such_function(void); no_such_function();/" kernels0.c'
-refused 70 "internal error: generated kernels call 'no_such_function', which nothing defines" "$work/declared"
+refused 70 "internal error: generated kernels call the undefined function 'no_such_function'" "$work/declared"
 # what C only warns of
 compiler pointer '$small || echo "int *wrong(float *p) { return p; }" >>kernels0.c'
 refused 5 "incompatible" "$work/pointer"
 
 # no object, one of nothing, one without the kernels, one whose threads are not the program's
-refused 5 "error[APC0702]: true says that all went well, but wrote no shared object" true
+refused 5 "error[APC0702]: true reported success, but wrote no shared object" true
 compiler text '$small || { case "$*" in *kernels.so*) echo hello >kernels.so; exit 0;; esac; }'
-refused 5 "no shared object" "$work/text"
+refused 5 "is not a shared object" "$work/text"
 compiler hidden 'set -- "$@" -fvisibility=hidden'
-refused 5 "does not offer the kernel 'k" "$work/hidden"
+refused 5 "lacks the kernel 'k" "$work/hidden"
 compiler dynamic '$small || sed -i "s/schedule(static)/schedule(dynamic)/" kernels*.c'
 refused 5 "needs GOMP_" "$work/dynamic"
 
@@ -37,12 +37,12 @@ for command in compile run bench verify; do
     expect 5 "error[APC070" env CC=$cc "$apc" $command $model; once
   done
 done
-expect_err "error[APC0702]: false failed on a small program (exit status 1) and said nothing"
+expect_err "error[APC0702]: false failed on a small program (exit status 1) without a message"
 printf '#!/bin/sh\necho "no such cc1" >&2\nkill -9 $$\n' >dying; chmod +x dying
 refused 5 "failed on a small program (signal 9, Killed)" "$work/dying"; expect_err "no such cc1"
 compiler late '$small || exit 3' # several texts, all of which fail
 # shellcheck disable=SC2086
-expect 5 "late failed on generated code (exit status 3) and said nothing" env CC="$work/late" "$apc" "$source_dir/examples/gpt-tiny.onnx" -o x
+expect 5 "late failed on generated code (exit status 3) without a message" env CC="$work/late" "$apc" "$source_dir/examples/gpt-tiny.onnx" -o x
 check "it is not said once" test "$(grep -c "error" err)" -eq 1
 # but only where there is something to compile
 # shellcheck disable=SC2086

@@ -80,7 +80,7 @@ entry main(x: f32[seq, 4], cache: f32[past, 4]) {
 APC
 expect 0 "" "$apc" past.apc -q --init random --target cpux2 -o past
 expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --dim past=8
-expect 1 "with these sizes the last index of 'y.gather' leaves its table: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
+expect 1 "with these sizes the last index of 'y.gather' is out of range: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
 expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
 
 # elements of tensors, of results and of logits, as ONNX writes them; what is to be ignored may be anywhere
@@ -226,8 +226,8 @@ entry main(x: f32[4, n]) {
 APC
 expect 0 "" "$apc" last.apc -q --target cpux2 -o last
 expect 0 "y [4]" ./last --input random --dim n=5 --dim m=5
-expect 1 "with these sizes" ./last --input random --dim n=4 --dim m=1; expect_err "leaves dimension 1 of what it slices: 5 is not in 0 to 4"
-expect 1 "leaves dimension 1 of what it slices: 6 is not in 0 to 5" ./last --input random --dim n=5 --dim m=6
+expect 1 "with these sizes" ./last --input random --dim n=4 --dim m=1; expect_err "slices outside dimension 1 of its operand: 5 is not in 0 to 4"
+expect 1 "slices outside dimension 1 of its operand: 6 is not in 0 to 5" ./last --input random --dim n=5 --dim m=6
 cat >branch.ir <<'IR'
 apc.ir 1
 symbol n min 1 hint 8
@@ -248,7 +248,7 @@ IR
 expect 0 "" "$apc" branch.ir -q --target cpux2 -o branch
 expect 0 "y [4] = 0 0 0 0" ./branch --input x=random --input go=@go0.npy --dim n=3
 expect 0 "y [4]" ./branch --input x=random --input go=@go1.npy --dim n=5
-expect 1 "'s' leaves dimension 0 of what it slices: 4 is not in 0 to 3" ./branch --input x=random --input go=@go1.npy --dim n=3
+expect 1 "'s' slices outside dimension 0 of its operand: 4 is not in 0 to 3" ./branch --input x=random --input go=@go1.npy --dim n=3
 
 # an input that is given twice: the last one counts, in apc as in the program, whatever gives it
 cat >entries.ir <<'IR'

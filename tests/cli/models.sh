@@ -233,7 +233,7 @@ broken() { # broken WHY
   expect 5 "MISSING  runtime" env ASAN_OPTIONS=detect_leaks=0 bare/apc doctor; expect_out "$1"
 }
 broken "No such file"
-: >bare/apcrt-stub; broken "not a whole program"
-head -c 300000 "$(dirname "$apc")/apcrt-stub" >bare/apcrt-stub; broken "not a whole program"
+: >bare/apcrt-stub; broken "not a complete program"
+head -c 300000 "$(dirname "$apc")/apcrt-stub" >bare/apcrt-stub; broken "not a complete program"
 check "a program was written" test ! -e x
 summary 160

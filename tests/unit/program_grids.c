@@ -73,8 +73,8 @@ static void blocks_of_threads_fit_devices(void) {
       {{.threads = 256}, NO_BLOCKS, NULL, "the grid of instrs[1]"},
       {{.threads = 0}, BY_SIZE, NULL, "the grid of instrs[1]"},
       {{.threads = 32, .looks = 1}, BY_SIZE, NULL, NULL},
-      {{.threads = 32, .looks = 2}, BY_SIZE, NULL, "where it notes indices of kernels[0]"},
-      {{.looks = 1}, NO_BLOCKS, NULL, "where it notes indices of kernels[0]"}, /* who calls it looks */
+      {{.threads = 32, .looks = 2}, BY_SIZE, NULL, "the index check of kernels[0]"},
+      {{.looks = 1}, NO_BLOCKS, NULL, "the index check of kernels[0]"}, /* who calls it looks */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Opened o = one_launch(cases[i].kernel, cases[i].by, PHASE_fwd, cases[i].images);
@@ -140,7 +140,7 @@ static void bodies_called_once_know_no_micro_batch(void) {
   for (int by = 0; by < BY_KINDS; by++) {
     Opened o = one_launch((ProgramKernel){.threads = 32}, (By)by, PHASE_pre, NULL);
     CHECKF(o.ok == (by != BY_MICRO_BATCH), "by %d: %s", by, o.error.text);
-    if (!o.ok) CHECKF(strstr(o.error.text, "what depends on the micro-batch of instrs[1]"), "%s", o.error.text);
+    if (!o.ok) CHECKF(strstr(o.error.text, "the use of the micro-batch of instrs[1]"), "%s", o.error.text);
     opened_free(&o);
   }
 }

@@ -314,7 +314,7 @@ static void symbols_bind(void) {
   int64_t fixed = 4;
   RtError error = {0};
   CHECK(program_bind(&p, 0, &(ProgramShape){2, {6, 4}}, &fixed, &error) == RT_BAD_INPUT);
-  CHECK_STR(error.text, "input 'x': dimension 0 is 6, but batch is 4 in what was asked for 'batch'");
+  CHECK_STR(error.text, "input 'x': dimension 0 is 6, but batch is 4 in the size given for 'batch'");
   ProgramShape shape;
   CHECK(program_port_shape(&p, 1, &(int64_t){10}, &shape, NULL) == RT_OK && shape.rank == 2 && shape.dims[0] == 10);
   program_close(&p);
@@ -411,8 +411,8 @@ static void images_are_chosen(void) {
       {0xff, "GPU", "sm_120", 5, ""}, /* the later of two */
       {0xff, "GPU", "sm_60", -1, "that a GPU of sm_60 does not run"},
       {0x82, "GPU", "sm_120", -1, "(cubin sm_80, cubin sm_90) that a GPU of sm_120 does not run"},
-      {0x82, "CPU", "sse3", -1, "no machine code for a CPU; what it has: cubin sm_80, cubin sm_90"},
-      {0x01, "GPU", "sm_90", -1, "no machine code for a GPU; what it has: object"},
+      {0x82, "CPU", "sse3", -1, "no machine code for a CPU; it has cubin sm_80, cubin sm_90"},
+      {0x01, "GPU", "sm_90", -1, "no machine code for a GPU; it has object"},
       {0x00, "CPU", "sse3", -1, "the program has no machine code for a CPU"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

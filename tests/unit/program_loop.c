@@ -417,9 +417,9 @@ typedef enum Waiting { AT_ONCE, SAME_ROUND, NEXT_ROUND, BEHIND_LOOP, FROM_BEFORE
 static void order_of_rounds(void) {
   static const char *const texts[] = {NULL,
                                       NULL,
-                                      "it waits for what was issued in another round",
+                                      "it waits for communication of another round",
                                       "a round ends while its communication is still under way",
-                                      "it waits for what was issued in another round or outside the loop",
+                                      "it waits for communication of another round or outside the loop",
                                       "its key belongs to another instruction as well"};
   for (int how = AT_ONCE; how <= TWICE_A_KEY; how++) {
     Parts p;

@@ -532,7 +532,7 @@ static void crossing_sends(void) {
       "send of there from stage 1 to 0";
   crossing(PLAIN, for_ever);
   crossing(ASYNCHRONOUS, for_ever); /* each queue stands at what it sends */
-  crossing(WAIT_TOO_SOON, "nothing was sent or received that it could wait for");
+  crossing(WAIT_TOO_SOON, "no communication of its event is pending");
   crossing(EVENT_TWICE, "its event is still under way");
 }
 

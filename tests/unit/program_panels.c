@@ -164,7 +164,7 @@ static void pairs(void) {
     Slip s = right;
     s.pair = (Pair)i;
     const char *fault = fault_of(&s);
-    CHECKF(fault && strstr(fault, "the pack behind the load"), "%d: %s", i, fault ? fault : "opens");
+    CHECKF(fault && strstr(fault, "the pack after the load"), "%d: %s", i, fault ? fault : "opens");
   }
   Slip apart = right;
   apart.pair = APART;

@@ -92,8 +92,8 @@ static const Planted planted[] = {
     {WAIT_TOO_LATE, "a wait behind the use", "while the communication of 'h' does"},
     {SEND_OVERWRITTEN, "a wait for too old a send", "while the communication of 'h' does"},
     {TRANSFERS_WAIT, "transfers that wait for each other", "it waits for ever"},
-    {WEIGHTS_ONCE, "gradients of weights once", "what depends on the micro-batch of instrs["},
-    {STEP_IN_SLOTS, "a step that reads a slot", "what depends on the micro-batch of instrs["},
+    {WEIGHTS_ONCE, "gradients of weights once", "the use of the micro-batch of instrs["},
+    {STEP_IN_SLOTS, "a step that reads a slot", "the use of the micro-batch of instrs["},
     {OUT_OF_PLACE, "bodies that are not in the order of phases", "the place of bodies["},
     {NOT_WRITTEN, "a kernel that does not say what it writes", "no body or instruction before it wrote there"},
 };

@@ -410,7 +410,7 @@ typedef struct Fault {
 static Fault faults[] = {
     {.name = "a transfer inside a body",
      .plant = transfer_inside,
-     FOUND({BY_ORDER, "it stands inside a body, and a transfer needs one of its own"})},
+     FOUND({BY_ORDER, "a transfer needs a body of its own"})},
     {.name = "two transfers swapped on a rank",
      .plant = transfers_swapped,
      FOUND({BY_ORDER, FOR_EVER}, {BY_ORDER, OTHER_STAGE}),
