@@ -1,4 +1,4 @@
-/* apc_runtime.h - running a program compiled by apc from C or C++.
+/* apc_runtime.h - runs a program compiled by apc from C or C++.
  *
  *   ApcModel *model;
  *   if (apc_load("./model", NULL, &model) ||
@@ -10,19 +10,19 @@
  *
  * Link with libapcrt.a -lz -ljansson -lpthread -ldl -lm.
  *
- * The model runs in rank processes of its own, started from the compiled program at the first apc_run and ended by
- * apc_close, or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between
- * requests.  A model is used from one thread at a time; several models may be used at once.  Nothing here prints.
- * Nothing exits either, but where a file with tensors is read or written, or a description made, and there is no memory
- * for its names: then the process ends with APC_FAILED and a line on standard error.
+ * The model runs in rank processes of its own.  The first apc_run starts them from the compiled program; apc_close ends
+ * them, and so does the end of this process for whatever reason.  They keep the weights and the states (KV caches)
+ * between requests.  Use a model from one thread at a time; several models may be used at once.  The library prints
+ * nothing.  It exits in one case only: if memory runs out for names while it reads or writes a tensor file or makes a
+ * description, the process ends with APC_FAILED and a line on standard error.
  *
- * A child made by fork() has no part in its parent's models: every call there returns APC_USAGE at once (or 0, NULL,
- * ""), apc_close frees the memory, and the parent's ranks go on.  The child may load models of its own.  The same holds
- * for an ApcLaunch.
+ * A child made by fork() cannot use its parent's models: every call there returns APC_USAGE at once (or 0, NULL, ""),
+ * apc_close frees the memory, and the parent's ranks keep running.  The child may load models of its own.  The same
+ * holds for an ApcLaunch.
  *
- * All functions return a status; anything but APC_OK leaves its explanation, one line, in apc_error.  After
- * APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone, and the next apc_run starts new ones (states
- * begin anew).
+ * A function that does not return APC_OK leaves an explanation of one line in apc_error (apc_launch_error for an
+ * ApcLaunch).  After APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone; the next apc_run starts
+ * new ones, with initial states.
  */
 #ifndef APC_RUNTIME_H
 #define APC_RUNTIME_H
@@ -35,15 +35,15 @@
 extern "C" {
 #endif
 
-/* The numbers are the exit codes of compiled programs. */
+/* Statuses; the numbers are the exit codes of compiled programs. */
 typedef enum ApcStatus {
   APC_OK = 0,
   APC_BAD_INPUT = 1,   /* a file, a tensor or a shape is wrong */
   APC_USAGE = 2,       /* no such name, or a call at the wrong time */
   APC_UNSUPPORTED = 5, /* a library or CPU instruction set is missing, or a feature is not built yet */
-  APC_FAILED = 6,      /* a rank died, no memory */
+  APC_FAILED = 6,      /* a rank died, or there is no memory */
   APC_LATE = 7,        /* a rank made no progress for the time-out */
-  APC_INTERNAL = 70    /* an error of apc itself */
+  APC_INTERNAL = 70    /* a bug in apc */
 } ApcStatus;
 
 /* Element types; bool is one byte, 0 or 1. */
@@ -65,168 +65,203 @@ typedef enum ApcType {
 
 enum { APC_MAX_RANK = 8 };
 
-/* An input or output.  dims[i] is -1 where the size depends on the inputs; dim_text has the formula ("batch"). */
+/* An input or output. dims[i] is -1 if the size depends on the inputs; dim_text[i] is its formula ("batch").  The
+ * strings belong to the model. */
 typedef struct ApcTensorInfo {
   const char *name;
   ApcType type;
   int rank;
   int64_t dims[APC_MAX_RANK];
   const char *dim_text[APC_MAX_RANK];
-  int64_t index_below; /* elements are indices, and must be below it; -1: they are none, or it depends on the inputs */
-  int64_t index_from;  /* and the least that they may be */
-  int64_t index_ignored; /* but for this, which may be anywhere; without such a number index_from again */
+  int64_t index_below; /* elements are indices below this; -1 if they are none, or if the bound depends on the inputs */
+  int64_t index_from;  /* the least allowed index */
+  int64_t index_ignored; /* an index that is allowed anywhere, such as a label to ignore; index_from if there is none */
 } ApcTensorInfo;
 
 typedef struct ApcModel ApcModel;
 
-typedef struct ApcLaunch ApcLaunch; /* below */
+typedef struct ApcLaunch ApcLaunch; /* see apc_launch */
 
 typedef struct ApcOptions {
-  const char *weights; /* a .safetensors; or where the model, a file of its data, or their folder is now; NULL */
-  int timeout_ms;      /* longest time without progress of a rank; 0: 60000 */
-  ApcLaunch *launch;   /* for the generated program itself: the ranks of a launcher; else NULL */
-  int hands_on;        /* 1: SIGINT, SIGTERM and SIGUSR1 that a rank gets are handed on to this process, which has
-                          handlers for them when it first runs something; 0: a rank dies of the last two */
+  const char *weights; /* a .safetensors file, or the present place of the model file, its data file or their folder;
+                        * NULL: as compiled */
+  int timeout_ms;      /* longest time in which a rank makes no progress, in ms; 0: 60000 */
+  ApcLaunch *launch;   /* only for the generated program: the ranks of a launcher; else NULL */
+  int hands_on;        /* 1: a rank that gets SIGINT, SIGTERM or SIGUSR1 passes it to this process, which must handle
+                        * them from its first run on; 0: SIGTERM and SIGUSR1 end the rank */
 } ApcOptions;
 
-/* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for
- * apc_error; it is NULL only when there is no memory. */
+/* Opens a compiled program; path NULL: the running one. options may be NULL.  Sets *model even after an error, for
+ * apc_error; *model is NULL only if there is no memory.  Close it with apc_close. */
 ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model);
-void apc_close(ApcModel *model); /* NULL is allowed */
+void apc_close(ApcModel *model); /* ends the ranks and frees the model; NULL is allowed */
 
-/* The explanation of the last status that was not APC_OK; "" when there was none. */
+/* Returns the explanation of the last call if it did not return APC_OK, else "".  NULL, from apc_load without memory,
+ * is allowed. */
 const char *apc_error(const ApcModel *model);
 
 /* ---- what the program offers */
+
+/* Return the number of entries, and the name of entry `index`; NULL if there is none. */
 int apc_entries(const ApcModel *model);
 const char *apc_entry_name(const ApcModel *model, int index);
-/* The entry that the functions below and apc_run act on; the first one at the beginning.  Inputs bound stay bound by
- * name. */
+/* Selects the entry for the functions below and for apc_run(model, NULL); initially the first entry.  Inputs stay bound
+ * by name.  APC_USAGE if there is no such entry. */
 ApcStatus apc_select(ApcModel *model, const char *entry);
+/* Return the number of inputs and of outputs of the selected entry; 0 if the model could not be loaded. */
 int apc_inputs(const ApcModel *model);
 int apc_outputs(const ApcModel *model);
+/* Describe input or output `index` of the selected entry; APC_USAGE if there is none. */
 ApcStatus apc_input_info(ApcModel *model, int index, ApcTensorInfo *info);
 ApcStatus apc_output_info(ApcModel *model, int index, ApcTensorInfo *info);
+/* Returns the number of ranks that run the program; 0 if the model could not be loaded. */
 int apc_ranks(const ApcModel *model);
 
-/* ---- inputs.  The data is copied at apc_run and must stay valid until then. */
+/* ---- inputs */
+
+/* Binds an input to the caller's memory: a C-contiguous tensor with dims[rank].  apc_run copies the data, which must
+ * stay valid and unchanged until then.  APC_USAGE if there is no such input; APC_BAD_INPUT if its type differs or the
+ * shape is impossible.  apc_run checks the sizes. */
 ApcStatus apc_bind_input(ApcModel *model, const char *name, ApcType type, int rank, const int64_t *dims,
                          const void *data);
-/* From text as on the command line: "@x.npy", "random", "random:SEED", "zeros".  The shape of the latter follows from
- * the other inputs, or from apc_bind_dim, or is what the program was planned for. */
+/* Binds an input to a text as on the command line: "@x.npy", "random", "random:SEED" or "zeros".  The shape of random
+ * and zeros follows from the other inputs, or from apc_bind_dim; else it is the shape that the program was planned for.
+ * Reads a file at once; its numbers may have another type if they are whole and fit. */
 ApcStatus apc_bind_input_text(ApcModel *model, const char *name, const char *text);
-/* All tensors of an .npz file; each must be an input. */
+/* Binds all tensors of an .npz file by name.  APC_BAD_INPUT if one of them is no input. */
 ApcStatus apc_bind_inputs_file(ApcModel *model, const char *path);
+/* Sets the size of a symbolic dimension.  APC_USAGE if there is no such dimension; APC_BAD_INPUT if the size is
+ * negative. */
 ApcStatus apc_bind_dim(ApcModel *model, const char *symbol, int64_t size);
 
 /* ---- running */
 
-/* Runs an entry (NULL: the selected one) with the inputs bound; returns when the outputs are there. */
+/* Runs an entry (NULL: the selected one) with the bound inputs; returns when all outputs are ready.  Starts the ranks
+ * if none run.  APC_BAD_INPUT if an input is missing or does not fit. */
 ApcStatus apc_run(ApcModel *model, const char *entry);
-/* Runs it again with the inputs where the last apc_run put them (to measure). */
+/* Runs the last entry again with the inputs of the last apc_run, without copying them (for measurements). */
 ApcStatus apc_run_again(ApcModel *model);
-/* Has a rank that a launcher started set its ApcLaunchOptions.asked, as far as the last request told? */
+/* Returns 1 if, at the end of the last request, ApcLaunchOptions.asked was set in any rank of the launcher; else 0. */
 int apc_asked(const ApcModel *model);
-/* States (KV caches) go back to their first value. */
+/* Resets the states (KV caches) to their initial values. */
 ApcStatus apc_reset(ApcModel *model);
 
-/* Trained weights and states as they are now are kept, in as much memory again; back: they become that again.  What was
- * kept stays until it is kept anew. */
+/* apc_keep saves a copy of the trained weights and states in memory, which takes their size once more; the next
+ * apc_keep replaces it.  apc_back restores the saved copy; states that were still initial become initial again.
+ * APC_INTERNAL if apc_keep was not called on these ranks. */
 ApcStatus apc_keep(ApcModel *model);
 ApcStatus apc_back(ApcModel *model);
-/* After apc_run: the name of the first trained weight that has a number that is not finite, or NULL. */
+/* After apc_run: sets *name to the first trained weight that holds an infinity or a NaN; NULL if there is none. */
 ApcStatus apc_not_finite(ApcModel *model, const char **name);
 
-/* Runs an entry without inputs, whose outputs become the tensors of a safetensors file; `meta`: n_meta keys with their
- * values, in turn.  Every rank writes its own parts, so all machines need that folder; no process holds the whole.  The
- * file replaces the one that is there when all of it is on the disk; until then it is PATH.part.  What the last apc_run
- * gave stays.  The value of a key "checksums" becomes those of the header and of all tensors. */
+/* Runs an entry without inputs and writes its outputs as the tensors of a safetensors file.  `meta` holds n_meta pairs
+ * of key and value.  Every rank writes the parts it owns, so all machines need access to that folder; no process holds
+ * the whole.  The file is PATH.part until all of it is on the disk, and then replaces PATH.  The outputs of the last
+ * apc_run stay.  If a key is "checksums", apc replaces its value by the checksums of the header and of all tensors.
+ * APC_USAGE if the entry has inputs, and as apc_may_write. */
 ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, const char *const *meta, int n_meta);
-/* Runs an entry whose inputs are the tensors of a safetensors file, of which every rank reads its own parts; what is
- * bound does not count, and outputs are dropped. */
+/* Runs an entry whose inputs are the tensors of a safetensors file; every rank reads the parts it needs.  Bound inputs
+ * are not used, and outputs are dropped.  APC_BAD_INPUT if the tensors of the file are not exactly the inputs. */
 ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
 
-/* How many requests the last apc_run served at once: the leading extent that its first input that is no scalar has in
- * common with its first output, else 1. */
+/* Returns how many requests the last apc_run served at once: the leading dimension of its first input that is not a
+ * scalar, if its first output has the same leading dimension; else 1. */
 int64_t apc_batch(const ApcModel *model);
 
-/* ---- outputs of the last apc_run, until the next */
+/* ---- outputs of the last apc_run, until the next one */
+
+/* Reports the shape of an output and its size in bytes.  APC_USAGE if there is no such output, or nothing has run. */
 ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
+/* Copies an output into data[bytes]; APC_USAGE if `bytes` is not its size. */
 ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);
-/* The values without a copy; valid until the next call that runs, binds or closes. */
+/* Gives the values of an output without a copy; valid until the next call that runs, binds or closes. */
 ApcStatus apc_output_data(ApcModel *model, const char *name, const void **data);
-/* Not over the program's own file or the files of its weights. */
-/* May a file be written there?  Not where the program lies, or the weights that it runs with. */
+/* Returns APC_OK if a file may be written at `path`; APC_USAGE if it is the program itself, or a file of the weights
+ * that it runs with. */
 ApcStatus apc_may_write(ApcModel *model, const char *path);
+/* Write one output as a .npy file, or all outputs as a .npz file.  APC_USAGE as apc_may_write. */
 ApcStatus apc_write_output(ApcModel *model, const char *name, const char *npy_path);
 ApcStatus apc_write_outputs(ApcModel *model, const char *npz_path);
 
-/* ---- what it costs */
+/* ---- cost of a rank, in bytes and seconds */
 typedef struct ApcReport {
   uint64_t param_bytes, state_bytes, arena_bytes, window_bytes; /* allocated by the rank */
-  uint64_t mapped_bytes;                                        /* weights used where their file is mapped */
+  uint64_t mapped_bytes;                                        /* weights used directly in their mapped file */
   uint64_t sent_bytes, communications;                          /* since the ranks started */
-  double load_s, run_s;                                         /* loading weights; the last request */
+  double load_s, run_s;                                         /* to load the weights; of the last request */
   uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or
-                        never */
-  uint64_t library_bytes; /* allocated for what a device's libraries work in */
-  /* Of arena_bytes, when most of it is live in the last request: whole weights put together from their parts,
-   * gradients, and what the forward pass keeps for them.  0 without training. */
+                      * never */
+  uint64_t library_bytes; /* allocated as workspace of a device's libraries */
+  /* Parts of arena_bytes when most of it is live in the last request: whole weights gathered from their shards,
+   * gradients, and values that the forward pass saves for the backward pass.  0 without training. */
   uint64_t gathered_bytes, gradient_bytes, saved_bytes;
 } ApcReport;
-/* Of one rank, after apc_run. */
+/* Reports the cost of one rank after apc_run; APC_USAGE if nothing has run, or there is no such rank. */
 ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
-/* The same numbers as the compiler predicts them: for the dimensions bound, or those it planned for. */
+/* Predicts the memory of one rank for the selected entry, as the compiler does: for the bound dimensions, or those that
+ * the program was planned for.  The other members are 0. */
 ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
 
-/* ---- where the time goes (docs/profile.md)
- * From the next run on every rank records what each operation takes, and of `events` calls (of all ranks together, at
- * most 2^20; 0: none) when they were made.  Called again, it begins anew. */
+/* ---- profiles (docs/profile.md) */
+
+/* Makes every rank record the time of each operation from the next run on, and the times of up to `events` calls (of
+ * all ranks together, at most 2^20; 0: none).  Another call starts a new recording. */
 ApcStatus apc_record(ApcModel *model, size_t events);
-/* What was recorded so far: a table for people, or one JSON document; valid until the next call of it.  Measures first
- * what the machine can do at most, which takes a few tenths of a second.  Empty after an error, which apc_error has. */
+/* Returns the recording so far as a table for people, or as one JSON document if json is not 0; valid until the next
+ * apc_profile.  First measures the peak speed of the machine, which takes a few tenths of a second. "" after an error;
+ * apc_error explains it. */
 const char *apc_profile(ApcModel *model, int json);
-/* The calls as a timeline in the Trace Event Format, which Chrome and Perfetto read.  *dropped (may be NULL): how many
- * calls there was no room for. */
+/* Writes the recorded calls as a timeline in the Trace Event Format, which Chrome and Perfetto read.  *dropped is the
+ * number of calls that did not fit; dropped may be NULL. */
 ApcStatus apc_write_trace(ApcModel *model, const char *path, uint64_t *dropped);
 
-/* A description of the program for people, or as one JSON document; valid until the next call of it.  Empty when there
- * is not the memory for it; apc_error says so. */
+/* Returns a description of the program for people, or as one JSON document if json is not 0; valid until the next
+ * apc_describe or apc_trained. "" if there is no memory; apc_error explains it. */
 const char *apc_describe(ApcModel *model, int json);
 
-/* What steps of training change, "trains 62 of 62 weights, 11.7 M of 11.7 M"; as apc_describe. */
+/* Returns which weights a training step changes, as "trains 62 of 62 weights, 11.7 M of 11.7 M"; otherwise as
+ * apc_describe. */
 const char *apc_trained(ApcModel *model);
 
 /* ---- for the generated program itself */
-/* Is this process a rank that a host started?  Then its whole life is `return apc_rank_main(argc, argv);`. */
+
+/* apc_is_rank returns 1 if a host started this process as a rank; then main does `return apc_rank_main(argc, argv);`,
+ * which returns the exit code. */
 int apc_is_rank(int argc, char **argv);
 int apc_rank_main(int argc, char **argv);
 
-/* One of several processes that a launcher started, one per rank (docs/launch.md)?  The program is the running one. */
+/* Options of one of several processes that a launcher started, one per rank (docs/launch.md).  The program is the
+ * running one. */
 typedef struct ApcLaunchOptions {
-  int rank, world;        /* -1: as the environment says */
-  const char *rendezvous; /* HOST:PORT or a file; NULL: as the environment says */
-  const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
+  int rank, world;        /* -1: from the environment */
+  const char *rendezvous; /* HOST:PORT or a file; NULL: from the environment */
+  const char *transport;  /* "tcp" or "mpi"; NULL: chosen by the launcher */
   const char *weights;    /* as in ApcOptions, like the next */
   int timeout_ms;
-  const volatile sig_atomic_t *asked; /* for apc_asked: a signal handler of this process sets it; NULL: nobody */
+  const volatile sig_atomic_t *asked; /* for apc_asked: a signal handler of this process sets it; NULL if there is
+                                       * none */
   int insecure;                       /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
-  /* Called in a thread of its own when another rank failed and this process did not end within a second; does not
+  /* Called in a thread of its own if another rank failed and this process did not end within a second; does not
    * return. */
   void (*stuck)(int code, const char *error);
 } ApcLaunchOptions;
 
-/* Meets the other ranks.  *launch is NULL when this process was started alone; set also after an error. */
+/* Finds the launcher in the options and the environment, and meets the other ranks.  Sets *launch even after an error,
+ * for apc_launch_error; *launch is NULL with APC_OK if this process was started alone. */
 ApcStatus apc_launch(const ApcLaunchOptions *options, ApcLaunch **launch);
+/* Returns the number of this rank, from 0. */
 int apc_launch_rank(const ApcLaunch *launch);
-/* The life of a rank other than 0: until rank 0 leaves, or something fails. *code: the exit code for this process. */
+/* Serves requests as a rank other than 0, until rank 0 leaves or a rank fails.  *code is the exit code for this
+ * process. */
 ApcStatus apc_launch_serve(ApcLaunch *launch, int *code);
+/* Returns the explanation of the last error of the launch; "" if there is none. */
 const char *apc_launch_error(const ApcLaunch *launch);
-/* What the user should know of the run; "" for nothing. */
+/* Returns a warning about the run for the user; "" if there is none. */
 const char *apc_launch_warning(const ApcLaunch *launch);
-/* Should this process tell the error?  One process per machine does what all know. */
+/* Returns 1 if this process should print an error: one process per machine prints the errors that all of them know.
+ * NULL is allowed. */
 int apc_launch_tells(const ApcLaunch *launch);
-/* Rank 0 ends the others with `code`; after an error any rank ends all. */
+/* Ends the launch: rank 0 ends the others with exit code `code`; after an error any rank ends all.  NULL is allowed. */
 void apc_launch_close(ApcLaunch *launch, int code);
 
 #ifdef __cplusplus

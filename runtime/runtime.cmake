@@ -1,5 +1,5 @@
-# The transport over MPI: compiled against the MPI found here and carried by the runtime as bytes, so that a compiled program is one
-# file; without mpicc there are no bytes, and the runtime says so when a launcher of MPI starts it.
+# The transport over MPI: compiled against the MPI found here and embedded in the runtime as bytes, so that a compiled
+# program is one file.  Without mpicc there are no bytes, and the runtime reports that when an MPI launcher starts it.
 find_program(APC_MPICC mpicc)
 set(mpi_image ${CMAKE_BINARY_DIR}/generated/mpi_image.c)
 if(APC_MPICC)
@@ -20,8 +20,8 @@ extern const char apc_mpi_image[];
 set_source_files_properties(${mpi_image} PROPERTIES OBJECT_DEPENDS "${mpi_plugin}")
 target_sources(apc_runtime PRIVATE ${mpi_image})
 
-# HMAC-SHA-256 of Mbed TLS becomes part of one object whose other names are hidden: compiled programs need no library for it where they
-# run, and libapcrt.a links beside any Mbed TLS of its user.
+# SHA-256 of Mbed TLS becomes part of one object that exports only secret_*: compiled programs need no library for it,
+# and libapcrt.a can be linked with any other Mbed TLS.
 find_library(APC_MBEDCRYPTO libmbedcrypto.a REQUIRED)
 find_path(APC_MBEDTLS_INCLUDE mbedtls/md.h REQUIRED)
 set(secret_object ${CMAKE_BINARY_DIR}/generated/secret.o)
@@ -34,13 +34,14 @@ add_custom_command(OUTPUT ${secret_object}
   DEPENDS apc_secret $<TARGET_OBJECTS:apc_secret> ${APC_MBEDCRYPTO} VERBATIM)
 target_sources(apc_runtime PRIVATE ${secret_object})
 
-# The prebuilt runtime that becomes the head of every artifact, and the library for people who embed it.
+# The prebuilt runtime at the start of every artifact.
 add_executable(apcrt-stub runtime/stub/main.c runtime/stub/threads.c runtime/stub/steps.c)
 target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
 set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/stub/threads.list APC_ALONE ON)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
-# Everything a user of apc_runtime.h needs; what to link besides is ${apc_link}, also in apc.pc and apcConfig.cmake.
+# The library for programs that embed the runtime (apc_runtime.h).  ${apc_link} lists the other libraries to link, also
+# in apc.pc and apcConfig.cmake.
 set(apc_link -lz -ljansson -lpthread -ldl -lm)
 add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_program> $<TARGET_OBJECTS:apc_base> ${secret_object})
 set_target_properties(apcrt PROPERTIES LINKER_LANGUAGE C)

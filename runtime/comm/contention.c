@@ -9,8 +9,8 @@
 
 #define MS INT64_C(1000000)
 
-enum { HOLE = 100000, PART = 8 }; /* nanoseconds; one in so many */
-#define STRETCH (4 * MS)          /* between two looks, at least, and of wanted time */
+enum { HOLE = 100000, PART = 8 }; /* HOLE: nanoseconds; PART: 1/PART of the time */
+#define STRETCH (4 * MS)          /* least time between two looks, and least time wanted on a core */
 #define PAUSE_LEAST (20 * MS)
 #define PAUSE_MOST (1000 * MS)
 
@@ -22,12 +22,13 @@ static int64_t read_clock(clockid_t clock) {
 
 int64_t contention_clock(void) { return read_clock(CLOCK_MONOTONIC); }
 
-/* Interrupts make short ones. */
+/* Interrupts cause shorter ones. */
 void contention_hole(ContentionWatch *w, int64_t ns) {
   if (ns >= HOLE) w->holes += ns;
 }
 
-/* "time on cores, time waiting for one, times": 0 where the system does not count. */
+/* Returns the nanoseconds that the thread waited for a core, the second number of schedstat ("run time, wait time,
+ * slices"); 0 if the system does not count them. */
 static int64_t read_delay(ContentionWatch *w) {
   char text[96];
   if (w->file == 0) {
@@ -42,7 +43,7 @@ static int64_t read_delay(ContentionWatch *w) {
   return strtoll(rest, NULL, 10);
 }
 
-/* Found again before it was calm for as long as it had been contended: for longer. */
+/* If cores are contended again before they were free for as long as the last pause, the pause doubles. */
 void contention_judge(Contention *c, int64_t now, int64_t ran, int64_t delayed) {
   if (delayed * PART < ran + delayed) return;
   int64_t until = atomic_load(&c->until), pause = atomic_load(&c->pause);

@@ -1,22 +1,22 @@
 /* runtime/comm/cpu.c - the collectives for CPU ranks, written once over a byte transport; see comm.h.
  *
- * Every operation becomes items, at most one send and one receive per peer and phase.  Items wait in one
- * queue per peer and direction, in the order (operation, phase), which is the same on both sides;
- * only the head of a queue is with the transport, and only when it is ready.  The first incomplete item in
- * that order can always move, on every rank, so nothing deadlocks.
+ * Every operation becomes items, at most one send and one receive per peer and phase.  Items wait in one queue per peer
+ * and direction, in the order (operation, phase), which both sides share.  Only the head of a queue is given to the
+ * transport, and only when it is ready.  The first incomplete item in that order can always move, on every rank, so
+ * there is no deadlock.
  *
- *   move            one phase; own block copied at once.
- *   reduce_scatter  one phase; each peer's block comes in pieces of a fixed size into a staging area, and
- *                   when a piece of every member is there, they are reduced in order and stored.
- *   all_reduce      small ones ("direct"): everyone sends everything to everyone, one phase, reduced as
- *                   above; large ones: reduce_scatter over contiguous element ranges, then a second
- *                   phase that moves the results.  Both add in the same order, so the bits do not differ.
+ *   move            one phase; the own block is copied at once.
+ *   reduce_scatter  one phase; each peer's block arrives in pieces of a fixed size in a staging area. When a piece
+ *                   of every member has arrived, they are reduced in order and stored.
+ *   all_reduce      small ones ("direct"): all members send everything to all members, one phase, reduced as
+ *                   above.  Large ones: reduce_scatter over contiguous element ranges, then a second phase that
+ *                   moves the results.  Both add in the same order, so the bits do not differ.
  *
- * There is one staging area; reducing operations take it in order.  A large in-place all_reduce needs no
- * further care: the result of range j can only arrive after member j has all contributions to it.
+ * There is one staging area; reductions use it in their order.  A large in-place all_reduce needs no further care: the
+ * result of range j can only arrive after member j has all contributions to it.
  *
- * Not done: receiving reductions without the staging copy, and tree or ring algorithms; between processes
- * of one machine every byte is copied twice anyway, and order-true sums need all members' values at one place.
+ * Not done: reductions without the staging copy, and tree or ring algorithms.  Between processes of one machine every
+ * byte is copied twice anyway, and ordered sums need the values of all members at one place.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 
 #include "runtime/comm/internal.h"
 
-/* Enough for any group: a piece of each member and one more. */
+/* Enough for any group: one piece per member and one more. */
 static size_t staging_bytes(int world) {
   size_t n = (size_t)world, pieces = n * COMM_PIECE_LEAST;
   if (pieces < COMM_STAGING_BYTES) pieces = COMM_STAGING_BYTES;
@@ -110,7 +110,7 @@ static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
-/* What this rank waits for; NULL when it is complete. */
+/* Returns the operation that the ticket waits for; NULL if it is complete. */
 static const Operation *incomplete(const CpuComm *c, CommTicket ticket) {
   return is_done(c, ticket) ? NULL : operation_at(c, ticket);
 }
@@ -134,7 +134,7 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Which members the operation still misses something from, for the message of a time-out. */
+/* Fails with the members that the operation still misses bytes from. */
 static RtStatus late(CpuComm *c, CommTicket ticket) {
   const Operation *op = incomplete(c, ticket);
   char ranks[128] = "";
@@ -147,11 +147,11 @@ static RtStatus late(CpuComm *c, CommTicket ticket) {
                   op ? program_comm_kind_name(op->kind) : "nothing", ranks);
 }
 
-/* Waits until the ticket is complete.  The time-out adds up the sleeps, each counted at most twice its
- * length, so that a process that was stopped and continued is not late. */
+/* Waits until the operation is complete.  The time-out adds up the sleeps, each counted at most twice its length, so
+ * that a process that was stopped and continued is not late. */
 static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
   unsigned spins = 0;
-  int64_t waited = 0, idle = 0; /* idle: since when nothing moves */
+  int64_t waited = 0, idle = 0; /* idle: start of the time without progress */
   while (!is_done(c, ticket)) {
     bool moved;
     RtStatus status = comm_step(c, &moved);

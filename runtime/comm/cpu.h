@@ -4,7 +4,8 @@
 
 #include "runtime/comm/comm.h"
 
-/* Takes over the transport: closed by comm_close, also when opening fails. */
+/* Opens the CPU engine over a transport and takes ownership of it: comm_close closes it, and so does a failed open.
+ * options may be NULL.  RT_FAILED without memory. */
 RtStatus comm_cpu_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error);
 
 #endif

@@ -1,12 +1,12 @@
-/* runtime/comm/enqueue.c - turns an operation into items: what each rank sends to and receives from each peer, and
- * checks what this rank can see of it; see cpu.c.
+/* runtime/comm/enqueue.c - turns an operation into items, which say what each rank sends to and receives from each
+ * peer, and checks the arguments that this rank can see; see cpu.c.
  */
 #include "runtime/comm/internal.h"
 #include "runtime/comm/reduce.h"
 
 /* ---- items of an operation ---- */
 
-/* A rank that has none of a buffer may have no address for it: nothing is added to NULL, not even 0. */
+/* A rank without any byte of a buffer may have no address for it, and even NULL + 0 is undefined. */
 static char *at_offset(const void *base, size_t offset) { return base ? (char *)(uintptr_t)base + offset : NULL; }
 
 static Strided at_send(const CommOp *op, int j) {
@@ -124,7 +124,7 @@ static RtStatus check_block(const CommOp *op, const char *side, int j, CommBlock
   return RT_OK;
 }
 
-/* The blocks this rank can see; what peers sent is checked message by message. */
+/* Checks this rank's blocks; the messages of peers are checked as they arrive. */
 static RtStatus check_blocks(const CommOp *op, const Group *g, RtError *error) {
   int sends = comm_send_blocks(op->kind, g->n), receives = comm_recv_blocks(op->kind, g->n);
   for (int i = 0; i < sends; i++) {

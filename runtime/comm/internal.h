@@ -23,7 +23,7 @@ typedef struct Item {
   size_t piece, at;    /* in messages of `piece` bytes; `at` of them are done */
   int peer;
   bool send, ready;
-  bool staged; /* a receive whose messages all go to the start of `block`, each when the last was reduced */
+  bool staged; /* a receive: every message goes to the start of `block`, after the last one was reduced */
 } Item;
 
 typedef struct Queue {
@@ -40,7 +40,7 @@ struct Operation {
   CommKind kind;
   const Group *group;
   uint64_t tag;
-  int left;       /* items, and the reduction, still to be done; 0: it is complete */
+  int left;       /* items and reduction still to be done; 0: complete */
   int sends_left; /* sends of the first phase */
   Item *items;    /* 4 * world of them: (phase, direction, group rank) */
 
@@ -49,9 +49,9 @@ struct Operation {
   CommReduction reduction;
   bool direct, two_phases;                /* all_reduce, small and large */
   Strided own, result;                    /* own contribution, and where the result goes: */
-  size_t own_begin, result_begin, length; /* bytes [begin, begin + length) of the streams */
-  size_t piece, reduced;                  /* bytes reduced at once, and so far */
-  int arrived;                            /* peers whose current piece is in the staging area */
+  size_t own_begin, result_begin, length; /* ... bytes [begin, begin + length) of the streams */
+  size_t piece, reduced;                  /* bytes per reduction, and bytes reduced so far */
+  int arrived;                            /* peers whose current piece has arrived in the staging area */
   Operation *next_reducing;
 };
 
@@ -77,7 +77,7 @@ typedef struct CpuComm {
 
   uint64_t moves;
   uint64_t waited_ns;           /* while nothing moved */
-  CommInterrupted *interrupted; /* NULL: nobody supervises */
+  CommInterrupted *interrupted; /* NULL: no watch */
   void *supervisor;
   CommCount counts[COMM_KIND_COUNT];
   RtError failure; /* sticky */
@@ -94,14 +94,15 @@ RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket
 
 /* items.c: the queues. */
 
-/* Appends an item of `total` > 0 bytes; the caller fills block, begin and piece before it is made ready. */
+/* Appends an item of `total` > 0 bytes; the caller fills block, begin and piece before it makes it ready. */
 Item *comm_append(CpuComm *c, Operation *op, int phase, bool send, int member, size_t total);
+/* Lets the transport have the item as soon as it is the head of its queue. */
 void comm_make_ready(CpuComm *c, Item *item);
-/* Appends a reduction whose items are appended; it takes the staging area when those before it are through. */
+/* Appends a reduction after its items; it gets the staging area when all earlier reductions are complete. */
 void comm_append_reducing(CpuComm *c, Operation *op);
-/* One part of the operation (an item, its reduction, its set-up) is done. */
+/* Counts one part of the operation (an item, its reduction, its set-up) as done. */
 void comm_complete_part(CpuComm *c, Operation *op);
-/* Lets the transport move what it can, and goes on from there.  Errors are sticky in c->failure. */
+/* Lets the transport move what it can, and advances the operations.  Errors stay in c->failure. */
 RtStatus comm_step(CpuComm *c, bool *moved);
 
 #endif

@@ -1,4 +1,4 @@
-/* runtime/comm/items.c - what moves the CPU collectives: queues of items, completion, reductions by pieces; see
+/* runtime/comm/items.c - progress of the CPU collectives: queues of items, completion, and reductions by pieces; see
  * cpu.c. */
 #include "runtime/comm/internal.h"
 #include "runtime/comm/reduce.h"
@@ -9,7 +9,7 @@ static Queue *queue_of(CpuComm *c, const Item *item) {
   return &c->queues[item->send ? item->peer : c->world + item->peer];
 }
 
-/* Gives the head of a queue to the transport when it is ready. */
+/* Gives the head of a queue to the transport if it is ready. */
 static void post(CpuComm *c, Queue *q) {
   Item *item = q->head;
   if (!item || !item->ready || q->posted) return;
@@ -87,14 +87,14 @@ static Item *staged_item(const CpuComm *c, const Operation *op, int member) {
   return &op->items[(size_t)c->world + (size_t)member];
 }
 
-/* Lets the next piece of every other member come. */
+/* Makes the receives of the next piece of every other member ready. */
 static void await_piece(CpuComm *c, Operation *op) {
   op->arrived = 0;
   for (int i = 0; i < op->group->n; i++)
     if (i != op->group->rank) comm_make_ready(c, staged_item(c, op, i));
 }
 
-/* Reduces the piece that lies in the staging area. */
+/* Reduces the piece in the staging area. */
 static void reduce_piece(CpuComm *c, Operation *op) {
   size_t n = least(op->piece, op->length - op->reduced);
   int self = op->group->rank;
@@ -112,7 +112,7 @@ static void reduce_piece(CpuComm *c, Operation *op) {
   op->reduced += n;
 }
 
-/* The result of a large all_reduce may go to the others. */
+/* Sends the result of a large all_reduce to the other members. */
 static void send_result(CpuComm *c, Operation *op) {
   for (int i = 0; i < op->group->n; i++) {
     Item *item = &op->items[2 * (size_t)c->world + (size_t)i];
@@ -120,11 +120,11 @@ static void send_result(CpuComm *c, Operation *op) {
   }
 }
 
-/* Does what can be done for the operation that owns the staging area; true when it is through. */
+/* Advances the operation that owns the staging area; true if it is complete. */
 static bool advance_reduction(CpuComm *c, Operation *op) {
   while (op->reduced < op->length) {
     if (op->arrived < op->group->n - 1) return false;
-    if (op->direct && op->sends_left) return false; /* the result may be stored over what is sent */
+    if (op->direct && op->sends_left) return false; /* the result may overwrite bytes that are still being sent */
     reduce_piece(c, op);
     if (op->reduced < op->length) await_piece(c, op);
   }

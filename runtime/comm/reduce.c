@@ -1,8 +1,8 @@
 /* runtime/comm/reduce.c - see reduce.h.
  *
- * One loop per (element type, reduction), made by macros: blocks of elements are accumulated over all
- * members in a small array, so that the destination may be a source and the result is stored once.  Every
- * element sees the same operations in the same order wherever and in whatever pieces it is reduced.
+ * Macros make one loop per (element type, reduction).  It accumulates blocks of elements over all members in a small
+ * array, so that the destination may be a source and the result is stored once.  Every element sees the same operations
+ * in the same order, wherever it is reduced and in whatever pieces.
  */
 #ifndef __clang__
 #pragma GCC optimize("O3")
@@ -16,7 +16,7 @@
 
 enum { BLOCK = 256 };
 
-/* Names of the C types behind the dtypes; integer sums and products wrap in the unsigned type. */
+/* C types of the dtypes; integer sums and products wrap in the unsigned type. */
 typedef float T_f32;
 typedef double T_f64;
 typedef int8_t T_i8;
@@ -32,7 +32,7 @@ typedef uint64_t T_u64;
 #define OP_product(T, a, b) ((T)((a) * (b)))
 #define OP_or(T, a, b) ((T)((a) | (b)))
 #define OP_and(T, a, b) ((T)((a) & (b)))
-/* A NaN stays; of equal values (also 0 and -0) the earlier. */
+/* A NaN stays; of equal values (also 0 and -0) the earlier one is taken. */
 #define OP_max(T, a, b) ((b) > (a) || (b) != (b) ? ((a) != (a) ? (a) : (b)) : (a))
 #define OP_min(T, a, b) ((b) < (a) || (b) != (b) ? ((a) != (a) ? (a) : (b)) : (a))
 
@@ -71,8 +71,8 @@ static inline uint32_t to_bits(float f) {
   return u;
 }
 
-/* a < b ? yes : no by masks, or else the compiler sinks work into branches; a and b are below 2^31, and compared
- * as signed, which every vector unit can. */
+/* Returns a < b ? yes : no by masks; with branches the compiler would move work into them. a and b are below 2^31 and
+ * are compared as signed numbers, which every vector unit can do. */
 static inline uint32_t if_less(uint32_t a, uint32_t b, uint32_t yes, uint32_t no) {
   uint32_t mask = 0u - (uint32_t)((int32_t)a < (int32_t)b);
   return no ^ ((yes ^ no) & mask);
@@ -110,7 +110,7 @@ static inline uint16_t f16_store(float f) {
   REDUCE(name##_max, E, A, OP_max, LOAD, STORE) \
   REDUCE(name##_min, E, A, OP_min, LOAD, STORE)
 
-/* U is such that no step overflows a signed type: the products of i8 and i16 fit an int. */
+/* U is a type in which no step overflows a signed type: the products of i8 and i16 fit an int. */
 #define REDUCE_INT(name, T, U) \
   REDUCE(name##_sum, T, U, OP_sum, (U), (T)) \
   REDUCE(name##_product, T, U, OP_product, (U), (T)) \

@@ -1,7 +1,7 @@
-/* runtime/comm/transport.c - copying 2-D strided blocks; see transport.h.
+/* runtime/comm/transport.c - copies 2-D strided blocks; see transport.h.
  *
- * Shards of an inner dimension have rows of a few bytes, so rows of the sizes of one to four elements are
- * copied with a size known to the compiler.
+ * Shards of an inner dimension have rows of a few bytes, so rows of one to four elements are copied with a size that
+ * the compiler knows.
  */
 #include "runtime/comm/transport.h"
 
@@ -14,7 +14,7 @@ static inline void copy_run(Direction direction, char *strided, char *flat, size
   else memcpy(strided, flat, n);
 }
 
-/* `rows` whole rows, for a row size that is a constant where this is inlined. */
+/* Copies `rows` whole rows; row_bytes is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void copy_rows(Direction direction, char *strided, size_t stride,
                                                             char *flat, size_t rows, size_t row_bytes) {
   for (size_t i = 0; i < rows; i++) copy_run(direction, strided + i * stride, flat + i * row_bytes, row_bytes);
@@ -31,7 +31,7 @@ static void copy_whole_rows(Direction direction, char *strided, size_t stride, c
   }
 }
 
-/* Head of a row, whole rows, tail of a row. */
+/* Copies the end of a row, whole rows, and the start of a row. */
 static void copy_stream(Direction direction, const Strided *block, size_t first, char *flat, size_t n) {
   if (n == 0) return;
   size_t row = first / block->row_bytes, column = first % block->row_bytes;

@@ -1,13 +1,13 @@
 /* runtime/comm/transport_local.c - rings in shared memory; see transport_local.h.
  *
- * Each ordered pair of ranks has a single-producer single-consumer byte ring: the producer alone advances
- * `written`, the consumer alone `read`, both counting bytes since the start.  A message is a 16-byte header
- * (tag, length) and its bytes, cut into pieces so that the receiver starts before the sender is done.
+ * Each ordered pair of ranks has a byte ring for one producer and one consumer: only the producer advances `written`,
+ * only the consumer advances `read`; both count bytes since the start.  A message is a 16-byte header (tag, length) and
+ * its bytes, cut into pieces so that the receiver starts before the sender is done.
  *
- * A rank with nothing to do spins for as long as contention.h says and then sleeps on its own futex word, the bell,
- * whatever it waits for.  It sets the bell to 1, looks at all its rings once more, and sleeps only while the bell is 1;
- * who changes a ring and then sees 1 sets it to 0 and wakes the rank.  Both sides order their store before their load
- * (sequential consistency), so one of them sees the other and no change is missed.
+ * A rank with nothing to do spins for as long as contention.h allows and then sleeps on its own futex word, the bell,
+ * whatever it waits for.  It sets the bell to 1, looks at all its rings once more, and sleeps only while the bell is 1.
+ * A rank that changes a ring and then sees a bell of 1 sets it to 0 and wakes the sleeper.  Both sides order their
+ * store before their load (sequential consistency), so one of them sees the other and no change is missed.
  */
 #include "runtime/comm/transport_local.h"
 
@@ -24,7 +24,7 @@
 
 enum { LINE = 64, PAGE = 4096, PIECE = 32 * 1024, RANK_BITS = 64 };
 
-/* One cache line per word that different ranks write. */
+/* Words that different ranks write have a cache line each. */
 typedef struct Bell {
   _Alignas(LINE) _Atomic uint32_t ringable; /* 1: the rank sleeps or is about to */
 } Bell;
@@ -34,8 +34,8 @@ typedef struct Ring {
   _Alignas(LINE) _Atomic uint64_t read;
 } Ring;
 
-/* The start of the shared memory; after it world bells, world * world rings, and from the next page on the
- * bytes of the rings. */
+/* The start of the shared memory.  World bells and world * world rings follow; the bytes of the rings begin on the next
+ * page. */
 typedef struct Shared {
   _Alignas(LINE) _Atomic uint32_t aborted;
 } Shared;
@@ -51,7 +51,7 @@ typedef struct Local {
   Ring *rings;
   char *bytes;
   size_t ring_bytes; /* a power of two */
-  bool crowded;      /* more ranks than cores: nobody spins */
+  bool crowded;      /* more ranks than cores: ranks never spin */
   Contention contention;
   ContentionWatch watch;
   uint64_t sending, receiving; /* bit p: a transfer with peer p is in flight */
@@ -61,7 +61,7 @@ typedef struct Local {
 
 _Static_assert((int)TRANSPORT_LOCAL_MAX_WORLD <= (int)RANK_BITS, "one bit per rank");
 
-/* Larger rings save switches between few ranks; many ranks have many pairs. */
+/* Few ranks get larger rings, which save switches between ranks; many ranks have many pairs. */
 static size_t ring_bytes(int world) {
   return world <= 8 ? 256 * 1024 : world <= 16 ? 128 * 1024 : world <= 32 ? 64 * 1024 : 32 * 1024;
 }
@@ -85,7 +85,7 @@ static void ring_bell(Bell *bell) {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Copies between a ring and contiguous memory, around the ring's end. */
+/* Copy between a ring and contiguous memory, around the ring's end. */
 static void ring_put(const Local *t, char *ring, uint64_t at, const void *from, size_t n) {
   size_t start = (size_t)at & (t->ring_bytes - 1), part = least(n, t->ring_bytes - start);
   memcpy(ring + start, from, part);
@@ -100,7 +100,7 @@ static void ring_get(const Local *t, const char *ring, uint64_t at, void *to, si
 
 static size_t pair(const Local *t, int from, int to) { return (size_t)from * (size_t)t->base.world + (size_t)to; }
 
-/* Sends what fits, at most one piece; tells whether anything moved. */
+/* Sends as much as fits, at most one piece; true if anything moved. */
 static bool advance_send(Local *t, int peer) {
   Transfer *transfer = t->send[peer];
   Ring *ring = &t->rings[pair(t, t->base.rank, peer)];
@@ -214,7 +214,7 @@ static RtStatus local_progress(Transport *base, bool *moved, RtError *error) {
 static void local_sleep(Transport *base, unsigned spins, int milliseconds) {
   Local *t = (Local *)base;
   Bell *bell = &t->bells[base->rank];
-  if (spins == 0) atomic_store_explicit(&bell->ringable, 0, memory_order_relaxed); /* of a sleep that was not needed */
+  if (spins == 0) atomic_store_explicit(&bell->ringable, 0, memory_order_relaxed); /* from an unneeded sleep */
   if (!atomic_load_explicit(&bell->ringable, memory_order_relaxed)) {
     if (!t->crowded && contention_may_spin(&t->contention, &t->watch, spins == 0)) relax();
     else atomic_store(&bell->ringable, 1); /* the caller looks once more before the real sleep */
@@ -248,7 +248,7 @@ static const TransportOps local_ops = {
 
 RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out, RtError *error) {
   if (world < 1 || world > TRANSPORT_LOCAL_MAX_WORLD || rank < 0 || rank >= world)
-    return rt_error(error, RT_UNSUPPORTED, "rank %d of %d: one machine takes 1 to %d ranks", rank, world,
+    return rt_error(error, RT_UNSUPPORTED, "rank %d of %d: one machine supports 1 to %d ranks", rank, world,
                     TRANSPORT_LOCAL_MAX_WORLD);
   Local *t = calloc(1, sizeof *t);
   if (!t) return rt_error(error, RT_FAILED, "out of memory");

@@ -1,7 +1,7 @@
 /* runtime/comm/transport_local.h - the transport between processes (or threads) of one machine.
  *
- * All ranks see one piece of zero-initialised shared memory, aligned to a page, in which each ordered pair
- * of ranks has a ring.  Pages are touched only when a pair talks.
+ * All ranks map one zero-initialised, page-aligned piece of shared memory, in which each ordered pair of ranks has a
+ * ring.  Only pages of pairs that communicate are touched.
  */
 #ifndef APC_RUNTIME_COMM_TRANSPORT_LOCAL_H
 #define APC_RUNTIME_COMM_TRANSPORT_LOCAL_H
@@ -10,14 +10,15 @@
 
 enum { TRANSPORT_LOCAL_MAX_WORLD = 64 };
 
-/* Bytes of shared memory for 1 <= world <= TRANSPORT_LOCAL_MAX_WORLD ranks, a multiple of 4096. */
+/* Returns the bytes of shared memory for 1 <= world <= TRANSPORT_LOCAL_MAX_WORLD ranks, a multiple of 4096. */
 size_t transport_local_bytes(int world);
 
-/* `memory` has transport_local_bytes(world) bytes and outlives the transport.  `crowded`: there are more
- * ranks than cores, so who waits sleeps at once. */
+/* Opens the transport of one rank.  `memory` has transport_local_bytes(world) bytes and outlives the transport.
+ * `crowded`: there are more ranks than cores, so a waiting rank sleeps at once.  RT_UNSUPPORTED for more ranks than one
+ * machine takes, RT_FAILED without memory. */
 RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out, RtError *error);
 
-/* For the process that owns the memory and is not a rank. */
+/* Aborts all ranks, from the process that owns the memory and is not a rank. */
 void transport_local_abort_all(void *memory, int world);
 
 #endif

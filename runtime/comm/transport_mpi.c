@@ -11,15 +11,15 @@
 
 #include "base/secure.h"
 
-/* The plug-in's bytes; the same address twice when it was not built. */
+/* The bytes of the plug-in; equal addresses if it was not built. */
 extern const char apc_mpi_image[], apc_mpi_image_end[];
 
 static RtStatus image_path(int *fd, char *path, size_t size, RtError *error) {
   size_t n = (size_t)(apc_mpi_image_end - apc_mpi_image);
   if (n == 0)
     return rt_error(error, RT_UNSUPPORTED,
-                    "the ranks are MPI's, but apc was built without MPI (mpicc was not found); "
-                    "without it: --rendezvous HOST:PORT");
+                    "MPI started the ranks, but apc was built without MPI (mpicc was not found); "
+                    "use --rendezvous HOST:PORT instead");
   *fd = memfd_create("apc-mpi", MFD_CLOEXEC);
   for (size_t done = 0; *fd >= 0 && done < n;) {
     ssize_t k = write(*fd, apc_mpi_image + done, n - done);
@@ -31,21 +31,22 @@ static RtStatus image_path(int *fd, char *path, size_t size, RtError *error) {
   return RT_OK;
 }
 
-/* MPI's own plug-ins look for its symbols globally. */
+/* MPI's own plug-ins look up its symbols globally. */
 static RtStatus load(TransportMpiOpen **open, RtError *error) {
   char path[64];
   int fd = -1;
   const char *given = getenv(TRANSPORT_MPI_VARIABLE);
   if (given && secure_execution())
-    return rt_error(error, RT_UNSUPPORTED, TRANSPORT_MPI_VARIABLE " is not taken from the user of a set-uid program");
+    return rt_error(error, RT_UNSUPPORTED, TRANSPORT_MPI_VARIABLE " is not allowed in a set-uid program");
   RtStatus status = given ? RT_OK : image_path(&fd, path, sizeof path, error);
   if (!status) {
     void *library = dlopen(given ? given : path, RTLD_NOW | RTLD_GLOBAL);
     void *address = library ? dlsym(library, TRANSPORT_MPI_SYMBOL) : NULL;
     memcpy(open, &address, sizeof address);
     if (!address)
-      status = rt_error(error, RT_UNSUPPORTED,
-                        "the MPI plug-in cannot be loaded: %s; without it: --rendezvous HOST:PORT", dlerror());
+      status =
+          rt_error(error, RT_UNSUPPORTED,
+                   "the MPI plug-in cannot be loaded: %s; use --rendezvous HOST:PORT to run without it", dlerror());
   }
   if (fd >= 0) close(fd);
   return status;

@@ -1,8 +1,8 @@
 /* runtime/comm/transport_tcp.c - see transport_tcp.h.
  *
- * A message is a 24-byte header (magic, tag, length) and its bytes, sent as far as the socket takes them.  Runs of
- * contiguous memory move from and to their place; others through a buffer, from which what the socket did not take is
- * gathered again.  A lost connection is no error at once: the watch finds out what happened to the peer and says so.
+ * A message is a 24-byte header (magic, tag, length) and its bytes, sent as far as the socket takes them.  Contiguous
+ * runs move directly from and to their place.  Others go through a buffer; bytes that the socket did not take are
+ * gathered again.  A lost connection is no error at once: the watch finds out what happened to the peer and reports it.
  */
 #define _GNU_SOURCE
 #include "runtime/comm/transport_tcp.h"
@@ -52,7 +52,7 @@ static void lose(Tcp *t, int peer) {
   t->lost_ms = sockets_now();
 }
 
-/* The next bytes of a transfer as one run: in place, or `t->buffer`. */
+/* Returns the next bytes of a transfer as one run: in place, or `t->buffer`, which the caller fills. */
 static char *next_run(Tcp *t, const Transfer *x, size_t *n) {
   size_t first = x->first + x->moved, left = x->length - x->moved;
   size_t in_row = x->block.row_bytes - first % x->block.row_bytes;
@@ -65,7 +65,7 @@ static char *next_run(Tcp *t, const Transfer *x, size_t *n) {
   return t->buffer;
 }
 
-/* What a system call on a channel said: bytes moved, 0 for not now, -1 for lost. */
+/* Interprets the result of a system call on a channel: bytes moved, 0 for not now, -1 for a lost connection. */
 static ssize_t outcome(Tcp *t, int peer, ssize_t n) {
   if (n > 0) return n;
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -110,7 +110,7 @@ static bool check_header(Tcp *t, int peer) {
            "ranks disagree about their communication: rank %d expects from rank %d message %#llx of %llu bytes, but it "
            "sent %#llx of %llu bytes%s",
            t->base.rank, peer, (unsigned long long)x->tag, (unsigned long long)x->length, (unsigned long long)h->tag,
-           (unsigned long long)h->length, h->magic == MESSAGE_MAGIC ? "" : " (no message at all)");
+           (unsigned long long)h->length, h->magic == MESSAGE_MAGIC ? "" : " (not a message)");
   return false;
 }
 
@@ -183,7 +183,7 @@ static void tcp_sleep(Transport *base, unsigned spins, int milliseconds) {
   poll(t->polls, (nfds_t)n, milliseconds);
 }
 
-/* The others find their connections ended. */
+/* The other ranks see their connections end. */
 static void tcp_abort(Transport *base) {
   Tcp *t = (Tcp *)base;
   rt_error(&t->failure, RT_ABORTED, "rank %d was stopped because another rank failed", base->rank);

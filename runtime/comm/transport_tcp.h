@@ -5,8 +5,8 @@
 #include "runtime/comm/transport.h"
 #include "runtime/net/watch.h"
 
-/* Takes over the connections: fds[p] leads to rank p (its own: -1).  The watch, which outlives the transport, says why
- * a peer is gone; may be NULL. */
+/* Opens the transport and takes ownership of the connections: fds[p] leads to rank p (its own: -1).  The watch outlives
+ * the transport and explains why a peer is gone; it may be NULL.  RT_FAILED without memory. */
 RtStatus transport_tcp_open(const int *fds, int rank, int world, Watch *watch, Transport **out, RtError *error);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- descriptions */
 
-/* Leading windowed dimensions of extent 1 are left out, down to two. */
+/* Returns the windowed dimensions after dropping leading ones of extent 1, down to two. */
 static int windowed(const ConvShape *s) {
   bool flat = s->image[0] == 1 && s->window[0] == 1 && s->output[0] == 1 && s->start[0] == 0;
   return flat ? 2 : 3;
@@ -27,7 +27,7 @@ static OnednnLayout *image_layout(const ConvShape *s, const int64_t *extent, int
   return onednn_strided(2 + n, dims, (DType)s->dtype, strides);
 }
 
-/* [groups,] out, in, window..; as loaded, or as the library wants them. */
+/* [groups,] out, in, window..; as loaded, or any layout that the library prefers. */
 static OnednnLayout *weights_layout(const ConvShape *s, bool any) {
   int n = windowed(s), k = 0;
   int64_t dims[6], strides[6];
@@ -38,7 +38,7 @@ static OnednnLayout *weights_layout(const ConvShape *s, bool any) {
   return any ? onednn_any(k, dims, (DType)s->dtype) : onednn_strided(k, dims, (DType)s->dtype, strides);
 }
 
-/* Does every output meet the image?  Where one does not, oneDNN 2.6 crashes when a sum is joined. */
+/* True if every output meets the image.  If one does not, oneDNN 2.6 crashes with a joined sum. */
 static bool meets_image(const ConvShape *s, int d) {
   for (int64_t u = 0; u < s->output[d]; u++) {
     int64_t k = 0, at = s->start[d] + u * s->stride[d];
@@ -48,8 +48,8 @@ static bool meets_image(const ConvShape *s, int d) {
   return true;
 }
 
-/* Padding before and behind the image; what lies behind the last window does not matter, so that padding there may be 0
- * instead of negative. */
+/* Computes the padding on both sides of the image.  Elements after the last window do not matter, so a negative padding
+ * there becomes 0. */
 static bool padding(const ConvShape *s, OnednnConv *c) {
   c->n = windowed(s);
   for (int i = 0; i < c->n; i++) {
@@ -91,7 +91,7 @@ static OnednnPrimitive *make(const ConvCall *call, OnednnLayout *weights) {
 
 static RtStatus no_memory(RtError *error) { return rt_error(error, RT_FAILED, "out of memory"); }
 
-/* Where they lie; `to` becomes the layout's. */
+/* Reorders the weights in place; takes ownership of `to`. */
 static RtStatus change_layout(ConvWeights *w, const ConvShape *s, OnednnLayout *to, RtError *error) {
   OnednnLayout *loaded = w->layout ? NULL : weights_layout(s, false);
   const OnednnLayout *from = w->layout ? w->layout : loaded;
@@ -147,12 +147,12 @@ static bool can_have(const ConvWeights *w, size_t bytes) {
   return (w->mine && bytes <= w->bytes) || bytes <= CONV_APART;
 }
 
-/* The weights in the layout a primitive wants. */
+/* Provides the weights in the layout that a primitive needs. */
 static RtStatus weights_for(ConvWeights *w, const ConvShape *s, const OnednnLayout *want, void **data, RtError *error) {
   RtStatus status = RT_OK;
   if (w->layout && onednn_layout_equal(w->layout, want)) return *data = w->data, RT_OK;
   if (w->apart && onednn_layout_equal(w->apart_layout, want)) return *data = w->apart, RT_OK;
-  /* Layouts are copied, as `want` belongs to a primitive. */
+  /* copied, as `want` belongs to a primitive */
   OnednnLayout *copy = onednn_layout_copy(want);
   bool inside = w->mine && onednn_layout_bytes(want) <= w->bytes;
   if (!copy) return no_memory(error);
@@ -172,12 +172,12 @@ typedef struct Key {
 typedef struct Entry {
   Key key;
   bool tried;
-  OnednnPrimitive *primitive; /* NULL: the library does not do it */
+  OnednnPrimitive *primitive; /* NULL: the library does not support it */
   OnednnLayout *weights;
   size_t weights_bytes;
 } Entry;
 
-enum { ENTRIES = 1024 }; /* a power of two; when three quarters are taken, all are forgotten */
+enum { ENTRIES = 1024 }; /* a power of two; when three quarters are used, all are dropped */
 struct ConvCache {
   Entry entries[ENTRIES];
   int used;
@@ -223,7 +223,7 @@ static Entry *find_entry(ConvCache *c, const ConvCall *call) {
   return &c->entries[i];
 }
 
-/* The layout the weights have already is taken when the library is fast with it. */
+/* Keeps the present layout of the weights if the library is fast with it. */
 static void fill_entry(ConvCache *c, Entry *e, const ConvCall *call) {
   const ConvWeights *w = call->weights;
   e->tried = true;
@@ -249,7 +249,7 @@ static double multiply_adds(const ConvShape *s) {
 
 static size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Copies between the tensor and the library's layout, whichever way. */
+/* Copies between the tensor and the library's layout: to the tensor for gradients of weights, else from it. */
 static RtStatus copy_weights(const ConvCall *call, const Entry *e, RtError *error) {
   OnednnLayout *plain = weights_layout(&call->shape, false);
   if (!plain) return no_memory(error);
@@ -259,7 +259,7 @@ static RtStatus copy_weights(const ConvCall *call, const Entry *e, RtError *erro
   return ok ? RT_OK : rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
 }
 
-/* Do they lie as the library wants them? */
+/* True if the weights already lie as the library needs them. */
 static bool lie_so(const ConvCall *call, const Entry *e) {
   OnednnLayout *plain = weights_layout(&call->shape, false);
   bool equal = plain && onednn_layout_equal(plain, e->weights);

@@ -39,7 +39,7 @@ static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtE
   return RT_OK;
 }
 
-/* The kernels in memory of our own, checked there: what runs is what was checked. */
+/* Copies the kernels into memory of our own and checks them there, so that the checked bytes are the ones that run. */
 static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, RtError *error) {
   unsigned char *bytes = malloc(b->bytes + 1);
   if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
@@ -88,11 +88,11 @@ static RtStatus check_product(const Program *p, const ProgramInstr *x, RtError *
   const uint32_t *t = program_list(p, x->tensors);
   DType a = (DType)p->tensors[t[0]].dtype, c = (DType)p->tensors[t[2]].dtype, sums = (DType)x->dim2;
   if (a == DT_f32 && c == DT_f32 && sums == DT_f32) return RT_OK;
-  return rt_error(error, RT_UNSUPPORTED, "CPUs multiply f32 into f32, but '%s' is of %s into %s, summed in %s",
+  return rt_error(error, RT_UNSUPPORTED, "CPUs multiply f32 into f32, but '%s' is %s into %s, summed in %s",
                   program_text(p, x->where), dtype_name(a), dtype_name(c), dtype_name(sums));
 }
 
-/* The library, if there are products. */
+/* Opens the product library if there are products. */
 static RtStatus open_products(const CpuDevice *d, RtError *error) {
   const Program *p = d->p;
   bool any = false;
@@ -109,7 +109,7 @@ static RtStatus open_products(const CpuDevice *d, RtError *error) {
 static void cpu_close(Device *device) {
   CpuDevice *d = (CpuDevice *)device;
   cpu_convs_close(d);
-  free(d->kernels); /* their library stays: threads of its OpenMP run time may still be inside */
+  free(d->kernels); /* their library stays open: threads of its OpenMP run time may still be inside */
   free(d);
 }
 
@@ -154,7 +154,7 @@ static RtStatus cpu_share(Device *d, char *at, uint64_t bytes, int fd, uint64_t 
   (void)d;
   void *p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
   if (p == MAP_FAILED) return rt_error(error, RT_FAILED, "%s", strerror(errno));
-  madvise(p, bytes, MADV_HUGEPAGE); /* where the system allows it for such files */
+  madvise(p, bytes, MADV_HUGEPAGE); /* if the system allows it for such files */
   return RT_OK;
 }
 
@@ -168,8 +168,8 @@ static RtStatus cpu_move(Device *d, void *to, const void *from, size_t bytes, Rt
 
 void cpu_launch(const CpuDevice *d, const DeviceCall *c) { d->kernels[c->object](c->data, c->scalars); }
 
-/* The kernel saw an index outside its table: what was to be looked up is not there.  Said once: another request may
- * have better ones. */
+/* Reports that the kernel saw an index outside its table.  The fault is cleared, as another request may have valid
+ * ones. */
 static RtStatus index_error(IndexFault *f, RtError *error) {
   char why[320];
   f->found = 0;
@@ -228,7 +228,7 @@ static RtStatus run_fill(Device *d, const DeviceCall *c, RtError *error) {
   return RT_OK;
 }
 
-/* Between a tensor and its part of a port. */
+/* Copies between a tensor and its part of a port. */
 static void move_part(const DeviceCall *c, void *host, const int64_t *extents, bool feed) {
   static const int64_t zero[PROGRAM_MAX_RANK];
   const CallTensor *t = &c->tensors[0];

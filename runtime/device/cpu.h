@@ -1,4 +1,4 @@
-/* runtime/device/cpu.h - what the files of the CPU device share: cpu.c, and cpu_conv.c for convolutions. */
+/* runtime/device/cpu.h - shared by the files of the CPU device: cpu.c, and cpu_conv.c for convolutions. */
 #ifndef APC_RUNTIME_DEVICE_CPU_H
 #define APC_RUNTIME_DEVICE_CPU_H
 
@@ -10,13 +10,13 @@ typedef struct CpuDevice {
   const Artifact *artifact;
   const Program *p;
   uint32_t stage;
-  bool own_convs; /* by the Program's kernels, without the library */
-  void *library;  /* the kernels */
+  bool own_convs; /* convolutions run the Program's kernels, not the library */
+  void *library;  /* handle of the kernels' shared object */
   ProgramKernelFn *kernels;
-  IndexFault *fault;                 /* what they saw; NULL: there are none */
+  IndexFault *fault;                 /* written by the kernels; NULL without index checks */
   struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
   struct ConvCache *conv_cache;
-  char *space; /* what the Program has for libraries to work in */
+  char *space; /* workspace that the Program reserves for libraries */
   uint64_t space_bytes;
 } CpuDevice;
 
@@ -25,6 +25,7 @@ extern const DeviceOps device_cpu;
 /* Calls a kernel of the Program. */
 void cpu_launch(const CpuDevice *d, const DeviceCall *c);
 
+/* Implement the convolutions of DeviceOps: workspace, weights, close and conv. */
 void cpu_convs_workspace(Device *d, char *at, uint64_t bytes);
 RtStatus cpu_convs_weights(Device *d, const DeviceWeights *w, RtError *error);
 void cpu_convs_close(CpuDevice *d);

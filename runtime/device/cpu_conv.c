@@ -1,8 +1,8 @@
-/* runtime/device/cpu_conv.c - convolutions on the CPU: by oneDNN where it can, by the program's own kernel otherwise.
+/* runtime/device/cpu_conv.c - convolutions on the CPU: by oneDNN if it can, else by the program's own kernel.
  *
- * Weights belong to a convolution when nothing but convolutions that describe them equally reads their buffer; then the
- * library may keep them in its own layout (conv_dnnl.h).  Weights that bodies write it copies in every call.  A machine
- * without the library runs the kernel and what follows it in plain loops.
+ * The library may keep weights in its own layout (conv_dnnl.h) if only convolutions read their buffer, all with the
+ * same description of the weights.  Weights that bodies write are copied in every call.  A machine without the library
+ * runs the kernel, and the epilogue in plain loops.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ enum { /* places in the exprs: ConvShape in order */
 
 /* ---- weights */
 
-/* Do two convolutions describe their weights equally? */
+/* True if two convolutions describe their weights equally. */
 static bool same_weights(const Program *p, const ProgramInstr *a, const ProgramInstr *b) {
   static const int places[] = {X_GROUPS,  X_IN,          X_OUT,         X_WINDOW,      X_WINDOW + 1,  X_WINDOW + 2,
                                X_WEIGHTS, X_WEIGHTS + 1, X_WEIGHTS + 2, X_WEIGHTS + 3, X_WEIGHTS + 4, X_WEIGHTS + 5};
@@ -31,7 +31,8 @@ static bool same_weights(const Program *p, const ProgramInstr *a, const ProgramI
 
 static uint32_t weights_tensor(const Program *p, const ProgramInstr *x) { return program_list(p, x->tensors)[1]; }
 
-/* Is it a convolution of weights that nobody writes?  All who read them otherwise are others. */
+/* True if the instruction is a convolution of weights that no body writes.  Any other reader of the weights is one of
+ * the `others` below. */
 static bool has_own_weights(const Program *p, const ProgramInstr *x) {
   uint32_t buffer = p->tensors[weights_tensor(p, x)].buffer;
   if (x->kind != PI_conv || x->dim2 != CONV_OF_OUTPUT || p->buffers[buffer].class_ != PC_param) return false;
@@ -40,7 +41,7 @@ static bool has_own_weights(const Program *p, const ProgramInstr *x) {
   return true;
 }
 
-/* Who reads a buffer: the one convolution whose description all share; or others as well. */
+/* The readers of a buffer: the one convolution whose description all share, and whether there are others. */
 typedef struct Readers {
   const ProgramInstr *conv;
   bool others;
@@ -84,7 +85,7 @@ RtStatus cpu_convs_weights(Device *device, const DeviceWeights *weights, RtError
   bool any = false;
   for (uint32_t i = 0; !status && i < p->n_bodies; i++) {
     const ProgramBody *b = &p->bodies[i];
-    if (b->stage != d->stage || p->entries[b->entry].prepare) continue; /* that one writes the weights, before */
+    if (b->stage != d->stage || p->entries[b->entry].prepare) continue; /* it only writes the weights, before */
     for (uint32_t k = b->instrs; k < b->instrs + b->n; k++) {
       find_readers(p, &p->instrs[k], readers);
       any |= p->instrs[k].kind == PI_conv;
@@ -109,7 +110,7 @@ void cpu_convs_close(CpuDevice *d) {
 
 /* ---- the call */
 
-/* The kernel would write over a residual that lies where the result goes: it is kept aside. */
+/* Runs the kernel.  It would overwrite a residual in place of the result, so that is copied first. */
 static RtStatus by_kernel(const CpuDevice *d, const DeviceCall *c, const ConvCall *call, RtError *error) {
   const ConvShape *s = &call->shape;
   int64_t elements = c->tensors[2].elements, columns = s->groups * s->out;

@@ -1,9 +1,9 @@
 /* runtime/device/gemm_avx2.c - see gemm_avx2.h.
  *
  * The usual blocking (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): blocks of 256
- * x 256 of B are copied into panels of 16 columns, tiles of 6 x 16 of C stay in registers.  A block of the summed index
- * goes on where the one before left off in C, which holds an f32 exactly, so that blocks do not show in the result.  A
- * is read where it lies, unless its rows are not contiguous.  Threads are the caller's affair.
+ * x 256 of B are copied into panels of 16 columns; tiles of 6 x 16 of C stay in registers.  A block of the summed index
+ * continues from C, which holds an f32 exactly, so that blocks do not show in the result.  A is read in place, unless
+ * its rows are not contiguous.  The caller handles threads.
  */
 #include "runtime/device/gemm_avx2.h"
 
@@ -24,7 +24,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- copies */
 
-/* Rows by all columns, with what was added before. */
+/* Computes rows by all columns of a block, added to earlier sums. */
 static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels,
                   float *row_copy) {
   const GemmTiles *tiles = gemm_tiles_avx2();
@@ -60,7 +60,7 @@ typedef struct Vector {
   float *y;
 } Vector;
 
-/* Columns are contiguous: y's chains go on in memory that stays in the first cache, 8 terms at a time. */
+/* Columns are contiguous: adds 8 terms at a time to y, which stays in the first-level cache. */
 AVX2 static inline __attribute__((always_inline)) void add_terms(const float *x, const float *b, int64_t b_k, float *y,
                                                                  int64_t n, int64_t terms) {
   int64_t j = 0;
@@ -86,7 +86,7 @@ AVX2 static float sum_8(__m256 v) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* The summed index is contiguous: 32 lanes by its place, then what is left over. */
+/* The summed index is contiguous: sums 32 lanes by place, then the remaining terms. */
 AVX2 static float dot(const float *x, const float *b, int64_t k) {
   __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
   int64_t l = 0;
@@ -115,7 +115,7 @@ static void times_vector(const Vector *v, float *room) {
   }
 }
 
-/* A product by a vector as one; false when the matrix has no unit stride. */
+/* Computes a product by a vector as one; false if the matrix has no unit stride. */
 static bool as_vector(const GemmAvx2 *g, float *room) {
   Vector v = g->m == 1 ? (Vector){g->n, g->k, g->a_k, g->b_k, g->b_n, 1, g->a, g->b, g->c}
                        : (Vector){g->m, g->k, g->b_k, g->a_k, g->a_m, g->c_m, g->b, g->a, g->c};

@@ -19,14 +19,14 @@ typedef int (*ThreadFn)(void);
 
 static struct {
   SgemmFn sgemm;
-  bool own;    /* products are gemm_avx2's affair */
+  bool own;    /* products use gemm_avx2 */
   float *room; /* its scratch memory, for this many threads */
   int rooms;
   ParallelFn parallel;
   ThreadFn thread_num, num_threads;
 } lib;
 
-/* The address of a function as any function pointer type (POSIX promises that this works). */
+/* Finds the address of a function as any function pointer type (POSIX guarantees that this works). */
 static void find(const char *name, void *to) {
   void *address = openmp_symbol(name);
   memcpy(to, &address, sizeof address);
@@ -39,8 +39,8 @@ static void open_gomp(void) {
     find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
 }
 
-/* Would oneDNN multiply by its kernel for AVX2?  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and what it includes, 0x20
- * is AVX-512. */
+/* True if oneDNN would use its AVX2 kernel.  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and its subsets, 0x20 is
+ * AVX-512. */
 static bool is_avx2(void) {
   int (*isa)(void);
   void *function = onednn_symbol("dnnl_get_effective_cpu_isa");
@@ -60,7 +60,7 @@ RtStatus gemm_open(RtError *error) {
   return RT_OK;
 }
 
-/* A matrix of `rows` x `columns` as oneDNN wants it: transposed or not, with a leading dimension. */
+/* A matrix of `rows` x `columns` in oneDNN's terms: transposed or not, with a leading dimension. */
 typedef struct Operand {
   char transposed; /* 'N' or 'T' */
   int64_t leading;
@@ -87,7 +87,7 @@ typedef struct Batch {
   int failed;
 } Batch;
 
-/* Our own product: part `part` of `parts`, whole tiles of rows or columns. */
+/* Computes part `part` of `parts` of a product by our kernel: whole tiles of rows or columns. */
 static void own_part(const GemmCall *g, const float *a, const float *b, float *c, int64_t part, int64_t parts,
                      float *room) {
   int64_t rows = (g->m + GEMM_AVX2_ROWS - 1) / GEMM_AVX2_ROWS,
@@ -105,7 +105,7 @@ static void own_part(const GemmCall *g, const float *a, const float *b, float *c
   gemm_avx2(&p, room);
 }
 
-/* Where a matrix of a product of the batch begins, in elements; `step`: the matrix's. */
+/* Returns the element where a matrix of product `index` of the batch begins; `step`: the matrix's. */
 static int64_t matrix_at(const GemmCall *g, const int64_t *step, int64_t index) {
   int64_t at = 0;
   for (int i = g->loops; i-- > 0; index /= g->extent[i]) at += index % g->extent[i] * step[i];
@@ -132,7 +132,7 @@ static void my_share(void *data) {
     if (product_part(batch, i, 0, 1, (int)t)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* My part of every product. */
+/* Computes this thread's part of every product. */
 static void my_parts(void *data) {
   const Batch *batch = data;
   int t = lib.thread_num(), n = lib.num_threads();
@@ -148,7 +148,7 @@ static bool have_rooms(int threads) {
   return true;
 }
 
-/* Multiply-adds from which threads inside one product pay off. */
+/* Multiply-adds from which on threads inside one product pay off. */
 #define LARGE_PRODUCT 2e6
 #define LARGE_PACK 1e5 /* elements */
 #define LARGE_EPILOGUE 3e4
@@ -170,7 +170,7 @@ static RtStatus multiply(Batch *batch, RtError *error) {
   } else if (sharing == BY_PRODUCT) {
     lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
   } else {
-    bool alone = !lib.own && sharing == ONE_THREAD && threads > 1; /* else oneDNN may wake the others */
+    bool alone = !lib.own && sharing == ONE_THREAD && threads > 1; /* else oneDNN may wake the other threads */
     if (alone) onednn_set_threads(1);
     for (int64_t i = 0; i < batch->total; i++) batch->failed |= product_part(batch, i, 0, 1, 0) != 0;
     if (alone) onednn_set_threads(threads);
@@ -178,7 +178,7 @@ static RtStatus multiply(Batch *batch, RtError *error) {
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }
 
-/* k = 0. */
+/* Writes zeros: the product for k = 0. */
 static void clear(const GemmCall *g, int64_t total) {
   for (int64_t index = 0; index < total; index++) {
     float *c = (float *)g->c + matrix_at(g, g->c_step, index);
@@ -187,7 +187,7 @@ static void clear(const GemmCall *g, int64_t total) {
   }
 }
 
-/* The same product with all three matrices transposed, for a C whose columns are contiguous. */
+/* Returns the same product with all three matrices transposed, for a C with contiguous columns. */
 static GemmCall transposed(const GemmCall *g) {
   GemmCall t = *g;
   t.m = g->n, t.n = g->m;
@@ -199,7 +199,7 @@ static GemmCall transposed(const GemmCall *g) {
   return t;
 }
 
-/* C = A B or C += A B; `total` of them, none empty but by k. */
+/* Computes C = A B or C += A B; `total` of them, none empty except by k. */
 static RtStatus product(const GemmCall *call, int64_t total, RtError *error) {
   GemmCall g = *call;
   Batch batch = {.call = &g, .total = total};
@@ -217,7 +217,7 @@ static RtStatus product(const GemmCall *call, int64_t total, RtError *error) {
   return multiply(&batch, error);
 }
 
-/* B in panels; what follows is done with the tiles. */
+/* Computes products with B in panels; the tiles apply the epilogue. */
 static void multiply_by_panels(const GemmCall *g, int64_t total) {
   PanelThreads threads = {lib.parallel, lib.thread_num, lib.parallel ? onednn_threads() : 1};
   bool alone = threads.n == 1 || (double)g->m * (double)g->n * (double)g->k < SHARES_PRODUCT;
@@ -251,21 +251,21 @@ static void pack_part(void *data) {
 void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel) {
   Packing p = {from, numbers, to, panel};
   if ((double)numbers[0] * (double)numbers[1] > LARGE_PACK) gemm_parallel(pack_part, &p);
-  else /* all of it, whatever threads the caller is one of */
+  else /* all of it, even if the caller is one of several threads */
     gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
 }
 
 typedef struct Following {
   const GemmCall *g;
-  int64_t rows; /* of all products */
-  bool before;  /* the residual is put where the result will be */
+  int64_t rows; /* rows of all products */
+  bool before;  /* copy the residual to the place of the result */
 } Following;
 
 static void copy_rows(float *to, const float *from, int64_t rows, int64_t columns, int64_t step) {
   for (int64_t i = 0; i < rows; i++) memcpy(to + i * step, from + i * step, sizeof *to * (size_t)columns);
 }
 
-/* My rows: part of one product after the other. */
+/* Processes this thread's rows, which may span several products. */
 static void follow_part(void *data) {
   const Following *f = data;
   const GemmCall *g = f->g;
@@ -278,7 +278,7 @@ static void follow_part(void *data) {
   }
 }
 
-/* What follows products that are done, or what they are added to. */
+/* Applies the epilogue to finished products, or copies the residual that they are added to. */
 static void follow(const GemmCall *g, int64_t total, bool before) {
   Following f = {g, total * g->m, before};
   if ((double)f.rows * (double)g->n > LARGE_EPILOGUE) gemm_parallel(follow_part, &f);
@@ -298,8 +298,8 @@ static void drop_loop(GemmCall *g, int i) {
   }
 }
 
-/* Loop i goes over rows of A and C that B is the same for: is it one more part of the rows?  Else it becomes them, and
- * the rows a loop, where it is longer. */
+/* Tries to merge loop i, over rows of A and C with the same B, into the rows.  If that is impossible, swaps the loop
+ * with the rows if it is longer. */
 static bool loop_becomes_rows(GemmCall *g, int i) {
   int64_t extent = g->extent[i], a = g->a_step[i], c = g->c_step[i], m = g->m;
   if (g->b_step[i] != 0 || g->a_k != 1 || g->c_n != 1 || a < g->k || c < g->n) return false;
@@ -316,13 +316,13 @@ static bool loop_becomes_rows(GemmCall *g, int i) {
   return true;
 }
 
-/* Which dimensions of a product are its rows was decided before their extents were known: one product of many rows
- * takes a fraction of the time that many of few rows take. */
+/* The lowering chose the rows of a product before it knew the extents: one product of many rows takes a fraction of the
+ * time of many products of few rows. */
 static void gather_rows(GemmCall *g) {
   for (int i = g->loops; i-- > 0;)
     if (g->extent[i] == 1) drop_loop(g, i);
   for (int i = g->loops; i-- > 0;)
-    if (loop_becomes_rows(g, i)) i = g->loops; /* fewer loops, or more rows: it ends */
+    if (loop_becomes_rows(g, i)) i = g->loops; /* terminates: each time there are fewer loops or more rows */
 }
 
 RtStatus gemm_run(const GemmCall *call, RtError *error) {
@@ -333,7 +333,7 @@ RtStatus gemm_run(const GemmCall *call, RtError *error) {
   total = products_of(&g);
   bool in_place = g.epilogue.residual && g.residual == g.c;
   if (g.b_panel && g.k > 0 && !in_place) return multiply_by_panels(&g, total), RT_OK;
-  /* Elsewhere it is copied, so that where it lies, which depends on who else reads it, does not change a bit. */
+  /* Otherwise the residual is copied, so that its place, which depends on its other readers, does not change a bit. */
   if (g.epilogue.residual && !in_place) follow(&g, total, true);
   if (g.epilogue.residual) g.accumulate = true, g.epilogue.residual = false;
   if (g.b_panel && g.k > 0) return multiply_by_panels(&g, total), RT_OK;

@@ -1,11 +1,11 @@
 /* runtime/device/gemm_panels.c - see gemm_panels.h.
  *
- * Rows are cut into parts, one for each thread, since what comes before and behind a product is cut so: rows stay in a
- * core's cache.  A part is cut into tasks; a thread that has done its own takes those that others have not begun, so
- * that one that gets no core holds nobody up.  A task goes over blocks (Goto and van de Geijn, "Anatomy of
- * high-performance matrix multiplication", 2008): as much of the summed index of two panels of B as stays in the first
- * cache meets all rows of a block, whose part of A stays in the second.  Tiles fetch what is read for the first time
- * soon: rows of A, panels of B, C.  What follows the product is done with the tile.
+ * Rows are split into parts, one per thread, as they are before and after a product: rows stay in a core's cache.  A
+ * part is split into tasks.  A thread that has finished its own takes tasks that others have not begun, so that a
+ * thread without a core delays no other.  A task goes over blocks (Goto and van de Geijn, "Anatomy of high-performance
+ * matrix multiplication", 2008): a piece of the summed index, such that two panels of B stay in the first-level cache,
+ * is multiplied with all rows of a block, whose part of A stays in the second-level cache.  Tiles prefetch data for
+ * their successors: rows of A, panels of B, C.  The epilogue is applied to each tile.
  */
 #include "runtime/device/gemm_panels.h"
 
@@ -16,29 +16,29 @@
 #include "runtime/device/onednn.h"
 
 enum {
-  ROWS = 108,          /* of a block, whose part of A stays in the second cache */
-  DEPTH = 256,         /* most of the summed index in a block: two panels of B are 32 KiB */
-  FEW = 12,            /* rows that use B once: */
-  DEPTH_FEW = 1024,    /* it is read in longer pieces */
+  ROWS = 108,          /* of a block, whose part of A stays in the second-level cache */
+  DEPTH = 256,         /* limit of the summed index in a block: two panels of B are 32 KiB */
+  FEW = 12,            /* up to this many rows use B only once, so */
+  DEPTH_FEW = 1024,    /* ... it is read in longer pieces */
   COLUMNS = 512,       /* of a block */
-  SMALL_B = 96 * 1024, /* elements of B that stay in the second cache whole */
-  PART_ROWS = 24,      /* a part has at least so many */
-  TASK_ROWS = 48,      /* and a task: twice as many where B does not stay in the second cache */
+  SMALL_B = 96 * 1024, /* elements of a B that fits the second-level cache */
+  PART_ROWS = 24,      /* least rows of a part */
+  TASK_ROWS = 48,      /* least rows of a task; twice that if B does not fit the second-level cache */
   TASK_COLUMNS = 128,
-  TASKS_PER_THREAD = 4,       /* so that they end at the same time */
-  PAGE = 1024,                /* 4 KiB of floats: the first cache has as many sets */
-  APART = 16,                 /* between rows of a copy */
+  TASKS_PER_THREAD = 4,       /* so that threads end at the same time */
+  PAGE = 1024,                /* floats in 4 KiB, after which the sets of the first-level cache repeat */
+  APART = 16,                 /* extra floats between rows of a copy */
   COPY = ROWS * (DEPTH + 16), /* FEW rows of DEPTH_FEW fit as well */
-  THREADS = 64                /* more than that take part in no product */
+  THREADS = 64                /* limit of threads in a product */
 };
 
 /* Rows are cut into parts, at most as many as threads, and a part into tasks. */
 typedef struct Tasks {
   const PanelProduct *p;
   int threads;
-  int (*number)(void);          /* of a thread */
+  int (*number)(void);          /* number of the calling thread */
   int64_t parts, rows, columns; /* rows and columns of a task */
-  int64_t across;               /* tasks beside each other */
+  int64_t across;               /* tasks side by side */
   struct {
     _Alignas(64) _Atomic int64_t task;
   } next[THREADS]; /* by part */
@@ -55,8 +55,8 @@ typedef struct Block {
   int64_t row, rows, column, columns, depth, k;
 } Block;
 
-/* Rows of A that are not contiguous are copied; so are those a multiple of a page apart, which would drive each other
- * and B out of the first cache. */
+/* Returns rows of A, contiguous.  Rows are also copied if they are a multiple of a page apart, as they would then evict
+ * each other and B from the first-level cache. */
 static const float *rows_of(const Block *b, float *copy, int64_t *step) {
   const GemmCall *g = b->p->g;
   const float *a = b->p->a + b->row * g->a_m + b->depth * g->a_k;
@@ -71,7 +71,7 @@ static const float *rows_of(const Block *b, float *copy, int64_t *step) {
   return copy;
 }
 
-/* Panel i of those that come when columns up to j are done; NULL: none in this block of columns. */
+/* Returns panel i of those after columns j of the block; NULL if this block of columns has no more. */
 static const float *panel_after(const Block *b, int64_t j, int64_t i) {
   int64_t depth = b->depth, column = j + i * PROGRAM_PANEL;
   if (j >= b->columns) depth += b->k, column -= j;
@@ -79,14 +79,14 @@ static const float *panel_after(const Block *b, int64_t j, int64_t i) {
   return b->p->b + (b->column + column) / PROGRAM_PANEL * b->p->g->b_panel + depth * PROGRAM_PANEL;
 }
 
-/* Do whole rows of A come behind row `end` of the block, one right behind the other?  Their first reading is worth more
- * than panels that others have read before. */
+/* True if contiguous whole rows of A follow row `end` of the block.  Their first read is worth more than panels that
+ * other rows have read before. */
 static bool a_after(const Block *b, int64_t a_m, int64_t end) {
   return a_m == b->k && b->row + end + FEW <= b->p->g->m;
 }
 
-/* One panel, or what a tile takes of them, stays in the first cache while the rows pass; of what comes next each tile
- * fetches a part.  Rows are shared out evenly among tiles. */
+/* The panels of a tile stay in the first-level cache while the rows pass; each tile prefetches a part of the next ones.
+ * Rows are distributed evenly over tiles. */
 static void run_block(const Block *b) {
   const PanelProduct *p = b->p;
   const GemmCall *g = p->g;
@@ -115,7 +115,7 @@ static void run_block(const Block *b) {
   }
 }
 
-/* Tasks side by side come first: threads in different parts are at the same columns of B, which they share. */
+/* Tasks side by side come first: threads in different parts work at the same columns of B, which they share. */
 static void run_task(const Tasks *t, int64_t row, int64_t rows, int64_t task) {
   const GemmCall *g = t->p->g;
   int64_t column = task % t->across * t->columns, to = least(column + t->columns, g->n);
@@ -136,10 +136,10 @@ static void run_task(const Tasks *t, int64_t row, int64_t rows, int64_t task) {
   }
 }
 
-/* ---- all of them */
+/* ---- all tasks */
 
-/* A part has tasks enough for those who are at home there to end at the same time: rows of it, or columns where it has
- * few rows.  Columns of a task are whole pairs of panels, so that every tile but the last is whole. */
+/* Chooses so many tasks per part that its threads end at the same time: split by rows, or by columns if there are few
+ * rows.  A task has whole pairs of panels, so that every tile but the last is whole. */
 static Tasks tasks_of(const PanelProduct *p, int threads) {
   const GemmCall *g = p->g;
   Tasks t = {.p = p, .threads = threads, .parts = most(1, least(g->m / PART_ROWS, threads))};
@@ -153,7 +153,7 @@ static Tasks tasks_of(const PanelProduct *p, int threads) {
   return t;
 }
 
-/* At home first, then where others have not come to. */
+/* Takes the tasks of the thread's own part first, then those that other threads have not begun. */
 static void take_tasks(Tasks *t, int thread) {
   int64_t home = thread * t->parts / t->threads, m = t->p->g->m;
   for (int64_t i = 0; i < t->parts; i++) {

@@ -1,7 +1,7 @@
 /* runtime/device/gemm_tiles.c - see gemm_tiles.h.
  *
  * A tile of C stays in registers: 6 rows of 2 vectors of 8 with AVX2; gemm_tiles_avx512.c has those for AVX-512.
- * Meanwhile B of the tile after it comes into the second cache, a line a step.
+ * Meanwhile B of the next tile is prefetched into the second-level cache, a line per step.
  */
 #include "runtime/device/gemm_tiles.h"
 
@@ -12,13 +12,13 @@
 
 /* ---- packing */
 
-/* Elements [l, k) of columns [j, PROGRAM_PANEL) of a panel; columns that do not exist are 0. */
+/* Packs elements [l, k) of columns [j, PROGRAM_PANEL) of a panel; missing columns are 0. */
 static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
                       float *to) {
   for (; l < k; l++)
     for (int64_t i = j; i < PROGRAM_PANEL; i++) {
       float x = 0;
-      if (i < columns) memcpy(&x, b + l * b_k + i * b_n, sizeof x); /* files align nothing */
+      if (i < columns) memcpy(&x, b + l * b_k + i * b_n, sizeof x); /* mapped files are not aligned */
       to[l * PROGRAM_PANEL + i] = x;
     }
 }
@@ -26,7 +26,7 @@ static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* to[8][16] = the transposed of 8 rows of 8 contiguous elements. */
+/* to[8][16] = the transpose of 8 rows of 8 contiguous elements. */
 __attribute__((target("avx2"))) static void transpose_8(const float *from, int64_t step, float *to) {
   __m256 r[8], t[8];
   for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * step);
@@ -43,7 +43,7 @@ __attribute__((target("avx2"))) static void transpose_8(const float *from, int64
   }
 }
 
-/* By squares of 8, where columns are contiguous: how many columns are done, of k / 8 * 8 rows. */
+/* Packs squares of 8 if columns are contiguous; returns the number of packed columns, in k / 8 * 8 rows. */
 static int64_t pack_eights(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
   int64_t whole = b_k == 1 && __builtin_cpu_supports("avx2") ? columns / 8 * 8 : 0;
   for (int64_t j = 0; j < whole; j += 8)
@@ -72,7 +72,7 @@ void gemm_tiles_activate(const GemmTile *t) {
     epilogue_apply(e, t->c, t->rows, t->columns, t->c_m, NULL, NULL);
 }
 
-/* ---- any processor: the compiler's vectors, and two roundings per term where it has no fused multiply-add */
+/* ---- any processor: vectors by the compiler, and two roundings per term without fused multiply-adds */
 
 enum { PLAIN_ROWS = 4 };
 
@@ -92,8 +92,8 @@ static const GemmTiles plain = {PLAIN_ROWS, 1, run_plain};
 #if defined(__x86_64__)
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* R rows by a panel, as two vectors.  Of what follows, activations that are no bounds are done with what was stored.
- * NaN passes bounds. */
+/* R rows by a panel, as two vectors.  Activations other than bounds are applied to the stored tile.  NaN passes
+ * bounds. */
 #define NARROW(R) \
   __attribute__((target("avx2,fma"))) static void narrow_##R(const GemmTile *t, float *c, int64_t c_m) { \
     __m256 sum[R][2]; \
@@ -137,13 +137,13 @@ enum { NARROW_ROWS = 6 };
 typedef void TileFn(const GemmTile *t, float *c, int64_t c_m);
 static TileFn *const narrow[] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
 
-/* A whole tile: bias, residual and bounds are done in it. */
+/* Runs a whole tile, which applies bias, residual and bounds itself. */
 static void run_whole(const GemmTile *t, TileFn *run) {
   run(t, t->c, t->c_m);
   gemm_tiles_activate(t);
 }
 
-/* A tile of fewer columns is computed apart. */
+/* Computes a tile of fewer columns in a buffer. */
 static void run_apart(const GemmTile *t, TileFn *run) {
   GemmTile sums = *t;
   float apart[NARROW_ROWS * PROGRAM_PANEL] = {0};

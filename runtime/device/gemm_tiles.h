@@ -1,9 +1,9 @@
-/* runtime/device/gemm_tiles.h - the innermost piece of our f32 matrix products: a few rows of A times panels of B.
+/* runtime/device/gemm_tiles.h - the innermost kernel of our f32 matrix products: a few rows of A times panels of B.
  *
  * A panel is PROGRAM_PANEL columns of B, row by row: b[k][PROGRAM_PANEL].  Every element of C is one chain of fused
- * multiply-adds in the order of the summed index, whatever its place, the tile and the threads: equal rows and
- * equal columns give equal bits, the same ones with AVX2 and with AVX-512 (without either terms are rounded before they
- * are added).  What follows a product is done with the tile before it is stored.
+ * multiply-adds in the order of the summed index, for any place, tile and number of threads: equal rows and equal
+ * columns give equal bits, the same with AVX2 and with AVX-512 (without either, terms are rounded before they are
+ * added).  The epilogue is applied to the tile before it is stored.
  */
 #ifndef APC_RUNTIME_DEVICE_GEMM_TILES_H
 #define APC_RUNTIME_DEVICE_GEMM_TILES_H
@@ -22,26 +22,27 @@ typedef struct GemmTile {
   float *c;
   int64_t c_m;
   bool add;
-  Epilogue epilogue;            /* of the whole sum: not of a part of k behind which others come */
-  const float *bias, *residual; /* those that it has; the residual lies as C */
-  const float *ahead, *next;    /* NULL, or what will be read soon: k lines, and the next tile of C; may be fetched */
+  Epilogue epilogue;            /* of the whole sum, not of a part of k that others follow */
+  const float *bias, *residual; /* NULL if the epilogue has none; the residual has the layout of C */
+  const float *ahead, *next;    /* NULL, or addresses to prefetch: k lines, and the next tile of C */
 } GemmTile;
 
 typedef struct GemmTiles {
-  int rows;   /* of a whole tile: t->rows is at most that */
-  int panels; /* that a tile multiplies with at once: columns of whole tiles are PROGRAM_PANEL times that */
+  int rows;                       /* rows of a whole tile; t->rows is at most that */
+  int panels;                     /* panels per tile: whole tiles have PROGRAM_PANEL times as many columns */
   void (*run)(const GemmTile *t); /* columns: at most those of a whole tile */
 } GemmTiles;
 
-/* One panel of at most PROGRAM_PANEL columns, from elements b_k and b_n apart; columns that do not exist are 0. */
+/* Packs one panel of at most PROGRAM_PANEL columns, from elements b_k and b_n apart; missing columns are 0. */
 void gemm_tiles_pack(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to);
 
-/* What tiles do not do themselves of what follows: activations that are no bounds, of what was stored. */
+/* Applies the activations that tiles do not apply themselves, those that are no bounds, to the stored tile. */
 void gemm_tiles_activate(const GemmTile *t);
 
-/* For this processor. */
+/* Returns the tiles for this processor. */
 const GemmTiles *gemm_tiles(void);
-/* Those for AVX2, which a processor with AVX-512 has as well, and for AVX-512; NULL where it lacks them. */
+/* Return the tiles for AVX2, which a processor with AVX-512 has as well, and for AVX-512; NULL if the processor lacks
+ * them. */
 const GemmTiles *gemm_tiles_avx2(void);
 const GemmTiles *gemm_tiles_avx512(void);
 

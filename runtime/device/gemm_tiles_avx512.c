@@ -1,8 +1,8 @@
 /* runtime/device/gemm_tiles_avx512.c - see gemm_tiles.h: tiles for AVX-512.
  *
  * 12 rows by one or two panels stay in registers: 24 sums, two vectors of B, one element of A.  The last vector of a
- * row has a mask, so that results of any width are done in the tile, bias, residual and bounds too.  While a tile is
- * computed, B of the one after it comes into the second cache, a line a step, and C into the first.
+ * row has a mask, so that the tile computes results of any width, with bias, residual and bounds.  Meanwhile B of the
+ * next tile is prefetched into the second-level cache, a line per step, and its C into the first-level cache.
  */
 #include "runtime/device/gemm_tiles.h"
 
@@ -17,7 +17,7 @@
 
 enum { ROWS = 12, LANES = PROGRAM_PANEL, LINE = 16 /* floats */ };
 
-/* R rows by V panels.  NaN passes bounds; activations that are no bounds are done with what was stored. */
+/* R rows by V panels.  NaN passes bounds; other activations are applied to the stored tile. */
 #define TILE(R, V) \
   __attribute__((target("avx512f"))) static void tile_##R##_##V(const GemmTile *t) { \
     __m512 sum[R][V]; \

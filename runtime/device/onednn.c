@@ -17,7 +17,7 @@ typedef struct ExecArg {  /* dnnl_exec_arg_t */
   Handle memory;
 } ExecArg;
 
-enum { /* equal in both versions but where a name ends in one */
+enum { /* equal in both versions unless a name ends in one */
        CPU = 1,
        ANY_TAG = 1,
        FORWARD_TRAINING = 64,
@@ -119,12 +119,12 @@ static struct {
   size_t scratch_bytes;
   int (*max_threads)(void);
   void (*set_threads)(int);
-  int chosen; /* threads; 0: nobody has chosen */
+  int chosen; /* threads; 0: not chosen yet */
 } lib;
 
 /* ---- opening */
 
-/* The address of a function as any function pointer type (POSIX promises that this works). */
+/* Finds the address of a function as any function pointer type (POSIX guarantees that this works). */
 static bool find(const char *name, void *to) {
   void *address = onednn_symbol(name);
   memcpy(to, &address, sizeof address);
@@ -134,7 +134,7 @@ static bool find(const char *name, void *to) {
 void *onednn_symbol(const char *name) { return lib.handle ? dlsym(lib.handle, name) : NULL; }
 int onednn_version(void) { return lib.version; }
 
-/* Missing functions leave the version 0: products still work (gemm_dnnl.c needs one function only). */
+/* If a function is missing, the version stays 0: products still work (gemm_dnnl.c needs one function only). */
 static void find_functions(int version) {
   bool all = true;
 #define FIND(name, type) all = find("dnnl_" #name, &lib.name) && all;
@@ -161,7 +161,8 @@ static void find_threads(void) {
   if (lib.chosen) lib.set_threads(lib.chosen);
 }
 
-/* Not there is one thing, there and not to be opened (no free descriptor, no memory, another architecture) another. */
+/* Distinguishes a missing library from one that cannot be opened (no free descriptor, no memory, another
+ * architecture). */
 static RtStatus not_opened(char said[2][256], RtError *error) {
   for (int i = 0; i < 2; i++)
     if (!strstr(said[i], strerror(ENOENT)))
@@ -206,7 +207,7 @@ void onednn_choose_threads(int n) {
 
 /* ---- layouts */
 
-/* dnnl_data_type_t; -1: not for us. */
+/* dnnl_data_type_t; -1: unsupported */
 static int type_number(DType t) { return t == DT_f32 ? 3 : t == DT_bf16 ? 2 : t == DT_f16 ? 1 : -1; }
 
 static OnednnLayout *new_layout(int n, const int64_t *dims, DType dtype, const int64_t *strides) {
@@ -232,7 +233,7 @@ OnednnLayout *onednn_strided(int n, const int64_t *dims, DType dtype, const int6
 }
 OnednnLayout *onednn_any(int n, const int64_t *dims, DType dtype) { return new_layout(n, dims, dtype, NULL); }
 
-/* The library's records of version 2 are 696 bytes, kept in LAYOUT_BYTES. */
+/* Copies a layout.  Those of version 2 are records of 696 bytes, kept in LAYOUT_BYTES. */
 OnednnLayout *onednn_layout_copy(const OnednnLayout *l) {
   void *copy = NULL;
   if (!l) return NULL;
@@ -270,7 +271,7 @@ bool onednn_reorder(const OnednnLayout *from, void *source, const OnednnLayout *
 struct OnednnPrimitive {
   Handle description, primitive;
   Handle memory[ONEDNN_ARGS], scratch;
-  void *data[ONEDNN_ARGS], *scratch_data; /* what the memory objects point to */
+  void *data[ONEDNN_ARGS], *scratch_data; /* addresses in the memory objects */
   int arg[ONEDNN_ARGS];
   ProgramConvResult result;
   size_t room; /* bytes of scratch memory */
@@ -321,7 +322,7 @@ typedef struct Description {
   Dims dilation;
 } Description;
 
-/* `forward`: of the convolution whose gradient it is. */
+/* `forward`: the description of the convolution, for its gradients. */
 static bool describe_3(const Description *d, Handle forward, Handle attr, Handle *out) {
   const OnednnConv *c = d->conv;
   const void *x = d->x, *w = d->w, *y = d->y;
@@ -382,20 +383,20 @@ static bool is_fast(const OnednnPrimitive *p, bool conv) {
   return !strstr(name, "ref") && !strstr(name, "simple") && !(conv && strstr(name, "gemm"));
 }
 
-/* What the three tensors are called, by what the result is. */
+/* The library's numbers of the three tensors, per result. */
 static const struct {
   int x, w, y, weights;
 } names_of[CONV_RESULTS] = {[CONV_OF_OUTPUT] = {ARG_X, ARG_W, ARG_Y, QUERY_WEIGHTS},
                             [CONV_OF_IMAGE] = {ARG_DIFF_X, ARG_W, ARG_DIFF_Y, QUERY_WEIGHTS},
                             [CONV_OF_WEIGHTS] = {ARG_X, ARG_DIFF_W, ARG_DIFF_Y, QUERY_DIFF_WEIGHTS}};
 
-/* A memory object for argument i; its data come later. */
+/* Makes a memory object for argument i; onednn_execute sets its address. */
 static bool add_memory(OnednnPrimitive *p, int i, int arg, const void *layout) {
   p->arg[i] = arg;
   return lib.memory_create(&p->memory[i], layout, lib.engine, NULL) == 0;
 }
 
-/* Scratch memory: the caller's, or that of the library, which all primitives use one after the other. */
+/* Provides scratch memory: the caller's, or the library's, which all primitives share. */
 static bool add_scratch(OnednnPrimitive *p, size_t room) {
   const void *scratch = lib.primitive_desc_query_md(p->description, QUERY_SCRATCHPAD, 0);
   size_t bytes = p->room = scratch ? lib.memory_desc_get_size(scratch) : 0;
@@ -455,7 +456,7 @@ OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p) {
 
 size_t onednn_room(const OnednnPrimitive *p) { return p->memory[ONEDNN_ROOM] ? p->room : 0; }
 
-/* Setting the address of a padded tensor makes the library write its padding, so it is done only when it changes. */
+/* Sets an address only if it changes: for a padded tensor this makes the library write the padding. */
 static bool set_data(Handle memory, void **have, void *want) {
   if (*have == want) return true;
   *have = want;
@@ -477,7 +478,7 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]) {
   return lib.primitive_execute(p->primitive, lib.stream, n, args) == 0 && lib.stream_wait(lib.stream) == 0;
 }
 
-/* ---- by hand */
+/* ---- epilogues */
 
 #define ACTIVATION(name, v2, v3, value, doc) \
   static void row_##name(float *y, int64_t n) { \

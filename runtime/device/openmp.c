@@ -1,5 +1,5 @@
-/* runtime/device/openmp.c - see openmp.h.  What a library needs is read from its table of dynamic symbols (System V
- * ABI; the hash table of GNU lists the defined symbols only, so that those below its first one are the needed ones). */
+/* runtime/device/openmp.c - see openmp.h.  The symbols that a library needs are read from its dynamic symbol table
+ * (System V ABI).  GNU's hash table lists only defined symbols, so those below its first one are the needed ones. */
 #define _GNU_SOURCE /* RTLD_DEFAULT, dlinfo */
 #include "runtime/device/openmp.h"
 
@@ -35,7 +35,7 @@ static Symbols symbols_of(void *library) {
   return s;
 }
 
-/* A function of OpenMP that the library needs and that is not among this program's; NULL: none. */
+/* Returns an OpenMP function that the library needs and this program lacks; NULL if there is none. */
 static const char *foreign(const Symbols *s) {
   if (!s->table || !s->names || !s->hash) return NULL;
   for (uint32_t i = 1; i < s->hash[1]; i++) {
@@ -50,6 +50,6 @@ RtStatus openmp_check(void *library, const char *name, RtError *error) {
   Symbols s = symbols_of(library);
   const char *function = own_threads() ? foreign(&s) : NULL;
   if (!function) return RT_OK;
-  return rt_error(error, RT_UNSUPPORTED, "%s needs %s of OpenMP, which the threads of compiled programs do not have",
-                  name, function);
+  return rt_error(error, RT_UNSUPPORTED, "%s needs %s of OpenMP, which compiled programs do not provide", name,
+                  function);
 }

@@ -1,14 +1,13 @@
 /* runtime/device/staged.c - see staged.h.
  *
- * An operation has two pieces of the host's memory, in which blocks lie at the offsets that they have on the device:
- * what is sent, and what arrives.  So the host's engine gets the same blocks, and what may be one buffer on the device
- * never is one here.
+ * An operation has two pieces of host memory, for sent and for received blocks, at the same offsets as on the device.
+ * So the host's engine gets the same blocks.  Buffers that coincide on the device never do here.
  */
 #include "runtime/device/staged.h"
 
 #include <stdlib.h>
 
-/* Memory of the host that grows. */
+/* Host memory that grows. */
 typedef struct Mirror {
   char *data;
   size_t bytes;
@@ -19,7 +18,7 @@ typedef struct StagedOp {
   bool delivered;
   Mirror sent, arrived;
   char *to;          /* on the device */
-  CommBlock *blocks; /* of what arrives; room for all members */
+  CommBlock *blocks; /* received blocks; room for all members */
   int n_blocks;
 } StagedOp;
 
@@ -28,7 +27,7 @@ typedef struct StagedComm {
   Device *device;
   Comm *host;
   CommOptions options;
-  int *sizes; /* per group: its members */
+  int *sizes; /* per group: the number of its members */
   int n_groups;
   StagedOp *ops; /* a ring by ticket */
   CommTicket next;
@@ -50,12 +49,12 @@ static RtStatus make_room(Mirror *m, const CommBlock *blocks, int n, RtError *er
   free(m->data);
   m->bytes = 0;
   m->data = malloc(bytes);
-  if (!m->data) return rt_error(error, RT_FAILED, "%zu bytes of the host's memory for communication", bytes);
+  if (!m->data) return rt_error(error, RT_FAILED, "out of memory: %zu bytes of host memory for communication", bytes);
   m->bytes = bytes;
   return RT_OK;
 }
 
-/* Between the device and the mirror; rows that follow each other are one. */
+/* Copies a block between the device and the mirror; contiguous rows are one. */
 static RtStatus move_block(const StagedComm *c, char *device, char *mirror, CommBlock b, bool read, RtError *error) {
   const DeviceOps *ops = c->device->ops;
   RtStatus status = RT_OK;
@@ -70,7 +69,7 @@ static RtStatus move_block(const StagedComm *c, char *device, char *mirror, Comm
 
 /* ---- one operation */
 
-/* What it sends, into the mirror.  A block that several members get is read once. */
+/* Reads the sent blocks into the mirror; a block for several members is read once. */
 static RtStatus read_sent(const StagedComm *c, const CommOp *op, int members, StagedOp *s, RtError *error) {
   int n = comm_send_blocks(op->kind, members);
   RtStatus status = make_room(&s->sent, op->send, n, error);
@@ -81,7 +80,7 @@ static RtStatus read_sent(const StagedComm *c, const CommOp *op, int members, St
   return status;
 }
 
-/* *out: the operation on the mirrors. */
+/* Makes *out the operation on the mirrors. */
 static RtStatus stage(const StagedComm *c, const CommOp *op, StagedOp *s, CommOp *out, RtError *error) {
   if (op->group < 0 || op->group >= c->n_groups)
     return rt_error(error, RT_INTERNAL, "%s: no group %d", program_comm_kind_name(op->kind), op->group);
@@ -120,7 +119,7 @@ static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtE
   return RT_OK;
 }
 
-/* The place of a new ticket in the ring, with room for the operation's blocks. */
+/* Takes the place of a new ticket in the ring, with room for the operation's blocks. */
 static RtStatus take_place(StagedComm *c, const CommOp *op, StagedOp **out, RtError *error) {
   StagedOp *s = *out = &c->ops[c->next % (CommTicket)c->options.max_operations];
   if (c->next >= (CommTicket)c->options.max_operations && !s->delivered)
@@ -145,7 +144,7 @@ static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *
   return status;
 }
 
-/* NULL: it is done, and its place in the ring is another one's. */
+/* NULL: the operation is done, and its place in the ring is in use again. */
 static StagedOp *op_of(const StagedComm *c, CommTicket ticket) {
   bool kept = c->next - ticket <= (CommTicket)c->options.max_operations;
   return kept ? &c->ops[ticket % (CommTicket)c->options.max_operations] : NULL;

@@ -1,4 +1,5 @@
-/* runtime/exec/bind.c - what follows from bound symbols: sizes, the memory plan, addresses, the other members' extents.
+/* runtime/exec/bind.c - everything that follows from bound symbols: sizes, the memory plan, addresses, the extents of
+ * other members.
  *
  * Sizes come from data (the program, the inputs' shapes), so all are checked here: a tensor that would reach outside
  * its buffer is an error before anything runs.
@@ -24,7 +25,8 @@ RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *e
 
 /* ---- checks */
 
-/* Only tensors that this binding may touch are checked: persistent ones and those of its entry. */
+/* True if this binding may touch the buffer: it is persistent or belongs to the entry.  Only tensors of such buffers
+ * are checked. */
 static bool in_binding(const Executor *e, const Binding *b, const ProgramBuffer *buffer) {
   return buffer->stage == e->stage && (buffer->entry == PROGRAM_NONE || buffer->entry == b->entry);
 }
@@ -57,7 +59,7 @@ static RtStatus check_tensors(const Executor *e, const Binding *b, RtError *erro
 
 /* ---- the other members of groups */
 
-/* Records, for every communication instruction, what the member with these values has. */
+/* Records, for every communication instruction, the extents of the member with these values. */
 static void record_parts(const Executor *e, const Binding *b, uint32_t rank, uint32_t mb, const int64_t *values) {
   const Program *p = e->p;
   for (uint32_t i = b->instr_first; i < b->instr_end; i++) {
@@ -144,7 +146,8 @@ static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   return status;
 }
 
-/* States keep the sizes of their first use until they are reset.  Preparing weights uses none, and knows no sizes. */
+/* States keep the sizes of their first use until they are reset.  Preparing weights uses no states, and has no sizes
+ * for them. */
 static RtStatus bind_states(Executor *e, const Binding *b, RtError *error) {
   const Program *p = e->p;
   if (p->n_states == 0 || p->entries[b->entry].prepare) return RT_OK;
@@ -259,7 +262,7 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
   if (status) return status;
   exec_capture_moved(e, b, SPACE_ARENA);
   exec_capture_moved(e, b, SPACE_WINDOW);
-  bool moved = e->host_memory && b->area != e->io; /* others use nothing where it lies there */
+  bool moved = e->host_memory && b->area != e->io; /* other devices copy from there, whatever the address */
   bool placed = b->generation != e->generation || moved;
   if (placed) {
     exec_place(e, b);
@@ -274,7 +277,7 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
 
 void exec_place(const Executor *e, Binding *b) {
   const Program *p = e->p;
-  static char nothing[PROGRAM_ALIGN] __attribute__((aligned(PROGRAM_ALIGN))); /* of buffers without bytes */
+  static char nothing[PROGRAM_ALIGN] __attribute__((aligned(PROGRAM_ALIGN))); /* address of buffers without bytes */
   for (uint32_t i = 0; i < p->n_buffers; i++) {
     const ProgramBuffer *buffer = &p->buffers[i];
     if (!in_binding(e, b, buffer)) continue;

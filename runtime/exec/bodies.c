@@ -1,5 +1,5 @@
-/* runtime/exec/bodies.c - the lists of device calls of a binding: made once, for a request's sizes; addresses are put
- * in when memory moves, and what depends on the micro-batch when another one is run.
+/* runtime/exec/bodies.c - the lists of device calls of a binding: made once for a request's sizes.  Addresses are
+ * inserted when memory moves, numbers of the micro-batch when another one runs.
  */
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- communication */
 
-/* Blocks that a communication may need: sent, received, and the gaps of an exchange. */
+/* Returns how many blocks a communication may need: sent, received, and the gaps of an exchange. */
 static size_t blocks_of(const DeviceCall *c) {
   size_t n = c->comm->members.n;
   return 2 * n + (c->kind == PI_exchange ? n + 1 : 0);
@@ -40,7 +40,7 @@ static void describe_comms(const Executor *e, BoundBody *b) {
   }
 }
 
-/* False when the members' parts do not make up the tensors. */
+/* Computes the blocks; false if the members' parts do not add up to the tensors. */
 static bool resolve_comm(const Executor *e, const Binding *b, BoundBody *body, const DeviceCall *c) {
   const CommParts *parts = &b->parts[c->instr - b->instr_first];
   const CommOp *op = &body->ops[c->comm->index];
@@ -58,7 +58,7 @@ static DeviceCall *call_at(const BoundBody *b, uint32_t i, bool varying) {
   return &b->calls.items[varying ? b->calls.varying[i] : i];
 }
 
-/* The numbers of the binding's micro-batch: of all calls, or of those that it changes. */
+/* Computes the numbers of the binding's micro-batch: of all calls, or only of those that vary. */
 static void resolve(const Executor *e, const Binding *b, BoundBody *body, bool varying) {
   int64_t coordinates[PROGRAM_MAX_AXES];
   exec_coordinates(e, b->mb, coordinates);
@@ -67,7 +67,8 @@ static void resolve(const Executor *e, const Binding *b, BoundBody *body, bool v
   for (uint32_t i = 0; i < (varying ? body->calls.n_varying : body->calls.n); i++) {
     DeviceCall *c = call_at(body, i, varying);
     c->refused = exec_fault(e, b, c);
-    if (program_instr_is_comm(c->kind) && !resolve_comm(e, b, body, c)) c->refused = "the shapes do not fit together";
+    if (program_instr_is_comm(c->kind) && !resolve_comm(e, b, body, c))
+      c->refused = "the shapes of the members do not match";
   }
 }
 
@@ -79,7 +80,7 @@ static RtStatus make_body(const Executor *e, const Binding *b, uint32_t index, R
   describe_comms(e, body);
   resolve(e, b, body, false);
   if (!e->ops->record || e->options.eager || e->p->entries[b->entry].prepare) return RT_OK; /* prepare runs once */
-  if (b->capture.wanted) return RT_OK;                                                      /* all of it is one */
+  if (b->capture.wanted) return RT_OK;                                                      /* captured as a whole */
   body->recordings = calloc(body->calls.n + 1u, sizeof *body->recordings);
   return body->recordings ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
@@ -101,13 +102,13 @@ static void forget(const Executor *e, BoundBody *b) {
   }
 }
 
-/* Is it the device's alone, and equal in every request and micro-batch? */
+/* True if the call only concerns the device, and is equal in every request and micro-batch. */
 static bool can_be_recorded(const DeviceCall *c) {
   if (c->varying || c->skipped || c->refused || c->in_place) return false;
   return c->kind == PI_launch || c->kind == PI_gemm || c->kind == PI_conv || c->kind == PI_copy || c->kind == PI_fill;
 }
 
-/* Runs of at least two calls; no loop begins or ends inside. */
+/* Records runs of at least two calls, without the start or end of a loop inside. */
 static RtStatus record(const Executor *e, BoundBody *b, RtError *error) {
   for (uint32_t i = 0, end; i < b->calls.n; i = end) {
     Recording r = {0};
@@ -125,7 +126,7 @@ static RtStatus record(const Executor *e, BoundBody *b, RtError *error) {
 
 /* ---- placing */
 
-/* Does the tensor lie in the I/O area, where it should come from or go to? */
+/* True if the tensor of a feed or fetch lies in the I/O area itself. */
 static bool is_port(const Executor *e, const Binding *b, const DeviceCall *c) {
   uint32_t port = c->object + (c->kind == PI_fetch ? e->p->entries[b->entry].n_inputs : 0);
   return e->io && b->ports[c->tensors[0].buffer].port == port;

@@ -1,13 +1,14 @@
-/* runtime/exec/capture.c - requests as one: a binding's second request is captured whole, with communication, all
- * micro-batches and bodies, and made again from then on (DeviceOps.capture, CommOps.capture).
+/* runtime/exec/capture.c - captured requests: a binding's second request is captured as a whole, with communication,
+ * all micro-batches and bodies, and replayed from then on (DeviceOps.capture, CommOps.capture).
  *
- * The first one is made call by call, so that libraries and communication have set up what they need and what every
- * call moves is known.  Captured are requests in which the host reads nothing: none with loops; and none whose inputs
- * and outputs are larger than the device wants to have in memory of its captures.
+ * The first request runs call by call, so that libraries and communication set up their resources and the bytes of all
+ * ports are known.  Requests in which the host reads data are not captured: those with loops, and those whose inputs
+ * and outputs exceed the device's limit for captures.
  *
- * All ranks capture, and forget, at the same request, as communication demands: what decides it is the same on all of
- * them and needs no messages.  They get the same requests and keep the same bindings; and a rank's memory moves when a
- * request needs more than any before, which all ranks work out for all stages (`need`).
+ * Communication requires that all ranks capture, and drop captures, at the same request.  The decision depends only on
+ * facts that are equal on all of them, so it needs no messages: they get the same requests and keep the same bindings,
+ * and a rank's memory moves when a request needs more than any before, which every rank computes for all stages
+ * (`need`).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static bool can_capture(const Executor *e, const Binding *b) {
   return b->io.bytes <= e->ops->facts(e->device).most_ports;
 }
 
-/* ---- memory that moves on some rank */
+/* ---- memory that moved on some rank */
 
 static uint64_t *need_of(uint64_t *need, uint32_t stage, ProgramSpace space) {
   return &need[(size_t)stage * SPACE_COUNT + space];
@@ -84,7 +85,7 @@ RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *
   BoundCapture *k = &b->capture;
   if (!k->wanted) return RT_OK;
   if (placed && k->moves == e->moves)
-    return rt_error(error, RT_INTERNAL, "rank %u: memory has moved where no rank should have moved any",
+    return rt_error(error, RT_INTERNAL, "rank %u: memory moved although no rank should have moved any",
                     e->options.rank);
   if (k->moves == e->moves) return RT_OK;
   exec_capture_release(e, k);
@@ -92,7 +93,7 @@ RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *
   return RT_OK;
 }
 
-/* What a request writes of the outputs is what the captured one did. */
+/* Keeps the parts of outputs that the captured request wrote: every replay writes the same. */
 static RtStatus keep_written(const Executor *e, BoundCapture *k, size_t before, RtError *error) {
   const WrittenParts *w = e->options.written;
   if (!w || w->n == before) return RT_OK;
@@ -117,7 +118,7 @@ static RtStatus make(Executor *e, BoundCapture *k, RtError *error) {
   status = e->ops->capture(e->device, k->ports, e->io, error);
   bool begun = !status;
   if (!status) status = exec_walk(e, e->binding->entry, error);
-  if (e->comm) { /* joins the device's queue, and is over in any case */
+  if (e->comm) { /* joins the device's queue, and ends in any case */
     RtStatus ended = e->comm->ops->captured(e->comm, status ? NULL : &k->comm, status ? &unread : error);
     if (!status) status = ended;
   }

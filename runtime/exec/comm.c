@@ -1,4 +1,4 @@
-/* runtime/exec/comm.c - communication: what is enqueued, and what is waited for. */
+/* runtime/exec/comm.c - communication: enqueueing operations, and waiting for them. */
 #include <string.h>
 
 #include "runtime/exec/internal.h"

@@ -11,7 +11,7 @@
 #include "base/read_at.h"
 #include "base/safetensors.h"
 
-enum { PIECE = 16 << 20, SYNC_EVERY = 256 << 20 }; /* bytes: between signs of life */
+enum { PIECE = 16 << 20, SYNC_EVERY = 256 << 20 }; /* bytes between signs of life */
 
 typedef struct EntryFile {
   Arena *arena;
@@ -35,7 +35,7 @@ static bool is_of_port(const SafetensorsEntry *t, const ProgramPort *port, const
   return same;
 }
 
-/* Inputs are read, outputs written. */
+/* True if the file's tensors are those of the entry: inputs if it is read, outputs if it is written. */
 static bool is_of_entry(const Executor *e, const EntryFile *f) {
   const ProgramEntry *entry = &e->p->entries[e->binding->entry];
   uint32_t first = f->writes ? entry->n_inputs : 0, n = f->writes ? entry->n_outputs : entry->n_inputs;
@@ -53,11 +53,10 @@ static RtStatus open_header(const Executor *e, EntryFile *f, uint64_t mark, RtEr
   f->header = safetensors_open_header(diags, f->path, f->writes ? mark : 0, &hash);
   if (f->header && is_of_entry(e, f) && (f->writes || hash == mark)) return RT_OK;
   bool other = f->header || diags->n == 0;
-  return rt_error(
-      error, RT_BAD_INPUT,
-      "rank %u: %s: %s; every rank %s its own parts of the file, so all machines need the same folder there",
-      e->options.rank, f->path, other ? "it is not the file that rank 0 has" : diags->items[0].message,
-      f->writes ? "writes" : "reads");
+  return rt_error(error, RT_BAD_INPUT,
+                  "rank %u: %s: %s; every rank %s its own parts of the file, so all machines must share that folder",
+                  e->options.rank, f->path, other ? "not the same file as on rank 0" : diags->items[0].message,
+                  f->writes ? "writes" : "reads");
 }
 
 RtStatus entry_file_open(Executor *e, const RequestFile *file, bool writes, RtError *error) {
@@ -94,7 +93,7 @@ static RtStatus write_piece(const Executor *e, EntryFile *f, uint64_t at, const 
 
 static RtStatus read_piece(const Executor *e, const EntryFile *f, uint64_t at, char *to, size_t n, RtError *error) {
   if (read_at(f->fd, at, to, n)) return RT_OK;
-  return failed(e, f->path, false, errno == ENODATA ? "it is cut short" : strerror(errno), error);
+  return failed(e, f->path, false, errno == ENODATA ? "it is truncated" : strerror(errno), error);
 }
 
 static RtStatus move_run(const Executor *e, EntryFile *f, uint64_t at, char *data, size_t n, RtError *error) {
@@ -107,8 +106,8 @@ static RtStatus move_run(const Executor *e, EntryFile *f, uint64_t at, char *dat
   return status;
 }
 
-/* Between a part, from `start` on, which lies in a row at `data`, and its places in the file: as many elements at a
- * time as follow each other in both. */
+/* Moves a part, from `start` on, between contiguous `data` and its places in the file, in the longest runs that are
+ * contiguous in both. */
 static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntry *t, const int64_t *start,
                           const int64_t *extents, char *data, uint64_t *sum, RtError *error) {
   int64_t at[TENSOR_MAX_RANK] = {0};
@@ -141,14 +140,14 @@ static const SafetensorsEntry *tensor_of(const Executor *e, const DeviceCall *c)
   return safetensors_find(e->file->header, program_text(e->p, e->p->ports[port].name));
 }
 
-/* Where the part lies in the host's memory, or is to come to. */
+/* Gives the host memory of the part: its own address, or a copy to be freed. */
 static RtStatus room_for(const Executor *e, const DeviceCall *c, char **at, RtError *error) {
   size_t bytes = (size_t)c->tensors[0].elements * dtype_bytes((DType)c->tensors[0].dtype);
   *at = e->host_memory ? c->data[0] : malloc(bytes + 1);
   return *at ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
 
-/* The same call as of a port that is the part alone. */
+/* Returns the call as if the part were the whole port. */
 static DeviceCall alone(const DeviceCall *c) {
   static const int64_t zero[PROGRAM_MAX_RANK];
   DeviceCall x = *c;

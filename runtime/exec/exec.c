@@ -1,4 +1,4 @@
-/* runtime/exec/exec.c - opening an executor: device, groups, weights; its memory.  See exec.h. */
+/* runtime/exec/exec.c - opens an executor: device, groups, weights; and manages its memory.  See exec.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ bool exec_conv_kernels(void) { return says("APC_CONV", "kernel"); }
 
 /* ---- memory */
 
-/* Gives the space back; what was in it is lost. */
+/* Frees the space; its contents are lost. */
 static void exec_release(Executor *e, ProgramSpace space) {
   Space *s = &e->spaces[space];
   if (s->data) e->ops->release(e->device, s->data, s->bytes);
@@ -63,13 +63,13 @@ RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int
 
 /* ---- device and groups */
 
-/* For the device, while it waits. */
+/* Called by the device while it waits. */
 static RtStatus check_ranks(void *context, RtError *error) {
   const Executor *e = context;
   return e->comm ? comm_check(e->comm, error) : RT_OK;
 }
 
-/* From the device, while it waits: the step that it has come to. */
+/* Called by the device while it waits, with the step that it has reached. */
 static void tell_reached(void *context, uint32_t step) {
   const Executor *e = context;
   if (e->options.place) rank_place_step(e->options.place, step);
@@ -78,7 +78,7 @@ static void tell_reached(void *context, uint32_t step) {
 static RtStatus find_device(Executor *e, RtError *error) {
   const char *name = program_text(e->p, e->p->header->device);
   e->ops = e->options.device ? e->options.device : devices_find(name);
-  return e->ops ? RT_OK : rt_error(error, RT_UNSUPPORTED, "this runtime knows no device '%s'", name);
+  return e->ops ? RT_OK : rt_error(error, RT_UNSUPPORTED, "this runtime has no device '%s'", name);
 }
 
 static RtStatus open_device(Executor *e, RtError *error) {
@@ -98,7 +98,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
   return status;
 }
 
-/* The engine of communication: the device's own, or the host's. */
+/* Opens the engine of communication: the device's own, or the host's. */
 static RtStatus open_comm(Executor *e, RtError *error) {
   CommOptions options = exec_comm_options();
   options.progress = e->options.progress;
@@ -107,7 +107,7 @@ static RtStatus open_comm(Executor *e, RtError *error) {
   return e->ops->comm(e->device, e->options.comm, &options, e->options.staged, &e->comm, error);
 }
 
-/* Every rank makes every group, in the same order: by family, then by first member. */
+/* Makes every group on every rank, in the same order: by family, then by first member. */
 static RtStatus make_groups_in(Executor *e, int *ranks, RtError *error) {
   const Program *p = e->p;
   for (uint32_t g = 0; g < p->n_groups; g++) {
@@ -139,7 +139,7 @@ static RtStatus make_groups(Executor *e, RtError *error) {
 
 /* ---- weights */
 
-/* Extents and first index of this rank's part; false when the program's interval is not inside the weight. */
+/* Computes extents and first index of this rank's part; false if the program's interval is not inside the weight. */
 static bool part_of(const Program *p, const ProgramParam *t, const int64_t *values, int64_t *lo, int64_t *extent) {
   for (uint32_t d = 0; d < t->dims.n; d++) {
     int64_t hi = values[program_list(p, t->interval)[2 * d + 1]];
@@ -161,7 +161,7 @@ static uint64_t part_bytes(const ProgramParam *t, const int64_t *extent) {
   return n;
 }
 
-/* Is the weight used where its file is mapped? */
+/* True if the weight is used directly in its mapped file. */
 static bool in_place(Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent) {
   if (!e->host_memory) return false;
   const void *at = weights_in_place(e->weights, param, lo, extent);
@@ -176,7 +176,7 @@ static RtStatus give_workspace(Executor *e, uint64_t bytes, RtError *error) {
   return status;
 }
 
-/* First pass over the weights: which are used in place, and how much memory the others take in all. */
+/* First pass over the weights: finds those that are used in place, and the memory that the others take. */
 static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
   uint64_t bytes = plan->bytes[SPACE_PARAM];
@@ -192,7 +192,7 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
       e->mapped_bytes += plan->slot_bytes[t->buffer];
       continue;
     }
-    if (planned) { /* a file of --weights where it does not lie as planned; not the host's memory */
+    if (planned) { /* a file of --weights with another layout than planned, or not host memory */
       plan->offsets[t->buffer] = bytes;
       bytes += plan->slot_bytes[t->buffer];
     }
@@ -264,11 +264,11 @@ static RtStatus load_weights(Executor *e, const int64_t *values, const MemoryPla
     status = exec_load_part(e, i, lo, extent, at, error);
     if (!status) exec_shared_wrote(e, t->buffer, 0);
   }
-  if (e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in loading */
+  if (e->options.place) rank_place_step(e->options.place, 0); /* later failures do not happen while loading */
   return status;
 }
 
-/* To the device, where they are.  What is used in its file may not be written. */
+/* Gives the device the addresses of the weights.  Those in mapped files must not be written. */
 static RtStatus tell_weights(const Executor *e, RtError *error) {
   const Space *s = &e->spaces[SPACE_PARAM];
   if (!e->ops->weights) return RT_OK;
@@ -282,8 +282,8 @@ static RtStatus tell_weights(const Executor *e, RtError *error) {
   return status;
 }
 
-/* Before anything is loaded: can the device hold what a rank of this stage needs at the smallest sizes it may be asked
- * for?  At others it is found out when memory is taken. */
+/* Checks, before anything is loaded, that the device has enough memory for a rank of this stage at the smallest sizes.
+ * For larger sizes the allocation itself will fail. */
 static RtStatus check_room(Executor *e, RtError *error) {
   const Program *p = e->p;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
@@ -293,7 +293,7 @@ static RtStatus check_room(Executor *e, RtError *error) {
   for (uint32_t i = 0; i < p->n_entries; i++) {
     MemoryPlan plan;
     RtError unread = {0};
-    if (memory_plan(p, i, e->stage, symbols, &plan, &unread)) continue; /* not a size of the model's */
+    if (memory_plan(p, i, e->stage, symbols, &plan, &unread)) continue; /* the model excludes this size */
     uint64_t bytes = plan.mapped_bytes;
     for (int s = 0; s < SPACE_COUNT; s++) bytes += plan.bytes[s];
     if (bytes > least) least = bytes, weights = plan.bytes[SPACE_PARAM] + plan.mapped_bytes;
@@ -302,7 +302,7 @@ static RtStatus check_room(Executor *e, RtError *error) {
   RtStatus status = e->ops->room(e->device, &room, error);
   if (status || least <= room) return status;
   return rt_error(error, RT_FAILED,
-                  "rank %u needs at least %.1f MiB on its device, %.1f MiB of it for weights, and %.1f MiB are free",
+                  "rank %u needs at least %.1f MiB on its device, %.1f MiB of it for weights, but %.1f MiB are free",
                   e->options.rank, (double)least / 0x1p20, (double)weights / 0x1p20, (double)room / 0x1p20);
 }
 
@@ -341,8 +341,8 @@ static bool allocate_tables(Executor *e) {
   return e->groups && e->mapped && e->capacity && e->state_values && e->tickets && e->need;
 }
 
-/* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a
- * rank holds what its requests need and no more. */
+/* Runs the entry that computes weights from weights.  Frees its other memory afterwards, so that a rank only holds
+ * memory that its requests need. */
 static RtStatus run_prepare(Executor *e, RtError *error) {
   const Program *p = e->p;
   RtStatus status = RT_OK;
@@ -358,7 +358,7 @@ static RtStatus run_prepare(Executor *e, RtError *error) {
     exec_release(e, SPACE_WINDOW);
     exec_capture_given_back(e, SPACE_ARENA);
     exec_capture_given_back(e, SPACE_WINDOW);
-    if (!status && e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in it */
+    if (!status && e->options.place) rank_place_step(e->options.place, 0); /* later failures do not happen in prepare */
   }
   return status;
 }
@@ -380,7 +380,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   if (!status) status = param_files_unchanged(options->files, RT_BAD_INPUT, error);
   if (!status) status = tell_weights(e, error);
   if (!status) status = run_prepare(e, error);
-  if (!status) weights_give_back_all(e->weights); /* what is used in place comes again, and no more */
+  if (!status) weights_give_back_all(e->weights); /* pages in use come back on demand */
   if (status) {
     e->failed = true;
     exec_close(e);
@@ -390,7 +390,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   return RT_OK;
 }
 
-/* An engine of the device's own; the host's stays open. */
+/* Closes an engine of the device's own; the host's stays open. */
 static void close_comm(Executor *e) {
   if (!e->comm || e->comm == e->options.comm) return;
   if (e->failed) comm_give_up(e->comm);
@@ -399,8 +399,8 @@ static void close_comm(Executor *e) {
 
 void exec_close(Executor *e) {
   if (!e) return;
-  /* Captured communication goes before its communicators, and they before their device's memory, which what is under
-   * way uses. */
+  /* Captured communication goes before its communicators, and they go before their device's memory, which operations in
+   * flight use. */
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
   close_comm(e);
   for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);

@@ -1,7 +1,7 @@
-/* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
- * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
- * (communication), pack.c (weights in panels), share.c (weights of several ranks), ports.c (inputs and
- * outputs in place), run.c (the walk), capture.c (requests as one). */
+/* runtime/exec/internal.h - shared by the files of the executor: exec.c (opening, memory), bind.c (everything that
+ * follows from bound symbols), bodies.c (the lists of calls of a binding), validate.c (their checks), comm.c
+ * (communication), pack.c (weights in panels), share.c (weights shared by ranks), ports.c (inputs and outputs in
+ * place), run.c (the walk), capture.c (captured requests). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -10,25 +10,25 @@
 #include "runtime/exec/record.h"
 
 enum {
-  EXEC_BINDINGS = 8, /* kept; the oldest goes first */
+  EXEC_BINDINGS = 8, /* limit of bindings; the oldest goes first */
   EXEC_STATE_VALUES = 1 + PROGRAM_MAX_RANK
 };
 #define EXEC_NO_PORT UINT32_MAX
 
-/* For one communication instruction: per micro-batch (or once) and member, the extents its blocks follow from. */
+/* For one communication instruction: per micro-batch (or once) and member, the extents that determine its blocks. */
 typedef struct CommParts {
   int64_t *values; /* [micro-batch][member][per_member] */
   uint32_t members, place, per_member;
-  uint32_t first; /* the group's first rank */
+  uint32_t first; /* first rank of the group */
 } CommParts;
 
-/* What nobody gives to this rank in an exchange. */
+/* Parts of this rank's result that no rank sends in an exchange. */
 typedef struct CommGaps {
   CommBlock *blocks;
   uint32_t n;
 } CommGaps;
 
-/* Calls that the device makes as one; n is 0 where none begin. */
+/* Calls that the device replays as one, from this one on; n is 0 if none begin here. */
 typedef struct Recording {
   uint32_t n;
   void *recorded;
@@ -36,29 +36,29 @@ typedef struct Recording {
 
 /* A body of a binding. */
 typedef struct BoundBody {
-  DeviceCalls calls; /* without items: the body is of another entry or stage */
-  uint32_t mb;       /* the micro-batch that they are for */
+  DeviceCalls calls; /* without items if the body is of another entry or stage */
+  uint32_t mb;       /* the micro-batch of their numbers */
   CommOp *ops;       /* per communication of the list */
   CommGaps *gaps;
-  CommBlock *blocks;     /* what ops and gaps point into */
-  Recording *recordings; /* per call; NULL: the device records nothing */
+  CommBlock *blocks;     /* blocks of ops and gaps */
+  Recording *recordings; /* per call; NULL if the device records nothing */
 } BoundBody;
 
-/* Where in the I/O area a buffer lies. */
+/* The place of a buffer in the I/O area. */
 typedef struct BufferPort {
-  uint32_t port; /* place in the RequestLayout; EXEC_NO_PORT: it does not lie there */
-  uint64_t at;   /* bytes from the port's first on */
+  uint32_t port; /* number in the RequestLayout; EXEC_NO_PORT: not in the area */
+  uint64_t at;   /* bytes after the port's first */
 } BufferPort;
 
-/* A binding's request as one. */
+/* A binding's captured request. */
 typedef struct BoundCapture {
-  bool wanted;         /* such a request is captured */
-  bool made;           /* one was made call by call since memory moved last: the next one is captured */
-  uint64_t moves;      /* of the executor, then */
-  uint64_t *need;      /* per stage and space: bytes; NULL: the device captures nothing */
-  uint64_t ports;      /* bytes of the parts that are fed and fetched, each rounded up */
-  void *device, *comm; /* theirs; NULL: not captured yet */
-  uint32_t request;    /* that was captured */
+  bool wanted;         /* requests of this binding are captured */
+  bool made;           /* a request ran call by call since memory last moved, so the next one is captured */
+  uint64_t moves;      /* `moves` of the executor at that time */
+  uint64_t *need;      /* per stage and space: bytes; NULL if the device captures nothing */
+  uint64_t ports;      /* bytes of all fed and fetched parts, each rounded up */
+  void *device, *comm; /* the captures of device and communication; NULL: not captured yet */
+  uint32_t request;    /* number of the captured request */
   WrittenPart *written;
   size_t n_written;
 } BoundCapture;
@@ -77,7 +77,7 @@ typedef struct Binding {
   BufferPort *ports; /* per buffer: the input or output in the I/O area that is its memory */
   char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
   uint64_t generation;
-  const char *area; /* of inputs and outputs */
+  const char *area; /* the I/O area at that time */
 } Binding;
 
 typedef struct Space {
@@ -85,15 +85,15 @@ typedef struct Space {
   uint64_t bytes;
 } Space;
 
-/* What a device that does calls later is to tell of those of a request that is recorded. */
+/* Times of a recorded request's calls, on a device that executes calls later. */
 typedef struct Stamps {
   struct StampedCall {
     uint32_t instr;
-    uint64_t event; /* of the record; UINT64_MAX: there was no room */
+    uint64_t event; /* number in the record; UINT64_MAX: there was no room */
   } * calls;
   uint64_t *ns;
   uint32_t n, capacity;
-  uint64_t begin; /* when it stamped the first time */
+  uint64_t begin; /* time of the first stamp */
 } Stamps;
 
 struct Executor {
@@ -106,130 +106,139 @@ struct Executor {
   Device *device;
   const DeviceOps *ops; /* the device's */
   bool host_memory;     /* DeviceFacts */
-  Comm *comm;           /* that reaches the device's memory: options.comm, or an engine of its own; NULL: one rank */
-  int *groups;          /* per family: the communicator's group of this rank, -1: none */
+  Comm *comm;           /* the engine that reaches the device's memory: options.comm, or the device's own; NULL with one
+                         * rank */
+  int *groups;          /* per family: this rank's group in the communicator, -1 if it has none */
 
   Space spaces[SPACE_COUNT];
   struct {
-    _Atomic unsigned char *written; /* flags in memory of all ranks; NULL: nothing is shared */
-    uint64_t bytes, *flag;          /* of the flags; per buffer: its first one */
-    uint32_t *n_flags;              /* per buffer: how many; 0: it is not shared */
+    _Atomic unsigned char *written; /* flags in memory shared by all ranks; NULL: nothing is shared */
+    uint64_t bytes, *flag;          /* bytes of all flags; per buffer: its first flag */
+    uint32_t *n_flags;              /* per buffer: number of flags; 0: not shared */
   } shared;
   uint64_t mapped_bytes;
-  uint64_t generation; /* grows when a space moves */
-  uint64_t moves;      /* grows when one of some rank does; the same on all ranks */
+  uint64_t generation; /* increases when a space moves */
+  uint64_t moves;      /* increases when a space of some rank moves; equal on all ranks */
   uint64_t *need;      /* per stage and space: the most bytes so far */
-  const char **mapped; /* per buffer: a weight used in place */
-  uint64_t *capacity;  /* per persistent buffer: bytes behind its address */
+  const char **mapped; /* per buffer: address of a weight */
+  uint64_t *capacity;  /* per persistent buffer: bytes at its address */
   bool has_states;
   struct {
     char *data; /* NULL: nothing was kept */
     uint64_t bytes;
     bool has_states;
-  } kept;                /* by exec_keep */
-  uint64_t not_finite;   /* by exec_look: 1 + the first trained weight that has a number that is not; 0: none */
+  } kept;                /* set by exec_keep */
+  uint64_t not_finite;   /* set by exec_look: 1 + the first trained weight with an infinity or a NaN; 0: none */
   uint64_t prepared;     /* how often the entry `prepare` ran */
-  int64_t *state_values; /* per state, at first use: its offset, its extents */
+  int64_t *state_values; /* per state, from its first use: its offset, its extents */
 
   Binding *bindings[EXEC_BINDINGS];
   uint32_t next_binding;
   uint64_t class_bytes[PC_COUNT];
 
-  CommTicket window[PROGRAM_POSITIONS]; /* the last positions enqueued */
+  CommTicket window[PROGRAM_POSITIONS]; /* the last enqueued positions */
   uint64_t positions;
   uint64_t *tickets; /* per event and micro-batch: ticket + 1; 0: nothing to wait for */
-  uint64_t beside;   /* tickets of these that are not waited for yet */
+  uint64_t beside;   /* of these, tickets that have not been waited for yet */
 
   struct {
     int64_t round, rounds;
-  } loops[PROGRAM_MAX_LOOPS]; /* under way, from outside to inside */
+  } loops[PROGRAM_MAX_LOOPS]; /* running loops, from outside to inside */
   uint32_t n_loops;
 
-  /* the request under way */
+  /* the current request */
   Binding *binding;
   uint32_t request, micro_batch;
   char *io;               /* NULL: inputs or outputs are in a file */
-  struct EntryFile *file; /* that one; NULL */
+  struct EntryFile *file; /* that file; NULL if there is none */
   struct {
-    uint64_t *of; /* per output of the entry: what this rank wrote of it into the last file */
+    uint64_t *of; /* per output of the entry: checksum of this rank's parts in the last written file */
     uint32_t n;
   } sums;
   uint64_t load_ns, run_ns;
   bool failed;
-  RecordHead *record; /* NULL: nobody asked */
+  RecordHead *record; /* NULL: not recording */
   Stamps stamps;
 };
 
-uint64_t exec_now(void); /* nanoseconds */
+uint64_t exec_now(void); /* a monotonic time in nanoseconds */
 
-/* Makes a space at least `bytes` large; contents are lost when it grows.  The only place that allocates model
- * memory. */
+/* Makes a space at least `bytes` large; its contents are lost when it grows.  The only function that allocates model
+ * memory.  RT_FAILED names rank and bytes. */
 RtStatus exec_alloc(Executor *e, ProgramSpace space, uint64_t bytes, RtError *error);
 
-/* Finds or makes the binding of an entry under symbols. */
+/* Finds or makes the binding of an entry for these symbols. */
 RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error);
+/* Frees a binding; NULL is allowed. */
 void exec_binding_free(const Executor *e, Binding *b);
 
-/* Every buffer's address for the present generation. */
+/* Computes every buffer's address for the present generation. */
 void exec_place(const Executor *e, Binding *b);
 
 /* Evaluates the expressions for a micro-batch. */
 RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *error);
 
-/* The values of a micro-batch for the coordinates of this rank. */
+/* Returns the coordinates of this rank for a micro-batch. */
 void exec_coordinates(const Executor *e, uint32_t mb, int64_t coordinates[PROGRAM_MAX_AXES]);
 
 /* bodies.c: makes the lists of calls of a binding, for micro-batch 0. */
 RtStatus exec_bodies_make(const Executor *e, Binding *b, RtError *error);
 void exec_bodies_free(const Executor *e, Binding *b);
-/* ports.c: once the calls are made, which buffers lie in the I/O area. */
+/* ports.c: finds the buffers that lie in the I/O area, after the calls are made. */
 RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error);
-/* After exec_place: puts the addresses in. */
+/* Inserts addresses into the calls, after exec_place. */
 RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
-/* Makes a body's list the one of a micro-batch. */
+/* Sets the numbers of a body's calls to those of a micro-batch. */
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error);
 
-/* validate.c: why the call may not be made with these sizes; NULL: it may.  An error only when it is come to: a loop
- * may make no rounds, and a check before it says better what is wrong. */
+/* validate.c: returns why the call is impossible with these sizes; NULL if it is possible.  It is an error only when
+ * the call is reached: a loop may make no rounds, and an earlier check gives a better explanation. */
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c);
 
 /* capture.c: decides whether the requests of a new binding are captured. */
 RtStatus exec_capture_bind(const Executor *e, Binding *b, RtError *error);
-/* A request of the binding is about to have that space: it may be the first that needs so much.  And: all ranks gave it
- * back. */
+/* Note that a request of the binding is about to use a space, perhaps more of it than any before; and that all ranks
+ * freed a space. */
 void exec_capture_moved(Executor *e, const Binding *b, ProgramSpace space);
 void exec_capture_given_back(Executor *e, ProgramSpace space);
-/* The addresses of the binding are right: its capture stays if no rank's memory has moved.  placed: this rank's did. */
+/* Keeps the capture of a binding with valid addresses if no rank's memory has moved, else drops it.  placed: this
+ * rank's addresses changed. */
 RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *error);
-/* A request that is captured, now or before. */
+/* Captures the request, or replays the capture. */
 RtStatus exec_capture_run(Executor *e, RtError *error);
+/* Drops the capture of a binding. */
 void exec_capture_release(const Executor *e, BoundCapture *k);
 
-/* run.c: asks for all calls of a request, and waits for what is sent. */
+/* run.c: makes all calls of a request, and waits for its communication. */
 RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error);
+/* Appends a part of an output to the list of written parts. */
 RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error);
 
-/* comm.c: enqueues what the record asks for. */
+/* comm.c: enqueues the operation of a call. */
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);
+/* Waits for the operation of a call's event. */
 RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
-/* Between calls: moves what is under way beside them, where nobody else does. */
+/* Lets communication in flight progress between calls, if the engine does not by itself. */
 RtStatus exec_progress(Executor *e, RtError *error);
+/* Waits for all enqueued operations. */
 RtStatus exec_wait_all(Executor *e, RtError *error);
 
-/* share.c: maps what all ranks of the stage hold alike from their file, once the memory of weights is there. */
+/* share.c: maps the bytes that are equal on all ranks of the stage from their file, after the memory of weights is
+ * allocated. */
 RtStatus exec_share(Executor *e, const MemoryPlan *plan, RtError *error);
+/* Unmaps the flags; the pages belong to the space of weights. */
 void exec_share_close(Executor *e);
-/* Has some rank written that piece of a buffer?  Not known of buffers that are not shared, and of pieces smaller than
- * 256 KiB but the first one.  And: this rank has; of n pieces, the one that it begins with. */
+/* exec_shared_has is true if some rank has written that piece of a buffer; false for buffers that are not shared and,
+ * for buffers with one flag, for pieces after the first.  exec_shared_wrote notes that this rank has.
+ * exec_shared_first returns the piece of n that this rank begins with. */
 bool exec_shared_has(const Executor *e, uint32_t buffer, uint64_t piece);
 void exec_shared_wrote(const Executor *e, uint32_t buffer, uint64_t piece);
 uint64_t exec_shared_first(const Executor *e, uint64_t n);
 
-/* pack.c: makes a load and the pack it is for as one, which reads the weight where its file is mapped.  False: they
- * have to be made as they are. */
+/* pack.c: executes a load and its pack as one, reading the weight in its mapped file.  False if that is impossible:
+ * then the caller makes both calls. */
 bool exec_pack_stored(const Executor *e, const DeviceCall *load, RtStatus *status, RtError *error);
 
-/* The part of a weight, from its source into the device's memory. */
 /* This rank's part of a weight that bodies write. */
 typedef struct TrainedPart {
   uint32_t param;
@@ -238,40 +247,45 @@ typedef struct TrainedPart {
   uint64_t bytes;
 } TrainedPart;
 typedef RtStatus TrainedVisit(Executor *e, const TrainedPart *part, void *context, RtError *error);
+/* Calls `visit` for this rank's part of every trained weight, until it fails. */
 RtStatus exec_each_trained(Executor *e, TrainedVisit *visit, void *context, RtError *error);
-RtStatus exec_load_trained(Executor *e, RtError *error); /* all of them: as they were at first */
+RtStatus exec_load_trained(Executor *e, RtError *error); /* restores their initial values */
 
-/* keep.c: REQUEST_KEEP, REQUEST_BACK, REQUEST_LOOK */
+/* keep.c: execute REQUEST_KEEP, REQUEST_BACK and REQUEST_LOOK */
 RtStatus exec_keep(Executor *e, RtError *error);
 RtStatus exec_back(Executor *e, RtError *error);
 RtStatus exec_look(Executor *e, RtError *error);
+/* Loads the part of a weight from its source into the device's memory. */
 RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
                         RtError *error);
 
-/* Fills rows of n elements with a number.  instr: what it is done for; NONE: no instruction. */
+/* Fills rows of n elements with a number.  instr: the instruction it is done for; NONE if there is none. */
 RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int64_t rows, int64_t n, int64_t stride,
                    double value, RtError *error);
 
-/* An error of an instruction: begins with what and where it is. */
+/* Records an error of an instruction, whose kind, name and rank come first. */
 RtStatus exec_error(const Executor *e, uint32_t instr, RtStatus status, RtError *error, const char *what);
 
-/* record.c: what is known when a call begins, and what is recorded when it is over. */
+/* record.c: state at the start of a call, for its record. */
 typedef struct RecordMark {
   uint64_t begin, waited;
   uint32_t round;
 } RecordMark;
 
+/* exec_record_mark begins a call; exec_record_call and exec_record_request record a call and a request that are
+ * over. */
 RecordMark exec_record_mark(const Executor *e);
 RtStatus exec_record_call(Executor *e, const BoundBody *b, const DeviceCall *c, const RecordMark *mark, RtError *error);
 void exec_record_request(Executor *e, uint64_t begin);
-/* Before the first call of a request, and when the device has finished: devices that do calls later time them. */
+/* For devices that execute calls later: start their times before the first call of a request, and read them when the
+ * device has finished. */
 RtStatus exec_record_start(Executor *e, RtError *error);
 RtStatus exec_record_times(Executor *e, RtError *error);
-/* Begins anew, with room for that many events; at the end measures what the machine can do. */
+/* exec_record begins a new recording, with room for `capacity` events; exec_record_end measures the machine's peak. */
 RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error);
 RtStatus exec_record_end(Executor *e, RtError *error);
 
-/* Where signs of life are counted; NULL: nobody watches. */
+/* Returns the counter of signs of life; NULL without a watchdog. */
 static inline _Atomic uint64_t *exec_beats(const Executor *e) {
   return e->options.place ? &e->options.place->beats : NULL;
 }

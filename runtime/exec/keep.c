@@ -1,7 +1,7 @@
-/* runtime/exec/keep.c - what a request changes, kept before it and brought back: trained weights and states.
+/* runtime/exec/keep.c - saves and restores the values that a request changes: trained weights and states.
  *
- * Kept is a copy in the host's memory, of as many bytes as this rank has of both.  A request that is to leave no trace
- * (a training step whose loss is not finite) is made, seen to be one, and taken back.  Nobody asks: nothing is kept.
+ * The copy lies in host memory and takes as many bytes as this rank's weights and states.  It allows undoing a request
+ * that must leave no trace (a training step whose loss is not finite).  Without REQUEST_KEEP nothing is copied.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,12 +52,13 @@ RtStatus exec_keep(Executor *e, RtError *error) {
     e->kept.data = malloc(bytes + 1);
   }
   if (!e->kept.data)
-    return rt_error(error, RT_FAILED, "%llu bytes of memory to keep weights and states in", (unsigned long long)bytes);
+    return rt_error(error, RT_FAILED, "out of memory: %llu bytes for a copy of weights and states",
+                    (unsigned long long)bytes);
   e->kept.has_states = e->has_states;
   return move_all(e, false, error);
 }
 
-/* States that were not there yet begin anew. */
+/* States that did not exist at exec_keep become initial again. */
 RtStatus exec_back(Executor *e, RtError *error) {
   if (!e->kept.data) return rt_error(error, RT_INTERNAL, "nothing was kept");
   e->has_states = e->kept.has_states;

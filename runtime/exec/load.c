@@ -17,11 +17,11 @@
 typedef struct Range {
   const unsigned char *data;
   uint64_t bytes;
-  bool mapped; /* ours to unmap */
-  bool file;   /* its pages are those of a file, ours to unmap or not */
+  bool mapped; /* munmap it */
+  bool file;   /* its pages are a file's, whether we unmap it or not */
 } Range;
 
-/* Where one weight is: `data` is element [0,..,0]. */
+/* The source of one weight: `data` is element [0,..,0]. */
 typedef struct Source {
   const unsigned char *data;
   DType dtype;
@@ -32,11 +32,11 @@ struct Weights {
   const Program *p;
   Range *blobs; /* per blob; or the file that replaces all */
   uint32_t n_blobs;
-  Source *sources; /* per weight; data NULL when it has no bytes anywhere */
+  Source *sources; /* per weight; data NULL if no file has its bytes */
   Arena *arena;    /* for the safetensors reader */
 };
 
-enum { HEADER_MOST = 100 * 1000 * 1000 }; /* of a safetensors file */
+enum { HEADER_MOST = 100 * 1000 * 1000 }; /* limit for a safetensors file */
 static const unsigned char no_bytes[1];
 
 static RtStatus map_file(const ParamFile *f, Range *out, RtError *error) {
@@ -72,7 +72,7 @@ static void sources_from_blobs(Weights *w) {
   }
 }
 
-/* The file holds whole weights under the names of the model; what is a view of one here is one there. */
+/* The file holds whole weights under the names of the model; a view of a weight becomes a view of its tensor. */
 static RtStatus source_from_entry(const Program *p, const ProgramParam *t, const Safetensors *f, Source *s,
                                   RtError *error) {
   const char *name = program_text(p, t->view ? t->origin : t->name);
@@ -81,7 +81,8 @@ static RtStatus source_from_entry(const Program *p, const ProgramParam *t, const
   if (!e) return rt_error(error, RT_BAD_INPUT, "%s has no tensor '%s'", f->path, name);
   bool same = e->rank == (int)dims.n;
   for (uint32_t d = 0; same && d < dims.n; d++) same = e->dims[d] == p->exprs[program_list(p, dims)[d]].value;
-  if (!same) return rt_error(error, RT_BAD_INPUT, "%s: tensor '%s' has another shape than the model's", f->path, name);
+  if (!same)
+    return rt_error(error, RT_BAD_INPUT, "%s: tensor '%s' does not have the shape of the model", f->path, name);
   *s = (Source){f->map.data + e->offset + (t->view ? t->first * dtype_bytes(e->dtype) : 0), e->dtype, {0}};
   for (uint32_t d = 0; t->view && d < t->dims.n; d++) s->strides[d] = p->exprs[program_list(p, t->strides)[d]].value;
   if (t->view) return RT_OK;
@@ -93,7 +94,7 @@ static RtStatus source_from_entry(const Program *p, const ProgramParam *t, const
   return RT_OK;
 }
 
-/* `bytes`: of the file, at least its header. */
+/* `bytes` holds at least the header of a file of n bytes. */
 static RtStatus sources_from_file(Weights *w, const char *path, const void *bytes, uint64_t n, RtError *error) {
   w->arena = arena_new();
   Diags *d = diags_new(w->arena);
@@ -132,9 +133,9 @@ RtStatus weights_open(const ParamFiles *files, Weights **out, RtError *error) {
   return status;
 }
 
-/* ---- before anything is started */
+/* ---- checks before anything is started */
 
-/* The beginning of a safetensors file, as much of it as its header claims and may take; from malloc. */
+/* Reads the start of a safetensors file, as far as its header claims to reach and may reach; from malloc. */
 static void *read_header(const ParamFile *f) {
   uint64_t size = (uint64_t)f->stamp.size, length = 0;
   if (size >= sizeof length && pread(f->fd, &length, sizeof length, 0) != (ssize_t)sizeof length) return NULL;
@@ -189,7 +190,7 @@ const void *weights_in_place(const Weights *w, uint32_t param, const int64_t *lo
   return (one_run || empty) && (uintptr_t)at % size == 0 ? at : NULL;
 }
 
-/* Dimensions [from, to) as one: the elements in it, and from one to the next.  False when there is no such step. */
+/* Merges dimensions [from, to) into one of *n elements with one step.  False if there is no such step. */
 static bool as_one(const Source *s, const int64_t *extent, uint32_t from, uint32_t to, int64_t *n, int64_t *step) {
   *n = 1, *step = 0;
   for (uint32_t d = to; d-- > from;) {
@@ -218,7 +219,7 @@ bool weights_matrix(const Weights *w, uint32_t param, const int64_t *lo, const i
   return true;
 }
 
-/* n elements, `stride` elements apart. */
+/* Copies n elements, `stride` elements apart. */
 static void copy_run(const unsigned char *from, DType from_type, int64_t stride, char *to, DType to_type, int64_t n) {
   size_t in = dtype_bytes(from_type), out = dtype_bytes(to_type);
   if (from_type == to_type && stride == 1) {
@@ -227,7 +228,7 @@ static void copy_run(const unsigned char *from, DType from_type, int64_t stride,
     for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * out, from + (size_t)(i * stride) * in, in);
   } else {
     for (int64_t i = 0; i < n; i++) {
-      unsigned char element[8]; /* files align nothing */
+      unsigned char element[8]; /* files are not aligned */
       memcpy(element, from + (size_t)(i * stride) * in, in);
       void *at = to + (size_t)i * out;
       if (dtype_is_float(from_type)) dtype_store_f(to_type, at, dtype_load_f(from_type, element));
@@ -248,8 +249,8 @@ static void fill_run(const ProgramParam *t, char *to, uint64_t first, size_t n) 
   }
 }
 
-/* Trailing dimensions that are taken whole and lie in one run are one dimension; how many dimensions stay in front of
- * the innermost run, its length and its stride. */
+/* Trailing dimensions that are whole and contiguous become one: how many dimensions remain outside of the innermost
+ * run, its length and its stride. */
 typedef struct Runs {
   uint32_t outer;
   int64_t n, stride;
@@ -267,7 +268,7 @@ static Runs runs_of(const ProgramParam *t, const int64_t *dims, const int64_t *s
   return r;
 }
 
-/* Files may be slow and numbers take time to draw, so every so many elements are a sign of life. */
+/* Files may be slow and random numbers take time, so every LIFE_PIECE elements count as a sign of life. */
 typedef struct Life {
   _Atomic uint64_t *beats;
   int64_t elements; /* since the last one */
@@ -323,7 +324,7 @@ static void advise(const Weights *w, const void *from, const void *to, int advic
   for (uint32_t i = 0; i < w->n_blobs; i++) {
     uintptr_t data = (uintptr_t)w->blobs[i].data;
     if (!w->blobs[i].file || first < data || end > data + w->blobs[i].bytes) continue;
-    /* What lies in front in its first page was read before, what lies behind in its last one may be read next. */
+    /* Bytes before the range in its first page were read before; bytes after it in its last page may be read next. */
     uintptr_t begin = first / page * page, behind = advice == MADV_DONTNEED ? end / page * page : end;
     if (begin < behind) madvise((void *)begin, behind - begin, advice);
     return;
@@ -332,7 +333,7 @@ static void advise(const Weights *w, const void *from, const void *to, int advic
 
 void weights_soon(const Weights *w, const void *from, const void *to) {
 #ifdef MADV_POPULATE_READ
-  advise(w, from, to, MADV_POPULATE_READ); /* old systems do not know it: then pages come when they are touched */
+  advise(w, from, to, MADV_POPULATE_READ); /* old systems lack it: then pages are read when they are touched */
 #else
   (void)w, (void)from, (void)to;
 #endif

@@ -1,11 +1,11 @@
-/* runtime/exec/pack.c - weights in panels, straight from their files.
+/* runtime/exec/pack.c - packs weights into panels directly from their files.
  *
- * In @prepare a weight is loaded for the pack behind it, and the Program says so.  Where the device reads the host's
- * memory and the file holds this rank's part as a matrix, rows any distance apart, nothing is loaded: panels are made
- * from the mapped file, in pieces that stay in a core's cache, and the pages of a piece are given back behind it.  So a
- * weight is read from memory once, and is there once: at no time are more than some pieces of it and its panels in
- * memory. Each of the device's threads takes the next piece: getting the file's pages and clearing those of the panels
- * take as long as packing, so threads that shared out the inside of a piece would wait for these.
+ * @prepare loads a weight for the pack after it, and the Program marks the pair.  If the device computes in host memory
+ * and the file holds this rank's part as a matrix, with any distance between rows, nothing is loaded: panels are made
+ * from the mapped file, in pieces that stay in a core's cache, and the pages of a piece are released after it.  So a
+ * weight is read from memory once and exists once: only a few pieces of the file are in memory beside the panels.  Each
+ * of the device's threads takes the next piece.  Reading the file's pages and clearing those of the panels take as long
+ * as packing, so threads that split a single piece would wait for these.
  */
 #include "runtime/exec/internal.h"
 
@@ -13,7 +13,7 @@ enum { PIECE = 512 << 10 }; /* bytes of a file */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Rows or columns `at` to `at + n` of the matrix, those that are farther apart in the file. */
+/* Packs rows or columns `at` to `at + n` of the matrix, whichever are farther apart in the file. */
 static RtStatus pack_piece(const Executor *e, const DeviceCall *pack, const WeightsMatrix *m, bool by_rows, int64_t at,
                            int64_t n, RtError *error) {
   int64_t rows = pack->scalars[0], columns = pack->scalars[1], far = by_rows ? m->row : m->column,
@@ -31,17 +31,17 @@ static RtStatus pack_piece(const Executor *e, const DeviceCall *pack, const Weig
   return status;
 }
 
-/* The pieces of a weight, taken by the device's threads. */
+/* The pieces of a weight, which the device's threads take one by one. */
 typedef struct Packing {
   const Executor *e;
   const DeviceCall *pack;
   const WeightsMatrix *m;
   bool by_rows;
-  int64_t outside, step, n, first; /* rows or columns in all and of a piece; pieces; the one to begin with */
+  int64_t outside, step, n, first; /* rows or columns in all, and per piece; number of pieces; the first to take */
   uint32_t buffer;
   _Atomic int64_t next;
   _Atomic bool failed;
-  RtError error; /* of the first that failed */
+  RtError error; /* of the first failure */
 } Packing;
 
 static void take_pieces(void *data) {
@@ -60,7 +60,7 @@ static RtStatus pack_matrix(const Executor *e, const DeviceCall *pack, const Wei
   bool by_rows = m->row >= m->column;
   int64_t rows = pack->scalars[0], columns = pack->scalars[1], outside = by_rows ? rows : columns;
   int64_t span = (by_rows ? columns : rows) * (int64_t)sizeof(float), step = PIECE / span;
-  step = step < PROGRAM_PANEL ? PROGRAM_PANEL : step / PROGRAM_PANEL * PROGRAM_PANEL; /* panels are whole */
+  step = step < PROGRAM_PANEL ? PROGRAM_PANEL : step / PROGRAM_PANEL * PROGRAM_PANEL; /* whole panels */
   int64_t n = (outside + step - 1) / step;
   Packing p = {.e = e,
                .pack = pack,

@@ -26,7 +26,8 @@ static uint32_t refers_to_files(const Program *p) {
   return n;
 }
 
-/* A blob's file, with --weights as found there.  Where it is the only one, --weights may have been meant as it. */
+/* Returns a blob's file, at the place that --weights names.  If the program refers to one file only, --weights may name
+ * that file itself. */
 static ParamFile file_of_blob(const ParamFiles *f, uint32_t i) {
   const Program *p = &f->artifact->program;
   ParamFile w = {.fd = -1, .path = program_text(p, p->blobs[i].path)};
@@ -53,10 +54,10 @@ static RtStatus new_files(const Artifact *a, const char *other, ParamFiles **out
     f->items[i] = f->replaces ? (ParamFile){.fd = -1, .path = f->other} : file_of_blob(f, i);
   if (!other || f->replaces || refers_to_files(&a->program)) return RT_OK;
   return rt_error(error, RT_BAD_INPUT,
-                  "%s: this program carries its weights; others are taken from a .safetensors file", other);
+                  "%s: this program contains its weights; only a .safetensors file can replace them", other);
 }
 
-/* A host may run without the standard descriptors; the ranks get theirs. */
+/* Opens a file above the standard descriptors: a host may run without those, but the ranks get them. */
 static int open_above_standard(const char *path) {
   int made = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (made < 0 || made > 2) return made;
@@ -66,7 +67,7 @@ static int open_above_standard(const char *path) {
   return fd;
 }
 
-/* The file of blob i. */
+/* Opens the file of blob i. */
 static RtStatus open_one(const ParamFiles *f, uint32_t i, RtError *error) {
   ParamFile *w = &f->items[i];
   struct stat st;
@@ -85,7 +86,7 @@ static RtStatus open_one(const ParamFiles *f, uint32_t i, RtError *error) {
   return RT_OK;
 }
 
-/* A file of the program's: the one that was compiled with? */
+/* Checks that a file has the size and the hash that the program was compiled with. */
 static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash,
                            RtError *error) {
   if ((uint64_t)w->stamp.size != b->bytes)
@@ -96,7 +97,7 @@ static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uin
   return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: its content has changed", w->path);
 }
 
-/* Damaged weights would give wrong results, damaged kernels anything at all. */
+/* Damaged weights would give wrong results, and damaged kernels could do anything. */
 static RtStatus check_embedded(const Artifact *a, uint32_t i, _Atomic uint64_t *beats, uint64_t *hash, RtError *error) {
   const ProgramBlob *b = &a->program.blobs[i];
   if (!artifact_hash_blob(a, b, beats, hash))
@@ -155,7 +156,7 @@ static RtStatus unchanged(int fd, const char *path, const FileStamp *stamp, RtSt
   if (fstat(fd, &st) != 0) return rt_error_errno(error, status, "%s", path);
   FileStamp now = file_stamp(&st);
   if (memcmp(&now, stamp, sizeof now) == 0) return RT_OK;
-  return rt_error(error, status, "%s was changed after its content had been checked", path);
+  return rt_error(error, status, "%s was changed after it was checked", path);
 }
 
 RtStatus param_files_unchanged(const ParamFiles *f, RtStatus status, RtError *error) {
@@ -165,7 +166,7 @@ RtStatus param_files_unchanged(const ParamFiles *f, RtStatus status, RtError *er
   return found;
 }
 
-/* ---- handing on: "FD:SIZE:SECONDS:NANOSECONDS" of the program's file (whose descriptor a rank opens itself) and of
+/* ---- inheritance: "FD:SIZE:SECONDS:NANOSECONDS" of the program's file (whose descriptor a rank opens itself) and of
  * every other file */
 
 enum { ITEM_TEXT = 4 * 24 };
@@ -214,7 +215,8 @@ RtStatus param_files_inherit(const Artifact *a, const char *other, const char *t
     if (!*w->path) continue;
     ok = read_item(&text, &w->fd, &w->stamp) && fcntl(w->fd, F_SETFD, FD_CLOEXEC) == 0;
   }
-  if (!status && (!ok || *text)) status = rt_error(error, RT_INTERNAL, "the files of the weights were not handed on");
+  if (!status && (!ok || *text))
+    status = rt_error(error, RT_INTERNAL, "the files of the weights were not passed to the rank");
   if (!status) status = param_files_unchanged(f, RT_BAD_INPUT, error);
   if (status) param_files_close(f);
   else *out = f;

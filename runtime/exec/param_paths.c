@@ -17,7 +17,7 @@ static bool has_size(const char *path, uint64_t bytes) {
   return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes;
 }
 
-/* Two files of one size are told apart by their names. */
+/* True if `file` can be the blob; files of equal size are distinguished by name. */
 static bool is_blob(const Program *p, uint32_t blob, const char *file) {
   const char *name = base_name(file);
   if (!has_size(file, p->blobs[blob].bytes)) return false;
@@ -28,8 +28,8 @@ static bool is_blob(const Program *p, uint32_t blob, const char *file) {
   return true;
 }
 
-/* A model names its data files from its own folder on, and the program does not know which part of a path that was: the
- * longest end of it that is there. */
+/* A model names its data files relative to its own folder, but the program only knows full paths: returns the longest
+ * end of the path that exists in `folder`. */
 static char *find_below(const char *folder, size_t n, const char *path, uint64_t bytes) {
   char *found = malloc(n + strlen(path) + 2);
   for (const char *end = path; found && end; end = strchr(end, '/')) {

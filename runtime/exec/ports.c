@@ -1,12 +1,12 @@
-/* runtime/exec/ports.c - inputs and outputs that are used where they lie in the I/O area.
+/* runtime/exec/ports.c - inputs and outputs that are used in place, in the I/O area.
  *
- * In: the calls of a binding.  Out: per buffer, the input or output that is its memory, and where in it.  A buffer that
- * one `feed` fills with an input and that nothing else writes is read there; one that a `fetch` gives as an output, and
- * that nothing writes afterwards, is made there.  Then the copy is left out; the buffer's place in the arena stays, and
- * is not touched.  It matters where a model has its cache as inputs and outputs.  A part counts too, if it is one run
- * of memory between borders that buffers have: some heads of the cache of one sequence.
+ * In: the calls of a binding.  Out: per buffer, the input or output that is its memory, and the place in it.  A buffer
+ * that one `feed` fills with an input and nothing else writes is read there.  A buffer that a `fetch` copies to an
+ * output and nothing writes afterwards is computed there.  Then the copy is skipped; the buffer's place in the arena
+ * remains, untouched.  This matters for models whose caches are inputs and outputs.  A part of a port works too if it
+ * is contiguous and has the alignment of buffers: some heads of the cache of one sequence.
  *
- * Not done: parts that are several runs, micro-batches, what stands in a loop, devices with memory of their own.
+ * Not done: parts of several runs, micro-batches, feeds and fetches in loops, devices with memory of their own.
  */
 #include <stdlib.h>
 
@@ -14,15 +14,15 @@
 
 typedef struct Use {
   bool fed, fetched;            /* so far */
-  bool rewritten, written_late; /* by more than one feed; after a fetch */
+  bool rewritten, written_late; /* by a second feed or another write; after a fetch */
   BufferPort input, output;
 } Use;
 
 static const BufferPort none = {EXEC_NO_PORT, 0};
 
-/* Is the box from `start` on one run of the port's memory?  *at, *n: its first element, and how many. */
+/* True if the box from `start` is one run of the port's memory.  *at, *n: its first element, and its length. */
 static bool is_run(const ProgramShape *port, const int64_t *start, const int64_t *extents, uint64_t *at, uint64_t *n) {
-  bool one = true; /* of all dimensions so far one index is taken */
+  bool one = true; /* all dimensions so far have one index */
   *at = 0, *n = 1;
   for (int d = 0; d < port->rank; d++) {
     if (!one && (start[d] != 0 || extents[d] != port->dims[d])) return false;
@@ -33,8 +33,8 @@ static bool is_run(const ProgramShape *port, const int64_t *start, const int64_t
   return true;
 }
 
-/* Where the call's tensor, the whole of its buffer, is in the port.  A part must not share a border's bytes with the
- * next one, which another rank may write. */
+/* Returns the place in the port of the call's tensor, which has to be the whole of its buffer.  A part must not share
+ * aligned bytes with the next part, which another rank may write. */
 static BufferPort place_of(const Binding *b, const DeviceCall *c, uint32_t port) {
   const CallTensor *t = &c->tensors[0];
   const RequestLayout *io = &b->io;
@@ -75,7 +75,7 @@ static void note_call(const Executor *e, const Binding *b, const DeviceCall *c, 
     }
 }
 
-/* False: a body is called more than once. */
+/* Notes all calls; false if a body is called more than once. */
 static bool note_schedule(const Executor *e, const Binding *b, Use *uses) {
   const Program *p = e->p;
   const ProgramSchedule *s = &p->schedules[b->entry * p->stages + e->stage];

@@ -17,11 +17,11 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* What is computed is used. */
+/* The results are stored, so that the compiler keeps the computation. */
 static _Thread_local volatile float kept_float;
 static _Thread_local volatile uint64_t kept_sum;
 
-/* ---- arithmetic: sums enough to hide how long a multiply-add takes */
+/* ---- arithmetic: enough sums to hide the latency of a multiply-add */
 
 #define MULTIPLY_ADD(name, width, sums, attribute) \
   attribute static double name(float start) { \
@@ -66,9 +66,9 @@ static uint64_t sum_piece(const uint64_t *at) {
 /* ---- threads */
 
 typedef struct Probe {
-  MultiplyAdd *arithmetic; /* NULL: memory */
+  MultiplyAdd *arithmetic; /* NULL: measure memory */
   double seconds;          /* of a slice */
-  _Atomic int ready, go;   /* threads that are; 1: all begin, 2: all end */
+  _Atomic int ready, go;   /* ready threads; 1: all begin, 2: all end */
 } Probe;
 
 typedef struct Worker {
@@ -79,14 +79,14 @@ typedef struct Worker {
   pthread_t thread;
 } Worker;
 
-/* Some work; how much. */
+/* Does some work; returns its amount. */
 static double step(const Worker *w, size_t i) {
   if (w->probe->arithmetic) return w->probe->arithmetic((float)i);
   kept_sum += sum_piece((const uint64_t *)(const void *)(w->part + i % w->pieces * PIECE));
   return PIECE;
 }
 
-/* The best of several times: somebody else may have the core for a while. */
+/* Takes the best of several slices: other processes may use the core for a while. */
 static void *work(void *argument) {
   Worker *w = argument;
   size_t i = 0;
@@ -103,7 +103,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* The rates of all threads together; 0 when they cannot be started.  The caller's thread only waits. */
+/* Returns the sum of all threads' rates; 0 if they cannot be started.  The caller's thread only waits. */
 static double measure(Probe *p, Worker *workers, int n) {
   int started = 0;
   double sum = 0;
@@ -117,7 +117,8 @@ static double measure(Probe *p, Worker *workers, int n) {
   return sum;
 }
 
-/* Far more than the last cache holds, among those who share it; a multiple of the pieces of n threads. */
+/* Returns a size far beyond the last-level cache, divided by the processes that share it; a multiple of the pieces of n
+ * threads. */
 static size_t array_bytes(int sharers, int n) {
   long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   size_t all = (size_t)256 << 20, unit = (size_t)n * PIECE;

@@ -1,7 +1,7 @@
-/* runtime/exec/probe.h - what this process's share of the machine can do at most, measured in a few tenths of a second.
+/* runtime/exec/probe.h - the peak of this process's share of the machine, measured in a few tenths of a second.
  *
- * Arithmetic: f32 multiply-adds of values that stay in registers, in the widest vectors there are.  Memory: sums over
- * an array far larger than the caches.  Every thread works for the same time, and what all did in it counts.
+ * Arithmetic: f32 multiply-adds of values that stay in registers, in the widest vectors.  Memory: sums over an array
+ * far larger than the caches.  Every thread works for the same time, and the work of all of them counts.
  */
 #ifndef APC_RUNTIME_EXEC_PROBE_H
 #define APC_RUNTIME_EXEC_PROBE_H
@@ -14,8 +14,8 @@ typedef struct Peak {
   int threads;
 } Peak;
 
-/* threads: 0: OMP_NUM_THREADS, else 1.  sharers: how many processes measure at once on this machine, which share its
- * memory.  *beats, if any, grows as a sign of life. */
+/* Measures the peak.  threads: 0: OMP_NUM_THREADS, else 1.  sharers: how many processes of this machine measure at the
+ * same time and share its memory.  *beats, if not NULL, counts signs of life. */
 Peak peak_measure(int threads, int sharers, _Atomic uint64_t *beats);
 
 #endif

@@ -1,7 +1,7 @@
-/* runtime/exec/record.c - what is recorded of a call: its time, and the work that follows from its sizes.
+/* runtime/exec/record.c - records calls: their time, and the work that follows from their sizes.
  *
- * Work is counted when the call is over, so that it is no part of the call's time.  Tensors count once with all their
- * bytes, tables as below: what a kernel reads again is not known here.
+ * Work is computed after the call, outside of its time.  Tensors count once with all their bytes, tables as below;
+ * repeated reads of a kernel are unknown here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "runtime/exec/probe.h"
 
 RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error) {
-  if (capacity > RECORD_EVENTS_MOST) return rt_error(error, RT_INTERNAL, "the host sent a request for too many events");
+  if (capacity > RECORD_EVENTS_MOST) return rt_error(error, RT_INTERNAL, "the host requested too many events");
   size_t bytes = record_bytes(e->p, capacity);
   free(e->record);
   e->record = calloc(1, bytes);
@@ -22,7 +22,7 @@ RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error) {
 
 static double tensor_bytes(const CallTensor *t) { return (double)t->elements * (double)dtype_bytes((DType)t->dtype); }
 
-/* What it gives to others; all_reduce: what is summed. */
+/* Returns the bytes that it sends to others; for all_reduce, the bytes of its operand. */
 static double comm_bytes(const BoundBody *b, const DeviceCall *c) {
   const CommOp *op = &b->ops[c->comm->index];
   double sum = 0;
@@ -32,7 +32,7 @@ static double comm_bytes(const BoundBody *b, const DeviceCall *c) {
   return sum;
 }
 
-/* What is looked up in a table is taken to be as much as the kernel writes, unless the table is smaller. */
+/* Lookups in a table count as many bytes as the kernel writes, or the whole table if that is smaller. */
 static double launch_bytes(const DeviceCall *c, const ProgramInstr *x) {
   double sum = 0, written = 0;
   for (uint32_t i = 0; i < c->n_tensors; i++) {
@@ -57,7 +57,7 @@ static double bytes_of(const BoundBody *b, const DeviceCall *c, const ProgramIns
   if (c->kind == PI_launch) return launch_bytes(c, x);
   for (uint32_t i = 0; i < c->n_tensors; i++) sum += tensor_bytes(&c->tensors[i]);
   if (c->kind == PI_gemm && c->gemm->accumulate) sum += tensor_bytes(&c->tensors[2]);
-  if (c->kind == PI_feed || c->kind == PI_fetch) sum *= 2; /* and the same in the host's memory */
+  if (c->kind == PI_feed || c->kind == PI_fetch) sum *= 2; /* once more in host memory */
   return sum;
 }
 
@@ -68,7 +68,7 @@ static double gemm_flops(const GemmCall *g, int64_t size[RECORD_SIZES]) {
   return 2 * (double)batch * (double)g->m * (double)g->k * (double)g->n;
 }
 
-/* Of the outputs times the elements of the window in dimension i, those that meet the image. */
+/* Returns the pairs of output and window element, in dimension i, that meet the image. */
 static double met(const ConvShape *s, int i) {
   int64_t n = 0, step = s->stride[i] > 0 ? s->stride[i] : 1;
   for (int64_t k = 0; k < s->window[i]; k++) {
@@ -106,7 +106,7 @@ RecordMark exec_record_mark(const Executor *e) {
                       .begin = exec_now()};
 }
 
-/* ---- devices that do calls later: a stamp before the first call and one behind each */
+/* ---- devices that execute calls later: a stamp before the first call and one after each */
 
 static RtStatus stamps_make_room(Stamps *s, RtError *error) {
   if (s->n < s->capacity) return RT_OK;
@@ -129,7 +129,7 @@ RtStatus exec_record_start(Executor *e, RtError *error) {
   return status ? status : e->ops->stamp(e->device, error);
 }
 
-/* Behind a call whose event is the last one, if there was room for it. */
+/* Stamps after a call.  Its event, if there was room for it, is the last one of the record. */
 static RtStatus stamp_call(Executor *e, uint32_t instr, bool has_event, RtError *error) {
   Stamps *s = &e->stamps;
   RtStatus status = stamps_make_room(s, error);
@@ -179,7 +179,7 @@ void exec_record_request(Executor *e, uint64_t begin) {
   add_event(e, (RecordEvent){.begin = begin, .end = begin + e->run_ns, .instr = PROGRAM_NONE, .request = e->request});
 }
 
-/* The most that an instruction did, per second. */
+/* Returns the highest rate of any instruction. */
 static double most_flops(Executor *e) {
   const RecordRow *rows = record_rows(e->record);
   double most = 0;
@@ -188,7 +188,7 @@ static double most_flops(Executor *e) {
   return most;
 }
 
-/* Somebody else who takes the cores just then makes a peak below what was done: then it is measured again. */
+/* Measures again if the peak is below a recorded rate: other processes took the cores meanwhile. */
 static Peak measure_peak(Executor *e) {
   enum { TIMES = 4 };
   Peak best = {0};
@@ -202,8 +202,8 @@ static Peak measure_peak(Executor *e) {
 }
 
 RtStatus exec_record_end(Executor *e, RtError *error) {
-  if (!e->record) return rt_error(error, RT_INTERNAL, "the host asks for a profile that was not begun");
-  Peak peak = e->host_memory ? measure_peak(e) : (Peak){0}; /* what other devices can do is not measured */
+  if (!e->record) return rt_error(error, RT_INTERNAL, "the host requested a profile that was not begun");
+  Peak peak = e->host_memory ? measure_peak(e) : (Peak){0}; /* peaks of other devices are not measured */
   e->record->peak_flops = peak.flops;
   e->record->peak_bytes = peak.bytes;
   e->record->threads = (uint32_t)peak.threads;

@@ -1,8 +1,8 @@
-/* runtime/exec/record.h - what a rank records of its runs on request, as it comes to the host.
+/* runtime/exec/record.h - a rank's recording of its runs, in the form in which the host gets it.
  *
  * One block of memory per rank: RecordHead, a RecordRow per instruction of the Program, then room for `capacity`
- * RecordEvents.  Its size follows from the Program and the request (REQUEST_RECORD) alone, so that host and ranks know
- * it without asking.  Times are nanoseconds of CLOCK_MONOTONIC, which the ranks of one machine share.
+ * RecordEvents.  Its size follows from the Program and the request (REQUEST_RECORD) alone, so that host and ranks both
+ * know it.  Times are nanoseconds of CLOCK_MONOTONIC, which the ranks of one machine share.
  */
 #ifndef APC_RUNTIME_EXEC_RECORD_H
 #define APC_RUNTIME_EXEC_RECORD_H
@@ -12,9 +12,9 @@
 enum { RECORD_EVENTS_MOST = 1 << 20 }; /* of all ranks together */
 
 typedef struct RecordHead {
-  uint64_t requests; /* recorded */
-  uint64_t run_ns;   /* in them, from taking up a request to its end */
-  uint64_t load_ns;  /* of loading the weights, before */
+  uint64_t requests; /* number of recorded ones */
+  uint64_t run_ns;   /* total time of these, from taking up a request to its end */
+  uint64_t load_ns;  /* time to load the weights, before */
   uint64_t events, dropped, capacity;
   double peak_flops; /* of this rank's threads while all ranks measured, per second; 0: not measured */
   double peak_bytes; /* read from memory, likewise */
@@ -22,7 +22,7 @@ typedef struct RecordHead {
   uint32_t zero;
 } RecordHead;
 
-/* What a product or convolution works on, in its last call.
+/* The sizes of a product or convolution, in its last call.
  *   gemm  batch, m, k, n
  *   conv  images, groups, channels of a group in and out, then per dimension: of the output (3), of the window (3) */
 enum { RECORD_SIZES = 10 };
@@ -30,8 +30,8 @@ enum { RECORD_SIZES = 10 };
 /* All calls of an instruction. */
 typedef struct RecordRow {
   uint64_t calls, ns;
-  uint64_t wait_ns; /* communication: of ns, while nothing moved */
-  double flops;     /* products and convolutions: a multiply-add counts 2, what a window has outside the image 0 */
+  uint64_t wait_ns; /* communication: the part of ns without progress */
+  double flops;     /* products and convolutions: a multiply-add counts 2; window elements outside the image count 0 */
   double bytes;     /* of its tensors; communication: sent to other ranks */
   int64_t size[RECORD_SIZES];
 } RecordRow;

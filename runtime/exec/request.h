@@ -1,11 +1,11 @@
-/* runtime/exec/request.h - what host and ranks of a session say to each other.
+/* runtime/exec/request.h - the protocol between host and ranks of a session.
  *
  * A request is the payload of a session's RUN command: RequestHead, then one int64_t per symbol.  Tensors travel in the
  * I/O area: a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.
- * Host and ranks compute the places from the symbols by the same function.
+ * Host and ranks compute the places from the symbols with the same function.
  *
  * Inputs or outputs may be tensors of a safetensors file instead: then a RequestFile follows, every rank reads or
- * writes its own parts of it (runtime/exec/entry_file.h), and nothing is in the I/O area.
+ * writes its own parts of the file (runtime/exec/entry_file.h), and nothing is in the I/O area.
  */
 #ifndef APC_RUNTIME_EXEC_REQUEST_H
 #define APC_RUNTIME_EXEC_REQUEST_H
@@ -15,20 +15,20 @@
 
 typedef enum RequestKind {
   REQUEST_RUN,
-  REQUEST_RESET,    /* states go back to their first value; no symbols follow, as with the next three */
-  REQUEST_KEEP,     /* trained weights and states are kept as they are */
-  REQUEST_BACK,     /* and become again what was kept */
-  REQUEST_LOOK,     /* RankReport.not_finite is told of trained weights */
-  REQUEST_RECORD,   /* from here on runs are recorded (record.h), with at most `entry` events; no symbols follow */
-  REQUEST_RECORDED, /* the record comes to the I/O area, from byte symbols[0] on, rank by rank */
+  REQUEST_RESET,    /* resets states; no symbols follow, as with the next three */
+  REQUEST_KEEP,     /* saves trained weights and states */
+  REQUEST_BACK,     /* restores the saved values */
+  REQUEST_LOOK,     /* sets RankReport.not_finite from the trained weights */
+  REQUEST_RECORD,   /* records all later runs (record.h), with at most `entry` events; no symbols follow */
+  REQUEST_RECORDED, /* copies the records to the I/O area, from byte symbols[0] on, rank by rank */
   REQUEST_WRITE,    /* runs an entry without inputs, whose outputs go into a file */
-  REQUEST_SUMS,     /* the sums of what each rank wrote come to the I/O area as a record does: one per output */
+  REQUEST_SUMS,     /* copies each rank's checksums of its written parts to the I/O area, as records: one per output */
   REQUEST_READ      /* runs an entry whose inputs come from a file; its outputs are dropped */
 } RequestKind;
 
 static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
 
-/* Blocks of the ranks come back, not outputs. */
+/* True if the ranks answer with blocks instead of outputs. */
 static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }
 
 static inline bool request_is_of_states(uint32_t kind) {
@@ -37,11 +37,11 @@ static inline bool request_is_of_states(uint32_t kind) {
 
 enum { REQUEST_PATH = 4096 };
 
-/* `mark` shows a rank that it has the host's file: what is written begins with its length XOR the mark, which the host
- * puts right at the end; of what is read it is the hash of the header. */
+/* `mark` shows a rank that it has the host's file.  A file to be written begins with its length XOR the mark, which the
+ * host corrects at the end; for a file to be read the mark is the hash of the header. */
 typedef struct RequestFile {
   uint64_t mark;
-  char path[REQUEST_PATH]; /* from the root on */
+  char path[REQUEST_PATH]; /* absolute */
 } RequestFile;
 
 typedef struct RequestHead {
@@ -51,18 +51,18 @@ typedef struct RequestHead {
   uint32_t number; /* counts requests; part of the communication keys */
 } RequestHead;
 
-/* What a rank did; written at the end of each request. */
+/* A rank's report, written at the end of each request. */
 typedef struct RankReport {
-  uint64_t allocated[SPACE_COUNT]; /* bytes obtained from the system */
-  uint64_t mapped;                 /* bytes of weights used where their file is mapped */
-  uint64_t class_bytes[PC_COUNT];  /* of the memory plan of the last entry */
+  uint64_t allocated[SPACE_COUNT]; /* bytes allocated */
+  uint64_t mapped;                 /* bytes of weights used directly in their mapped file */
+  uint64_t class_bytes[PC_COUNT];  /* from the memory plan of the last entry */
   uint64_t sent[COMM_KIND_COUNT];  /* payload bytes since the start */
   uint64_t operations[COMM_KIND_COUNT];
-  uint64_t prepared; /* how often weights were computed from weights: once, at loading */
+  uint64_t prepared; /* how often weights were computed from weights: once at loading, or never */
   uint64_t load_ns;  /* time to load the weights, and to compute some from others */
   uint64_t run_ns;   /* time of the last request */
   uint64_t
-      not_finite; /* REQUEST_LOOK: 1 + the first weight, in the program's order, with a number that is not; 0: none */
+      not_finite; /* REQUEST_LOOK: 1 + the first weight, in the program's order, with an infinity or a NaN; 0: none */
 } RankReport;
 
 typedef struct RequestLayout {
@@ -73,13 +73,15 @@ typedef struct RequestLayout {
   uint32_t n;
 } RequestLayout;
 
+/* Computes the layout of the I/O area for an entry and its symbols; free it with request_layout_free.  RT_BAD_INPUT if
+ * a tensor is too large. */
 RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error);
 void request_layout_free(RequestLayout *l);
 
 static inline RankReport *request_report(void *io, uint32_t rank) { return (RankReport *)io + rank; }
 
-/* The random values of an input: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2),
- * keyed by (seed, hash of the name, element), so that they are the same however the program is cut. */
+/* Fills an input with random values: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2).
+ * They are keyed by (seed, hash of the name, element), so that they do not depend on the plan. */
 void request_random(DType dtype, void *out, size_t n, uint64_t seed, const char *name, uint64_t below);
 
 #endif

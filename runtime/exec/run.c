@@ -25,7 +25,7 @@ RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *er
   return RT_OK;
 }
 
-/* Remembers which part of an output this rank wrote. */
+/* Notes the part of an output that this rank wrote. */
 static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c, RtError *error) {
   const CallTensor *t = &c->tensors[0];
   WrittenPart part = {.port = port, .rank = t->rank};
@@ -34,7 +34,7 @@ static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c
   return exec_note_written(w, &part, error);
 }
 
-/* What a capture of the request will need. */
+/* Counts the bytes that a capture of the request will need. */
 static void count_port(Binding *b, const DeviceCall *c) {
   uint64_t bytes = (uint64_t)c->tensors[0].elements * dtype_bytes((DType)c->tensors[0].dtype);
   b->capture.ports += (bytes + DEVICE_PORT_ALIGN - 1) / DEVICE_PORT_ALIGN * DEVICE_PORT_ALIGN;
@@ -68,10 +68,10 @@ static RtStatus run_check(const Executor *e, const DeviceCall *c, RtError *error
 
 /* ---- indices */
 
-/* A device that does calls later has seen them by now: what it was waited for may be made of one that is wrong.  The
- * rank's place is that of the launch, as if it had waited for it.  Of which micro-batch it was is not known: of several
- * there is no place, rather than where the rank waits.  Nor is the round of a loop whose rounds the host does not read.
- */
+/* Checks the indices that a device with delayed calls has seen by now; the data just waited for may depend on an
+ * invalid one.  Reports the launch as the rank's place, as if it had waited for it.  The micro-batch of the launch is
+ * unknown: with several, the place is none rather than where the rank waits.  The round is also unknown for a loop
+ * whose rounds the host does not read. */
 static RtStatus ask_indices(const Executor *e, RtError *error) {
   uint32_t instr = 0;
   RtError inner = {0};
@@ -82,9 +82,9 @@ static RtStatus ask_indices(const Executor *e, RtError *error) {
   return exec_error(e, instr, status, error, inner.text);
 }
 
-/* ---- loops: the executor counts itself, so that no round can change how many there are */
+/* ---- loops: the executor counts rounds itself, so that no round can change their number */
 
-/* To the watchdog: the round of the innermost loop, from 1. */
+/* Shows the watchdog the round of the innermost loop, from 1. */
 static void tell_place(const Executor *e) {
   uint64_t round = e->n_loops ? (uint64_t)e->loops[e->n_loops - 1].round + 1 : 0;
   if (e->options.place) rank_place_round(e->options.place, round);
@@ -98,14 +98,14 @@ static RtStatus begin_round(const Executor *e, const DeviceCall *c, RtError *err
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 
-/* What says whether there is a round, before it begins. */
+/* Reads the data that decides whether a round begins. */
 static RtStatus read_data(const Executor *e, const DeviceCall *c, void *to, size_t bytes, RtError *error) {
   RtError inner = {0};
   RtStatus status = e->ops->read(e->device, to, c->data[1], bytes, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : ask_indices(e, error);
 }
 
-/* *next: the first record of the body, or the one behind the loop. */
+/* *next: the first record of the body, or the one after the loop. */
 static RtStatus run_loop(Executor *e, const DeviceCall *c, uint32_t *next, RtError *error) {
   int64_t rounds;
   RtStatus status = read_data(e, c, &rounds, sizeof rounds, error);
@@ -134,7 +134,7 @@ static RtStatus run_repeat(Executor *e, const DeviceCall *c, uint32_t *next, RtE
 
 /* ---- the walk */
 
-/* What a device does; its errors do not say yet which call it was. */
+/* Executes a call on the device; its errors do not name the call yet. */
 static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *error) {
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch: return e->ops->launch(e->device, c, error);
@@ -149,7 +149,7 @@ static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *e
   }
 }
 
-/* Makes the call; *next is the record to go on with, if not the one behind. */
+/* Executes a call; *next is changed if the next record is not the following one. */
 static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, uint32_t *next, RtError *error) {
   RtError inner; /* too large to be cleared for every call */
   if (c->kind == PI_check) return run_check(e, c, error);
@@ -209,7 +209,7 @@ RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error) {
   return status ? status : exec_wait_all(e, error);
 }
 
-/* Call by call. */
+/* Runs a request call by call. */
 static RtStatus run_calls(Executor *e, uint32_t entry, RtError *error) {
   RtStatus status = RT_OK;
   e->prepared += e->p->entries[entry].prepare;
@@ -225,7 +225,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   if (!k->made) k->ports = 0;
   RtStatus status = captured ? exec_capture_run(e, error) : run_calls(e, entry, error);
   if (!status) status = ask_indices(e, error);
-  if (!status && !e->file) k->made = k->wanted; /* what lies in files is moved by the host, in every request */
+  if (!status && !e->file) k->made = k->wanted; /* the host moves data of files in every request */
   return status;
 }
 
@@ -244,7 +244,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind == REQUEST_SUMS) return RT_OK;
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
-    return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
+    return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
   e->io = io;
   RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
   bool has_io = p->entries[head->entry].n_inputs + p->entries[head->entry].n_outputs > 0;
@@ -265,7 +265,7 @@ const void *exec_given(const Executor *e, uint32_t kind, size_t *bytes) {
   return e->record;
 }
 
-/* What is told of the last request is of the last one that computed. */
+/* Runs a request with a file; the report of the last request remains that of the last one that computed. */
 RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
                        RtError *error) {
   const Program *p = e->p;
@@ -273,7 +273,7 @@ RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symb
   uint64_t classes[PC_COUNT];
   if (!request_has_file(head->kind) || head->entry >= p->n_entries || head->n_symbols != p->n_symbols ||
       !memchr(file->path, 0, sizeof file->path))
-    return rt_error(error, RT_INTERNAL, "the host sent a request this program does not know");
+    return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
   memcpy(classes, e->class_bytes, sizeof classes);
   e->io = NULL, e->record = NULL;
   RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);

@@ -14,13 +14,13 @@
 #include "runtime/exec/internal.h"
 
 enum {
-  SHARE_LEAST = 256 << 10, /* bytes: less is not worth a mapping of its own */
-  FLAG_BYTES = 256 << 10   /* a buffer has a flag for so many bytes, and one more */
+  SHARE_LEAST = 256 << 10, /* bytes; smaller ranges are not worth a mapping */
+  FLAG_BYTES = 256 << 10   /* a buffer has one flag per so many bytes, and one more */
 };
 
 static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-/* ---- what is alike */
+/* ---- equal bytes */
 
 static bool equal_interval(const Program *p, const ProgramParam *t, const int64_t *a, const int64_t *b) {
   bool equal = true;
@@ -31,7 +31,7 @@ static bool equal_interval(const Program *p, const ProgramParam *t, const int64_
   return equal;
 }
 
-/* Per weight: do all ranks take the same part of it? */
+/* Per weight: true if all ranks take the same part of it. */
 static bool same_parts(const Program *p, uint32_t stage, bool *same) {
   int64_t *first = malloc(sizeof *first * (p->n_exprs + 1u)), *values = malloc(sizeof *values * (p->n_exprs + 1u)),
           c[PROGRAM_MAX_AXES];
@@ -53,10 +53,10 @@ static uint32_t buffer_of(const Program *p, const ProgramInstr *x, uint32_t oper
   return p->tensors[program_list(p, x->tensors)[operand]].buffer;
 }
 
-/* Is it a weight that is loaded for the pack behind it? */
+/* True for a weight that is loaded for the pack after it. */
 static bool is_packed(const ProgramInstr *x) { return x->kind == PI_load && x->dim; }
 
-/* Buffers that a body of @prepare writes are alike where it packs a part that is the same for all. */
+/* Notes buffers that a body of @prepare fills by packing a part that is the same on all ranks. */
 static void note_packs(const Program *p, const ProgramBody *body, const bool *same, bool *alike) {
   for (uint32_t k = body->instrs; k < body->instrs + body->n; k++) {
     const ProgramInstr *x = &p->instrs[k];
@@ -64,7 +64,7 @@ static void note_packs(const Program *p, const ProgramBody *body, const bool *sa
   }
 }
 
-/* What else is done with a buffer that makes it this rank's own. */
+/* Excludes buffers with other uses, which make them this rank's own. */
 static void note_others(const Program *p, const ProgramBody *body, bool *alike) {
   bool prepare = p->entries[body->entry].prepare;
   for (uint32_t k = body->instrs; k < body->instrs + body->n; k++) {
@@ -75,7 +75,7 @@ static void note_others(const Program *p, const ProgramBody *body, bool *alike) 
   }
 }
 
-/* Per buffer: do all ranks of the stage hold the same bytes in it, and write them once?  False: out of memory. */
+/* Per buffer: true if all ranks of the stage hold the same bytes in it, and write them once.  False: out of memory. */
 static bool find_alike(const Program *p, uint32_t stage, bool *alike) {
   bool *same = malloc(p->n_params + 1u);
   bool ok = same && same_parts(p, stage, same);
@@ -99,7 +99,7 @@ static uint64_t whole_pages(uint64_t bytes) { return (bytes + page_size() - 1) /
 
 static uint64_t flags_of(const MemoryPlan *plan, uint32_t buffer) { return plan->slot_bytes[buffer] / FLAG_BYTES + 1; }
 
-/* Of all weights of the plan. */
+/* Returns the flags of all weights of the plan. */
 static uint64_t count_flags(const Program *p, const MemoryPlan *plan, uint32_t stage) {
   uint64_t n = 0;
   for (uint32_t b = 0; b < p->n_buffers; b++)
@@ -107,7 +107,7 @@ static uint64_t count_flags(const Program *p, const MemoryPlan *plan, uint32_t s
   return n;
 }
 
-/* Weights, then flags. */
+/* The weights, then the flags. */
 static RtStatus stage_bytes(const Program *p, uint32_t stage, uint64_t *bytes, RtError *error) {
   MemoryPlan plan;
   RtStatus status = memory_plan(p, PROGRAM_NONE, stage, NULL, &plan, error);
@@ -117,7 +117,7 @@ static RtStatus stage_bytes(const Program *p, uint32_t stage, uint64_t *bytes, R
   return RT_OK;
 }
 
-/* Where the weights of a stage begin in the file. */
+/* Returns where the weights of a stage begin in the file. */
 static RtStatus stage_offset(const Program *p, uint32_t stage, uint64_t *offset, RtError *error) {
   RtStatus status = RT_OK;
   *offset = 0;
@@ -129,7 +129,7 @@ static RtStatus stage_offset(const Program *p, uint32_t stage, uint64_t *offset,
   return status;
 }
 
-/* A limit on the size of files would be answered with a signal. */
+/* Beyond a limit on the size of files the system would send a signal. */
 static bool enlarge(int fd, uint64_t bytes) {
   struct rlimit limit;
   if (bytes > (uint64_t)LLONG_MAX || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)) return false;
@@ -148,9 +148,9 @@ int exec_share_create(const Program *p) {
   return -1;
 }
 
-/* ---- mapping it */
+/* ---- mapping the file */
 
-/* In the memory of a stage's weights. */
+/* Shared buffers in the memory of a stage's weights. */
 typedef struct Shares {
   const Program *p;
   uint32_t stage;
@@ -162,8 +162,8 @@ static bool is_alike(const Shares *s, uint32_t b) {
   return s->alike[b] && s->p->buffers[b].stage == s->stage && s->plan->offsets[b] != MEMORY_IN_PLACE;
 }
 
-/* The next whole pages [*begin, *end) of that memory that are shared, of buffers behind each other from *b on, which
- * grows.  False: there are no more. */
+/* Finds the next whole pages [*begin, *end) of that memory that are shared, of contiguous buffers from *b on, which
+ * advances.  False if there are no more. */
 static bool next_range(const Shares *s, uint32_t *b, uint64_t *begin, uint64_t *end) {
   while (*b < s->p->n_buffers) {
     if (!is_alike(s, *b)) {
@@ -191,8 +191,8 @@ RtStatus exec_share_bytes(const Program *p, uint32_t stage, const MemoryPlan *pl
   return ok ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
 
-/* Each rank gets its share of the pages from the system at once, which is faster than one by one when they are written.
- * Old systems do not know how. */
+/* Allocates this rank's share of the pages at once, which is faster than one by one on the first write.  Old systems
+ * lack the call. */
 static void take_pages(const Executor *e, char *at, uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   enum { PIECE = 64 << 20 }; /* bytes between signs of life */
@@ -207,8 +207,7 @@ static void take_pages(const Executor *e, char *at, uint64_t bytes) {
 #endif
 }
 
-/* Buffers that lie in [begin, end) to the last byte get their flags: others have bytes in pages that are this rank's
- * alone. */
+/* Buffers that lie completely in [begin, end) get their flags; other buffers have bytes in pages of this rank alone. */
 static RtStatus share_range(Executor *e, const Shares *s, uint64_t begin, uint64_t end, uint64_t offset,
                             RtError *error) {
   uint64_t flag = 0;
@@ -255,7 +254,7 @@ RtStatus exec_share(Executor *e, const MemoryPlan *plan, RtError *error) {
   if (!s.alike || !e->shared.flag || !e->shared.n_flags || !find_alike(e->p, e->stage, s.alike))
     status = rt_error(error, RT_FAILED, "out of memory");
   else if (map_flags(e, plan, offset, &inner) || share_ranges(e, &s, offset, &inner))
-    status = rt_error(error, inner.status, "rank %u cannot get the memory that ranks share: %s", e->options.rank,
+    status = rt_error(error, inner.status, "rank %u cannot map the memory that ranks share: %s", e->options.rank,
                       inner.text);
   free(s.alike);
   return status;

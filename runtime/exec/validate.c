@@ -1,12 +1,12 @@
-/* runtime/exec/validate.c - could a call reach outside its tensors?
+/* runtime/exec/validate.c - checks whether a call could reach outside its tensors.
  *
- * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is looked at once, when
- * a call gets its numbers; that each tensor lies inside its buffer is checked before (bind.c).
+ * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is checked once, when a
+ * call gets its numbers. bind.c has already checked that each tensor lies inside its buffer.
  */
 #include "program/box.h"
 #include "runtime/exec/internal.h"
 
-/* Is the last element that a matrix product touches behind its tensor?  Extents and strides are at least 0. */
+/* True if the last element that a matrix product touches is outside its tensor.  Extents and strides are at least 0. */
 static bool reaches(const GemmCall *g, const int64_t *step, int64_t rows, int64_t row_step, int64_t columns,
                     int64_t column_step, int64_t elements) {
   __int128 last = (__int128)(rows - 1) * row_step + (__int128)(columns - 1) * column_step;
@@ -55,8 +55,7 @@ static bool numbers_ok(const ConvShape *s) {
 
 static __int128 points(const int64_t *extent) { return (__int128)extent[0] * extent[1] * extent[2]; }
 
-/* Are the tensors what the shape says?  Each extent is one of a tensor that is in memory, so that products do not
- * overflow. */
+/* True if the tensors match the shape.  Each extent is one of a tensor in memory, so that products do not overflow. */
 static bool conv_fits(const Executor *e, const DeviceCall *c) {
   const ConvShape *s = c->conv;
   const ProgramInstr *x = &e->p->instrs[c->instr];
@@ -115,7 +114,7 @@ static bool reduction_ok(const Executor *e, const DeviceCall *c) {
 }
 
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
-  if (c->blocks < 0 || c->blocks > PROGRAM_MAX_BLOCKS) return "no device has a grid of so many blocks";
+  if (c->blocks < 0 || c->blocks > PROGRAM_MAX_BLOCKS) return "the grid has more blocks than any device allows";
   switch ((ProgramInstrKind)c->kind) {
     case PI_gemm: return gemm_fault(e, b, c);
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
@@ -129,6 +128,6 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
     default: break;
   }
   if (!program_instr_is_comm(c->kind)) return NULL;
-  if (!e->comm) return "communication in a program without it";
+  if (!e->comm) return "a program with one rank cannot communicate";
   return reduction_ok(e, c) ? NULL : "the reduction is not defined for the type";
 }

@@ -1,5 +1,5 @@
-/* runtime/host/check.c - what a request must satisfy before the ranks see it: sizes the model can have, indices inside
- * their tables, sizes that this machine has the memory for. */
+/* runtime/host/check.c - the checks of a request before the ranks see it: sizes that the model supports, indices inside
+ * their tables, and sizes for which this machine has the memory. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -11,10 +11,10 @@
 
 typedef struct Range {
   int64_t low, high;        /* allowed are low ... high - 1 */
-  const int64_t *elsewhere; /* and this; NULL: nothing */
+  const int64_t *elsewhere; /* this value is allowed as well; NULL: none */
 } Range;
 
-/* The first element outside the range; -1 when there is none. */
+/* Returns the number of the first element outside the range; -1 if there is none. */
 static int64_t first_outside(const Tensor *t, Range r) {
   int64_t n = tensor_elements(t);
   size_t step = dtype_bytes(t->dtype);
@@ -47,8 +47,8 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   tensor_index_text(t->rank, index, position, sizeof position);
   if (rows < 1)
     return rt_error(&m->error, RT_BAD_INPUT,
-                    "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state "
-                    "cannot hold what is written to it",
+                    "input '%s' is an index, but no index is valid for these sizes: a table is empty, or a state "
+                    "is too small for the values written to it",
                     program_text(p, r->name));
   return rt_error(&m->error, RT_BAD_INPUT,
                   "input '%s': element%s%s is %s; as an index it must be %" PRId64 " to %" PRId64 "%s",
@@ -60,15 +60,15 @@ RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
     const Bound *b = p->ports[i].index_below == PROGRAM_NONE ? NULL : host_bound(m, program_text(p, p->ports[i].name));
-    RtStatus status =
-        b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* what is made here is inside */
+    RtStatus status = b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* apc makes random inputs and
+                                                                                          * zeros inside the range */
     if (status) return status;
   }
   return RT_OK;
 }
 
-/* ---- sizes: the checks of the entry's bodies outside of loops that no rank's place has a part in, before the ranks
- * come to them */
+/* ---- sizes: the checks in the entry's bodies, outside of loops, that do not depend on a rank's place, before the
+ * ranks reach them */
 
 static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
   const Program *p = &m->artifact.program;
@@ -105,8 +105,8 @@ static bool add_up(uint64_t *sum, uint64_t n, uint64_t times) {
   return !__builtin_mul_overflow(n, times, &n) && !__builtin_add_overflow(*sum, n, sum);
 }
 
-/* What a rank of the stage allocates, UINT64_MAX when it cannot be counted; *shared of it is there once for all ranks
- * of the stage, when a host starts them. */
+/* Computes the bytes that a rank of the stage allocates, UINT64_MAX on overflow.  *shared of them exist once for all
+ * ranks of the stage, if a host starts the ranks. */
 static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_t *bytes, uint64_t *shared) {
   const Program *p = &m->artifact.program;
   MemoryPlan plan;
@@ -120,8 +120,8 @@ static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_
   return status;
 }
 
-/* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they
- * count as the smallest. */
+/* Adds up the bytes of the `here` ranks on this machine, rank 0 among them.  A launcher only reports how many the
+ * others are, so they count as the smallest ranks. */
 static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint32_t here, uint64_t *sum) {
   const Program *p = &m->artifact.program;
   uint64_t least = UINT64_MAX, bytes, shared;
@@ -145,7 +145,7 @@ RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes) {
   char which[64] = "";
   RtStatus status = rank_bytes(m, entry, here, &ranks);
   if (status || (io_bytes <= have && ranks <= have - io_bytes)) return status;
-  if (here < all) snprintf(which, sizeof which, " of %u that are here", all);
+  if (here < all) snprintf(which, sizeof which, " (of %u)", all);
   return rt_error(&m->error, RT_BAD_INPUT,
                   "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64
                   " for %u rank%s%s; this machine has %" PRIu64,

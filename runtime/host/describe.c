@@ -1,6 +1,7 @@
-/* runtime/host/describe.c - apc_describe: what is in a program, as text or JSON.
+/* runtime/host/describe.c - apc_describe: the contents of a program, as text or JSON.
  *
- * No memory for a part of the JSON document makes the whole NULL: add() hands NULL on, and so does json_pack.
+ * If there is no memory for a part of the JSON document, the whole becomes NULL: add() returns NULL for NULL, and so
+ * does json_pack.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "program/image.h"
 #include "runtime/host/host.h"
 
-/* The list with one item more; takes both.  NULL when either is NULL, or there is no memory. */
+/* Returns the list with one more item; takes ownership of both.  NULL if either is NULL, or there is no memory. */
 static json_t *add(json_t *list, json_t *item) {
   if (json_array_append_new(list, item) == 0) return list;
   json_decref(list);
@@ -51,15 +52,15 @@ static json_t *describe_report(const ApcReport *r) {
                    (json_int_t)r->saved_bytes);
 }
 
-/* apc_predict, but for what cannot be predicted: sizes that nothing binds.  False with *lacking when there is not the
- * memory to know. */
+/* apc_predict; false if sizes are unbound, so that nothing can be predicted.  *lacking becomes true if there is no
+ * memory for the prediction. */
 static bool predicted(ApcModel *m, int rank, ApcReport *out, bool *lacking) {
   ApcStatus status = apc_predict(m, rank, out);
   *lacking |= status == APC_FAILED;
   return status == APC_OK;
 }
 
-/* Memory of each rank: predicted, and what it allocated when it has run. */
+/* Lists the memory of each rank: predicted, and allocated if it has run. */
 static json_t *describe_ranks(ApcModel *m, bool *lacking) {
   json_t *list = json_array();
   for (int r = 0; r < apc_ranks(m); r++) {
@@ -100,7 +101,7 @@ static json_t *describe_symbols(const Program *p) {
   return list;
 }
 
-/* Is the record the first of its weight, which is not computed from others? */
+/* True if the record is the first one of its weight, and the weight is not computed from others. */
 static bool is_weight(const Program *p, uint32_t i) {
   bool again = p->params[i].init == PINIT_prepared;
   for (uint32_t k = 0; k < i && !again; k++) again = p->params[k].name == p->params[i].name;
@@ -113,7 +114,8 @@ static json_int_t elements(const Program *p, uint32_t i) {
   return n;
 }
 
-/* The model's weights once, also those several stages use; not what is computed from them. */
+/* Returns the elements of the model's weights: once if several stages use them, and without weights that are computed
+ * from others. */
 static json_int_t weight_elements(const Program *p) {
   json_int_t sum = 0;
   for (uint32_t i = 0; i < p->n_params; i++)
@@ -121,7 +123,7 @@ static json_int_t weight_elements(const Program *p) {
   return sum;
 }
 
-/* Weights and their elements that steps change, of all that could be changed. */
+/* Prints the number of weights and elements that a step changes, of all that training could change. */
 static void trained_text(const Program *p, Text *t) {
   json_int_t weights[2] = {0}, sums[2] = {0};
   for (uint32_t i = 0; i < p->n_params; i++) {
@@ -142,7 +144,7 @@ static json_t *describe_images(const Program *p) {
   return list;
 }
 
-/* The instruction sets of the first image for CPUs; none: "". */
+/* Returns the instruction sets of the first image for CPUs; "" if there is none. */
 static const char *cpu_sets(const Program *p) {
   for (uint32_t i = 0; i < p->n_images; i++)
     if (p->images[i].kind == PIMAGE_object) return program_text(p, p->images[i].arch);
@@ -216,7 +218,7 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
           (double)(r.arena_bytes + r.window_bytes + r.library_bytes) / 1048576);
 }
 
-/* json_dumps leaves keys out when it can get no more (jansson 2.14). */
+/* json_dumps leaves keys out if it runs out of memory (jansson 2.14). */
 char *host_json_text(const json_t *d) {
   size_t n = json_dumpb(d, NULL, 0, JSON_INDENT(2));
   char *text = n ? malloc(n + 1) : NULL;

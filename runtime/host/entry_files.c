@@ -1,11 +1,10 @@
 /* runtime/host/entry_files.c - entries whose inputs or outputs are tensors of a safetensors file.
  *
- * The host makes the header, which it knows from the program alone, allocates the file beside the final one, and asks
- * the ranks, which write their parts (runtime/exec/entry_file.h) and are done when these are on the disk.  Checksums,
- * of tensors and header, are asked for in the metadata: then the ranks' sums are added up and take the place of the
- * zeros that stand there (base/safetensors_sums.h).  Then the first 8 bytes are put right and the file gets its name.
- * So whatever fails, the file that was there is whole, and what is left under the temporary name cannot be taken for
- * one.
+ * The host makes the header, which follows from the program alone, allocates the file beside the final one, and sends
+ * the ranks a request.  They write their parts (runtime/exec/entry_file.h) and answer when these are on the disk.  If
+ * the metadata asks for checksums of tensors and header, the host adds up the ranks' sums and puts them in place of the
+ * zeros in the header (base/safetensors_sums.h).  Then it corrects the first 8 bytes and renames the file.  So whatever
+ * fails, the old file stays whole, and the temporary file cannot be taken for a complete one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "base/safetensors_sums.h"
 #include "runtime/host/host.h"
 
-/* A number that no other run has. */
+/* Returns a number that no other run has. */
 static uint64_t fresh_mark(const ApcModel *m) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -27,7 +26,7 @@ static uint64_t fresh_mark(const ApcModel *m) {
 
 static RtStatus name_file(ApcModel *m, const char *path, RequestFile *file) {
   size_t n = strlen(path);
-  if (n >= sizeof file->path) return rt_error(&m->error, RT_BAD_INPUT, "%s: its name is too long", path);
+  if (n >= sizeof file->path) return rt_error(&m->error, RT_BAD_INPUT, "%s: the file name is too long", path);
   memcpy(file->path, path, n + 1);
   return RT_OK;
 }
@@ -53,7 +52,7 @@ static bool header_of(const ApcModel *m, uint32_t entry, const RequestLayout *l,
   return safetensors_header(f->diags, path, list, e->n_outputs, about, (size_t)n_meta, out);
 }
 
-/* Of all outputs, in the order of the entry. */
+/* Adds up the ranks' checksums of all outputs, in the order of the entry. */
 static RtStatus add_up_sums(ApcModel *m, uint32_t entry, uint64_t *sums) {
   const uint32_t ranks = m->artifact.program.ranks, n = m->artifact.program.entries[entry].n_outputs;
   uint64_t *of_ranks = calloc((size_t)ranks * n + 1, sizeof *of_ranks);
@@ -64,7 +63,7 @@ static RtStatus add_up_sums(ApcModel *m, uint32_t entry, uint64_t *sums) {
   return status;
 }
 
-/* Into the header, where it has room for them. */
+/* Writes the checksums into the header, if it has room for them. */
 static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader *h, FileWriter *w) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
@@ -86,7 +85,7 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
   return status;
 }
 
-/* From the header to the end; the ranks in between. */
+/* Writes the header; the ranks write the tensors; then writes the checksums and the right first 8 bytes. */
 static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, const SafetensorsHeader *h,
                            FileWriter *w) {
   RequestFile file = {.mark = fresh_mark(m)};
@@ -97,7 +96,7 @@ static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, 
   if (status) return status;
   file_writer_add(w, &marked, sizeof marked);
   file_writer_add(w, h->bytes + sizeof length, h->n - sizeof length);
-  if (!file_writer_flush(w)) return RT_OK; /* the writer has said why */
+  if (!file_writer_flush(w)) return RT_OK; /* the writer has reported why */
   status = host_request_file(m, REQUEST_WRITE, entry, symbols, &file);
   if (!status) status = write_sums(m, entry, h, w);
   if (!status) file_writer_put(w, 0, &length, sizeof length);
@@ -138,14 +137,14 @@ ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, cons
 
 /* ---- reading */
 
-/* Are there all inputs, as the program wants them, and nothing else? */
+/* True if the file has all inputs of the entry, as the program requires them, and no other tensors. */
 static ApcStatus fits(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     const char *name = program_text(p, p->ports[e->inputs + i].name);
     const SafetensorsEntry *t = safetensors_find(s, name);
-    if (!t) return host_error(m, RT_BAD_INPUT, "%s: there is no '%s' in it", path, name);
+    if (!t) return host_error(m, RT_BAD_INPUT, "%s: there is no '%s' in the file", path, name);
     const Tensor like = tensor_view(t->dtype, t->rank, t->dims, NULL);
     ApcStatus status = host_accepts(m, name, &like);
     if (status) return status;
@@ -172,7 +171,7 @@ ApcStatus apc_read_entry(ApcModel *m, const char *entry, const char *path) {
     if (!status) status = host_request_file(m, REQUEST_READ, which, symbols, &file);
     result = status ? host_status(m, status) : APC_OK;
   } else if (s && !result) {
-    result = host_error(m, RT_BAD_INPUT, "%s: it is gone", path);
+    result = host_error(m, RT_BAD_INPUT, "%s: the file no longer exists", path);
   }
   free(whole);
   if (s) safetensors_close(s);

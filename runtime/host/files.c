@@ -37,7 +37,7 @@ static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
   if (ends_with(path, ".npz"))
     return host_error(
         m, RT_USAGE,
-        "%s is an archive of tensors, an input is one (.npy): --inputs %s gives inputs those of their names", path,
+        "%s is an archive of tensors, but an input takes one (.npy); use --inputs %s to bind inputs by name", path,
         path);
   HostFiles f = host_files_begin();
   Tensor t;
@@ -64,11 +64,11 @@ ApcStatus apc_bind_input_text(ApcModel *m, const char *name, const char *text) {
   if (strcmp(text, "random") == 0) return bind_random(m, name, NULL);
   if (strncmp(text, "random:", 7) == 0) return bind_random(m, name, text + 7);
   if (ends_with(text, ".npy"))
-    return host_error(m, RT_USAGE, "input '%s': a file's name follows '@': --input %s=@%s", name, name, text);
+    return host_error(m, RT_USAGE, "input '%s': write '@' before the name of a file: --input %s=@%s", name, name, text);
   return host_error(m, RT_USAGE, "input '%s': '%s' is neither @FILE.npy nor random[:SEED] nor zeros", name, text);
 }
 
-/* Makes it a tensor that outlives its archive. */
+/* Copies the tensor out of its archive, so that it outlives it. */
 static bool own(Tensor *t) {
   Tensor copy;
   if (!tensor_alloc(&copy, t->dtype, t->rank, t->dims)) return false;
@@ -97,9 +97,8 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
 ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   if (ends_with(path, ".npy"))
-    return host_error(m, RT_USAGE,
-                      "%s is one tensor, inputs by name are an archive (.npz): --input NAME=@%s gives it to one", path,
-                      path);
+    return host_error(m, RT_USAGE, "%s is one tensor, not an archive (.npz); use --input NAME=@%s to bind one input",
+                      path, path);
   HostFiles f = host_files_begin();
   Npz *z = npz_open(f.diags, path);
   ApcStatus status = APC_OK;
@@ -107,7 +106,7 @@ ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
     status = bind_members(m, z);
     npz_close(z);
   }
-  if (status == APC_USAGE) { /* a file with a tensor too many is bad input, not bad use */
+  if (status == APC_USAGE) { /* a file with an extra tensor is bad input, not bad use */
     char text[RT_ERROR_TEXT];
     snprintf(text, sizeof text, "%.*s", RT_ERROR_TEXT - 300, m->error.text);
     m->error = (RtError){0};
@@ -122,7 +121,7 @@ static Tensor output_view(const ApcModel *m, int i) {
   return tensor_view((DType)t->dtype, m->layout.shapes[i].rank, m->layout.shapes[i].dims, m->io + m->layout.offsets[i]);
 }
 
-/* Outputs never replace the program or the weights it runs with. */
+/* Refuses files that are the program or the weights it runs with. */
 static ApcStatus check_output(ApcModel *m, const char *path) {
   const Program *p = &m->artifact.program;
   bool ours = file_same(path, m->path) || (m->weights && file_same(path, m->weights));
@@ -132,7 +131,7 @@ static ApcStatus check_output(ApcModel *m, const char *path) {
     ours = *blob && (file_same(path, blob) || (found && file_same(path, found)));
     free(found);
   }
-  return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights: outputs need another file", path)
+  return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights; write outputs to another file", path)
               : APC_OK;
 }
 

@@ -34,15 +34,13 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) {
   return host_status(m, rt_error(&m->error, status, "%s", text));
 }
 
-/* Another process has it after a fork: the threads that watch the ranks are not in the child, and the ranks are the
- * parent's. */
+/* False after a fork: the child lacks the threads that watch the ranks, and the ranks belong to the parent. */
 static bool usable(const ApcModel *m) { return m->artifact.image && m->owner == getpid(); }
 
 bool host_begin(ApcModel *m) {
   if (m->owner != getpid()) {
     m->error = (RtError){0};
-    rt_error(&m->error, RT_USAGE,
-             "the model was loaded by another process, before a fork: a child has to load its own");
+    rt_error(&m->error, RT_USAGE, "the model was loaded before a fork; a child process has to load its own");
   }
   if (!usable(m)) return false;
   m->error = (RtError){0};
@@ -60,7 +58,7 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   if (status) return status;
   const Program *p = &m->artifact.program;
   bool runnable = false;
-  if (!m->launched && p->ranks > SESSION_MAX_RANKS) /* before anything looks at each of them */
+  if (!m->launched && p->ranks > SESSION_MAX_RANKS) /* before any code visits each of them */
     return rt_error(&m->error, RT_UNSUPPORTED,
                     "the program is for %u ranks; it starts at most %d by itself: start them with "
                     "a launcher",
@@ -138,7 +136,7 @@ void apc_close(ApcModel *m) {
 
 /* ---- what the program offers */
 
-/* `prepare` cannot be asked for. */
+/* Returns entry `number` of those that a caller may run; `prepare` is not one of them. */
 static const ProgramEntry *callable(const ApcModel *m, int number) {
   const Program *p = &m->artifact.program;
   for (uint32_t i = 0; usable(m) && i < p->n_entries; i++)
@@ -223,7 +221,7 @@ void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name
                              program_text(p, p->ports[i].name));
 }
 
-/* Is it an input of any entry? */
+/* True if it is an input of any entry, at *port. */
 static bool is_input(const Program *p, const char *name, uint32_t *port) {
   for (uint32_t e = 0; e < p->n_entries; e++)
     for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
@@ -252,7 +250,7 @@ static ApcStatus find_input(ApcModel *m, const char *name, DType *type) {
 }
 
 static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wanted) {
-  return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model wants %s", name, dtype_name(given),
+  return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model expects %s", name, dtype_name(given),
                     dtype_name(wanted));
 }
 
@@ -283,11 +281,11 @@ ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t) {
   return status ? status : host_bind(m, name, (Bound){.tensor = converted});
 }
 
-/* Whether the tensor fits an input as far as that is known without the sizes of others. */
+/* Checks the tensor against an input, as far as possible without the sizes of other inputs. */
 static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *like, RtError *error) {
   const char *name = program_text(p, t->name);
   if (t->dims.n != (uint32_t)like->rank)
-    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u", name, like->rank,
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model expects %u", name, like->rank,
                     like->rank == 1 ? "" : "s", t->dims.n);
   for (uint32_t d = 0; d < t->dims.n; d++) {
     const ProgramExpr *e = &p->exprs[program_list(p, t->dims)[d]];
@@ -305,7 +303,7 @@ ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
   if (status) return status;
   if (!whole_may_be(like->dtype, type)) return other_type(m, name, like->dtype, type);
   RtError error = {0};
-  for (uint32_t e = 0; e < p->n_entries; e++) /* of any entry */
+  for (uint32_t e = 0; e < p->n_entries; e++) /* it fits if it fits any entry */
     for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
       if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK)
         return APC_OK;
@@ -341,7 +339,7 @@ ApcStatus apc_bind_input(ApcModel *m, const char *name, ApcType type, int rank, 
   if (!host_begin(m)) return not_loaded(m);
   size_t bytes;
   if ((unsigned)type >= DT_COUNT || !tensor_size((DType)type, rank, dims, &bytes))
-    return host_error(m, RT_BAD_INPUT, "input '%s' has a type or shape that is not possible", name);
+    return host_error(m, RT_BAD_INPUT, "input '%s' has an invalid type or shape", name);
   if (!data && bytes) return host_error(m, RT_USAGE, "input '%s' has no data", name);
   return host_bind(m, name, (Bound){.tensor = tensor_view((DType)type, rank, dims, data ? data : "")});
 }
@@ -391,7 +389,7 @@ static RtStatus all_bound(ApcModel *m, uint32_t entry) {
     const Bound *b = find_bound(m, name);
     if (!b) return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is missing", name);
     if (b->kind == BOUND_DATA && b->tensor.dtype != (DType)p->ports[i].dtype)
-      return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is %s, but entry '%s' wants %s", name,
+      return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is %s, but entry '%s' expects %s", name,
                       dtype_name(b->tensor.dtype), program_text(p, e->name), dtype_name((DType)p->ports[i].dtype));
   }
   return RT_OK;
@@ -402,7 +400,7 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
-/* The ranks get the files that were checked. */
+/* Starts the ranks if none run.  They get the files that were checked. */
 static RtStatus start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
@@ -423,13 +421,13 @@ static RtStatus start(ApcModel *m) {
   options.args = args;
   RtStatus status =
       text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
-  if (shared >= 0) close(shared); /* the ranks have it */
+  if (shared >= 0) close(shared); /* the ranks have it now */
   free(text);
   free(kept);
   return status;
 }
 
-/* After a failure of the ranks nothing of the session is usable. */
+/* Drops the session after its ranks failed. */
 static RtStatus end(ApcModel *m, RtStatus status) {
   if (!status) return RT_OK;
   host_inputs_take_back(m);
@@ -476,7 +474,7 @@ RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64
   return status;
 }
 
-/* The sizes of the request, and whether this machine can hold them; asked once per sizes. */
+/* Computes the layout of the request, and checks once per sizes that this machine can hold it. */
 static RtStatus lay_out(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
   size_t bytes = sizeof *m->symbols * p->n_symbols;
@@ -603,7 +601,7 @@ int64_t apc_batch(const ApcModel *m) {
   return shapes[input].dims[0] == shapes[e->n_inputs].dims[0] && shapes[input].dims[0] > 0 ? shapes[input].dims[0] : 1;
 }
 
-/* ---- costs */
+/* ---- cost */
 
 ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
   if (!host_begin(m)) return not_loaded(m);

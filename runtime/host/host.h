@@ -1,6 +1,6 @@
-/* runtime/host/host.h - what the files behind apc_runtime.h share: host.c (loading, binding, running), files.c (tensor
- * files and texts), entry_files.c (entries whose tensors are in files), inputs.c (their values to the ranks),
- * describe.c (descriptions). */
+/* runtime/host/host.h - shared by the implementation of apc_runtime.h: host.c (loading, binding, running), files.c
+ * (tensor files and texts), entry_files.c (entries whose tensors are in files), inputs.c (values of inputs for the
+ * ranks), describe.c (descriptions). */
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
@@ -16,21 +16,21 @@
 #include "runtime/session/session.h"
 #include "runtime/exec/param_files.h"
 
-/* What an input is bound to. */
+/* The source of an input's values. */
 typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS } BoundKind;
 
 typedef struct Bound {
   char *name;
   BoundKind kind;
   uint64_t seed;
-  Tensor tensor; /* DATA: a view of the caller's memory, or ours when it came from a file */
+  Tensor tensor; /* DATA: a view of the caller's memory, or our own if it came from a file */
   bool kept;     /* DATA: a view of the I/O area, at byte `place`: inputs.c */
   size_t place;
 } Bound;
 
 struct ApcModel {
-  Artifact artifact; /* the tables alone */
-  ParamFiles *files; /* NULL under a launcher, where every rank has its own */
+  Artifact artifact; /* only the tables are mapped */
+  ParamFiles *files; /* NULL under a launcher, where every rank opens its own */
   char *path, *weights;
   int owner; /* the process that loaded it */
   int timeout_ms;
@@ -39,9 +39,9 @@ struct ApcModel {
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
   Bound *bound;
   size_t n_bound;
-  Session *session;   /* ranks started by this process; NULL when a launcher did, or none run yet */
-  Launched *launched; /* the caller's */
-  bool inputs_new;    /* since the last request */
+  Session *session;   /* ranks started by this process; NULL if a launcher started them, or none run yet */
+  Launched *launched; /* belongs to the ApcLaunch */
+  bool inputs_new;    /* inputs changed since the last request */
   uint32_t requests;
   char *io;
   RequestLayout layout; /* of the last request; n 0 before the first */
@@ -49,14 +49,14 @@ struct ApcModel {
   int64_t *symbols; /* of the last request */
   int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
   uint32_t checked_entry;
-  char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
+  char (*dim_texts)[APC_MAX_RANK][64]; /* per port: the texts that ApcTensorInfo points to */
   char *description;
   struct {
-    bool wanted, on;   /* on: the ranks have been told */
+    bool wanted, on;   /* on: the ranks record */
     uint64_t capacity; /* events per rank */
     char *records;     /* record_bytes per rank; NULL: not fetched since the last run */
-    double asked_s;    /* in recorded runs, as the host sees them */
-    char *text;        /* the last one of apc_profile */
+    double asked_s;    /* duration of the recorded runs, as the host measures it */
+    char *text;        /* the last result of apc_profile */
   } profile;
   RtError error;
 };
@@ -71,81 +71,82 @@ struct ApcLaunch {
   RtError error;
 };
 
-/* Records the error and gives the public status. */
+/* Returns the public status; host_error also records the error. */
 ApcStatus host_status(ApcModel *m, RtStatus status);
 ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays), and
- * in a process that is a child of the one that loaded it. */
+/* Begins a public call: clears the last error.  False if the model could not be loaded (then the error stays), and in a
+ * child process of the one that loaded it. */
 bool host_begin(ApcModel *m);
 
-/* What the input of that name is bound to; NULL. */
+/* Returns the binding of an input; NULL if there is none. */
 Bound *host_bound(const ApcModel *m, const char *name);
 
-/* runtime/host/check.c: refusals before anything runs, for the symbols in m->symbols. */
+/* runtime/host/check.c: refuse requests before anything runs, for the symbols in m->symbols.  RT_BAD_INPUT for an index
+ * outside its table, sizes that the model excludes, and sizes that need more memory than this machine has. */
 RtStatus host_check_indices(ApcModel *m, uint32_t entry);
 RtStatus host_check_sizes(ApcModel *m, uint32_t entry);
 RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
 
-/* May an input of that name be bound to a tensor like this one?  Its name, type and fixed dimensions are looked at. */
+/* Checks whether an input of that name may be bound to a tensor like this one: name, type and fixed dimensions. */
 ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like);
 
-/* Readers and writers of files collect diagnostics in an arena; the first error becomes ours, unless `status` is one.
- */
+/* Readers and writers of files collect diagnostics in an arena.  host_files_end frees it and returns `status`, or
+ * records the first error of the diagnostics and returns that. */
 typedef struct HostFiles {
   Arena *arena;
   Diags *diags;
 } HostFiles;
 
+/* Begin and end the diagnostics of one file. */
 HostFiles host_files_begin(void);
 ApcStatus host_files_end(ApcModel *m, HostFiles f, const char *path, ApcStatus status);
 
-/* Binds an input of that name; takes over the tensor. */
+/* Binds the input of that name; takes ownership of the tensor, even on errors. */
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
-/* Nothing is bound to it any more. */
+/* Removes the binding of an input. */
 void host_unbind(ApcModel *m, const char *name);
-/* The same with a file's tensor, which may have whole numbers in another type (base/whole.h). */
+/* Binds the tensor of a file, whose whole numbers may have another type (base/whole.h); takes ownership of it. */
 ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t);
 
-/* Symbols under the present bindings. */
+/* Computes the symbols from the present bindings. */
 RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
 
-/* Gives the ranks a request and waits for its end. */
+/* Sends the ranks a request and waits for its end. */
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
-/* The same where inputs or outputs are in a file; starts the ranks if there are none. */
+/* The same for a request with a file of inputs or outputs; starts the ranks if none run. */
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                            const RequestFile *file);
-/* An entry that can be run. */
+/* Finds an entry that callers may run; RT_USAGE if there is none of that name. */
 RtStatus host_find_entry(ApcModel *m, const char *name, uint32_t *out);
-double host_now(void); /* seconds */
+double host_now(void); /* a monotonic time in seconds */
 
 /* runtime/host/inputs.c.  Makes the I/O area at least so large and sets m->io. */
 RtStatus host_io(ApcModel *m, size_t bytes);
-/* Puts the inputs of the request in m->layout where the ranks read them. */
+/* Copies the inputs of the request into the I/O area at m->layout, where the ranks read them. */
 RtStatus host_inputs_place(ApcModel *m, uint32_t entry);
-/* Before the I/O area goes: what is bound lies nowhere in it any more; what there is no memory for is not bound any
- * more. */
+/* Before the I/O area goes: copies bound tensors out of it; those without memory for a copy lose their binding. */
 void host_inputs_take_back(ApcModel *m);
 
-/* runtime/host/record.c.  Tells the ranks to record, where that is wanted and they have not been told. */
+/* runtime/host/record.c.  Makes the ranks record, if that is wanted and they do not yet. */
 RtStatus host_record_begin(ApcModel *m);
-/* What was fetched is no longer all. */
+/* Drops fetched records: there are newer ones. */
 void host_record_stale(ApcModel *m);
-/* What all ranks give (request_gives), `bytes` each, in turn. */
+/* Fetches `bytes` from each rank (request_gives), in the order of ranks. */
 RtStatus host_fetch(ApcModel *m, RequestKind kind, void *to, size_t bytes);
-/* Fetches what all ranks recorded, unless it is there; then that of a rank. */
+/* Fetches the records of all ranks, unless they are here; then host_record_of returns those of a rank. */
 RtStatus host_record_fetch(ApcModel *m);
 RecordHead *host_record_of(const ApcModel *m, uint32_t rank);
 
-/* runtime/host/trace.c: the events fetched as one JSON document; false after the writer's diagnostic. */
+/* runtime/host/trace.c: writes the fetched events as one JSON document; false after a diagnostic of the writer. */
 bool host_trace_write(ApcModel *m, FileWriter *w, uint64_t *dropped);
 
-/* A document as text, from malloc; NULL without memory, or for NULL. */
+/* Returns a JSON document as text from malloc; NULL for NULL, or without memory. */
 char *host_json_text(const json_t *d);
 
-/* Finds an output of the last request; -1 after recording the error. */
+/* Returns the number of an output of the last request; -1 after recording the error. */
 int host_output(ApcModel *m, const char *name);
 
-/* "did you mean 'x'?" or "there are: x, y". */
+/* Writes "; did you mean 'x'?" or "; there are: x, y" for a name that is not among n ports. */
 void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size);
 
 #endif

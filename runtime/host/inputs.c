@@ -1,16 +1,15 @@
-/* runtime/host/inputs.c - the values of inputs, into the memory that the ranks read them from.
+/* runtime/host/inputs.c - copies the values of inputs to the memory from which the ranks read them.
  *
- * What was read from a file is large where a cache is an input, and would be there twice: as it was read, and in the
- * I/O area.  So a large tensor that is ours is given back once its values lie in the area; later requests of the same
- * layout find them there, and before anything else comes to that place they are copied out again.  Ranks do not write
- * to inputs.
+ * An input read from a file may be large, such as a cache, and would exist twice: as it was read, and in the I/O area.
+ * So a large tensor of our own is freed once its values lie in the area; later requests of the same layout find them
+ * there, and they are copied out again before other data uses their place.  Ranks do not write to inputs.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/host/host.h"
 
-enum { KEPT_LEAST = 1 << 20 }; /* bytes: less is not worth it */
+enum { KEPT_LEAST = 1 << 20 }; /* bytes; smaller tensors are not worth it */
 
 RtStatus host_io(ApcModel *m, size_t bytes) {
   void *area;
@@ -47,7 +46,7 @@ void host_inputs_take_back(ApcModel *m) {
   }
 }
 
-/* Is the binding an input of the entry, at the same place of the present layout? */
+/* True if the binding is an input of the entry at the same place of the present layout. */
 static bool stays(const ApcModel *m, uint32_t entry, const Bound *b) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
@@ -64,7 +63,7 @@ static RtStatus make_room(ApcModel *m, uint32_t entry) {
   return status;
 }
 
-/* Random integers stay inside the table they index. */
+/* Limits random integers to the table that they index. */
 static RtStatus random_limit(ApcModel *m, uint32_t port, const Bound *b, uint64_t *below) {
   const Program *p = &m->artifact.program;
   int64_t v = 2;

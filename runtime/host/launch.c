@@ -1,4 +1,4 @@
-/* runtime/host/launch.c - the part of apc_runtime.h about launchers. */
+/* runtime/host/launch.c - the part of apc_runtime.h for launchers. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -6,11 +6,11 @@
 
 #include "runtime/host/host.h"
 
-/* A file that this rank has mapped was cut short.  The others learn of its end as they learn of any. */
+/* Called after a file that this rank has mapped was truncated.  The other ranks learn of its end as of any other. */
 static void end_lost(const char *path, void *context) {
   const ApcLaunch *l = context;
   RtError error = {0};
-  rt_error(&error, RT_FAILED, "rank %d: %s was cut short while it was used", l->place.rank, path);
+  rt_error(&error, RT_FAILED, "rank %d: %s was truncated while in use", l->place.rank, path);
   if (l->stuck) l->stuck(rt_exit_code(RT_FAILED), error.text);
   _exit(rt_exit_code(RT_FAILED));
 }
@@ -19,12 +19,12 @@ static RtStatus check_world(const Launch *p, const Program *program, RtError *er
   if ((uint32_t)p->world == program->ranks) return RT_OK;
   return rt_error(error, RT_USAGE,
                   "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
-                  "again with another --target",
+                  "with another --target",
                   p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
 }
 
-/* Others wait for this rank, and learn what is wrong with its program when they meet: then it is `unable`, and no error
- * yet. */
+/* The other ranks wait for this one, and learn about a fault of its program when they meet: until then the fault is
+ * *unable, and no error. */
 static RtStatus open_program(ApcLaunch *l, RtError *unable) {
   RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
   if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
@@ -46,7 +46,7 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   l->stuck = o->stuck;
   l->owner = getpid();
-  bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
+  bool alone = !status && l->place.world == 1; /* the environment of one process says nothing about ranks */
   if (!status && (!alone || o->rank >= 0)) status = open_program(l, &options.unable);
   if (!status && alone) {
     apc_launch_close(l, 0);
@@ -66,7 +66,8 @@ const char *apc_launch_warning(const ApcLaunch *l) { return l && l->launched ? l
 
 ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
   if (l->owner != getpid())
-    return (ApcStatus)rt_exit_code(rt_error(&l->error, RT_USAGE, "the launch is another process's, before a fork"));
+    return (ApcStatus)rt_exit_code(
+        rt_error(&l->error, RT_USAGE, "the launch was opened before a fork; only the parent process can use it"));
   return (ApcStatus)rt_exit_code(launched_serve(l->launched, code, &l->error));
 }
 
@@ -76,7 +77,7 @@ int apc_launch_tells(const ApcLaunch *l) {
 
 void apc_launch_close(ApcLaunch *l, int code) {
   if (!l) return;
-  if (l->owner == getpid()) launched_close(l->launched, code); /* its threads and connections are the parent's */
+  if (l->owner == getpid()) launched_close(l->launched, code); /* threads and connections belong to the parent */
   artifact_close(&l->artifact);
   free(l);
 }

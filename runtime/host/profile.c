@@ -1,11 +1,11 @@
-/* runtime/host/profile.c - apc_profile: what the ranks recorded, as a table or JSON.
+/* runtime/host/profile.c - apc_profile: the ranks' recordings, as a table or JSON.
  *
- * The table has, per pipeline stage, the rank that worked longest: the others of its stage do the same on other parts,
- * and wait for it.  Equal instructions (of equal layers) are one line.  Behind it stand sums of every rank.  JSON has
+ * The table shows, per pipeline stage, the rank that worked longest: the other ranks of its stage do the same on other
+ * parts, and wait for it.  Equal instructions (of equal layers) share a line.  Sums of every rank follow.  JSON has
  * every instruction of every rank.
  *
- * An operation's part of the peak is that of the time it would take at the measured speeds, by arithmetic or by memory,
- * whichever is longer (Williams, Waterman and Patterson, "Roofline", 2009).
+ * An operation's fraction of the peak is the time it would take at the measured speeds, by arithmetic or by memory,
+ * whichever is longer, over its time (Williams, Waterman and Patterson, "Roofline", 2009).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { LINES_MOST = 40 };
 
-/* What an instruction's time counts as. */
+/* Kinds of work that an instruction's time counts as. */
 typedef enum Sort { PRODUCT, CONVOLUTION, KERNEL, COPY, MOVING, WAITING, PORTS, REST, SORTS } Sort;
 
 static const struct {
@@ -42,10 +42,10 @@ static Sort sort_of(uint32_t kind) {
   }
 }
 
-/* Of all recorded runs of a rank. */
+/* Sums over all recorded runs of a rank. */
 typedef struct Sums {
   RecordRow of[SORTS];
-  double run_ns, work_ns; /* work: what is no waiting */
+  double run_ns, work_ns; /* work: run time without waiting */
 } Sums;
 
 static void add_row(RecordRow *to, const RecordRow *r) {
@@ -72,16 +72,16 @@ static Sums sums_of(const Program *p, RecordHead *h) {
   return s;
 }
 
-/* ---- one operation, or several that are alike */
+/* ---- one operation, or several alike */
 
 typedef struct Line {
-  uint32_t instr, kind, kernel, alike; /* kernel: PROGRAM_NONE for what has none */
+  uint32_t instr, kind, kernel, alike; /* kernel: PROGRAM_NONE if it has none */
   RecordRow row;
 } Line;
 
-/* How it compares with the peak, which may be passed: by what is in caches, and where the machine was busy when the
- * peak was measured.  bound: "arithmetic", "memory", or NULL when that is not known, as for what no core
- * and no memory of this machine decides. */
+/* Comparison with the peak, which data in caches may exceed, and so may any work if the machine was busy when the peak
+ * was measured.  bound: "arithmetic", "memory", or NULL if unknown, as for work that neither cores nor memory of this
+ * machine limit. */
 typedef struct Speed {
   double flops, bytes, of_peak;
   const char *bound;
@@ -106,7 +106,7 @@ static uint32_t kernel_of(const ProgramInstr *x) {
 
 static int order_of(double a, double b) { return (a > b) - (a < b); }
 
-/* 0: nothing but the name and the time tells them apart. */
+/* Returns 0 if the lines differ only in name and time. */
 static int compare_alike(const void *a, const void *b) {
   const Line *x = a, *y = b;
   int c = order_of(x->kind, y->kind);
@@ -129,7 +129,7 @@ static int compare_time(const void *a, const void *b) {
   return c ? c : order_of(x->instr, y->instr);
 }
 
-/* What the rank called, alike together, the longest first. */
+/* Lists the instructions that the rank executed, equal ones as one line, the longest first. */
 static size_t lines_of(const Program *p, RecordHead *h, Line *lines) {
   size_t n = 0, kept = 0;
   const RecordRow *rows = record_rows(h);
@@ -150,7 +150,8 @@ static size_t lines_of(const Program *p, RecordHead *h, Line *lines) {
 
 /* ---- text */
 
-/* "128x768x3072", "12 of 128x64x128"; "14x14, 256 to 256, 3x3", "56x56, 144 groups, 3x3"; "" for what is neither. */
+/* Returns the size of a product or convolution: "128x768x3072", "12 of 128x64x128"; "14x14, 256 to 256, 3x3", "56x56,
+ * 144 groups, 3x3"; "" for other instructions. */
 static const char *size_text(Arena *a, uint32_t kind, const int64_t *size) {
   Text t = {.arena = a};
   if (kind != PI_gemm && kind != PI_conv) return "";
@@ -160,7 +161,7 @@ static const char *size_text(Arena *a, uint32_t kind, const int64_t *size) {
     return text_str(&t);
   }
   const int64_t *output = size + 4, *window = size + 7;
-  int first = 0; /* an image of two dimensions has 1 before them */
+  int first = 0; /* a two-dimensional image has leading 1s */
   while (first < 2 && output[first] == 1 && window[first] == 1) first++;
   for (int i = first; i < 3; i++) text_printf(&t, "%s%" PRId64, i > first ? "x" : "", output[i]);
   if (size[1] != 1) text_printf(&t, ", %" PRId64 " groups", size[1]);
@@ -178,7 +179,7 @@ typedef struct Report {
   double runs;
 } Report;
 
-/* "-" where there is nothing to say, in a column of that width. */
+/* Prints a number with that width, or "-" if it is unknown. */
 static void print_rate(const Report *r, const char *format, int width, double value) {
   if (value > 0) text_printf(r->t, format, width, value);
   else text_printf(r->t, "%*s", width, "-");
@@ -237,7 +238,7 @@ static void print_rank(const Report *r, uint32_t rank) {
   }
 }
 
-/* The rank of the stage that worked longest. */
+/* Returns the rank of the stage that worked longest. */
 static uint32_t busiest(const Report *r, uint32_t stage) {
   uint32_t first = stage * r->p->ranks_per_stage, best = first;
   double most = -1;
@@ -264,14 +265,15 @@ static void print_all(const Report *r) {
     double s = (double)host_record_of(r->m, i)->load_ns * 1e-9;
     if (s > load) load = s;
   }
-  text_printf(r->t, "profile of %.0f run%s on %u rank%s: %.3f ms a run for who asks; loading the weights took %.3f s\n",
+  text_printf(r->t,
+              "profile of %.0f run%s on %u rank%s: %.3f ms a run for the caller; loading the weights took %.3f s\n",
               r->runs, r->runs == 1 ? "" : "s", r->p->ranks, r->p->ranks == 1 ? "" : "s",
               r->m->profile.asked_s * 1e3 / r->runs, load);
   for (uint32_t s = 0; s < r->p->stages; s++) print_rank(r, busiest(r, s));
   if (r->p->ranks > 1) print_ranks(r);
 }
 
-/* ---- JSON; no memory for a part makes the whole NULL */
+/* ---- JSON; without memory for a part the whole is NULL */
 
 static json_t *add(json_t *list, json_t *item) {
   if (json_array_append_new(list, item) == 0) return list;

@@ -1,4 +1,4 @@
-/* runtime/host/record.c - asking the ranks to record their runs, and fetching what they recorded. */
+/* runtime/host/record.c - makes the ranks record their runs, and fetches their records. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
   return (RecordHead *)(void *)(m->profile.records + bytes_of(m) * rank);
 }
 
-/* The I/O area grows by the blocks; what is in it stays: the reports of the ranks at least, which come with every
- * answer, and what the last run has left. */
+/* Enlarges the I/O area by the ranks' blocks.  Its contents stay: at least the reports of the ranks, which every answer
+ * brings, and the data of the last run. */
 static RtStatus fetch_shared(ApcModel *m, RequestKind kind, char *to, size_t bytes) {
   size_t reports = m->artifact.program.ranks * sizeof(RankReport);
   int64_t offset = (int64_t)(m->layout.bytes > reports ? m->layout.bytes : reports);
@@ -52,7 +52,7 @@ RtStatus host_fetch(ApcModel *m, RequestKind kind, void *to, size_t bytes) {
   return launched_given(m->launched, &head, to, bytes, &m->error);
 }
 
-/* Ranks of other machines are not to be trusted with places in memory. */
+/* Checks the records before use: ranks of other machines could send invalid indices. */
 static RtStatus check(ApcModel *m) {
   const Program *p = &m->artifact.program;
   for (uint32_t r = 0; r < p->ranks; r++) {
@@ -62,7 +62,7 @@ static RtStatus check(ApcModel *m) {
       uint32_t instr = record_events(p, h)[i].instr;
       ok = instr < p->n_instrs || instr == PROGRAM_NONE;
     }
-    if (!ok) return rt_error(&m->error, RT_INTERNAL, "rank %u sent a profile that is none", r);
+    if (!ok) return rt_error(&m->error, RT_INTERNAL, "rank %u sent an invalid profile", r);
   }
   return RT_OK;
 }

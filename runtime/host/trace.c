@@ -1,7 +1,7 @@
 /* runtime/host/trace.c - the recorded calls as a timeline in the Trace Event Format.
  *
- * A rank is a process with one thread; a run is an event that its calls lie in.  Ranks of one machine share a clock;
- * those of several begin together at 0, since their clocks say nothing about each other.
+ * A rank is a process with one thread; a run is an event that contains its calls.  Ranks of one machine share a clock.
+ * Ranks of several machines all begin at 0, since their clocks cannot be compared.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ typedef struct Trace {
   const Program *p;
   uint64_t origin;
   uint32_t rank;
-  bool any; /* an event is written */
+  bool any; /* an event is already written */
 } Trace;
 
 __attribute__((format(printf, 2, 3))) static bool put(Trace *t, const char *format, ...) {
@@ -38,7 +38,7 @@ static bool put_text(Trace *t, const char *text) {
   return ok;
 }
 
-/* Microseconds with three digits behind the point are exact. */
+/* Writes microseconds; three digits after the point make them exact. */
 static bool put_time(Trace *t, const char *key, uint64_t ns) {
   return put(t, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
 }
@@ -71,7 +71,7 @@ static bool put_rank(Trace *t, RecordHead *h) {
   return ok;
 }
 
-/* A run is recorded behind its calls, so the least time of all is looked for. */
+/* A run is recorded after its calls, so this searches for the earliest time. */
 static uint64_t first_of(const Program *p, RecordHead *h) {
   uint64_t first = UINT64_MAX;
   for (uint64_t i = 0; i < h->events; i++)

@@ -22,7 +22,7 @@ static const struct sockaddr_in *as_four(const SocketAddress *a) {
 
 /* ---- texts */
 
-/* The n bytes, without brackets around them. */
+/* Takes a host of n bytes, without brackets around them. */
 static bool take_host(const char *text, size_t n, HostPort *out) {
   bool brackets = n > 2 && text[0] == '[' && text[n - 1] == ']';
   if (brackets) text++, n -= 2;
@@ -32,7 +32,7 @@ static bool take_host(const char *text, size_t n, HostPort *out) {
   return true;
 }
 
-/* An IPv6 address and nothing else, with or without its link's name: its last colon begins no port. */
+/* True for an IPv6 address alone, with or without the name of its link: its last colon begins no port. */
 static bool is_six(const char *text, HostPort *out) {
   struct in6_addr bytes;
   char plain[INET6_ADDRSTRLEN];
@@ -130,7 +130,8 @@ void address_take_scope(SocketAddress *a, const SocketAddress *first) {
 
 /* ---- this machine */
 
-/* Link-local ones are left out: the name of the link is this machine's own. */
+/* True if other machines can use this address of an interface (`loopback`: if it is a loopback address).  Link-local
+ * addresses are excluded: the name of the link is valid only on this machine. */
 static bool tells(const struct ifaddrs *i, bool loopback, SocketAddress *a) {
   int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
   if (family != AF_INET && family != AF_INET6) return false;

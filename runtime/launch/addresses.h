@@ -1,4 +1,4 @@
-/* runtime/launch/addresses.h - where ranks listen and whom they may reach: HOST:PORT as text, as addresses, and the
+/* runtime/launch/addresses.h - the places where ranks listen and connect: HOST:PORT as text, as addresses, and the
  * addresses of this machine. */
 #ifndef APC_RUNTIME_LAUNCH_ADDRESSES_H
 #define APC_RUNTIME_LAUNCH_ADDRESSES_H
@@ -10,40 +10,41 @@ typedef struct HostPort {
   char host[256], port[8];
 } HostPort;
 
-/* "HOST:PORT" or "[IPv6 address]:PORT"; the address without a port, with or without brackets, has torchrun's.  False
- * when it is none of these. */
+/* Splits "HOST:PORT" or "[IPv6 address]:PORT"; an IPv6 address without a port, with or without brackets, gets
+ * torchrun's.  False if the text is none of these. */
 bool address_host_port_split(const char *text, HostPort *out);
 
-/* What a host has. */
+/* The addresses of a host. */
 enum { ADDRESS_LIST_MOST = 16 };
 typedef struct AddressList {
   SocketAddress items[ADDRESS_LIST_MOST];
   int n;
 } AddressList;
 
-/* All addresses of the host, to listen at or to connect to.  False, with *why, when it has none; *soon: asking again
- * may help. */
+/* Resolves all addresses of the host, to listen at or to connect to.  False, with *why, if it has none; *soon: a later
+ * try may succeed. */
 bool address_resolve(const HostPort *h, AddressList *out, const char **why, bool *soon);
 
-/* Of this machine and nobody else: 127.0.0.0/8 and ::1. */
+/* True if only this machine can reach the address: 127.0.0.0/8 and ::1. */
 bool address_is_loopback(const SocketAddress *a);
 
-/* Takes out what is not loopback. */
+/* Removes addresses that are not loopback. */
 void address_keep_loopback(AddressList *l);
 
-/* Any address of the machine (at a free port), or only its loopback. */
+/* Returns addresses to listen at any address of the machine, or only at its loopback; port 0. */
 AddressList address_any(bool loopback);
 
-/* Where the descriptor's own end is; with port 0, so that another socket can listen there. */
+/* Gives the local address of a connection, with port 0, so that another socket can listen there. */
 bool address_beside(int fd, SocketAddress *out);
 
-/* Link-local addresses that another machine told hold on the link by which `first` is reached. */
+/* Completes a link-local address from another machine: it is valid on the link that reaches `first`. */
 void address_take_scope(SocketAddress *a, const SocketAddress *first);
 
-/* The addresses of this machine as lines "HOST PORT", the loopback last; 0 when they cannot be told. */
+/* Lists the addresses of this machine as lines "HOST PORT", the loopback last; returns the bytes, 0 if the system does
+ * not list them. */
 size_t address_list_own(uint16_t port, char *text, size_t size);
 
-/* "127.0.0.1", "fe80::1%eth0". */
+/* Formats an address: "127.0.0.1", "fe80::1%eth0". */
 void address_text(const SocketAddress *a, char *text, size_t size);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct Claim {
 
 typedef enum Direction { FROM_COMER, FROM_LISTENER } Direction;
 
-/* What a MAC is made of; no padding.  The version of everything that ranks say to each other is part of it. */
+/* The contents of a MAC, without padding.  `protocol` is the version of everything that ranks send to each other. */
 typedef struct Statement {
   unsigned char protocol[16], label[SECRET_BYTES], run[ADMISSION_RUN], comer[ADMISSION_NONCE],
       listener[ADMISSION_NONCE];
@@ -51,14 +51,14 @@ static void sign(const AdmissionKey *k, Statement *s, Direction direction, unsig
   secret_mac(k->key, s, sizeof *s, mac);
 }
 
-/* ---- who comes */
+/* ---- the rank that connects */
 
 static bool fail(int number) {
   errno = number;
   return false;
 }
 
-/* A listener that goes away without an answer. */
+/* Receives; a listener that closes the connection without an answer gives the error `gone`. */
 static bool hear(int fd, void *data, size_t n, int stop, int64_t deadline, int gone) {
   if (socket_receive(fd, data, n, stop, deadline)) return true;
   return errno == ECONNRESET || errno == EPIPE ? fail(gone) : false;
@@ -87,13 +87,13 @@ bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *
   return secret_equal(answer, right) ? true : fail(EACCES);
 }
 
-/* ---- who listens */
+/* ---- the rank that listens */
 
 typedef struct Comer {
   int fd;
   int64_t until;
   bool greeted;
-  size_t got; /* of what it is to say next: */
+  size_t got; /* bytes received of its next message: */
   union {
     Greeting greeting;
     Claim claim;
@@ -103,12 +103,12 @@ typedef struct Comer {
 } Comer;
 
 struct Lobby {
-  const AdmissionKey *key, *also; /* NULL: no other */
+  const AdmissionKey *key, *also; /* NULL: no second key */
   AdmissionRole role, also_role;
   int rank, listeners[LISTENERS], n_listeners;
   LobbyCounts counts;
   int n;
-  Comer comers[LOBBY_MOST]; /* in the order in which they came */
+  Comer comers[LOBBY_MOST]; /* in order of arrival */
   struct pollfd polls[LOBBY_MOST + LISTENERS + 1];
 };
 
@@ -128,7 +128,7 @@ void lobby_take_also(Lobby *l, const AdmissionKey *key, AdmissionRole role) {
   l->also_role = role;
 }
 
-/* Forgets comer i. */
+/* Removes comer i. */
 static void take_out(Lobby *l, int i) {
   memmove(&l->comers[i], &l->comers[i + 1], sizeof *l->comers * (size_t)(l->n - i - 1));
   l->n--;
@@ -140,14 +140,15 @@ static void turn_away(Lobby *l, int i, unsigned *count) {
   take_out(l, i);
 }
 
-/* Too many descriptors are as many connections too many. */
+/* Too many open descriptors count as too many connections: drops the oldest. */
 static bool make_room(Lobby *l) {
   if (l->n == 0) return false;
   turn_away(l, 0, &l->counts.silent);
   return true;
 }
 
-/* Who comes meanwhile waits for the next round, so that those who are here are served.  False with errno. */
+/* Accepts at most AT_ONCE connections; later ones wait for the next round, so that the present ones are served.  False
+ * with errno. */
 static bool take_in(Lobby *l, int listener) {
   for (int i = 0; i < AT_ONCE; i++) {
     int fd = socket_accept_now(listener);
@@ -163,7 +164,7 @@ static bool take_in(Lobby *l, int listener) {
   return true;
 }
 
-/* Small things fit into the buffer of a new connection; who makes it full is no rank. */
+/* Small messages fit into the buffer of a new connection; a peer that fills it is no rank. */
 static bool say(int fd, const void *data, size_t n) { return socket_send(fd, data, n, 0); }
 
 static bool challenge(Lobby *l, Comer *c) {
@@ -178,7 +179,7 @@ static bool challenge(Lobby *l, Comer *c) {
   return say(c->fd, &out, sizeof out);
 }
 
-/* Has it shown that it knows the key?  Then it is shown that this rank does. */
+/* If the comer has proved that it knows the key, proves that this rank does. */
 static bool admit_with(const Lobby *l, const AdmissionKey *key, AdmissionRole role, const Comer *c) {
   unsigned char mac[SECRET_BYTES];
   Statement s = state(key, &c->in.claim.claim, l->rank);
@@ -194,7 +195,7 @@ static bool admit(const Lobby *l, const Comer *c) {
   return admit_with(l, l->key, l->role, c) || (l->also && admit_with(l, l->also, l->also_role, c));
 }
 
-/* Reads what comer i says.  1: it is admitted; 0: it is not through yet; -1: it was turned away. */
+/* Reads from comer i.  1: it is admitted; 0: its messages are not complete; -1: it was disconnected. */
 static int advance(Lobby *l, int i) {
   Comer *c = &l->comers[i];
   for (;;) {
@@ -226,7 +227,7 @@ static void send_late_away(Lobby *l) {
   while (l->n > 0 && l->comers[0].until <= now) turn_away(l, 0, &l->counts.silent);
 }
 
-/* Until somebody says something, comes, or has waited too long. */
+/* Waits until a comer sends something, connects, or has waited too long. */
 static bool wait_for_any(Lobby *l, int stop, int64_t deadline) {
   int n = 0;
   int64_t until = l->n > 0 && l->comers[0].until < deadline ? l->comers[0].until : deadline,
@@ -237,7 +238,7 @@ static bool wait_for_any(Lobby *l, int stop, int64_t deadline) {
   return poll(l->polls, (nfds_t)n, left < 0 ? 0 : left > 1000 ? 1000 : (int)left + 1) >= 0 || errno == EINTR;
 }
 
-/* The first that is admitted; -1: none. */
+/* Returns the connection of the first admitted comer; -1 if there is none. */
 static int serve(Lobby *l, AdmissionClaim *claim) {
   for (int i = 0, at = 0, all = l->n; i < all; i++) {
     int said = l->polls[i].revents ? advance(l, at) : 0;

@@ -11,11 +11,11 @@
 
 #include "runtime/session/session.h"
 
-/* In the order in which they are asked.  `inside` must be there as well; `mpi`: ranks of it are MPI processes. */
+/* In the order of the search.  `inside` must be set as well; `mpi`: its ranks are MPI processes. */
 typedef struct Launcher {
   const char *by, *rank, *world, *local_rank, *local_world, *inside;
   bool mpi;
-  const char *run[2]; /* what it calls the run, both parts of it */
+  const char *run[2]; /* both parts of its name for the run */
 } Launcher;
 
 static const Launcher launchers[] = {
@@ -74,7 +74,7 @@ static bool is_there(const Launcher *l) {
   return variable(l->rank) && variable(l->world) && (!l->inside || is_step(variable(l->inside)));
 }
 
-/* Too long a name is cut: runs that differ only behind that are not told apart. */
+/* Names the run.  A name that is too long is truncated: runs that differ only after that count as equal. */
 static void name_run(const Launcher *l, Launch *out) {
   const char *chosen = variable("APC_RUN_ID"), *first = l ? variable(l->run[0]) : NULL,
              *second = l ? variable(l->run[1]) : NULL;
@@ -85,7 +85,8 @@ static void name_run(const Launcher *l, Launch *out) {
 static RtStatus take_variables(const Launcher *l, Launch *out, RtError *error) {
   const char *rank = variable(l->rank), *world = variable(l->world), *tasks = variable("SLURM_TASKS_PER_NODE");
   if (!whole(world, 1, INT_MAX, &out->world) || !whole(rank, 0, out->world - 1, &out->rank))
-    return rt_error(error, RT_USAGE, "%s=%s and %s=%s do not say which rank this is", l->rank, rank, l->world, world);
+    return rt_error(error, RT_USAGE, "%s=%s and %s=%s are not a rank and a number of ranks", l->rank, rank, l->world,
+                    world);
   out->by = l->by;
   name_run(l, out);
   out->transport = l->mpi ? LAUNCH_MPI : LAUNCH_TCP;
@@ -112,7 +113,7 @@ static RtStatus find_place(const LaunchFlags *f, Launch *out, RtError *error) {
   return RT_OK;
 }
 
-/* ---- where to meet */
+/* ---- the meeting place */
 
 bool launch_first_host(const char *list, char *host, size_t size) {
   size_t stem = strcspn(list, "[,");
@@ -140,13 +141,13 @@ static bool slurm_address(char *address) {
   return true;
 }
 
-/* torchrun's agent may listen at its port itself; then the next one is ours. */
+/* torchrun's agent may listen at its port itself; then ranks meet at the next port. */
 static bool torch_address(char *address) {
   const char *host = variable("MASTER_ADDR"), *port = variable("MASTER_PORT"),
              *taken = variable("TORCHELASTIC_USE_AGENT_STORE");
   int number;
   if (!host || !port || !whole(port, 1, 65534, &number)) return false;
-  bool six = strchr(host, ':') && *host != '['; /* the port has to be told from its end */
+  bool six = strchr(host, ':') && *host != '['; /* brackets separate its end from the port */
   snprintf(address, LAUNCH_ADDRESS, six ? "[%s]:%d" : "%s:%d", host, number + (taken && strcmp(taken, "True") == 0));
   return true;
 }
@@ -174,16 +175,16 @@ static RtStatus choose_transport(const LaunchFlags *f, Launch *out, RtError *err
   else if (f->rendezvous) out->transport = LAUNCH_TCP;
   if (out->transport == LAUNCH_MPI || find_address(f, out->address)) return RT_OK;
   return rt_error(error, RT_USAGE,
-                  "this is rank %d of %d (%s), but nothing says where the ranks meet: give all of them the same "
+                  "rank %d of %d (%s) has no address to meet at: give all ranks the same "
                   "--rendezvous HOST:PORT (of rank 0) or --rendezvous FILE",
                   out->rank, out->world, out->by);
 }
 
 RtStatus launch_find(const LaunchFlags *f, Launch *out, RtError *error) {
   RtStatus status = find_place(f, out, error);
-  if (!status) status = check_transport(f, error); /* also where there is one process and none is needed */
+  if (!status) status = check_transport(f, error); /* even for one process, which needs none */
   if (!status && out->world == 1 && f->rank < 0 && f->rendezvous)
-    return rt_error(error, RT_USAGE, "--rendezvous is for one of several ranks: give --rank and --world as well");
+    return rt_error(error, RT_USAGE, "--rendezvous needs --rank and --world");
   return status || out->world == 1 ? status : choose_transport(f, out, error);
 }
 

@@ -1,8 +1,7 @@
 /* runtime/launch/launched.c - see launched.h.
  *
- * All that moves between ranks outside a request are blocks of broadcasts in the group of all ranks: from rank 0 to
- * everyone, or from everyone to rank 0.  The program itself has no broadcasts, so that its counts of communication are
- * not touched.
+ * All data that ranks exchange outside of a request are blocks of broadcasts in the group of all ranks: from rank 0 to
+ * all, or from all to rank 0.  The program itself has no broadcasts, so its counts of communication are not affected.
  */
 #include "runtime/launch/launched.h"
 
@@ -26,13 +25,13 @@ typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE, COMMAND_START } CommandKi
 
 typedef struct Command {
   uint32_t kind;
-  int32_t code; /* LEAVE: with which the ranks exit */
+  int32_t code; /* LEAVE: the exit code of the ranks */
   RequestHead head;
   uint32_t send_inputs;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
 } Command;
 
-/* A rank's answer; then come `parts` WrittenParts and the elements of each in turn. */
+/* A rank's answer; `parts` WrittenParts and the elements of each part follow. */
 typedef struct Answer {
   RankReport report;
   uint64_t parts, bytes;
@@ -43,17 +42,17 @@ struct Launched {
   Launch place;
   LaunchedOptions options;
   const Artifact *artifact;
-  Transport *transport; /* the communicator's */
+  Transport *transport; /* of the communicator */
   Comm *comm;
   int everyone; /* the group of all ranks */
   Watch *watch;
-  SessionSlot *slot; /* its */
-  int threads;       /* that this rank would take */
+  SessionSlot *slot; /* of the watch */
+  int threads;       /* threads that this rank would use */
   bool threads_chosen;
-  int common_threads;     /* that every rank takes, once they have met */
-  uint32_t commands;      /* given or taken */
-  uint32_t requests;      /* through */
-  uint64_t key;           /* of what moves now */
+  int common_threads;     /* threads of every rank, agreed when they met */
+  uint32_t commands;      /* sent or received */
+  uint32_t requests;      /* completed */
+  uint64_t key;           /* order key of the next exchange */
   CommBlock *send, *recv; /* per rank */
   Answer *answers;        /* rank 0: per rank */
   WrittenParts written;
@@ -61,19 +60,19 @@ struct Launched {
   Executor *executor;
   char *io;
   size_t io_bytes;
-  RequestFile file;   /* of the request, if it has one */
-  void *blocks;       /* rank 0: where those that all ranks give go, */
-  size_t block_bytes; /* of each */
-  bool broken;        /* after an error the ranks have nothing in common any more */
+  RequestFile file;   /* file of the request, if it has one */
+  void *blocks;       /* rank 0: target of the blocks that all ranks give */
+  size_t block_bytes; /* bytes of each block */
+  bool broken;        /* after an error the ranks no longer communicate */
   bool over;          /* all ranks know that they end */
-  RtError failure;    /* what broke it */
+  RtError failure;    /* the error that broke it */
   bool failed_alone;
-  bool exposed; /* rank 0: anybody who reaches its port can take part */
+  bool exposed; /* rank 0: anyone who can reach its port can take part */
 };
 
 /* ---- moving bytes */
 
-/* Waits without a limit: rank 0 may have nothing to do for hours. */
+/* Waits without a limit: rank 0 may be idle for hours. */
 static RtStatus wait_idle(Launched *l, CommTicket ticket, RtError *error) {
   bool done = false;
   for (unsigned spins = 0;; spins++) {
@@ -83,7 +82,7 @@ static RtStatus wait_idle(Launched *l, CommTicket ticket, RtError *error) {
   }
 }
 
-/* The blocks in l->send and l->recv, which it clears afterwards. */
+/* Moves the blocks in l->send and l->recv, and clears both. */
 static RtStatus move(Launched *l, const void *src, void *dst, bool idle, RtError *error) {
   CommTicket ticket;
   CommOp op = {.kind = COMM_broadcast, .group = l->everyone, .src = src, .dst = dst, .send = l->send, .recv = l->recv};
@@ -94,14 +93,14 @@ static RtStatus move(Launched *l, const void *src, void *dst, bool idle, RtError
   return status;
 }
 
-/* From rank 0 to everyone. */
+/* Sends from rank 0 to all. */
 static RtStatus spread(Launched *l, void *data, size_t bytes, bool idle, RtError *error) {
   for (int i = 1; i < l->place.world && l->place.rank == 0; i++) l->send[i] = comm_contiguous(0, bytes);
   if (l->place.rank != 0) l->recv[0] = comm_contiguous(0, bytes);
   return move(l, data, data, idle, error);
 }
 
-/* `bytes` from everyone to rank 0, which gets them one after the other; its own are already there. */
+/* Sends `bytes` from each rank to rank 0, which gets them in the order of ranks; its own are already in place. */
 static RtStatus gather(Launched *l, const void *mine, void *all, size_t bytes, RtError *error) {
   for (int i = 1; i < l->place.world && l->place.rank == 0; i++) l->recv[i] = comm_contiguous((size_t)i * bytes, bytes);
   if (l->place.rank != 0) l->send[0] = comm_contiguous(0, bytes);
@@ -110,7 +109,7 @@ static RtStatus gather(Launched *l, const void *mine, void *all, size_t bytes, R
 
 /* ---- meeting */
 
-/* Everyone hears every rank, so that all come to the same end. */
+/* Distributes the identities of all ranks, so that all come to the same verdict. */
 static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
   int world = l->place.world;
   RankIdentity *all = calloc((size_t)world, sizeof *all);
@@ -127,7 +126,7 @@ static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
   return status;
 }
 
-/* A rank whose files are not the right ones says so to all. */
+/* Checks that all ranks do the same; a rank with unusable files reports them to all. */
 static RtStatus same_run(Launched *l, RtError *error) {
   const Artifact *a = l->artifact;
   RtError own = l->options.unable;
@@ -141,7 +140,7 @@ static RtStatus same_run(Launched *l, RtError *error) {
   mine.threads_chosen = l->threads_chosen;
   if (!own.status) param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
   if (own.status != RT_USAGE || a->program.ranks == (uint32_t)l->place.world)
-    mine.status = (uint32_t)own.status; /* else `ranks` says it */
+    mine.status = (uint32_t)own.status; /* else `ranks` shows the error */
   if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
   else if (l->files) mine.weights = param_files_digest(l->files);
   return compare(l, &mine, error);
@@ -166,11 +165,11 @@ static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
   rendezvous_give(m, m->controls);
   l->slot = watch_slot(l->watch);
   rank_place_step(&l->slot->place, 0);
-  watch_command(l->watch, ++l->commands); /* the first command is to come here */
+  watch_command(l->watch, ++l->commands); /* the first command is still to come */
   return RT_OK;
 }
 
-/* What both ways to meet have in common.  Over MPI the secret is rank 0's to make and MPI's to hand on. */
+/* Returns the options for both ways to meet.  Over MPI rank 0 makes the secret and MPI distributes it. */
 static Rendezvous rendezvous(const Launched *l) {
   bool mpi = l->place.transport == LAUNCH_MPI;
   return (Rendezvous){.rank = l->place.rank,
@@ -181,7 +180,7 @@ static Rendezvous rendezvous(const Launched *l) {
                       .here = l->place.local_world >= l->place.world};
 }
 
-/* The key of this run's ranks, and whether it makes a network safe enough. */
+/* Finds the key of this run's ranks, and decides whether they may meet over a network. */
 static RtStatus find_key(Launched *l, Rendezvous *r, RtError *error) {
   static const unsigned char zero[SECRET_BYTES] = {0};
   bool found;
@@ -200,13 +199,13 @@ static RtStatus open_tcp(Launched *l, RtError *error) {
   RtStatus status = find_key(l, &r, error);
   l->over = status != RT_OK;
   if (status) return status;
-  r.here = false; /* a file may be read by ranks of other machines whatever their launcher says of this one */
+  r.here = false; /* ranks of other machines may read the file, whatever their launcher reports */
   status = rendezvous_meet(&r, &m, error);
-  l->over = status != RT_OK; /* all were told, or nobody is there */
+  l->over = status != RT_OK; /* all ranks were informed, or none was found */
   if (!status) status = watch_ranks(l, &m, error);
   if (!status) {
     status = rendezvous_connect(&r, &m, watch_fd(l->watch), error);
-    if (status) watch_verdict(l->watch); /* a peer that is gone already had a reason */
+    if (status) watch_verdict(l->watch); /* a peer that left already had a reason */
   }
   if (!status) status = transport_tcp_open(m.data, r.rank, r.world, l->watch, &l->transport, error);
   if (!status) rendezvous_give(&m, m.data);
@@ -214,9 +213,9 @@ static RtStatus open_tcp(Launched *l, RtError *error) {
   return status;
 }
 
-/* MPI_Init returns when all ranks have called it. */
+/* Opens MPI; MPI_Init returns when all ranks have called it. */
 static RtStatus open_mpi(Launched *l, RtError *error) {
-  int later = l->place.local_rank ? TELL_MS : 0; /* one of each machine is enough to tell it */
+  int later = l->place.local_rank ? TELL_MS : 0; /* one process per machine is enough to report it */
   Limit *limit = limit_begin(l->options.timeout_ms + later, l->options.stuck,
                              "rank %d waited %.1f s in MPI_Init: another rank is late", l->place.rank,
                              l->options.timeout_ms / 1000.0);
@@ -229,15 +228,15 @@ static RtStatus spread_text(void *context, void *data, size_t bytes, RtError *er
   return spread(context, data, bytes, false, error);
 }
 
-/* MPI moves bytes, but says nothing of a rank that is stopped, and its launcher may let the others wait for one that
- * died.  The watchdog's connections are made when the ranks can already talk. */
+/* MPI moves bytes, but does not report a rank that is stopped, and its launcher may let the others wait for one that
+ * died.  So the watchdog gets connections of its own, made after the ranks can communicate. */
 static RtStatus watch_mpi(Launched *l, RtError *error) {
   Meeting m;
   Rendezvous r = rendezvous(l);
   r.spread = spread_text;
   r.context = l;
   RtStatus status = rendezvous_meet(&r, &m, error);
-  l->over = status == RT_BAD_INPUT; /* all were told, and are able to take leave of MPI */
+  l->over = status == RT_BAD_INPUT; /* all ranks were informed, and can leave MPI properly */
   if (!status) status = watch_ranks(l, &m, error);
   rendezvous_close(&m);
   return status;
@@ -268,7 +267,7 @@ static RtStatus open_comm(Launched *l, RtError *error) {
   return status;
 }
 
-/* Remembers what went wrong.  What another rank did wrong is told as the watch has it. */
+/* Records an error.  For the failure of another rank it takes the watch's text. */
 static RtStatus note(Launched *l, RtStatus status, RtError *error) {
   if (!status || l->over) return status;
   l->broken = true;
@@ -281,8 +280,9 @@ static RtStatus note(Launched *l, RtStatus status, RtError *error) {
 static RtStatus open_all(Launched *l, RtError *error) {
   size_t world = (size_t)l->place.world;
   if (!sockets_allow(2 * world)) /* one to each for data, and rank 0's to each for the watchdog */
-    return rt_error_errno(error, RT_FAILED, "rank %d cannot have the connections of a run of %zu ranks (ulimit -Hn)",
-                          l->place.rank, world);
+    return rt_error_errno(error, RT_FAILED,
+                          "rank %d cannot open the connections of a run of %zu ranks (see ulimit -Hn)", l->place.rank,
+                          world);
   l->send = calloc(world, sizeof *l->send);
   l->recv = calloc(world, sizeof *l->recv);
   l->answers = calloc(world, sizeof *l->answers);
@@ -294,8 +294,8 @@ static RtStatus open_all(Launched *l, RtError *error) {
   return status;
 }
 
-/* Mostly all ranks are, and end together.  One that is alone with it tells those that wait for it, but does not itself
- * wait long; over MPI all are there. */
+/* True if this program is for another number of ranks.  Usually that holds for all ranks, which then end together.  A
+ * single one informs the ranks that wait for it, but does not wait long itself; over MPI all ranks are present. */
 static bool miscounted(const Launched *l) {
   return l->options.unable.status == RT_USAGE && l->place.transport == LAUNCH_TCP;
 }
@@ -311,11 +311,11 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
   l->artifact = artifact;
   RtStatus status = open_all(l, error);
   if (status && status != RT_BAD_INPUT && options->unable.status)
-    *error = options->unable; /* what the others say follows from it */
+    *error = options->unable; /* the errors of other ranks follow from it */
   return note(l, status ? error->status : status, error);
 }
 
-/* What this takes part in may be communication, so all ranks do it when rank 0 says so. */
+/* Opens the executor.  This may involve communication, so all ranks do it when rank 0 tells them. */
 static RtStatus open_executor(Launched *l, RtError *error) {
   ExecOptions options = {.rank = (uint32_t)l->place.rank,
                          .local_rank = (uint32_t)l->place.local_rank,
@@ -347,7 +347,7 @@ RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error) {
     free(l->io);
     l->io_bytes = 0;
     l->io = aligned_alloc(PROGRAM_ALIGN, (bytes + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN);
-    if (!l->io) return rt_error(error, RT_FAILED, "%zu bytes of memory for inputs and outputs", bytes);
+    if (!l->io) return rt_error(error, RT_FAILED, "out of memory: %zu bytes for inputs and outputs", bytes);
     memset(l->io, 0, bytes);
     l->io_bytes = bytes;
   }
@@ -357,7 +357,7 @@ RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error) {
 
 /* ---- a request */
 
-/* The inputs follow each other, from the first one's place to the first output's. */
+/* The inputs are contiguous, from the first one's place to the first output's. */
 static RtStatus spread_inputs(Launched *l, uint32_t entry, const RequestLayout *layout, RtError *error) {
   uint32_t n = l->artifact->program.entries[entry].n_inputs;
   if (n == 0) return RT_OK;
@@ -371,7 +371,7 @@ static size_t part_bytes(const Program *p, const ProgramEntry *e, const WrittenP
   return n;
 }
 
-/* Between the elements of a part in a row and their place in the I/O area. */
+/* Copies a part between contiguous elements and its place in the I/O area. */
 static void copy_part(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, const WrittenPart *part,
                       char *row, bool pack) {
   static const int64_t zero[PROGRAM_MAX_RANK] = {0};
@@ -392,14 +392,14 @@ static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLa
     if (part.port < e->n_inputs || part.port >= ports || part.rank != (uint32_t)layout->shapes[part.port].rank ||
         !box_fits(part.rank, part.start, part.extents, layout->shapes[part.port].dims) ||
         part_bytes(&l->artifact->program, e, &part) > a->bytes - at)
-      return rt_error(error, RT_INTERNAL, "rank %d sent a part of an output that is none", rank);
+      return rt_error(error, RT_INTERNAL, "rank %d sent an invalid part of an output", rank);
     copy_part(l, e, layout, &part, bytes + at, false);
     at += part_bytes(&l->artifact->program, e, &part);
   }
   return RT_OK;
 }
 
-/* No more than the outputs, in no more parts than instructions can have written. */
+/* True if the answer has no more bytes than the outputs, in no more parts than instructions could have written. */
 static bool answer_fits(const Launched *l, const RequestLayout *layout, const Answer *a) {
   const Program *p = &l->artifact->program;
   uint64_t most = (uint64_t)p->n_instrs * p->micro_batches;
@@ -407,18 +407,18 @@ static bool answer_fits(const Launched *l, const RequestLayout *layout, const An
          a->bytes - a->parts * sizeof(WrittenPart) <= layout->bytes;
 }
 
-/* Rank 0: the parts of all other ranks. */
+/* Rank 0: collects the parts of all other ranks. */
 static RtStatus collect(Launched *l, const ProgramEntry *e, const RequestLayout *layout, RtError *error) {
   size_t total = 0;
   for (int i = 1; i < l->place.world; i++) {
     const Answer *a = &l->answers[i];
     size_t before = total;
     if (!answer_fits(l, layout, a) || __builtin_add_overflow(total, a->bytes, &total) || total == SIZE_MAX)
-      return rt_error(error, RT_INTERNAL, "rank %d answers nonsense", i);
+      return rt_error(error, RT_INTERNAL, "rank %d sent an invalid answer", i);
     l->recv[i] = comm_contiguous(before, a->bytes);
   }
   char *bytes = malloc(total + 1);
-  if (!bytes) return rt_error(error, RT_FAILED, "%zu bytes of memory for outputs", total);
+  if (!bytes) return rt_error(error, RT_FAILED, "out of memory: %zu bytes for outputs", total);
   RtStatus status = move(l, NULL, bytes, false, error);
   size_t at = 0;
   for (int i = 1; i < l->place.world && !status; i++) {
@@ -429,11 +429,11 @@ static RtStatus collect(Launched *l, const ProgramEntry *e, const RequestLayout 
   return status;
 }
 
-/* The other ranks: what this one wrote. */
+/* Other ranks: send the parts that this rank wrote. */
 static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout *layout, size_t total, RtError *error) {
   size_t at = l->written.n * sizeof *l->written.items;
   char *bytes = malloc(total + 1);
-  if (!bytes) return rt_error(error, RT_FAILED, "%zu bytes of memory for outputs", total);
+  if (!bytes) return rt_error(error, RT_FAILED, "out of memory: %zu bytes for outputs", total);
   if (at) memcpy(bytes, l->written.items, at);
   for (size_t i = 0; i < l->written.n; i++) {
     copy_part(l, e, layout, &l->written.items[i], bytes + at, true);
@@ -447,17 +447,17 @@ static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout 
 
 static void request_through(Launched *l) { l->key = exec_key_before(++l->requests); }
 
-/* What the ranks give, blocks of the same size, to rank 0. */
+/* Sends the ranks' blocks, which have the same size, to rank 0. */
 static RtStatus give(Launched *l, uint32_t kind, RtError *error) {
   size_t bytes;
   const void *block = exec_given(l->executor, kind, &bytes);
   if (l->place.rank == 0 && bytes != l->block_bytes)
-    return rt_error(error, RT_INTERNAL, "what ranks give has another size");
+    return rt_error(error, RT_INTERNAL, "the ranks sent blocks of another size");
   if (l->place.rank == 0 && bytes) memcpy(l->blocks, block, bytes);
   return gather(l, block, l->blocks, bytes, error);
 }
 
-/* Runs this rank's share; then its answer, and the outputs.  layout: NULL for what is no run. */
+/* Runs this rank's share, then sends its answer and its outputs.  layout: NULL for requests that run no entry. */
 static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
                     RtError *error) {
   const ProgramEntry *e = layout ? &l->artifact->program.entries[head->entry] : NULL;
@@ -522,7 +522,7 @@ RtStatus launched_given(Launched *l, const RequestHead *head, void *all, size_t 
 
 /* ---- the other ranks */
 
-/* Nothing but what rank 0 of this program sends: an entry of it, with sizes it was compiled for. */
+/* True for commands that rank 0 of this program can send: an entry of it, with sizes that it was compiled for. */
 static bool command_fits(const Program *p, const Command *c, bool started) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
   if (c->kind == COMMAND_START) return !started;
@@ -558,7 +558,7 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   for (;;) {
     if (!status) status = spread(l, &c, sizeof c, true, error);
     if (!status && !command_fits(&l->artifact->program, &c, l->executor != NULL))
-      status = rt_error(error, RT_INTERNAL, "rank 0 sent a command this program does not know");
+      status = rt_error(error, RT_INTERNAL, "rank 0 sent an unknown command");
     if (!status && c.kind == COMMAND_LEAVE) break;
     bool start = c.kind == COMMAND_START;
     if (!status) status = start ? open_executor(l, error) : serve_one(l, &c, error);
@@ -573,7 +573,7 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
 
 const char *launched_warning(const Launched *l) {
   return l->exposed ? "--insecure: without a secret (" SECRET_VARIABLE
-                      ") anybody who reaches the ports of the ranks can take part in the run, and read and change it"
+                      ") anyone who can reach the ports of the ranks can take part in the run, and read and change it"
                     : "";
 }
 
@@ -586,13 +586,13 @@ bool launched_tells(const Launched *l) {
   return l->place.local_rank == 1 && l->watch && watch_lost_first(l->watch);
 }
 
-/* MPI_Abort ends the other processes: those that tell what happened come first. */
+/* MPI_Abort ends the other processes, so it waits for those that report the error. */
 static void let_tell(const Launched *l) {
   if (l->place.transport == LAUNCH_MPI && !launched_tells(l))
     nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
 }
 
-/* Tells the others how this ends. */
+/* Informs the other ranks of the end. */
 static void take_leave(Launched *l, int code) {
   RtError error = {0};
   Command c = {.kind = COMMAND_LEAVE, .code = code};

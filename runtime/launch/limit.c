@@ -14,7 +14,7 @@ struct Limit {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t ended;
-  bool over; /* under the lock */
+  bool over; /* guarded by the lock */
   int left_ms;
   WatchStuck stuck;
   char text[RT_ERROR_TEXT];

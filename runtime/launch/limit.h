@@ -1,6 +1,6 @@
-/* runtime/launch/limit.h - a time limit for a call that has none of its own, such as MPI_Init when a rank never comes.
+/* runtime/launch/limit.h - a time limit for a call that has none of its own, such as MPI_Init if a rank never comes.
  *
- * A thread counts as lateness.c does: suspending the whole program makes nobody late.
+ * A thread counts as lateness.c does: suspending the whole program makes no rank late.
  */
 #ifndef APC_RUNTIME_LAUNCH_LIMIT_H
 #define APC_RUNTIME_LAUNCH_LIMIT_H
@@ -10,9 +10,10 @@
 
 typedef struct Limit Limit;
 
-/* From now on; when `milliseconds` pass before limit_end, stuck(exit code of RT_LATE, text) is called in the thread.
- * NULL, which limit_end takes, without `stuck` or without a thread. */
+/* Starts the limit: if `milliseconds` pass before limit_end, the thread calls stuck(exit code of RT_LATE, text).
+ * Returns NULL without `stuck` or without a thread. */
 Limit *limit_begin(int milliseconds, WatchStuck stuck, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Ends the limit; NULL is allowed. */
 void limit_end(Limit *l);
 
 #endif

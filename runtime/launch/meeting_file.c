@@ -1,7 +1,7 @@
 /* runtime/launch/meeting_file.c - see meeting_file.h.
  *
- * The file is never renamed into place: a name is made exclusively, or a file that is ours is written anew.  A reader
- * that comes between sees no text, or the beginning of one, and looks again.
+ * The file is never renamed into place: it is created exclusively, or an old file of ours is rewritten.  A reader in
+ * between sees no text, or the beginning of one, and looks again.
  */
 #define _GNU_SOURCE
 #include "runtime/launch/meeting_file.h"
@@ -15,10 +15,10 @@
 
 enum { TRIES = 100 };
 
-/* Some network file systems have none. */
+/* Some network file systems have no locks. */
 static bool no_locks(int number) { return number == ENOLCK || number == EOPNOTSUPP || number == ENOSYS; }
 
-/* A file of this user's, with none of these permissions for others. */
+/* True for a regular file of this user, without these permissions for others. */
 static bool is_own(const struct stat *st, mode_t others) {
   return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & others);
 }
@@ -28,7 +28,7 @@ static bool still_there(const char *path, int fd) {
   return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Begins as rank 0 begins it: with the number of a run. */
+/* True if the file begins as rank 0 writes it: with the number of a run. */
 static bool has_run(int fd) {
   enum { BEGIN = sizeof MEETING_FILE_BEGIN - 1, DIGITS = 32 };
   char text[BEGIN + DIGITS + 2] = "";
@@ -40,20 +40,20 @@ static bool has_run(int fd) {
 static RtStatus foreign(const char *path, RtError *error) {
   return rt_error(
       error, RT_BAD_INPUT,
-      "%s is there already and is no file that ranks of yours meet at: it is left as it is; give another name", path);
+      "%s already exists and is not a meeting file of your ranks: it is left unchanged; choose another name", path);
 }
 
 static RtStatus not_locked(const char *path, RtError *error) {
   if (errno == EWOULDBLOCK)
-    return rt_error(error, RT_BAD_INPUT, "ranks of another run meet at %s: give every run a name of its own", path);
+    return rt_error(error, RT_BAD_INPUT, "ranks of another run meet at %s; choose another name for this run", path);
   if (!no_locks(errno)) return rt_error_errno(error, RT_BAD_INPUT, "%s cannot be locked", path);
   return rt_error(error, RT_BAD_INPUT,
-                  "%s is there already, and its file system has no locks that tell whether ranks meet at it: "
-                  "remove it, or give another name",
+                  "%s already exists, and its file system has no locks that show whether ranks use it; "
+                  "remove it, or choose another name",
                   path);
 }
 
-/* The file that is there; *fd is -1 when it has gone meanwhile. */
+/* Opens the existing file; *fd is -1 if it was removed meanwhile. */
 static RtStatus take_over(const char *path, int *fd, RtError *error) {
   struct stat st;
   *fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -64,7 +64,7 @@ static RtStatus take_over(const char *path, int *fd, RtError *error) {
   if (flock(*fd, LOCK_EX | LOCK_NB) != 0) return not_locked(path, error);
   if (!has_run(*fd)) return foreign(path, error);
   if (still_there(path, *fd)) return RT_OK;
-  close(*fd); /* its run has just taken it away */
+  close(*fd); /* its run has just removed it */
   *fd = -1;
   return RT_OK;
 }
@@ -72,7 +72,7 @@ static RtStatus take_over(const char *path, int *fd, RtError *error) {
 static RtStatus make_or_take(const char *path, int *fd, RtError *error) {
   for (int i = 0; i < TRIES; i++) {
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (*fd >= 0 && (flock(*fd, LOCK_EX | LOCK_NB) == 0 || no_locks(errno))) return RT_OK; /* nobody else has made it */
+    if (*fd >= 0 && (flock(*fd, LOCK_EX | LOCK_NB) == 0 || no_locks(errno))) return RT_OK; /* made by this rank */
     if (*fd < 0 && errno != EEXIST) return rt_error_errno(error, RT_BAD_INPUT, "%s cannot be written", path);
     if (*fd >= 0) {
       rt_error_errno(error, RT_BAD_INPUT, "%s cannot be locked", path);
@@ -83,7 +83,7 @@ static RtStatus make_or_take(const char *path, int *fd, RtError *error) {
     RtStatus status = take_over(path, fd, error);
     if (status || *fd >= 0) return status;
   }
-  return rt_error(error, RT_FAILED, "%s is made and taken away all the time", path);
+  return rt_error(error, RT_FAILED, "%s is created and removed again and again", path);
 }
 
 static RtStatus write_text(const char *path, int fd, const char *text, bool secret, RtError *error) {
@@ -92,7 +92,8 @@ static RtStatus write_text(const char *path, int fd, const char *text, bool secr
   if (fstat(fd, &st) != 0 || ftruncate(fd, 0) != 0)
     return rt_error_errno(error, RT_BAD_INPUT, "%s cannot be written", path);
   if (secret && st.st_mode & (S_IRWXG | S_IRWXO))
-    return rt_error(error, RT_BAD_INPUT, "%s can be read by others: ranks that have no secret cannot meet at it", path);
+    return rt_error(error, RT_BAD_INPUT, "%s can be read by other users: ranks without a secret cannot meet at it",
+                    path);
   return pwrite(fd, text, n, 0) == (ssize_t)n ? RT_OK
                                               : rt_error_errno(error, RT_BAD_INPUT, "%s cannot be written", path);
 }
@@ -110,7 +111,7 @@ RtStatus meeting_file_publish(const char *path, const char *text, bool secret, i
   return status;
 }
 
-/* It may be written just now. */
+/* True even if only part of the text has been written yet. */
 static bool may_be_ours(const char *text) {
   size_t n = strlen(text), most = strlen(MEETING_FILE_BEGIN);
   return strncmp(text, MEETING_FILE_BEGIN, n < most ? n : most) == 0;
@@ -121,7 +122,7 @@ RtStatus meeting_file_read(const char *path, char *text, size_t size, RtError *e
   *text = 0;
   if (lstat(path, &st) != 0) return RT_OK;
   if (!is_own(&st, S_IWGRP | S_IWOTH) || (size_t)st.st_size >= size)
-    return foreign(path, error); /* opening a device may do something */
+    return foreign(path, error); /* opening a device may have effects */
   int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return RT_OK;
   bool own = fstat(fd, &st) == 0 && is_own(&st, S_IWGRP | S_IWOTH);

@@ -1,8 +1,8 @@
-/* runtime/launch/peer_user.c - see peer_user.h.  The kernel is asked for one socket by its addresses (sock_diag(7)), as
- * ss does; /proc/net/tcp says the same, but lists all sockets, which takes milliseconds.
+/* runtime/launch/peer_user.c - see peer_user.h.  Asks the kernel for one socket by its addresses (sock_diag(7)), as ss
+ * does; /proc/net/tcp has the same information, but lists all sockets, which takes milliseconds.
  *
- * A socket that nobody holds any more, or that nobody has accepted yet, counts as the superuser's: so only one that has
- * an inode is believed.
+ * A socket that no process holds any more, or that was not accepted yet, counts as the superuser's: so only a socket
+ * with an inode is trusted.
  */
 #define _GNU_SOURCE
 #include "runtime/launch/peer_user.h"
@@ -29,7 +29,7 @@ static bool fail(int number) {
   return false;
 }
 
-/* An address as the kernel names sockets. */
+/* Writes an address as the kernel names sockets. */
 static void name_end(const SocketAddress *a, __be16 *port, __be32 host[4]) {
   *port = htons(socket_port(a));
   if (a->storage.ss_family == AF_INET)
@@ -37,7 +37,7 @@ static void name_end(const SocketAddress *a, __be16 *port, __be32 host[4]) {
   else memcpy(host, &((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr, sizeof(struct in6_addr));
 }
 
-/* The other end's addresses are this one's, the other way round. */
+/* Names the socket at the other end: it has this one's addresses, swapped. */
 static bool name_socket(int fd, struct inet_diag_req_v2 *r) {
   SocketAddress here = {.bytes = sizeof here.storage}, there = {.bytes = sizeof there.storage};
   if (getsockname(fd, (struct sockaddr *)&here.storage, &here.bytes) != 0) return false;

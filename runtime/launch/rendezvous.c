@@ -1,10 +1,10 @@
 /* runtime/launch/rendezvous.c - see rendezvous.h.
  *
- * The file (meeting_file.h) has the number of the run, a random key when there is no secret, and one address per line,
- * HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in turn.
+ * The file (meeting_file.h) has the number of the run, a random key if there is no secret, and one address per line,
+ * HOST PORT, for all addresses of rank 0's machine; the other ranks try them in turn.
  *
- * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection
- * that was admitted.
+ * Not done: encryption.  Anyone who can read the network sees weights' names, inputs and outputs, and can take over an
+ * admitted connection.
  */
 #define _GNU_SOURCE
 #include "runtime/launch/rendezvous.h"
@@ -24,22 +24,22 @@
 
 #define WELCOME_MAGIC UINT64_C(0x3354454d435450a1)
 #define FILE_KEY "key "
-#define FILE_END "end\n" /* whoever reads it early sees less */
+#define FILE_END "end\n" /* absent while the file is being written */
 
 enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, LAST_MS = 200, TOLD = 4096 };
 
-/* Rank 0's answer, the same to all.  When all have come, Meeting.addresses follows. */
+/* Rank 0's answer, the same to all.  If all have come, Meeting.addresses follows. */
 typedef struct Welcome {
   uint64_t magic;
   uint32_t status, reserved;
   char text[RT_ERROR_TEXT];
-  unsigned char key[SECRET_BYTES]; /* of the connections between pairs */
+  unsigned char key[SECRET_BYTES]; /* for the connections between pairs */
 } Welcome;
 
-/* What rank 0 says before anybody connects: as a file, or through `spread`. */
+/* Rank 0's data for the others before they connect: as a file, or through `spread`. */
 typedef struct Announcement {
   char text[TOLD];                                     /* addresses */
-  unsigned char key[SECRET_BYTES], run[ADMISSION_RUN]; /* not in a file: the key */
+  unsigned char key[SECRET_BYTES], run[ADMISSION_RUN]; /* for `spread`; a file has them in its text */
 } Announcement;
 
 static bool is_file(const Rendezvous *r) {
@@ -61,7 +61,7 @@ static RtStatus no_secret(const Rendezvous *r, RtError *error) {
                   "rank %d would meet the others at %s, over a network, without a secret; give every machine the same "
                   "one: head -c 32 "
                   "/dev/urandom | base64 >FILE; chmod 600 FILE; export " SECRET_VARIABLE
-                  "=FILE (or, where nobody else reaches its ports: --insecure)",
+                  "=FILE (or use --insecure if no stranger can reach its ports)",
                   r->rank, r->address);
 }
 
@@ -73,7 +73,7 @@ static bool add_listener(Meeting *m, const SocketAddress *a) {
   return fd >= 0;
 }
 
-/* The first of the addresses that this machine has, at a free port. */
+/* Listens at the first address that this machine has, at a free port. */
 static bool listen_first(Meeting *m, const AddressList *l) {
   for (int i = 0; i < l->n && m->n_listeners == 0; i++)
     if (!add_listener(m, &l->items[i]) && errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
@@ -86,8 +86,8 @@ static bool listen_all(Meeting *m, const AddressList *l) {
   return m->n_listeners > 0;
 }
 
-/* Debian's /etc/hosts gives the machine's own name an address in 127.0.0.0/8, which is not what the other machines find
- * under it. */
+/* True if the host is the name of this machine.  Debian's /etc/hosts gives it an address in 127.0.0.0/8, while other
+ * machines find another address under that name. */
 static bool names_machine(const HostPort *h, const AddressList *l) {
   unsigned char bytes[sizeof(struct in6_addr)];
   AddressList loopback = *l;
@@ -104,7 +104,7 @@ static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
   bool soon;
   if (!address_host_port_split(r->address, &h)) return no_place(r, error);
   if (!address_resolve(&h, &where, &why, &soon))
-    return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
+    return rt_error(error, RT_USAGE, "rank 0 cannot look up its own host '%s': %s", h.host, why);
   AddressList loopback = where;
   address_keep_loopback(&loopback);
   if (!r->network && loopback.n < where.n) return no_secret(r, error);
@@ -116,11 +116,11 @@ static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
     return RT_OK;
   }
   if (errno == EADDRNOTAVAIL)
-    return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is no address of this machine", r->address);
+    return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is not an address of this machine", r->address);
   return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
 }
 
-/* What this rank listens at, to be told; `a->text` has room for all addresses of a machine. */
+/* Appends the address that this rank listens at; `text` has room for all addresses of a machine. */
 static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *error) {
   SocketAddress own;
   char host[256];
@@ -134,7 +134,7 @@ static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *err
   return n && text[used] ? RT_OK : rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
 }
 
-/* " word hex\n" behind what is there. */
+/* Appends a line: `word`, which ends in a space, and n bytes in hex. */
 static void add_line(char *text, const char *word, const unsigned char *bytes, size_t n) {
   size_t used = strlen(text);
   used += (size_t)snprintf(text + used, TOLD - used, "%s", word);
@@ -166,9 +166,9 @@ static RtStatus open_place(const Rendezvous *r, Meeting *m, AdmissionKey *key, A
   return announce(r, m, key, a, error);
 }
 
-/* ---- rank 0: taking the others in */
+/* ---- rank 0: admitting the others */
 
-/* "1, 2 and 3 more" */
+/* Lists missing ranks: "1, 2 and 3 more". */
 static void missing_ranks(const Rendezvous *r, const Meeting *m, char *text, size_t size) {
   int n = 0, used = 0;
   for (int i = 1; i < r->world; i++) {
@@ -178,7 +178,7 @@ static void missing_ranks(const Rendezvous *r, const Meeting *m, char *text, siz
   if (n > 4) snprintf(text + used, size - (size_t)used, " and %d more", n - 4);
 }
 
-/* Who has come says nothing more, so what can be read is the end. */
+/* Fails if a rank left.  Ranks that have come send nothing more, so a readable connection has ended. */
 static RtStatus check_present(const Rendezvous *r, const Meeting *m, RtError *error) {
   for (int i = 1; i < r->world; i++) {
     char byte;
@@ -196,14 +196,14 @@ static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, 
   missing_ranks(r, m, missing, sizeof missing);
   if (c.silent + c.strange + c.refused)
     snprintf(strangers, sizeof strangers,
-             "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks",
+             "; refused: %u with another secret, run or version of apc, %u that sent nothing, %u that are not ranks",
              c.refused, c.silent, c.strange);
-  if (m->last.status) snprintf(last, sizeof last, "; sent away: %.900s", m->last.text);
-  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address,
-                  r->timeout_ms / 1000.0, strangers, last);
+  if (m->last.status) snprintf(last, sizeof last, "; last refused: %.900s", m->last.text);
+  return rt_error(error, RT_LATE, "rank %s of %d did not connect to %s within %.1f s%s%s", missing, r->world,
+                  r->address, r->timeout_ms / 1000.0, strangers, last);
 }
 
-/* Those that have heard why hang up. */
+/* Closes the refused connections once their ranks have read why. */
 static void close_refused(Meeting *m) {
   int64_t until = sockets_now() + LAST_MS;
   for (int i = 0; i < MEETING_REFUSED; i++) {
@@ -215,8 +215,8 @@ static void close_refused(Meeting *m) {
   }
 }
 
-/* Tells one that it cannot take part.  It looks whose end this is before it believes that, so this end is not closed at
- * once. */
+/* Informs a rank that it cannot take part.  The rank checks the user of this end before it trusts the reason, so this
+ * end stays open for a while. */
 static void refuse(Meeting *m, int fd, const RtError *why) {
   int *place = &m->refused[m->n_refused++ % MEETING_REFUSED];
   Welcome w = {.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
@@ -226,7 +226,7 @@ static void refuse(Meeting *m, int fd, const RtError *why) {
   *place = fd;
 }
 
-/* The address that it can be reached at. */
+/* Gives the address at which the peer can be reached. */
 static void note_address(int fd, uint16_t port, SocketAddress *a) {
   a->bytes = sizeof a->storage;
   getpeername(fd, (struct sockaddr *)&a->storage, &a->bytes);
@@ -234,30 +234,29 @@ static void note_address(int fd, uint16_t port, SocketAddress *a) {
   socket_set_port(a, port);
 }
 
-/* Anybody on the machine knows the key of no secret. */
+/* True if only the user of the other end counts: every process on the machine knows the key of no secret. */
 static bool is_users(const Rendezvous *r) { return !r->network && !r->spread && !is_file(r); }
 
-/* May one that knows the key take part?  Else why not. */
+/* Checks whether a rank that knows the key may take part; the error is the reason why not. */
 static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meeting *m, RtError *why) {
   if (c->world != r->world || c->rank < 1 || c->rank >= r->world)
-    return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world,
+    return rt_error(why, RT_BAD_INPUT, "rank %d of %d connected to %s, where %d ranks meet", c->rank, c->world,
                     r->address, r->world);
   if (m->all_came || m->controls[c->rank] >= 0)
-    return rt_error(
-        why, RT_USAGE,
-        "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID",
-        c->rank, r->address);
+    return rt_error(why, RT_USAGE,
+                    "two processes have rank %d at %s; give runs that share an address different values of APC_RUN_ID",
+                    c->rank, r->address);
   return RT_OK;
 }
 
-/* Takes in who is admitted, or sends it away alone: all that come when all have come. */
+/* Takes a rank in, or refuses it; after all ranks have come (`came` is then not used) refuses all. */
 static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, int *came) {
   RtError why = {0};
   bool own = !is_users(r) || peer_user_is_own(fd);
   if (!own && errno == EPERM) rt_error(&m->last, RT_BAD_INPUT, "a process of another user");
   else if (!own && errno != ENOTCONN)
     rt_error_errno(&m->last, RT_BAD_INPUT,
-                   "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
+                   "a process whose user this system does not report; use a secret, " SECRET_VARIABLE);
   if (!own || judge(r, c, m, &why)) {
     m->last = why.status ? why : m->last;
     if (own) refuse(m, fd, &why);
@@ -302,16 +301,16 @@ static RtStatus meet_as_first(const Rendezvous *r, int64_t deadline, Meeting *m,
 
 /* ---- the others */
 
-/* Looking for rank 0. */
+/* The search for rank 0. */
 typedef struct Search {
   const Rendezvous *r;
   Meeting *m;
   AdmissionKey *key;
   Announcement told;
   int64_t deadline;
-  bool taken;  /* in this round somebody took the connection */
-  int wrong;   /* EACCES, EPROTO: who answered was not rank 0 of this run */
-  int foreign; /* EPERM: it belongs to another user; others: the system does not say to whom */
+  bool taken;  /* a connection succeeded in this round */
+  int wrong;   /* EACCES, EPROTO: the listener was not rank 0 of this run */
+  int foreign; /* EPERM: the listener belongs to another user; others: the system does not report whose it is */
 } Search;
 
 /* Listens on the interface that reaches rank 0. */
@@ -321,7 +320,7 @@ static bool listen_beside(Meeting *m, int fd) {
   return address_beside(fd, &a) && add_listener(m, &a);
 }
 
-/* A connection on which both have shown that they belong together; -1 with errno. */
+/* Returns a connection on which both ranks have proved that they belong together; -1 with errno. */
 static int try_address(Search *s, const SocketAddress *a, bool known) {
   int64_t soon = sooner(sockets_now() + COMER_MS, s->deadline);
   int fd = socket_connect(a, -1, soon);
@@ -352,7 +351,7 @@ static int try_list(Search *s, AddressList *l, bool known) {
   return fd;
 }
 
-/* A line of add_line; moves on behind it. */
+/* Reads a line of add_line, and advances *text after it. */
 static bool take_line(const char **text, const char *word, unsigned char *bytes, size_t n) {
   const char *p = *text;
   if (strncmp(p, word, strlen(word)) != 0) return false;
@@ -367,7 +366,7 @@ static bool take_line(const char **text, const char *word, unsigned char *bytes,
   return true;
 }
 
-/* The addresses in what rank 0 has told. */
+/* Tries the addresses in rank 0's text. */
 static int try_told(Search *s, const char *text) {
   HostPort h;
   AddressList l;
@@ -393,15 +392,15 @@ static int try_file(Search *s, RtError *error) {
   return try_told(s, text);
 }
 
-/* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
+/* Tries a host.  An unknown host is an error at once; a failed lookup only when the time is up. */
 static int try_host(Search *s, const HostPort *h, RtError *error) {
   AddressList l;
   const char *why;
   bool soon, late = sockets_now() + RETRY_MS >= s->deadline;
   if (!address_resolve(h, &l, &why, &soon)) {
     if (!soon || late)
-      rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s",
-               s->r->rank, h->host, why);
+      rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s' of rank 0: %s", s->r->rank,
+               h->host, why);
     errno = EADDRNOTAVAIL;
     return -1;
   }
@@ -416,29 +415,30 @@ static RtStatus not_found(const Search *s, RtError *error) {
   double seconds = r->timeout_ms / 1000.0;
   if (s->wrong == EACCES)
     return rt_error(error, RT_BAD_INPUT,
-                    "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE
+                    "rank %d was refused at %s for %.1f s: the listener has another secret (" SECRET_VARIABLE
                     "), another run or another "
                     "version of apc",
                     r->rank, r->address, seconds);
   if (s->foreign == EPERM)
-    return rt_error(error, RT_BAD_INPUT,
-                    "what listens at %s belongs to another user, for %.1f s; rank %d does not join it without a secret "
-                    "(" SECRET_VARIABLE ")",
-                    r->address, seconds, r->rank);
+    return rt_error(
+        error, RT_BAD_INPUT,
+        "the listener at %s belongs to another user (waited %.1f s); rank %d does not join it without a secret "
+        "(" SECRET_VARIABLE ")",
+        r->address, seconds, r->rank);
   if (s->foreign) {
     errno = s->foreign;
-    return rt_error_errno(
-        error, RT_BAD_INPUT,
-        "this system does not say which user's process listens at %s (give a secret: " SECRET_VARIABLE ")", r->address);
+    return rt_error_errno(error, RT_BAD_INPUT,
+                          "this system does not report which user listens at %s; use a secret (" SECRET_VARIABLE ")",
+                          r->address);
   }
   if (s->wrong == EPROTO)
-    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address,
-                    r->rank, seconds);
+    return rt_error(error, RT_BAD_INPUT, "the listener at %s is not rank 0 of rank %d's run (waited %.1f s)",
+                    r->address, r->rank, seconds);
   return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address,
                         seconds);
 }
 
-/* Rank 0 may come later. */
+/* Finds rank 0, which may start later. */
 static RtStatus reach_first(Search *s, int *fd, RtError *error) {
   const Rendezvous *r = s->r;
   HostPort host = {.host = ""};
@@ -457,7 +457,7 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
     *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s, &wrong) : try_host(s, &host, &wrong);
     if (*fd >= 0) return RT_OK;
     if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
-    /* Nobody listens any more: who broke off an answer may have been rank 0, which died. */
+    /* The connection is now refused: the listener that broke off an answer may have been rank 0, which died. */
     if (!s->taken && errno != ETIMEDOUT && s->wrong == EPROTO) s->wrong = 0;
     if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);
     nap();
@@ -472,26 +472,26 @@ static RtStatus unheard(const Rendezvous *r, RtError *error) {
 }
 
 static RtStatus take_welcome(const Rendezvous *r, Meeting *m, Welcome *w, RtError *error) {
-  /* Rank 0 waits for others as long as we waited for it, and a little more so that its reason arrives. */
+  /* Rank 0 waits for others as long as this rank waited for it, and a little longer so that its reason arrives. */
   int64_t deadline = sockets_now() + r->timeout_ms + ANSWER_MS;
   if (!socket_receive(m->controls[0], w, sizeof *w, -1, deadline)) return unheard(r, error);
   if (w->magic != WELCOME_MAGIC)
-    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
+    return rt_error(error, RT_BAD_INPUT, "the listener at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
   if (w->status != RT_OK)
     return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s",
-                    *w->text ? w->text : "rank 0 refused this rank and does not say why");
+                    *w->text ? w->text : "rank 0 refused this rank without a reason");
   return socket_receive(m->controls[0], m->addresses, address_bytes(m), -1, deadline) ? RT_OK : unheard(r, error);
 }
 
-/* What rank 0 told has to be addresses that this rank may use. */
+/* Checks that rank 0 sent addresses that this rank may use. */
 static RtStatus check_addresses(const Rendezvous *r, Meeting *m, const SocketAddress *first, RtError *error) {
   for (int i = 1; i < r->rank; i++) {
     SocketAddress *a = &m->addresses[i];
     int family = a->storage.ss_family;
     if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
         (family != AF_INET && family != AF_INET6))
-      return rt_error(error, RT_INTERNAL, "rank 0 told an address of rank %d that is none", i);
+      return rt_error(error, RT_INTERNAL, "rank 0 sent an invalid address of rank %d", i);
     address_take_scope(a, first);
     if (!r->network && !address_is_loopback(a)) return no_secret(r, error);
   }
@@ -507,7 +507,7 @@ static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t de
   getpeername(m->controls[0], (struct sockaddr *)&first.storage, &first.bytes);
   status = take_welcome(r, m, w, error);
   if (!status) status = check_addresses(r, m, &first, error);
-  m->addresses[0] = first; /* where it was found */
+  m->addresses[0] = first; /* the address where it was found */
   return status;
 }
 
@@ -517,8 +517,9 @@ static RtStatus lost_pair(const Rendezvous *r, int peer, RtError *error) {
   if (errno == ECANCELED)
     return rt_error(error, RT_ABORTED, "rank %d was stopped because another rank failed", r->rank);
   if (errno == EACCES || errno == EPROTO)
-    return rt_error(error, RT_FAILED, "rank %d cannot connect to rank %d: what listens at its port is not of this run",
-                    r->rank, peer);
+    return rt_error(error, RT_FAILED,
+                    "rank %d cannot connect to rank %d: the listener at its port is not part of this run", r->rank,
+                    peer);
   return rt_error_errno(error, errno == ETIMEDOUT ? RT_LATE : RT_FAILED, "rank %d cannot connect to rank %d", r->rank,
                         peer);
 }
@@ -529,7 +530,7 @@ static int next_missing(const Rendezvous *r, const Meeting *m) {
   return i;
 }
 
-/* One that has too many connections waiting may have sent this one away. */
+/* Connects to a lower rank; tries again if it refused this connection because too many were waiting. */
 static RtStatus connect_pair(const Rendezvous *r, Meeting *m, int peer, int stop, int64_t deadline, RtError *error) {
   AdmissionClaim claim = {.role = ADMISSION_DATA, .rank = r->rank, .world = r->world};
   for (;;) {
@@ -546,14 +547,14 @@ static RtStatus connect_pair(const Rendezvous *r, Meeting *m, int peer, int stop
   }
 }
 
-/* Rank 0 serves on those that look for it. */
+/* Rank 0 also keeps serving ranks that look for it. */
 static Lobby *lobby_of_pairs(const Rendezvous *r, Meeting *m) {
   if (m->lobby) lobby_take_also(m->lobby, &m->pairs, ADMISSION_DATA);
   else m->lobby = lobby_open(&m->pairs, ADMISSION_DATA, r->rank, m->listeners, m->n_listeners);
   return m->lobby;
 }
 
-/* Nobody listens after this: who is here already hears that it is too many. */
+/* After this rank 0 stops listening; refuses surplus ranks that have connected already. */
 static void send_rest_away(const Rendezvous *r, Meeting *m, int stop) {
   int64_t until = sockets_now() + LAST_MS, now;
   do {
@@ -582,7 +583,7 @@ static RtStatus take_pairs_in(const Rendezvous *r, Meeting *m, int stop, int64_t
   return status;
 }
 
-/* The lower ranks listen already; the higher ones come to this one. */
+/* Connects to the lower ranks, which listen already, and waits for the higher ones. */
 RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *error) {
   int64_t deadline = sockets_now() + r->timeout_ms;
   RtStatus status = RT_OK;

@@ -1,12 +1,13 @@
 /* runtime/launch/rendezvous.h - how ranks started by hand, torchrun or Slurm find each other and connect.
  *
- * Rank 0 listens where all were told, HOST:PORT and nowhere else, or writes the addresses it listens at into a file
- * that all see.  The others come there and each side shows that it is of the run (admission.h); rank 0 takes everyone
- * in once, and when all have come tells everyone where the others listen, and a random key for the connections between
- * them.  Then each pair connects.  Ranks that can talk already, over MPI, need no place: rank 0 tells the others its
- * addresses and a secret (`spread`), and only the connections of the watchdog are made.
+ * Rank 0 listens at the common HOST:PORT and nowhere else, or writes the addresses where it listens into a file that
+ * all ranks see.  The others connect there, and both sides prove that they belong to the run (admission.h).  Rank 0
+ * accepts each rank once; when all have come it sends them the addresses of all ranks, and a random key for the
+ * connections between them.  Then each pair connects.  Ranks that can already communicate over MPI need no meeting
+ * place: rank 0 sends the others its addresses and a secret (`spread`), and only the connections of the watchdog are
+ * made.
  *
- * Whoever does not belong to the run is sent away and changes nothing; a rank of another world is told so.
+ * Processes that do not belong to the run are disconnected and change nothing; a rank of another world gets the reason.
  */
 #ifndef APC_RUNTIME_LAUNCH_RENDEZVOUS_H
 #define APC_RUNTIME_LAUNCH_RENDEZVOUS_H
@@ -17,47 +18,48 @@
 
 typedef struct Rendezvous {
   int rank, world;
-  const char *address; /* HOST:PORT, or a file; what messages call the place where `spread` is given */
+  const char *address; /* HOST:PORT, or a file; with `spread`, the name of the place in messages */
   RtStatus (*spread)(void *context, void *data, size_t bytes,
-                     RtError *error); /* from rank 0 to everyone; NULL: they meet at `address` */
+                     RtError *error); /* from rank 0 to all; NULL: they meet at `address` */
   void *context;
-  AdmissionKey key; /* its run is rank 0's to make; with `spread` the key too */
-  bool network;     /* there is a secret, or the user does without: other addresses than the loopback may be used */
-  bool secret; /* the key is one; without, a file gets one of its own, and at HOST:PORT only this user's processes are
-                  taken */
+  AdmissionKey key; /* rank 0 makes its run number; with `spread` also the key */
+  bool network;     /* there is a secret, or the user allows networks without one: addresses need not be loopback */
+  bool secret; /* the key is a secret; without one, a file gets a key of its own, and HOST:PORT only accepts processes
+                * of this user */
   bool here;   /* all ranks are known to be on this machine */
   int timeout_ms;
 } Rendezvous;
 
-/* The connections, per rank, -1 where there is none: `controls` for watch.h, `data` for transport_tcp.h.  Who takes
- * some over calls rendezvous_give. */
+/* The connections, per rank, -1 if there is none: `controls` for watch.h, `data` for transport_tcp.h.  An owner that
+ * takes some over calls rendezvous_give. */
 enum { MEETING_REFUSED = 16 };
 typedef struct Meeting {
   int world;
   int *controls, *data; /* [world] */
   int listeners[ADDRESS_LIST_MOST], n_listeners;
-  SocketAddress *addresses;     /* [world]: where the other ranks listen */
-  AdmissionKey first;           /* by which all find rank 0 */
+  SocketAddress *addresses;     /* [world]: the addresses where the other ranks listen */
+  AdmissionKey first;           /* for finding rank 0 */
   AdmissionKey pairs;           /* for connections between them */
-  Lobby *lobby;                 /* rank 0's: who comes late hears that the rank is there already */
-  bool all_came;                /* rank 0: nobody is missing */
-  RtError last;                 /* rank 0: the last that it sent away although it knew the key */
-  int refused[MEETING_REFUSED]; /* such connections, which stay open for a while; -1 */
+  Lobby *lobby;                 /* of rank 0: late ranks are told that their place is taken */
+  bool all_came;                /* rank 0: no rank is missing */
+  RtError last;                 /* rank 0: the last refusal of a process that knew the key */
+  int refused[MEETING_REFUSED]; /* refused connections, which stay open for a while; -1 */
   unsigned n_refused;           /* how many there were */
-  int file;                     /* rank 0: the meeting file while it waits; -1 */
+  int file;                     /* rank 0: the meeting file while it waits; -1 if there is none */
 } Meeting;
 
-/* Fills `controls`; rendezvous_close frees, also after an error.  RT_LATE when somebody does not come in time; RT_USAGE
- * for an address that is none, is not this machine's or may not be used without a secret, or one rank started twice;
- * RT_BAD_INPUT where another run was met. */
+/* Fills `controls`; rendezvous_close frees, also after an error.  RT_LATE if a rank does not come in time; RT_USAGE for
+ * an address that is invalid, is not this machine's or needs a secret, or for a rank started twice; RT_BAD_INPUT if
+ * another run listens there. */
 RtStatus rendezvous_meet(const Rendezvous *r, Meeting *out, RtError *error);
 
-/* Fills `data`; RT_ABORTED when `stop` becomes readable, which is the watch's descriptor. */
+/* Fills `data`; RT_ABORTED if `stop`, the watch's descriptor, becomes readable. */
 RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *error);
 
-/* The connections are somebody else's now. */
+/* Forgets connections that have another owner now. */
 void rendezvous_give(const Meeting *m, int *connections);
 
+/* Closes the connections that the meeting still owns, and frees it. */
 void rendezvous_close(Meeting *m);
 
 #endif

@@ -12,13 +12,14 @@
 
 #define IDENTITY_MAGIC UINT64_C(0x33434e55414c50a1)
 
-/* What changes the bits of results from outside of the program; the names of oneDNN's two versions. */
+/* Environment variables that change the bits of results, under the names of oneDNN's two versions. */
 static const char *const variables[SAME_RUN_VARIABLES] = {
     "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA",
     "DNNL_MAX_CPU_ISA",           "ONEDNN_CPU_ISA_HINTS",     "DNNL_CPU_ISA_HINTS",
 };
 
-/* In words, so that no call can take it for a mistake that there are several constants, and what lies between them. */
+/* Reads words through a volatile pointer and without address checks, as the segment holds many constants and the gaps
+ * between them. */
 __attribute__((no_sanitize("address"))) static void hash_segment(Hash64 *h, const char *at, size_t bytes) {
   enum { WORDS = 512 };
   uint64_t words[WORDS];
@@ -29,7 +30,7 @@ __attribute__((no_sanitize("address"))) static void hash_segment(Hash64 *h, cons
   }
 }
 
-/* Relocations are in segments that can be written to. */
+/* Hashes the segments of an object that cannot be written; relocations are in those that can. */
 static uint64_t hash_object(const struct dl_phdr_info *o) {
   Hash64 h;
   hash64_begin(&h, 0);
@@ -42,7 +43,7 @@ static uint64_t hash_object(const struct dl_phdr_info *o) {
   return hash64_end(&h);
 }
 
-/* The object that this function is in. */
+/* Hashes the object that contains this function. */
 static int look_at_object(struct dl_phdr_info *o, size_t size, void *hash) {
   uintptr_t here = (uintptr_t)&runtime_build;
   (void)size;
@@ -106,14 +107,14 @@ static RtStatus check_rank(const RankIdentity *i, const RankIdentity *first, int
   return RT_OK;
 }
 
-/* Who has chosen has chosen for all. */
+/* Fails if two ranks have chosen different numbers of threads; a single choice holds for all ranks. */
 static RtStatus check_threads(const RankIdentity *all, int world, RtError *error) {
   int chose = -1;
   for (int i = 0; i < world; i++) {
     if (!all[i].threads_chosen) continue;
     if (chose >= 0 && all[i].threads != all[chose].threads)
       return rt_error(error, RT_BAD_INPUT,
-                      "rank %d is to compute with %d threads, rank %d with %d: results depend on it, all ranks need "
+                      "rank %d would compute with %d threads, rank %d with %d: results depend on it, all ranks need "
                       "the same OMP_NUM_THREADS",
                       i, all[i].threads, chose, all[chose].threads);
     if (chose < 0) chose = i;
@@ -130,7 +131,7 @@ int launch_same_run_threads(const RankIdentity *all, int world) {
   return least;
 }
 
-/* A rank whose files cannot be used is told before what follows from it. */
+/* Reports a rank with unusable files before its consequences. */
 RtStatus launch_same_run_check(const RankIdentity *all, int world, RtError *error) {
   RtStatus status = RT_OK;
   for (int i = 0; i < world && !status; i++)
@@ -139,7 +140,7 @@ RtStatus launch_same_run_check(const RankIdentity *all, int world, RtError *erro
   for (int i = 0; i < world && !status; i++)
     if (all[i].status)
       status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s",
-                        i, *all[i].text ? all[i].text : "it does not say why");
+                        i, *all[i].text ? all[i].text : "no reason given");
   for (int i = 1; i < world && !status; i++) status = check_rank(&all[i], &all[0], i, error);
   if (!status && all[0].ranks != (uint32_t)world)
     status = rt_error(error, RT_USAGE, "%d processes were started, but their program was compiled for %u", world,

@@ -1,12 +1,11 @@
-/* runtime/launch/same_run.h - whether all ranks of a run are about to do the same: compared when they can talk, before
- * any work.
+/* runtime/launch/same_run.h - checks, before any work, that all ranks of a run will do the same.
  *
- * Compared are the program (its tables, which have the hashes of its kernels and weights; each rank has checked its own
- * bytes against them), the runtime in front of it, the weights in effect, all of their bytes, and what in the
- * environment changes bits: oneDNN's precision and instructions, the number of threads.  Where nobody has chosen a
- * number of threads all take the least that one would have taken.  Not compared, because machines may differ in them:
- * the instructions of the processor and the version of oneDNN; they can change the last places of products, the same
- * way in every run on the same machines.
+ * The ranks compare: the program (its tables, which have the hashes of its kernels and weights; each rank has checked
+ * its own bytes against them), the runtime in front of it, all bytes of the weights in effect, and the environment that
+ * changes bits: oneDNN's precision and instructions, the number of threads.  If no rank has chosen a number of threads,
+ * all use the least number that one would have used.  Machines may differ in the instructions of the processor and the
+ * version of oneDNN, which are not compared; they can change the last digits of products, the same way in every run on
+ * the same machines.
  */
 #ifndef APC_RUNTIME_LAUNCH_SAME_RUN_H
 #define APC_RUNTIME_LAUNCH_SAME_RUN_H
@@ -15,14 +14,15 @@
 
 #include "program/status.h"
 
-enum { SAME_RUN_VARIABLES = 6, SAME_RUN_VALUE = 32 }; /* a longer value is cut */
+enum { SAME_RUN_VARIABLES = 6, SAME_RUN_VALUE = 32 }; /* longer values are truncated */
 
-/* What a rank tells of itself; sent as it is. */
+/* A rank's description of itself, sent as it is in memory. */
 typedef struct RankIdentity {
   uint64_t magic, identity_bytes;
   uint32_t rank, world;
   uint64_t program, program_bytes; /* hash of the tables, size of the image */
-  uint32_t ranks, status;          /* compiled for; not RT_OK: what this rank has cannot be used, and `text` says why */
+  uint32_t ranks, status;          /* number of ranks it was compiled for; not RT_OK: this rank cannot run, and `text`
+                                    * is the reason */
   uint64_t runtime;                /* hash of its machine code and constants */
   uint64_t weights;                /* hash of the weights in effect */
   int32_t threads;                 /* of a rank */
@@ -31,17 +31,17 @@ typedef struct RankIdentity {
   char text[RT_ERROR_TEXT];
 } RankIdentity;
 
-/* A hash of what is mapped of the program or library that this runtime is in, as far as it cannot be written to. */
+/* Returns a hash of the read-only mapped parts of the program or library that contains this runtime. */
 uint64_t runtime_build(void);
 
-/* Begins one: all but program, ranks, weights, threads, status and text. */
+/* Begins an identity: all but program, ranks, weights, threads, status and text. */
 RankIdentity rank_identity(int rank, int world);
 
-/* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps
- * its status.  RT_USAGE when the program of all is for another number of ranks. */
+/* Compares all ranks with rank 0.  RT_BAD_INPUT names the first rank that differs, and the difference; a rank's own
+ * failure keeps its status.  RT_USAGE if the program of all ranks is for another number of ranks. */
 RtStatus launch_same_run_check(const RankIdentity *all, int world, RtError *error);
 
-/* With how many threads each computes, after that. */
+/* Returns the number of threads of every rank, after that check. */
 int launch_same_run_threads(const RankIdentity *all, int world);
 
 #endif

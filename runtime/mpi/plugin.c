@@ -2,12 +2,12 @@
  * of its own.
  *
  * A message is a first part of a 16-byte header (tag, length) and up to FIRST bytes, then pieces of PIECE bytes, the
- * last one shorter; each is one MPI message, and one per channel is under way.  Contiguous pieces move from and to
- * their place, others through a buffer.  The header is checked before anything else is received, so that ranks that
- * disagree are told apart.
+ * last one shorter.  Each is one MPI message, and one per channel is in flight.  Contiguous pieces move directly from
+ * and to their place, others through a buffer.  The header is checked before anything else is received, so that
+ * disagreeing ranks are detected.
  *
- * MPI has no wait with a time limit: who waits polls for as long as contention.h says, then naps for ever longer.  All
- * calls come from one thread (MPI_THREAD_FUNNELED).  A dead process is the launcher's to notice: mpirun ends the
+ * MPI has no wait with a time limit: a waiting rank polls for as long as contention.h allows, then takes ever longer
+ * naps.  All calls come from one thread (MPI_THREAD_FUNNELED).  The launcher notices a dead process: mpirun ends the
  * others.
  */
 #include <mpi.h>
@@ -30,9 +30,9 @@ typedef struct Header {
 typedef struct Channel {
   Transfer *transfer; /* NULL: nothing in flight */
   MPI_Request request;
-  size_t piece;       /* bytes of the message under way, without the header */
+  size_t piece;       /* bytes of the current message, without the header */
   bool first, direct; /* the message has the header; it moves without the buffer */
-  char *buffer;       /* header and PIECE bytes; made at first use */
+  char *buffer;       /* header and PIECE bytes; allocated at first use */
 } Channel;
 
 typedef struct Mpi {
@@ -41,7 +41,7 @@ typedef struct Mpi {
   Channel *channels;     /* 2 * world: sends, receives */
   int *active, n_active; /* the channels with a transfer */
   RtError failure;
-  long nap; /* microseconds of the next one of this wait; 0: it spins */
+  long nap; /* microseconds of this wait's next nap; 0: it spins */
   Contention contention;
   ContentionWatch watch;
 } Mpi;
@@ -75,7 +75,7 @@ static void start_piece(Mpi *t, Channel *c) {
     if (c->first) memcpy(c->buffer, &header, sizeof header);
     if (!c->direct) strided_gather(c->buffer + head, &x->block, x->first + x->moved, c->piece);
     code = MPI_Isend(place, (int)(head + c->piece), MPI_BYTE, x->peer, TAG, t->comm, &c->request);
-  } else { /* room for whatever first message the peer may send: it is checked when it is there */
+  } else { /* room for any first message that the peer may send; it is checked after it arrives */
     code = MPI_Irecv(place, (int)(c->first ? head + FIRST : c->piece), MPI_BYTE, x->peer, TAG, t->comm, &c->request);
   }
   if (code != MPI_SUCCESS) fail(t, code, is_send(t, c) ? "sending" : "receiving");
@@ -95,7 +95,7 @@ static void mpi_irecv(Transport *base, Transfer *x) {
   start((Mpi *)base, &((Mpi *)base)->channels[base->world + x->peer], x);
 }
 
-/* Has the peer sent what this rank expects? */
+/* True if the peer sent what this rank expects. */
 static bool check_received(Mpi *t, const Channel *c, int received) {
   const Transfer *x = c->transfer;
   Header header = {x->tag, x->length};
@@ -110,7 +110,7 @@ static bool check_received(Mpi *t, const Channel *c, int received) {
   return false;
 }
 
-/* Goes on after an MPI message; true when the transfer is through. */
+/* Continues after an MPI message; true if the transfer is complete. */
 static bool finish_piece(Mpi *t, Channel *c, const MPI_Status *status) {
   Transfer *x = c->transfer;
   if (!is_send(t, c)) {
@@ -194,16 +194,17 @@ static RtStatus initialise(int rank, int world, RtError *error) {
   MPI_Comm_rank(MPI_COMM_WORLD, &own);
   if (size == world && own == rank) return RT_OK;
   MPI_Finalize();
-  return rt_error(error, RT_USAGE,
-                  "MPI says rank %d of %d, the environment says rank %d of %d: this MPI library is not the launcher's",
-                  own, size, rank, world);
+  return rt_error(
+      error, RT_USAGE,
+      "MPI reports rank %d of %d, but the environment rank %d of %d: this MPI library is not the launcher's", own, size,
+      rank, world);
 }
 
 __attribute__((visibility("default"))) TransportMpiOpen apc_transport_mpi_open;
 
 RtStatus apc_transport_mpi_open(int version, int rank, int world, Transport **out, RtError *error) {
   if (version != TRANSPORT_MPI_VERSION)
-    return rt_error(error, RT_UNSUPPORTED, "the MPI plug-in has version %d, the program wants %d",
+    return rt_error(error, RT_UNSUPPORTED, "the MPI plug-in has version %d, but the program needs %d",
                     TRANSPORT_MPI_VERSION, version);
   Mpi *t = calloc(1, sizeof *t);
   if (!t) return rt_error(error, RT_FAILED, "out of memory");

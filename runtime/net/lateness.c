@@ -1,10 +1,10 @@
 /* runtime/net/lateness.c - see lateness.h.
  *
- * Lateness is measured on a clock of its own that advances at most CLOCK_STEP_MS per look, so that suspending the whole
- * program (Ctrl-Z, a debugger) makes nobody late.
+ * Lateness is measured on a separate clock that advances at most CLOCK_STEP_MS per look, so that suspending the whole
+ * program (Ctrl-Z, a debugger) makes no rank late.
  *
- * Who is named when ranks wait for each other: a stopped rank first, then the one that is not waiting in a
- * collective and moved least recently, then the one at the smallest order key.
+ * If ranks wait for each other, the message names a stopped rank first; then a rank that is not waiting in a
+ * collective, the one that moved least recently; then the rank at the smallest order key.
  */
 #include "runtime/net/lateness.h"
 
@@ -67,7 +67,7 @@ static void note_progress(Lateness *l, int rank) {
   p->changed_ms = l->clock_ms;
 }
 
-/* Whether rank a rather than b is the cause of a wait; see the top of the file. */
+/* True if rank a rather than b causes the wait; see the top of the file. */
 static bool more_guilty(const Lateness *l, int a, int b) {
   const RankSigns *p = &l->ranks[a], *q = &l->ranks[b];
   const CommProgress *x = &l->slots[a].progress, *y = &l->slots[b].progress;
@@ -87,7 +87,7 @@ static RtStatus report_late(const Lateness *l, int late, int guilty, RtError *er
   lateness_place(l, guilty, place, sizeof place);
   if (quiet_seconds(l, guilty) * 1000 > l->timeout_ms || l->ranks[guilty].stopped) {
     add_text(text, sizeof text, "rank %d is late: no progress for %.1f s%s", guilty, quiet_seconds(l, guilty), place);
-  } else { /* it moves, but not to where another one waits for it */
+  } else { /* it makes progress, but not to the point where another rank waits for it */
     add_text(text, sizeof text, "rank %d is late%s", guilty, place);
     place[0] = 0;
     lateness_place(l, late, place, sizeof place);

@@ -1,5 +1,4 @@
-/* runtime/net/lateness.h - which rank keeps the others waiting: judged from the signs of progress that ranks
- * give. */
+/* runtime/net/lateness.h - finds the rank that keeps the others waiting, from the ranks' signs of progress. */
 #ifndef APC_RUNTIME_NET_LATENESS_H
 #define APC_RUNTIME_NET_LATENESS_H
 
@@ -7,12 +6,12 @@
 
 #include "runtime/net/signs.h"
 
-/* What was seen of one rank when last looked at. */
+/* The signs of one rank at the last look. */
 typedef struct RankSigns {
-  bool stopped; /* its process does not run, as far as known; set by the owner */
-  bool busy;    /* has a command to finish */
+  bool stopped; /* its process is stopped, as far as known; set by the owner */
+  bool busy;    /* it has a command to finish */
   uint64_t beats, moves;
-  int64_t changed_ms; /* on the clock below, when they changed */
+  int64_t changed_ms; /* time of their last change, on the clock below */
 } RankSigns;
 
 typedef struct Lateness {
@@ -25,13 +24,13 @@ typedef struct Lateness {
   RankSigns *ranks; /* [world]; the owner's memory, zeroed */
 } Lateness;
 
-/* Begins to measure: the fields up to step_context, and `ranks`, are set. */
+/* Begins to measure; the caller has set the fields up to step_context, and `ranks`. */
 void lateness_begin(Lateness *l);
 
-/* Looks once; RT_LATE when a rank made no progress for the time-out, and the error names who is the cause. */
+/* Looks once; RT_LATE if a rank made no progress for the time-out, with an error that names the rank that causes it. */
 RtStatus lateness_find(Lateness *l, RtError *error);
 
-/* Appends " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40" to the text. */
+/* Appends the place of a rank: " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40". */
 void lateness_place(const Lateness *l, int rank, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* runtime/net/signs.h - what a rank tells of itself while it works: it writes, a watchdog reads.
+/* runtime/net/signs.h - a rank's signs of progress: the rank writes them, a watchdog reads them.
  *
  * On one machine the signs lie in memory that host and ranks share; between machines they are sent (watch.h).
  */
@@ -11,22 +11,22 @@
 
 #include "program/status.h"
 
-/* Of its communication. */
+/* Signs of its communication. */
 typedef struct CommProgress {
-  _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */
-  _Atomic uint64_t key;     /* order key of the position that was waited for last */
+  _Atomic uint64_t moves;   /* increases whenever bytes move or an operation completes */
+  _Atomic uint64_t key;     /* order key of the last position that was waited for */
   _Atomic uint32_t kind;    /* CommKind of its first incomplete operation */
   _Atomic uint32_t waiting; /* 1 inside comm_wait */
 } CommProgress;
 
-/* Where it is in its work. */
+/* Its place in its work. */
 typedef struct RankPlace {
-  _Atomic uint64_t beats; /* grows with every step and command */
+  _Atomic uint64_t beats; /* increases with every step and command */
   _Atomic uint32_t step;
   _Atomic uint64_t round; /* of the innermost loop around the step, from 1; 0 outside of loops */
 } RankPlace;
 
-/* Two plain stores. */
+/* Two plain stores suffice: only the rank writes. */
 static inline void rank_place_step(RankPlace *p, uint32_t step) {
   uint64_t beats = atomic_load_explicit(&p->beats, memory_order_relaxed);
   atomic_store_explicit(&p->step, step, memory_order_relaxed);
@@ -37,7 +37,7 @@ static inline void rank_place_round(RankPlace *p, uint64_t round) {
   atomic_store_explicit(&p->round, round, memory_order_relaxed);
 }
 
-/* All of it. */
+/* All signs of a rank. */
 typedef struct SessionSlot {
   _Alignas(64) CommProgress progress;
   RankPlace place;
@@ -46,7 +46,7 @@ typedef struct SessionSlot {
   RtError failure;
 } SessionSlot;
 
-/* Writes what step `step` of `rank` is, e.g. "all_reduce of h3.mlp.out over tp", into text[size]. */
+/* Writes a description of step `step` of `rank` into text[size], such as "all_reduce of h3.mlp.out over tp". */
 typedef void (*SessionStepText)(void *context, int rank, uint32_t step, char *text, size_t size);
 
 #endif

@@ -68,7 +68,7 @@ static bool is_any(const SocketAddress *a) {
          IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr);
 }
 
-/* The unspecified IPv6 address takes IPv4 connections as well. */
+/* The unspecified IPv6 address accepts IPv4 connections as well. */
 int socket_listen(const SocketAddress *at) {
   int fd = socket(at->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, only = !is_any(at);
   if (fd < 0) return -1;
@@ -83,7 +83,7 @@ uint16_t socket_own_port(int listener) {
   return getsockname(listener, (struct sockaddr *)&a.storage, &a.bytes) == 0 ? socket_port(&a) : 0;
 }
 
-/* Until the socket is ready or the deadline; false with errno. */
+/* Waits until the socket is ready, or the deadline; false with errno. */
 static bool ready(int fd, short events, int stop, int64_t deadline) {
   for (;;) {
     int64_t left = deadline - sockets_now();
@@ -107,7 +107,7 @@ static void set_up(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-/* Errors of the connection are not the listener's. */
+/* Errors of a connection are not errors of the listener. */
 int socket_accept_now(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd >= 0) set_up(fd);
@@ -117,7 +117,7 @@ int socket_accept_now(int listener) {
   return fd;
 }
 
-/* Where nobody listens at a port of this machine, a connection to it may happen to begin at that port, and then leads
+/* If no process listens at a port of this machine, a connection to it may get that port as its own, and then connects
  * to itself. */
 static bool is_own_end(int fd) {
   SocketAddress here = {.bytes = sizeof here.storage}, there = {.bytes = sizeof there.storage};

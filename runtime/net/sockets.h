@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Milliseconds on the monotonic clock; deadlines are on it as well. */
+/* Returns milliseconds of the monotonic clock, which deadlines refer to. */
 int64_t sockets_now(void);
 
 typedef struct SocketAddress {
@@ -16,31 +16,34 @@ typedef struct SocketAddress {
   socklen_t bytes;
 } SocketAddress;
 
-/* IPv4 addresses inside IPv6 ones become IPv4 ones, which every machine understands. */
+/* Converts IPv4 addresses inside IPv6 ones to plain IPv4, which every machine supports. */
 void socket_unmap(SocketAddress *a);
+/* Set and return the port of an address, in host order. */
 void socket_set_port(SocketAddress *a, uint16_t port);
 uint16_t socket_port(const SocketAddress *a);
 
-/* Room for n descriptors more than any process has at its start.  False with errno when the system's limit is below. */
+/* Raises the limit of descriptors for n more than a process has at its start.  False with errno if the system's limit
+ * is lower. */
 bool sockets_allow(size_t n);
 
-/* Listens at an address of this machine; port 0 is a free one.  -1 with errno, as in all of these. */
+/* Listens at an address of this machine; port 0 is a free one. -1 with errno, as all of these functions. */
 int socket_listen(const SocketAddress *at);
+/* Returns the port of a listener; 0 on errors. */
 uint16_t socket_own_port(int listener);
-/* The next connection; EAGAIN when there is none. */
+/* Accepts the next connection; EAGAIN if there is none. */
 int socket_accept_now(int listener);
 /* Connects until the deadline, or until `stop` (a descriptor or -1) becomes readable, which is ECANCELED. */
 int socket_connect(const SocketAddress *to, int stop, int64_t deadline);
-/* Closes, and leaves the number in errno; -1. */
+/* Closes the socket and sets errno to the number; returns -1. */
 int socket_close_with(int fd, int number);
 
-/* All bytes or false with errno. */
+/* Send or receive all n bytes; false with errno, ETIMEDOUT after the deadline. */
 bool socket_send(int fd, const void *data, size_t n, int64_t deadline);
 bool socket_receive(int fd, void *data, size_t n, int stop, int64_t deadline);
-/* What is there: 0 for nothing now, -1 with errno when nothing comes any more. */
+/* Receives the bytes that are available: 0 if none are now, -1 with errno if none will come. */
 ssize_t socket_receive_now(int fd, void *data, size_t n);
 
-/* An unreachable machine ends a connection after about 1.5 s while anything is sent. */
+/* Makes a connection to an unreachable machine end after about 1.5 s while anything is sent. */
 void socket_notice_loss(int fd);
 
 #endif

@@ -1,7 +1,7 @@
 /* runtime/net/watch.c - see watch.h.
  *
- * All frames have one size, and what a peer sent is read into its own buffer until a frame is whole.  Rank 0 sends
- * frames as well when nothing happens: only a machine that is sent something is noticed to be gone.
+ * All frames have one size; a peer's bytes are read into its own buffer until a frame is complete.  Rank 0 sends frames
+ * even if nothing happens: the loss of a machine is only noticed when something is sent to it.
  */
 #define _GNU_SOURCE
 #include "runtime/net/watch.h"
@@ -41,33 +41,34 @@ typedef struct Frame {
 } Frame;
 
 typedef struct Peer {
-  int fd; /* -1: none (any more) */
+  int fd; /* -1: none, or no longer */
   size_t got;
-  Frame frame;      /* so far */
-  int64_t quiet_ms; /* it has said nothing, as lateness.c measures */
-  int64_t told_ms;  /* when it was last sent a beat */
+  Frame frame;      /* bytes so far */
+  int64_t quiet_ms; /* time without a message, as lateness.c measures */
+  int64_t told_ms;  /* time of the last beat sent to it */
 } Peer;
 
 struct Watch {
   WatchOptions options;
-  Peer *peers; /* rank 0: per rank; the others: one */
+  Peer *peers; /* rank 0: per rank; other ranks: one */
   int n_peers;
-  struct pollfd *polls; /* for all of them, and `wake` */
-  RankSigns *signs;     /* rank 0's, of `lateness` */
-  SessionSlot *slots;   /* rank 0: per rank, its own included; the others: their own */
+  struct pollfd *polls; /* for all peers and `wake` */
+  RankSigns *signs;     /* rank 0: for `lateness` */
+  SessionSlot *slots;   /* rank 0: per rank, its own included; other ranks: their own */
   _Atomic uint32_t commands;
-  Lateness lateness; /* rank 0's */
+  Lateness lateness; /* rank 0 only */
   int wake, failed_fd;
   _Atomic uint32_t leaving, stopping, failed, own_failed;
-  bool told, said_bye; /* rank 0: of the failure, to the others */
-  bool first_leaves;   /* rank 0 said so: its connection may end */
-  bool first_lost;     /* the failure is rank 0's end or silence, seen by this one; complete before `failed` is set */
+  bool told, said_bye; /* rank 0: sent to the others: the failure; the goodbye */
+  bool first_leaves;   /* rank 0 has said goodbye: its connection may end */
+  bool first_lost;     /* the failure is the loss or silence of rank 0, seen by this rank; complete before `failed` is
+                        * set */
   int64_t failed_ms, beat_ms;
-  int64_t looked_ms; /* when quiet_ms of the peers grew */
+  int64_t looked_ms; /* time of the last update of quiet_ms */
   RtError loss;      /* not yet a failure, see loss_ms: */
   int64_t loss_at_ms;
   RtError failure; /* complete before `failed` is set */
-  RtError own;     /* the main thread's, complete before `own_failed` is set */
+  RtError own;     /* from the main thread, complete before `own_failed` is set */
   pthread_t thread;
 };
 
@@ -78,7 +79,7 @@ static void wake(int fd) {
   if (write(fd, &one, sizeof one) < 0) return; /* full: it is awake */
 }
 
-/* The first failure counts; only the thread calls it. */
+/* Sets the first failure; only the thread calls it. */
 static void set_failure(Watch *w, const RtError *error) {
   if (atomic_load(&w->failed)) return;
   w->failure = *error;
@@ -87,7 +88,7 @@ static void set_failure(Watch *w, const RtError *error) {
   wake(w->failed_fd);
 }
 
-/* What this rank saw: of the others only rank 0 is seen by all. */
+/* Sets a failure that this rank saw itself; the only peer that all ranks see is rank 0. */
 static void set_own_failure(Watch *w, const RtError *error) {
   if (w->options.rank != 0 && !atomic_load(&w->failed)) w->first_lost = true;
   set_failure(w, error);
@@ -112,7 +113,7 @@ static void send_failure(Watch *w, const RtError *error) {
   for (int i = 0; i < w->n_peers; i++) send_frame(&w->peers[i], &f);
 }
 
-/* ---- what peers say */
+/* ---- frames of peers */
 
 static void take_beat(Watch *w, int rank, const Frame *f) {
   SessionSlot *s = &w->slots[rank];
@@ -154,21 +155,21 @@ static void take_loss(Watch *w, int rank, const char *why) {
   w->loss_at_ms = sockets_now();
 }
 
-/* Rank 0 alone says it, and then the others still wait for its command to leave: its silence counts. */
+/* Only rank 0 says goodbye, and the others then still wait for its command to leave, so its silence still counts. */
 static void take_bye(Watch *w, int rank) {
-  if (w->options.rank == 0) take_loss(w, rank, "it took leave in the middle of the run");
+  if (w->options.rank == 0) take_loss(w, rank, "it left in the middle of the run");
   else w->first_leaves = true;
 }
 
 static void take_frame(Watch *w, int rank, const Frame *f) {
   if (f->magic != FRAME_MAGIC || f->kind >= FRAME_KINDS)
-    take_loss(w, rank, "it sends something else than this version of the runtime");
+    take_loss(w, rank, "it does not run this version of the runtime");
   else if (f->kind == FRAME_FAILURE) take_failure(w, rank, f);
   else if (f->kind == FRAME_BYE) take_bye(w, rank);
   else if (w->options.rank == 0) take_beat(w, rank, f);
 }
 
-/* No more at once than somebody who is well sends in minutes: the others have their turn. */
+/* Reads no more at once than a healthy peer sends in minutes, so that the other peers get their turn. */
 static void read_peer(Watch *w, int rank) {
   Peer *p = &w->peers[rank];
   for (int frames = 0; p->fd >= 0 && frames < FRAMES_AT_ONCE;) {
@@ -191,8 +192,8 @@ static void read_peer(Watch *w, int rank) {
 
 /* ---- the thread */
 
-/* What a stopped process does not read fills its connection, and a full one looks like a machine that is gone: it is
- * told ever less. */
+/* A stopped process does not read, so its connection fills up, and a full one looks like a lost machine: it gets ever
+ * fewer beats. */
 static bool wants_beat(Peer *p) {
   int64_t now = sockets_now();
   if (p->quiet_ms > SILENT_MS && now - p->told_ms < p->quiet_ms / 2) return false;
@@ -215,7 +216,7 @@ static void beat(Watch *w) {
     if (wants_beat(&w->peers[i])) send_frame(&w->peers[i], &f);
 }
 
-/* A process that is running sends frames whatever its main thread does: one that sends none is stopped. */
+/* A running process sends frames whatever its main thread does: one that sends none is stopped. */
 static void note_silence(Watch *w) {
   int64_t now = sockets_now(), passed = now - w->looked_ms;
   w->looked_ms = now;
@@ -226,7 +227,7 @@ static void note_silence(Watch *w) {
   }
 }
 
-/* Rank 0 judges the others; that it is stopped itself they must see alone. */
+/* Rank 0 judges the others; if rank 0 itself is stopped, each rank must notice that alone. */
 static void look_at_first(Watch *w) {
   int64_t quiet_ms = w->peers[0].quiet_ms;
   RtError error = {0};
@@ -235,7 +236,7 @@ static void look_at_first(Watch *w) {
   set_own_failure(w, &error);
 }
 
-/* The main thread's own failure: rank 0 hears of it first, so that all tell the same. */
+/* Handles the main thread's own failure: rank 0 learns of it first, so that all ranks report the same. */
 static void tell_own(Watch *w) {
   Frame f = {.kind = FRAME_FAILURE, .status = (uint32_t)w->own.status};
   snprintf(f.text, sizeof f.text, "%s", w->own.text);
@@ -299,7 +300,7 @@ static void *run(void *argument) {
     look(w);
   }
   look(w);
-  int64_t limit = sockets_now() + LEAVE_MS; /* who closes with unread frames takes back what it said */
+  int64_t limit = sockets_now() + LEAVE_MS; /* closing a socket with unread frames would discard sent ones */
   while (w->options.rank == 0 && atomic_load(&w->leaving) && !all_gone(w) && sockets_now() < limit) {
     w->beat_ms = sockets_now();
     wait_for_peers(w);
@@ -345,7 +346,7 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
                            .step_text = o->step_text,
                            .step_context = o->step_context};
   int number = pthread_create(&w->thread, NULL, run, w);
-  if (number) { /* the connections stay the caller's */
+  if (number) { /* the caller keeps the connections */
     free_watch(w);
     return rt_error(error, RT_FAILED, "starting the watchdog's thread: %s", strerror(number));
   }

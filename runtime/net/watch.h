@@ -1,10 +1,10 @@
-/* runtime/net/watch.h - the watchdog of ranks on several machines: a thread per process, a star of connections
- * around rank 0.
+/* runtime/net/watch.h - the watchdog of ranks on several machines: a thread per process, a star of connections around
+ * rank 0.
  *
- * Every rank tells rank 0 its signs of progress ten times a second; rank 0 judges them as the host of one machine does
- * (lateness.h).  A rank whose connection ends before it took leave was lost; a rank that fails says why.  Either way
- * rank 0 tells all what happened, so that every process ends with the same message and code.  When rank 0 itself is
- * lost or stopped, each notices alone.
+ * Every rank sends rank 0 its signs of progress five times a second; rank 0 judges them as the host of one machine does
+ * (lateness.h).  A rank whose connection ends before it left properly was lost; a rank that fails reports why.  Either
+ * way rank 0 informs all ranks, so that every process ends with the same message and code.  If rank 0 itself is lost or
+ * stopped, each rank notices alone.
  *
  * A stopped process is late, not lost: its machine still answers for it.  A machine that does not answer is noticed
  * within 2 s.
@@ -18,45 +18,47 @@
 
 typedef struct Watch Watch;
 
-/* Called from the watchdog's thread when the process did not end by itself a second after the failure. */
+/* Called from the watchdog's thread if the process did not end by itself a second after the failure. */
 typedef void (*WatchStuck)(int code, const char *error);
 
 typedef struct WatchOptions {
   int rank, world;
-  const int *
-      controls; /* rank 0: per rank a connection (its own: -1); the others: one, to rank 0.  They become the watch's. */
+  const int *controls; /* rank 0: a connection per rank (its own: -1); other ranks: one, to rank 0.  The watch takes
+                        * ownership of them. */
   int timeout_ms;
-  int loss_ms; /* how long a launcher that ends the others itself has for it, before a lost rank is a failure here */
+  int loss_ms; /* time that a launcher gets to end the others itself before a lost rank is a failure here */
   SessionStepText step_text;
   void *step_context;
   WatchStuck stuck;
 } WatchOptions;
 
+/* Starts the watchdog's thread.  After an error the caller keeps the connections. */
 RtStatus watch_start(const WatchOptions *options, Watch **out, RtError *error);
 
-/* This rank's signs, written by its main thread: place, progress, and `command`, the number of commands it finished. */
+/* Returns this rank's signs, which its main thread writes: place, progress, and `command`, the number of commands it
+ * finished. */
 SessionSlot *watch_slot(Watch *w);
 
-/* Rank 0: as many commands were given. */
+/* Rank 0: reports the number of commands given so far. */
 void watch_command(Watch *w, uint32_t commands);
 
-/* Readable once there is a failure. */
+/* watch_fd is readable once there is a failure; watch_failed is true then, and records it in *error. */
 int watch_fd(const Watch *w);
 bool watch_failed(Watch *w, RtError *error);
 
-/* Waits shortly for a failure that this rank has seen the consequences of. */
+/* Waits briefly for the failure whose consequences this rank has seen. */
 void watch_verdict(Watch *w);
 
-/* Whether the failure is that rank 0 was lost or is late, which each of the others notices alone. */
+/* True if the failure is the loss or lateness of rank 0, which each other rank notices alone. */
 bool watch_lost_first(Watch *w);
 
-/* Tells everyone of this rank's failure, and waits shortly for what rank 0 makes of it. */
+/* Reports this rank's failure to all, and waits briefly for rank 0's verdict. */
 void watch_fail(Watch *w, const RtError *error);
 
-/* From here on ranks may go.  Rank 0 calls it before it tells the others to leave. */
+/* From here on ranks may leave.  Rank 0 calls it before it tells the others to leave. */
 void watch_leave(Watch *w);
 
-/* Ends the thread; after watch_leave rank 0 waits until the others are gone, a second at most.  NULL is allowed. */
+/* Ends the thread; after watch_leave rank 0 waits until the others have left, at most a second.  NULL is allowed. */
 void watch_stop(Watch *w);
 
 #endif

@@ -14,7 +14,7 @@
 #include <mbedtls/sha256.h>
 #include <mbedtls/version.h>
 
-/* Before version 3 the functions that say whether they failed have names of their own. */
+/* Before version 3 the functions that return errors have names of their own. */
 #if MBEDTLS_VERSION_MAJOR >= 3
 #define SHA256(name) mbedtls_sha256_##name
 #else
@@ -23,8 +23,8 @@
 
 enum { BLOCK = 64 }; /* of the hash, in bytes */
 
-/* The library's HMAC allocates; this one, of the library's hash, cannot fail for want of memory, when a rank would be
- * taken for one with another secret. */
+/* The library's HMAC allocates.  This one, built from the library's hash, cannot fail for lack of memory, which would
+ * make a rank look like one with another secret. */
 static void hash(const void *first, size_t n_first, const void *second, size_t n_second,
                  unsigned char out[SECRET_BYTES]) {
   mbedtls_sha256_context context;
@@ -32,7 +32,7 @@ static void hash(const void *first, size_t n_first, const void *second, size_t n
   bool ok = SHA256(starts)(&context, 0) == 0 && SHA256(update)(&context, first, n_first) == 0 &&
             SHA256(update)(&context, second, n_second) == 0 && SHA256(finish)(&context, out) == 0;
   mbedtls_sha256_free(&context);
-  if (!ok) abort(); /* only hardware that computes hashes can fail */
+  if (!ok) abort(); /* only hashing hardware can fail */
 }
 
 void secret_mac(const unsigned char key[SECRET_BYTES], const void *bytes, size_t n, unsigned char out[SECRET_BYTES]) {
@@ -55,7 +55,7 @@ RtStatus secret_random(void *out, size_t n, RtError *error) {
   for (unsigned char *p = out; n > 0;) {
     ssize_t k = getrandom(p, n, 0);
     if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) return rt_error_errno(error, RT_FAILED, "the system gives no random bytes");
+    if (k <= 0) return rt_error_errno(error, RT_FAILED, "the system provides no random bytes");
     p += k;
     n -= (size_t)k;
   }
@@ -68,11 +68,11 @@ static RtStatus check_file(int fd, const char *path, RtError *error) {
   if (!S_ISREG(st.st_mode)) return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s is not a regular file", path);
   if (st.st_uid != geteuid()) return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s is another user's file", path);
   if (st.st_mode & (S_IRWXG | S_IRWXO))
-    return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s can be read by others: chmod 600 %s", path, path);
+    return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s can be read by other users: chmod 600 %s", path, path);
   return RT_OK;
 }
 
-/* All of it, at most `size` bytes. */
+/* Reads the whole file, at most `size` bytes. */
 static ssize_t read_all(int fd, unsigned char *bytes, size_t size) {
   size_t n = 0;
   for (ssize_t k; n < size; n += (size_t)k) {

@@ -22,7 +22,7 @@ static size_t round_up(size_t bytes) { return (bytes + IO_ALIGN - 1) / IO_ALIGN 
 
 /* ---- memory ---- */
 
-/* Enlarges the memory file, which a file size limit would answer with a signal. */
+/* Enlarges the memory file; beyond a limit on the size of files the system would send a signal. */
 static RtStatus enlarge(int fd, size_t bytes, RtError *error) {
   struct rlimit limit;
   if (bytes > (size_t)LLONG_MAX || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur))
@@ -35,14 +35,12 @@ static RtStatus create_memory(Session *s, const SessionOptions *o, int cores, Rt
   size_t transport_offset = round_up(sizeof(SessionControl));
   size_t io_offset = round_up(transport_offset + transport_local_bytes(o->world));
   int made = memfd_create("apc-session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  s->fd = made < 0
-              ? -1
-              : fcntl(made, F_DUPFD_CLOEXEC, 3); /* a host may run without the standard ones; the ranks get theirs */
+  s->fd = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, 3); /* standard ones may be missing */
   if (made >= 0) close(made);
   if (s->fd < 0) return rt_error_errno(error, RT_FAILED, "creating shared memory (memfd_create)");
   RtStatus status = enlarge(s->fd, io_offset, error);
   if (status != RT_OK) return status;
-  fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK); /* so that no mapped page can go away */
+  fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK); /* so that no mapped page can disappear */
   SessionControl *c = mmap(NULL, io_offset, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
   if (c == MAP_FAILED) return rt_error_errno(error, RT_FAILED, "mapping %zu bytes of shared memory", io_offset);
   c->magic = SESSION_MAGIC;
@@ -65,7 +63,7 @@ RtStatus session_io(Session *s, size_t bytes, void **area, RtError *error) {
   if (bytes > s->io_bytes) {
     if (is_running(s)) return rt_error(error, RT_INTERNAL, "session_io: a command is running");
     if (bytes > (size_t)LLONG_MAX / 2)
-      return rt_error(error, RT_FAILED, "%zu bytes of inputs and outputs are too many", bytes);
+      return rt_error(error, RT_FAILED, "inputs and outputs of %zu bytes are too large", bytes);
     size_t size = round_up(bytes);
     RtStatus status = enlarge(s->fd, c->io_offset + size, error);
     if (status != RT_OK) return status;
@@ -80,9 +78,9 @@ RtStatus session_io(Session *s, size_t bytes, void **area, RtError *error) {
   return RT_OK;
 }
 
-/* ---- what the ranks are started with ---- */
+/* ---- how the ranks are started ---- */
 
-/* The CPUs this process may use; false when the kernel does not tell (more than CPU_MOST of them). */
+/* Gives the CPUs that this process may use; false if the kernel does not report them (more than CPU_MOST). */
 static bool allowed_cpus(CpuMask *mask) {
   memset(mask, 0, sizeof *mask);
   return sched_getaffinity(0, sizeof *mask, (cpu_set_t *)mask) == 0;
@@ -96,7 +94,7 @@ static int count_cpus(const CpuMask *mask) {
   return n;
 }
 
-/* Those it may use at the same time. */
+/* Returns the CPUs that it may use at the same time. */
 static int core_count(void) {
   CpuMask mask;
   long n = allowed_cpus(&mask) ? count_cpus(&mask) : sysconf(_SC_NPROCESSORS_ONLN);
@@ -110,7 +108,7 @@ int session_threads_per_rank(int world) {
   return cores > world ? cores / world : 1;
 }
 
-/* The share of rank r: allowed CPUs number floor(r C / N) up to floor((r + 1) C / N). */
+/* Assigns rank r its share: allowed CPUs number floor(r C / N) up to floor((r + 1) C / N). */
 static void share_cpus(Session *s) {
   CpuMask mask;
   int world = s->options.world;
@@ -138,9 +136,9 @@ static bool is_about_waiting(const char *entry) {
   return is_variable(entry, "OMP_WAIT_POLICY") || is_variable(entry, "GOMP_SPINCOUNT");
 }
 
-/* The host's environment with our variables replaced.  Threads that wait sleep: one that spins takes the core from the
- * one it waits for as soon as anybody else wants a core, and scheduling no longer favours it when it has work
- * (bench/results/cpu.md). */
+/* Copies the host's environment, with our variables replaced.  Waiting threads sleep: a spinning one takes the core
+ * from the thread it waits for as soon as others want a core, and then the scheduler no longer favours it when it has
+ * work (bench/results/cpu.md). */
 static bool build_environment(Session *s) {
   size_t n = 0, k = 0;
   while (environ && environ[n]) n++;
@@ -161,7 +159,7 @@ static bool build_environment(Session *s) {
   return true;
 }
 
-/* PATH ARGS... --rank R --world N; the text of R is filled in per rank. */
+/* Builds PATH ARGS... --rank R --world N; R is filled in per rank. */
 static bool build_arguments(Session *s, const SessionOptions *o) {
   size_t n = 0, k = 0;
   while (o->args && o->args[n]) n++;
@@ -193,7 +191,7 @@ static void free_session(Session *s) {
 
 static RtStatus prepare(Session *s, const SessionOptions *o, RtError *error) {
   if (o->world < 1 || o->world > SESSION_MAX_RANKS)
-    return rt_error(error, RT_UNSUPPORTED, "%d ranks on one machine; supported are 1 to %d", o->world,
+    return rt_error(error, RT_UNSUPPORTED, "%d ranks on one machine; 1 to %d are supported", o->world,
                     SESSION_MAX_RANKS);
   RtStatus status = create_memory(s, o, core_count(), error);
   if (status != RT_OK) return status;
@@ -233,7 +231,7 @@ RtStatus session_start(const SessionOptions *o, Session **out, RtError *error) {
   return RT_OK;
 }
 
-/* The error the session ended with, once it has. */
+/* Returns the error with which the session ended. */
 static RtStatus ended_error(Session *s, RtError *error) {
   pthread_mutex_lock(&s->lock);
   RtStatus status = rt_error(error, s->failure.status, "%s", s->failure.text);
@@ -280,7 +278,7 @@ void session_forget(Session *s) {
 void session_stop(Session *s) {
   if (!s) return;
   bool orderly = !is_running(s) && !atomic_load(&s->control->ended);
-  atomic_store(&s->stopping, orderly ? STOP_ORDERLY : STOP_AT_ONCE); /* from here a rank that ends is no failure */
+  atomic_store(&s->stopping, orderly ? STOP_ORDERLY : STOP_AT_ONCE); /* from here on the end of a rank is no failure */
   if (orderly) give_command(s, SESSION_EXIT, NULL, 0);
   session_ring(&s->control->watch_bell);
   pthread_join(s->keeper, NULL);

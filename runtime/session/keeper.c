@@ -1,7 +1,7 @@
 /* runtime/session/keeper.c - the thread that starts, watches and ends the ranks; see session.h.
  *
- * Every WATCH_MS, or when a rank rings the watch bell, it asks the kernel which ranks ended or were stopped and
- * looks at their signs of progress (lateness.h).
+ * Every WATCH_MS, or when a rank rings the watch bell, it asks the kernel which ranks ended or were stopped, and checks
+ * their signs of progress (lateness.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -49,13 +49,13 @@ static RtStatus start_ranks(Session *s, RtError *error) {
   return RT_OK;
 }
 
-/* Learns what happened to one rank since the last look. */
+/* Finds out whether a rank ended, stopped or continued since the last look. */
 static void look(RankProcess *p, RankSigns *signs) {
   while (p->alive) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)p->pid, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
       if (errno == EINTR) continue;
-      p->alive = false; /* ECHILD: reaped by somebody else, or SIGCHLD is ignored */
+      p->alive = false; /* ECHILD: another part of the host reaped it, or SIGCHLD is ignored */
       return;
     }
     if (info.si_pid == 0) return;
@@ -80,7 +80,7 @@ static int look_at_all(Session *s) {
   return alive;
 }
 
-/* Gives the ranks some time to leave, then kills and reaps what is left. */
+/* Gives the ranks some time to leave, then kills and reaps the rest. */
 static void end_ranks(Session *s, int grace_ms) {
   int64_t limit = now_ms() + grace_ms;
   while (look_at_all(s) > 0 && now_ms() < limit) nap(REAP_MS);
@@ -89,9 +89,9 @@ static void end_ranks(Session *s, int grace_ms) {
   while (look_at_all(s) > 0) nap(REAP_MS);
 }
 
-/* ---- what is wrong ---- */
+/* ---- failures ---- */
 
-/* A rank that could not even map the session has no way to say why it ends (session_rank_open). */
+/* Returns the reason of a rank that could not even map the session, and so could not report it (session_rank_open). */
 static const char *reason(const Session *s, int rank) {
   bool unready = atomic_load(&s->lateness.slots[rank].place.beats) == 0;
   return unready && s->ranks[rank].exit_status == rt_exit_code(RT_FAILED) ? ": there was no memory for it" : "";
@@ -109,8 +109,7 @@ static RtStatus report_death(const Session *s, int rank, RtError *error) {
   return rt_error(error, RT_FAILED, "rank %d ended%s", rank, place);
 }
 
-/* Ranks end only when told to, so each one that ended otherwise is a failure; a signal tells more than an
- * exit. */
+/* Ranks end only on command, so any other end is a failure; a signal explains more than an exit. */
 static RtStatus find_death(const Session *s, RtError *error) {
   int dead = -1;
   for (int i = 0; i < s->options.world; i++) {
@@ -121,7 +120,7 @@ static RtStatus find_death(const Session *s, RtError *error) {
   return dead < 0 ? RT_OK : report_death(s, dead, error);
 }
 
-/* A failure that a rank reported itself; of several that of the lowest rank. */
+/* Finds a failure that a rank reported; if there are several, the lowest rank's. */
 static RtStatus find_report(const Session *s, RtError *error) {
   for (int i = 0; i < s->options.world; i++) {
     const SessionSlot *slot = &s->control->slots[i];
@@ -137,8 +136,8 @@ static RtStatus find_report(const Session *s, RtError *error) {
 
 /* ---- the thread ---- */
 
-/* Makes the failure known and ends everyone.  Reports of ranks, which may come while the others leave,
- * explain more than a death does. */
+/* Records the failure and ends all ranks.  Reports of ranks, which may arrive meanwhile, explain more than a death
+ * does. */
 static void end_with(Session *s, const RtError *found) {
   SessionControl *c = s->control;
   transport_local_abort_all((char *)c + c->transport_offset, s->options.world);
@@ -200,7 +199,7 @@ RtStatus session_keeper_start(Session *s, RtError *error) {
   pthread_sigmask(SIG_SETMASK, &s->signals, NULL);
   if (number != 0) return rt_error(error, RT_FAILED, "starting the watchdog's thread: %s", strerror(number));
   while (atomic_load(&s->started) == 0) session_sleep(&s->started, 0, 1000);
-  /* A failure of ranks that did start is told by session_wait, even when it is already there. */
+  /* session_wait reports failures of ranks that did start, even one that has already happened. */
   if (atomic_load(&s->started) < STARTING_FAILED) return RT_OK;
   pthread_join(s->keeper, NULL);
   return rt_error(error, s->failure.status, "%s", s->failure.text);

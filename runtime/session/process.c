@@ -1,10 +1,10 @@
-/* runtime/session/process.c - the life of a rank process: attach, load, serve requests until told to leave.
+/* runtime/session/process.c - the life of a rank process: attach, load, and serve requests until it is told to leave.
  *
  *   PATH [--weights FILE] --files TEXT --shared FD --rank R --world N     with APC_SESSION_FD in the environment
  *   (runtime/session/session.h)
  *
  * TEXT: the files of the weights as the host opened and checked them (runtime/exec/param_files.h).  FD: memory for
- * weights that ranks hold alike (runtime/exec/share.h), or -1.
+ * weights that ranks share (runtime/exec/share.h), or -1.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +47,13 @@ static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, R
   return comm_cpu_open(transport, &options, comm, error);
 }
 
-/* To this rank's part of the I/O area behind what the last request has there. */
+/* Copies this rank's block to its place in the I/O area, after the data of the last request. */
 static RtStatus give(const Executor *e, const SessionCommand *c, uint32_t kind, uint64_t offset, uint32_t rank,
                      RtError *error) {
   size_t bytes;
   const void *block = exec_given(e, kind, &bytes);
   if (bytes && (offset > c->io_bytes || (c->io_bytes - offset) / bytes <= rank))
-    return rt_error(error, RT_INTERNAL, "the I/O area is too small for what the ranks give");
+    return rt_error(error, RT_INTERNAL, "the I/O area is too small for the ranks' blocks");
   if (bytes) memcpy((char *)c->io + offset + bytes * rank, block, bytes);
   return RT_OK;
 }
@@ -109,17 +109,18 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
   return status;
 }
 
-/* A file that this rank has mapped was cut short. */
+/* Called after a file that this rank has mapped was truncated. */
 static void end_lost(const char *path, void *context) {
   RtError error = {0};
-  rt_error(&error, RT_FAILED, "%s was cut short while it was used", path);
+  rt_error(&error, RT_FAILED, "%s was truncated while in use", path);
   session_rank_fail(context, &error);
   _exit(rt_exit_code(RT_FAILED));
 }
 
 static void take_name(const char *path) {
   const char *slash = strrchr(path, '/');
-  prctl(PR_SET_NAME, slash ? slash + 1 : path); /* started by its descriptor, it would be called by that number */
+  prctl(PR_SET_NAME, slash ? slash + 1 : path); /* without it the process would be named after its descriptor's
+                                                 * number */
 }
 
 int apc_rank_main(int argc, char **argv) {

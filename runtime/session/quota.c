@@ -1,8 +1,8 @@
 /* runtime/session/quota.c - see quota.h.
  *
- * A limit is a time per period: "150000 100000" in cpu.max (version 2), or two files (version 1).  It holds for all
- * groups below, so the least on the way up counts.  A container may see its own group as the root of the file system of
- * groups while /proc names the path outside: what is missing on the way is passed over.
+ * A limit is a time per period: "150000 100000" in cpu.max (version 2), or two files (version 1).  It applies to all
+ * groups below, so the least limit on the way to the root counts.  A container may see its own group as the root of the
+ * group file system while /proc shows the path outside, so missing folders are skipped.
  */
 #include "runtime/session/quota.h"
 
@@ -21,7 +21,7 @@ static bool read_line(const char *folder, const char *name, char *line, int size
   return ok;
 }
 
-/* Of one group; 0: it sets no limit. */
+/* Returns the limit of one group, in cores; 0 if it sets none. */
 static int limit_of(const char *folder, bool second) {
   char quota[64], period[64] = "";
   long long time, length = 0;
@@ -34,7 +34,7 @@ static int limit_of(const char *folder, bool second) {
   return (int)((time - 1) / length + 1);
 }
 
-/* The least of a group and of those above it, up to the first `top` characters of the folder. */
+/* Returns the least limit of a group and of those above it, up to the first `top` characters of the folder. */
 static int least_limit(char *folder, size_t top, bool second) {
   for (int least = 0;; *strrchr(folder, '/') = 0) {
     int n = limit_of(folder, second);
@@ -43,7 +43,7 @@ static int least_limit(char *folder, size_t top, bool second) {
   }
 }
 
-/* Is `word` in a list with commas? */
+/* True if `word` is in a comma-separated list. */
 static bool lists(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; (at = strstr(at, word)); at += n)
@@ -51,7 +51,7 @@ static bool lists(const char *list, const char *word) {
   return false;
 }
 
-/* A line "NUMBER:CONTROLLERS:PATH"; version 2 has no controllers. */
+/* Returns the limit for a line "NUMBER:CONTROLLERS:PATH"; version 2 has no controllers. */
 static int limit_of_line(const char *root, char *line) {
   char folder[PATH_MAX], *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
   if (!path) return 0;

@@ -1,8 +1,9 @@
-/* runtime/session/quota.h - how many cores' time the control groups of this process allow it (containers' limits). */
+/* runtime/session/quota.h - the CPU time that this process's control groups allow (containers' limits), in cores. */
 #ifndef APC_RUNTIME_SESSION_QUOTA_H
 #define APC_RUNTIME_SESSION_QUOTA_H
 
-/* Rounded up; 0: no limit.  Reads ROOT/proc/self/cgroup and ROOT/sys/fs/cgroup; root "" is the system's. */
+/* Returns the limit in cores, rounded up; 0: no limit.  Reads ROOT/proc/self/cgroup and ROOT/sys/fs/cgroup; root "" is
+ * the system's. */
 int quota_cpus(const char *root);
 
 #endif

@@ -19,11 +19,11 @@ enum { COMMAND_SLEEP_MS = 500 };
 
 struct SessionRank {
   int rank, world, fd;
-  SessionControl *control; /* with the rings behind it */
+  SessionControl *control; /* the rings follow it */
   SessionSlot *slot;
   void *io;
   size_t io_bytes;
-  uint32_t command; /* the last one taken */
+  uint32_t command; /* the last one received */
 };
 
 void session_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds) {
@@ -36,7 +36,7 @@ void session_ring(_Atomic uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The descriptor named in the environment, or -1. */
+/* Returns the descriptor named in the environment, or -1. */
 static int inherited_fd(void) {
   const char *text = getenv(SESSION_FD_VARIABLE);
   if (!text || !*text) return -1;
@@ -50,7 +50,7 @@ static RtStatus check_control(const SessionControl *c, uint64_t size, int rank, 
     return rt_error(error, RT_USAGE, SESSION_FD_VARIABLE " does not name a session of this version of the runtime");
   if (c->world != world || rank < 0 || rank >= world)
     return rt_error(error, RT_USAGE, "rank %d of %d does not fit a session of %d ranks", rank, world, (int)c->world);
-  if (c->host_pid != getppid()) return rt_error(error, RT_FAILED, "the process that started rank %d is gone", rank);
+  if (c->host_pid != getppid()) return rt_error(error, RT_FAILED, "the process that started rank %d has ended", rank);
   return RT_OK;
 }
 
@@ -83,8 +83,8 @@ static void hand_on(int signal) {
   errno = before;
 }
 
-/* What asks a run to end is for the host, which may have been left out: a signal that this rank was started to ignore
- * goes on to it, if it wants that.  Who ends the host ends the ranks. */
+/* Passes requests to end a run to the host, which the sender may have left out: a signal that this rank was started to
+ * ignore goes to the host, if it wants that.  The end of the host ends the ranks. */
 static void hand_on_signals(const SessionControl *c) {
   if (!c->hands_on) return;
   static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
@@ -121,7 +121,7 @@ RtStatus session_rank_transport(SessionRank *r, Transport **out, RtError *error)
 
 CommProgress *session_rank_progress(SessionRank *r) { return &r->slot->progress; }
 
-/* Makes the I/O area as large as the host says. */
+/* Makes the I/O area as large as the host's. */
 static RtStatus remap_io(SessionRank *r, RtError *error) {
   SessionControl *c = r->control;
   size_t bytes = c->io_bytes;

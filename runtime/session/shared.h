@@ -1,7 +1,7 @@
-/* runtime/session/shared.h - what the host and its ranks see in common; private to runtime/session/.
+/* runtime/session/shared.h - the memory that host and ranks share; private to runtime/session/.
  *
- * The memory file holds the control block with one slot per rank, the rings of the transport from
- * transport_offset on, and the I/O area from io_offset on.  Words that someone sleeps on are futexes.
+ * The memory file holds the control block with one slot per rank, the rings of the transport from transport_offset on,
+ * and the I/O area from io_offset on.  Words that a process sleeps on are futexes.
  */
 #ifndef APC_RUNTIME_SESSION_SHARED_H
 #define APC_RUNTIME_SESSION_SHARED_H
@@ -24,8 +24,8 @@ typedef struct SessionControl {
 
   _Alignas(64) _Atomic uint32_t finished; /* ranks that finished the current command */
   _Atomic uint32_t ended;                 /* 1: the session is over and the host's error is complete */
-  _Atomic uint32_t host_bell;             /* futex: grows when all finished, or the session ended */
-  _Atomic uint32_t watch_bell;            /* futex: grows when the watchdog should look at once */
+  _Atomic uint32_t host_bell;             /* futex: increases when all have finished, or the session has ended */
+  _Atomic uint32_t watch_bell;            /* futex: increases when the watchdog should look at once */
 
   _Alignas(64) unsigned char payload[SESSION_PAYLOAD_BYTES];
   SessionSlot slots[SESSION_MAX_RANKS];
@@ -41,12 +41,12 @@ void session_ring(_Atomic uint32_t *word);
 typedef struct SpawnPlan {
   const char *path;
   char **argv, **envp;
-  const int *kept; /* stay open in the child, unlike every other one above 2 */
+  const int *kept; /* stay open in the child, unlike all others above 2 */
   int n_kept;
   int host_pid;
   bool hands_on;
   sigset_t signals; /* mask of the child */
-  const void *cpus; /* affinity mask of cpu_bytes, or NULL */
+  const void *cpus; /* affinity mask of cpu_bytes; NULL: unchanged */
   size_t cpu_bytes;
 } SpawnPlan;
 

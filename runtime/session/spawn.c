@@ -1,8 +1,8 @@
-/* runtime/session/spawn.c - starting one rank process.
+/* runtime/session/spawn.c - starts one rank process.
  *
- * vfork, as posix_spawn does it, since the host may be a large process with threads; posix_spawn itself cannot
- * set the parent-death signal, and setting that after exec would leave a gap.  The child only makes system
- * calls.  The parent-death signal belongs to the thread that forks: that thread must live as long as the rank.
+ * It uses vfork, as posix_spawn does, since the host may be a large process with threads.  posix_spawn itself cannot
+ * set the parent-death signal, and setting it after exec would leave a gap.  The child only makes system calls.  The
+ * parent-death signal belongs to the thread that forks: that thread must live as long as the rank.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,9 +16,9 @@
 
 #include "runtime/session/shared.h"
 
-/* The host's handlers must not run in a child that shares its memory; ignored signals stay ignored.
- * An interrupt from the terminal is the host's business: its death ends the ranks.  So is what asks it to end where
- * ranks hand that on: they ignore it until they can (session_rank_open). */
+/* The host's handlers must not run in a child that shares its memory; ignored signals stay ignored.  An interrupt from
+ * the terminal is for the host, whose death ends the ranks.  If ranks pass signals to the host, they ignore SIGTERM and
+ * SIGUSR1 until they can do so (session_rank_open). */
 static void reset_signals(bool hands_on) {
   for (int i = 1; i < NSIG; i++) {
     struct sigaction action;
@@ -41,7 +41,7 @@ static void close_on_exec_except(const int *kept, int n) {
 static _Noreturn void child(const SpawnPlan *plan, volatile int *failure) {
   reset_signals(plan->hands_on);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->host_pid) _exit(rt_exit_code(RT_FAILED));
-  if (plan->cpus) sched_setaffinity(0, plan->cpu_bytes, plan->cpus); /* only speed depends on it */
+  if (plan->cpus) sched_setaffinity(0, plan->cpu_bytes, plan->cpus); /* only the speed depends on it */
   close_on_exec_except(plan->kept, plan->n_kept);
   sigprocmask(SIG_SETMASK, &plan->signals, NULL);
   execve(plan->path, plan->argv, plan->envp);

@@ -33,7 +33,7 @@ typedef enum OptionId {
 } OptionId;
 
 static struct {
-  char name[24]; /* "-" for "_" once name_options was called */
+  char name[24]; /* with "-" for "_" after name_options */
   const char *argument;
   Mode mode;
   const char *help;
@@ -49,10 +49,10 @@ static void name_options(void) {
       if (*c == '_') *c = '-';
 }
 
-/* One option as it was given; those that may come more than once stay in order. */
+/* One option of the command line; repeated ones stay in order. */
 typedef struct Given {
   OptionId id;
-  const char *value; /* NULL: none */
+  const char *value; /* NULL if it has none */
 } Given;
 
 enum { TRACE_EVENTS = 1 << 18 }; /* of all ranks together: 10 MiB */
@@ -92,16 +92,16 @@ static void print_help(FILE *out) {
 /* ---- the command line */
 
 static int unknown_option(const char *arg) {
-  if (strncmp(arg, "--", 2) != 0) return stub_fail(APC_USAGE, "there is nothing to do with '%s'", arg);
+  if (strncmp(arg, "--", 2) != 0) return stub_fail(APC_USAGE, "unexpected argument '%s'", arg);
   char name[64];
   snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + 2, "="), arg + 2);
   Nearest near = nearest_to(name);
   for (int i = 0; i < OPT_COUNT; i++) nearest_try(&near, options[i].name);
-  if (!near.best) return stub_fail(APC_USAGE, "there is no option %s", arg);
-  return stub_fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, near.best);
+  if (!near.best) return stub_fail(APC_USAGE, "unknown option %s", arg);
+  return stub_fail(APC_USAGE, "unknown option %s; did you mean --%s?", arg, near.best);
 }
 
-/* Takes argv[*i] and perhaps the next one. */
+/* Takes argv[*i] and, for its value, perhaps the next argument. */
 static int take(int argc, char **argv, int *i, Line *line) {
   const char *arg = argv[*i], *equals = strchr(arg, '=');
   size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
@@ -132,7 +132,7 @@ static int parse(int argc, char **argv, Line *line) {
   return 0;
 }
 
-/* The last value given; NULL when the option was not. */
+/* Returns the last occurrence of an option; NULL if it was not given. */
 static const Given *last(const Line *line, OptionId id) {
   for (int i = line->n; i-- > 0;)
     if (line->given[i].id == id) return &line->given[i];
@@ -157,7 +157,7 @@ static bool milliseconds(const char *text, int *out) {
 
 /* ---- inputs and outputs */
 
-/* "NAME=REST", cut at `equals`; a bare REST means the only one there is. */
+/* Splits "NAME=REST" at `equals`; a bare REST stands for the only input or output. */
 static bool split(const char *text, const char *equals, char *name, size_t size, const char **rest) {
   if (text[0] == '@' || !equals) {
     *name = 0;
@@ -172,7 +172,7 @@ static bool split(const char *text, const char *equals, char *name, size_t size,
   return true;
 }
 
-/* The '=' behind the name of an input, which may contain one. */
+/* Returns the '=' after the name of an input, which may itself contain one. */
 static const char *end_of_input(ApcModel *m, const char *text) {
   const char *end = NULL;
   ApcTensorInfo info;
@@ -193,9 +193,10 @@ static int bind_one(ApcModel *m, const char *text) {
   const char *value;
   ApcTensorInfo only;
   if (!split(text, end_of_input(m, text), name, sizeof name, &value))
-    return stub_fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
+    return stub_fail(APC_USAGE, "--input %s: expected NAME=VALUE", text);
   if (!*name && apc_inputs(m) != 1)
-    return stub_fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
+    return stub_fail(APC_USAGE, "--input %s: the program has %d inputs; name one: --input NAME=%s", text, apc_inputs(m),
+                     value);
   ApcStatus status = *name ? APC_OK : apc_input_info(m, 0, &only);
   if (!status) status = apc_bind_input_text(m, *name ? name : only.name, value);
   return status ? stub_fail_model(m, status) : 0;
@@ -206,7 +207,7 @@ static int bind_dim(ApcModel *m, const char *text) {
   const char *value;
   long n;
   if (!split(text, strrchr(text, '='), name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
-    return stub_fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
+    return stub_fail(APC_USAGE, "--dim %s: expected NAME=N", text);
   ApcStatus status = apc_bind_dim(m, name, n);
   return status ? stub_fail_model(m, status) : 0;
 }
@@ -214,7 +215,7 @@ static int bind_dim(ApcModel *m, const char *text) {
 static int bind_all(ApcModel *m, const Line *line) {
   int code = 0;
   bool measured = last(line, OPT_bench) || last(line, OPT_profile) || last(line, OPT_trace);
-  if (measured) { /* what is given below replaces these */
+  if (measured) { /* options below replace these */
     ApcTensorInfo info;
     for (int i = 0; i < apc_inputs(m) && !code; i++) {
       ApcStatus status = apc_input_info(m, i, &info);
@@ -234,7 +235,7 @@ static int bind_all(ApcModel *m, const Line *line) {
   return code;
 }
 
-/* The file that an option reads or writes, or NULL. */
+/* Returns the file that an option reads or writes; NULL if there is none. */
 static const char *file_of(ApcModel *m, const Given *g) {
   char name[512];
   const char *value;
@@ -244,7 +245,7 @@ static const char *file_of(ApcModel *m, const Given *g) {
   return ok && value[0] == '@' ? value + 1 : NULL;
 }
 
-/* Is the file of the output given[i] also an input, or an earlier output? */
+/* Refuses the output given[i] if its file is also an input, or an earlier output. */
 static int check_apart(ApcModel *m, const Line *line, int i) {
   const Given *g = line->given;
   const char *file = file_of(m, &g[i]), *other;
@@ -262,13 +263,13 @@ static int check_name(ApcModel *m, const char *text) {
   const char *file;
   ApcTensorInfo info;
   if (!split_output(text, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
-    return stub_fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", text);
+    return stub_fail(APC_USAGE, "--output %s: expected NAME=@FILE.npy", text);
   for (int k = 0; k < apc_outputs(m); k++)
     if (!*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0)) return 0;
   return stub_fail(APC_USAGE, "there is no output '%s'", name);
 }
 
-/* Names and files are checked before anything runs. */
+/* Checks names and files before anything runs. */
 static int check_outputs(ApcModel *m, const Line *line) {
   int code = 0;
   for (int i = 0; i < line->n && !code; i++) {
@@ -292,7 +293,7 @@ static int write_one(ApcModel *m, const char *text) {
   char name[512];
   const char *file;
   ApcTensorInfo only;
-  if (!split_output(text, name, sizeof name, &file)) return 0; /* check_name */
+  if (!split_output(text, name, sizeof name, &file)) return 0; /* never: check_name has accepted it */
   ApcStatus status = *name ? APC_OK : apc_output_info(m, 0, &only);
   if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
   if (status) return stub_fail_model(m, status);
@@ -313,7 +314,7 @@ static int write_outputs(ApcModel *m, const Line *line) {
   return code;
 }
 
-/* Without --output: the shape of each output and its first numbers. */
+/* Without --output: prints the shape of each output and its first numbers. */
 static void print_number(const void *data, ApcType type, size_t i) {
   switch (type) {
     case APC_F32: printf("%g", (double)((const float *)data)[i]); return;
@@ -363,7 +364,7 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* In the middle of warming up and measuring stands the begin of what --profile and --trace record. */
+/* Warms up and measures; the recording of --profile and --trace begins in between. */
 static ApcStatus run_often(ApcModel *m, long runs, long warmup, long events, double *ms) {
   ApcStatus status = APC_OK;
   for (long i = -warmup; i < runs && !status; i++) {
@@ -395,14 +396,14 @@ static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) 
 
 static bool in_json(const Given *profile) { return profile && profile->value; }
 
-/* What was recorded. */
+/* Writes the recording. */
 static int report(ApcModel *m, const Line *line) {
   const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
   uint64_t dropped = 0;
   ApcStatus status = trace ? apc_write_trace(m, trace->value, &dropped) : APC_OK;
   if (status) return stub_fail_model(m, status);
   if (dropped)
-    fprintf(stderr, "warning: %" PRIu64 " calls are not in the trace: there is room for %d\n", dropped, TRACE_EVENTS);
+    fprintf(stderr, "warning: %" PRIu64 " calls are not in the trace, which holds at most %d\n", dropped, TRACE_EVENTS);
   if (!profile) return 0;
   const char *text = apc_profile(m, in_json(profile));
   if (!*text) return stub_fail_model(m, APC_FAILED);
@@ -420,7 +421,7 @@ static const char *text_of(const Line *line, OptionId id) {
   return g ? g->value : NULL;
 }
 
-/* Everything but the data. */
+/* Reads all options of training except the data. */
 static int read_training(const Line *line, Training *t) {
   const char *bits = text_of(line, OPT_bits), *evals = text_of(line, OPT_evals);
   const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
@@ -432,22 +433,22 @@ static int read_training(const Line *line, Training *t) {
                   .checkpoint = text_of(line, OPT_checkpoint),
                   .resume = text_of(line, OPT_resume)};
   if (!whole_number(steps, 1, LONG_MAX, &t->steps))
-    return stub_fail(APC_USAGE, "--steps %s: a number is wanted", steps);
+    return stub_fail(APC_USAGE, "--steps %s: expected a positive number", steps);
   if (shuffle && t->data.shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
-    return stub_fail(APC_USAGE, "--shuffle %s: a number or none is wanted", shuffle);
+    return stub_fail(APC_USAGE, "--shuffle %s: expected a number or none", shuffle);
   int span;
   if (every && strpbrk(every, "sm") && milliseconds(every, &span))
-    return stub_fail(APC_UNSUPPORTED, "--every %s: times are not built yet, give a number of steps", every);
+    return stub_fail(APC_UNSUPPORTED, "--every %s: times are not built yet; give a number of steps", every);
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
-    return stub_fail(APC_USAGE, "--every %s: a number is wanted", every);
-  if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every says nothing without --checkpoint DIR");
+    return stub_fail(APC_USAGE, "--every %s: expected a positive number", every);
+  if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every needs --checkpoint DIR");
   if (skip && !whole_number(skip, 0, LONG_MAX, &t->skip))
-    return stub_fail(APC_USAGE, "--skip-nonfinite %s: a number is wanted", skip);
+    return stub_fail(APC_USAGE, "--skip-nonfinite %s: expected a number", skip);
   if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
-    return stub_fail(APC_USAGE, "--bits %s: 16 or 32 is wanted", bits);
+    return stub_fail(APC_USAGE, "--bits %s: expected 16 or 32", bits);
   if (evals && !whole_number(evals, 1, LONG_MAX, &t->evals))
-    return stub_fail(APC_USAGE, "--evals %s: a number is wanted", evals);
-  if (evals && !last(line, OPT_eval)) return stub_fail(APC_USAGE, "--evals says nothing without --eval NAME=@FILE");
+    return stub_fail(APC_USAGE, "--evals %s: expected a positive number", evals);
+  if (evals && !last(line, OPT_eval)) return stub_fail(APC_USAGE, "--evals needs --eval NAME=@FILE");
   t->data.token_bits = t->eval.token_bits = bits ? atoi(bits) : 0;
   t->data.seed = (uint64_t)seed;
   return 0;
@@ -469,13 +470,12 @@ static int train(ApcModel *m, const Line *line) {
   return code;
 }
 
-/* What means nothing without --steps. */
+/* Refuses options that need --steps. */
 static int check_training(const Line *line) {
   static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,       OPT_save,
                                          OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
-    if (last(line, of_training[i]))
-      return stub_fail(APC_USAGE, "--%s is of training, and --steps is not given", options[of_training[i]].name);
+    if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
   return 0;
 }
 
@@ -485,13 +485,13 @@ static int run(ApcModel *m, const Line *line) {
   const Given *bench = last(line, OPT_bench), *warmup = last(line, OPT_warmup);
   long runs = 20, before = 3;
   if (bench && bench->value && !whole_number(bench->value, 1, 1000000, &runs))
-    return stub_fail(APC_USAGE, "--bench=%s: a number of runs is wanted", bench->value);
+    return stub_fail(APC_USAGE, "--bench=%s: expected a positive number of runs", bench->value);
   if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
-    return stub_fail(APC_USAGE, "--warmup %s: a number of runs is wanted", warmup->value);
+    return stub_fail(APC_USAGE, "--warmup %s: expected a number of runs", warmup->value);
   const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
   if (in_json(profile) && strcmp(profile->value, "json") != 0)
-    return stub_fail(APC_USAGE, "--profile=%s: only json is known", profile->value);
-  long events = trace ? TRACE_EVENTS : profile ? 0 : -1; /* -1: nothing is recorded */
+    return stub_fail(APC_USAGE, "--profile=%s: expected json", profile->value);
+  long events = trace ? TRACE_EVENTS : profile ? 0 : -1; /* -1: no recording */
   int code = bind_all(m, line);
   if (!code) code = check_outputs(m, line);
   if (code) return code;
@@ -511,16 +511,15 @@ static int check_ranks(const ApcModel *m, const Line *line) {
   long n;
   if (!ranks) return 0;
   if (!whole_number(ranks->value, 1, 1 << 20, &n))
-    return stub_fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
+    return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", ranks->value);
   if (n == apc_ranks(m)) return 0;
-  return stub_fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it again with another --target",
-                   n, apc_ranks(m));
+  return stub_fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it with another --target", n,
+                   apc_ranks(m));
 }
 
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
-  if (g->value && strcmp(g->value, "json") != 0)
-    return stub_fail(APC_USAGE, "--describe=%s: only json is known", g->value);
+  if (g->value && strcmp(g->value, "json") != 0) return stub_fail(APC_USAGE, "--describe=%s: expected json", g->value);
   const char *text = apc_describe(m, g->value != NULL);
   if (!*text) return stub_fail_model(m, APC_FAILED);
   standard_json(g->value != NULL);
@@ -557,7 +556,7 @@ static int use(ApcModel *m, const Line *line) {
     printf("%s", text);
     fflush(stdout);
     return stub_fail(APC_USAGE,
-                     "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
+                     "no inputs were given; use --input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones");
   }
   if (wanted) code = run(m, line);
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
@@ -575,7 +574,7 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 
 /* ---- launchers */
 
-/* Another rank failed, and this one is deep in its work. */
+/* Called when another rank failed while this one is busy. */
 static void end_stuck(int code, const char *error) { _exit(stub_fail(code, "%s", error)); }
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
@@ -589,14 +588,14 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
                           .weights = weights ? weights->value : NULL,
                           .insecure = last(line, OPT_insecure) != NULL};
   if (rank && !whole_number(rank->value, 0, 1 << 20, &r))
-    return stub_fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
+    return stub_fail(APC_USAGE, "--rank %s: expected a number", rank->value);
   if (world && !whole_number(world->value, 1, 1 << 20, &w))
-    return stub_fail(APC_USAGE, "--world %s: a number is wanted", world->value);
+    return stub_fail(APC_USAGE, "--world %s: expected a positive number", world->value);
   if (threads && !whole_number(threads->value, 1, 1 << 16, &n))
-    return stub_fail(APC_USAGE, "--thread-count %s: a number of threads is wanted", threads->value);
+    return stub_fail(APC_USAGE, "--thread-count %s: expected a positive number of threads", threads->value);
   if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* all ranks that are started here inherit it */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
-    return stub_fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+    return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
   if (last(line, OPT_steps)) o->asked = stub_asked();
   o->rank = (int)r;
   o->stuck = end_stuck;
@@ -604,13 +603,13 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   return 0;
 }
 
-/* The exit code once all results are out. */
+/* Returns the exit code after flushing all results. */
 static int written(int code) {
   if (standard_output_written() || code) return code;
   return stub_fail(APC_BAD_INPUT, "standard output cannot be written");
 }
 
-/* As rank 0, alone or not, or as one of the others. */
+/* Runs as rank 0, alone or with others, or serves as another rank. */
 static int launch(const Line *line) {
   ApcLaunchOptions o;
   ApcLaunch *ranks = NULL;

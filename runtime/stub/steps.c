@@ -1,7 +1,7 @@
 /* runtime/stub/steps.c - --steps of a compiled program: a line per step, and the signals that end a run.
  *
  * Lines go to standard output; notes and warnings to standard error.  SIGINT, SIGTERM and SIGUSR1 end the run after the
- * step that is being made, as does a reader of the lines that is gone.
+ * current step, and so does the loss of the reader of standard output.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -32,17 +32,17 @@ static bool is_asked(void *context) {
   return asked_to_stop;
 }
 
-/* ---- what is printed */
+/* ---- printing */
 
 typedef struct Printing {
   ApcModel *m;
   bool json;
 } Printing;
 
-/* What was printed is out; where nobody reads it, the run ends. */
+/* Flushes the printed lines; if they have no reader any more, the run ends. */
 static void print_out(void) {
   if (standard_output_written()) return;
-  if (standard_unread()) fprintf(stderr, "note: nobody reads the lines of the steps any more\n");
+  if (standard_unread()) fprintf(stderr, "note: standard output has no reader any more\n");
   asked_to_stop = 1;
 }
 
@@ -70,7 +70,7 @@ static void print_eval(void *context, const EvalMade *e) {
     printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
            e->rows, e->us);
   else
-    printf("eval behind step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, e->rows,
+    printf("eval after step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, e->rows,
            e->us * 1e-3);
   print_out();
 }

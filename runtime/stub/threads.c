@@ -2,15 +2,15 @@
  * kernels use.
  *
  * The program exports these functions (runtime/stub/threads.list), so that the libraries it loads find them before
- * libgomp's.  One thread runs parallel regions at a time; regions inside regions are run by the one that meets them.
+ * libgomp's.  One thread runs parallel regions at a time; the thread that meets a nested region runs it alone.
  *
- * A region has shares 1 .. n - 1 for others and share 0 for the one that began it, which afterwards runs what nobody
- * has begun.  So a thread that is asleep, or not scheduled because others want the cores, costs nothing but its help; a
- * region with barriers is not finished by the first before all others are in it, so that this cannot lock up.
+ * A region has shares 1 .. n - 1 for other threads and share 0 for the thread that began it, which afterwards runs the
+ * shares that no other has begun.  So a thread that sleeps, or gets no core, only costs its help.  The first thread
+ * cannot finish a region with barriers before all others are in it, so this cannot lock up.
  *
- * Who waits spins for a while and then sleeps; for how long, others who want the cores decide (comm/contention.h).  On
- * an idle machine threads are there when the next region begins, and asleep a millisecond after the last; on a busy one
- * they sleep.
+ * A waiting thread spins for a while and then sleeps; how long depends on whether others want the cores
+ * (comm/contention.h).  On an idle machine threads are ready when the next region begins, and sleep a millisecond after
+ * the last one; on a busy machine they sleep.
  *
  * Not done: tasks, dynamic schedules, nested teams, binding to cores.
  */
@@ -36,15 +36,15 @@ typedef void (*Body)(void *);
 enum { MOST = 64 }; /* threads */
 
 static struct {
-  int wanted;  /* omp_set_num_threads */
-  int running; /* threads besides the first */
+  int wanted;  /* by omp_set_num_threads */
+  int running; /* threads other than the first */
   bool busy;   /* in a region */
   Body body;
   void *data;
   int n;
   _Atomic uint64_t unbegun; /* bit i: share i */
   _Atomic uint32_t unfinished;
-  _Atomic uint32_t round; /* grows with each region; workers sleep on it */
+  _Atomic uint32_t round; /* increases with each region; workers sleep on it */
   _Atomic uint32_t sleepers;
   _Atomic uint32_t first_sleeps;
   _Atomic uint32_t arrived, barriers, barrier_sleepers;
@@ -52,7 +52,7 @@ static struct {
 } pool;
 
 static _Thread_local struct {
-  int share, n; /* n 0: in no region */
+  int share, n; /* n 0: outside of regions */
   int trip;     /* of GOMP_loop_static_next */
   long start, end, step, chunk;
   ContentionWatch watch;
@@ -73,7 +73,7 @@ static bool all_finished(int share, uint32_t seen) {
 }
 static bool barrier_open(int share, uint32_t seen) { return (void)share, atomic_load(&pool.barriers) != seen; }
 
-/* True when it became ready while we spun. */
+/* True if it became ready during the spin. */
 static bool spin(Ready ready, int share, uint32_t seen) {
   if (ready(share, seen)) return true;
   int64_t begin = contention_clock(), now = begin, before;
@@ -100,7 +100,7 @@ static void finish_share(void) {
   if (atomic_fetch_sub(&pool.unfinished, 1) == 1 && atomic_load(&pool.first_sleeps)) wake_all(&pool.unfinished);
 }
 
-/* Runs a share if nobody has begun it. */
+/* Runs a share if no thread has begun it. */
 static bool begin_share(int share) {
   uint64_t bit = UINT64_C(1) << share;
   if (!(atomic_load(&pool.unbegun) & bit) || !(atomic_fetch_and(&pool.unbegun, ~bit) & bit)) return false;
@@ -135,7 +135,7 @@ static int wanted(void) {
   return pool.wanted;
 }
 
-/* Signals are for the program's first thread.  Fewer threads than asked for are enough. */
+/* Starts workers, with signals left to the program's first thread.  Fewer threads than requested are enough. */
 static void start_workers(int n) {
   sigset_t all, before;
   pthread_attr_t attr;
@@ -199,7 +199,7 @@ int omp_get_max_threads(void) { return wanted(); }
 int omp_in_parallel(void) { return me.n > 1; }
 void omp_set_num_threads(int n) { pool.wanted = n < 1 ? 1 : n > MOST ? MOST : n; }
 
-/* A team of one inside another has its own numbers. */
+/* Runs a team of one inside another, with numbers of its own. */
 static void alone(Body body, void *data) {
   int share = me.share, n = me.n;
   me.share = 0, me.n = 1;
@@ -219,11 +219,11 @@ void GOMP_parallel(Body body, void *data, unsigned threads, unsigned flags) {
   end_region();
 }
 
-/* What old compilers write: the caller runs share 0 between the two.  A team of one keeps nothing. */
+/* Code of old compilers: the caller runs share 0 between the two calls.  A team of one keeps no state. */
 void GOMP_parallel_start(Body body, void *data, unsigned threads) {
   int n = team_of(threads);
   if (n > 1) begin_region(body, data, n);
-  else if (me.n) abort(); /* nested: nobody keeps the outer numbers */
+  else if (me.n) abort(); /* nested: the outer numbers would be lost */
   me.share = 0, me.n = n, me.trip = 0;
 }
 
@@ -249,7 +249,7 @@ void GOMP_barrier(void) {
   }
 }
 
-/* Iterations in blocks of `chunk`, dealt in turn; chunk 0: one block each. */
+/* Iterations in blocks of `chunk`, dealt round robin; chunk 0: one block each. */
 bool GOMP_loop_static_start(long start, long end, long step, long chunk, long *from, long *to) {
   me.start = start, me.end = end, me.step = step, me.chunk = chunk, me.trip = 0;
   return GOMP_loop_static_next(from, to);

@@ -1,6 +1,6 @@
 /* runtime/train/checkpoint.c - see checkpoint.h.  Training programs have entries for it (passes/train/train.c):
- * `states` and `weights` give what there is, `restore` takes all states.  Their tensors are in files, of which every
- * rank writes and reads its parts (apc_write_entry, apc_read_entry). */
+ * `states` and `weights` return all states and all weights, `restore` takes all states.  Every rank writes and reads
+ * its parts of the tensors in files (apc_write_entry, apc_read_entry). */
 #include "runtime/train/checkpoint.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
   return code;
 }
 
-/* "data x": the source of input x. */
+/* "data x": the metadata key of the source of input x. */
 static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
 
 ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
@@ -68,28 +68,28 @@ ApcStatus checkpoint_save(ApcModel *m, const char *file) {
 
 /* ---- reading */
 
-/* Is the file what was written?  Those of before had no checksums. */
+/* Checks the file against its checksums; older files have none. */
 static ApcStatus check_sums(ApcModel *m, const Safetensors *s, const TrainWatch *w) {
   const char *wrong = NULL;
   SafetensorsChecked found = safetensors_sums_check(s, &wrong);
   if (found == SUMS_NONE && !safetensors_meta(s, "checkpoint")) {
-    trainer_say(w, true, "%s has no checksums; nothing of it was checked", s->path);
+    trainer_say(w, true, "%s has no checksums; its contents were not checked", s->path);
     return APC_OK;
   }
   if (found == SUMS_NONE) found = SUMS_WRONG, wrong = "the header";
   if (found == SUMS_UNREADABLE) return host_error(m, RT_BAD_INPUT, "%s: %s", s->path, wrong);
   if (found == SUMS_WRONG)
-    return host_error(m, RT_BAD_INPUT, "%s is damaged: %s%s%s is not what its checksum says; nothing was read from it",
+    return host_error(m, RT_BAD_INPUT, "%s is damaged: %s%s%s does not match its checksum; nothing was read from it",
                       s->path, strcmp(wrong, "the header") == 0 ? "" : "'", wrong,
                       strcmp(wrong, "the header") == 0 ? "" : "'");
   uint64_t bytes = 0;
   for (size_t i = 0; i < s->n; i++) bytes += s->items[i].bytes;
-  trainer_say(w, false, "%s: the header and all %zu tensors, %" PRIu64 " bytes, are what their checksums say", s->path,
-              s->n, bytes);
+  trainer_say(w, false, "%s: the header and all %zu tensors, %" PRIu64 " bytes, match their checksums", s->path, s->n,
+              bytes);
   return APC_OK;
 }
 
-/* A file may have another name now. */
+/* True if both sources have the same bytes; a file may have a new name. */
 static bool same_content(const char *x, const char *y) {
   const char *a = strrchr(x, ','), *b = strrchr(y, ',');
   while (a && a > x && *--a != ',') continue;
@@ -97,7 +97,7 @@ static bool same_content(const char *x, const char *y) {
   return a && b && strcmp(a, b) == 0;
 }
 
-/* Other data go on as well, but not as if there had been no end. */
+/* Warns about other data: the run continues, but not as an uninterrupted one would have. */
 static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset *data, const TrainWatch *w) {
   const DataSource *sources;
   int n = 0;
@@ -117,7 +117,7 @@ static ApcStatus read_steps(ApcModel *m, const Safetensors *s, int64_t *steps) {
   errno = 0;
   *steps = made ? strtoll(made, &end, 10) : -1;
   if (*steps >= 0 && !*end && !errno) return APC_OK;
-  return host_error(m, RT_BAD_INPUT, "%s is no checkpoint: it does not say how many steps were made", s->path);
+  return host_error(m, RT_BAD_INPUT, "%s is not a checkpoint: it has no number of steps", s->path);
 }
 
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch) {

@@ -1,27 +1,27 @@
 /* runtime/train/checkpoint.h - weights and states of training as files.
  *
- * A checkpoint is DIR/checkpoint.safetensors: every state whole, by name, and in the metadata how many steps were made,
- * with which data, and checksums of all that is in the file (base/safetensors_sums.h).  It replaces the one before in
- * one instant, when all of it is on the disk.  States are whole in it, though each rank writes its parts alone, so a
- * program that is cut otherwise, or has another number of ranks, goes on from it.
+ * A checkpoint is DIR/checkpoint.safetensors: every state as a whole tensor, by name; and in the metadata the number of
+ * steps, the data, and checksums of everything in the file (base/safetensors_sums.h).  It replaces the last one in one
+ * instant, when all of it is on the disk.  States are whole, though each rank writes only its parts, so a program with
+ * another plan, or another number of ranks, can continue from it.
  */
 #ifndef APC_RUNTIME_TRAIN_CHECKPOINT_H
 #define APC_RUNTIME_TRAIN_CHECKPOINT_H
 
 #include "runtime/train/dataset.h"
 
-/* Makes the folder, and finds out whether a file can be written there. */
+/* Makes the folder, and checks that a checkpoint can be written there. */
 ApcStatus checkpoint_can_write(ApcModel *m, const char *dir);
-/* The same for a file. */
+/* Checks that a file can be written. */
 ApcStatus checkpoint_can_save(ApcModel *m, const char *file);
 
-/* Writes all states, how many steps were made, and with which data. */
+/* Writes all states, the number of steps, and the data. */
 ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data);
-/* Gives them back to the ranks when the file is what was written, and says what was looked at.  Other data than before
- * are a warning. */
+/* Restores the states on the ranks if the file matches its checksums, and reports the check.  Warns if the data differ
+ * from those of the checkpoint. */
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch);
 
-/* Writes the trained weights. */
+/* Writes the trained weights to a safetensors file. */
 ApcStatus checkpoint_save(ApcModel *m, const char *file);
 
 #endif

@@ -1,7 +1,8 @@
-/* runtime/train/data_identity.h - which file data comes from, so that a run that goes on notices another one.
+/* runtime/train/data_identity.h - identifies the files of the data, so that a resumed run notices other ones.
  *
- * Its size and the hash of its bytes (base/hash.h).  Of a file above 1 GiB the hash is of 1,024 pieces of 1 MiB at even
- * distances, the first and the last one among them.  A folder of token files is all of them, by name.
+ * An identity is the size and the hash of the bytes (base/hash.h).  Above 1 GiB, the hash covers 1,024 pieces of 1 MiB
+ * at even distances, including the first and the last one.  The identity of a folder of token files covers all of them,
+ * by name.
  */
 #ifndef APC_RUNTIME_TRAIN_DATA_IDENTITY_H
 #define APC_RUNTIME_TRAIN_DATA_IDENTITY_H
@@ -16,10 +17,11 @@ typedef struct DataIdentity {
   Hash64 hash; /* so far */
 } DataIdentity;
 
+/* Begins an identity without any file. */
 void data_identity_begin(DataIdentity *d);
-/* One more file; false with errno. */
+/* Adds a file; false with errno. */
 bool data_identity_add(DataIdentity *d, const char *path);
-/* "N bytes, hash H" */
+/* Writes "N bytes, hash H" into text[size]. */
 void data_identity_text(const DataIdentity *d, char *text, int size);
 
 #endif

@@ -1,8 +1,8 @@
 /* runtime/train/dataset.c - see dataset.h.
  *
  * The order is a permutation of [0, rows) that is computed, not stored: a Feistel network of four rounds over the
- * smallest even number of bits that holds `rows`, walked until the number is below it (Black and Rogaway, "Ciphers with
- * Arbitrary Finite Domains", 2002; at most 4 numbers in 1 are outside, so few steps are needed).
+ * smallest even number of bits that holds `rows`, iterated until the number is below it (Black and Rogaway, "Ciphers
+ * with Arbitrary Finite Domains", 2002; the range is at most 4 times `rows`, so few iterations are needed).
  */
 #include "runtime/train/dataset.h"
 
@@ -23,11 +23,11 @@ typedef struct Source {
   char name[512];
   const char *file;
   DType type;       /* of the input */
-  Tensor rows;      /* the whole file; of windows only type and shape */
+  Tensor rows;      /* the whole file; for windows only type and shape */
   Tokens *tokens;   /* windows of tokens; NULL: rows of an array */
-  int64_t *window;  /* room for one; with tokens */
-  int next;         /* the source that gets what comes next, the labels; -1: none */
-  bool follows;     /* it is one that another source fills */
+  int64_t *window;  /* room for one window */
+  int next;         /* the source that gets the next tokens, the labels; -1: none */
+  bool follows;     /* another source fills it */
   char *batch;      /* rows of a step */
   size_t row_bytes; /* of the input's type */
 } Source;
@@ -35,13 +35,13 @@ typedef struct Source {
 struct Dataset {
   Arena *arena;
   Diags *diags;
-  Source *items; /* two for each --data: tokens make labels as well */
+  Source *items; /* two per --data: tokens provide labels as well */
   int n;
   int64_t rows, batch, tokens;
-  int token_bits;      /* 0: as the vocabulary needs */
-  DataSource *sources; /* NULL: nobody has asked */
+  int token_bits;      /* 0: according to the vocabulary */
+  DataSource *sources; /* NULL: not computed yet */
   int n_sources;
-  const char *option; /* by which the files are given */
+  const char *option; /* the option that gave the files */
   bool shuffled;
   uint64_t seed;
 };
@@ -54,7 +54,7 @@ static uint32_t mix(uint64_t seed, uint64_t pass, uint32_t half, uint32_t round)
   return out[0];
 }
 
-/* Where number `at` of the pass is. */
+/* Returns the row at position `at` of a pass. */
 static int64_t shuffled(uint64_t seed, uint64_t pass, uint64_t at, uint64_t rows) {
   int half = 1;
   while (half < 31 && (1ull << (2 * half)) < rows) half++;
@@ -83,18 +83,18 @@ static ApcStatus find_input(ApcModel *m, const Dataset *d, const char *name, Apc
   return host_error(m, RT_USAGE, "%s %s: the program has no input of that name", d->option, name);
 }
 
-/* "NAME=@FILE" */
+/* Splits "NAME=@FILE". */
 static ApcStatus split_data(ApcModel *m, const Dataset *d, const char *text, Source *s, const char **file) {
   const char *at = strstr(text, "=@");
   size_t n = at ? (size_t)(at - text) : 0;
   if (!n || n >= sizeof s->name || !at[2])
-    return host_error(m, RT_USAGE, "%s %s: NAME=@FILE.npy or NAME=@TOKENS.bin is wanted", d->option, text);
+    return host_error(m, RT_USAGE, "%s %s: expected NAME=@FILE.npy or NAME=@TOKENS.bin", d->option, text);
   memcpy(s->name, text, n);
   *file = at + 2;
   return APC_OK;
 }
 
-/* What the last diagnostic says; of a shard it is about that file. */
+/* Fails with the last diagnostic; for a shard it names that file. */
 static ApcStatus refuse(ApcModel *m, const Dataset *d, const char *file) {
   const Diag *x = d->diags->n ? &d->diags->items[d->diags->n - 1] : NULL;
   return host_error(m, x && x->code == DIAG_no_memory ? RT_FAILED : RT_BAD_INPUT, "%s: %s",
@@ -107,7 +107,7 @@ static int64_t elements_of_row(const Tensor *t) {
   return n;
 }
 
-/* ", element [3, 0]," of a row; "" where a row is one number. */
+/* Writes ", element [3, 0]," of a row; "" if a row is one number. */
 static void place_in_row(const Tensor *t, int64_t element, char *text, size_t size) {
   int64_t index[TENSOR_MAX_RANK];
   char place[180];
@@ -124,7 +124,7 @@ static ApcStatus refuse_number(ApcModel *m, const Source *s, int64_t element, co
   return host_error(m, RT_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
 }
 
-/* Of an input of integers: every number can be one of its type, and those that are indices name something. */
+/* Checks the numbers for an input of integers: each must fit its type, and indices must lie in their table. */
 static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
   const bool index = info->index_below >= 0;
   char what[800];
@@ -144,8 +144,8 @@ static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo
   return APC_OK;
 }
 
-/* The rows must be of the input's type, or numbers of another one that are exactly integers of it, and its other
- * dimensions those of the file. */
+/* Checks that the rows have the input's type, or contain integers of it in another type, and that the other dimensions
+ * match. */
 static ApcStatus check_rows(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
   const Tensor *t = &s->rows;
   const char *file = s->file;
@@ -159,14 +159,14 @@ static ApcStatus check_rows(ApcModel *m, const Source *s, const ApcTensorInfo *i
   return integers ? check_numbers(m, s, info) : 0;
 }
 
-/* Takes in a source whose rows are known. */
+/* Adds a source whose rows are known. */
 static ApcStatus add_source(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
   int64_t rows = s->rows.dims[0], batch = info->dims[0], elements = elements_of_row(&s->rows);
   if (d->rows >= 0 && (rows != d->rows || batch != d->batch))
     return host_error(m, RT_BAD_INPUT, "%s has %lld rows for input '%s', %lld in a step; another file has %lld, %lld",
                       file, (long long)rows, s->name, (long long)batch, (long long)d->rows, (long long)d->batch);
   if (rows < batch)
-    return host_error(m, RT_BAD_INPUT, "%s has %lld rows, and a step takes %lld", file, (long long)rows,
+    return host_error(m, RT_BAD_INPUT, "%s has %lld rows, but a step takes %lld", file, (long long)rows,
                       (long long)batch);
   d->rows = rows, d->batch = batch;
   s->row_bytes = (size_t)elements * dtype_bytes(s->type);
@@ -193,7 +193,7 @@ static bool has_data(const DataFiles *files, const char *name) {
   return false;
 }
 
-/* What comes next becomes `labels`, where the step has them, of the same shape, and no other data give them. */
+/* Uses the next tokens as `labels`, if the step has labels of the same shape that no other data provide. */
 static ApcStatus open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
                            const char *file) {
   ApcTensorInfo info;
@@ -213,10 +213,10 @@ static ApcStatus open_next(ApcModel *m, Dataset *d, const DataFiles *files, Sour
 static ApcStatus open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
                              const char *file) {
   if (!is_window(info))
-    return host_error(m, RT_USAGE, "%s %s: tokens are for an input of integers, rows of a length", d->option, s->name);
+    return host_error(m, RT_USAGE, "%s %s: tokens need an input of rows of integers", d->option, s->name);
   if (info->dims[1] < 1)
-    return host_error(m, RT_USAGE, "%s %s: the length of a window is '%s' here; compile with --dim %s=N", d->option,
-                      s->name, info->dim_text[1], info->dim_text[1]);
+    return host_error(m, RT_USAGE, "%s %s: the length of a window is symbolic, '%s'; compile with --dim %s=N",
+                      d->option, s->name, info->dim_text[1], info->dim_text[1]);
   int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
   TokenFormat format = {d->token_bits, info->dims[1], below};
   s->tokens = tokens_open(d->diags, file, &format);
@@ -239,10 +239,10 @@ static ApcStatus open_source(ApcModel *m, Dataset *d, const DataFiles *files, co
   for (int i = 0; i < d->n; i++)
     if (strcmp(d->items[i].name, s->name) == 0)
       return host_error(m, RT_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
-  if (info.rank < 1) return host_error(m, RT_USAGE, "%s %s: the input is one number", d->option, s->name);
+  if (info.rank < 1) return host_error(m, RT_USAGE, "%s %s: the input is a single number", d->option, s->name);
   if (info.dims[0] < 1)
-    return host_error(m, RT_USAGE, "%s %s: the batch is '%s' here; compile with --batch N", d->option, s->name,
-                      info.dim_text[0]);
+    return host_error(m, RT_USAGE, "%s %s: the batch size is symbolic, '%s'; compile with --batch N", d->option,
+                      s->name, info.dim_text[0]);
   s->type = (DType)info.type, s->file = file;
   d->n++; /* from here on it has to be freed */
   return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(m, d, s, &info, file);
@@ -275,7 +275,7 @@ void dataset_close(ApcModel *m, Dataset *d) {
   free(d);
 }
 
-/* A row of an array; numbers of another type have been looked at (check_numbers). */
+/* Copies a row of an array; check_numbers has checked numbers of another type. */
 static void take_numbers(const Source *s, char *to, int64_t row) {
   const int64_t n = elements_of_row(&s->rows);
   if (s->rows.dtype == s->type) {
@@ -287,7 +287,7 @@ static void take_numbers(const Source *s, char *to, int64_t row) {
       dtype_store_i(s->type, to + (size_t)i * dtype_bytes(s->type), v);
 }
 
-/* Row `k` of a step is row `row` of the file. */
+/* Copies row `row` of the file to row `k` of the step. */
 static bool take_row(Dataset *d, Source *s, int64_t k, int64_t row) {
   char *to = s->batch + (size_t)k * s->row_bytes;
   if (!s->tokens) return take_numbers(s, to, row), true;
@@ -344,7 +344,7 @@ static const char *last_part(const char *path) {
   return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Once: files may be large. */
+/* Computes the identities once: files may be large. */
 static ApcStatus find_sources(ApcModel *m, Dataset *d) {
   DataSource *sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
   int n = 0;

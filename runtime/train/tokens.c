@@ -13,10 +13,10 @@
 typedef struct Shard {
   const char *path;
   FileMap map;
-  const uint8_t *tokens; /* behind a header, if there is one */
-  size_t bytes;          /* of all of them */
-  int bits;              /* of each */
-  int64_t first;         /* its first row among all */
+  const uint8_t *tokens; /* after the header, if there is one */
+  size_t bytes;          /* of all tokens */
+  int bits;              /* of each token */
+  int64_t first;         /* number of its first row among all */
 } Shard;
 
 struct Tokens {
@@ -51,7 +51,7 @@ static uint32_t read_u32(const uint8_t *p) {
   return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Files of llm.c: which width a version of which magic number means. */
+/* Token files of llm.c: the width for a version of a magic number. */
 static const struct {
   uint32_t magic, version;
   int bits;
@@ -59,7 +59,8 @@ static const struct {
 
 enum { HEADER_BYTES = 256 * 4, HEADERS = (int)(sizeof headers / sizeof *headers) };
 
-/* 256 numbers, zeros but for the first three, of which the last counts what follows: no text is like that. */
+/* True for 256 numbers, zero except the first three, the last of which counts the tokens that follow: no text looks
+ * like that. */
 static bool looks_headed(const Shard *s) {
   if (s->map.size <= HEADER_BYTES) return false;
   for (size_t i = 12; i < HEADER_BYTES; i++)
@@ -68,7 +69,7 @@ static bool looks_headed(const Shard *s) {
   return read_u32(s->map.data) && (count * 2 == rest || count * 4 == rest);
 }
 
-/* The width that the header of a file says; 0 without a header, -1 after a diagnostic. */
+/* Returns the width in the header of a file; 0 without a header, -1 after a diagnostic. */
 static int header_bits(const Tokens *t, Shard *s) {
   Arena *a = t->diags->arena;
   const uint32_t magic = s->map.size < 4 ? 0 : read_u32(s->map.data);
@@ -76,30 +77,30 @@ static int header_bits(const Tokens *t, Shard *s) {
   while (h < HEADERS && magic != headers[h].magic) h++;
   if (h == HEADERS && !looks_headed(s)) return 0;
   if (h == HEADERS)
-    return refuse(t, s->path,
-                  arena_printf(
-                      a, "it begins with a header as llm.c writes them, but its magic number %" PRIu32 " is not known",
-                      magic)),
-           -1;
-  if (s->map.size < HEADER_BYTES)
-    return refuse(t, s->path, "it begins as a token file of llm.c, and is shorter than its header"), -1;
-  const uint32_t version = read_u32(s->map.data + 4), count = read_u32(s->map.data + 8);
-  if (version != headers[h].version)
     return refuse(
                t, s->path,
-               arena_printf(a, "it is a token file of llm.c (%" PRIu32 ") of version %" PRIu32 "; %" PRIu32 " is read",
-                            headers[h].magic, version, headers[h].version)),
+               arena_printf(a, "it begins with a header of llm.c, but its magic number %" PRIu32 " is unknown", magic)),
+           -1;
+  if (s->map.size < HEADER_BYTES)
+    return refuse(t, s->path, "it begins like a token file of llm.c, but is shorter than its header"), -1;
+  const uint32_t version = read_u32(s->map.data + 4), count = read_u32(s->map.data + 8);
+  if (version != headers[h].version)
+    return refuse(t, s->path,
+                  arena_printf(a,
+                               "it is a token file of llm.c (%" PRIu32 ") of version %" PRIu32 "; only %" PRIu32
+                               " is supported",
+                               headers[h].magic, version, headers[h].version)),
            -1;
   s->tokens += HEADER_BYTES, s->bytes -= HEADER_BYTES;
   if ((uint64_t)count * (uint64_t)headers[h].bits / 8 != s->bytes)
     return refuse(t, s->path,
-                  arena_printf(a, "its header (llm.c) counts %" PRIu32 " tokens of %d bits, and %zu bytes follow",
+                  arena_printf(a, "its header (llm.c) counts %" PRIu32 " tokens of %d bits, but %zu bytes follow",
                                count, headers[h].bits, s->bytes)),
            -1;
   return headers[h].bits;
 }
 
-/* 32-bit tokens that are read as 16 bits: each second one is 0.  Text has no such run. */
+/* True if 32-bit tokens are read as 16-bit ones: every second one is 0.  Text has no such run. */
 static bool looks_wide(const Shard *s) {
   const size_t pairs = s->bytes / 4, enough = 64;
   for (size_t i = 0; i < pairs && i < 4096; i++)
@@ -107,14 +108,14 @@ static bool looks_wide(const Shard *s) {
   return pairs >= enough && s->bytes % 4 == 0;
 }
 
-/* How wide tokens are: what a header says counts, unless --bits says something else. */
+/* Finds the width of tokens: that of a header, which --bits must not contradict. */
 static bool find_bits(const Tokens *t, Shard *s) {
   const int said = header_bits(t, s), wanted = t->format.bits;
   if (said < 0) return false;
   s->bits = wanted ? wanted : said ? said : t->format.below > 1 << 16 ? 32 : 16;
   return !said || said == s->bits ||
          refuse(t, s->path,
-                arena_printf(t->diags->arena, "its header (llm.c) says %d-bit tokens, --bits %d", said, wanted));
+                arena_printf(t->diags->arena, "its header (llm.c) says %d-bit tokens, but --bits %d", said, wanted));
 }
 
 static bool add_shard(Tokens *t, const char *path) {
@@ -126,8 +127,9 @@ static bool add_shard(Tokens *t, const char *path) {
   if (!known) return false;
   const size_t bytes = (size_t)s.bits / 8;
   if (s.bytes % bytes)
-    return refuse(t, path,
-                  arena_printf(t->diags->arena, "its %zu bytes are no whole number of %d-bit tokens", s.bytes, s.bits));
+    return refuse(
+        t, path,
+        arena_printf(t->diags->arena, "its %zu bytes are not a whole number of %d-bit tokens", s.bytes, s.bits));
   if (bytes == 2 && s.tokens == s.map.data && looks_wide(&s))
     return refuse(t, path, "every second token of 16 bits is 0: are these 32-bit tokens (--bits 32)?");
   int64_t count = (int64_t)(s.bytes / bytes);
@@ -137,7 +139,7 @@ static bool add_shard(Tokens *t, const char *path) {
 
 static int is_shard(const struct dirent *e) { return e->d_name[0] != '.' && ends_in_bin(e->d_name); }
 
-/* By bytes, whatever the locale says. */
+/* By bytes, independent of the locale. */
 static int by_name(const struct dirent **x, const struct dirent **y) { return strcmp((*x)->d_name, (*y)->d_name); }
 
 static bool add_folder(Tokens *t, const char *path) {
@@ -150,7 +152,7 @@ static bool add_folder(Tokens *t, const char *path) {
     free(list[i]);
   }
   free(list);
-  return ok && (n || refuse(t, path, "there is no file in the folder whose name ends in .bin"));
+  return ok && (n || refuse(t, path, "the folder has no .bin file"));
 }
 
 Tokens *tokens_open(Diags *diags, const char *path, const TokenFormat *format) {
@@ -175,7 +177,7 @@ bool tokens_identity(const Tokens *t, DataIdentity *out) {
 
 /* ---- reading */
 
-/* The last shard whose first row is not behind this one: those before it without rows have the same first row. */
+/* Returns the last shard whose first row is not above this one; earlier shards without rows have the same first row. */
 static const Shard *shard_of(const Tokens *t, int64_t row) {
   size_t low = 0, high = t->shards.n;
   while (high - low > 1) {

@@ -1,11 +1,11 @@
 /* runtime/train/train.c - the loop of a training program: a request per step; see train.h.
  *
- * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and gives `loss`,
- * `grad_norm` and `lr`; weights and moments stay with the ranks.  Whoever asks for an end, at whichever rank, ends the
- * loop after the step that is being made; then weights and a checkpoint are written as at any end.
+ * The program's entry is one step (passes/train/train.h): it takes rows of the data, and `step`, and returns `loss`,
+ * `grad_norm` and `lr`; weights and moments stay with the ranks.  A request to stop, at any rank, ends the loop after
+ * the current step; then weights and a checkpoint are written as at any other end.
  *
- * A step whose loss or norm of gradients is not finite ends the run before anything is written.  Where some may be
- * skipped the ranks keep what a step changes before they make it, and it is taken back.
+ * A step whose loss or gradient norm is not finite ends the run before anything is written.  If such steps may be
+ * skipped, the ranks save the values that a step changes before it, so that it can be undone.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +29,7 @@ void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
   w->say(w->context, warning, text);
 }
 
-/* Asked to end, here or at another rank. */
+/* True if this or another rank was asked to stop. */
 static bool is_asked(const ApcModel *m, const TrainWatch *w) {
   return (w->asked && w->asked(w->context)) || apc_asked(m);
 }
@@ -54,20 +54,20 @@ static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
   return status;
 }
 
-/* A NaN without its sign. */
+/* Returns x; a NaN without its sign. */
 static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
 /* ---- steps that are not finite */
 
-/* How the loop stands. */
+/* State of the loop. */
 typedef struct Steps {
   int64_t made;
   long skipped; /* in a row, up to the last one */
-  bool kept;    /* the ranks have kept what there is now */
+  bool kept;    /* the ranks have saved the present values */
 } Steps;
 
-/* The first of inputs, weights, and what is computed from them.  Weights are those that the step has changed: they tell
- * something when only gradients were not finite, which have made them so. */
+/* Names the first of inputs, weights and results that is not finite.  The weights are those after the step: if only
+ * gradients were not finite, these have spread to the weights. */
 static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const double *values, char *text,
                             size_t size) {
   const char *weight = NULL;
@@ -78,7 +78,7 @@ static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const d
   return status;
 }
 
-/* Takes the step back if it may, or ends the run. */
+/* Undoes the step if that is allowed, else ends the run. */
 static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
   char first[500], weight_before[300] = "";
   const char *weight = NULL;
@@ -86,17 +86,17 @@ static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, St
   if (!status && t->skip) status = apc_back(m);
   if (!status && t->skip) status = apc_not_finite(m, &weight);
   if (status) return status;
-  if (weight) snprintf(weight_before, sizeof weight_before, "; weight '%s' was not before it", weight);
+  if (weight) snprintf(weight_before, sizeof weight_before, "; weight '%s' was not finite before it", weight);
   bool skips = s->skipped < t->skip;
   if (!skips)
     return host_error(m, RT_FAILED,
                       "step %" PRId64
                       ": loss %g, grad_norm %g; the first tensor that is not finite is %s%s; nothing is "
-                      "written behind step %" PRId64,
+                      "written after step %" PRId64,
                       s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before, s->made);
   trainer_say(&t->watch, true,
               "step %" PRId64
-              " is taken back: loss %g, grad_norm %g; the first tensor that is not finite is "
+              " is undone: loss %g, grad_norm %g; the first tensor that is not finite is "
               "%s%s",
               s->made + 1, plain(values[LOSS]), plain(values[GRAD_NORM]), first, weight_before);
   s->skipped++;
@@ -122,7 +122,7 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   return APC_OK;
 }
 
-/* Is the selected entry a step? */
+/* Checks that the selected entry is a training step. */
 static ApcStatus check_entry(ApcModel *m) {
   ApcTensorInfo info;
   bool has_step = false, has_loss = false;
@@ -131,12 +131,12 @@ static ApcStatus check_entry(ApcModel *m) {
   for (int i = 0; i < apc_outputs(m); i++)
     has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
   if (has_step && has_loss) return APC_OK;
-  return host_error(m, RT_USAGE, "--steps: this is no training program; compile the model with --train LOSS");
+  return host_error(m, RT_USAGE, "--steps: this is not a training program; compile the model with --train LOSS");
 }
 
 /* ---- evaluation */
 
-/* Selects the step again, after an error as well, which stays the model's. */
+/* Selects the step again, even after an error, which remains the model's. */
 static ApcStatus back_to(ApcModel *m, const char *entry, ApcStatus status) {
   const RtError error = m->error;
   ApcStatus selected = apc_select(m, entry);
@@ -144,7 +144,7 @@ static ApcStatus back_to(ApcModel *m, const char *entry, ApcStatus status) {
   return status ? status : selected;
 }
 
-/* The mean over all batches, each counted as what its loss is a mean of; what is no whole batch is left out. */
+/* Computes the mean over all whole batches, each weighted by the count that its loss is a mean of. */
 static ApcStatus mean_loss(ApcModel *m, Dataset *d, int64_t batches, double *mean) {
   double sum = 0, count = 0;
   for (int64_t i = 0; i < batches; i++) {
@@ -168,7 +168,7 @@ static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t st
   status = back_to(m, before, status ? status : mean_loss(m, d, batches, &mean));
   if (status) return status;
   if (!isfinite(mean))
-    return host_error(m, RT_FAILED, "eval behind step %" PRId64 ": the loss is %g", step, plain(mean));
+    return host_error(m, RT_FAILED, "eval after step %" PRId64 ": the loss is %g", step, plain(mean));
   const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
   if (t->watch.eval) t->watch.eval(t->watch.context, &e);
   return APC_OK;
@@ -182,7 +182,7 @@ static ApcStatus open_evaluation(ApcModel *m, const Training *t, Dataset **out) 
   int64_t rest = dataset_rows(*out) % dataset_batch(*out);
   if (rest)
     trainer_say(&t->watch, false,
-                "%" PRId64 " of %" PRId64 " rows to evaluate are left out: they fill no batch of %" PRId64, rest,
+                "%" PRId64 " of %" PRId64 " rows are not evaluated: they do not fill a batch of %" PRId64, rest,
                 dataset_rows(*out), dataset_batch(*out));
   return APC_OK;
 }
@@ -198,7 +198,7 @@ static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *file
   return APC_OK;
 }
 
-/* Found out now, not when the steps are made. */
+/* Checks the output files now, rather than after the steps. */
 static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
@@ -206,7 +206,7 @@ static ApcStatus can_write(ApcModel *m, const Training *t) {
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
-/* Steps behind `before`.  `eval`: NULL without --eval. */
+/* Makes the steps after `before`.  `eval`: NULL without --eval. */
 static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
   Steps s = {.made = before};
   const int64_t *made = &s.made;
@@ -222,7 +222,7 @@ static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset 
   }
   bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
   if (!code && t->checkpoint && written != *made && !nothing) code = checkpoint_write(m, t->checkpoint, *made, d);
-  if (!code && asked) trainer_say(&t->watch, false, "asked to end behind step %" PRId64 " of %ld", *made, t->steps);
+  if (!code && asked) trainer_say(&t->watch, false, "asked to stop after step %" PRId64 " of %ld", *made, t->steps);
   return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
 }
 
@@ -236,7 +236,7 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->data.n == 0) code = host_error(m, RT_USAGE, "--steps needs data: --data NAME=@FILE.npy");
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
-  if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* as they are now */
+  if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* their identities at the start */
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
   if (!code && t->watch.begun) t->watch.begun(t->watch.context);
   if (!code) code = make_steps(m, t, d, eval, made);

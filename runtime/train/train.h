@@ -1,9 +1,9 @@
 /* runtime/train/train.h - trains a model whose entry is a step (passes/train/train.h): the loop, its data, evaluation,
  * checkpoints.
  *
- * In: a model, and what to do.  Out: steps that are made, files, and calls of who looks on.  Like the public functions
- * (apc_runtime.h) all return a status, and what went wrong is in apc_error.  Nothing here prints or handles signals:
- * that is for a program's command line (runtime/stub) or for who embeds the runtime.
+ * In: a model and options.  Out: trained states, files, and calls of the observer.  As in the public API
+ * (apc_runtime.h) all functions return a status, and apc_error has the error.  Nothing here prints or handles signals:
+ * that is for a program's command line (runtime/stub) or for a program that embeds the runtime.
  */
 #ifndef APC_RUNTIME_TRAIN_TRAIN_H
 #define APC_RUNTIME_TRAIN_TRAIN_H
@@ -13,56 +13,57 @@
 
 #include "runtime/apc_runtime.h"
 
-/* Data that steps take rows of. */
+/* Data files whose rows the steps take. */
 typedef struct DataFiles {
-  const char *option;      /* by which they are given, for messages */
+  const char *option;      /* the option that gave them, for messages */
   const char *const *data; /* n of them: "NAME=@FILE.npy" or "NAME=@TOKENS.bin" */
   int n;
-  int token_bits; /* 16, 32; 0: as the vocabulary needs */
-  bool shuffled;  /* else rows come as they are */
+  int token_bits; /* 16, 32; 0: according to the vocabulary */
+  bool shuffled;  /* else rows come in the order of the file */
   uint64_t seed;  /* of the order */
 } DataFiles;
 
-/* A step that was made. */
+/* A completed step. */
 typedef struct StepMade {
   int64_t step; /* from 1 */
   double loss, grad_norm, lr;
-  double us;      /* the time it took */
-  int64_t tokens; /* or rows, that it took */
+  double us;      /* its time in microseconds */
+  int64_t tokens; /* tokens, or rows, that it took */
 } StepMade;
 
 /* An evaluation. */
 typedef struct EvalMade {
-  int64_t step, rows; /* after so many steps, of so many rows */
+  int64_t step, rows; /* the step before it, and the number of rows */
   double loss, us;
 } EvalMade;
 
-/* Who looks on; members may be NULL. */
+/* The observer; members may be NULL. */
 typedef struct TrainWatch {
   void *context;
-  void (*begun)(void *context); /* all is ready, the first step comes next */
+  void (*begun)(void *context); /* called when all is ready, before the first step */
   void (*step)(void *context, const StepMade *s);
   void (*eval)(void *context, const EvalMade *e);
-  void (*say)(void *context, bool warning, const char *text); /* a line that is no error */
-  bool (*asked)(void *context);                               /* to end after the step that is being made */
+  void (*say)(void *context, bool warning, const char *text); /* called with a line that is no error */
+  bool (*asked)(void *context);                               /* true to stop after the current step */
 } TrainWatch;
 
 typedef struct Training {
-  long steps;                      /* when so many were made, those before a checkpoint counted */
+  long steps;                      /* ends after this number of steps, including those before a checkpoint */
   DataFiles data, eval;            /* eval: n 0 for none */
   long evals;                      /* steps between evaluations; 0: at the end */
-  const char *save;                /* a file for the trained weights; NULL: none */
+  const char *save;                /* file for the trained weights; NULL: none */
   const char *checkpoint, *resume; /* folders; NULL: none */
   long every;                      /* steps between checkpoints; 0: at the end */
-  long skip;                       /* so many steps in a row may be taken back because they are not finite */
+  long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
   TrainWatch watch;
 } Training;
 
-/* Makes the steps.  Inputs that do not come from data are bound. */
+/* Trains.  The caller has bound inputs that do not come from data.  Errors are in apc_error. */
 ApcStatus trainer_run(ApcModel *m, const Training *t);
 
 /* ---- between the files of this folder */
 
+/* Gives the observer a line. */
 void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

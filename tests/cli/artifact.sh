@@ -43,7 +43,7 @@ flip "$weights"
 expect 1 "its weights do not match their checksum" ./damaged --inputs "$inputs"
 flip 7f454c46 # the shared object with the kernels begins like every ELF file
 expect 1 "its kernels do not match their checksum" ./damaged --inputs "$inputs"
-expect 1 "this program carries its weights" ./embedded --inputs "$inputs" --weights a.npz
+expect 1 "this program contains its weights" ./embedded --inputs "$inputs" --weights a.npz
 
 # too little memory: named as that, not as a weight that was loaded long ago
 # (a sanitizer build cannot run under a limit of its address space)

@@ -141,7 +141,7 @@ expect 0 "" "$apc" "$mlp" -D layers=40 -D d=64 --train mse --batch 8 --target dg
 mkdir of-12 && ln -s "$doubles"/*.so* of-12/ && mv of-12/libcublasLt.so.13 of-12/libcublasLt.so.12
 deep=(DOUBLES_TEXTS="$work/texts" ./deep --steps 1 --data x=@x8.npy --data labels=@x8.npy)
 expect 0 "step 1" env LD_LIBRARY_PATH="$work/of-12" DOUBLES_DRIVER=12010 "${deep[@]}"
-expect 5 "the driver has to be for CUDA 12.1 or later" env LD_LIBRARY_PATH="$work/of-12" DOUBLES_DRIVER=12000 "${deep[@]}"
+expect 5 "needs a driver for CUDA 12.1 or later" env LD_LIBRARY_PATH="$work/of-12" DOUBLES_DRIVER=12000 "${deep[@]}"
 expect 5 "CUDA_ERROR_NO_DEVICE" "${with[@]}" DOUBLES_GPUS=0 ./mlp --input x=@x8.npy
 expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
 expect 6 "MiB are free" "${with[@]}" DOUBLES_MEMORY=4096 ./mlp --input x=@x8.npy

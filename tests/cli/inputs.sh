@@ -49,7 +49,7 @@ expect 1 "$half" ./gpt --input @half.npy; expect 1 "$half" ./gpt --inputs half.n
 expect 1 "$half" "$apc" run "$gpt" -q --input @half.npy; expect 1 "$half" "$apc" run "$gpt" -q --inputs half.npz
 expect 1 "element [0, 0] is 9223372036854775808; it takes" ./gpt --input @big.npy
 expect 1 "element [1, 3] is 512; as an index" ./gpt --input @over_f4.npy
-expect 1 "input 'tokens' is bool, but the model wants i64" ./gpt --input @of_b1.npy
+expect 1 "input 'tokens' is bool, but the model expects i64" ./gpt --input @of_b1.npy
 expect 1 "input 'tokens' is i64, but the tensor given is bool" "$apc" run "$gpt" -q --input @of_b1.npy
 
 # a plain gather takes no negative ones; what is computed in a text of the IR is its own affair

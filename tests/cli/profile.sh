@@ -100,7 +100,7 @@ check "the bytes of a table" /usr/bin/python3 table.py
 expect 0 "profile of 1 run on 1 rank" ./model --profile
 expect 0 "apc.profile/1" ./model --profile=json
 expect_json "d['runs'] == 1"
-expect 2 "only json is known" ./model --profile=xml
+expect 2 "expected json" ./model --profile=xml
 cp model before
 expect 2 "is the program or holds its weights" ./model --trace model
 same() { cmp -s "$1" "$2"; }

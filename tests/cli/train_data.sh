@@ -105,22 +105,22 @@ expect 0 "" ./words --steps 4 --data tokens=@shards --checkpoint told
 expect 0 "step 5 " ./words --steps 9 --data tokens=@shards --resume told --save rest.safetensors
 check "tokens go on" cmp whole.safetensors rest.safetensors
 expect 1 "t32.bin: every second token of 16 bits is 0" ./words --steps 1 --data tokens=@t32.bin
-expect 1 "odd.bin: its 3 bytes are no whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
+expect 1 "odd.bin: its 3 bytes are not a whole number of 16-bit tokens" ./words --steps 1 --data tokens=@odd.bin
 expect 1 "outside.bin: token 150 is 24; the model's vocabulary has 24" ./words --steps 9 --data tokens=@outside.bin
 expect 1 "x_half.npy: row 5, element [1], is 2.5; input 'tokens' takes whole numbers" ./words --steps 1 --data tokens=@x_half.npy
 expect 1 "x_none.npy: row 5, element [1], is nan" ./words --steps 1 --data tokens=@x_none.npy
 expect 1 "x_huge.npy: row 5, element [1], is 18446744073709551613" ./words --steps 1 --data tokens=@x_huge.npy
 expect 1 "x_far.npy: row 5, element [1], is 24; as an index" ./words --steps 1 --data tokens=@x_far.npy
-expect 1 "token file of llm.c (20240520) of version 2; 1 is read" ./words --steps 1 --data tokens=@version.bin
-expect 1 "its magic number 20250211 is not known" ./words --steps 1 --data tokens=@magic.bin
-expect 1 "counts 201 tokens of 16 bits, and 400 bytes follow" ./words --steps 1 --data tokens=@count.bin
-expect 1 "begun.bin: it begins as a token file of llm.c, and is shorter" ./words --steps 1 --data tokens=@begun.bin
-expect 1 "says 16-bit tokens, --bits 32" ./words --steps 1 --data tokens=@gpt2.bin --bits 32
-expect 1 "no file in the folder" ./words --steps 1 --data tokens=@nothing_here
+expect 1 "token file of llm.c (20240520) of version 2; only 1 is supported" ./words --steps 1 --data tokens=@version.bin
+expect 1 "its magic number 20250211 is unknown" ./words --steps 1 --data tokens=@magic.bin
+expect 1 "counts 201 tokens of 16 bits, but 400 bytes follow" ./words --steps 1 --data tokens=@count.bin
+expect 1 "begun.bin: it begins like a token file of llm.c, but is shorter" ./words --steps 1 --data tokens=@begun.bin
+expect 1 "says 16-bit tokens, but --bits 32" ./words --steps 1 --data tokens=@gpt2.bin --bits 32
+expect 1 "has no .bin file" ./words --steps 1 --data tokens=@nothing_here
 expect 1 "none.bin: cannot read" ./words --steps 1 --data tokens=@none.bin
 expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@shards
-expect 2 "--bits 8: 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
-expect 2 "tokens are for an input of integers" ./trainer --steps 1 --data x=@t16.bin
+expect 2 "--bits 8: expected 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
+expect 2 "tokens need an input of rows of integers" ./trainer --steps 1 --data x=@t16.bin
 
 # Other data are evaluated with the weights as they are by then, and nothing changes by it.
 evals() { /usr/bin/python3 -c '
@@ -129,9 +129,9 @@ for line in sys.stdin:
     d = json.loads(line)
     if "eval_loss" in d: print(d["step"], d["eval_rows"], "%.6f" % d["eval_loss"])'; }
 expect 0 "" ./words --steps 9 --data tokens=@shards --save plain.safetensors
-expect 0 "eval behind step 9 " ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --save seen.safetensors
+expect 0 "eval after step 9 " ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --save seen.safetensors
 check "evaluating changes nothing" cmp plain.safetensors seen.safetensors
-expect_err "note: 1 of 33 rows to evaluate are left out"
+expect_err "note: 1 of 33 rows are not evaluated"
 ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --evals 4 --json 2>said | evals >got.txt
 check "evaluated at 4, 8, 9" [ "$(cut -d' ' -f1,2 got.txt | tr '\n' ,)" = "4 32,8 32,9 32," ]
 # Of weights that stand still it is what steps say of the same rows.
@@ -148,33 +148,33 @@ want = sum(r["loss"] * k for r, k in zip(rows, kept)) / kept.sum()
 assert len(rows) == 6 and abs(rows[5]["eval_loss"] - want) < 1e-6, (rows, want)
 P
 done
-expect 2 "--evals says nothing without --eval" ./words --steps 1 --data tokens=@t16.bin --evals 2
-expect 2 "--eval x: NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin --eval x
+expect 2 "--evals needs --eval" ./words --steps 1 --data tokens=@t16.bin --evals 2
+expect 2 "--eval x: expected NAME=@FILE.npy or" ./words --steps 1 --data tokens=@t16.bin --eval x
 expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
-expect 2 "--eval is of training" ./words --eval tokens=@t16.bin
+expect 2 "--eval needs --steps" ./words --eval tokens=@t16.bin
 
 # What cannot be.
 # shellcheck disable=SC2086
 {
 expect 2 "--steps needs data" ./trainer --steps 2
-expect 2 "--data is of training" ./trainer $data
-expect 2 "NAME=@FILE.npy or NAME=@TOKENS.bin is wanted" ./trainer --steps 2 --data x.npy
+expect 2 "--data needs --steps" ./trainer $data
+expect 2 "expected NAME=@FILE.npy or NAME=@TOKENS.bin" ./trainer --steps 2 --data x.npy
 expect 2 "no input of that name" ./trainer --steps 2 --data z=@x.npy
 expect 1 "nothing.npy" ./trainer --steps 2 --data x=@nothing.npy
-expect 1 "5 rows, and a step takes 8" ./trainer --steps 2 --data x=@short.npy
+expect 1 "5 rows, but a step takes 8" ./trainer --steps 2 --data x=@short.npy
 expect 1 "do not have the shape" ./trainer --steps 2 --data x=@narrow.npy
 expect 1 "has another type" ./trainer --steps 2 --data x=@double.npy
 expect 1 "input 'labels' is missing" ./trainer --steps 2 --data x=@x.npy
-expect 2 "--steps 0: a number is wanted" ./trainer --steps 0 $data
-expect 2 "a number or none is wanted" ./trainer --steps 1 --shuffle sometimes $data
+expect 2 "--steps 0: expected a positive number" ./trainer --steps 0 $data
+expect 2 "expected a number or none" ./trainer --steps 1 --shuffle sometimes $data
 expect 1 "cannot write" ./trainer --steps 1 $data --save /nowhere/w.safetensors
 expect 2 "which is read by --data" ./trainer --steps 1 $data --save x.npy
 expect 2 "is the program" ./trainer --steps 1 $data --save trainer
 expect 1 "nothing/checkpoint.safetensors" ./trainer --steps 1 --resume nothing $data
 expect 1 "No such" ./trainer --steps 1 --checkpoint no/such/folder $data
-expect 2 "--every says nothing without --checkpoint" ./trainer --steps 1 --every 2 $data
+expect 2 "--every needs --checkpoint" ./trainer --steps 1 --every 2 $data
 expect 5 "--every 10m: times are not built yet" ./trainer --steps 1 --every 10m --checkpoint at $data; check "it has run" test ! -e at
-expect 2 "--resume is of training" ./trainer --resume x
+expect 2 "--resume needs --steps" ./trainer --resume x
 }
 # A model whose file fixes the batch has that one.
 printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 12] = normal 1 seed 1' 'func @main level 1 {' '  %x = input {name="x"} : f32[8, 12]' \
@@ -185,5 +185,5 @@ expect 1 "--batch 4: the model's file says 8, the first dimension of its input '
 
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --dim batch=4 -o model
-expect 2 "no training program" ./model --steps 2 --data x=@x.npy
+expect 2 "not a training program" ./model --steps 2 --data x=@x.npy
 summary 83

@@ -85,14 +85,14 @@ mkdir bad
 head -c 5000 kept/checkpoint.safetensors >bad/checkpoint.safetensors
 expect 1 "bad/checkpoint.safetensors: the file is truncated" ./zero --steps 4 $data --resume bad; no_out
 cp whole.safetensors bad/checkpoint.safetensors
-expect 1 "does not say how many steps" ./zero --steps 4 $data --resume bad; no_out
+expect 1 "it has no number of steps" ./zero --steps 4 $data --resume bad; no_out
 "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.01,momentum=.9)' --batch 8 --target cpu -o other
 expect 0 "" ./other --steps 1 $data --checkpoint other.at
 expect 1 "there is no '" ./zero --steps 4 $data --resume other.at; no_out
 
 # A byte that is another one is found, in a tensor as in the header, before anything is read; what was looked at is said.
 # Files of before have no checksums.
-expect 0 "note: whole.at/checkpoint.safetensors: the header and all 24 tensors, 29088 bytes, are what their checksums say" \
+expect 0 "note: whole.at/checkpoint.safetensors: the header and all 24 tensors, 29088 bytes, match their checksums" \
   ./zero --steps 4 $data --resume whole.at --save resumed.safetensors
 /usr/bin/python3 - <<'P'
 import json, os, random, struct
@@ -111,11 +111,11 @@ for key in "checksums", "checkpoint": head["__metadata__"].pop(key)
 text = json.dumps(head).encode().ljust(n)
 write("old", struct.pack("<Q", len(text)) + text + raw[8 + n:])
 P
-expect 1 "flip_w/checkpoint.safetensors is damaged: 'layers.1.up.w:m' is not what its checksum says" ./zero --steps 4 $data --resume flip_w; no_out
+expect 1 "flip_w/checkpoint.safetensors is damaged: 'layers.1.up.w:m' does not match its checksum" ./zero --steps 4 $data --resume flip_w; no_out
 expect 1 "is damaged: '" ./whole --steps 4 $data --resume flip_last; no_out
 expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_steps; no_out
 expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_key; no_out
-expect 0 "warning: old/checkpoint.safetensors has no checksums; nothing of it was checked" ./zero --steps 4 $data --resume old \
+expect 0 "warning: old/checkpoint.safetensors has no checksums; its contents were not checked" ./zero --steps 4 $data --resume old \
   --save old.safetensors
 check "it is the same run" cmp resumed.safetensors old.safetensors
 # Other data than before, by what is in them.
@@ -133,7 +133,7 @@ if unshare -rm true 2>/dev/null; then
     rm -f meeting
     # shellcheck disable=SC2016
     unshare -rm sh -c 'mount -t tmpfs none kept && exec ./zero --rank 1 --world 2 --rendezvous ./meeting "$@"' sh "$@" >there 2>&1 &
-    expect 1 "machines need the same folder" ./zero --rank 0 --world 2 --rendezvous ./meeting "$@"
+    expect 1 "machines must share that folder" ./zero --rank 0 --world 2 --rendezvous ./meeting "$@"
     check "rank 1 is named" grep -q "rank 1.*checkpoint.safetensors" err
     wait $!
     check "both ranks: 1" [ $? -eq 1 ]

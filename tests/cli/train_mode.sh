@@ -120,7 +120,7 @@ for file in own.apc more; do
   [ $file = more ] && cat more >>own.apc
   expect 0 "" "$apc" compile own.apc -q --train mse --optimizer 'sgd(lr=0)' --batch 8 -o trainer
   expect 0 "step 1  loss 9 " ./trainer --steps 1 --data x=@ones.npy --data labels=@none.npy --eval x=@ones.npy --eval labels=@none.npy
-  if [ $file = more ]; then expect_out "loss 25 "; else expect_out "eval behind step 1  loss 4 "; fi
+  if [ $file = more ]; then expect_out "loss 25 "; else expect_out "eval after step 1  loss 4 "; fi
 done
 printf '%s\n' 'dim batch' 'entry main(x: f32[batch, 4]) {' '  buffer b : f32[4] = zeros' '  b <- b + 1' '  output y = x * b' '}' >wrote.apc
 expect 1 "in training a buffer too" "$apc" plan wrote.apc --dim batch=8

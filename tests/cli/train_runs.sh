@@ -36,7 +36,7 @@ for how in "TERM all" "TERM all" "TERM last" "USR1 all" "USR1 first" "INT last";
   asked $how $trainer $(pgrep -P $trainer)
   check "SIG$how: 0" wait $trainer
   check "SIG$how: a checkpoint" test -s asked/checkpoint.safetensors
-  check "SIG$how: it says so" grep -q "^note: asked to end behind step [0-9]* of 100000000" said
+  check "SIG$how: it says so" grep -q "^note: asked to stop after step [0-9]* of 100000000" said
 done
 # The same of ranks that were started one by one.
 free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
@@ -84,15 +84,15 @@ for how in "cpu" "cpux2 --dp 2 --zero 1" "cpux2 --pp 2 --micro-batches 2"; do
   check "two steps" [ "$(wc -l <out)" -eq 2 ]
   check "the checkpoint of step 2" grep -q '"steps":"2"' good/checkpoint.safetensors
   check "no weights" test ! -e none.safetensors
-  expect 0 "warning: step 3 is taken back: loss nan" ./finite $rows --skip-nonfinite 1 --save got.safetensors
+  expect 0 "warning: step 3 is undone: loss nan" ./finite $rows --skip-nonfinite 1 --save got.safetensors
   check "four steps" [ "$(wc -l <out)" -eq 4 ]
   check "$how: a step that was taken back has changed nothing" cmp got.safetensors want.safetensors
   expect 6 "is 'loss'" ./finite --steps 5 --shuffle none --data x=@x.npy --data labels=@y_far.npy
 done
 "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=1e20)' --batch 8 --target cpux2 -o wild
 expect 6 "error: step 4: " ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite 2
-check "two in a row" [ "$(grep -c 'is taken back' err)" -eq 2 ]
-expect 2 "--skip-nonfinite often: a number is wanted" ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite often
+check "two in a row" [ "$(grep -c 'is undone' err)" -eq 2 ]
+expect 2 "--skip-nonfinite often: expected a number" ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite often
 # Where only gradients are not finite (the root of 0), the weight is named that they would have broken.
 printf '%s\n' 'import nn' 'dim batch' 'entry main(x: f32[batch, 12]) {' '  y = linear(x, 3, std=0.3) as "up"' \
   '  z = linear(x, 2, std=0) as "rest"' '  output own = mean(y * y) + mean(sqrt(z * z))' '}' >root.apc

@@ -235,7 +235,7 @@ done <"$source_dir/tests/cli/contract.txt"
 for option in --tune=x --elastic '--keep 3' '--log x.csv' --metrics=:1; do expect 5 "${option%%[= ]*} is not built yet" ./program $option; no_out; done
 expect 0 "mlp for cpu, by apc 0." ./program --version; no_err
 expect 0 "1 run: median" ./program --thread-count 1 --bench=1
-expect 2 "--thread-count 0: a number of threads is wanted" ./program --thread-count 0 --bench=1
+expect 2 "--thread-count 0: expected a positive number of threads" ./program --thread-count 0 --bench=1
 
 # a value that is an option was left out
 expect 2 "'--json' is an option" "$apc" plan "$mlp" --target --json

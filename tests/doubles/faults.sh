@@ -38,7 +38,7 @@ no_violation
 nothing_is_left
 
 # other machines
-expect 5 "wanted is for CUDA 12.0 or later" "${run[@]}" DOUBLES_DRIVER=11040 "${ask[@]}"
+expect 5 "required: for CUDA 12.0 or later" "${run[@]}" DOUBLES_DRIVER=11040 "${ask[@]}"
 expect 5 "does not run" "${run[@]}" DOUBLES_ARCH=75 "${ask[@]}"
 expect 5 "CUDA_ERROR_NO_DEVICE" "${run[@]}" DOUBLES_GPUS=0 "${ask[@]}"
 expect 6 "on its device" "${run[@]}" DOUBLES_MEMORY=20000 "${ask[@]}"

@@ -22,7 +22,7 @@ expect 0 "runs: median" mpirun -np 2 --oversubscribe ./tp2 --bench=5
 expect 2 "mpirun started 3 processes, but this program was compiled for 2 ranks" mpirun -np 3 --oversubscribe ./tp2 --inputs "$inputs"
 check "told once" test "$(grep -c 'started 3 processes' err)" -eq 1
 expect 1 "missing.npz: cannot read the file" mpirun -np 2 --oversubscribe ./tp2 --inputs missing.npz
-expect 2 "there is no option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
+expect 2 "unknown option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
 expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 : -np 1 ./other --bench=1
 
 # A rank hangs: rank 0 tells which, and all end.  One that dies is mpirun's to notice.  By then the ranks compute: as long as a whole run

@@ -112,8 +112,8 @@ last="another secret"
 export APC_SECRET_FILE=$work/secret
 for r in 0 1 2; do rank $r --timeout 2s --bench=1; done
 APC_SECRET_FILE=$work/other_secret rank 3 --timeout 1s
-finish 3 1 "rank 3 was turned away at 10.213.7.1:29513"
-for r in 0 1 2; do finish $r 7 "rank 3 of 4 did not come.*turned away: [1-9][0-9]* with another secret"; done
+finish 3 1 "rank 3 was refused at 10.213.7.1:29513"
+for r in 0 1 2; do finish $r 7 "rank 3 of 4 did not connect.*refused: [1-9][0-9]* with another secret"; done
 
 last="a rank on the other machine is killed"
 place=10.213.7.1:29501

@@ -80,7 +80,7 @@ pair 1 "rank 1: this program" "./tp4" "./tables"
 pair 2 "started 2 processes, but this program was compiled for 4 ranks" "./tp4" "./tp4"
 pair 1 "rank 1 computes with DNNL_DEFAULT_FPMATH_MODE='BF16', rank 0 with ''" "./tp2" "env DNNL_DEFAULT_FPMATH_MODE=BF16 ./tp2"
 pair 1 "rank 1 computes with ONEDNN_MAX_CPU_ISA='', rank 0 with 'SSE41'" "env ONEDNN_MAX_CPU_ISA=SSE41 ./tp2" "./tp2"
-pair 1 "rank 1 is to compute with 2 threads, rank 0 with 1" "env OMP_NUM_THREADS=1 ./tp2" "env OMP_NUM_THREADS=2 ./tp2"
+pair 1 "rank 1 would compute with 2 threads, rank 0 with 1" "env OMP_NUM_THREADS=1 ./tp2" "env OMP_NUM_THREADS=2 ./tp2"
 pair 0 "" "./tp2" "env OMP_NUM_THREADS=1 ./tp2"
 
 # threads_of_rank_0 "RANK 1" PORT: the most threads that rank 0 has in a run, when nothing says how many it is to take.  All of the run is

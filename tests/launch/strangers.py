@@ -409,7 +409,7 @@ class Test:
             joiner = Ranks(self.folder / "tp2", 2, self.folder, secret)
             joiner.start(1, place, "--timeout", "500ms")
             code, text = joiner.end(1)
-            check(f"a joiner without the secret: {code}: {text}", code == 1 and "was turned away" in text)
+            check(f"a joiner without the secret: {code}: {text}", code == 1 and "was refused" in text)
         ranks.start(1, place)
         ranks.ended("a run that others wanted to join")
         own = subprocess.run([str(self.folder / "tp2"), "--inputs", str(INPUTS), "--outputs", "own.npz"], cwd=self.folder, env=ranks.environment)
@@ -461,7 +461,7 @@ class Test:
             begin = time.monotonic()
             control.sendall(struct.pack("<II", 0x61706357, 2) + bytes(1088 - 8))
             code, text = ranks.end(0)
-            check(f"a goodbye: {code}: {text}", code == 6 and "rank 1 was lost: it took leave" in text)
+            check(f"a goodbye: {code}: {text}", code == 6 and "rank 1 was lost: it left" in text)
             check(f"a goodbye was noticed after {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 2 + LATER)
 
     def patience(self):
@@ -510,7 +510,7 @@ class Test:
         second = Ranks(self.folder / "mixed4", 4, self.folder)
         second.start(1, f"127.0.0.1:{port}", "--timeout", "2s")
         code, text = second.end(1)
-        check(f"a second rank 1: {code}: {text}", code == 2 and "two processes with rank 1" in text)
+        check(f"a second rank 1: {code}: {text}", code == 2 and "two processes have rank 1" in text)
         for rank in (2, 3):
             ranks.start(rank, f"127.0.0.1:{port}")
         ranks.ended("a run with a second rank 1")
@@ -526,7 +526,7 @@ class Test:
         second = Ranks(self.folder / "tp2", 2, self.folder)
         second.start(1, ranks.place, "--timeout", "20s")
         code, text = second.end(1)
-        check(f"a second rank 1 that is late: {code}: {text}", code == 2 and "two processes with rank 1" in text)
+        check(f"a second rank 1 that is late: {code}: {text}", code == 2 and "two processes have rank 1" in text)
         check(f"a second rank 1 waited {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 8)
         if slow: slow.close()
         code, text = ranks.end(0)
@@ -556,12 +556,12 @@ class Test:
         ranks, port = self.first(f"127.0.0.1:{self.port()}", "--inputs", str(INPUTS), "--outputs", "worlds.npz")
         for rank, world in ((1, 3), (0, 2), (2, 2), (-1, 2), (1, 0)):
             text = come(port, rank, world)
-            check(f"rank {rank} of {world} hears: {text}", f"rank {rank} of {world} came to" in text)
+            check(f"rank {rank} of {world} hears: {text}", f"rank {rank} of {world} connected to" in text)
         self.own("a run to which ranks of other worlds came", ranks, "worlds.npz")
         ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "1s", "--bench=1")
         come(port, 1, 3)
         code, text = ranks.end(0)
-        check(f"only a rank of another world came: {code}: {text}", code == 7 and "sent away: rank 1 of 3 came to" in text)
+        check(f"only a rank of another world came: {code}: {text}", code == 7 and "last refused: rank 1 of 3 connected to" in text)
 
     def file_key(self):
         """Without a secret a file for its user alone has a key."""
@@ -590,7 +590,7 @@ class Test:
         ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "1s", "--bench=1")
         as_nobody(come)
         code, text = ranks.end(0)
-        check(f"only another user's process came: {code}: {text}", code == 7 and "sent away: a process of another user" in text)
+        check(f"only another user's process came: {code}: {text}", code == 7 and "last refused: a process of another user" in text)
 
         port = self.port()
         ranks = Ranks(self.folder / "tp2", 2, self.folder)

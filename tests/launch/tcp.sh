@@ -58,14 +58,14 @@ check "the file is left" test ! -e meeting
 kept() { # kept TEXT: rank 0 refuses the file, which is as it was, and so is what it leads to
   expect 1 "$1" ./tp2 --rank 0 --world 2 --rendezvous ./taken --bench=1
 }
-echo "my thesis" >thesis; cp thesis taken; kept "is there already and is no file that ranks of yours meet at"; same thesis taken
-(umask 077; printf 'run 00\n' >other_users); chmod 666 other_users; cp -p other_users taken; kept "is there already"
-ln -sf thesis taken; kept "is there already"; check "the link is gone" test -L taken; rm taken
-mkfifo taken; kept "is there already"
-joins_not() { expect 1 "is no file that ranks of yours meet at" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "$1"; }
+echo "my thesis" >thesis; cp thesis taken; kept "already exists and is not a meeting file of your ranks"; same thesis taken
+(umask 077; printf 'run 00\n' >other_users); chmod 666 other_users; cp -p other_users taken; kept "already exists"
+ln -sf thesis taken; kept "already exists"; check "the link is gone" test -L taken; rm taken
+mkfifo taken; kept "already exists"
+joins_not() { expect 1 "is not a meeting file of your ranks" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "$1"; }
 joins_not ./taken; rm taken
 joins_not /dev/zero; joins_not "$work"; joins_not ./thesis; joins_not ./other_users; ln -s thesis link; joins_not ./link
-(umask 077; echo "run this" >taken); kept "is there already"; joins_not ./taken; rm taken
+(umask 077; echo "run this" >taken); kept "already exists"; joins_not ./taken; rm taken
 (umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >taken)
 flock -o taken sh -c ': >held; while [ -e held ]; do sleep 0.1; done' & holder=$!
 for _ in $(seq 300); do [ -e held ] && break; sleep 0.1; done
@@ -104,14 +104,14 @@ expect 1 "missing.npz: cannot read the file" ./tp2 --rank 0 --world 2 --rendezvo
 ended 1
 next_port # memory is counted for the ranks of this machine, which --rank says nothing of
 others 1 1 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port"
-expect 1 "for 1 rank of 2 that are here; this machine has" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --input random --dim batch=100000000
+expect 1 "for 1 rank (of 2); this machine has" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --input random --dim batch=100000000
 ended 1
 next_port
 others 1 1 env $torchrun MASTER_PORT=$port RANK=@R@ LOCAL_RANK=@R@ ./tp2
 expect 1 "for 2 ranks; this machine has" env $torchrun MASTER_PORT=$port RANK=0 LOCAL_RANK=0 ./tp2 --input random --dim batch=100000000
 ended 1
 next_port
-expect 7 "rank 1 of 2 did not come" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --timeout 500ms --bench=1
+expect 7 "rank 1 of 2 did not connect" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --timeout 500ms --bench=1
 expect 2 "cannot look up the host 'no host'" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "no host:$port" # at once, not after 60 s
 expect 7 "did not find rank 0 at localhost:$port" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 500ms
 

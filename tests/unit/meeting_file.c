@@ -79,7 +79,7 @@ static void left_files(void) {
   refused("another run");
   close(other);
   leave(text, 0644); /* none of ours: others may have opened it */
-  refused("is there already");
+  refused("already exists");
 }
 
 static void foreign_files(void) {
@@ -88,7 +88,7 @@ static void foreign_files(void) {
   for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
     begin();
     leave(contents[i], 0600);
-    refused("is there already");
+    refused("already exists");
   }
 }
 
@@ -114,7 +114,7 @@ static void never_published(void) {
   begin();
   forced = 0044;
   CHECK(meeting_file_publish(path, text, true, &held, &second) == RT_BAD_INPUT &&
-        strstr(second.text, "can be read by others"));
+        strstr(second.text, "can be read by other users"));
   CHECK(access(path, F_OK) != 0);
   CHECK(meeting_file_publish(path, text, false, &held, &second) == RT_OK);
   meeting_file_withdraw(path, held);

@@ -299,7 +299,7 @@ static void symbols_bind(void) {
     int64_t n, m;
     const char *text;
   } cases[] = {
-      {1, 6, 0, "input 'x' has 1 dimension, but the model wants 2"},
+      {1, 6, 0, "input 'x' has 1 dimension, but the model expects 2"},
       {2, 66, 4, "input 'x': dimension 0 is 66, but this program was compiled for batch from 2 to 64"},
       {2, 0, 4, "input 'x': dimension 0 is 0, but this program was compiled for batch from 2 to 64"},
       {2, 7, 4, "input 'x': dimension 0 is 7, but batch must be a multiple of 2"},

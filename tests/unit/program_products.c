@@ -320,7 +320,7 @@ static void cpus_refuse_other_types(void) {
     ApcStatus status;
     const char *text = refused(&o, &status);
     bool f32 = o.operands == DT_f32;
-    snprintf(want, sizeof want, "CPUs multiply f32 into f32, but 'product' is of %s into %s, summed in %s",
+    snprintf(want, sizeof want, "CPUs multiply f32 into f32, but 'product' is %s into %s, summed in %s",
              dtype_name(o.operands), dtype_name(o.result), dtype_name(o.sums));
     CHECKF(f32 ? status == APC_OK : status == APC_UNSUPPORTED && strstr(text, want), "%d: %s", status, text);
   }

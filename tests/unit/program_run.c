@@ -146,7 +146,7 @@ static void binding_errors(void) {
   CHECK(apc_bind_input(m, "xx", APC_F32, 2, (int64_t[]){1, D}, x) == APC_USAGE);
   CHECK_STR(apc_error(m), "there is no input 'xx'; did you mean 'x'?");
   CHECK(apc_bind_input(m, "x", APC_F64, 2, (int64_t[]){1, D}, x) == APC_BAD_INPUT);
-  CHECK_STR(apc_error(m), "input 'x' is f64, but the model wants f32");
+  CHECK_STR(apc_error(m), "input 'x' is f64, but the model expects f32");
   OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){70, D}, x));
   CHECK(apc_run(m, NULL) == APC_BAD_INPUT);
   CHECKF(strstr(apc_error(m), "batch from 0 to 64"), "%s", apc_error(m));
@@ -262,7 +262,7 @@ static void changed_weights_are_noticed(void) {
   CHECK(run_mlp(m, 8) < 1e-5);
   CHECK(truncate(temp_path("w.bin"), 0) == 0); /* used in place */
   CHECK(apc_run_again(m) == APC_FAILED);
-  CHECKF(strstr(apc_error(m), "w.bin was cut short"), "%s", apc_error(m));
+  CHECKF(strstr(apc_error(m), "w.bin was truncated"), "%s", apc_error(m));
   apc_close(m);
 }
 
@@ -433,7 +433,7 @@ static void products_of_f16_are_refused(void) {
   if (!status) status = apc_bind_input(model, "x", APC_F16, 2, (int64_t[]){2, 2}, ones);
   if (!status) status = apc_run(model, NULL);
   CHECKF(status == APC_UNSUPPORTED &&
-             strstr(apc_error(model), "CPUs multiply f32 into f32, but 'gemm' is of f16 into f16, summed in f32"),
+             strstr(apc_error(model), "CPUs multiply f32 into f32, but 'gemm' is f16 into f16, summed in f32"),
          "%d: %s", status, apc_error(model));
   apc_close(model);
 }

@@ -19,7 +19,7 @@ enum {
 #undef CUDA_CONSTANT
 };
 
-/* What is not used of a struct has no name of theirs. */
+/* Fields that apc does not use have our own names. */
 typedef struct CUDA_MEMCPY3D {
   size_t srcXInBytes, src_unused[3];
   CUmemorytype srcMemoryType;
@@ -82,7 +82,7 @@ typedef struct ncclUniqueId {
   char opaque[128];
 } ncclUniqueId;
 
-/* As NCCL 2.18 has it: a later one knows by `size` and `version` which fields there are. */
+/* As in NCCL 2.18; later versions derive the known fields from `size` and `version`. */
 typedef struct ncclConfig_t {
   size_t size;
   unsigned magic, version;

@@ -3,11 +3,11 @@
 
 #include "runtime/device/cuda/cuda.h"
 
-/* ---- launches: the kernel's one argument is a struct of eight-byte words, the tensors' addresses, then the scalars,
- * then what program/index_fault.h says */
+/* ---- launches: the kernel's only argument is a struct of eight-byte words: the tensors' addresses, then the scalars,
+ * then the words of program/index_fault.h */
 
 enum {
-  WORDS_USUAL = 511, /* 4 KiB, what every driver takes */
+  WORDS_USUAL = 511, /* 4 KiB, which every driver accepts */
   DRIVER_FOR_MORE = 12010
 };
 
@@ -18,10 +18,10 @@ static RtStatus launch(CudaDevice *d, const DeviceCall *c, void *const *data, Rt
   size_t n = c->n_tensors + c->n_scalars + (k->looks ? 2 : 0), bytes = n * sizeof *words;
   if (c->blocks <= 0) return RT_OK;
   if (n > PROGRAM_MAX_WORDS)
-    return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU", name, n);
+    return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, more than a GPU allows", name, n);
   if (n > WORDS_USUAL && d->driver_version < DRIVER_FOR_MORE)
-    return rt_error(error, RT_UNSUPPORTED,
-                    "kernel %s takes %zu words, for which the driver has to be for CUDA 12.1 or later", name, n);
+    return rt_error(error, RT_UNSUPPORTED, "kernel %s takes %zu words, which needs a driver for CUDA 12.1 or later",
+                    name, n);
   for (uint32_t i = 0; i < c->n_tensors; i++) words[i] = gpu_address(data[i]);
   for (uint32_t i = 0; i < c->n_scalars; i++) words[c->n_tensors + i] = (uint64_t)c->scalars[i];
   if (k->looks) words[n - 2] = gpu_address(d->note), words[n - 1] = c->instr;
@@ -35,7 +35,7 @@ RtStatus gpu_launch(Device *device, const DeviceCall *c, RtError *error) {
   return launch((CudaDevice *)device, c, c->data, error);
 }
 
-/* The kernel takes the result behind what joins it, the instruction before. */
+/* The kernel takes the result after the tensors that join it, the instruction before them. */
 RtStatus gpu_conv_kernel(Device *device, const DeviceCall *c, RtError *error) {
   enum { RESULT = 2, MOST = 5 };
   void *data[MOST];
@@ -48,7 +48,7 @@ RtStatus gpu_conv_kernel(Device *device, const DeviceCall *c, RtError *error) {
 
 /* ---- copies */
 
-/* A dimension that is walked: how often, and bytes from one to the next on both sides. */
+/* A loop over a dimension: its extent, and the bytes from one element to the next on both sides. */
 typedef struct Walk {
   int64_t extent, from, to;
 } Walk;
@@ -61,8 +61,8 @@ typedef struct Runs {
   bool empty;
 } Runs;
 
-/* From the last dimension on: those of one element are left out, and one that lies on both sides directly around the
- * one inside joins it. */
+/* Goes from the last dimension to the first.  Drops dimensions of one element, and merges a dimension that is
+ * contiguous around the inner one on both sides. */
 static Runs runs_of(const DeviceCall *c) {
   const CallTensor *from = &c->tensors[0], *to = &c->tensors[1];
   int64_t size = (int64_t)dtype_bytes((DType)from->dtype), step_from = size, step_to = size;
@@ -83,17 +83,17 @@ static Runs runs_of(const DeviceCall *c) {
   return r;
 }
 
-/* Where a box begins, in bytes. */
+/* Returns the byte where a box begins. */
 static int64_t begin_of(const CallTensor *t, const int64_t *start) {
   int64_t at = 0;
   for (uint32_t d = 0; d < t->rank; d++) at = at * t->extents[d] + start[d];
   return at * (int64_t)dtype_bytes((DType)t->dtype);
 }
 
-/* The driver's own limit of bytes from row to row. */
+/* The driver limits the bytes from row to row. */
 static bool pitch_fits(const Walk *w) { return w->from <= INT32_MAX && w->to <= INT32_MAX; }
 
-/* The last one or two walks, in one call. */
+/* Copies the last one or two walks with one call. */
 static RtStatus copy_rows(CudaDevice *d, const Walk *planes, const Walk *rows, int64_t width, CUdeviceptr from,
                           CUdeviceptr to, RtError *error) {
   CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -110,7 +110,7 @@ static RtStatus copy_rows(CudaDevice *d, const Walk *planes, const Walk *rows, i
   return GPU_CALL(d, copy_box, "a copy on the GPU", error, &copy, d->compute);
 }
 
-/* The driver knows boxes of three dimensions, the innermost of which are bytes; what is around them is walked here. */
+/* The driver copies boxes of three dimensions, the innermost of which are bytes; this loops over the outer ones. */
 static RtStatus copy_walks(CudaDevice *d, const Runs *r, int first, CUdeviceptr from, CUdeviceptr to, RtError *error) {
   const Walk *w = &r->walks[first];
   int left = r->n - first;
@@ -133,9 +133,9 @@ RtStatus gpu_copy(Device *device, const DeviceCall *c, RtError *error) {
                     gpu_address(c->data[1]) + (CUdeviceptr)begin_of(to, second), error);
 }
 
-/* ---- fills: of 1, 2 or 4 bytes; 8 bytes are two halves, each of which is 4 bytes in every 8 */
+/* ---- fills of 1, 2 or 4 bytes; 8 bytes are two halves, each of which is 4 bytes in every 8 */
 
-/* `rows` runs of n values of `size` bytes, at most 4. */
+/* Fills `rows` runs of n values of `size` bytes, at most 4. */
 static RtStatus set_rows(CudaDevice *d, CUdeviceptr at, uint32_t value, size_t size, int64_t rows, int64_t n,
                          int64_t stride, RtError *error) {
   static const char *const purpose = "filling memory of the GPU";

@@ -1,12 +1,12 @@
-/* runtime/device/cuda/comm.c - which engine moves bytes between GPUs: NCCL where all ranks have it, else, or on demand,
- * the collectives of the host with the host's memory in between (runtime/device/staged.h). */
+/* runtime/device/cuda/comm.c - chooses the engine that moves bytes between GPUs: NCCL if all ranks have it; else, or on
+ * demand, the host's collectives through host memory (runtime/device/staged.h). */
 #include <stdlib.h>
 
 #include "runtime/device/staged.h"
 #include "runtime/device/cuda/library.h"
 #include "runtime/device/cuda/nccl.h"
 
-/* A group of all ranks in the host's engine. */
+/* Makes a group of all ranks in the host's engine. */
 static RtStatus group_all(Comm *host, int ranks, int *group, RtError *error) {
   int *members = malloc((size_t)ranks * sizeof *members);
   if (!members) return rt_error(error, RT_FAILED, "out of memory");
@@ -16,7 +16,7 @@ static RtStatus group_all(Comm *host, int ranks, int *group, RtError *error) {
   return status;
 }
 
-/* *value: the least of what the ranks say. */
+/* Sets *value to the least value of all ranks. */
 static RtStatus agree(Comm *host, int group, int32_t *value, RtError *error) {
   CommBlock block = comm_contiguous(0, sizeof *value);
   int32_t mine = *value;
@@ -40,7 +40,7 @@ RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool s
   int32_t captures = !d->options.eager;
   RtStatus status = staged ? RT_OK : gpu_open_nccl(d->driver_version, &api, &version, error);
   int32_t has = !staged && !status;
-  if (status && version == GPU_NOT_THERE) status = RT_OK; /* one that is there and does not serve is an error */
+  if (status && version == GPU_NOT_THERE) status = RT_OK; /* an installed NCCL that does not work is an error */
   if (!status) status = group_all(host, ranks, &everyone, error);
   if (!status) status = agree(host, everyone, &has, error);
   if (!status) status = agree(host, everyone, &captures, error);

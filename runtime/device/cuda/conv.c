@@ -1,25 +1,25 @@
-/* runtime/device/cuda/conv.c - convolutions by cuDNN, where it is found and has a way; else by the Program's kernel.
+/* runtime/device/cuda/conv.c - convolutions by cuDNN if it is found and can do them; else by the Program's kernel.
  *
- * cuDNN gets what both it and the kernel read: images with their channels last (NHWC) and weights as filters [o, H, W,
- * c] (KRSC; passes/rewrite/channels_last.c), groups one behind the other in both.  The kernel does what cuDNN cannot be
- * told: three windowed dimensions, padding that is not the same on both sides or is below 0, weights in another order
- * (as those of depthwise convolutions are), memory that is not at multiples of 16 bytes.
+ * cuDNN gets layouts that both it and the kernel read: images with their channels last (NHWC) and weights as filters
+ * [o, H, W, c] (KRSC; passes/rewrite/channels_last.c), with groups one after the other in both.  The kernel does the
+ * rest: three windowed dimensions, padding that is negative or differs between the two sides, weights in another order
+ * (as those of depthwise convolutions are), memory that is not aligned to 16 bytes.
  *
- * Of cuDNN's interfaces the old one is used (cudnnConvolutionForward and its like): few functions whose documentation
- * says which types and layouts they take, with algorithms that say whether they are deterministic.  Its graphs of
- * operations would join more, but what they need can only be found out on a GPU.  An algorithm is chosen for the sizes
- * of a request, by cuDNN's own heuristics, not by measuring, so that all runs choose alike: the first one that is
- * deterministic and makes do with the memory that the plan has for libraries.  f32 means f32: its algorithms may use
- * fused multiply-adds alone, unless the Program allows tf32.  16-bit types are summed in f32.
+ * This uses the older of cuDNN's interfaces (cudnnConvolutionForward and its relatives): few functions, whose
+ * documentation lists the types and layouts they take, and algorithms that report whether they are deterministic.
+ * cuDNN's operation graphs would fuse more, but their requirements can only be found out on a GPU.  An algorithm is
+ * chosen for the sizes of a request by cuDNN's own heuristics, not by measuring, so that all runs choose alike: the
+ * first one that is deterministic and fits the memory that the plan reserves for libraries. f32 means f32: its
+ * algorithms may only use fused multiply-adds, unless the Program allows tf32.  16-bit types are summed in f32.
  *
- * Gradients by images and by weights are convolutions too (program.h: CONV_OF_IMAGE, CONV_OF_WEIGHTS), which cuDNN has
- * functions of their own for; nothing joins them.
+ * Gradients of images and weights are convolutions too (program.h: CONV_OF_IMAGE, CONV_OF_WEIGHTS). cuDNN has separate
+ * functions for them; they have no epilogue.
  *
- * What joins the convolution is done with it where there is a bias: with relu by any algorithm, without one only by
- * IMPLICIT_PRECOMP_GEMM (so says its documentation).  Otherwise in its place, one after the other: the residual is
- * there before, and the convolution is added to it; then the bias, then relu.  A relu makes NaN 0 here.  Whether cuDNN
- * supports a call after all it says only when it is made, before it does anything: then what follows is done apart, or
- * all of it by the kernel, from then on.
+ * An epilogue with a bias is joined to the convolution: with relu by any algorithm, without relu only by
+ * IMPLICIT_PRECOMP_GEMM (according to the documentation).  Otherwise it runs in place, step by step: the residual is
+ * copied first and the convolution is added to it; then the bias, then relu.  This relu turns NaN into 0. cuDNN may
+ * report only in the call itself that it does not support it, before it does anything; from then on the epilogue runs
+ * apart, or the kernel does all of it.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 
 enum { ALIGN = 16 };
 
-/* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
+/* Everything that descriptors and the choice of an algorithm depend on; without padding, as it is compared as bytes. */
 typedef struct Key {
   ConvShape shape;
   int64_t of, tf32, bias, residual, relu; /* of: ProgramConvResult */
@@ -44,15 +44,15 @@ typedef struct GpuConv {
   cudnnTensorDescriptor_t x, y, bias;
   cudnnFilterDescriptor_t w;
   cudnnConvolutionDescriptor_t conv;
-  int algorithm;                    /* of the functions of what is made */
-  cudnnConvolutionFwdAlgo_t joined; /* with what joins it */
+  int algorithm;                    /* of the functions for this result */
+  cudnnConvolutionFwdAlgo_t joined; /* with the epilogue */
 } GpuConv;
 
 /* ---- opening */
 
 static RtStatus make_activation(CudaDevice *d, cudnnActivationMode_t mode, cudnnActivationDescriptor_t *out,
                                 RtError *error) {
-  static const char *const purpose = "what follows convolutions";
+  static const char *const purpose = "epilogues of convolutions";
   RtStatus status = GPU_DNN(d, activation_create, purpose, error, out);
   return status ? status : GPU_DNN(d, activation_set, purpose, error, *out, mode, CUDNN_NOT_PROPAGATE_NAN, 0);
 }
@@ -61,7 +61,7 @@ RtStatus gpu_convs_open(CudaDevice *d, RtError *error) {
   static const char *const purpose = "convolutions";
   int version;
   RtStatus status = gpu_open_dnn(d->driver_version, &d->dnn, &version, error);
-  if (status && version == GPU_NOT_THERE) return RT_OK; /* one that is there and does not serve is an error */
+  if (status && version == GPU_NOT_THERE) return RT_OK; /* an installed cuDNN that does not work is an error */
   if (status) return status;
   if (!gpu_known_open(&d->convs)) return rt_error(error, RT_FAILED, "out of memory");
   status = GPU_DNN(d, create, purpose, error, &d->convs_of);
@@ -96,7 +96,7 @@ void gpu_convs_close(CudaDevice *d) {
   free(d->convs.items);
 }
 
-/* ---- what cuDNN can be told.  Of the three windowed dimensions the last two are its height and width. */
+/* ---- limits of cuDNN.  Of the three windowed dimensions the last two are its height and width. */
 
 enum { DEEP, HEIGHT, WIDTH };
 
@@ -104,13 +104,13 @@ static bool is_two_dimensional(const ConvShape *s) {
   return s->image[DEEP] == 1 && s->window[DEEP] == 1 && s->output[DEEP] == 1 && s->start[DEEP] == 0;
 }
 
-/* The output that cuDNN makes of the padding in front, which it puts behind as well, is the one that is wanted. */
+/* cuDNN pads both sides like the front.  True if that gives the wanted output. */
 static bool has_equal_padding(const ConvShape *s, int dim) {
   int64_t reach = (s->window[dim] - 1) * s->dilation[dim] + 1, room = s->image[dim] - 2 * s->start[dim] - reach;
   return s->start[dim] <= 0 && room >= 0 && s->output[dim] == room / s->stride[dim] + 1;
 }
 
-/* Is a stride that of a dense array?  Of one element there is none. */
+/* True if the stride is that of a dense array; a single element has none. */
 static bool is_dense(int64_t extent, int64_t stride, int64_t dense) { return extent == 1 || stride == dense; }
 
 static bool has_filters(const ConvShape *s) {
@@ -120,7 +120,7 @@ static bool has_filters(const ConvShape *s) {
          is_dense(s->groups, s->w_group, filter * s->out);
 }
 
-/* cuDNN counts in int; the elements of tensors are at most this many too. */
+/* cuDNN counts in int; tensors have at most that many elements too. */
 static bool is_small(const DeviceCall *c) {
   const int64_t *number = (const int64_t *)c->conv;
   for (size_t i = 0; i < sizeof *c->conv / sizeof *number; i++)
@@ -152,7 +152,7 @@ static cudnnDataType_t type_of(int64_t t) {
 
 static cudnnMathType_t math_of(const Key *k) {
   if (k->shape.dtype != DT_f32) return CUDNN_TENSOR_OP_MATH;
-  return k->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH; /* the default is tf32 where the GPU has it */
+  return k->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH; /* the default is tf32 if the GPU has it */
 }
 
 static RtStatus make_tensor(CudaDevice *d, cudnnDataType_t type, int64_t images, int64_t channels, int64_t height,
@@ -197,7 +197,7 @@ static RtStatus make_descriptors(CudaDevice *d, GpuConv *c, RtError *error) {
 
 /* ---- the algorithm */
 
-/* What the functions are called that are asked for its result. */
+/* The names of the functions for this result. */
 typedef struct Names {
   const char *algorithms, *workspace, *call;
 } Names;
@@ -209,14 +209,14 @@ static Names names_of(const GpuConv *c) {
                                         : (Names){n->algorithms, n->workspace, n->conv};
 }
 
-/* All statuses that say so. */
+/* True for all statuses of unsupported calls. */
 static bool is_unsupported(cudnnStatus_t status) {
   return status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR;
 }
 
 enum { MOST_ALGORITHMS = 8 };
 
-/* What is asked for by one function per result. */
+/* cuDNN has one function per result; this calls the right one. */
 static cudnnStatus_t ask_workspace(const CudaDevice *d, const GpuConv *c, int algorithm, size_t *bytes) {
   const CudaDnn *dnn = &d->dnn;
   switch (c->key.of) {
@@ -230,14 +230,14 @@ static cudnnStatus_t ask_workspace(const CudaDevice *d, const GpuConv *c, int al
   }
 }
 
-/* An algorithm that may be had. */
+/* An algorithm that cuDNN offers. */
 typedef struct Found {
   int algorithm;
   cudnnStatus_t status;
   cudnnDeterminism_t determinism;
 } Found;
 
-/* The functions fill structs of their own types, which are alike. */
+/* The functions fill structs of their own types, which have the same members. */
 #define TAKE(found, n, out) \
   for (int i = 0; i < *(n); i++) \
   (out)[i].algorithm = (int)(found)[i].algo, (out)[i].status = (found)[i].status, \
@@ -266,26 +266,26 @@ static cudnnStatus_t ask_algorithms(const CudaDevice *d, const GpuConv *c, int *
   }
 }
 
-/* Does the algorithm do it in the memory that there is? */
+/* *out is true if the algorithm fits the workspace. */
 static RtStatus fits(CudaDevice *d, const GpuConv *c, int algorithm, bool *out, RtError *error) {
   size_t bytes = 0;
   cudnnStatus_t status = ask_workspace(d, c, algorithm, &bytes);
   *out = !status && bytes <= d->space_bytes;
   if (is_unsupported(status)) return RT_OK;
-  return gpu_judge_dnn(&d->dnn, status, names_of(c).workspace, "memory to convolve in", error);
+  return gpu_judge_dnn(&d->dnn, status, names_of(c).workspace, "the workspace of a convolution", error);
 }
 
-/* *n of them, those that cuDNN holds for faster first. */
+/* Lists *n algorithms, in the order of cuDNN's estimated speed. */
 static RtStatus list_algorithms(CudaDevice *d, const GpuConv *c, int *list, int *n, RtError *error) {
   Found found[MOST_ALGORITHMS];
   int all = 0;
   *n = 0;
   cudnnStatus_t got = ask_algorithms(d, c, &all, found);
   if (is_unsupported(got)) return RT_OK;
-  RtStatus status = gpu_judge_dnn(&d->dnn, got, names_of(c).algorithms, "choosing how to convolve", error);
+  RtStatus status = gpu_judge_dnn(&d->dnn, got, names_of(c).algorithms, "choosing a convolution algorithm", error);
   for (int i = 0; i < all && !status; i++) {
     bool may = !found[i].status && found[i].determinism == CUDNN_DETERMINISTIC, same = false;
-    for (int k = 0; k < *n; k++) same |= list[k] == found[i].algorithm; /* once per kind of arithmetic */
+    for (int k = 0; k < *n; k++) same |= list[k] == found[i].algorithm; /* listed once per kind of arithmetic */
     if (may && !same) status = fits(d, c, found[i].algorithm, &may, error);
     if (may && !same && !status) list[(*n)++] = found[i].algorithm;
   }
@@ -319,7 +319,7 @@ static RtStatus make(CudaDevice *d, const Key *key, GpuConv **out, RtError *erro
   return status;
 }
 
-/* *out: NULL where the kernel does it. */
+/* Finds or makes the convolution; *out is NULL if the kernel does it. */
 static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtError *error) {
   const ProgramInstr *x = &d->p->instrs[call->instr];
   Epilogue e = program_instr_epilogue(x);
@@ -352,7 +352,7 @@ RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *call, RtError *error) 
 
 static const float zero = 0, one = 1;
 
-/* What joins it, in order: a bias, a residual. */
+/* Operands of the epilogue, in order: a bias, a residual. */
 static const void *bias_of(const GpuConv *c, const DeviceCall *call) { return c->key.bias ? call->data[3] : NULL; }
 static const void *residual_of(const GpuConv *c, const DeviceCall *call) {
   return c->key.residual ? call->data[3 + c->key.bias] : NULL;
@@ -376,7 +376,7 @@ static cudnnStatus_t call_alone(const CudaDevice *d, const GpuConv *c, void *con
   }
 }
 
-/* *done: false where cuDNN says that it does not support it after all, before it does anything. */
+/* *done is false if cuDNN reports, before it does anything, that it does not support the call. */
 static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
   cudnnStatus_t status = call_alone(d, c, call->data);
   *done = !is_unsupported(status);
@@ -384,7 +384,7 @@ static RtStatus alone(CudaDevice *d, const GpuConv *c, const DeviceCall *call, b
 }
 
 static RtStatus apart(CudaDevice *d, const GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
-  static const char *const purpose = "what follows a convolution";
+  static const char *const purpose = "the epilogue of a convolution";
   const void *residual = residual_of(c, call);
   void *y = call->data[2];
   size_t bytes = (size_t)call->tensors[2].elements * dtype_bytes((DType)c->key.shape.dtype);
@@ -408,7 +408,7 @@ static RtStatus joined(CudaDevice *d, GpuConv *c, const DeviceCall *call, bool *
                          bias_of(c, call), c->key.relu ? d->relu : d->identity, c->y, y);
   *done = true;
   if (!is_unsupported(status))
-    return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv_joined, "a convolution and what follows", error);
+    return gpu_judge_dnn(&d->dnn, status, gpu_dnn_names.conv_joined, "a convolution with its epilogue", error);
   c->way = APART;
   return apart(d, c, call, done, error);
 }

@@ -1,19 +1,19 @@
-/* runtime/device/cuda/cuda.h - a GPU of NVIDIA's as a device: what its files share.
+/* runtime/device/cuda/cuda.h - an NVIDIA GPU as a device: shared by its files.
  *
  *   open.c     choosing the GPU, its context, kernels and libraries; errors
- *   memory.c   memory, and what moves between it and the host's: through pinned memory, in pieces
+ *   memory.c   memory, and copies between it and the host's: through pinned memory, in pieces
  *   calls.c    launches, copies and fills
  *   product.c  products, by cuBLASLt
  *   conv.c     convolutions, by cuDNN
- *   graph.c    several calls, and whole requests, as one: CUDA graphs
- *   marks.c    how far queues have come, and when they came there
+ *   graph.c    several calls, and whole requests, as CUDA graphs
+ *   marks.c    progress of queues, and times
  *   looks.c    indices outside their tables, which kernels note
- *   comm.c     which engine of communication; nccl.c, nccl_ask.c: NCCL
+ *   comm.c     choosing the engine of communication; nccl.c, nccl_ask.c: NCCL
  *
- * Everything that a device is asked for goes to the queue `compute`, in the order it is asked for.
+ * All calls of a device go to the queue `compute`, in their order.
  *
- * One thread uses all of it.  Every call of a library is checked; an error names it, what it was for, and what the
- * library calls the error.
+ * One thread uses all of it.  Every call of a library is checked; an error names the call, its purpose, and the
+ * library's name for the error.
  */
 #ifndef APC_RUNTIME_DEVICE_CUDA_CUDA_H
 #define APC_RUNTIME_DEVICE_CUDA_CUDA_H
@@ -23,53 +23,53 @@
 #include "runtime/device/cuda/known.h"
 #include "runtime/device/device.h"
 
-/* Pinned memory on its way to the device: two halves, filled in turn.  What is in the one that is full is being copied
- * while the other is filled. */
+/* Pinned memory on its way to the device: two halves that alternate.  One is filled while the other, full, is
+ * copied. */
 typedef struct GpuLane {
   char *half[2];
-  CUevent copied[2]; /* all of the half is on the device */
-  size_t used;       /* of the half that is being filled */
+  CUevent copied[2]; /* the whole half is on the device */
+  size_t used;       /* bytes used of the half that is being filled */
   int filling;
 } GpuLane;
 
-/* A number in pinned memory that a queue writes when it comes there, and that the host reads whenever it wants. */
+/* A number in pinned memory.  A queue writes it when it gets there; the host reads it at any time. */
 typedef _Atomic uint32_t GpuWord;
 
-/* How far the queue `compute` has come. */
+/* Progress of the queue `compute`. */
 typedef struct GpuMarks {
-  GpuWord *word;        /* the step that it has come to; 0: none of this request.  NULL: nobody wants to know */
-  uint32_t first, told; /* the first step of this request, 0: none was asked for; what was told last */
+  GpuWord *word;        /* the step that the queue has reached; 0: no step of this request.  NULL if the options have no
+                         * `reached` */
+  uint32_t first, told; /* the first step of this request, 0 if there is none yet; the last step that was reported */
 } GpuMarks;
 
-/* A part of an input or output, and where it lies as it does on the device. */
+/* A part of an input or output, and its box in the whole port. */
 typedef struct GpuPort {
   uint32_t rank;
   size_t element; /* bytes */
   int64_t whole[PROGRAM_MAX_RANK], part[PROGRAM_MAX_RANK], start[PROGRAM_MAX_RANK];
 } GpuPort;
 
-/* Inputs and outputs of a request that is captured have pinned memory of their own, of which there is little. */
+/* A captured request has pinned memory of its own for inputs and outputs, which is scarce. */
 enum { GPU_MOST_PORTS = 256 << 20 };
 
-/* A request that is captured, or will be: a graph, and pinned memory that its inputs come from and its outputs go to.
- */
+/* A captured request, or one that is being captured: a graph, and pinned memory for its inputs and outputs. */
 typedef struct GpuCapture {
   CUgraphExec graph;
   char *area;
   uint64_t bytes, used; /* of the area */
-  const char *io;       /* what ports have been given relative to, while it is made */
+  const char *io;       /* base of the ports' addresses during the capture */
   struct GpuKept {
     GpuPort port;
-    size_t at;  /* of the whole port, bytes behind io */
+    size_t at;  /* offset of the whole port in io */
     char *part; /* in the area */
     bool feed;
   } * ports;
   uint32_t n_ports, room;
   uint32_t first; /* step */
-  bool running;   /* it was launched, and is not known to be over */
+  bool running;   /* it was launched, and has not been seen to finish */
 } GpuCapture;
 
-/* Events that say when the queue came to them. */
+/* Events that record when the queue reached them. */
 typedef struct GpuStamps {
   CUevent *events;
   uint32_t n, capacity;
@@ -89,19 +89,19 @@ typedef struct CudaDevice {
   CUstream compute;
   CUmodule module;
   CUfunction *kernels;
-  IndexNote *note; /* pinned: kernels that look at indices write there; NULL: the Program has none */
+  IndexNote *note; /* pinned: kernels that check indices write there; NULL if the Program has none */
   GpuLane lane;
-  char *landing; /* pinned: where what comes from the device arrives */
+  char *landing; /* pinned: target of reads from the device */
   CUevent reached;
   GpuMarks marks;
   GpuStamps stamps;
-  GpuCapture *capture; /* that is being made; NULL */
-  RtError later;       /* what failed where nobody heard it */
+  GpuCapture *capture; /* the one in progress; NULL if there is none */
+  RtError later;       /* the first error of a call without an RtError; the next wait reports it */
   cublasLtHandle_t products_of;
-  cudnnHandle_t convs_of; /* NULL: convolutions are kernels of the Program */
+  cudnnHandle_t convs_of; /* NULL: the Program's kernels do convolutions */
   cudnnActivationDescriptor_t relu, identity;
-  GpuKnown products, convs; /* as the libraries want them told */
-  char *space;              /* of the product or convolution that the queue is at */
+  GpuKnown products, convs; /* descriptors and choices, by sizes */
+  char *space;              /* workspace, shared by products and convolutions, which the queue runs one at a time */
   uint64_t space_bytes;
 } CudaDevice;
 
@@ -109,7 +109,7 @@ extern const DeviceOps device_cuda;
 
 /* ---- errors */
 
-/* What functions are called in the libraries. */
+/* Names of the functions in the libraries. */
 typedef struct GpuDriverNames {
 #define CUDA_DRIVER(result, symbol, member, parameters) const char *member;
 #include "runtime/device/cuda/api.def"
@@ -132,13 +132,13 @@ extern const GpuDriverNames gpu_driver_names;
 extern const GpuBlasNames gpu_blas_names;
 extern const GpuDnnNames gpu_dnn_names;
 
-/* RT_OK for success, else RT_FAILED with "cuMemAlloc_v2 (PURPOSE): CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
+/* Return RT_OK for success, else RT_FAILED with "cuMemAlloc_v2 (PURPOSE): CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
 RtStatus gpu_judge(const CudaDriver *driver, CUresult result, const char *call, const char *purpose, RtError *error);
 RtStatus gpu_judge_blas(const CudaBlas *blas, cublasStatus_t status, const char *call, const char *purpose,
                         RtError *error);
 RtStatus gpu_judge_dnn(const CudaDnn *dnn, cudnnStatus_t status, const char *call, const char *purpose, RtError *error);
 
-/* One call of the driver, of cuBLASLt or of cuDNN: its member, what for, where the error goes, its arguments. */
+/* One call of the driver, of cuBLASLt or of cuDNN: its member, its purpose, the place of an error, its arguments. */
 #define GPU_CALL(d, member, purpose, error, ...) \
   gpu_judge(&(d)->driver, (d)->driver.member(__VA_ARGS__), gpu_driver_names.member, purpose, error)
 #define GPU_BLAS(d, member, purpose, error, ...) \
@@ -146,7 +146,7 @@ RtStatus gpu_judge_dnn(const CudaDnn *dnn, cudnnStatus_t status, const char *cal
 #define GPU_DNN(d, member, purpose, error, ...) \
   gpu_judge_dnn(&(d)->dnn, (d)->dnn.member(__VA_ARGS__), gpu_dnn_names.member, purpose, error)
 
-/* One whose failure nobody hears now: it is that of the next wait for the queue. */
+/* A call that cannot return its error now: the next wait for the queue reports it. */
 #define GPU_LATER(d, member, purpose, ...) \
   gpu_later(d, (d)->driver.member(__VA_ARGS__), gpu_driver_names.member, purpose)
 void gpu_later(struct CudaDevice *d, CUresult result, const char *call, const char *purpose);
@@ -155,39 +155,46 @@ static inline CUdeviceptr gpu_address(const void *at) { return (CUdeviceptr)(uin
 
 /* ---- waiting */
 
-RtStatus gpu_finish(Device *device, RtError *error); /* everything is done */
+RtStatus gpu_finish(Device *device, RtError *error); /* waits for all calls; first reports errors of GPU_LATER */
 
-/* After query number `turn` has found something not ready: sleeps a little from the time on when that is worth it,
- * tells how far the queue has come, and asks whether somebody else has failed. */
+/* Called after query number `turn` found that something is not ready.  Sleeps a little after many turns, reports the
+ * step that the queue has reached, and fails if another rank has failed. */
 RtStatus gpu_pause(CudaDevice *d, unsigned turn, RtError *error);
-/* Until the queue has done what was asked of it so far, looking now and then whether somebody else has failed. */
+/* Wait until the queue or event is done; fail if another rank has failed meanwhile. */
 RtStatus gpu_wait_queue(CudaDevice *d, CUstream queue, const char *purpose, RtError *error);
 RtStatus gpu_wait_event(CudaDevice *d, CUevent event, const char *purpose, RtError *error);
-/* Without waiting. */
+/* Sets *happened without waiting. */
 RtStatus gpu_has_happened(const CudaDevice *d, CUevent event, const char *purpose, bool *happened, RtError *error);
 
 /* ---- marks.c */
+/* Open and close the word of marks, and the events of stamps. */
 RtStatus gpu_marks_open(CudaDevice *d, RtError *error);
 void gpu_marks_close(CudaDevice *d);
-/* Tells the step that the queue has come to, if it is another one than before, or in any case. */
+/* Reports the step that the queue has reached, if it changed or in any case. */
 void gpu_tell_step(CudaDevice *d, bool in_any_case);
+/* Starts the marks of a request. */
 void gpu_marks_reset(CudaDevice *d,
-                     uint32_t first); /* the queue is empty; what comes begins with that step, 0: unknown */
+                     uint32_t first); /* the queue is empty; the next calls begin with that step, 0: unknown */
+/* Allocates n words in pinned memory; gpu_set_word makes a queue write one when it gets there. */
 RtStatus gpu_words_alloc(CudaDevice *d, uint32_t n, GpuWord **out, RtError *error); /* all 0 */
 RtStatus gpu_set_word(CudaDevice *d, GpuWord *word, uint32_t value, CUstream queue, RtError *error);
+/* Functions of DeviceOps: mark, stamp and times. */
 RtStatus gpu_mark(Device *device, uint32_t step, RtError *error);
 RtStatus gpu_stamp(Device *device, RtError *error);
 RtStatus gpu_times(Device *device, uint64_t *ns, uint32_t n, RtError *error);
 
 /* ---- looks.c */
+/* Open and close the note of invalid indices; gpu_looked is DeviceOps.looked. */
 RtStatus gpu_looks_open(CudaDevice *d, RtError *error);
 void gpu_looks_close(CudaDevice *d);
 RtStatus gpu_looked(Device *device, uint32_t *instr, RtError *error);
 
 /* ---- memory.c */
+/* Open and close the pinned memory for copies; gpu_pinned allocates `bytes` of pinned memory. */
 RtStatus gpu_memory_open(CudaDevice *d, RtError *error);
 RtStatus gpu_pinned(CudaDevice *d, size_t bytes, char **out, RtError *error);
 void gpu_memory_close(CudaDevice *d);
+/* Functions of DeviceOps. */
 RtStatus gpu_room(Device *device, uint64_t *bytes, RtError *error);
 RtStatus gpu_alloc(Device *device, uint64_t bytes, char **out, RtError *error);
 void gpu_release(Device *device, char *at, uint64_t bytes);
@@ -195,32 +202,36 @@ RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, Rt
 RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtError *error);
 RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
 RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
-/* Between the whole port and `part`, which holds the tensor as it lies on the device. */
+/* Copies between the whole port and `part`, which holds the tensor as it lies on the device. */
 void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed);
 
 /* ---- calls.c */
+/* Functions of DeviceOps; gpu_conv_kernel runs a convolution by the Program's kernel. */
 DeviceRun gpu_launch, gpu_conv_kernel, gpu_copy, gpu_fill;
-/* Rows of n elements of `size` bytes, `stride` bytes apart, become `element`. */
+/* Fills rows of n elements of `size` bytes, `stride` bytes apart, with `element`. */
 RtStatus gpu_fill_rows(CudaDevice *d, void *at, const void *element, size_t size, int64_t rows, int64_t n,
                        int64_t stride, RtError *error);
 
 /* ---- product.c */
+/* Open cuBLASLt, and close it with all descriptors; the others are functions of DeviceOps. */
 RtStatus gpu_products_open(CudaDevice *d, RtError *error);
 void gpu_products_close(CudaDevice *d);
 void gpu_workspace(Device *device, char *at, uint64_t bytes);
 DeviceRun gpu_gemm;
 
 /* ---- conv.c */
-RtStatus gpu_convs_open(CudaDevice *d, RtError *error); /* without cuDNN too */
+RtStatus gpu_convs_open(CudaDevice *d, RtError *error); /* succeeds without cuDNN */
 void gpu_convs_close(CudaDevice *d);
-/* Chooses how, as the call would: what is recorded only asks for work. */
+/* Chooses an algorithm as the call would, but does no work. */
 RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *c, RtError *error);
 DeviceRun gpu_conv;
 
 /* ---- comm.c */
+/* DeviceOps.comm. */
 RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool staged, Comm **out, RtError *error);
 
 /* ---- graph.c */
+/* Functions of DeviceOps. */
 RtStatus gpu_record(Device *device, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
 RtStatus gpu_replay(Device *device, void *recording, RtError *error);
 void gpu_forget(Device *device, void *recording);
@@ -228,7 +239,7 @@ RtStatus gpu_capture(Device *device, uint64_t bytes, const void *io, RtError *er
 RtStatus gpu_captured(Device *device, void **out, RtError *error);
 RtStatus gpu_again(Device *device, void *capture, void *io, RtError *error);
 void gpu_release_capture(Device *device, void *capture);
-/* Of the request that is captured: memory for a port, which lies at `whole` now. */
+/* Reserves memory of the captured request for a port, which lies at `whole` now. */
 RtStatus gpu_capture_port(CudaDevice *d, const GpuPort *port, const void *whole, size_t bytes, bool feed, char **part,
                           RtError *error);
 

@@ -1,14 +1,14 @@
-/* runtime/device/cuda/graph.c - several calls as one: they are captured from the queue, made a CUDA graph, and launched
- * as one as long as nothing about them changes.
+/* runtime/device/cuda/graph.c - captures several calls from the queue as a CUDA graph, and launches it as one while
+ * nothing about the calls changes.
  *
- * Runs of calls are recorded between what cannot be in a graph: reads, and communication through the host.  Where there
- * is none of that, the whole request is captured: its communication comes in by events, since NCCL's queue waits for
- * one of the queue that is captured and is waited for at the end.  What is fed and fetched goes through pinned memory
- * of the capture, so that where the user's lies is no part of the graph.
+ * Runs of calls are recorded between operations that a graph cannot contain: reads, and communication through the host.
+ * A request without those is captured as a whole.  Its communication joins by events: NCCL's queue waits for the
+ * captured queue, which waits for NCCL's at the end.  Inputs and outputs go through pinned memory of the capture, so
+ * that the addresses of the caller's tensors are no part of the graph.
  *
- * The driver frees a graph that is destroyed while it runs when it is over (cuGraphExecDestroy), so nothing is waited
- * for: it may never be over when a rank has died, until communication is aborted, before which graphs have to go
- * (exec_close). */
+ * A graph that is destroyed while it runs is freed by the driver when it ends (cuGraphExecDestroy), so nothing waits
+ * for it.  After the death of a rank it may only end when communication is aborted, and graphs have to be destroyed
+ * before that (exec_close). */
 #include <stdlib.h>
 
 #include "runtime/device/cuda/cuda.h"
@@ -24,7 +24,7 @@ static RtStatus make_call(Device *d, const DeviceCall *c, RtError *error) {
   }
 }
 
-/* The first time that cuDNN is asked for something it may load what it does it with, which a capture may not see. */
+/* cuDNN may load code when it first chooses an algorithm, which a capture must not see. */
 static RtStatus choose_ahead(CudaDevice *d, const DeviceCall *calls, uint32_t n, RtError *error) {
   RtStatus status = RT_OK;
   for (uint32_t i = 0; i < n && !status; i++)
@@ -44,7 +44,7 @@ static RtStatus capture(CudaDevice *d, const DeviceCall *calls, uint32_t n, CUgr
       rt_error(error, status, "%s '%s' on rank %u: %s", program_instr_name(calls[i].kind), where, d->options.rank,
                inner.text);
   }
-  CUresult ended = d->driver.capture_end(d->compute, graph); /* also after an error: the queue is used again */
+  CUresult ended = d->driver.capture_end(d->compute, graph); /* after an error too: the queue is used again */
   return status ? status : gpu_judge(&d->driver, ended, gpu_driver_names.capture_end, purpose, error);
 }
 
@@ -67,7 +67,7 @@ RtStatus gpu_replay(Device *device, void *recording, RtError *error) {
 
 void gpu_forget(Device *device, void *recording) {
   CudaDevice *d = (CudaDevice *)device;
-  if (recording) GPU_LATER(d, graph_exec_destroy, "a graph that is forgotten", recording);
+  if (recording) GPU_LATER(d, graph_exec_destroy, "destroying a graph", recording);
 }
 
 /* ---- whole requests */
@@ -112,7 +112,7 @@ RtStatus gpu_captured(Device *device, void **out, RtError *error) {
   GpuCapture *k = d->capture;
   CUgraph graph = NULL;
   d->capture = NULL;
-  CUresult ended = d->driver.capture_end(d->compute, &graph); /* also after an error: the queue is used again */
+  CUresult ended = d->driver.capture_end(d->compute, &graph); /* after an error too: the queue is used again */
   RtStatus status =
       out ? gpu_judge(&d->driver, ended, gpu_driver_names.capture_end, "a captured request", error) : RT_OK;
   if (out && !status) status = GPU_CALL(d, graph_instantiate, "a captured request", error, &k->graph, graph, 0);
@@ -138,12 +138,13 @@ RtStatus gpu_again(Device *device, void *capture, void *io, RtError *error) {
   return RT_OK;
 }
 
-/* What a graph that may still run writes is left to the end of the process, which is near: the run has failed. */
+/* Pinned memory that a running graph may still write stays until the process ends, which is soon: the run has
+ * failed. */
 void gpu_release_capture(Device *device, void *capture) {
   CudaDevice *d = (CudaDevice *)device;
   GpuCapture *k = capture;
-  if (k->graph) GPU_LATER(d, graph_exec_destroy, "a captured request that is given back", k->graph);
-  if (k->area && !k->running) GPU_LATER(d, pinned_free, "a captured request that is given back", k->area);
+  if (k->graph) GPU_LATER(d, graph_exec_destroy, "destroying a captured request", k->graph);
+  if (k->area && !k->running) GPU_LATER(d, pinned_free, "destroying a captured request", k->area);
   free(k->ports);
   free(k);
 }

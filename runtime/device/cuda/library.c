@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is declared is laid out as the rows say. */
+/* Checks that the declared structs have the layout of the rows. */
 #define CUDA_FIELD(in, at, type, name) _Static_assert(offsetof(in, name) == (at), #in "." #name);
 #define CUDA_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type);
 #include "runtime/device/cuda/api.def"
@@ -51,11 +51,11 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- looking for a file */
 
-/* A library while it is looked for. */
+/* State of the search for a library. */
 typedef struct Search {
   const char *soname;
   void *handle;
-  char said[300]; /* what the loader says of a file that is there and cannot be opened */
+  char said[300]; /* the loader's message about a file that exists but cannot be opened */
 } Search;
 
 static void try_file(Search *s, const char *path) {
@@ -78,14 +78,14 @@ __attribute__((format(printf, 2, 3))) static void try_pattern(Search *s, const c
   globfree(&found);
 }
 
-/* Below the folder that a python is installed in. */
+/* Tries the folders of a python that is installed under `prefix`. */
 static void try_python(Search *s, const char *prefix) {
   if (!prefix || !*prefix) return;
   try_pattern(s, "%s/lib/python3*/site-packages/nvidia/*/lib/%s", prefix, s->soname);
   try_pattern(s, "%s/lib/python3*/dist-packages/nvidia/*/lib/%s", prefix, s->soname);
 }
 
-/* The python3 that a shell would start: in PREFIX/bin. */
+/* Tries the python3 that a shell would start: in PREFIX/bin. */
 static void try_python_of_path(Search *s) {
   const char *path = getenv("PATH");
   while (path && *path) {
@@ -128,10 +128,10 @@ static RtStatus not_found(LibraryId id, int driver, const char *said, const char
   *version = *said || newer ? 0 : GPU_NOT_THERE;
   if (*said) return rt_error(error, RT_UNSUPPORTED, "%s cannot be loaded: %s", l->title, said);
   if (newer)
-    return rt_error(error, RT_UNSUPPORTED, "%s is there as %s, which needs a newer driver than one for CUDA %d.%d",
+    return rt_error(error, RT_UNSUPPORTED, "%s was found as %s, which needs a newer driver than one for CUDA %d.%d",
                     l->title, newer, driver / 1000, driver % 1000 / 10);
   if (id == LIBRARY_driver)
-    return rt_error(error, RT_UNSUPPORTED, "there is no NVIDIA driver here: no %s (wanted: %s %s or later)", all,
+    return rt_error(error, RT_UNSUPPORTED, "no NVIDIA driver was found: no %s (required: %s %s or later)", all,
                     l->title, l->needs);
   return rt_error(error, RT_UNSUPPORTED, "%s is missing: %s needs %s (%s or later)", l->title, l->doc, all, l->needs);
 }
@@ -154,7 +154,7 @@ static RtStatus open_library(LibraryId id, int driver, void **handle, int *versi
   return not_found(id, driver, said, newer, version, error);
 }
 
-/* The address of a function as any function pointer type (POSIX promises that this works). */
+/* Finds the address of a function as any function pointer type (POSIX guarantees that this works). */
 static void find(void *handle, const char *symbol, void *to, const char **missing) {
   void *address = dlsym(handle, symbol);
   memcpy(to, &address, sizeof address);
@@ -165,7 +165,7 @@ static RtStatus lacks(LibraryId id, void *handle, const char *symbol, RtError *e
   const Library *l = &libraries[id];
   char path[PATH_BYTES];
   gpu_library_file(handle, path, sizeof path);
-  return rt_error(error, RT_UNSUPPORTED, "%s is too old or damaged: %.200s has no %s (wanted: %s or later)", l->title,
+  return rt_error(error, RT_UNSUPPORTED, "%s is too old or damaged: %.200s has no %s (required: %s or later)", l->title,
                   path, symbol, l->needs);
 }
 
@@ -174,8 +174,8 @@ static RtStatus check_version(LibraryId id, void *handle, int version, const cha
   char path[PATH_BYTES];
   if (version >= l->least) return RT_OK;
   gpu_library_file(handle, path, sizeof path);
-  return rt_error(error, RT_UNSUPPORTED, "%s is too old: %s %.200s is %s, and wanted is %s or later", l->title,
-                  l->title, path, text, l->needs);
+  return rt_error(error, RT_UNSUPPORTED, "%s is too old: %s %.200s is %s; required: %s or later", l->title, l->title,
+                  path, text, l->needs);
 }
 
 void gpu_close_library(void *handle) {
@@ -190,14 +190,15 @@ void gpu_library_file(void *handle, char *path, size_t bytes) {
 
 void gpu_driver_text(int version, char text[32]) { snprintf(text, 32, "%d.%d", version / 1000, version % 1000 / 10); }
 
-/* 13 02 01 of cuBLASLt, 9 19 00 of cuDNN, 2 28 09 of NCCL; older ones than apc takes had a digit less. */
+/* Major, minor and patch: 13 02 01 of cuBLASLt, 9 19 00 of cuDNN, 2 28 09 of NCCL.  Versions too old for apc had a
+ * digit less. */
 void gpu_library_text(int version, char text[32]) {
   snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* What a library says of its version cannot be had. */
+/* Fails because a library did not report its version. */
 static RtStatus no_version(const char *call, int result, RtError *error) {
-  return rt_error(error, RT_FAILED, "%s (which version there is): error %d", call, result);
+  return rt_error(error, RT_FAILED, "%s (reading the version): error %d", call, result);
 }
 
 RtStatus gpu_open_driver(CudaDriver *out, int *version, RtError *error) {
@@ -233,7 +234,7 @@ RtStatus gpu_open_blas(int driver, CudaBlas *out, int *version, RtError *error) 
   return check_version(LIBRARY_blas, out->handle, *version, text, error);
 }
 
-/* Its name does not say for which CUDA it was built. */
+/* The name of cuDNN's file does not tell for which CUDA it was built, so this asks the library. */
 RtStatus gpu_open_dnn(int driver, CudaDnn *out, int *version, RtError *error) {
   const char *missing = NULL;
   char text[32], path[PATH_BYTES];

@@ -1,8 +1,8 @@
 /* runtime/device/cuda/looks.c - the first index outside its table, which kernels note in pinned memory
  * (program/index_fault.h); see cuda.h.
  *
- * A call returns before the device has come to it, so nobody waits for what a kernel sees: the executor asks where it
- * has waited anyway.  Kernels write there only when something is wrong, and a graph has the same place in it.
+ * A call returns before the device gets to it, so nothing waits for the note: the executor reads it wherever it has
+ * waited anyway.  Kernels write it only for an invalid index, and a graph has the same address in it.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ void gpu_looks_close(CudaDevice *d) {
   if (d->note) d->driver.pinned_free(d->note);
 }
 
-/* Told once.  Until it is read, no kernel writes the note again. */
+/* Reports an index once.  Until the host has read the note, kernels do not write it again. */
 RtStatus gpu_looked(Device *device, uint32_t *instr, RtError *error) {
   IndexNote *note = ((CudaDevice *)device)->note;
   char why[320];

@@ -1,10 +1,10 @@
-/* runtime/device/cuda/marks.c - how far queues have come, and when.
+/* runtime/device/cuda/marks.c - progress of queues, and times.
  *
- * Marks are for the watchdog: the host asks for far more than the device has done, so where the host is says nothing
- * when the device stops.  A queue writes a number into a word of pinned memory when it comes there, which the host
- * reads without asking the driver.  That is a call like others, so that a graph has it too, and every replay writes it
- * again; an event inside a graph cannot be asked.  (A fill of pinned memory is one of 4 bytes: nobody sees half of it.)
- * Stamps are for --profile and --trace, and events.
+ * Marks are for the watchdog.  The host enqueues far ahead of the device, so the host's position is useless when the
+ * device stops.  A queue writes a number into a word of pinned memory when it gets there, and the host reads it without
+ * the driver.  The write is a call like others, so graphs contain it and every replay repeats it; an event inside a
+ * graph cannot be queried.  (The fill writes 4 bytes at once, so the host never sees half a number.)  Stamps are events
+ * for --profile and --trace.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ RtStatus gpu_words_alloc(CudaDevice *d, uint32_t n, GpuWord **out, RtError *erro
 }
 
 RtStatus gpu_set_word(CudaDevice *d, GpuWord *word, uint32_t value, CUstream queue, RtError *error) {
-  return GPU_CALL(d, set_32, "how far a queue has come", error, gpu_address(word), value, 1, queue);
+  return GPU_CALL(d, set_32, "marking the progress of a queue", error, gpu_address(word), value, 1, queue);
 }
 
 /* ---- marks */
@@ -45,7 +45,7 @@ void gpu_marks_reset(CudaDevice *d, uint32_t first) {
 void gpu_tell_step(CudaDevice *d, bool in_any_case) {
   GpuMarks *m = &d->marks;
   uint32_t step = m->word ? atomic_load_explicit(m->word, memory_order_relaxed) : 0;
-  if (!step) step = m->first; /* it has not come to anything: the first one is what it waits for */
+  if (!step) step = m->first; /* nothing reached yet: the device waits for the first step */
   if (!m->word || !step || (step == m->told && !in_any_case)) return;
   m->told = step;
   d->options.reached(d->options.context, step);

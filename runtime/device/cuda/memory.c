@@ -1,8 +1,8 @@
-/* runtime/device/cuda/memory.c - the GPU's memory, and what moves between it and the host's.
+/* runtime/device/cuda/memory.c - the GPU's memory, and copies between it and the host's.
  *
- * The driver copies asynchronously only from and to pinned memory, which is dear; so there is little of it, and what
- * moves goes through it in pieces.  To the device: two halves, one of which is filled while the other is copied
- * (GpuLane).  From it: one piece at a time, since who reads wants it at once.
+ * The driver copies asynchronously only from and to pinned memory, which is expensive.  So there is little of it, and
+ * copies go through it in pieces.  To the device: two halves, one filled while the other is copied (GpuLane).  From the
+ * device: one piece at a time, since the caller waits for it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ void gpu_memory_close(CudaDevice *d) {
 RtStatus gpu_room(Device *device, uint64_t *bytes, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   size_t room = 0, all = 0;
-  RtStatus status = GPU_CALL(d, memory_info, "how much memory is free", error, &room, &all);
+  RtStatus status = GPU_CALL(d, memory_info, "reading the free memory", error, &room, &all);
   *bytes = room;
   return status;
 }
@@ -59,17 +59,17 @@ RtStatus gpu_alloc(Device *device, uint64_t bytes, char **out, RtError *error) {
   return status;
 }
 
-/* Nothing that was asked for may still use it. */
+/* Waits for all earlier calls, which may use the memory. */
 void gpu_release(Device *device, char *at, uint64_t bytes) {
   CudaDevice *d = (CudaDevice *)device;
   (void)bytes;
-  GPU_LATER(d, queue_finish, "memory that is given back", d->compute);
-  GPU_LATER(d, memory_free, "memory that is given back", gpu_address(at));
+  GPU_LATER(d, queue_finish, "freeing memory", d->compute);
+  GPU_LATER(d, memory_free, "freeing memory", gpu_address(at));
 }
 
 /* ---- to the device */
 
-/* The other half is filled next, once what was in it is on the device. */
+/* Switches to the other half, once its copy to the device is done. */
 static RtStatus turn_lane(CudaDevice *d, RtError *error) {
   GpuLane *l = &d->lane;
   RtStatus status = GPU_CALL(d, event_record, "copies to the GPU", error, l->copied[l->filling], d->compute);
@@ -78,7 +78,7 @@ static RtStatus turn_lane(CudaDevice *d, RtError *error) {
   return status ? status : gpu_wait_event(d, l->copied[l->filling], "copies to the GPU", error);
 }
 
-/* Room for `bytes` (at most HALF) that are to be copied. */
+/* Reserves `bytes` (at most HALF) of the lane for a copy. */
 static RtStatus take_lane(CudaDevice *d, size_t bytes, char **out, RtError *error) {
   GpuLane *l = &d->lane;
   RtStatus status = bytes > HALF - l->used ? turn_lane(d, error) : RT_OK;
@@ -105,7 +105,7 @@ RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, Rt
 
 /* ---- from the device */
 
-/* At most LANDING bytes into d->landing. */
+/* Copies at most LANDING bytes into d->landing. */
 static RtStatus land(CudaDevice *d, const char *from, size_t bytes, RtError *error) {
   RtStatus status =
       GPU_CALL(d, copy_from, "a copy from the GPU", error, d->landing, gpu_address(from), bytes, d->compute);
@@ -144,12 +144,12 @@ void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed) {
   box_move(p->rank, p->element, p->part, feed ? all : mine, feed ? mine : all);
 }
 
-/* Does the part lie in a row in the whole?  Then from which byte on. */
+/* True if the part is contiguous in the whole; *from is its first byte. */
 static bool in_a_row(const GpuPort *p, size_t *from) {
   size_t inner = p->element;
   bool row = true;
   *from = 0;
-  for (uint32_t d = p->rank; d-- > 0;) { /* behind a dimension that is not whole all are 1 */
+  for (uint32_t d = p->rank; d-- > 0;) { /* after a dimension that is not whole all others are 1 */
     if (p->part[d] != 1 && !row) return false;
     row = row && p->part[d] == p->whole[d];
     *from += (size_t)p->start[d] * inner;
@@ -158,7 +158,7 @@ static bool in_a_row(const GpuPort *p, size_t *from) {
   return true;
 }
 
-/* Of a request that is captured. */
+/* Moves a port of a captured request. */
 static RtStatus keep_port(CudaDevice *d, const DeviceCall *c, const void *host, const GpuPort *p, bool feed,
                           RtError *error) {
   size_t bytes = tensor_bytes(&c->tensors[0]);

@@ -20,7 +20,7 @@ static ncclConfig_t config(void) {
                         .splitShare = NCCL_CONFIG_UNDEFINED};
 }
 
-/* Rank 0's, to all. */
+/* Sends the id of rank 0 to all ranks. */
 static RtStatus share_id(NcclComm *c, int everyone, ncclUniqueId *id, RtError *error) {
   CommBlock *blocks = calloc(2 * (size_t)c->ranks, sizeof *blocks);
   CommTicket ticket;
@@ -77,7 +77,7 @@ static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtE
   return RT_OK;
 }
 
-/* How many groups from `first` on share no rank. */
+/* Returns how many groups from `first` on share no rank. */
 static int disjoint(const NcclComm *c, int first, bool *taken) {
   int end = first;
   memset(taken, 0, (size_t)c->ranks * sizeof *taken);
@@ -119,7 +119,7 @@ static RtStatus split(NcclComm *c, int first, int n, RtError *error) {
   return status;
 }
 
-/* All groups are known. */
+/* Makes the communicators when all groups are known. */
 static RtStatus make_groups(Comm *comm, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   bool *taken = calloc((size_t)c->ranks, sizeof *taken);
@@ -139,18 +139,18 @@ static uint32_t word(const NcclComm *c, int which) {
   return atomic_load_explicit(&c->words[which], memory_order_relaxed);
 }
 
-/* Both queues are empty. */
+/* Call it only if both queues are empty. */
 static void set_words(NcclComm *c, uint32_t value) {
   for (int i = 0; i < N_WORDS; i++) atomic_store_explicit(&c->words[i], value, memory_order_relaxed);
 }
 
-/* The words are of tickets again, all of which are done. */
+/* Makes the words count tickets again, all of which are done. */
 static void end_again(NcclComm *c) {
   if (c->again) set_words(c, (uint32_t)c->next);
   c->again = NULL;
 }
 
-/* *number: of the position, as the words have it. */
+/* Names the next position; *number is its number in the words. */
 static RtStatus name_position(NcclComm *c, NcclName name, uint32_t *number, RtError *error) {
   NcclCapture *k = c->capture;
   place_of(c, c->next)->name = name;
@@ -167,8 +167,8 @@ static RtStatus name_position(NcclComm *c, NcclName name, uint32_t *number, RtEr
   return RT_OK;
 }
 
-/* A place in the ring is taken again when the device has been told to wait for what had it.  What is written behind
- * `ready` and `done` holds up nobody that waits for them. */
+/* A place in the ring is reused after the device was told to wait for its last operation.  The words follow the events
+ * `ready` and `done`, so they delay no queue that waits for those. */
 static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *ticket, RtError *error) {
   static const char *const purpose = "the order of the queues";
   NcclComm *c = (NcclComm *)comm;
@@ -189,7 +189,7 @@ static RtStatus enqueue(Comm *comm, uint64_t key, const CommOp *op, CommTicket *
   return status;
 }
 
-/* NULL: its place in the ring is another one's, for which the device waited when it was taken. */
+/* NULL: the place in the ring is in use again, and the device was told to wait for the old operation then. */
 static CUevent done_of(const NcclComm *c, CommTicket ticket) {
   return c->next - ticket <= (CommTicket)c->room ? place_of(c, ticket)->done : NULL;
 }
@@ -197,9 +197,9 @@ static CUevent done_of(const NcclComm *c, CommTicket ticket) {
 static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   CUevent done = done_of(c, ticket);
-  if (!done || ticket < c->awaited) return RT_OK; /* what is done comes in the order of tickets */
+  if (!done || ticket < c->awaited) return RT_OK; /* operations complete in the order of tickets */
   c->awaited = ticket + 1;
-  return GPU_CALL(c->d, queue_wait, "what others send", error, c->d->compute, done, 0);
+  return GPU_CALL(c->d, queue_wait, "waiting for communication", error, c->d->compute, done, 0);
 }
 
 static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
@@ -222,7 +222,7 @@ static RtStatus capture(Comm *comm, RtError *error) {
   return RT_OK;
 }
 
-/* Of the last request: what comes behind asks for nothing of it any more. */
+/* The capture may be that of the last request, whose words are then no longer needed. */
 static void release_capture(Comm *comm, void *made) {
   NcclComm *c = (NcclComm *)comm;
   NcclCapture *k = made;
@@ -232,7 +232,7 @@ static void release_capture(Comm *comm, void *made) {
   free(k);
 }
 
-/* The queue joins the other one for good. */
+/* Joins the queue of communication into the captured queue for good. */
 static RtStatus captured(Comm *comm, void **out, RtError *error) {
   static const char *const purpose = "the end of a captured request";
   NcclComm *c = (NcclComm *)comm;
@@ -246,7 +246,7 @@ static RtStatus captured(Comm *comm, void **out, RtError *error) {
   return status;
 }
 
-/* The last word of a request that was not captured may come behind its end. */
+/* The last word of a request without a capture may be written after its end. */
 static RtStatus again(Comm *comm, const void *made, uint64_t shift, RtError *error) {
   NcclComm *c = (NcclComm *)comm;
   const NcclCapture *k = made;
@@ -265,7 +265,7 @@ static RtStatus again(Comm *comm, const void *made, uint64_t shift, RtError *err
 
 /* ---- progress and failures */
 
-/* The oldest position that is not done; false: there is none. */
+/* Finds the oldest position that is not done; false if there is none. */
 static bool oldest(const NcclComm *c, uint32_t done, NcclName *name) {
   uint32_t left = c->again ? c->again->n - done : (uint32_t)c->next - done;
   if (c->capture || left == 0) return false;
@@ -279,7 +279,7 @@ static bool oldest(const NcclComm *c, uint32_t done, NcclName *name) {
   return true;
 }
 
-/* To the watchdog: which position the device is in, if it has begun one and waits for others. */
+/* Shows the watchdog the position that the device has begun and in which it waits for other ranks. */
 static void publish(NcclComm *c) {
   uint32_t done = word(c, DONE), begun = word(c, BEGUN);
   NcclName name = {0};
@@ -323,7 +323,8 @@ static CommCount count(const Comm *comm, CommKind kind) { return ((const NcclCom
 
 enum { END_TURNS = 100000, END_NS = 100000 }; /* ten seconds */
 
-/* Others may have left, which is no failure, and other communicators are closed: none is asked how they are. */
+/* Finalises a communicator; true on success.  Other ranks may have left, which is no failure, so this does not check
+ * the state of other communicators. */
 static bool ends(NcclComm *c, ncclComm_t comm) {
   RtError unread = {0};
   ncclResult_t state = ncclInProgress;
@@ -345,7 +346,7 @@ static void close_comm(Comm *comm) {
   NcclComm *c = (NcclComm *)comm;
   RtError unread = {0};
   if (!c->broken && c->queue && gpu_wait_queue(c->d, c->queue, "the end", &unread)) c->broken = true;
-  bool idle = !c->broken; /* else the words are left to the end of the process, which is near */
+  bool idle = !c->broken; /* else the words stay until the process ends, which is soon */
   for (int i = c->n_splits; i-- > 0;) close_one(c, c->splits[i]);
   close_one(c, c->world);
   for (int i = 0; i < c->room && c->at; i++) {

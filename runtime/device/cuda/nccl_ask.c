@@ -1,8 +1,8 @@
-/* runtime/device/cuda/nccl_ask.c - an operation of communication as calls of NCCL.
+/* runtime/device/cuda/nccl_ask.c - turns an operation of communication into calls of NCCL.
  *
- * In: an operation, whose blocks are contiguous.  Out: calls on the queue of communication, all in one group of calls:
- * the collective of that name where the blocks lie as it wants them, else one call for each block.  A call is followed
- * until it has happened, since communicators do not block.
+ * In: an operation with contiguous blocks.  Out: calls on the queue of communication, in one NCCL group: the collective
+ * of that name if the blocks lie as it requires, else one call per block.  A call is polled until it is complete, since
+ * communicators do not block.
  */
 #include "runtime/device/cuda/nccl_internal.h"
 
@@ -25,7 +25,7 @@ RtStatus gpu_nccl_judge(NcclComm *c, ncclResult_t result, const char *call, cons
 RtStatus gpu_nccl_async_error(NcclComm *c, ncclComm_t comm, ncclResult_t *state, const char *purpose, RtError *error) {
   *state = ncclSuccess;
   RtStatus status = NCCL_CALL(c, async_error, purpose, error, comm, state);
-  return status ? status : gpu_nccl_judge(c, *state, purpose, "on the way", error);
+  return status ? status : gpu_nccl_judge(c, *state, purpose, "asynchronous error", error);
 }
 
 RtStatus gpu_nccl_settle(NcclComm *c, ncclComm_t comm, const char *purpose, RtError *error) {
@@ -43,7 +43,7 @@ RtStatus gpu_nccl_settle(NcclComm *c, ncclComm_t comm, const char *purpose, RtEr
 
 /* ---- operations */
 
-/* An operation while it is asked for. */
+/* The operation that is being issued. */
 typedef struct Asked {
   NcclComm *c;
   const CommOp *op;
@@ -53,7 +53,7 @@ typedef struct Asked {
 static const char *from_of(const CommOp *op, CommBlock b) { return (const char *)op->src + b.offset; }
 static char *to_of(const CommOp *op, CommBlock b) { return (char *)op->dst + b.offset; }
 
-/* What NCCL calls elements and what it does with them; how many bytes one has. */
+/* NCCL's type and reduction for the elements, and the bytes of one. */
 typedef struct Elements {
   ncclDataType_t type;
   ncclRedOp_t op;
@@ -84,7 +84,7 @@ static bool reduces(CommReduction r, DType t, Elements *out) {
     case COMM_RED_and: return t == DT_bool;
     default: break;
   }
-  out->bytes = out->bytes == 2 ? 1 : out->bytes; /* the bytes of zeros carry nothing */
+  out->bytes = out->bytes == 2 ? 1 : out->bytes; /* only one operand is not zero, so smaller elements do as well */
   out->type = out->bytes == 8 ? ncclUint64 : out->bytes == 4 ? ncclUint32 : ncclUint8;
   return true;
 }
@@ -95,7 +95,7 @@ static RtStatus elements_of(const Asked *a, Elements *out, RtError *error) {
                   dtype_name(a->op->dtype));
 }
 
-/* Are the blocks equally large and one behind the other? */
+/* True if the blocks are equally large and contiguous. */
 static bool in_a_row(const CommBlock *b, int n) {
   for (int i = 1; i < n; i++)
     if (comm_block_bytes(b[i]) != comm_block_bytes(b[0]) || b[i].offset != b[i - 1].offset + comm_block_bytes(b[0]))
@@ -148,7 +148,7 @@ static RtStatus ask_all_gather(const Asked *a, RtError *error) {
   return status;
 }
 
-/* This rank's own block needs no NCCL. */
+/* Copies this rank's own block, without NCCL. */
 static RtStatus move_own(const Asked *a, RtError *error) {
   const CommOp *op = a->op;
   CommBlock from = op->send[a->g->place], to = op->recv[a->g->place];
@@ -176,7 +176,7 @@ static RtStatus ask_blocks(const Asked *a, RtError *error) {
 }
 
 static RtStatus ask(const Asked *a, RtError *error) {
-  if (a->g->n == 1) return move_own(a, error); /* a reduction of one operand is that */
+  if (a->g->n == 1) return move_own(a, error); /* a reduction of one operand is a copy */
   switch (a->op->kind) {
     case COMM_all_reduce: return ask_all_reduce(a, error);
     case COMM_reduce_scatter: return ask_reduce_scatter(a, error);
@@ -196,10 +196,10 @@ static bool contiguous(const CommBlock *b, int n) {
 RtStatus gpu_nccl_check(const NcclComm *c, const CommOp *op, RtError *error) {
   const char *kind = program_comm_kind_name(op->kind);
   if (op->group < 0 || op->group >= c->n_groups || c->groups[op->group].place < 0)
-    return rt_error(error, RT_INTERNAL, "%s: rank %d is in no group %d", kind, c->rank, op->group);
+    return rt_error(error, RT_INTERNAL, "%s: rank %d is not a member of group %d", kind, c->rank, op->group);
   int n = c->groups[op->group].n;
   if (!contiguous(op->send, comm_send_blocks(op->kind, n)) || !contiguous(op->recv, comm_recv_blocks(op->kind, n)))
-    return rt_error(error, RT_INTERNAL, "%s: NCCL moves no parts that are not contiguous", kind);
+    return rt_error(error, RT_INTERNAL, "%s: NCCL moves only contiguous blocks", kind);
   return RT_OK;
 }
 
@@ -214,13 +214,13 @@ void gpu_nccl_count(const NcclComm *c, const CommOp *op, CommCount counts[COMM_K
     if (i != g->place) count->bytes_sent += comm_block_bytes(op->send[i]);
 }
 
-/* A call in a group of calls happens when the group ends. */
+/* Calls of an NCCL group take effect when the group ends. */
 RtStatus gpu_nccl_ask(NcclComm *c, const CommOp *op, RtError *error) {
   Asked a = {c, op, &c->groups[op->group]};
   RtStatus status = NCCL_CALL(c, group_start, "an operation of communication", error);
   if (status) return status;
   status = ask(&a, error);
-  ncclResult_t ended = c->api.group_end(); /* also after an error */
+  ncclResult_t ended = c->api.group_end(); /* after an error too */
   if (!status) status = gpu_nccl_judge(c, ended, gpu_nccl_names.group_end, "an operation of communication", error);
   return status || !a.g->comm ? status : gpu_nccl_settle(c, a.g->comm, program_comm_kind_name(op->kind), error);
 }

@@ -1,5 +1,5 @@
-/* runtime/device/cuda/nccl_internal.h - what the files of the engine share: nccl.c (the communicators, the order of
- * positions), nccl_ask.c (one operation as calls of NCCL). */
+/* runtime/device/cuda/nccl_internal.h - shared by the files of the engine: nccl.c (communicators, order of positions)
+ * and nccl_ask.c (one operation as calls of NCCL). */
 #ifndef APC_RUNTIME_DEVICE_CUDA_NCCL_INTERNAL_H
 #define APC_RUNTIME_DEVICE_CUDA_NCCL_INTERNAL_H
 
@@ -9,7 +9,7 @@
 typedef struct NcclGroup {
   int n, place; /* place -1: not a member */
   int *members;
-  ncclComm_t comm; /* NULL: it has one member, or this rank is none */
+  ncclComm_t comm; /* NULL: the group has one member, or this rank is not in it */
 } NcclGroup;
 
 typedef struct NcclName {
@@ -17,21 +17,21 @@ typedef struct NcclName {
   CommKind kind;
 } NcclName;
 
-/* A position of the order: when its operation could begin, and when it is done. */
+/* A position of the order: events for the start and the end of its operation. */
 typedef struct NcclPosition {
   CUevent ready, done;
   NcclName name;
 } NcclPosition;
 
-/* The positions of a captured request, and what a request with them moves. */
+/* The positions of a captured request, and the counts of one run of it. */
 typedef struct NcclCapture {
   NcclName *names;
   uint32_t n, room;
   CommCount counts[COMM_KIND_COUNT];
 } NcclCapture;
 
-/* What queues write when they come there: the number of a position, from 1 on in a captured request, else its ticket
- * + 1. BEGUN: its operation could begin; the queue of computation writes it, which has nothing better to do then. */
+/* Words that queues write as they progress: the number of a position, from 1 in a captured request, else its ticket +
+ * 1.  BEGUN: its operation could begin; the queue of computation writes this word, while it has nothing else to do. */
 enum { BEGUN, DONE, N_WORDS };
 
 typedef struct NcclComm {
@@ -40,7 +40,7 @@ typedef struct NcclComm {
   CudaNccl api;
   Comm *host;
   int rank, ranks;
-  int room; /* positions that are kept */
+  int room; /* size of the ring of positions */
   ncclComm_t world;
   ncclComm_t *splits; /* those that this rank is in */
   int n_splits;
@@ -49,16 +49,16 @@ typedef struct NcclComm {
   CUstream queue;
   NcclPosition *at; /* a ring by ticket */
   CommTicket next;
-  CommTicket awaited; /* the queue of computation waits for all before this one */
+  CommTicket awaited; /* the queue of computation was told to wait for all before this one */
   GpuWord *words;
-  uint32_t seen; /* of DONE */
+  uint32_t seen; /* DONE at the last look */
   bool captures;
-  CUevent end;              /* of what is captured */
-  NcclCapture *capture;     /* that is being made; NULL */
-  const NcclCapture *again; /* the words are of this one, with keys `shift` further; NULL: of tickets */
+  CUevent end;              /* end of the captured operations */
+  NcclCapture *capture;     /* the one in progress; NULL if there is none */
+  const NcclCapture *again; /* the words count positions of this capture, with keys `shift` higher; NULL: tickets */
   uint64_t shift;
   CommProgress *progress; /* may be NULL */
-  bool broken;            /* what is closed now is not waited for */
+  bool broken;            /* closing waits for nothing */
   CommCount counts[COMM_KIND_COUNT];
 } NcclComm;
 
@@ -68,24 +68,25 @@ typedef struct NcclNames {
 #undef CUDA_NCCL
 } NcclNames;
 
-extern const NcclNames gpu_nccl_names; /* nccl_ask.c: what its functions are called */
+extern const NcclNames gpu_nccl_names; /* nccl_ask.c: the names of NCCL's functions */
 
-/* What has begun and goes on is no failure. */
+/* Returns RT_OK for success and for calls in progress, else RT_FAILED. */
 RtStatus gpu_nccl_judge(NcclComm *c, ncclResult_t result, const char *call, const char *purpose, RtError *error);
 
 #define NCCL_CALL(c, member, purpose, error, ...) \
   gpu_nccl_judge(c, (c)->api.member(__VA_ARGS__), gpu_nccl_names.member, purpose, error)
 
-/* What went wrong behind a call. */
+/* Reports an error that NCCL found after a call. */
 RtStatus gpu_nccl_async_error(NcclComm *c, ncclComm_t comm, ncclResult_t *state, const char *purpose, RtError *error);
 
-/* Until the last call on a communicator has happened; or a rank has failed, which the host's engine knows. */
+/* Waits until the last call on a communicator is complete; fails if a rank has failed, as the host's engine reports. */
 RtStatus gpu_nccl_settle(NcclComm *c, ncclComm_t comm, const char *purpose, RtError *error);
 
-/* Is it an operation of one of this rank's groups, on blocks that NCCL moves? */
+/* Checks that the operation is one of this rank's groups, on contiguous blocks. */
 RtStatus gpu_nccl_check(const NcclComm *c, const CommOp *op, RtError *error);
-/* Asks for it, on the queue of communication. */
+/* Issues the operation on the queue of communication. */
 RtStatus gpu_nccl_ask(NcclComm *c, const CommOp *op, RtError *error);
+/* Adds the operation to `counts`: one operation, and the bytes that this rank sends. */
 void gpu_nccl_count(const NcclComm *c, const CommOp *op, CommCount counts[COMM_KIND_COUNT]);
 
 #endif

@@ -1,7 +1,7 @@
 /* runtime/device/cuda/open.c - choosing a GPU, its context, kernels and libraries; see cuda.h.
  *
- * The ranks of a machine take its GPUs in turn.  Of the Program's machine code the image is taken that is nearest to
- * the GPU (program/image.h); what the driver, the libraries or the GPU cannot do is said before anything runs.
+ * The ranks of a machine use its GPUs round robin.  Of the Program's machine code the image nearest to the GPU is taken
+ * (program/image.h).  Limits of the driver, the libraries or the GPU are reported before anything runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ RtStatus gpu_judge(const CudaDriver *driver, CUresult result, const char *call, 
   if (result == CUDA_SUCCESS) return RT_OK;
   driver->error_name(result, &name);
   driver->error_text(result, &text);
-  return rt_error(error, RT_FAILED, "%s (%s): %s: %s", call, purpose, name ? name : "an error without a name",
+  return rt_error(error, RT_FAILED, "%s (%s): %s: %s", call, purpose, name ? name : "unknown error",
                   text ? text : "no text");
 }
 
@@ -61,7 +61,7 @@ void gpu_later(CudaDevice *d, CUresult result, const char *call, const char *pur
 /* ---- waiting */
 
 enum {
-  SPINS = 2000, /* queries behind each other, before a wait sleeps between them */
+  SPINS = 2000, /* queries in a row, before a wait sleeps between them */
   SLEEP_NS = 20000,
   CHECK_EVERY = 50 /* sleeps, about a millisecond */
 };
@@ -101,7 +101,7 @@ RtStatus gpu_wait_event(CudaDevice *d, CUevent event, const char *purpose, RtErr
 
 /* ---- the GPU */
 
-/* What is wrong with this machine, not with this run. */
+/* Marks an error as one of this machine, not of this run. */
 static RtStatus unsupported(RtStatus status, RtError *error) {
   if (status) error->status = RT_UNSUPPORTED;
   return status ? RT_UNSUPPORTED : RT_OK;
@@ -144,10 +144,11 @@ static RtStatus refused_image(const CudaDevice *d, uint32_t image, RtError *erro
   const ProgramImage *m = &d->p->images[image];
   snprintf(text, sizeof text, "%.400s", error->text);
   gpu_driver_text(d->driver_version, version);
-  return rt_error(error, RT_UNSUPPORTED,
-                  "the kernels, %s for %s, cannot be loaded on %s (%s) by a driver for CUDA %s: %s; a newer driver, or "
-                  "compile with an older NVRTC",
-                  program_image_kind(m->kind), program_text(d->p, m->arch), d->name, d->arch, version, text);
+  return rt_error(
+      error, RT_UNSUPPORTED,
+      "the kernels, %s for %s, cannot be loaded on %s (%s) by a driver for CUDA %s: %s; install a newer driver, or "
+      "compile with an older NVRTC",
+      program_image_kind(m->kind), program_text(d->p, m->arch), d->name, d->arch, version, text);
 }
 
 static RtStatus load_module(CudaDevice *d, uint32_t image, RtError *error) {
@@ -187,16 +188,16 @@ static RtStatus load_kernels(CudaDevice *d, RtError *error) {
   return status;
 }
 
-/* ---- what this device does not do */
+/* ---- instructions that this device does not support */
 
 static RtStatus check_instr(const Program *p, const ProgramInstr *x, RtError *error) {
   const char *where = program_text(p, x->where);
   if (x->kind == PI_pack)
-    return rt_error(error, RT_UNSUPPORTED, "products on GPUs take no panels, and '%s' makes some", where);
+    return rt_error(error, RT_UNSUPPORTED, "products on GPUs take no panels, but '%s' makes some", where);
   return RT_OK;
 }
 
-/* Which libraries its instructions want. */
+/* The libraries that its instructions need. */
 typedef struct Wanted {
   bool products, convolutions;
 } Wanted;
@@ -220,7 +221,7 @@ static RtStatus check_instrs(const CudaDevice *d, Wanted *wanted, RtError *error
 static void cuda_close(Device *device) {
   CudaDevice *d = (CudaDevice *)device;
   if (d->context) {
-    if (d->compute) d->driver.queue_finish(d->compute); /* nobody is left to tell of an error */
+    if (d->compute) d->driver.queue_finish(d->compute); /* errors cannot be reported any more */
     gpu_products_close(d);
     gpu_convs_close(d);
     gpu_memory_close(d);

@@ -1,11 +1,11 @@
-/* runtime/device/cuda/product.c - products of matrices, by cuBLASLt.
+/* runtime/device/cuda/product.c - matrix products, by cuBLASLt.
  *
- * Row-major C = A B is column-major C' = B' A', so our B is the library's first operand.  One loop of a batch, the
- * longest, is the library's; the others are walked here.  Descriptors and the algorithm are made when a product is met
- * first and kept: they depend on its sizes, strides, types and on how addresses are aligned, not on the addresses.
+ * Row-major C = A B is column-major C' = B' A', so our B is the library's first operand.  The library gets one loop of
+ * a batch, the longest; this file loops over the others.  Descriptors and the algorithm are made at the first use of a
+ * product and kept: they depend on its sizes, strides, types and on the alignment of addresses, not on the addresses.
  *
- * The library multiplies in memory that is a buffer of the Program, so that the memory plan counts it.  All products
- * share it: they are on one queue, behind each other.
+ * The library's workspace is a buffer of the Program, so that the memory plan counts it.  All products share it: they
+ * run on one queue, one after the other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,14 @@
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/library.h"
 
-/* One operand as the library has it: columns of `rows` elements, `ld` from column to column. */
+/* One operand in the library's terms: columns of `rows` elements, `ld` from column to column. */
 typedef struct Side {
   int64_t rows, columns, ld;
-  int64_t step, align; /* elements from matrix to matrix of the batch; bytes that every address is a multiple of */
+  int64_t step, align; /* elements from matrix to matrix of the batch; alignment of all addresses in bytes */
   int64_t transposed;
 } Side;
 
-/* What descriptors and the choice of an algorithm depend on: no padding, so that it is compared as bytes. */
+/* Everything that descriptors and the choice of an algorithm depend on; without padding, as it is compared as bytes. */
 typedef struct Key {
   int64_t operands, result, sums, tf32, batch, epilogue, bias_align;
   Side b, a, c, d;
@@ -44,7 +44,7 @@ typedef struct Call {
   Key key;
   Outer outer[PROGRAM_MAX_BATCH_LOOPS];
   int n_outer;
-  bool no_terms; /* k = 0: one of a single term, times 0 */
+  bool no_terms; /* k = 0: computed with a single term, times 0 */
 } Call;
 
 /* ---- opening */
@@ -84,7 +84,7 @@ void gpu_products_close(CudaDevice *d) {
   free(d->products.items);
 }
 
-/* ---- what the library is told */
+/* ---- the arguments of the library */
 
 static cudaDataType type_of(DType t) {
   return t == DT_f64 ? CUDA_R_64F : t == DT_f16 ? CUDA_R_16F : t == DT_bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -100,8 +100,8 @@ static unsigned epilogue_of(Epilogue e) {
   return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* A matrix of `rows` x `columns` elements, `row` and `column` apart, as the library's transposed one: its columns are
- * our rows where elements of a row follow each other, else its rows are.  False when neither does. */
+/* Describes a matrix of `rows` x `columns` elements, `row` and `column` apart, as the library's transposed one: its
+ * columns are our rows if the elements of a row are contiguous, else its rows are.  False if neither is contiguous. */
 static bool side_of(int64_t rows, int64_t columns, int64_t row, int64_t column, Side *out) {
   bool plain = columns == 1 || column == 1, turned = rows == 1 || row == 1;
   if (plain && (rows == 1 || row >= columns)) {
@@ -113,14 +113,14 @@ static bool side_of(int64_t rows, int64_t columns, int64_t row, int64_t column, 
   return true;
 }
 
-/* The largest power of two up to 256 that divides all of them. */
+/* Returns the largest power of two up to 256 that divides all of them. */
 static int64_t alignment(const void *at, int64_t x, const Outer *outer, int n, int which) {
   uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)x | 256;
   for (int i = 0; i < n; i++) bits |= (uint64_t)(which == 0 ? outer[i].a : which == 1 ? outer[i].b : outer[i].c);
   return (int64_t)(bits & -bits);
 }
 
-/* The longest loop becomes the library's batch; the result's matrices differ in it. */
+/* Makes the longest loop in which the result's matrices differ the library's batch. */
 static void share_loops(Call *k, int64_t operand_bytes, int64_t result_bytes) {
   const GemmCall *g = k->g;
   int batch = -1;
@@ -150,7 +150,7 @@ static RtStatus describe(Call *k, RtError *error) {
               side_of(g->m, g->n, g->c_m, g->c_n, &key->c) && !key->c.transposed;
   if (!fits || g->b_panel)
     return rt_error(error, RT_UNSUPPORTED,
-                    "cuBLASLt does not multiply matrices that lie with strides %lld %lld, %lld "
+                    "cuBLASLt cannot multiply matrices with strides %lld %lld, %lld "
                     "%lld into %lld %lld",
                     (long long)g->a_m, (long long)g->a_k, (long long)g->b_k, (long long)g->b_n, (long long)g->c_m,
                     (long long)g->c_n);
@@ -204,7 +204,7 @@ static RtStatus make_descriptors(CudaDevice *d, const void *bias, GpuProduct *p,
 /* ---- the algorithm */
 
 static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPreference_t preference, RtError *error) {
-  static const char *const purpose = "what a product may need";
+  static const char *const purpose = "limits of a product";
   const struct {
     cublasLtMatmulPreferenceAttributes_t what;
     int64_t align;
@@ -223,7 +223,7 @@ static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPrefe
 }
 
 static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
-  static const char *const purpose = "choosing how to multiply";
+  static const char *const purpose = "choosing a product algorithm";
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t best;
   int n = 0;
@@ -285,7 +285,7 @@ static RtStatus multiply(CudaDevice *d, const Call *k, const GpuProduct *p, int 
   return status;
 }
 
-/* A sum of no terms that nothing follows: zeros, where it does not stay as it is. */
+/* Computes a sum of no terms without an epilogue: zeros, unless the result accumulates. */
 static RtStatus clear(CudaDevice *d, const Call *k, int loop, char *c, RtError *error) {
   static const unsigned char zero[8] = {0};
   const GemmCall *g = k->g;
