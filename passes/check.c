@@ -11,7 +11,7 @@ enum { RUNS = 3 };
 struct PassWatch {
   Same *same;
   FuncList before;
-  const Meaning **meanings; /* by function; NULL of level 2 */
+  const Meaning **meanings; /* by function; NULL for functions of level 2 */
 };
 
 const char *pipeline_how_name(PassHow h) {
@@ -19,7 +19,7 @@ const char *pipeline_how_name(PassHow h) {
   return names[h];
 }
 
-/* ---- what changed: everything but names, groups and places in the source */
+/* ---- differences: everything but names, groups and places in the source */
 
 static bool same_op(const Func *f, const Op *x, const Func *g, const Op *y) {
   if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || x->out != y->out) return false;
@@ -42,7 +42,7 @@ static bool same_func(const Func *f, const Func *g) {
   return true;
 }
 
-/* @prepare is no function of its own: what it computes is part of those that read its weights. */
+/* @prepare is not a function of its own: its values are part of the functions that read its weights. */
 static bool is_checked(const Func *f) { return f->level == 1 && strcmp(f->name, "prepare") != 0; }
 
 /* ---- by numbers */
@@ -53,13 +53,13 @@ typedef struct Tries {
   PassChecks *checks;
   const FuncList *before, *after;
   PassKeeps keeps;
-  const char *why;      /* nothing was compared, or it differs */
-  const char *unproved; /* where the proof over the real numbers stopped; NULL: it did not */
-  int runs;             /* in which something was */
-  bool field, floats;   /* in which domains */
+  const char *why;      /* why nothing was compared, or what differs */
+  const char *unproved; /* where the proof over the real numbers stopped; NULL if it did not */
+  int runs;             /* runs that compared something */
+  bool field, floats;   /* domains of these runs */
 } Tries;
 
-/* The interpreter rounds in casts alone: to a few last places of the narrowest float type. */
+/* The interpreter rounds only in casts; allows a few last places of the narrowest float type. */
 static double tolerance(const FuncList *list) {
   double most = 1e-6;
   for (size_t k = 0; k < list->n; k++)
@@ -71,7 +71,7 @@ static double tolerance(const FuncList *list) {
   return most;
 }
 
-/* One domain at one size; false: it differs. */
+/* Compares one domain at one size; false if the results differ. */
 static bool try_domain(Tries *t, const char *name, InterpDomain domain, const int64_t *symbols, int run, bool *ran) {
   TrialOptions o = {.domain = domain,
                     .symbols = symbols,
@@ -118,7 +118,7 @@ static PassCheck by_numbers(Tries *t, const char *pass, size_t n, const char *co
                      arena_printf(t->arena, "%d run%s at small sizes, %s", least, least == 1 ? "" : "s", how), NULL};
 }
 
-/* ---- before and behind a pass */
+/* ---- before and after a pass */
 
 PassWatch *pipeline_watch(Module *m) {
   PassWatch *w = ARENA_NEW(m->arena, PassWatch);
@@ -128,7 +128,7 @@ PassWatch *pipeline_watch(Module *m) {
   return w;
 }
 
-/* Numbers are tried as well where a proof holds over the real numbers only. */
+/* Compares numbers as well, because a proof over the real numbers says nothing about rounding. */
 static PassCheck by_reals(Tries *t, const char *pass, size_t n, const char *const *names) {
   for (size_t i = 0; i < n && !t->unproved; i++) {
     const char *why = "";
@@ -153,7 +153,7 @@ void pipeline_check(PassChecks *checks, const PassWatch *w, Module *m, const cha
   for (size_t i = 0; i < w->before.n; i++) {
     const Func *f = w->before.items[i], *g = funcs_find(&after, f->name);
     const char *why;
-    if (!is_checked(f) || !g) continue; /* a block that was inlined: its callers say what it meant */
+    if (!is_checked(f) || !g) continue; /* an inlined block: its callers show whether its meaning was kept */
     bool same = same_func(f, g);
     changed |= !same;
     if (!same && !same_as(w->same, w->meanings[i], same_meaning(w->same, g), &why)) names[n++] = f->name;

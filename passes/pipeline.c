@@ -2,11 +2,11 @@
  *
  *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> train -> dce -> narrow
  *   -> widen -> strided -> joined -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
- * -> lower_spmd (lower.c) -> Program
+ *   -> lower_spmd (lower.c) -> Program
  *
- * The planner and what follows read the flat function; passes/facts/blocks.h says what repeats in it, group writes
- * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
- * passes.
+ * The planner and later steps read the flat function.  passes/facts/blocks.h finds its repeated blocks; `group` writes
+ * them into the operations' groups; `outline`, on demand, turns them into calls, which `inline` undoes.  No other file
+ * orders passes.
  */
 #include "passes/pipeline.h"
 
@@ -19,17 +19,18 @@
 typedef struct Pass {
   const char *name;
   bool (*run)(Module *m, Diags *diags);
-  bool (*wanted)(const DeviceTraits *d); /* by devices of that kind; NULL: by all */
+  bool (*wanted)(const DeviceTraits *d); /* true for devices that need the pass; NULL: all devices need it */
   bool on_demand;                        /* not part of the pipeline */
-  PassKeeps keeps;                       /* what numbers can show of it where terms cannot (check.h) */
-  bool (*run_for)(Module *m, const PassOptions *o, Diags *diags); /* instead of `run`: depends on what is made */
+  PassKeeps keeps;                       /* what comparing numbers can show where terms differ (check.h) */
+  bool (*run_for)(Module *m, const PassOptions *o, Diags *diags); /* instead of `run`, for passes that depend on the
+                                                                   * options */
 } Pass;
 
 static bool by_convolutions(const DeviceTraits *d) { return d->convolutions; }
 static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
 
 static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
-  return o->train ? true : pass_views(m, diags); /* trained weights are whole: train/train.c */
+  return o->train ? true : pass_views(m, diags); /* trained weights are kept whole: train/train.c */
 }
 static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return train_step(m, o->train, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
@@ -80,14 +81,14 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static const char *running; /* for the report of a broken invariant */
+static const char *running; /* printed if an invariant is broken */
 
 static void say_pass(void *context) {
   (void)context;
   if (running) fprintf(stderr, "apc: while running pass %s\n", running);
 }
 
-/* False: the user's sizes, taken together, cannot be computed. */
+/* Returns false if the user's sizes, taken together, cannot be computed. */
 static bool keeps_rules(Module *m, const Pass *p, Diags *diags) {
   if (verify_module(m, diags)) return true;
   running = NULL;
@@ -133,7 +134,7 @@ bool pipeline_on_demand(const char *name) {
 
 static bool run_all(Module *m, const PassOptions *o, Diags *diags) {
   const Pass *last = NULL;
-  size_t given = m->made.n; /* the caller may still read its functions; later ones are freed */
+  size_t given = m->made.n; /* the caller may still read the functions it passed; later ones are freed */
   for (int i = 0; i < PASSES; i++) {
     if (passes[i].on_demand) continue;
     if (!run_pass(m, last = &passes[i], o, diags)) return false;

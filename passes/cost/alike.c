@@ -17,7 +17,7 @@ typedef struct Alike {
 static bool same_part(const KernelPart *a, const KernelPart *b, int nin) {
   KernelPart x = *a, y = *b;
   x.as = y.as = NULL;
-  x.kernel = y.kernel = 0; /* each has its own number, and lies elsewhere */
+  x.kernel = y.kernel = 0; /* kernels differ in number and place */
   x.first = y.first = x.last = y.last = 0;
   bool same = memcmp(&x, &y, sizeof x) == 0 && !a->as == !b->as;
   for (int i = 0; i < nin && same && a->as; i++)
@@ -25,7 +25,7 @@ static bool same_part(const KernelPart *a, const KernelPart *b, int nin) {
   return same;
 }
 
-/* What makes the vector that is added (is_cut_up in cost.c). */
+/* Returns the operation that makes the added vector (is_cut_up in cost.c). */
 static const Op *spread_of(const Alike *x, size_t i) {
   const Op *op = op_of(x->f, x->f->ops.items[i].in[1 - x->joins[i].operand]);
   while (op->kind == OP_copy) op = op_of(x->f, op->in[0]);
@@ -66,7 +66,7 @@ static bool same_price(const Alike *x, size_t i, size_t k) {
   return true;
 }
 
-/* Of what is one number: lists are compared. */
+/* Hashes attributes that are a single number; lists are only compared. */
 static uint64_t attr_hash(const Attr *a) {
   uint64_t bits = (uint64_t)a->n;
   AttrKind kind = attr_kind(a->key);
@@ -105,7 +105,7 @@ const size_t *cost_alike_of(Arena *a, const Func *f, const LegalJoin *joins, con
 /* ---- prices */
 
 typedef struct Priced {
-  const Op *op; /* NULL: a free place */
+  const Op *op; /* NULL: a free slot */
   PricedAs as;
   int n;
   Pick picks[MAX_AXES];

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-/* ---- dots that multiply one operand */
+/* ---- dots that share an operand */
 
-/* An operand of a dot: its dimensions by what the dot does with them. */
+/* The dimensions of one operand of a dot, by their role. */
 typedef struct DotSide {
-  uint32_t summed, kept; /* a bit per dimension; the others are in both operands and the result */
+  uint32_t summed, kept; /* a bit per dimension; all others are in both operands and the result */
 } DotSide;
 
 static DotSide side_of(const Op *op, int operand) {
@@ -40,8 +40,9 @@ typedef struct Gathering {
   Arena *scratch;
   DotReaders *readers; /* by value */
   Together *out;       /* by operation */
-  double *weight;      /* by value: as the other operand of such a product, how many times as large; 0: of none */
-  uint32_t *columns;   /* ... and its dimensions that the result has */
+  double *weight;      /* by value: if it is the other operand of such a product, how many times larger it becomes; 0 if
+                        * it is not */
+  uint32_t *columns;   /* ... and those of its dimensions that the result has */
 } Gathering;
 
 static bool is_dot(const Op *op) { return op->kind == OP_dot && op->in[0] != op->in[1]; }
@@ -52,7 +53,7 @@ static bool multiply_alike(const Op *x, const Op *y, Val v) {
   return x->phase == y->phase && a.summed == b.summed && a.kept == b.kept;
 }
 
-/* The results of all dots that multiply the operand as this one does, over its own. */
+/* Sums the results of all dots that multiply the operand as this one does, relative to its own result. */
 static double times_of(const Gathering *g, const Op *op, int operand) {
   const DotReaders *all = &g->readers[op->in[operand]];
   double sum = 0;
@@ -75,7 +76,7 @@ static void gather_columns(Gathering *g, size_t i) {
   g->weight[other] = best->times, g->columns[other] = side_of(op, 1 - best->shared).kept;
 }
 
-/* Gradients of the shared operand: products with the same weights, along what were columns. */
+/* Gradients of the shared operand: products with the same weights, summed over their former columns. */
 static void gather_depth(Gathering *g, size_t i) {
   const Op *op = &g->f->ops.items[i];
   for (int k = 0; k < 2 && g->out[i].times <= 1; k++) {
@@ -104,11 +105,11 @@ const Together *cost_assume_together(Arena *a, const CostModel *c, const Func *f
   return g.out;
 }
 
-/* ---- chains that gradients compute again */
+/* ---- elementwise chains that gradients recompute */
 
 enum { MOST_ROOTS = 3 };
 
-/* What a value can be computed of, elementwise. */
+/* The stored values from which a value can be computed elementwise. */
 typedef struct Roots {
   int n; /* above MOST_ROOTS: it cannot */
   Val items[MOST_ROOTS];
@@ -134,14 +135,14 @@ typedef struct Again {
   KernelPart *parts;
   Arena *arena, *kept;
   UserList *users; /* by value */
-  bool *again;     /* by value: it is computed again where it is read, or is never stored ... */
-  Roots *roots;    /* ... of these */
+  bool *again;     /* by value: readers recompute it, or it is never stored ... */
+  Roots *roots;    /* ... but computed from these */
   ReadList *reads; /* by kernel */
 } Again;
 
 static size_t maker_of(const Again *x, Val v) { return (size_t)x->f->values.items[v].op; }
 
-/* What stands in memory behind views and what who reads it computes. */
+/* Follows views and values that their readers compute, up to a value in memory. */
 static Val seen_through(const Again *x, Val v) {
   for (;;) {
     const Op *op = &x->f->ops.items[maker_of(x, v)];
@@ -166,7 +167,7 @@ static bool chains(const Op *op) {
   return (op_is_elementwise(op->kind) && op->kind != OP_copy) || op->kind == OP_norm || op->kind == OP_broadcast;
 }
 
-/* Little or nothing of it is in memory. */
+/* True if little or nothing of the value is in memory. */
 static bool is_picture(const Again *x, Val v) {
   const Op *op = &x->f->ops.items[maker_of(x, v)];
   return op->kind == OP_broadcast || op_is_constant(op->kind);
@@ -198,7 +199,7 @@ static int new_roots(const Again *x, const Roots *r, int kernel) {
   return n;
 }
 
-/* May the user compute it again?  Then it reads no more than the value itself. */
+/* True if the user may recompute the value: it then reads no more than the value itself. */
 static bool computes_again(const Again *x, const Roots *r, User u) {
   const KernelPart *p = &x->parts[u.op];
   if (p->kind != PART_ROWS || r->n > MOST_ROOTS) return false;
@@ -206,7 +207,7 @@ static bool computes_again(const Again *x, const Roots *r, User u) {
   return phase_backward(x->f->ops.items[u.op].phase) && new_roots(x, r, p->kernel) <= 1;
 }
 
-/* The root is read in its own type. */
+/* The user reads the root, in the root's own type. */
 static void read_as_root(Again *x, User u, Val root) {
   const Op *op = &x->f->ops.items[u.op];
   KernelPart *p = &x->parts[u.op];
@@ -227,8 +228,8 @@ static void compute_again(Again *x, const Roots *r, User u) {
     }
 }
 
-/* A value that only gradients read outside of its kernel is not stored if all of them compute it again; where others
- * read it too, gradients that have all its roots do not read it. */
+/* A value that only gradients read outside its kernel is not stored if all of them can recompute it.  If other
+ * operations read it too, only the gradients that already read all its roots recompute it. */
 static void find_again(Again *x, size_t i) {
   const Op *op = &x->f->ops.items[i];
   KernelPart *own = &x->parts[i];
@@ -288,7 +289,7 @@ static void find_small(Again *x) {
 void cost_assume_parts(Arena *a, const Func *f, KernelPart *parts) {
   Arena *scratch = arena_new();
   int kernels = 0;
-  parts[f->ops.n] = (KernelPart){.kernel = -1}; /* what the function gives is read */
+  parts[f->ops.n] = (KernelPart){.kernel = -1}; /* outputs of the function count as reads */
   for (size_t i = 0; i < f->ops.n; i++) kernels = parts[i].kernel >= kernels ? parts[i].kernel + 1 : kernels;
   Again x = {.f = f,
              .parts = parts,

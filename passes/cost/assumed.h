@@ -1,19 +1,19 @@
-/* passes/cost/assumed.h - what kernels are assumed that are known but not built (Target.assumes).
+/* passes/cost/assumed.h - kernels that are known from publications but not built here (Target.assumes).
  *
- * Published programs have four that ours have not: one product for all that multiply one operand (queries, keys and
- * values; gate and up); products of gradients that add to the sum over micro-batches in f32; gradients of elementwise
- * chains that compute the chain again from what the forward pass has in memory anyway, so that it stores nothing for
- * them; and attention that deals out its queries so that causal masks leave all ranks equal work (cost.c).  Prices of
- * them are local to an operation, so bounds count them as plans do.
+ * apc lacks four kernels of published programs: one product for all products that share an operand (queries, keys and
+ * values; gate and up); gradient products that add to the f32 sum over micro-batches; gradients of elementwise chains
+ * that recompute the chain from values that the forward pass stores anyway; and attention that distributes queries so
+ * that causal masks leave equal work to all ranks (cost.c).  Their prices are local to an operation, so bounds count
+ * them in the same way as plans.
  */
 #ifndef APC_PASSES_COST_ASSUMED_H
 #define APC_PASSES_COST_ASSUMED_H
 
 #include "passes/cost/cost.h"
 
-/* By operation of level 1. */
+/* Returns, by operation of level 1, the larger product that it is part of.  In the arena. */
 const Together *cost_assume_together(Arena *a, const CostModel *c, const Func *f);
-/* Changes parts to what such kernels read and store; the arena is that of the parts. */
+/* Changes `parts` to the reads and stores of the assumed kernels; `a` is the arena of `parts`. */
 void cost_assume_parts(Arena *a, const Func *f, KernelPart *parts);
 
 #endif

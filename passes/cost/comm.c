@@ -1,10 +1,11 @@
 /* passes/cost/comm.c - see comm.h.
  *
- * A ring visits its ranks block by block.  Of its n - 1 steps (twice that for an all-reduce) one per block of the tier
- * below runs over a tier's links; n/(n-1) of the bytes pass every rank, and the links that leave a block carry the
- * rings of all its ranks together.  A tree moves the whole buffer up and down (a tree of two only exchanges it), a
- * chain inside a host.  In the switches every rank sends and receives the buffer once inside a block; the blocks then
- * form a tree.  This is NCCL's own model (src/graph/tuning.cc) with tiers in place of "node" and "network".
+ * A ring visits its ranks block by block.  Of its n - 1 steps (2(n - 1) for an all-reduce), one per block of the tier
+ * below crosses a tier's links; n/(n-1) of the bytes pass every rank, and the links that leave a block carry the rings
+ * of all its ranks together.  A tree moves the whole buffer up and down (a tree of two only exchanges it), and forms a
+ * chain inside a host.  With reduction in the switches, every rank sends and receives the buffer once inside a block,
+ * and the blocks form a tree.  This is NCCL's own model (src/graph/tuning.cc) with tiers in place of "node" and
+ * "network".
  */
 #include "passes/cost/comm.h"
 
@@ -21,12 +22,12 @@ CommGroup cost_group_block(const Target *t, int n) {
 
 typedef struct Level {
   const TargetTier *tier;
-  int below, blocks; /* ranks in one of the blocks that this tier joins, and how many */
+  int below, blocks; /* ranks in each block that this tier joins, and the number of blocks */
 } Level;
 
 typedef struct Levels {
   int n, ranks, host; /* host: ranks of one operating system */
-  bool innermost;     /* the first is the innermost tier of the target */
+  bool innermost;     /* the first level is the innermost tier of the target */
   Level items[MAX_TIERS];
 } Levels;
 
@@ -42,13 +43,13 @@ static Levels levels_of(const Target *t, const CommGroup *g) {
   return l;
 }
 
-/* A rank with few partners may not use all its links. */
+/* Returns the bytes per second of a rank's links; a rank with few partners may not use all of them. */
 static double link_rate(const Level *l) {
   double pairs = l->tier->pair * (l->blocks - 1);
   return l->tier->pair > 0 && pairs < l->tier->bandwidth ? pairs : l->tier->bandwidth;
 }
 
-/* The way's figures on a tier; false when the tier does not have it. */
+/* Finds the figures of a protocol on a tier; false if the tier does not have it. */
 static bool protocol_on(const TargetTier *tier, Algorithm algorithm, const char *name, Protocol *out) {
   if (tier->nprotocols == 0) {
     *out = (Protocol){algorithm, name, 0, tier->latency, 1, INFINITY};
@@ -65,13 +66,14 @@ typedef struct Path {
   Protocol on[MAX_TIERS];
 } Path;
 
-/* What a byte costs on level i when `factor` times the buffer of every rank crosses the links of its block together. */
+/* Returns the seconds per byte on level i if `factor` times the buffer of every rank crosses the links of its block at
+ * the same time. */
 static double shared_byte(const Path *p, int i, double factor) {
   const Level *l = &p->levels->items[i];
   return factor / fmin(link_rate(l) * p->on[i].share * l->below, p->on[i].most);
 }
 
-/* ---- the ways */
+/* ---- algorithms */
 
 static CommWay ring(const Path *p, int rounds) {
   const Levels *l = p->levels;
@@ -109,8 +111,7 @@ static CommWay switched(const Path *p) {
   return way;
 }
 
-/* Every rank sends to all others: the part of the buffer that is for other blocks crosses each rank's share of the
- * links between them. */
+/* Every rank sends to all others: the bytes for other blocks cross each rank's share of the links between blocks. */
 static CommWay direct(const Path *p, bool whole) {
   const Levels *l = p->levels;
   CommWay way = {p->on[0].base, 0};
@@ -150,7 +151,7 @@ static void try_way(CommCosts *c, const Levels *l, Algorithm algorithm, const ch
   add_ways(c, &p, algorithm);
 }
 
-/* The tier whose protocols say what ways there are: the innermost that has any. */
+/* Returns the tier whose protocols list the available algorithms: the innermost tier that has any. */
 static const TargetTier *named_tier(const Levels *l) {
   for (int i = 0; i < l->n; i++)
     if (l->items[i].tier->nprotocols) return l->items[i].tier;

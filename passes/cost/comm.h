@@ -1,9 +1,9 @@
-/* passes/cost/comm.h - what communication inside a group of ranks costs on a target.
+/* passes/cost/comm.h - the cost of communication inside a group of ranks on a target.
  *
- * A collective may be run in several ways (ring, tree, in the switches, directly; each with protocols of their own
- * latency and share of the links).  Each way is a straight line over the bytes, and the cheapest one counts; its
- * figures come from the target's `protocols` blocks.  A tier without protocols is a ring with its latency per step, at
- * its full bandwidth, plus the launch.
+ * A collective has several algorithms (ring, tree, in the switches, direct), each with protocols of their own latency
+ * and share of the links.  The time of each is linear in the bytes; the cheapest counts.  Its figures come from the
+ * target's `protocols` blocks.  A tier without protocols is priced as a ring with the tier's latency per step and full
+ * bandwidth, plus the launch.
  */
 #ifndef APC_PASSES_COST_COMM_H
 #define APC_PASSES_COST_COMM_H
@@ -11,12 +11,12 @@
 #include "ir/target.h"
 #include "program/comm.h"
 
-/* A group by how it lies on the tiers: how many of its ranks one block of each tier holds.  The last holds all. */
+/* How a group lies on the tiers: the number of its ranks in one block of each tier.  The last block holds all. */
 typedef struct CommGroup {
   int inside[MAX_TIERS];
 } CommGroup;
 
-/* n consecutive ranks. */
+/* Returns the group of n consecutive ranks. */
 CommGroup cost_group_block(const Target *t, int n);
 
 typedef struct CommWay {
@@ -29,14 +29,15 @@ typedef struct CommCosts {
   CommWay ways[COMM_KIND_COUNT][MAX_PROTOCOLS];
 } CommCosts;
 
+/* Returns the costs of every kind of communication in the group. */
 CommCosts cost_comms(const Target *t, const CommGroup *g);
-/* 0 for a group of one rank.  `bytes` are those of the whole buffer of one rank: an all-gather's result, the operand of
- * the others. */
+/* Returns the seconds of a collective, 0 for a group of one rank.  `bytes` is the whole buffer of one rank: the result
+ * of an all-gather, the operand of all others. */
 double cost_comm_seconds(const CommCosts *c, CommKind kind, double bytes);
 
-/* One message between two ranks of a block of `span` consecutive ones. */
+/* Returns the seconds of one message between two ranks of a block of `span` consecutive ranks. */
 double cost_send_seconds(const Target *t, int span, double bytes);
-/* The same between ranks of the kind that does it fastest. */
+/* The same between ranks of the kind with the fastest links. */
 double cost_send_least(const Target *t, int span, double bytes);
 
 #endif

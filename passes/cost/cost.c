@@ -1,4 +1,4 @@
-/* passes/cost/cost.c - the cost model of a mesh, sizes of shards, and what operations take; see cost.h. */
+/* passes/cost/cost.c - the cost model of a mesh: sizes of shards and seconds of operations; see cost.h. */
 #include "passes/cost/cost.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 #include "passes/facts/same_weight.h"
 #include "program/shares.h"
 
-/* For bounds of any shares, and of axes in any order.  Where all ranks do an operation together, work that they share
- * takes as long as on so many ranks of their mean rate, which is what the target says, and what each does for itself
- * takes the slower ones longer.  On some place of a pipeline all could be of the kind that is the fastest with it. */
+/* Ranks for lower bounds over all shares and orders of axes.  If all ranks share an operation, its split work takes as
+ * long as on ranks of the mean rate, which the target gives, and its replicated work takes longer on slower ranks.  One
+ * place of a pipeline could consist entirely of the kind that is fastest for the operation. */
 static RankKinds ranks_of_bound(const CostModel *c) {
   const Target *t = c->target;
   if (c->mesh.stages == 1) return (RankKinds){0};
@@ -39,7 +39,7 @@ static const Target *slowest_memory(const PlaceKind *place) {
   return slowest;
 }
 
-/* Of the place that is priced, or the one that is best so. */
+/* Of the place that is priced; without one, of the place where memory is fastest. */
 static const Target *mover_of(const CostModel *c) {
   const Target *best = NULL;
   for (int i = 0; i < c->ranks.n; i++) {
@@ -54,7 +54,7 @@ static void begin(CostModel *c) {
   Module *m = c->m;
   c->arena = arena_new();
   c->mesh = m->mesh;
-  c->nsizes = m->symbols.n + MAX_AXES; /* meshes that are set later may have axes without a symbol as yet */
+  c->nsizes = m->symbols.n + MAX_AXES; /* meshes that are set later may have axes that have no symbol yet */
   c->sizes = ARENA_ARRAY(c->arena, int64_t, c->nsizes);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
@@ -136,7 +136,7 @@ static void close_bodies(OpenBodies *b) {
   arena_free(b->arena);
 }
 
-/* Models of its kinds of ranks have the same bodies, and go first. */
+/* The models of single places share the bodies, and are freed first. */
 void cost_model_free(CostModel *c) {
   end(c);
   if (!c->beside) close_bodies(c->bodies);
@@ -159,12 +159,12 @@ int64_t cost_extent(const CostModel *c, const Expr *e) {
 
 static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
 
-/* The largest of all ranks, or that of the class. */
+/* The largest place of all ranks, or that of the priced class. */
 static SharePlace place_of(const CostModel *c, const DimLayout *l) {
   return c->alone ? layout_place(&c->mesh, l, c->alone->at) : layout_extreme(&c->mesh, l, true);
 }
 
-/* Of so many units.  Of any shares the mean, which need not be whole. */
+/* The largest of the parts of so many units; for bounds over any shares the mean, which need not be whole. */
 static double largest_part(const CostModel *c, int64_t units, const DimLayout *l) {
   if (c->bounds && c->target->nkinds && !c->ranks.n) return (double)units / (double)layout_parts(&c->mesh, l);
   if (!mesh_has_shares(&c->mesh)) return (double)divide_up(units, layout_parts(&c->mesh, l));
@@ -199,7 +199,7 @@ int64_t cost_factor_parts(const CostModel *c, const Strategy *s, int factor) {
   return n;
 }
 
-/* The axes that cut a factor, as those of a dimension. */
+/* The axes that split a factor, as those of a dimension. */
 static DimLayout axes_of_factor(const Strategy *s, int factor) {
   DimLayout l = {0};
   for (int i = 0; i < s->n; i++)
@@ -212,7 +212,7 @@ static double factor_local(const CostModel *c, const Rule *r, const Strategy *s,
   return largest_part(c, cost_extent(c, r->factors[factor].size), &l);
 }
 
-/* The least part that a rank has of so many units is not empty. */
+/* True if even the smallest part of so many units is not empty. */
 static bool shares_filled(const CostModel *c, const DimLayout *l, int64_t units) {
   if (!mesh_has_shares(&c->mesh)) return true;
   SharePlace least = layout_extreme(&c->mesh, l, false);
@@ -292,7 +292,7 @@ Body *cost_body(CostModel *c, const Func *f, const Op *op) {
   return b->body;
 }
 
-/* All windows that are exchanged for the operation. */
+/* The seconds of all window exchanges of the operation. */
 static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   double seconds = 0;
   WalkWindow window;
@@ -314,8 +314,8 @@ static double whole_size(const CostModel *c, const OpPart *p, const char *factor
   return (double)cost_extent(c, p->rule->factors[rule_factor_find(p->rule, factor)].size);
 }
 
-/* Of all pairs of queries and keys, those that a kernel computes: on the rank that has most of them, which has the last
- * queries and the first keys.  Kernels that are assumed deal out early and late queries evenly. */
+/* The share of all pairs of queries and keys that a kernel computes, on the rank with the most: it has the last queries
+ * and the first keys.  Assumed kernels distribute early and late queries evenly. */
 static double share_computed(const CostModel *c, const OpPart *p) {
   bool attention = p->op->kind == OP_attention || p->op->kind == OP_attention_grad;
   if (!attention || !op_int(p->op, AT_causal, 0)) return 1;
@@ -324,7 +324,7 @@ static double share_computed(const CostModel *c, const OpPart *p) {
   return cost_causal_share(part_size(p, "s"), part_size(p, "t"), keys);
 }
 
-/* Of what multiplies, but dots: kernels of ours, and convolutions of a library. */
+/* The seconds of contractions other than dots: our own kernels, and convolutions of a library. */
 static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, double flops) {
   DType type = computed_type(f, p->op);
   OpKind k = p->op->kind;
@@ -336,12 +336,13 @@ static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
 
-/* What reads and writes take without a launch. */
+/* The seconds to read and write so many bytes, without a launch. */
 static double stream_seconds(const CostModel *c, double bytes) {
   return cost_memory_seconds(c->target, bytes) - cost_memory_seconds(c->target, 0);
 }
 
-/* A sum over micro-batches: whatever makes a part of it reads what there is, and writes the sum in the part's place. */
+/* A sum over micro-batches: the kernel that makes a part reads the current sum and writes the new one instead of the
+ * part. */
 static double accumulate_seconds(const CostModel *c, const OpPart *p) {
   return mesh_micro_batches(&c->mesh) > 1 ? stream_seconds(c, p->bytes) : 0;
 }
@@ -378,7 +379,7 @@ static bool is_cast_weight(const Func *f, Val v) {
   return v && op_is_resident(op_of(f, v)->kind);
 }
 
-/* What kernels of rows compute joins nothing, whatever it could. */
+/* An operation inside a kernel of rows joins no product, even if it could. */
 static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const KernelPart *parts) {
   Arena *a = c->bodies->arena;
   LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
@@ -389,19 +390,19 @@ static const LegalJoin *joins_beside(const CostModel *c, const Func *f, const Ke
   return joins;
 }
 
-/* Programs are of single entries: kernels of a joint function are theirs. */
+/* Programs have one entry each, so kernels of a joint function are those of its entries. */
 static Joined joined_of_entries(const CostModel *c, const Func *f) {
   Arena *a = c->bodies->arena;
   LegalJoin *joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1);
   KernelPart *parts = ARENA_ARRAY(a, KernelPart, f->ops.n + 1);
   Together *together = ARENA_ARRAY(a, Together, f->ops.n + 1);
   bool any = false;
-  int kernels = 0; /* of the entries before */
+  int kernels = 0; /* of earlier entries */
   double weights = 0;
   for (int e = 0; e < f->joint->n; e++) {
     const JointEntry *entry = &f->joint->entries[e];
     const Joined own = *joined_in(c, entry->f);
-    weights = fmax(weights, own.weights); /* which they share */
+    weights = fmax(weights, own.weights); /* the entries share them */
     int most = -1;
     for (size_t i = 0; i < entry->f->ops.n; i++) {
       size_t at = entry->at[i];
@@ -451,12 +452,12 @@ const Together *cost_together(const CostModel *c, const Func *f, const Op *op) {
   return all ? &all[op - f->ops.items] : NULL;
 }
 
-/* ---- on a cpu that was measured (cpu.h) */
+/* ---- on a measured CPU (cpu.h) */
 
-/* How fast what the operation reads and writes moves: by all that is on a rank.  Weights come from as far as all
- * weights together reach; the rest was written just before. */
+/* Returns the bytes per second of the operation's traffic, by the footprint on the rank.  Weights count with all
+ * weights of products together; other operands were written just before. */
 static double rate_of(const CostModel *c, const Func *f, const Op *op) {
-  const double between = 2; /* as much again is moved until it is read again */
+  const double between = 2; /* as much again is moved before it is read again */
   double bytes = 0;
   bool weights = false;
   for (int i = 0; i < op->nin; i++) {
@@ -469,7 +470,7 @@ static double rate_of(const CostModel *c, const Func *f, const Op *op) {
   return fmin(rate, cost_cpu_weights_rate(c->target, joined_in(c, f)->weights / c->target->ranks));
 }
 
-/* stream_seconds of an operation. */
+/* Like stream_seconds, for an operation. */
 static double move_seconds(const CostModel *c, const Func *f, const Op *op, double bytes) {
   return c->target->small ? bytes / rate_of(c, f, op) : stream_seconds(c, bytes);
 }
@@ -478,7 +479,7 @@ static ConvWay conv_way_of(OpKind k) {
   return k == OP_conv ? CONV_forward : k == OP_conv_filter ? CONV_filter : CONV_transpose;
 }
 
-/* Channels of the result: its last dimension, as passes write images. */
+/* Channels of the result: its last dimension, because passes put channels last. */
 static double columns_of(const CostModel *c, const Func *f, const OpPart *p) {
   const Type *y = type_of(f, p->op->out);
   return y->rank ? (double)cost_extent(c, y->dims[y->rank - 1]) : 1;
@@ -516,11 +517,11 @@ static OpCost kernel_on_cpu(const CostModel *c, const Func *f, const OpPart *p, 
   return out;
 }
 
-/* ---- ranks that are not alike */
+/* ---- targets with several kinds of ranks */
 
 typedef OpCost PriceOf(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
-/* On the slowest ranks of a place. */
+/* The cost on the slowest ranks of a place. */
 static OpCost on_place(const CostModel *c, const PlaceKind *place, PriceOf *price, const Func *f, const Op *op,
                        const Rule *r, const Strategy *s) {
   OpCost slowest = {0};
@@ -534,7 +535,7 @@ static OpCost on_place(const CostModel *c, const PlaceKind *place, PriceOf *pric
   return slowest;
 }
 
-/* On the place that is priced, or the fastest. */
+/* The cost on the priced place, or on the fastest if none is chosen. */
 static OpCost on_ranks(const CostModel *c, PriceOf *price, const Func *f, const Op *op, const Rule *r,
                        const Strategy *s) {
   if (!c->ranks.n || c->alone) return price(c, f, op, r, s);
@@ -589,8 +590,8 @@ const KernelPart *cost_part(const CostModel *c, const Func *f, const Op *op) {
 
 static bool has(uint64_t set, int i) { return set >> i & 1; }
 
-/* Of the operand, or of what it is made of where that is read instead.  What is repeated is small beside what it is
- * read with, and counts whole: cuts that only make it smaller are no reason to choose a plan. */
+/* The bytes read for operand i, or for the stored value that it is computed from.  Repeated operands are small and
+ * count whole: a split that only makes them smaller is no reason to choose a plan. */
 static double read_bytes(const CostModel *c, const Func *f, const Op *op, const KernelPart *k, const Layout *l, int i) {
   const Type *t = type_of(f, op->in[i]);
   PartRead as = k->as ? k->as[i] : (PartRead){0};
@@ -602,7 +603,7 @@ static double read_bytes(const CostModel *c, const Func *f, const Op *op, const 
   return n * (double)(as.bytes ? (size_t)as.bytes : dtype_bytes(t->dtype));
 }
 
-/* A gather and the like read less than their operands. */
+/* A gather and similar operations read less than their operands. */
 static double reads_of(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, const KernelPart *k) {
   double bytes = 0, most = op_bytes(p) - p->bytes;
   for (int i = 0; i < p->op->nin; i++)
@@ -635,7 +636,7 @@ double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule 
   return cost_traffic(c, has(part->alone, k) ? 2 * bytes : bytes);
 }
 
-/* Has every rank one element of the vector that is added?  Then level 2 has a constant extent there. */
+/* True if every rank has one element of the added vector: level 2 then has a constant extent there. */
 static bool is_cut_up(const CostModel *c, const Func *f, const Op *op, const LegalJoin *join, const Layout *result) {
   const Op *spread = op_of(f, op->in[1 - join->operand]);
   while (spread->kind == OP_copy) spread = op_of(f, spread->in[0]);
@@ -655,7 +656,7 @@ static bool is_joined(const CostModel *c, const Func *f, const Op *op, const Leg
   return join_is_counted(join) && !join->apart && !(join->kind == JOIN_BIAS && is_cut_up(c, f, op, join, result));
 }
 
-/* Of so many bytes of the result. */
+/* The seconds of joining so many bytes of the result. */
 static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
   return k == JOIN_RESIDUAL ? stream_seconds(c, bytes) : 0;
 }
@@ -692,10 +693,10 @@ double cost_write(const CostModel *c, const Type *global, const Layout *l) {
   return cost_traffic(c, cost_bytes(c, global, l));
 }
 
-/* ---- an operation with a cut body factor: what the walk makes in its place */
+/* ---- an operation with a split body factor: the parts that the walk makes of it */
 
 typedef struct BodySum {
-  Walk walk; /* first: its address is that of the sum */
+  Walk walk; /* first, so that a Walk pointer can be cast to BodySum */
   CostModel *c;
   OpCost sum;
 } BodySum;
@@ -781,7 +782,7 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
   bool known;
   OpCost *cost = cost_price_of(c->prices, first, PRICED_WHOLE, s, &known);
   if (known) return *cost;
-  OpCost out = whole_price(c, f, first, r, s); /* which asks for prices of others */
+  OpCost out = whole_price(c, f, first, r, s); /* may price other operations and so move the table */
   *cost_price_of(c->prices, first, PRICED_WHOLE, s, &known) = out;
   return out;
 }

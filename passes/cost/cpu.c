@@ -27,7 +27,7 @@ double cost_cpu_shared(const Target *t, double all, bool alone) {
   return alone ? all * x->threads : fmin(all * x->threads, x->fork + all);
 }
 
-/* The library copies the second operand of each product first, and threads do not share that. */
+/* The library first copies the second operand of each product; threads do not share that copy. */
 double cost_cpu_product(const Target *t, const DotWork *w, double arithmetic, double memory, bool panels) {
   const CpuCosts *x = t->small;
   double macs = w->batch * w->m * w->n * w->k, copied = w->k * w->n * (w->turned ? x->turned : x->pack);

@@ -6,9 +6,9 @@
 #include "ir/window.h"
 #include "passes/cost/kernel.h"
 
-/* Is the factor's part on every rank known to be 1, whatever the sizes?  Then level 2 has a constant there.  Not by a
- * cut into micro-batches: copies that only these make unnecessary would make m parts of a product faster than the
- * whole, on which the search's bounds over micro-batches rest. */
+/* True if the factor's part on every rank is 1 for all sizes: level 2 then has a constant there.  Cuts into
+ * micro-batches do not count: dropping a copy only because of them would make m parts of a product faster than the
+ * whole, and the search's bounds over micro-batches rely on the opposite. */
 static bool is_one(const Mesh *mesh, const Rule *r, const Strategy *s, int factor) {
   int64_t extent, parts = 1;
   for (int i = 0; i < s->n; i++) {
@@ -19,10 +19,10 @@ static bool is_one(const Mesh *mesh, const Rule *r, const Strategy *s, int facto
   return ex_get_const(r->factors[factor].size, &extent) && extent == parts;
 }
 
-/* ---- what was asked for before */
+/* ---- cache */
 
 typedef struct DotKnown {
-  const char *spec; /* NULL: nothing here */
+  const char *spec; /* NULL: a free slot */
   DType type;
   uint64_t ones; /* a bit per letter: a-z, A-Z */
   LegalDot dot;
@@ -63,7 +63,7 @@ static const DotKnown *known_dot(DotMemo *m, const DeviceTraits *d, const char *
 
 /* ---- sizes */
 
-/* By letter, its factor; the letters of extent 1. */
+/* Fills *factor by letter; returns the letters of extent 1. */
 static uint64_t find_factors(const OpPart *p, const char *spec, const Mesh *mesh, const Strategy *s, int *factor) {
   uint64_t seen = 0, ones = 0;
   for (int t = 0, d = 0; *spec != '-'; spec++) {
@@ -90,7 +90,7 @@ static double group_extent(const OpPart *p, const int *factor, const LegalDot *d
   return group < 0 ? 1 : extent(p, factor, dot->groups[group].letters);
 }
 
-/* The summed letters but the last, which the kernel sums that multiplies: its result has the others. */
+/* The summed letters but the last, which the multiplying kernel sums; the kernel's result keeps the others. */
 static const char *summed_later(const LegalDot *dot, char *out) {
   size_t n = 0;
   for (const char *l = dot->spec[0]; *l; l++)
@@ -99,7 +99,7 @@ static const char *summed_later(const LegalDot *dot, char *out) {
   return out;
 }
 
-/* Does the spec end with one of the letters? */
+/* True if the spec ends with one of the letters. */
 static bool is_last(const char *spec, const char *letters) {
   return *spec && strchr(letters, spec[strlen(spec) - 1]) != NULL;
 }
@@ -132,7 +132,7 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
   return w;
 }
 
-/* Its part of the product that it and others are together. */
+/* The seconds of this dot's part of the product of several dots. */
 static double product_seconds(const Target *t, const DotWork *w, const Together *x) {
   double m = w->m, n = w->n, k = w->k, times = x ? x->times : 1;
   if (x && x->shared < 0) k *= times;

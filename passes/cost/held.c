@@ -5,10 +5,10 @@
 
 #include "passes/facts/zero.h"
 
-/* The class of memory that a version counts to. */
+/* The class of memory that a version counts towards. */
 typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
 
-/* Its part of a kernel of rows; NULL: it is none. */
+/* Returns the operation's part of a kernel of rows; NULL if it has none. */
 static const KernelPart *rows_of(const HeldList *h, const Op *op) {
   const KernelPart *part = cost_part(h->c, h->f, op);
   return part->kind == PART_ROWS ? part : NULL;
@@ -16,7 +16,7 @@ static const KernelPart *rows_of(const HeldList *h, const Op *op) {
 
 static Phase body_phase(const HeldList *h, Phase phase) { return schedule_body(&h->walk->m->mesh, h->in_turns, phase); }
 
-/* Made now. */
+/* The version is born at the current operation. */
 Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
   ARENA_PUSH(h->arena, h,
@@ -33,7 +33,7 @@ Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, 
   return (Val)h->n;
 }
 
-/* Constants, what is spread of something in memory, and other dimensions of it take no memory of their own. */
+/* Constants, repeated values and reshapes of values in memory take no memory of their own. */
 void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made) {
   if (made == NOT_HELD) return;
   Held *x = &h->items[made - 1];
@@ -48,32 +48,32 @@ void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made) {
   if (x->shown != SHOWN_STORED && from) x->of = in[0];
 }
 
-/* It is read by something that wants it in memory. */
+/* Some reader needs the value in memory. */
 static void want_stored(const HeldList *h, Val v) {
   while (v && v < NOT_HELD && h->items[v - 1].shown == SHOWN_VIEW) v = h->items[v - 1].of;
   if (v && v < NOT_HELD) h->items[v - 1].shown = SHOWN_STORED, h->items[v - 1].wanted = true;
 }
 
-/* It is read only in the kernel that makes it, or added to a sum there. */
+/* True if the value is read only in the kernel that makes it, or is added to a sum there. */
 static bool stays_inside(const HeldList *h, const Held *x) {
   bool same = x->born == x->dies && cost_in_kernel(op_of(h->f, x->value)->kind);
   bool summed = x->summed && x->readers == 1;
   return !x->wanted && !x->kept && !x->converted && (same || summed || !x->stored);
 }
 
-/* By a kernel that does not make it, so that it is in memory, and so is what it is a view of. */
+/* Another kernel reads the version, so it is in memory, and so are the versions that it is a view of. */
 static void read_stored(const HeldList *h, Val v) {
   for (; v && v < NOT_HELD; v = h->items[v - 1].of) h->items[v - 1].stored = true;
 }
 
-/* Is it made as what reads it now: both for the first time, or both once more? */
+/* True if the version is made in the same pass as its current reader: both for the first time, or both recomputed. */
 static bool is_beside(const HeldList *h, Val v) { return v && v < NOT_HELD && h->items[v - 1].again == h->walk->again; }
 
 static void note_sum(const HeldList *h, Val v) {
   if (v && v < NOT_HELD) h->items[v - 1].summed = true;
 }
 
-/* Communication beside computation begins right after what makes `from`, and what it fills is live from then on
+/* Asynchronous communication begins right after `from` is made, and its destination is live from then on
  * (codegen/rows/row_work.c). */
 void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val made) {
   if (!cost_target(h->c)->device->asynchronous || from == NOT_HELD || made == NOT_HELD) return;
@@ -95,16 +95,16 @@ static void live_until(HeldList *h, Val v, size_t op) {
 
 void held_want(HeldList *h, Val v) { live_until(h, v, h->walk->now), want_stored(h, v); }
 
-/* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
+/* A value that a loop reads from outside lives to the end of the loop: returns the last operation that needs it. */
 static size_t last_round(const HeldList *h, Val value, size_t op) {
   const Loops *l = &h->loops->loops;
   int entered = loops_entered(l, loops_reads_in(l, h->f, op), cost_loop_of_value(l, h->f, value));
   return entered < 0 ? op : l->items[entered].end - 1;
 }
 
-/* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle).  What is
- * made once more, for another stage or for gradients, reads its operands now, and so does what accumulates a part of a
- * late sum (passes/lower/walk_sums.c). */
+/* A carry reuses the memory of an initial value without other readers, and a leave that of its carry (settle).  A
+ * recomputed operation, for another stage or for gradients, reads its operands now; so does an operation that
+ * accumulates a part of a late sum (passes/lower/walk_sums.c). */
 void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in) {
   const Op *op = &h->f->ops.items[index];
   const KernelPart *part = rows_of(h, op);
@@ -120,9 +120,9 @@ void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in) 
   }
 }
 
-/* Where an operation is done: what is elementwise is part of the kernel that makes the last of what it reads, if
- * kernels make all of it and it is of the same size.  So what gradients need of the forward pass alone may be made
- * there; what is made again for gradients is not. */
+/* Returns the place of an operation.  An elementwise operation is part of the kernel that makes the last of its
+ * operands, if kernels make all of them and the size is equal.  Values that only gradients need may thus be made in the
+ * forward pass; recomputed values are not. */
 size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in) {
   size_t last = 0;
   bool any = false;
@@ -144,8 +144,7 @@ size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in) {
   return any ? last : h->walk->now;
 }
 
-/* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any
- * more. */
+/* A carry lives to the end of the body.  Its next value is made in place if no operation reads the carry later. */
 static void settle(HeldList *h, const Carried *x) {
   Held *carry = &h->items[x->carry - 1], *next = &h->items[x->next - 1];
   next->in_place |= op_of(h->f, next->value)->kind != OP_carry && next->born > carry->born &&
@@ -159,7 +158,7 @@ typedef struct KernelOps {
   size_t n;
 } KernelOps;
 
-/* False: there is no room. */
+/* Adds an operation; false if the list is full. */
 static bool add_op(KernelOps *ops, size_t i) {
   for (size_t k = 0; k < ops->n; k++)
     if (ops->items[k] == i) return true;
@@ -168,9 +167,9 @@ static bool add_op(KernelOps *ops, size_t i) {
   return true;
 }
 
-/* Does the kernel read the state of that name for what `maker` makes?  It is looked for from there backwards: a kernel
- * that adds up squares for the norm of all gradients may have operations far apart.  Of a huge kernel it is not known,
- * and memory is counted for what may not take any. */
+/* True if the kernel reads the named state for the result of `maker`.  Searches backwards from there, because kernels
+ * that add up squares for the norm of all gradients may have operations far apart.  Returns false for huge kernels, so
+ * that their memory may be overestimated. */
 static bool reads_state(const HeldList *h, const KernelPart *kernel, const Op *maker, const char *name) {
   KernelOps ops = {.items = {func_op_index(h->f, maker)}, .n = 1};
   for (size_t at = 0; at < ops.n; at++) {
@@ -185,7 +184,7 @@ static bool reads_state(const HeldList *h, const KernelPart *kernel, const Op *m
   return false;
 }
 
-/* A kernel that updates a weight or a moment writes it where the old one was (codegen/rows/units.c). */
+/* A kernel that updates a weight or a moment overwrites the old value (codegen/rows/units.c). */
 void held_write(const HeldList *h, const Op *write, Val v) {
   if (v == NOT_HELD) return;
   Held *x = &h->items[v - 1];
@@ -195,7 +194,7 @@ void held_write(const HeldList *h, const Op *write, Val v) {
   x->in_place |= updates && reads_state(h, kernel, maker, op_str(write, AT_name));
 }
 
-/* ---- what it adds up to */
+/* ---- totals */
 
 void held_begin(HeldList *h) {
   size_t n = h->f->ops.n;
@@ -239,13 +238,14 @@ static double sum_of(const double *classes) {
   return sum;
 }
 
-/* What is held on each stage, and how it changes at each operation: room for one stage after the other. */
+/* The versions held on each stage, and the changes at each operation; the arrays are reused for one stage after
+ * another. */
 struct HeldStages {
   size_t *starts, *items;       /* of stage s: HeldList.items[items[starts[s] .. starts[s + 1])] */
-  size_t n;                     /* places: at each operation, and behind */
-  double *change[HELD_CLASSES]; /* by place; nothing but 0 */
-  double *moment[2];            /* by place: the two largest of what is made again there and read at once; 0 */
-  bool *touched;                /* by place: something changes */
+  size_t n;                     /* places: one at each operation, and one after the last */
+  double *change[HELD_CLASSES]; /* by place; all 0 between uses */
+  double *moment[2];            /* by place: the two largest recomputed values that are read at once; 0 */
+  bool *touched;                /* by place: something changes there */
 };
 
 HeldStages *held_by_stage(const HeldList *h) {
@@ -263,7 +263,7 @@ HeldStages *held_by_stage(const HeldList *h) {
   return by;
 }
 
-/* Micro-batches of which a stage keeps at once what one body of each makes and another reads. */
+/* The micro-batches for which a stage keeps values that one body makes and another reads. */
 static ScheduleLive live_batches(const HeldList *h, int stage, const ScheduleTable *table) {
   const Mesh *mesh = &h->walk->m->mesh;
   ScheduleLive live;
@@ -274,18 +274,19 @@ static ScheduleLive live_batches(const HeldList *h, int stage, const ScheduleTab
   return live;
 }
 
-/* The value is kept of so many micro-batches; what only the end of the step reads is of the last. */
+/* The number of micro-batches for which a value is kept; values read only at the end of the step are kept of the
+ * last. */
 static int kept_batches(const HeldList *h, const Held *x, const ScheduleLive *live) {
   bool each = x->kept && h->in_turns && phase_each(x->phase) && op_of(h->f, x->value)->kind != OP_accumulate;
   return each ? live->of[body_phase(h, x->phase) - PH_fwd][x->until - PH_fwd] : 1;
 }
 
-/* Bytes by class: that are kept from one body to another, and the most that lives besides while a body runs. */
+/* Bytes by class: kept between bodies, and the peak of other values while a body runs. */
 typedef struct HeldBytes {
   double kept[HELD_CLASSES], most[HELD_CLASSES];
 } HeldBytes;
 
-/* Of what is made again at one place, and read there at once, an operation's result and its operand are live together.
+/* If a value is recomputed and read at the same place, its operand and result are live together.
  */
 static void add_moment(HeldStages *by, size_t at, double bytes) {
   double *largest = &by->moment[0][at], *next = &by->moment[1][at];
@@ -293,7 +294,7 @@ static void add_moment(HeldStages *by, size_t at, double bytes) {
   else if (bytes > *next) *next = bytes;
 }
 
-/* What lives on a stage changes where it is born, and behind where it dies. */
+/* Memory of a stage grows where a version is born, and shrinks after it dies. */
 static void find_changes(const HeldList *h, HeldStages *by, int stage, const ScheduleLive *live, double *kept) {
   for (size_t i = by->starts[stage]; i < by->starts[stage + 1]; i++) {
     const Held *x = &h->items[by->items[i]];
@@ -332,7 +333,7 @@ static HeldBytes held_bytes(const HeldList *h, HeldStages *by, int stage, const 
   return x;
 }
 
-/* Of all stages of a place, of which one runs at a time. */
+/* The memory of all stages of a place, of which one runs at a time. */
 PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums, int place,
                        const ScheduleTable *table) {
   const Mesh *mesh = &h->walk->m->mesh;

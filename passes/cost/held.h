@@ -1,11 +1,11 @@
-/* passes/cost/held.h - what is in the memory of ranks while a plan is walked (plan_price.c), and what that adds up to.
+/* passes/cost/held.h - versions in the memory of ranks while a plan is walked (plan_price.c), and the peak memory.
  *
  * Weights and state stay.  Everything else is a version: a value in a layout, on a stage.  It lives from its birth to
- * its last use, counted in operations, or, where one body of a pipeline hands it to another, for as many micro-batches
- * as are between the two.  What operations of one kernel hand to each other takes no memory (parts.h), nor does what is
- * looked at in other dimensions, spread, constant, added to a sum where it is made, or written over an old state.
+ * its last use, counted in operations; if one body of a pipeline passes it to another, it lives for as many
+ * micro-batches as lie between the two.  Values inside a kernel take no memory (parts.h), nor do reshapes, repeated
+ * values, constants, values added to a sum by the kernel that makes them, and values that overwrite an old state.
  *
- * Not done: reuse in place but for these, loops, and sums; which buffers a Program has, says program/memory.h.
+ * Not modelled: other reuse in place, except in loops and sums.  program/memory.h decides the buffers of a Program.
  */
 #ifndef APC_PASSES_COST_HELD_H
 #define APC_PASSES_COST_HELD_H
@@ -14,11 +14,11 @@
 #include "passes/cost/plan_price.h"
 #include "passes/lower/walk.h"
 
-/* Where a version is. */
+/* Where a version is stored. */
 typedef enum Shown {
   SHOWN_STORED,  /* in memory of its own */
-  SHOWN_VIEW,    /* in that of another one */
-  SHOWN_PICTURE, /* nowhere: who reads it computes it */
+  SHOWN_VIEW,    /* in the memory of another version */
+  SHOWN_PICTURE, /* nowhere: readers compute it */
 } Shown;
 
 /* A version in memory. */
@@ -28,31 +28,31 @@ typedef struct Held {
   int stage;
   size_t born, dies; /* operations */
   bool converted;
-  bool in_place; /* it lies where another value lay */
-  bool gradient; /* it is what is accumulated */
-  Phase phase;   /* when it is made, */
-  Phase until;   /* and the last body of a micro-batch that reads it */
-  bool kept;     /* it is, and some are to read it: from the beginning to the end */
-  bool alone;    /* what would join it does not: a convolution that is none of the library, or behind a conversion */
-  bool wanted;   /* something that is no kernel of ours reads it */
-  int readers;   /* operations, each operand once */
-  bool summed;   /* what makes it adds it to a sum over micro-batches */
-  bool again;    /* it is made once more, for gradients */
-  bool stored;   /* somebody reads it who is not of the kernel that makes it (parts.h), or no kernel of rows makes it */
+  bool in_place; /* it reuses the memory of another value */
+  bool gradient; /* it is an accumulated gradient */
+  Phase phase;   /* when it is made */
+  Phase until;   /* the last body of a micro-batch that reads it */
+  bool kept;     /* it passes from one body to another: both keep it from beginning to end */
+  bool alone;    /* other operations cannot join it: a convolution outside the library, or after a conversion */
+  bool wanted;   /* an operation outside our own kernels reads it */
+  int readers;   /* operations that read it, each operand once */
+  bool summed;   /* the kernel that makes it adds it to a sum over micro-batches */
+  bool again;    /* it is recomputed for gradients */
+  bool stored;   /* another kernel than its own reads it (parts.h), or no kernel of rows makes it */
   Shown shown;
-  Val of; /* what it is a view or a picture of; 0: of nothing */
+  Val of; /* the version that it is a view or a picture of; 0 if none */
 } Held;
 
-/* What the walk gets for versions inside decompositions, and numbers behind it for further results: their memory is not
- * counted. */
+/* The number of all versions inside decompositions; their further results have the numbers above it.  Their memory is
+ * not counted. */
 enum { NOT_HELD = INT32_MAX };
 
-/* Without micro-batches what is accumulated is what adds up to it. */
+/* Without micro-batches an accumulated value is its part. */
 typedef struct Accumulated {
   Val part, sum;
 } Accumulated;
 
-/* A carry and the value that becomes it. */
+/* A carry and its next value. */
 typedef struct Carried {
   Val carry, next;
   size_t leave;
@@ -75,36 +75,37 @@ typedef struct HeldList {
     size_t n, cap;
   } accumulated;
   bool trains;
-  const bool *of_weights; /* by operation: trained weights, and what is moved or cast of them */
-  size_t first_gradient;  /* the first operation that makes gradients; Func.ops.n: none does */
+  const bool *of_weights; /* by operation: trained weights, and their moves and casts */
+  size_t first_gradient;  /* the first operation that makes gradients; Func.ops.n if none */
   double repeat;          /* micro-batches */
-  bool in_turns;          /* a pipeline trains several (codegen/program_bodies.c) */
+  bool in_turns;          /* a pipeline trains with several micro-batches (codegen/program_bodies.c) */
 } HeldList;
 
-/* Of a walk that has not begun. */
+/* Begins; call before the walk. */
 void held_begin(HeldList *h);
 
-/* A version is made now, of the outermost function; its number. */
+/* Records a version that is made now, in the outermost function; returns its number. */
 Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted);
-/* What the result of an operation is, whose operands are the versions `in`. */
+/* Finds where the result of an operation with the operands `in` is stored. */
 void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made);
-/* It is read now by something that wants it in memory. */
+/* The version is read now, and must be in memory. */
 void held_want(HeldList *h, Val v);
-/* The operation reads its operands now, in a kernel that is computed where operation `kernel` is (held_kernel_of). */
+/* The operation reads its operands now, in the kernel at operation `kernel` (held_kernel_of). */
 void held_use_operands(HeldList *h, size_t index, size_t kernel, const Val *in);
-/* Where an operation is done. */
+/* Returns the operation at which the kernel of `op` runs. */
 size_t held_kernel_of(const HeldList *h, const Op *op, const Val *in);
-/* Where communication beside computation is asked for, what it fills is live from there. */
+/* The destination of asynchronous communication is live from the operation that starts it. */
 void held_born_early(HeldList *h, const WalkScope *s, Val value, Val from, Val made);
-/* The version becomes the new value of the state that is written. */
+/* The version becomes the new value of the written state. */
 void held_write(const HeldList *h, const Op *write, Val v);
-/* An initial value and the next become one carry, and what is accumulated without micro-batches is what adds up to it:
- * once all is walked. */
+/* Call after the walk: gives an initial value and its next value one carry, and without micro-batches gives an
+ * accumulated value the memory of its part. */
 void held_settle(HeldList *h);
 
 typedef struct HeldStages HeldStages;
+/* Sorts the versions by stage, after held_settle.  In the arena of `h`. */
 HeldStages *held_by_stage(const HeldList *h);
-/* Of all stages of a place; `table`: of the schedule; NULL: it has none. */
+/* Returns the peak memory over all stages of a place; `table`: of the schedule; NULL if it has none. */
 PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums, int place, const ScheduleTable *table);
 
 #endif

@@ -1,11 +1,11 @@
 /* passes/cost/kernel.c - see kernel.h.
  *
- * A product is cut into tiles; each multiprocessor works on one tile at a time, so tiles come in waves, and a tile that
- * reaches over the edge or a wave that is not full costs as much as a whole one (NVIDIA, "Matrix Multiplication
- * Background", chapter 3).  The best tile of the device counts, with the depth whole or in 2, 4, ... parts (split-K),
- * whose sums are then added.  A product of few rows also runs without tiles, row by row as its matrix streams in
- * (GEMV).  Where multiprocessors or tiles are not known, the sustained rate holds for all shapes. All of it is such
- * that n parts of a product are never faster than the whole (the search's bounds over micro-batches rest on that).
+ * A product is cut into tiles.  Each multiprocessor works on one tile at a time, so tiles come in waves; a tile beyond
+ * the edge or a partial wave costs as much as a full one (NVIDIA, "Matrix Multiplication Background", chapter 3).  The
+ * model takes the best tile of the device, with the depth whole or split into 2, 4, ... parts (split-K) whose sums are
+ * added later.  A product of few rows may also run without tiles, row by row as its matrix streams in (GEMV).  If
+ * multiprocessors or tiles are unknown, the sustained rate holds for all shapes.  The model guarantees that n parts of
+ * a product are never faster than the whole; the search's bounds over micro-batches rely on it.
  */
 #include "passes/cost/kernel.h"
 
@@ -22,18 +22,19 @@ static double sustained_rate_in(const Target *t, ComputeType c) {
 
 static double sustained_rate(const Target *t, DType type) { return sustained_rate_in(t, target_compute(t, type)); }
 
-/* What moves on a measured cpu is mostly in its last cache; who knows better asks cost_cpu_rate. */
+/* Returns bytes per second; on a measured CPU those of its last cache, where most data is (cost_cpu_rate is more
+ * exact). */
 static double bandwidth(const Target *t) {
   if (t->small && t->small->ncaches) return t->small->caches[t->small->ncaches - 1].bandwidth;
   return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1);
 }
 
-/* What products of a type are computed at, and the depth that a tile's start and end cost as much as. */
+/* The rate of products of a type, and the depth that costs as much as a tile's start and end. */
 typedef struct Rate {
   double flops, prologue;
 } Rate;
 
-/* Results of products in fp8 have 16 bits: the ends of their tiles take as long as in bf16. */
+/* Products in fp8 have 16-bit results, so the ends of their tiles take as long as in bf16. */
 static Rate product_rate(const Target *t, DType type) {
   ComputeType c = target_compute(t, type);
   double flops = sustained_rate_in(t, c);
@@ -41,7 +42,8 @@ static Rate product_rate(const Target *t, DType type) {
   return (Rate){flops, t->kernels.prologue * (longer ? flops / sustained_rate_in(t, CT_bf16) : 1)};
 }
 
-/* The depth in `parts`: so many times the tiles, and partial sums in f32 that are written and read again. */
+/* Split-K: the depth is split into `parts`, with that many times more tiles, and f32 partial sums that are written and
+ * read again. */
 static double split_seconds(const Target *t, const KernelTile *tile, Rate rate, double parts, double batch, double m,
                             double n, double k) {
   double tiles = parts * batch * ceil(m / tile->rows) * ceil(n / tile->columns), waves = tiles / t->sms,
@@ -61,8 +63,8 @@ static double tiled_seconds(const Target *t, const KernelTile *tile, Rate rate, 
   return best;
 }
 
-/* Few rows or columns: without tiles, in f32 or f64, as fast as the matrix streams in, once for every few of them.
- * Either operand may be the matrix. */
+/* Few rows or columns: without tiles, in f32 or f64, at the rate at which the matrix streams in, once for every
+ * VECTOR_ROWS of them.  Either operand may be the matrix. */
 static double vector_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
   ComputeType c = target_compute(t, type), single = c == CT_f64 ? CT_f64 : CT_f32;
   double streamed = fmin(ceil(m / VECTOR_ROWS) * n, ceil(n / VECTOR_ROWS) * m) * batch * k * (double)dtype_bytes(type);
@@ -97,7 +99,7 @@ double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, dou
 double cost_causal_share(double queries, double keys, double all_keys) {
   enum { BLOCK = 64 };
   if (!(queries >= 1 && keys >= 1)) return 1;
-  /* A key that comes d places after the first query is hidden from d queries. */
+  /* A key d places after the first query is hidden from d queries. */
   double first = all_keys - queries, behind = fmax(0, keys - 1 - first);
   double hidden = first >= 0 ? behind * (behind + 1) / 2 : keys * (keys - 1) / 2 - first * keys;
   double share = 1 - hidden / (queries * keys);

@@ -3,7 +3,7 @@
 
 #include "passes/facts/agreed.h"
 
-/* The expression that says how many rounds a loop makes; NULL: nobody knows. */
+/* Returns the expression of a loop's trip count; NULL if unknown. */
 static const Expr *known_rounds(const Func *f, const Loop *l) {
   const Op *op = &f->ops.items[l->begin], *count = op_of(f, op->in[0]);
   const Expr *trips = op_expr(op, AT_trips);
@@ -18,7 +18,7 @@ static double constant_rounds(const Func *f, const Loop *l) {
   return ints ? (double)ints->u.ints[0] : op_float(count, AT_value, 1);
 }
 
-/* A loop that makes no round is planned as if it made one. */
+/* A loop without rounds is planned as one round. */
 static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
   const Expr *e = known_rounds(f, l);
   double n = e ? (double)cost_extent(c, e) : constant_rounds(f, l);

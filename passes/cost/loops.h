@@ -1,11 +1,11 @@
-/* passes/cost/loops.h - what loops do to costs: how often each operation runs, and what ranks pay to agree about
+/* passes/cost/loops.h - costs of loops: how often each operation runs, and the cost of agreeing on the number of
  * rounds.
  *
- * The body of a loop runs as often as the bound `trips` says, or, without one and without a condition, as a constant or
- * size that is its count; else it is planned as one round.  Rounds of nested loops multiply.
- * What comes into a loop from outside is converted once, before the outermost loop that does not remake it; so the
- * conversions of a value run as often as what makes it, wherever they are asked for.
- * Of a joint function (ir/joint.h) each entry runs as often as its weight says.
+ * The body of a loop runs as often as its bound `trips` says; without a bound and without a condition, as often as its
+ * count if that is a constant or a size; else it is planned as one round.  Rounds of nested loops multiply. Values from
+ * outside a loop are converted once, before the outermost loop that does not recompute them; so conversions of a value
+ * run as often as the operation that makes it, wherever they are needed.  Each entry of a joint function (ir/joint.h)
+ * runs as often as its weight says.
  */
 #ifndef APC_PASSES_COST_LOOPS_H
 #define APC_PASSES_COST_LOOPS_H
@@ -17,24 +17,24 @@
 typedef struct LoopCosts {
   const Func *f;
   Loops loops;
-  const double *rounds; /* by loop: of its body, in one run of the function */
+  const double *rounds; /* by loop: rounds of its body in one run of the function */
   const bool *agreed;   /* by value (agreed.h) */
-  const bool *again;    /* by operation: made once more for gradients (D47); NULL: none is */
+  const bool *again;    /* by operation: recomputed for gradients (D47); NULL if none */
 } LoopCosts;
 
-/* In the arena; symbols count as their hint.  `again`: see there. */
+/* Returns the costs of f's loops, in the arena; symbols count with their hint.  `again`: see LoopCosts. */
 const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f, const bool *again);
 
-/* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
+/* Returns the loop that makes the value anew in each round; -1 if none.  Sources are always made outside. */
 int cost_loop_of_value(const Loops *l, const Func *f, Val v);
 
-/* How often the body of that loop runs in one run of the function (-1: once), how often operation number `op` does, for
- * gradients as well, and how often its result is converted. */
+/* Runs per run of the function: of a loop's body (-1: 1), of operation `op` (with recomputation), and of the
+ * conversions of its result. */
 double runs_in_loop(const LoopCosts *l, int loop);
 double runs_of_op(const LoopCosts *l, size_t op);
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op);
 
-/* All runs of operation number `op`, with what ranks pay to agree about rounds. */
+/* Returns the cost of all runs of operation `op`, with the agreement on the number of rounds. */
 OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t op, const Rule *r, const Strategy *s);
 
 #endif

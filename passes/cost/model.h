@@ -1,5 +1,5 @@
-/* passes/cost/model.h - what a cost model keeps, shared by the files that price with it: cost.c (operations), moves.c
- * (what changes layouts).
+/* passes/cost/model.h - the data of a cost model, shared by the files that price with it: cost.c (operations), moves.c
+ * (changes of layout).
  */
 #ifndef APC_PASSES_COST_MODEL_H
 #define APC_PASSES_COST_MODEL_H
@@ -21,17 +21,17 @@ typedef struct OpenBody {
   Body *body;
 } OpenBody;
 
-/* What joins what in a function, and which kernels it becomes. */
+/* The joins of a function, and its kernels. */
 typedef struct Joined {
   const Func *f;
   const LegalJoin *joins;   /* by operation */
-  const KernelPart *parts;  /* the same */
-  const Together *together; /* the same, where kernels that are not built count; NULL: they do not */
-  const size_t *alike;      /* the first that costs the same (alike.h) */
-  double weights;           /* bytes of weights that products read; asked for a measured cpu only */
+  const KernelPart *parts;  /* by operation */
+  const Together *together; /* by operation, if kernels that are not built count; else NULL */
+  const size_t *alike;      /* by operation: the first that costs the same (alike.h) */
+  double weights;           /* bytes of weights that products read; only for a measured CPU */
 } Joined;
 
-/* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
+/* A cache of decompositions and of forms of dots: open addressing; `slots` is a power of two. */
 typedef struct OpenBodies {
   Arena *arena;
   DotMemo dots;
@@ -43,8 +43,7 @@ typedef struct OpenBodies {
   } joined;
 } OpenBodies;
 
-/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
- * counts. */
+/* A set of axes on the tiers: one way, or several if axes have no order, of which the cheapest counts. */
 typedef struct GroupCosts {
   int n;
   CommCosts *items;
@@ -61,20 +60,20 @@ enum { KNOWN_BYTES_BITS = 10 };
 struct CostModel {
   Module *m;
   const Target *target;
-  OpenBodies *bodies; /* shared with the models beside it */
+  OpenBodies *bodies; /* shared with models made by cost_model_beside */
   bool beside;
-  int loose;   /* the first so many spatial axes have no order */
-  bool bounds; /* for lower bounds: of all such orders, and of any shares */
+  int loose;   /* the first `loose` spatial axes have no order */
+  bool bounds; /* for lower bounds: over all such orders, and over any shares */
   Mesh mesh;
-  RankKinds ranks;        /* that are not alike */
+  RankKinds ranks;        /* kinds of ranks, if they differ */
   int place;              /* the kind of places that is priced; -1: the cheapest */
   const RankClass *alone; /* the class of ranks that is priced; NULL: the slowest */
-  const Target *mover;    /* of the place that is priced the rank with the slowest memory */
-  struct CostModel **on;  /* by kind of places: the model of that alone; NULL until asked for */
-  Arena *arena;           /* of what follows, which depends on the mesh */
-  GroupCosts **groups;    /* by kind of ranks and set of axes; NULL until asked for */
+  const Target *mover;    /* the rank with the slowest memory of the priced place */
+  struct CostModel **on;  /* by kind of places: its model; NULL until needed */
+  Arena *arena;           /* for the data below, which depends on the mesh */
+  GroupCosts **groups;    /* by kind of ranks and set of axes; NULL until needed */
   struct Prices *prices;
-  KnownBytes *bytes; /* those that were asked for last */
+  KnownBytes *bytes; /* a cache of the last queries */
   int64_t *sizes;    /* by symbol */
   size_t nsizes;
   struct {
@@ -83,12 +82,12 @@ struct CostModel {
   } tables;
 };
 
-/* A kernel that only reads and writes so much. */
+/* Returns the seconds of a kernel that only reads and writes so many bytes. */
 static inline double cost_traffic(const CostModel *c, double bytes) {
   return c->mover->launch + cost_memory_seconds(c->mover, bytes);
 }
 
-/* Into how many parts the strategy cuts the factor. */
+/* Returns the number of parts into which the strategy splits the factor. */
 int64_t cost_factor_parts(const CostModel *c, const Strategy *s, int factor);
 
 #endif

@@ -1,9 +1,8 @@
-/* passes/cost/moves.c - what it takes to change layouts: collectives between ranks, with what a device of contiguous
- * collectives does beside them, conversions made of them, windows that are exchanged, sends to the next stage; see
- * cost.h.
+/* passes/cost/moves.c - costs of changing layouts: collectives between ranks, with the additional kernels of a device
+ * of contiguous collectives; conversions made of them; window exchanges; and sends to the next stage.  See cost.h.
  *
- * A collective is priced by the tiers of links that its axes span (comm.h), of axes without order by the cheapest of
- * all orders; each set of axes and each type is looked at once.
+ * A collective is priced by the tiers of links that its axes span (comm.h); if axes have no order, by the cheapest of
+ * all orders.  Each set of axes and each type is computed once.
  */
 #include <math.h>
 #include <string.h>
@@ -25,13 +24,13 @@ static int common_divisor(int a, int b) {
   return a;
 }
 
-/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks
- * in every group: where groups straddle blocks, fewer than in the luckiest. */
+/* Returns how many members of an axis lie in one aligned block of consecutive ranks, in every group; groups that
+ * straddle blocks count with fewer than in the best case.  `stride`: ranks between neighbours on the axis. */
 static int part_inside(int size, int stride, int block) {
   return block % stride ? 1 : common_divisor(size, block / stride);
 }
 
-/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
+/* Ranks are numbered stage by stage; inside a stage the last spatial axis is fastest.  `order`: the axes by place. */
 static CommGroup group_in_order(const CostModel *c, const Target *t, uint32_t axes, int n, const int *order) {
   CommGroup g = {{0}};
   for (int i = 0; i < t->ntiers; i++) {
@@ -63,7 +62,7 @@ static void add_group(const Target *t, GroupCosts *out, const CommGroup *g, Comm
   out->items[out->n++] = cost_comms(t, g);
 }
 
-/* The group under every order of the loose axes behind the first `done`. */
+/* Adds the group in every order of the loose axes after the first `done`. */
 static void add_orders(const CostModel *c, const Target *t, uint32_t axes, int n, int *order, int done, GroupCosts *out,
                        CommGroup *known) {
   if (done >= c->loose - 1) {
@@ -90,7 +89,7 @@ static GroupCosts *group_costs(const CostModel *c, const Target *t, uint32_t axe
   return g;
 }
 
-/* Over the links that ranks of that kind have. */
+/* Returns the seconds over the links of ranks of that kind. */
 static double comm_of_kind(const CostModel *c, const Target *kind, const CommSize *x) {
   int k = 0;
   while (k < c->target->nkinds && c->target->kinds[k] != kind) k++;
@@ -101,7 +100,7 @@ static double comm_of_kind(const CostModel *c, const Target *kind, const CommSiz
   return least;
 }
 
-/* Of the ranks of a place over the slowest links, as an operation (cost.h). */
+/* Returns the seconds for ranks of a place, over their slowest links (cost.h). */
 static double comm_on_place(const CostModel *c, const PlaceKind *place, const CommSize *x) {
   double slowest = 0;
   for (int i = 0; i < place->n; i++) slowest = fmax(slowest, comm_of_kind(c, place->classes[i].kind, x));
@@ -113,14 +112,14 @@ double cost_comm(const CostModel *c, const CommSize *x) {
   for (int i = 0; i < c->ranks.n; i++)
     if (c->place < 0 || c->place == i) seconds = fmin(seconds, comm_on_place(c, &c->ranks.kinds[i], x));
   if (!c->ranks.n && !c->target->nkinds) seconds = comm_of_kind(c, c->target, x);
-  for (int i = 0; i < c->target->nkinds && !c->ranks.n; i++) /* a bound: whose links these are is not known */
+  for (int i = 0; i < c->target->nkinds && !c->ranks.n; i++) /* a bound: it is unknown whose links these are */
     seconds = fmin(seconds, comm_of_kind(c, c->target->kinds[i], x));
   return seconds * (1 - c->target->hidden);
 }
 
 /* ---- bytes */
 
-/* The same as cost_bytes of a layout that is interned: moves ask for the same ones again and again. */
+/* The same as cost_bytes for an interned layout, cached: moves ask for the same layouts again and again. */
 static double bytes_of(const CostModel *c, const Type *global, const Layout *l) {
   uint64_t key = ((uint64_t)(uintptr_t)l >> 4) * 0x9E3779B97F4A7C15u + ((uint64_t)(uintptr_t)global >> 4);
   KnownBytes *known = &c->bytes[(key * 0x9E3779B97F4A7C15u) >> (64 - KNOWN_BYTES_BITS)];
@@ -128,18 +127,18 @@ static double bytes_of(const CostModel *c, const Type *global, const Layout *l) 
   return known->bytes;
 }
 
-/* ---- what contiguous collectives take beside the communication (ir/legal_comm.h) */
+/* ---- additional kernels of contiguous collectives (ir/legal_comm.h) */
 
 static bool stages(const CostModel *c) { return c->target->device->contiguous_collectives; }
 
-/* Is the extent of a rank's part the constant 1? */
+/* True if the extent of a rank's part is the constant 1. */
 static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout *l) {
   if (!l->n) return ex_is_const(extent, 1);
   if (layout_has_shares(&c->mesh, l)) return false;
   return extent->kind == EX_CONST && ex_is_const(l->unit, 1) && extent->value == layout_parts(&c->mesh, l);
 }
 
-/* Have the members along a mesh axis, one of those of `l`, parts of one size that needs no coordinate to say? */
+/* True if the members along a mesh axis of `l` have parts of one size that depends on no coordinate. */
 static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
   if (layout_has_shares(&c->mesh, l)) return false;
   bool constant = extent->kind == EX_CONST && l->unit->kind == EX_CONST && l->unit->value > 0;
@@ -154,13 +153,14 @@ static bool comes_first(const CostModel *c, const Type *global, const Layout *l,
   return true;
 }
 
-/* A transpose of so many bytes that moves a dimension to the front or back from there. */
+/* Returns the seconds of a transpose of so many bytes that moves a dimension to the front or back. */
 static double moved_dim(const CostModel *c, const Type *global, const Layout *l, double bytes, int dim) {
   bool stays = comes_first(c, global, l, dim) || part_is_one(c, global->dims[dim], &l->dims[dim]);
   return stays ? 0 : cost_traffic(c, 2 * bytes);
 }
 
-/* One that makes b, dimensions of which the flagged ones are 1, of the order a; or back. */
+/* Returns the seconds of a transpose into the given order of n dimensions, or back; flagged dimensions have extent
+ * 1. */
 static double reordered(const CostModel *c, double bytes, int n, const bool *one, const int *order) {
   int last = -1;
   for (int i = 0; i < n; i++) {
@@ -189,7 +189,7 @@ static LegalAllToAll all_to_all_form(const CostModel *c, const Type *global, con
   return stages(c) ? legal_all_to_all(&f) : ALL_TO_ALL_AS_IT_IS;
 }
 
-/* What an all-to-all gathers before it is cut. */
+/* The layout that an all-to-all gathers before it cuts. */
 static Layout gathered_first(const Move *move) {
   Layout l = *move->before;
   l.dims[move->dim] = move->after->dims[move->dim];
@@ -208,13 +208,13 @@ static double all_to_all_beside(const CostModel *c, const Type *global, const Mo
   }
   switch (form) {
     case ALL_TO_ALL_AS_IT_IS: return 0;
-    case ALL_TO_ALL_SPLIT_EVENLY: /* the number of parts stands before what is cut */
+    case ALL_TO_ALL_SPLIT_EVENLY: /* the number of parts stands before the cut dimension */
       for (int d = 0; d <= n; d++) sent[d] = d < cut ? had[d] : d == cut ? one : d == cut + 1 ? got[cut] : had[d - 1];
       to_front(n + 1, cut, joined + (joined > cut), order);
       before = reordered(c, before, n + 1, sent, order);
       to_front(n, joined, joined, order);
       return before + reordered(c, after, n, got, order);
-    case ALL_TO_ALL_JOIN_EVENLY: /* and before what is joined */
+    case ALL_TO_ALL_JOIN_EVENLY: /* ... and before the joined dimension */
       for (int d = 0; d <= n; d++)
         sent[d] = d < joined ? got[d] : d == joined ? one : d == joined + 1 ? had[joined] : got[d - 1];
       to_front(n, cut, joined, order);
@@ -229,7 +229,7 @@ static double all_to_all_beside(const CostModel *c, const Type *global, const Mo
   }
 }
 
-/* Does a kernel reduce what the members held, of which the library knows no reduction? */
+/* True if a kernel reduces the members' values because the library lacks the reduction. */
 static bool reduced_here(const CostModel *c, const Type *global, const Move *move) {
   bool reduces = move->kind == MOVE_ALL_REDUCE || move->kind == MOVE_REDUCE_SCATTER;
   return reduces && stages(c) && !legal_reduces(move->before->partial, global->dtype);
@@ -241,7 +241,7 @@ static double members_of(const CostModel *c, uint32_t axes) {
   return n;
 }
 
-/* The kernel, and the slice of a reduce-scatter. */
+/* The seconds of that kernel, and of the slice of a reduce-scatter. */
 static double reducing(const CostModel *c, const Type *global, const Move *move) {
   double one = bytes_of(c, global, move->before), seconds = cost_traffic(c, (members_of(c, move->axes) + 1) * one);
   if (move->kind == MOVE_ALL_REDUCE) return seconds;
@@ -295,7 +295,7 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
   return move->kind == MOVE_MASK ? cost_traffic(c, 2 * bytes_of(c, global, move->before)) : 0;
 }
 
-/* From a place to the next, over the slowest links that ranks of the receiving one have. */
+/* Sends from one place to the next, over the slowest links of the receiving ranks. */
 double cost_transfer(const CostModel *c, double bytes) {
   int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks,
       span = 2 * inner < ranks ? 2 * inner : ranks;
@@ -342,7 +342,7 @@ double cost_agreement(CostModel *c, const Type *scalar) {
 
 /* ---- windows */
 
-/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both
+/* The part of a shard that a split windowed dimension exchanges: the overlap of windows beyond their own steps, at both
  * ends. */
 static double window_part(const CostModel *c, const Func *f, const Op *op, const Strategy *s, const WalkWindow *x) {
   if (!op_is_windowed(op->kind)) return 1;

@@ -5,12 +5,12 @@
 #include "codegen/rows/row_work.h"
 #include "passes/facts/same_weight.h"
 
-/* What codegen makes of an operation. */
+/* The result of code generation for one operation. */
 typedef struct Made {
-  int n;      /* its work */
-  bool rows;  /* kernels of rows do all of it */
-  int first;  /* the group that reads its operands; -1: none */
-  int groups; /* that begin with it */
+  int n;      /* work operations */
+  bool rows;  /* kernels of rows do all of them */
+  int first;  /* the group that reads its operands; -1 if none */
+  int groups; /* groups that begin with it */
 } Made;
 
 typedef struct Parts {
@@ -18,19 +18,19 @@ typedef struct Parts {
   const Func *f;
   Arena *arena, *scratch;
   Made *made;          /* by operation */
-  bool *launches;      /* by group: it has a launch of its own, or is the first of a bundle */
-  GroupLinks *readers; /* by value: the groups that were seen to read it */
-  bool *alone;         /* by value: somebody was seen to read it inside the kernel that makes it */
+  bool *launches;      /* by group: it is launched by itself, or is the first of a bundle */
+  GroupLinks *readers; /* by value: the groups that read it so far */
+  bool *alone;         /* by value: some operation reads it inside the kernel that makes it */
   KernelPart *out;     /* by operation */
 } Parts;
 
-/* The work that makes a value of level 1, which copies and sums over one micro-batch stand for as well. */
+/* Returns the work operation that makes a value of level 1, looking through copies and sums over one micro-batch. */
 static const WorkOp *maker(const Parts *p, Val *v) {
   int def = work_def(p->w, *v = work_resolve(p->w, *v));
   return def < 0 ? NULL : &p->w->ops.items[def];
 }
 
-/* Memory seen differently. */
+/* True for views of memory. */
 static bool is_view(const Parts *p, const WorkOp *o) {
   const Expr *offset;
   if (o->class == WC_VIEW) return true;
@@ -57,7 +57,7 @@ static void find_made(Parts *p) {
   }
 }
 
-/* Is dimension d of a broadcast's result one of its operand's? */
+/* True if dimension d of a broadcast's result is one of its operand's. */
 static bool keeps_dim(const Parts *p, const Op *broadcast, int d) {
   const Attr *dims = op_attr(broadcast, AT_dims);
   const Type *from = work_type(p->w, broadcast->in[0]), *to = work_type(p->w, broadcast->out);
@@ -66,8 +66,8 @@ static bool keeps_dim(const Parts *p, const Op *broadcast, int d) {
   return false;
 }
 
-/* What is read of an operand that who reads it computes: what stands in memory at the beginning of the chain, followed
- * as long as its dimensions are those of the operand. */
+/* Returns how an operand is read if its reader computes it: from the stored value at the beginning of the chain, as
+ * long as its dimensions are those of the operand. */
 static PartRead read_as(const Parts *p, Val v) {
   PartRead read = {0};
   const int rank = type_of(p->f, v)->rank;
@@ -81,7 +81,7 @@ static PartRead read_as(const Parts *p, Val v) {
   return read;
 }
 
-/* Nothing of it is in memory: a constant. */
+/* True if nothing of the value is in memory: a constant. */
 static bool is_computed(const Parts *p, Val v) {
   const WorkOp *o = maker(p, &v);
   while (o && o->virtual_ && o->op->nin == 1) v = o->op->in[0], o = maker(p, &v);
@@ -89,7 +89,7 @@ static bool is_computed(const Parts *p, Val v) {
   return o->virtual_ && !o->op->nin;
 }
 
-/* Is the group seen to read it for the first time? */
+/* True if the group reads the value for the first time. */
 static bool is_first(Parts *p, Val v, int group) {
   GroupLinks *seen = &p->readers[v];
   for (size_t i = 0; i < seen->n; i++)
@@ -125,7 +125,7 @@ static void find_part(Parts *p, size_t i) {
   KernelPart *part = &p->out[i];
   part->kernel = -1;
   if (!made->n && p->w->passed && p->w->passed[i]) part->kind = PART_FREE; /* kernels read or write through it */
-  if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE;             /* what adds up totals does it */
+  if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE;             /* the kernel that adds up totals does it */
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
   part->kernel = made->first;
@@ -135,7 +135,7 @@ static void find_part(Parts *p, size_t i) {
     if (p->w->stored[op->out + (Val)k]) part->stores |= 1u << k;
 }
 
-/* The first and the last operation of each kernel. */
+/* Finds the first and the last operation of each kernel. */
 static void find_ends(Parts *p) {
   size_t *first = ARENA_ARRAY(p->scratch, size_t, p->w->groups.n + 1),
          *last = ARENA_ARRAY(p->scratch, size_t, p->w->groups.n + 1);
@@ -149,7 +149,7 @@ static void find_ends(Parts *p) {
     if (p->out[i].kernel >= 0) p->out[i].first = first[p->out[i].kernel], p->out[i].last = last[p->out[i].kernel];
 }
 
-/* A bundle counts where its first group does. */
+/* A bundle counts at its first group. */
 static void find_launches(Parts *p) {
   size_t n = 0;
   const int *order = p->w->all->update ? work_order(p->w, &n) : NULL;
@@ -178,7 +178,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   return p.out;
 }
 
-/* As element_work of codegen/cpu/print_c.c: what an element costs, and storing it. */
+/* The cost of an element and of storing it, as element_work of codegen/cpu/print_c.c. */
 static void find_work(Arena *scratch, const Func *f, KernelPart *parts) {
   int *work = ARENA_ARRAY(scratch, int, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -190,7 +190,7 @@ static void find_work(Arena *scratch, const Func *f, KernelPart *parts) {
     if (parts[i].kernel >= 0) parts[i].work = work[parts[i].first];
 }
 
-/* The read of a weight; NULL: it is none. */
+/* Returns the read of a weight; NULL if the value is not a weight. */
 static const Op *weight_of(const Func *f, Val v) {
   const Op *op = op_of(f, v);
   return op->kind == OP_param ? op : NULL;

@@ -1,13 +1,13 @@
-/* passes/cost/parts.h - what operations of level 1 are of the kernels that a device gets.
+/* passes/cost/parts.h - operations of level 1 as parts of the kernels of a device.
  *
- * Kernels are those of codegen (codegen/rows/row_fuse.c), asked for the whole function as one device would run it:
- * which operations one kernel computes, what it reads from memory, and what it has to store.  A price counts each
- * kernel's launch once, each value that it reads once, and each value that somebody reads outside of it once; what
- * operations hand to each other inside costs nothing.
+ * The kernels are those of codegen (codegen/rows/row_fuse.c), computed for the whole function as on one device: which
+ * operations one kernel computes, which values it reads from memory, and which it stores.  A price counts each kernel's
+ * launch once, each value that it reads once, and each value that other kernels read once; values inside a kernel are
+ * free.
  *
- * A plan may take a kernel apart: where a value is converted or sent to another stage between two operations of one
- * kernel, the second is a kernel of its own that reads it after all, and the first stores it if nobody else has it
- * stored.  That counts for each operand that comes so.
+ * A plan may split a kernel: if a value is converted or sent to another stage between two operations of a kernel, the
+ * second becomes a kernel of its own that reads the value, and the first stores it unless it is stored anyway.  This
+ * counts for every such operand.
  */
 #ifndef APC_PASSES_COST_PARTS_H
 #define APC_PASSES_COST_PARTS_H
@@ -16,40 +16,41 @@
 #include "ir/ir.h"
 
 typedef enum PartKind {
-  PART_OWN,  /* a kernel of its own, or part of one of a library, priced with all that it reads and writes */
+  PART_OWN,  /* a kernel of its own, or part of a library call, priced with all that it reads and writes */
   PART_ROWS, /* part of a kernel of rows */
-  PART_FREE  /* no kernel computes it: memory seen differently, or who reads it computes it */
+  PART_FREE  /* no kernel computes it: a view of memory, or computed by its readers */
 } PartKind;
 
-/* What an operand is read as, where what it is made of is in memory instead. */
+/* How an operand is read if the value that it is computed from is in memory instead. */
 typedef struct PartRead {
-  uint32_t spread; /* dimensions that are repeated: one element of each is read */
-  int bytes;       /* of an element there; 0: of the operand's own type */
+  uint32_t spread; /* repeated dimensions: one element of each is read */
+  int bytes;       /* of an element there; 0: as the operand's type */
 } PartRead;
 
 typedef struct KernelPart {
   PartKind kind;
-  int kernel;         /* of rows: which one computes it; -1: none does */
+  int kernel;         /* of rows: the kernel that computes it; -1 if none */
   size_t first, last; /* operations of that kernel */
   int launches;       /* kernels that begin with it */
-  int work;           /* cost_parts_measured: of an element in that kernel, in additions */
-  bool panels;        /* the same: a dot with a weight that only dots read (codegen/panels.h) */
+  int work;           /* set by cost_parts_measured: additions per element of that kernel */
+  bool panels;        /* set by cost_parts_measured: a dot with a weight that only dots read (codegen/panels.h) */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */
-  uint64_t alone;     /* the part of `inside` that no other kernel reads; only its first reader has the bit */
+  uint64_t alone;     /* operands of `inside` that no other kernel reads; only the first reader has the bit */
   uint32_t stores;    /* results that are stored */
   const PartRead *as; /* by operand; NULL: all as they are */
 } KernelPart;
 
-/* How many times as large one extent of the product is that a dot is part of (assumed.h). */
+/* The factor by which one extent of a dot grows as part of a larger product (assumed.h). */
 typedef struct Together {
-  int shared; /* the operand that all of them multiply; -1: their results are summed, so the depth is larger */
+  int shared; /* the operand that all of them share; -1: their results are summed, so the depth grows */
   double times;
 } Together;
 
-/* By operation; of level 2, where a function is that of several devices, all are PART_OWN. */
+/* Returns the parts by operation, in the arena.  At level 2, where a function is for several devices, all are
+ * PART_OWN. */
 KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const Func *f);
-/* What prices of a measured cpu ask for as well (passes/cost/cpu.h). */
+/* Adds the figures for a measured CPU (passes/cost/cpu.h): `work` and `panels`. */
 void cost_parts_measured(const Func *f, KernelPart *parts);
 
 #endif

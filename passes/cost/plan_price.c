@@ -24,7 +24,7 @@ typedef struct KeptList {
   size_t n, cap;
 } KeptList;
 
-/* What the entries of a joint function keep together. */
+/* The memory that the entries of a joint function share. */
 typedef struct EntriesKept {
   SameWeight same;
   StateOps states;
@@ -33,7 +33,7 @@ typedef struct EntriesKept {
 } EntriesKept;
 
 typedef struct Pricing {
-  Walk walk; /* first: its address is that of the pricing */
+  Walk walk; /* first, so that a Walk pointer can be cast to Pricing */
   Arena *arena;
   CostModel *c;
   const Func *f;
@@ -42,23 +42,23 @@ typedef struct Pricing {
   SameWeight same;
   KeptList *kept; /* by operation: the first that reads the weight */
   bool *of_convolutions;
-  size_t states;        /* that have been counted */
+  size_t states;        /* states counted so far */
   StageCost *sums;      /* by stage */
-  PlanTraffic *traffic; /* by kind; NULL: nobody asks */
+  PlanTraffic *traffic; /* by kind; NULL if not needed */
   double repeat;        /* micro-batches */
-  bool in_turns;        /* a pipeline trains several (codegen/program_bodies.c) */
+  bool in_turns;        /* a pipeline trains with several micro-batches (codegen/program_bodies.c) */
   int ngaps;
-  PlanGap gaps[MOST_GAPS]; /* the first conversions that do not exist */
-  EntriesKept *together;   /* with the other entries of a joint function; NULL: there are none */
+  PlanGap gaps[MOST_GAPS]; /* the first missing conversions */
+  EntriesKept *together;   /* shared with the other entries of a joint function; NULL if none */
   const JointEntry *entry;
 } Pricing;
 
-/* The prices of the place that the stage is on. */
+/* Returns the cost model of the stage's place. */
 static CostModel *model_of(const Pricing *p, int stage) {
   return cost_model_on(p->c, mesh_place_of(&p->walk.m->mesh, stage));
 }
 
-/* How often what the walk tells of now is done. */
+/* Returns how often the current step of the walk runs. */
 static double repeats(const Pricing *p) { return phase_each(p->walk.phase) ? p->repeat : 1; }
 
 /* Adds seconds to a stage and to one of its classes. */
@@ -71,12 +71,12 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   *class += seconds * repeats(p);
 }
 
-/* The host issues so many kernels or messages. */
+/* Counts n kernels or messages that the host issues. */
 static void issue(Pricing *p, int stage, double n) {
   if (phase_each(p->walk.phase)) p->sums[stage].issued[p->walk.phase] += n;
 }
 
-/* How often what is made now is made. */
+/* Returns how often the current value is made. */
 static double runs_here(const Pricing *p, const WalkScope *s) {
   return runs_in_loop(p->loops, walk_outermost(s)->loop);
 }
@@ -87,7 +87,7 @@ static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
   p->traffic[kind].bytes += runs_here(p, s) * repeats(p) * bytes;
 }
 
-/* By operation, as `kept`: convolutions read it, for which a library wants room (codegen/program.c). */
+/* By operation, as `kept`: convolutions read the weight, for which a library needs memory (codegen/program.c). */
 static bool *weights_of_convolutions(const Pricing *p) {
   bool *of = ARENA_ARRAY(p->arena, bool, p->f->ops.n + 1);
   for (size_t i = 0; i < p->f->ops.n; i++) {
@@ -106,7 +106,7 @@ static bool is_new(Arena *a, KeptList *kept, const Layout *layout, int stage) {
   return true;
 }
 
-/* Reads of one weight in one layout are one copy. */
+/* Reads of one weight in one layout share one copy. */
 static void keep_weight(Pricing *p, Val value, const Layout *layout, int stage) {
   size_t op = (size_t)p->f->values.items[value].op, first = p->same.first[op];
   if (!is_new(p->arena, &p->kept[first], layout, stage)) return;
@@ -124,7 +124,7 @@ static void keep_state(Pricing *p, const Op *op, double bytes, const Layout *lay
   if (all && is_new(p->arena, &all->kept[first], layout, stage)) all->sums[stage].state += bytes;
 }
 
-/* ---- what the walk says */
+/* ---- callbacks of the walk */
 
 static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares) {
   Pricing *p = (Pricing *)w;
@@ -144,7 +144,7 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
   return made;
 }
 
-/* The operation of the function that wants something now. */
+/* Returns the operation of the function whose operands are being made. */
 static size_t user_now(const Pricing *p, const WalkScope *s) {
   return s->from || p->walk.now == p->f->ops.n ? p->walk.now : func_op_index(p->f, p->walk.reader);
 }
@@ -209,16 +209,17 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
   return v;
 }
 
-/* The same for what joins it, which is known of a convolution by its weights, of a reshape by its operand. */
+/* True if no operation can join this one (Held.alone): a convolution with converted weights, or a reshape of a value
+ * that is converted or cannot be joined itself. */
 static bool stays_alone(const Pricing *p, const WalkScope *s, const Op *op, const Val *in) {
   const LegalJoin *join = cost_join(p->c, s->f, op);
-  bool copied = cost_target(p->c)->device->blocks; /* weights, in the call */
+  bool copied = cost_target(p->c)->device->blocks; /* the library call copies the weights */
   if (join->kind == JOIN_NONE && op->kind == OP_conv) return !copied && p->held.items[in[1] - 1].converted;
   const Held *x = join->kind == JOIN_VIEW ? &p->held.items[in[join->operand] - 1] : NULL;
   return x && (x->converted || x->alone);
 }
 
-/* Does it join what makes its operand, but gets that converted or from another stage? */
+/* True if the operation joins the maker of its operand, but the operand is converted or comes from another stage. */
 static bool is_apart(const Pricing *p, const WalkScope *s, const Op *op, const Val *in) {
   const LegalJoin *join = cost_join(p->c, s->f, op);
   if (join_is_counted(join) && p->held.items[in[join->operand] - 1].alone) return true;
@@ -310,8 +311,8 @@ int cost_memory_shares(const PlanMemory *m, MemoryShare out[MEMORY_SHARES]) {
   return n;
 }
 
-/* Whether the table of a schedule is made: for very many calls it is too long, and the rule of thumb for stages that
- * take turns does. */
+/* True if the table of a schedule is built.  For very many calls it is too long; a formula for interleaved stages is
+ * used instead. */
 static bool has_table(const Pricing *p) {
   enum { MOST_CALLS = 1 << 17 };
   return p->in_turns && p->walk.m->mesh.stages * p->repeat <= MOST_CALLS;
@@ -332,8 +333,8 @@ static ScheduleTable table_of(const Pricing *p) {
   return schedule_table(p->arena, mesh, phases_of(p->arena, mesh, p->sums));
 }
 
-/* Where the host takes longer to issue what a phase does than the device to do it, the device waits.  Without a
- * pipeline the host is ahead of all phases together. */
+/* If the host takes longer to issue a phase than the device to run it, the device waits.  Without a pipeline the host
+ * is ahead of all phases together. */
 static void wait_for_host(Pricing *p, StageCost *s) {
   double issue = cost_target(p->c)->host, *phase[] = {&s->phases.fwd, &s->phases.bwd, &s->phases.wgt}, waits = 0;
   if (!(issue > 0)) return;
@@ -346,14 +347,14 @@ static void wait_for_host(Pricing *p, StageCost *s) {
   s->each += waits, s->memory_bound += waits * p->repeat, s->waits += waits * p->repeat;
 }
 
-/* No more communication hides than there is beside it. */
+/* No more communication is hidden than there is computation to overlap with. */
 static void wait_for_communication(const Pricing *p, StageCost *s) {
   double hidden = cost_target(p->c)->hidden, shown = s->collectives + s->transfers;
   double more = shown * hidden / (1 - hidden) - s->compute - s->memory_bound;
   if (more > 0) s->once += more, s->collectives += more;
 }
 
-/* What all stages of a place add up to. */
+/* The sums over all stages of each place. */
 static StageCost *sums_by_place(const Pricing *p) {
   const Mesh *mesh = &p->walk.m->mesh;
   StageCost *places = ARENA_ARRAY(p->arena, StageCost, mesh_places(mesh));
@@ -402,7 +403,7 @@ static PlanTime pipeline_time(const Pricing *p, const ScheduleTable *table) {
   return t;
 }
 
-/* What is to be priced. */
+/* The input of pricing. */
 typedef struct Priced {
   CostModel *c;
   Module *m;
@@ -412,7 +413,7 @@ typedef struct Priced {
   const int *stages;
 } Priced;
 
-/* A walk over all of it; everything is in the arena.  `together`, `entry`: of a joint function; NULL. */
+/* Walks the whole function; everything is in the arena.  `together`, `entry`: of a joint function; else NULL. */
 static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *traffic, EntriesKept *together,
                        const JointEntry *entry) {
   Pricing *p = ARENA_NEW(a, Pricing);
@@ -446,7 +447,7 @@ static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *
   return p;
 }
 
-/* Of what was walked. */
+/* Returns the price after the walk. */
 static PlanPrice price_of(Pricing *p) {
   const Mesh *mesh = &p->walk.m->mesh;
   for (int i = 0; i < mesh->stages; i++) wait_for_host(p, &p->sums[i]), wait_for_communication(p, &p->sums[i]);
@@ -470,9 +471,9 @@ static PlanPrice price_of(Pricing *p) {
   return out;
 }
 
-/* ---- joint functions (ir/joint.h): times add up by weight; one entry runs at a time, so that the largest decides */
+/* ---- joint functions (ir/joint.h): times add up by weight; one entry runs at a time, so memory is the largest */
 
-/* The part of a choice that is an entry's. */
+/* Returns an entry's part of a choice. */
 static Priced entry_of(Arena *a, const Priced *x, const JointEntry *e) {
   const size_t n = e->f->ops.n;
   const Rule **rules = ARENA_ARRAY(a, const Rule *, n + 1);

@@ -13,7 +13,7 @@ static int ranks_of_place(const Mesh *mesh) {
   return n;
 }
 
-/* The coordinates of number `rank` of a place, the last axis fastest. */
+/* The coordinates of rank number `rank` of a place; the last axis is fastest. */
 static void coordinates_of(const Mesh *mesh, int rank, int *at) {
   for (int a = mesh->naxes - 1; a >= 0; a--) {
     at[a] = mesh->axes[a].temporal ? 0 : rank % mesh->axes[a].size;
@@ -21,7 +21,7 @@ static void coordinates_of(const Mesh *mesh, int rank, int *at) {
   }
 }
 
-/* Members of short axes with shares are told apart: parts of equal shares may differ by a unit. */
+/* On short axes with shares each member is a class: parts of equal shares may differ by a unit. */
 static bool is_told_apart(const MeshAxis *axis) {
   enum { SHORT = 16 };
   return axis->shares && axis->size <= SHORT;
@@ -106,7 +106,7 @@ static double speed_of(const Target *t, ShareBy by) {
   return kinds_bandwidth(t);
 }
 
-/* By member: of its slowest rank. */
+/* By member: the speed of its slowest rank. */
 static void slowest_of_members(const Target *t, const Mesh *mesh, int axis, ShareBy by, double *speed) {
   const int ranks = ranks_of_place(mesh) * mesh_places(mesh);
   for (int i = 0; i < mesh->axes[axis].size; i++) speed[i] = INFINITY;
@@ -117,7 +117,7 @@ static void slowest_of_members(const Target *t, const Mesh *mesh, int axis, Shar
   }
 }
 
-/* How far shares with that unit are from the speeds, as the time of the slowest member beside what it could be. */
+/* Returns the time of the slowest member with shares of that unit, relative to the ideal time. */
 static double worse_by(const double *speed, int n, double unit, int *shares) {
   double all = 0, sum = 0, worst = 0;
   for (int i = 0; i < n; i++) {
@@ -128,8 +128,8 @@ static double worse_by(const double *speed, int n, double unit, int *shares) {
   return worst;
 }
 
-/* The smallest whole numbers that are about as the speeds are: where a dimension has few units, large ones cut no
- * better. */
+/* Returns the smallest whole numbers that are close to the ratio of the speeds: large shares split a dimension of few
+ * units no better. */
 const int *kinds_shares(Arena *a, const Target *t, const Mesh *mesh, int axis, ShareBy by) {
   enum { MOST_PARTS = 16 };
   const double close = 1.02;

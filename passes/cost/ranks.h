@@ -1,8 +1,8 @@
-/* passes/cost/ranks.h - which ranks of a mesh are alike, where the target has several kinds or axes have shares.
+/* passes/cost/ranks.h - classes of equal ranks of a mesh, for targets of several kinds and axes with shares.
  *
- * A place is what one stage of a pipeline runs on.  Ranks of a place are alike when they are of one kind and have equal
- * shares on all axes; an operation takes as long as on the class of them that takes longest.  Places are alike when
- * they have the same classes.
+ * A place is the ranks that run one stage of a pipeline.  Ranks of a place are in one class if they are of one kind and
+ * have equal shares on all axes; an operation takes as long as on the slowest class.  Places are alike if they have the
+ * same classes.
  */
 #ifndef APC_PASSES_COST_RANKS_H
 #define APC_PASSES_COST_RANKS_H
@@ -10,13 +10,13 @@
 #include "ir/ir.h"
 #include "ir/target.h"
 
-/* Ranks that are alike: what they are, and the coordinates of one of them. */
+/* A class of ranks: their kind, and the coordinates of one of them. */
 typedef struct RankClass {
   const Target *kind;
   int at[MAX_AXES];
 } RankClass;
 
-/* Places that are alike. */
+/* Places with the same classes. */
 typedef struct PlaceKind {
   RankClass *classes;
   int n;
@@ -28,24 +28,24 @@ typedef struct RankKinds {
   const int *of_place; /* by place */
 } RankKinds;
 
-/* Of a mesh whose ranks are at most those of the target. */
+/* Returns the classes of a mesh with at most as many ranks as the target. */
 RankKinds kinds_on_mesh(Arena *a, const Target *t, const Mesh *mesh);
 
-/* Are the members of all these axes classes of their own, so that a class has one part of what they cut? */
+/* True if each member of all these axes is a class of its own, so that a class has one part of the dimension. */
 bool kinds_told_apart(const Mesh *mesh, const DimLayout *l);
 
-/* A rank of the place with the least memory has so much less than the rank of the target that has the most: bytes times
- * this are held against Target.memory_bytes.  1 where all ranks are alike. */
+/* Returns the factor for bytes on this place before they are compared with Target.memory_bytes: the largest memory of
+ * all ranks over the smallest of the place; 1 if all ranks are alike. */
 double kinds_memory_scale(const Target *t, const Mesh *mesh, int place);
-/* The same of `n` ranks from number `first` on. */
+/* The same for `n` ranks from number `first`. */
 double kinds_memory_scale_of(const Target *t, int first, int n);
 
-/* What work takes on the fastest ranks at least, as a part of what it takes on ranks of the mean rates that the target
- * says; 1 where all are alike. */
+/* Returns a lower bound of the time on the fastest ranks, relative to ranks of the target's mean rates; 1 if all are
+ * alike. */
 double kinds_fastest(const Target *t);
 
-/* How members of axes share: as fast as products or memory make them, or as somebody says.  ANYHOW stands for all ways
- * at once. */
+/* How members of axes share work: by the speed of products or of memory, or as given.  ANYHOW stands for all of
+ * them. */
 typedef enum ShareBy {
   SHARE_EQUALLY,
   SHARE_BY_PRODUCTS,
@@ -55,13 +55,13 @@ typedef enum ShareBy {
   SHARE_AS_GIVEN
 } ShareBy;
 
-/* Shares of the members of an axis; the slowest rank of a member counts.  NULL: equal ones. */
+/* Returns the shares of the members of an axis, by each member's slowest rank; NULL: equal shares. */
 const int *kinds_shares(Arena *a, const Target *t, const Mesh *mesh, int axis, ShareBy by);
 
-/* Bytes per second that kernels of such ranks reach. */
+/* Returns the bytes per second that kernels reach on such ranks. */
 double kinds_bandwidth(const Target *t);
 
-/* Fills group[] by member of the axis: the first that is as fast. */
+/* Fills group[] by member of the axis: the first member of the same speed. */
 void kinds_groups(const Target *t, const Mesh *mesh, int axis, int *group);
 
 #endif

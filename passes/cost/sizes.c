@@ -6,7 +6,7 @@
 
 static const double most_bytes = 0x1p62;
 
-/* Of the dimensions that are bound or have a hint, the largest; NULL when none is beyond what models have. */
+/* Returns the largest dimension that is bound or has a hint; NULL if all are of usual sizes. */
 static const Symbol *largest_dimension(const Module *m) {
   const int64_t common = 1 << 20;
   const Symbol *largest = NULL;
@@ -22,7 +22,7 @@ static double bytes_of(const CostModel *c, const Type *t) {
   bool empty = false;
   for (int d = 0; d < t->rank; d++) {
     double n = (double)cost_extent(c, t->dims[d]);
-    if (n >= most_bytes) return INFINITY; /* also beside an extent of 0: parts of it are counted in 64 bits */
+    if (n >= most_bytes) return INFINITY; /* also if another extent is 0, because parts of it are counted in 64 bits */
     empty |= n == 0;
     bytes *= n;
   }

@@ -6,13 +6,13 @@ static bool agreed_source(const Func *f, const Op *op) {
   return op_is_constant(op->kind);
 }
 
-/* The order in which a library adds a product's terms may depend on the rank. */
+/* A library may add the terms of a product in an order that depends on the rank. */
 static bool is_float_contraction(const Func *f, const Op *op) {
   return op_has_library_sums(op->kind) && dtype_is_float(type_of(f, op->out)->dtype);
 }
 
 static bool agreed_op(const Func *f, const Op *op, const bool *agreed) {
-  if (op->kind == OP_loop) return true; /* rounds are what ranks agree on */
+  if (op->kind == OP_loop) return true; /* the value is the round, on which ranks agree */
   if (!op->nin) return agreed_source(f, op);
   bool all = !op_is_call(op->kind) && op->kind != OP_opaque && !is_float_contraction(f, op);
   for (int k = 0; k < op->nin; k++) all &= agreed[op->in[k]];
@@ -21,7 +21,7 @@ static bool agreed_op(const Func *f, const Op *op, const bool *agreed) {
 
 const bool *agreed_values(Arena *a, const Func *f) {
   bool *agreed = ARENA_ARRAY(a, bool, f->values.n), *not_carried = ARENA_ARRAY(a, bool, f->values.n);
-  for (bool changed = true; changed;) { /* a carry is agreed until its leave says otherwise */
+  for (bool changed = true; changed;) { /* a carry counts as agreed until its leave proves otherwise */
     changed = false;
     for (size_t i = 0; i < f->ops.n; i++) {
       const Op *op = &f->ops.items[i];

@@ -1,9 +1,9 @@
 /* passes/facts/blocks.c - see blocks.h.
  *
- * In: a flat level-1 function.  Out: which operation is where in which repeated block.
+ * In: a flat level-1 function.  Out: the block, instance and index of each operation.
  *
- * 1. Sources (weights, constants, reads), inputs and writes are set aside; what stays is a word whose letters are
- *    classes of operations with equal kind, attributes and types.
+ * 1. Sources (weights, constants, reads), inputs and writes are set aside; the rest is a word whose letters are classes
+ *    of operations with equal kind, attributes and types.
  * 2. All maximal runs of the word (repetitions with a period) are found with the runs theorem: every run has a longest
  *    Lyndon factor of its period's length for one of two orders of the letters (Bannai, I, Inenaga, Nakashima, Takeda,
  *    Tsuruta: "The runs theorem", SIAM J. Comput. 46, 2017).  Suffixes are compared with names of factors of length 2^h
@@ -13,7 +13,7 @@
  * 4. Neighbouring instances stay in one block while their operands come from the same places; sources and writes join
  *    them.
  *
- * Not done: repetitions with something else in between, and blocks inside blocks.
+ * Not supported: repetitions with other operations in between, and blocks inside blocks.
  */
 #include "passes/facts/blocks.h"
 
@@ -22,7 +22,7 @@
 
 #include "base/hash.h"
 
-enum { MIN_PERIOD = 2, MIN_LETTERS = 8 }; /* a repetition that is smaller is not worth a name */
+enum { MIN_PERIOD = 2, MIN_LETTERS = 8 }; /* smaller repetitions are ignored */
 
 typedef struct Run {
   size_t start, end, period;
@@ -33,11 +33,11 @@ typedef struct Finder {
   const Func *f;
   size_t n;         /* letters */
   uint32_t *op;     /* by letter: its operation */
-  uint32_t *at;     /* by operation: its letter; UINT32_MAX: none */
+  uint32_t *at;     /* by operation: its letter; UINT32_MAX if none */
   uint32_t **names; /* by h and place: the name of the factor of length 2^h there */
   int levels;
   uint32_t *first,
-      *last;   /* by value: letters of its first and last use; last is n for outputs and, of sources, for writes */
+      *last;   /* by value: letters of its first and last use; last is n for outputs, and for writes of sources */
   bool *taken; /* by letter */
   struct {
     Run *items;
@@ -59,7 +59,7 @@ static bool is_letter(const Op *op) { return op->out && !op_is_source(op->kind);
 
 /* ---- letters */
 
-/* What a source is called or which numbers it holds does not tell blocks apart. */
+/* Names and numbers of sources do not distinguish blocks. */
 static bool is_content(OpKind k, AttrKey key) {
   return blocks_is_source(k) &&
          (key == AT_name || key == AT_value || key == AT_ints || key == AT_floats || key == AT_seed);
@@ -89,12 +89,12 @@ static uint64_t letter_hash(const Func *f, const Op *op) {
   return h;
 }
 
-/* Names letters in the order in which they appear; so the order of letters is the function's, not that of hashes. */
+/* Numbers letters in the order of their first use, so that their order depends on the function and not on hashes. */
 static void name_letters(Finder *w) {
   size_t cap = 4;
   while (cap < 2 * (w->n + 1)) cap *= 2;
   uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[0],
-           used = 0; /* slots hold a letter's place + 1 */
+           used = 0; /* slots hold the position of a letter, plus 1 */
   for (size_t i = 0; i < w->n; i++) {
     const Op *op = &w->f->ops.items[w->op[i]];
     size_t s = letter_hash(w->f, op) & (cap - 1);
@@ -145,16 +145,16 @@ static void make_word(Finder *w) {
 
 /* ---- runs */
 
-/* Length of the common prefix of the suffixes at i < j. */
+/* Returns the length of the common prefix of the suffixes at i < j. */
 static size_t common_forward(const Finder *w, size_t i, size_t j) {
   size_t k = 0;
-  if (j >= w->n || w->names[0][i] != w->names[0][j]) return 0; /* mostly */
+  if (j >= w->n || w->names[0][i] != w->names[0][j]) return 0; /* the usual case */
   for (int h = w->levels; h-- > 0;)
     if (j + k + ((size_t)1 << h) <= w->n && w->names[h][i + k] == w->names[h][j + k]) k += (size_t)1 << h;
   return k;
 }
 
-/* Length of the common suffix of the prefixes that end before i < j. */
+/* Returns the length of the common suffix of the prefixes that end before i < j. */
 static size_t common_backward(const Finder *w, size_t i, size_t j) {
   size_t k = 0;
   if (!i || w->names[0][i - 1] != w->names[0][j - 1]) return 0;
@@ -165,7 +165,7 @@ static size_t common_backward(const Finder *w, size_t i, size_t j) {
   return k;
 }
 
-/* Is the suffix at i smaller than that at j > i?  A proper prefix is smaller in both orders. */
+/* True if the suffix at i is smaller than that at j > i.  A proper prefix is smaller in both orders. */
 static bool smaller(const Finder *w, size_t i, size_t j, bool reversed) {
   size_t k = common_forward(w, i, j);
   return j + k < w->n && (w->names[0][i + k] < w->names[0][j + k]) != reversed;
@@ -194,11 +194,11 @@ static int by_period(const void *x, const void *y) {
   return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* ---- where a run is cut */
+/* ---- cutting runs */
 
 static const char *letter_name(const Finder *w, size_t letter) { return w->f->ops.items[w->op[letter]].name; }
 
-/* The first run of digits in which two names differ, as it stands in x; *n is 0 when they differ elsewhere or not at
+/* Returns the first run of digits in which two names differ, as in x; *n is 0 if they differ elsewhere or not at
  * all. */
 static const char *number_that_differs(const char *x, const char *y, size_t *n) {
   size_t i = 0;
@@ -208,8 +208,8 @@ static const char *number_that_differs(const char *x, const char *y, size_t *n) 
   return x + i;
 }
 
-/* Between which letters of the run do numbers in names change?  Sums by letter, of the letters that have a
- * counterpart. */
+/* Returns, as prefix sums by letter of the run, how often the numbers in names change.  Letters without a counterpart
+ * one period later do not count. */
 static int *name_changes(const Finder *w, const Run *r) {
   int *sum = ARENA_ARRAY(w->a, int, r->end - r->start + 1);
   const char *before = NULL;
@@ -231,7 +231,7 @@ static size_t last_of(const Finder *w, const Op *op) {
   return last;
 }
 
-/* How many operations of the period before each letter have results that are used at or behind it. */
+/* Counts, by letter, the earlier operations of the period whose results are used at or after that letter. */
 static int *crossings(const Finder *w, const Run *r) {
   int *change = ARENA_ARRAY(w->a, int, r->end - r->start + 2);
   for (size_t i = r->start; i < r->end; i++) {
@@ -260,8 +260,8 @@ static size_t best_cut(const Finder *w, const Run *r) {
 
 /* ---- from instances to blocks */
 
-/* What an instance is made of, in the order of its index: letters, the sources only it uses before the first letter
- * that does, writes behind what they write.  `wiring` says where every operand comes from. */
+/* The operations of an instance in the order of their index: letters, each after the sources that only this instance
+ * uses, writes after the values they write.  `wiring` says where every operand comes from. */
 typedef struct Instance {
   struct {
     uint32_t *items;
@@ -275,7 +275,7 @@ typedef struct Instance {
 
 enum { FROM_OUTSIDE = -1, A_WRITE = -2 };
 
-/* Is the source used by letters [start, start + period) only? */
+/* True if only the letters [start, start + period) use the source. */
 static bool is_private(const Finder *w, Val v, size_t start, size_t period) {
   return blocks_is_source(op_of(w->f, v)->kind) && w->first[v] >= start && w->last[v] < start + period;
 }
@@ -295,7 +295,7 @@ static void add_operand(const Finder *w, Instance *x, int64_t *index, Val v, siz
   ARENA_PUSH(w->a, &x->wiring, from);
 }
 
-/* `index` is by operation: -1 before and after. */
+/* `index` is by operation: -1 before and after the call. */
 static Instance instance_at(const Finder *w, int64_t *index, size_t start, size_t period) {
   Instance x = {{0}, {0}};
   for (size_t i = start; i < start + period; i++) {
@@ -345,7 +345,7 @@ static void cut_run(Finder *w, const Run *r, int64_t *index) {
   }
 }
 
-/* The parts of the run that no block has taken yet. */
+/* Cuts those parts of the run that no block has taken yet. */
 static void take_run(Finder *w, const Run *r, int64_t *index) {
   for (size_t i = r->start; i < r->end;) {
     size_t end = i;
@@ -356,7 +356,7 @@ static void take_run(Finder *w, const Run *r, int64_t *index) {
   }
 }
 
-/* ---- all together */
+/* ---- the whole function */
 
 static void find_uses(Finder *w) {
   const Func *f = w->f;
@@ -373,7 +373,7 @@ static void find_uses(Finder *w) {
   }
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->out) continue; /* a write goes behind what it writes, a repeat is counted behind its loop */
+    if (op->out) continue; /* a write belongs to the value it writes; a repeat counts after its loop */
     if (is_letter(op_of(f, op->in[0]))) ARENA_PUSH(w->a, &w->writes[op->in[0]], (uint32_t)i);
     else w->last[op->in[0]] = (uint32_t)w->n;
   }

@@ -1,10 +1,9 @@
 /* passes/facts/blocks.h - repeated blocks of a flat level-1 function: transformer layers, residual blocks (D30).
  *
  * A block is a segment that occurs several times in a row.  Operations of equal block and index in different instances
- * are the same up to names, weights and the numbers in constants: equal kind, attributes and types; an operand that
- * comes from inside the instance comes from the same index in every instance; an operand that comes from outside does
- * so in every instance.  A weight, state or constant that only one instance uses belongs to it; what several instances
- * share is outside.
+ * are equal except for names, weights and the numbers in constants: equal kind, attributes and types.  An operand from
+ * inside the instance comes from the same index in every instance; an operand from outside comes from outside in every
+ * instance.  A weight, state or constant that only one instance uses belongs to it; shared ones are outside.
  */
 #ifndef APC_PASSES_FACTS_BLOCKS_H
 #define APC_PASSES_FACTS_BLOCKS_H
@@ -12,13 +11,13 @@
 #include "ir/ir.h"
 
 typedef struct BlockPlace {
-  int block; /* -1: outside of blocks, then the rest is 0 */
+  int block; /* -1 if outside all blocks; the other fields are then 0 */
   int instance;
   int index;
 } BlockPlace;
 
 typedef struct Block {
-  int size;            /* operations of one instance */
+  int size;            /* operations per instance */
   int instances;       /* at least 2, in the function's order */
   const uint32_t *ops; /* the operation at ops[instance * size + index] */
 } Block;
@@ -29,10 +28,11 @@ typedef struct Blocks {
   const BlockPlace *places; /* by operation */
 } Blocks;
 
-/* Deterministic; n log n in the operations.  The result is in the arena. */
+/* Finds the blocks, in the arena.  Deterministic; n log n in the operations. */
 Blocks blocks_find(Arena *a, const Func *f);
 
-/* Weights, states read and what has no operands; inputs are not among them: they belong to the function. */
+/* True for weights, reads of states and other operations without operands; false for inputs, which belong to the
+ * function. */
 bool blocks_is_source(OpKind k);
 
 #endif

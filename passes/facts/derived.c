@@ -3,13 +3,13 @@
 
 #include "ir/loops.h"
 
-/* What is made of sources alone that are as `source` says. */
+/* Marks operations computed only from sources for which `source` is true. */
 static bool *made_of(Arena *a, const Func *f, bool (*source)(const Func *f, const Op *op)) {
   bool *made = ARENA_ARRAY(a, bool, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     made[i] = source(f, op);
-    bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* a loop is one, whatever it computes */
+    bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* loops count as a whole, whatever they compute */
     if (!op->nin || !op->out || op_level2_only(op->kind) || whole || op->kind == OP_accumulate) continue;
     made[i] = true;
     for (int k = 0; k < op->nin; k++) made[i] &= made[f->values.items[op->in[k]].op];
@@ -25,7 +25,7 @@ static bool trains(const Func *f) {
 
 static bool is_any(const Func *f, const Op *op) { return (void)f, op_is_source(op->kind); }
 static bool is_constant(const Func *f, const Op *op) { return (void)f, op_is_constant(op->kind); }
-/* A number of the step, as its own: what is made of it is as cheap as a constant. */
+/* True for constants and for scalar inputs of a step; values computed from these are as cheap as constants. */
 static bool is_number(const Func *f, const Op *op) {
   return is_constant(f, op) || (op->kind == OP_input && !type_of(f, op->out)->rank);
 }

@@ -3,7 +3,7 @@
 
 #include "ir/named.h"
 
-/* What makes gradients and reads a value: the operation whose derivative it is. */
+/* An operation that makes gradients and reads a value; `of`: the operation that it is the derivative of. */
 typedef struct Reader {
   size_t of;
   const struct Reader *next;
@@ -12,16 +12,16 @@ typedef struct Reader {
 typedef struct Homes {
   const Func *f;
   const bool *derived;
-  size_t *of; /* by operation: whose derivative it is; SIZE_MAX: nothing's */
+  size_t *of; /* by operation: the operation that it is the derivative of; SIZE_MAX if none */
   size_t *home;
-  const Reader **readers; /* by operation that makes it */
+  const Reader **readers; /* by operation that makes the value */
 } Homes;
 
 static bool is_forward(const Op *op) { return !op->mirror.name && op->phase <= PH_fwd; }
 
 static size_t maker(const Func *f, Val v) { return (size_t)f->values.items[v].op; }
 
-/* Of a weight: the first operation of the forward pass that reads it. */
+/* Places the read of a weight with the first operation of the forward pass that reads the weight. */
 static void find_homes_of_reads(const Homes *w) {
   const Func *f = w->f;
   for (size_t i = f->ops.n; i-- > 0;) {
@@ -31,7 +31,7 @@ static void find_homes_of_reads(const Homes *w) {
   }
 }
 
-/* Behind the last of what it is made of; itself when that says nothing. */
+/* Returns the last home of the operands; i itself if no operand decides. */
 static size_t behind_operands(const Homes *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   size_t last = SIZE_MAX;
@@ -43,8 +43,8 @@ static size_t behind_operands(const Homes *w, size_t i) {
   return last == SIZE_MAX ? i : last;
 }
 
-/* A sum of what several users of a value give it: in the earliest of their stages, so that each stage adds up what it
- * has and hands one sum on. */
+/* A sum of the gradients from several users of a value.  It is in the earliest of their stages, so that each stage adds
+ * its own part and passes one sum to the stage before. */
 static bool is_sum_of_users(const Op *op) { return op->kind == OP_add && op->mirror.operand == MIRROR_SUM; }
 
 static size_t with_first_operand(const Homes *w, size_t i) {
@@ -72,9 +72,9 @@ static void find_readers(Homes *w, Arena *a) {
   }
 }
 
-/* A gradient may read another form of what its operation reads or makes, as an output in another type: then that is
- * with the operation, since no stage may get it from a later one.  Itself where nothing is read so, or where what it is
- * made of is later anyway. */
+/* A gradient may read another form of its operation's operand or result, for example an output in another type.  That
+ * form is placed with the operation, because no stage may receive it from a later one.  Returns i itself if no gradient
+ * reads it, or if its operands are later anyway. */
 static size_t with_derivatives(const Homes *w, size_t i) {
   size_t first = i;
   for (const Reader *r = w->readers[i]; r; r = r->next)

@@ -1,13 +1,13 @@
 /* passes/facts/labels.c - labels flow from the inputs through dimensions and factors.
  *
- * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by
- * name, dimension 0 of an input of two or more dimensions (the next one where a loop reads that row by row, by the
- * number of its round: that is the sequence); dimension 1 of a matrix of integers (token ids) is the sequence, bound or
- * not.  A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
- * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts
- * says which dimension they are.  Labels only grow (other < expert < sequence < batch), forwards and backwards over the
- * function until nothing changes; backwards, because the broadcast of a bias learns only from its use what its new
- * dimensions are.  Weights keep what they were declared as.
+ * Seeds: a dimension of an input or state whose symbol has a name of a batch, a sequence or experts; without a named
+ * batch, dimension 0 of an input of two or more dimensions (or dimension 1, if a loop reads the input row by row at the
+ * number of its round: dimension 0 is then the sequence); dimension 1 of a matrix of integers (token ids) is the
+ * sequence, bound or not.  A dimension that was merged from several keeps the list of its parts, so that a later split
+ * restores them.  A constant number of experts has no symbol; a weight that the model declares as one of experts then
+ * shows which dimension they are.  Labels only grow (other < expert < sequence < batch), forwards and backwards over
+ * the function until nothing changes; backwards, because only the use of a bias's broadcast shows what its new
+ * dimensions are.  Weights keep their declared labels.
  */
 #include "passes/facts/labels.h"
 
@@ -15,7 +15,7 @@
 
 #include "base/hash.h"
 
-/* Labels; small, since there is one for every dimension and factor of a function. */
+/* Labels; small, because every dimension and factor of a function has some. */
 typedef struct Parts {
   uint8_t n, items[MAX_DIM_FACTORS];
 } Parts;
@@ -38,7 +38,7 @@ bool labels_include(const OpLabels *labels, const Rule *r, Label l) {
   return false;
 }
 
-/* What a rule is made from is equal: kind, attributes but for names of sources, types, which operands are zeros
+/* True if the inputs of a rule are equal: kind, attributes except names of sources, types, and which operands are zeros
  * (ir/layout/rule_make.h). */
 static bool same_rule(const Func *f, const Op *x, const Op *y) {
   if (x->kind != y->kind || x->nin != y->nin || x->nout != y->nout || x->nattrs != y->nattrs) return false;
@@ -60,12 +60,12 @@ static uint64_t made_from(const Func *f, const Op *op) {
   return h;
 }
 
-/* Layers have the same rules: one of those of equal hashes is asked whether it is as this one. */
+/* Layers share rules: an operation takes the rule of the last one with an equal hash if the two are equal. */
 const Rule **rules_of(Module *m, const Func *f) {
   const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n);
   Arena *scratch = arena_new();
   enum { SLOTS = 1 << 12 };
-  size_t *last = ARENA_ARRAY(scratch, size_t, SLOTS); /* by hash: an operation + 1 */
+  size_t *last = ARENA_ARRAY(scratch, size_t, SLOTS); /* by hash: an operation, plus 1 */
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     size_t *slot = &last[made_from(f, op) & (SLOTS - 1)];
@@ -108,7 +108,7 @@ static void seed(Flow *w, const Op *op) {
   const Type *t = type_of(w->f, op->out);
   Parts *dims = w->values[op->out];
   bool named = false;
-  int first = 0; /* that could be the batch */
+  int first = 0; /* the first dimension that could be the batch */
   while (first + 1 < t->rank && dims[first].n) first++;
   for (int d = 0; d < t->rank; d++) {
     Label l = op->kind == OP_param ? LABEL_OTHER : label_of_extent(w->m, t->dims[d]);
@@ -140,7 +140,7 @@ static void raise(Flow *w, Parts *to, const Parts *from) {
   }
 }
 
-/* The n-th part of a dimension belongs to its n-th factor, the last one to the rest. */
+/* The n-th part of a dimension belongs to its n-th factor; the last factor gets the rest. */
 static void dim_to_factors(Flow *w, Parts *factors, const DimFactors *k, const Parts *dim) {
   if (!dim->n) return;
   if (k->n == 1) {
@@ -153,7 +153,7 @@ static void dim_to_factors(Flow *w, Parts *factors, const DimFactors *k, const P
   }
 }
 
-/* A factor of which nothing is known yet keeps its place among the others. */
+/* A factor without a label keeps its place among the others. */
 static void factors_to_dim(Flow *w, const Parts *factors, const DimFactors *k, Parts *dim) {
   static const Parts unknown = {1, {LABEL_OTHER}};
   Parts all = {0};
@@ -193,7 +193,7 @@ static void flow_all(Flow *w) {
   } while (w->changed);
 }
 
-/* ---- loops: what is read or written at a place that the number of the round says */
+/* ---- loops: values that are read or written at the number of the round */
 
 static void seed_scanned(Flow *w, size_t index, const bool *rounds) {
   const Op *op = &w->f->ops.items[index];
@@ -205,7 +205,7 @@ static void seed_scanned(Flow *w, size_t index, const bool *rounds) {
 }
 
 static void find_scanned(Flow *w, Arena *scratch) {
-  bool *rounds = ARENA_ARRAY(scratch, bool, w->f->values.n), any = false; /* scalars made of them */
+  bool *rounds = ARENA_ARRAY(scratch, bool, w->f->values.n), any = false; /* made of the round */
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
     for (Val v = op->out; v < op_end(op); v++) {

@@ -17,26 +17,26 @@ typedef struct Finding {
   const Rule *const *rules;
   const bool *fixed;
   const Loops *loops;
-  const int *kernel; /* by operation; NULL: they do not matter */
-  size_t *first_of;  /* by kernel: the operation that others of it may follow, + 1; 0: none so far */
-  bool *in_kernel;   /* by operation: it follows the first one of its kernel */
+  const int *kernel; /* by operation; NULL if kernels do not matter */
+  size_t *first_of;  /* by kernel: the operation that the others may follow, plus 1; 0 if none so far */
+  bool *in_kernel;   /* by operation: it follows the first operation of its kernel */
   size_t *head, *sum_of, *first_sum;
-  size_t *derived_from; /* by operation: whose derivative it is, of those that follow; SIZE_MAX: nothing's */
+  size_t *derived_from; /* by operation: the followed operation that it is the derivative of; SIZE_MAX if none */
   bool *partial;        /* by value */
   Uses *uses;           /* by value */
-  bool *made_whole;     /* by operation: its kernel needs what it makes summed up */
-  bool *adds_up;        /* by operation: it may add up several sums */
+  bool *made_whole;     /* by operation: its kernel needs its result without partial sums */
+  bool *adds_up;        /* by operation: it may combine several partial sums */
   int8_t **factors;
   int *nfollowers;
   size_t **followers;
-  int8_t (*known)[MAX_RANK]; /* by value, dimension: the head's factor; -1: none so far */
-  Val *touched;              /* values of which something is known */
+  int8_t (*known)[MAX_RANK]; /* by value and dimension: the head's factor; -1 if unknown */
+  Val *touched;              /* values with known factors */
   size_t ntouched;
 } Finding;
 
-/* ---- who follows whom */
+/* ---- followers */
 
-/* Of a dimension of several factors only the major one can be cut. */
+/* Only the major one of several factors of a dimension can be split. */
 static int major_factor(const TensorFactors *t, int d) { return t->dims[d].n ? t->dims[d].f[0] : -1; }
 
 static int8_t *unknown_factors(Finding *w, size_t i) {
@@ -46,14 +46,14 @@ static int8_t *unknown_factors(Finding *w, size_t i) {
   return factors;
 }
 
-/* The operands that are that value, as a bit set. */
+/* Returns the operands that are that value, as a bit set. */
 static uint32_t operands_of(const Op *op, Val v) {
   uint32_t mask = 0;
   for (int k = 0; k < op->nin && k < 32; k++) mask |= (uint32_t)(op->in[k] == v) << k;
   return mask;
 }
 
-/* It may read the value as a sum that is not summed up yet. */
+/* True if the operation may read the value as a partial sum. */
 static bool takes_sums(const Finding *w, size_t i, Val v) {
   const Rule *r = w->rules[i];
   uint32_t mask = operands_of(&w->f->ops.items[i], v);
@@ -62,7 +62,8 @@ static bool takes_sums(const Finding *w, size_t i, Val v) {
   return any && mask;
 }
 
-/* Something in its kernel needs the value whole, so it reads it so, too. */
+/* True if another operation of the same kernel needs the value without partial sums, so that this one reads it so,
+ * too. */
 static bool is_whole_in_kernel(const Finding *w, size_t i, Val v) {
   if (!w->kernel || w->kernel[i] < 0) return false;
   for (size_t k = 0; k < w->uses[v].n; k++) {
@@ -73,10 +74,10 @@ static bool is_whole_in_kernel(const Finding *w, size_t i, Val v) {
   return false;
 }
 
-/* Does what the operations of a kernel make come from several values that may be sums?  One is to be summed up then, in
- * place of all of them. */
+/* Finds operations whose kernel combines several values that may be partial sums; their result is then reduced, in
+ * place of each of these values. */
 static void find_adds_up(Finding *w) {
-  Val *from = ARENA_ARRAY(w->arena, Val, w->f->values.n); /* 0: none */
+  Val *from = ARENA_ARRAY(w->arena, Val, w->f->values.n); /* 0 if none */
   w->adds_up = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
@@ -93,7 +94,7 @@ static void find_adds_up(Finding *w) {
   }
 }
 
-/* What makes such values. */
+/* Finds the operations that make such values. */
 static void find_made_whole(Finding *w) {
   w->made_whole = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
   for (size_t i = w->f->ops.n; i-- > 0;)
@@ -106,7 +107,7 @@ static bool reads_sum(const Finding *w, size_t i, int operand) {
   return w->partial[v] && !is_whole_in_kernel(w, i, v);
 }
 
-/* It may pass on a sum that is not summed up yet: a choice of its own. */
+/* True if the operation may pass a partial sum on; it then has a variable of its own. */
 static bool passes_sums(const Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   const Rule *r = w->rules[i];
@@ -117,7 +118,7 @@ static bool passes_sums(const Finding *w, size_t i) {
   return any;
 }
 
-/* Nothing but dimensions of what it makes can be cut. */
+/* True if only dimensions of results can be split. */
 static bool is_parallel(const Rule *r) {
   bool all = true;
   for (int k = 0; k < r->nfactors; k++) {
@@ -131,8 +132,8 @@ static bool in_kernel_of(const Finding *w, size_t i, size_t first) {
   return i == first || (w->in_kernel[i] && w->head[i] == first);
 }
 
-/* The factor of the first operation of a kernel that a dimension of a value is of, which one of the kernel makes or the
- * first one reads; -1: neither does. */
+/* Returns the factor of a kernel's first operation that a dimension belongs to, for values that the kernel makes or its
+ * first operation reads; -1 for others. */
 static int factor_in_kernel(const Finding *w, size_t first, Val v, int d) {
   size_t made = (size_t)w->f->values.items[v].op;
   const Op *head = &w->f->ops.items[first];
@@ -145,7 +146,7 @@ static int factor_in_kernel(const Finding *w, size_t first, Val v, int d) {
   return -1;
 }
 
-/* Each that can be cut has a factor of the head, and different ones have different ones. */
+/* True if every factor that can be split has a factor of the head, and different factors have different ones. */
 static bool are_apart(const Rule *r, const int8_t *factors) {
   bool all = true;
   for (int k = 0; k < r->nfactors; k++) {
@@ -156,7 +157,7 @@ static bool are_apart(const Rule *r, const int8_t *factors) {
   return all;
 }
 
-/* False: it has some that the head's are not known for. */
+/* False if some factor has no known factor of the head. */
 static bool find_factors_in_kernel(Finding *w, size_t first, size_t i) {
   const Op *op = &w->f->ops.items[i];
   const Rule *r = w->rules[i];
@@ -169,13 +170,13 @@ static bool find_factors_in_kernel(Finding *w, size_t first, size_t i) {
   return are_apart(r, factors);
 }
 
-/* Neither derivatives nor what is fixed or in a loop follow others of their kernel, or are followed so. */
+/* Derivatives, fixed operations and operations in loops neither follow nor are followed within their kernel. */
 static bool may_share(const Finding *w, size_t i) {
   return w->kernel && !w->f->ops.items[i].mirror.name && !w->fixed[i] && w->loops->of[i] < 0;
 }
 
-/* What one kernel computes dimension by dimension has one strategy, that of its first operation; SIZE_MAX: it is that,
- * or has a choice of its own. */
+/* Operations of one kernel, computed dimension by dimension, share the strategy of its first operation, which is
+ * returned; SIZE_MAX if it is this one, or if this one has a variable of its own. */
 static size_t first_of_kernel(Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   if (!may_share(w, i) || w->kernel[i] < 0) return SIZE_MAX;
@@ -188,7 +189,8 @@ static size_t first_of_kernel(Finding *w, size_t i) {
   return SIZE_MAX;
 }
 
-/* The factors of a slice, from those of the operation that makes its operand.  A partial sum is summed up before. */
+/* The factors of a slice, from those of the operation that makes its operand.  A partial sum is reduced
+ * before the slice. */
 static void find_factors_of_slice(Finding *w, size_t i, size_t made) {
   const TensorFactors *from = &w->rules[made]->results[value_index(w->f, w->f->ops.items[i].in[0])];
   const Rule *r = w->rules[i];
@@ -200,9 +202,9 @@ static void find_factors_of_slice(Finding *w, size_t i, size_t made) {
   }
 }
 
-/* The maker of a value that all its readers slice, three or more into equal types, as queries, keys and values of one
- * product; SIZE_MAX: none.  A conversion costs about as much after all slices as before them, and choices of their own
- * would be one table over four operations. */
+/* Returns the maker of a value whose readers, three or more, all slice it into equal types, as queries, keys and values
+ * of one product; SIZE_MAX if there is none.  A conversion costs about as much after all slices as before them, and
+ * strategies of their own would need one table over four operations. */
 static size_t sliced_from(Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   if (op->kind != OP_slice || !may_share(w, i)) return SIZE_MAX;
@@ -218,7 +220,7 @@ static size_t sliced_from(Finding *w, size_t i) {
   return made;
 }
 
-/* The operation that one may follow; SIZE_MAX: there is none. */
+/* Returns the operation that this one may follow; SIZE_MAX if none. */
 static size_t followed(const Finding *w, const NamedOps *names, size_t i) {
   const Op *op = &w->f->ops.items[i];
   if (!op->mirror.name || op->mirror.operand == MIRROR_APART || w->fixed[i] || w->loops->of[i] >= 0) return SIZE_MAX;
@@ -234,7 +236,7 @@ static bool reads_partial(const Finding *w, size_t i) {
   return false;
 }
 
-/* Sums pass on what is partial, and so do operations that follow nobody. */
+/* Sums keep partial sums partial, and so do operations that follow none. */
 static void find_partial(Finding *w, size_t i, bool passes_on) {
   const Op *op = &w->f->ops.items[i];
   const Rule *r = w->rules[i];
@@ -265,7 +267,7 @@ static void find_heads(Finding *w) {
   }
 }
 
-/* What is repeated for one reader is made as that wants it: then what it is made of, which is smaller, is converted. */
+/* The broadcast of a value with one reader follows this reader: then its smaller operand is converted. */
 static size_t only_reader(const Finding *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   if (!may_share(w, i) || op->kind != OP_broadcast) return SIZE_MAX;
@@ -277,7 +279,7 @@ static size_t only_reader(const Finding *w, size_t i) {
   return may && w->f->ops.items[user].phase == op->phase ? user : SIZE_MAX;
 }
 
-/* The reader's factor that takes the operand as a sum; -1: none does. */
+/* Returns the reader's factor that accepts partial sums of the operand; -1 if none. */
 static int linear_factor(const Rule *r, int operand) {
   int k = 0;
   while (k < r->nfactors && !(r->factors[k].kind == FK_LINEAR && r->factors[k].operands >> operand & 1u)) k++;
@@ -319,7 +321,7 @@ static void list_followers(Finding *w) {
   }
 }
 
-/* ---- which factors are the same */
+/* ---- corresponding factors */
 
 static bool learn(Finding *w, Val v, int d, int factor) {
   if (factor < 0 || w->known[v][d] >= 0) return false;
@@ -330,7 +332,7 @@ static bool learn(Finding *w, Val v, int d, int factor) {
   return true;
 }
 
-/* `map`: the head's factors for those of the tensor's operation; NULL: that is the head. */
+/* `map`: the head's factors for those of the tensor's operation; NULL if that is the head. */
 static void learn_all(Finding *w, Val v, const TensorFactors *t, const int8_t *map) {
   for (int d = 0; d < t->rank && d < type_of(w->f, v)->rank; d++) {
     int k = major_factor(t, d);
@@ -346,7 +348,7 @@ static bool same_dims(const Type *x, const Type *y) {
   return x->rank == y->rank && (!x->rank || memcmp(x->dims, y->dims, sizeof *x->dims * (size_t)x->rank) == 0);
 }
 
-/* What is known of the head's own values. */
+/* Records the factors of the head's own values. */
 static void learn_head(Finding *w, size_t h) {
   const Op *op = &w->f->ops.items[h];
   const Rule *r = w->rules[h];
@@ -354,8 +356,8 @@ static void learn_head(Finding *w, size_t h) {
   for (int i = 0; i < op->nout; i++) learn_all(w, op->out + (Val)i, &r->results[i], NULL);
 }
 
-/* The result of a derivative may be the gradient of an operand.  What it reads from elsewhere and has the type of the
- * operation's result is the gradient of that. */
+/* The result of a derivative may be the gradient of an operand.  A value from outside with the type of the operation's
+ * result is the gradient of that result. */
 static void learn_gradients(Finding *w, size_t of, size_t i) {
   const Op *made = &w->f->ops.items[of], *op = &w->f->ops.items[i];
   const int8_t *map = w->in_kernel[of] && w->sum_of[i] == SIZE_MAX ? w->factors[of] : NULL;
@@ -370,7 +372,7 @@ static void learn_gradients(Finding *w, size_t of, size_t i) {
   }
 }
 
-/* Between a tensor's dimensions and the follower's factors, both ways. */
+/* Exchanges factors between a tensor's dimensions and a follower, both ways. */
 static bool spread_tensor(Finding *w, int8_t *factors, Val v, const TensorFactors *t) {
   bool more = false;
   for (int d = 0; d < t->rank; d++) {
@@ -400,7 +402,7 @@ static void spread_all(Finding *w, size_t h, bool derivatives) {
   }
 }
 
-/* Those of the head's kernel first, whose derivatives follow as well. */
+/* Followers of the head's kernel come first, because their derivatives follow as well. */
 static void find_factors(Finding *w, size_t h) {
   learn_head(w, h);
   for (int i = 0; i < w->nfollowers[h]; i++)
@@ -414,7 +416,7 @@ static void find_factors(Finding *w, size_t h) {
   forget(w);
 }
 
-/* Sums of one value, of equal rules: factor by factor, and what is partial. */
+/* Sums of one value have equal rules: they correspond factor by factor, and partial axes too. */
 static void find_factors_of_sums(Finding *w, size_t first) {
   for (int i = 0; i < w->nfollowers[first]; i++) {
     int8_t *factors = w->factors[w->followers[first][i]] = unknown_factors(w, w->followers[first][i]);
@@ -436,7 +438,7 @@ static const bool *fixed_ops(Arena *a, const Func *f) {
   return fixed;
 }
 
-/* A result of the function counts as one more. */
+/* A result of the function counts as one more use. */
 static void find_uses(Finding *w) {
   w->uses = ARENA_ARRAY(w->arena, Uses, w->f->values.n);
   for (size_t i = 0; i < w->f->ops.n; i++)

@@ -13,7 +13,7 @@ static size_t piece_length(const char *s) {
 
 static bool is_number(const char *s) { return *s >= '0' && *s <= '9'; }
 
-/* The next piece of all names; false when they differ in more than numbers.  Advances `at`. */
+/* Takes the next piece of all names and advances `at`; false if they differ in more than numbers. */
 static bool next_piece(Arena *a, int n, const char **at, NamePiece *out) {
   size_t first = piece_length(at[0]);
   bool equal = true;
@@ -38,7 +38,7 @@ static bool at_end(int n, const char *const *at, bool *all) {
   return ends > 0;
 }
 
-/* How many bytes all names have in common at their begin, and at their end behind that; no number is cut. */
+/* The length of the common beginning of all names, and of the common end of the rest; no number is cut. */
 static size_t common_begin(int n, const char *const *names) {
   size_t k = 0;
   for (bool same = true; names[0][k];) {

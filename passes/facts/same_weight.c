@@ -13,7 +13,7 @@ SameWeight weight_readers(Arena *a, const Func *f) {
   size_t *first = ARENA_ARRAY(a, size_t, f->ops.n + 1), slots = 16;
   int *reads = ARENA_ARRAY(a, int, f->ops.n + 1);
   while (slots < 2 * f->ops.n) slots *= 2;
-  size_t *table = ARENA_ARRAY(a, size_t, slots); /* operation + 1, by name */
+  size_t *table = ARENA_ARRAY(a, size_t, slots); /* operation, plus 1, by name */
   for (size_t i = 0; i < f->ops.n; i++) {
     first[i] = i;
     const Op *op = &f->ops.items[i];

@@ -1,6 +1,6 @@
-/* passes/facts/same_weight.h - which operations read one weight: small ones have a read for every user (unshare.c);
- * which ones read one state: each entry of a joint function (ir/joint.h) does.  Reads with equal layouts are one copy
- * in the memory of a stage. */
+/* passes/facts/same_weight.h - operations that read the same weight or state.  A small weight has a read for every user
+ * (unshare.c); a state has one per entry of a joint function (ir/joint.h).  Reads with equal layouts share one copy in
+ * the memory of a stage. */
 #ifndef APC_PASSES_FACTS_SAME_WEIGHT_H
 #define APC_PASSES_FACTS_SAME_WEIGHT_H
 
@@ -8,9 +8,10 @@
 
 typedef struct SameWeight {
   const size_t *first; /* by operation: the first one that reads the same weight or state; itself for all others */
-  const int *reads;    /* by operation: how many read that; 1 for all others */
+  const int *reads;    /* by operation: the number of these reads; 1 for all others */
 } SameWeight;
 
+/* Finds the reads of each weight and state, in the arena. */
 SameWeight weight_readers(Arena *a, const Func *f);
 
 #endif

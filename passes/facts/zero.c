@@ -44,9 +44,10 @@ bool zero_gather_at_use(Module *m, const Func *f, Strategy *strategies, bool at_
   return any;
 }
 
-/* ---- what a plan amounts to */
+/* ---- the ZeRO stage of a plan */
 
-/* What accumulates the gradient of a weight: its update reads that.  SIZE_MAX: none. */
+/* Returns the operation that accumulates the gradient of a weight, which the weight's update reads; SIZE_MAX if
+ * none. */
 static size_t gradient_of(const Func *f, const Mirrors *mirrors, size_t storage) {
   for (int i = 0; i < mirrors->nfollowers[storage]; i++) {
     const Op *op = &f->ops.items[mirrors->followers[storage][i]];

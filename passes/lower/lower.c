@@ -1,6 +1,6 @@
 /* passes/lower/lower.c - SPMD lowering; see lower.h.
  *
- * The walk (walk.h) says what is made, where and from what; here it is built, on local types.
+ * The walk (walk.h) decides what is made, where and from which values; this file builds it on local types.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const char *scoped_name(Lowering *w, const WalkScope *s, const char *name
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
 }
 
-/* What is built next belongs to the operation that the walk is at. */
+/* Operations built next belong to the walk's current operation. */
 static void build_in(Lowering *w, int stage) {
   w->b.stage = stage;
   w->b.phase = w->walk.phase;
@@ -43,7 +43,7 @@ Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *la
   return v;
 }
 
-/* The read that declares the layout of a state which is only written. */
+/* Emits the read that declares the layout of a state which is only written. */
 static Val declare_state(Lowering *w, const WalkScope *s, const Op *write, const Layout *layout, int stage) {
   const char *name = op_str(write, AT_name);
   Attr a = attr_s(w->m, AT_name, name);
@@ -88,7 +88,7 @@ static Val emit_agreement(Walk *walk, const WalkScope *s, Val value, Val v, int 
   return agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
 }
 
-/* The result of a transfer lives in the stage it moves to. */
+/* The result of a transfer lives in the stage that receives it. */
 static Val emit_transfer(Walk *walk, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to) {
   Lowering *w = (Lowering *)walk;
   Attr a = attr_i(AT_to_stage, to);
@@ -101,7 +101,7 @@ static Val emit_transfer(Walk *walk, const WalkScope *s, Val value, Val v, const
 
 /* ---- operations */
 
-/* Brings the interval a cut window needs to this rank (D10). */
+/* Brings the interval that a split window needs to this rank (D10). */
 static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,
                          int stage) {
   Lowering *w = (Lowering *)walk;
@@ -111,7 +111,7 @@ static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int opera
   const Type *in = type_of(s->f, op->in[operand]), *out = type_of(s->f, op->out), *t = type_of(w->b.f, v);
   const Layout *have = strategy_operand(w->m, r, st, operand), *result = strategy_result(w->m, r, st, 0);
   const Expr *lo, *hi, *source[2], *target[2], *dims[MAX_RANK];
-  int d = window->dim, to = 0; /* convolutions may order the result's dimensions in another way */
+  int d = window->dim, to = 0; /* convolutions may order the result's dimensions differently */
   while (r->results[0].dims[to].f[0] != window->factor) to++;
   build_in(w, stage);
   layout_interval(w->m, &result->dims[to], out->dims[to], &lo, &hi);
@@ -133,7 +133,7 @@ static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int opera
                                    .type = type_get(w->m, t->dtype, t->rank, dims)});
 }
 
-/* The operation itself, on local operands. */
+/* Emits the operation itself, on local operands. */
 Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, const Layout *const *layouts,
                const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
@@ -177,7 +177,7 @@ static void emit_output(Walk *walk, const WalkScope *s, const Output *o, Val v, 
   build_output(&w->b, o->name, v, layout);
 }
 
-/* ---- decompositions: what they make is named after the composite, and belongs to its group */
+/* ---- decompositions: their operations are named after the composite and belong to its group */
 
 static Body *open_body(Walk *walk, const WalkScope *s, const Op *composite) {
   return body_open(walk->m, s->f, composite);

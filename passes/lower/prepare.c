@@ -1,5 +1,5 @@
-/* passes/lower/prepare.c - level 2 of @prepare: a rank makes its parts of the prepared weights from whatever parts of
- * weights they need, alone; see lower_prepare in lower.h. */
+/* passes/lower/prepare.c - level 2 of @prepare: each rank makes its parts of the prepared weights alone, and reads the
+ * parts of weights that it needs; see lower_prepare in lower.h. */
 #include <string.h>
 
 #include "base/die.h"
@@ -9,14 +9,14 @@ static bool same_cut(const DimLayout *a, const DimLayout *b) {
   return a->n == b->n && a->unit == b->unit && memcmp(a->axes, b->axes, (size_t)a->n) == 0;
 }
 
-/* Every dimension of the result is cut as in the layout, or not at all. */
+/* True if every dimension of the result is split as in the layout, or not at all. */
 static bool cuts_within(const Layout *result, const Layout *layout) {
   for (int d = 0; d < layout->rank; d++)
     if (result->dims[d].n && !same_cut(&result->dims[d], &layout->dims[d])) return false;
   return true;
 }
 
-/* Adds the picks that cut dimension d of result `which` as the layout does, when a parallel factor can. */
+/* Adds the picks that split dimension d of result `which` as in the layout, if a parallel factor can. */
 static void carry_back(Module *m, const Rule *r, int which, const Layout *layout, int d, Strategy *st) {
   for (int k = 0; k < r->results[which].dims[d].n; k++) {
     uint8_t f = r->results[which].dims[d].f[k];
@@ -30,7 +30,7 @@ static void carry_back(Module *m, const Rule *r, int which, const Layout *layout
   }
 }
 
-/* What remains of a value's cut after the operation made it: slices, at the layout's own intervals. */
+/* Slices the value where the operation did not split it, at the layout's own intervals. */
 static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, const Layout *want, int stage) {
   const Type *t = type_of(w->b.f, v);
   const Expr *dims[MAX_RANK], *lo, *hi;
@@ -54,7 +54,7 @@ static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, 
 
 static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage);
 
-/* Returns result number `which`. */
+/* Makes the operation and returns result number `which`. */
 static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st, int which,
                    int stage) {
   Val in[MAX_OPERANDS];
@@ -70,7 +70,7 @@ static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r,
   return v ? v + (Val)which : 0;
 }
 
-/* The results beside that one. */
+/* Records the other results of the operation. */
 static void add_others(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st, int which,
                        Val v, int stage) {
   for (int i = 0; i < op->nout; i++)
@@ -78,7 +78,7 @@ static void add_others(Lowering *w, const WalkScope *s, const Op *op, const Rule
       walk_add(&w->walk, s, op->out + (Val)i, strategy_result(w->m, r, st, i), stage, -1, v - (Val)which + (Val)i);
 }
 
-/* The value of @prepare in that layout and stage. */
+/* Returns the value of @prepare in that layout and stage, making it if needed. */
 static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage) {
   const Op *op = op_of(s->f, l1);
   Val v = walk_find(&w->walk, s, l1, layout, stage);

@@ -43,7 +43,7 @@ static uint32_t axes_of_factor(const Strategy *s, int factor) {
   return axes;
 }
 
-/* *at counts places: dimensions of the operand for each pick. */
+/* *at counts positions: for each pick the dimensions of the operand. */
 bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWindow *out) {
   const TensorFactors *x = &r->operands[operand];
   for (; *at < s->n * MAX_RANK; (*at)++) {
@@ -66,15 +66,15 @@ int walk_stage(const WalkScope *s, size_t op) { return s->stages ? s->stages[op]
 
 static Phase phase_of_op(const WalkScope *s, size_t index) { return s->f->ops.items[index].phase; }
 
-/* Of the operation that reads now.  Gradients of weights share what is converted, or made again, for those of values.
+/* The phase of the current reader.  Gradients of weights share converted and recomputed values with those of data.
  */
 static Phase phase_now(const Walk *w, const WalkScope *s) {
   Phase p = phase_of_op(s, w->now);
   return p == PH_wgt ? PH_bwd : p;
 }
 
-/* Is a version of what operation number `index` makes made once for all micro-batches, before them?  What is made
- * behind them need not be kept meanwhile. */
+/* True if versions of the results of operation number `index` are made once, before all micro-batches.  Values of phase
+ * `step` are not: they would have to be kept until then. */
 static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   const Op *op = &s->f->ops.items[index];
   bool once = s->once && s->once[index] && op->phase != PH_step && s->loop < 0 && walk_layout_once(w->m, layout);
@@ -83,13 +83,13 @@ static bool is_once(const Walk *w, const WalkScope *s, size_t index, const Layou
   return once;
 }
 
-/* Does what reads now, in that stage, see only what was made again of the operation's results? */
+/* True if the current reader, in that stage, sees only recomputed results of the operation. */
 static bool is_again(const Walk *w, const WalkScope *s, size_t index, int stage) {
   return s->again && s->strategies[index].again && !w->sending && w->now < s->f->ops.n && phase_now(w, s) == PH_bwd &&
          stage == walk_stage(s, index) && !is_once(w, s, index, walk_produced(w, s, index, 0));
 }
 
-/* Those that are seen by what reads now, in that stage. */
+/* Returns the versions that the current reader sees in that stage. */
 static Versions *versions_seen(const Walk *w, const WalkScope *s, Val value, int stage) {
   if (w->summed) return &s->sums[value];
   return &(is_again(w, s, (size_t)s->f->values.items[value].op, stage) ? s->again : s->versions)[value];
@@ -110,13 +110,13 @@ void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   ARENA_PUSH(w->arena, versions_seen(w, s, value, stage), ((Version){layout, stage, loop, -1, v}));
 }
 
-/* Made here. */
+/* Records a version made in the current loop. */
 static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, Val v) {
   if (v) walk_add(w, s, value, layout, stage, s->loop, v);
   return v;
 }
 
-/* When operation number `index` makes a version. */
+/* The phase in which operation number `index` makes a version. */
 static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Layout *layout) {
   if (s->from) return s->phase;
   if (w->summed) return PH_step;
@@ -125,19 +125,19 @@ static Phase phase_of(const Walk *w, const WalkScope *s, size_t index, const Lay
   return is_once(w, s, index, layout) ? PH_pre : phase_of_op(s, index);
 }
 
-/* When the reader of now is done. */
+/* The phase of the current reader. */
 static Phase reading_phase(const Walk *w, const WalkScope *s) {
   if (s->from) return s->phase;
   if (mesh_micro_batches(&w->m->mesh) == 1) return PH_fwd;
   if (w->sending) return PH_fwd;
   if (w->now < s->f->ops.n) return phase_now(w, s);
-  Phase last = PH_fwd; /* of outputs */
+  Phase last = PH_fwd; /* for outputs */
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (s->f->ops.items[i].phase == PH_step) last = PH_step;
   return last;
 }
 
-/* When a version in `from`, which operation number `index` made, is converted to `to`. */
+/* The phase in which a version in layout `from`, made by operation number `index`, is converted to `to`. */
 static Phase conversion_phase(const Walk *w, const WalkScope *s, size_t index, const Layout *from, const Layout *to) {
   const Op *op = &s->f->ops.items[index];
   if (w->summed) return PH_step;
@@ -166,8 +166,8 @@ static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layou
   return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
 }
 
-/* A version of what was sent here in an earlier phase, whole: what reads it later does not make the stage before send
- * again, which does something else by then. */
+/* Returns a version that was sent here in an earlier phase, without partial sums.  Later readers use it, because by
+ * then the sending stage does other work. */
 static const Version *sent_before(const Walk *w, const WalkScope *s, Val value, int stage) {
   const Versions *v = &s->versions[value];
   size_t index = (size_t)s->f->values.items[value].op;
@@ -177,7 +177,7 @@ static const Version *sent_before(const Walk *w, const WalkScope *s, Val value, 
   return NULL;
 }
 
-/* From the stage where it is produced, as soon as it is: it travels in one layout, and is converted here when another
+/* Receives the value from its stage as early as possible.  It travels in one layout, and is converted here if another
  * is wanted. */
 static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
   const Versions *v = w->summed ? &s->sums[value] : &s->versions[value];
@@ -222,7 +222,7 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
 
 /* ---- states */
 
-/* Of the state that operation `index` of the function reads or writes. */
+/* Returns the place of the state that operation `index` of the function reads or writes. */
 static const StatePlace *state_place(Walk *w, size_t index, const Layout *wanted, int stage) {
   size_t *place = &w->place_of[w->state_ops.first[index]];
   if (!*place) {
@@ -240,7 +240,7 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
   if (w->diags && place.stage != stage)
     return diag_error(w->diags, DIAG_plan_state, (Loc){.node = op->name},
                       "state \"%s\" is read in stage %d and written in stage %d", name, place.stage, stage);
-  /* Never read here: a read declares the layout. */
+  /* The state is never read here, so a read is emitted to declare its layout. */
   w->phase = reading_phase(w, s);
   if (w->states.n > known && !w->sink->source(w, s, op, place.layout, stage, true)) return false;
   Val v = walk_want(w, s, op->in[0], place.layout, stage);
@@ -250,7 +250,7 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
 
 /* ---- operations */
 
-/* Each micro-batch must have its part of what is accumulated. */
+/* True if each micro-batch has its own part of the accumulated value. */
 static bool accumulates(const Walk *w, const WalkScope *s, size_t index) {
   const Strategy *st = &s->strategies[index];
   bool any = s->f->ops.items[index].kind != OP_accumulate || mesh_micro_batches(&w->m->mesh) == 1;
@@ -329,7 +329,7 @@ bool walk_place(Walk *w, const WalkScope *s, size_t index) {
   v->stage = walk_stage(s, index);
   if (op->kind == OP_read) v->produced = state_place(w, index, v->produced, v->stage)->layout;
   w->at = op;
-  /* Inputs and reads exist even when nobody uses them, and bodies have one stage; other sources wait for a user. */
+  /* Inputs and reads exist even if unused, and bodies have one stage; other sources are made for their users. */
   return (!s->from && !op_is_at_entry(op->kind)) || source(w, s, op, v->produced, v->stage);
 }
 
@@ -341,7 +341,7 @@ static bool walk_op(Walk *w, WalkScope *s, size_t index) {
   return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, 0, walk_stage(s, index)) != 0;
 }
 
-/* In which operation number `index` asks for what is gathered at use. */
+/* The segment in which operation number `index` reads values that are gathered at use. */
 static int segment_of(const Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   if (op->out && phase_of(w, s, index, walk_produced(w, s, index, 0)) == PH_pre) return SEGMENT_PRE;
@@ -360,7 +360,7 @@ static bool walk_ops(Walk *w, WalkScope *s) {
   return true;
 }
 
-/* What is made of weights alone is gathered as one of these is. */
+/* Values computed only from weights are gathered at use if one of these weights is. */
 static const bool *find_at_use(Walk *w, const WalkScope *s) {
   bool any = false, *at_use = ARENA_ARRAY(w->arena, bool, s->f->ops.n + 1),
        *of_weights = ARENA_ARRAY(w->arena, bool, s->f->ops.n + 1);

@@ -1,39 +1,39 @@
-/* passes/lower/walk.h - which versions of values are made where: one walk over a level-1 function, a strategy and a
- * stage per operation.
+/* passes/lower/walk.h - decides which versions of values are made where: one walk over a level-1 function with a
+ * strategy and a stage per operation.
  *
- * A version is a value in one layout in one stage; each is made once (D3).  The first is the one its operation makes,
- * or its source where it is needed; the others are converted from that one.  The walk decides what is made, from what,
- * in which stage, before or in which loop, and in which decomposition, and tells it to the functions of a WalkSink in
- * the order in which it happens: the lowering emits it, the planner adds up what it costs, and stage cutting asks the
- * same rules (walk_supply, walk_travel, walk_output) about runs of operations.
+ * A version is a value in one layout in one stage; each is made once (D3).  The first is made by its operation, or, for
+ * sources, where it is needed; the others are converted from it.  The walk decides what is made, from which version, in
+ * which stage, before or in which loop, and in which decomposition, and calls the functions of a WalkSink in that
+ * order: the lowering emits code, the planner adds up costs, and stage cutting applies the same rules (walk_supply,
+ * walk_travel, walk_output) to runs of operations.
  *
- * Operation by operation: its operands are wanted in the layouts its strategy asks for; then come the exchanges of its
- * windows and the operation, or, when a body factor is cut, its decomposition in its place.  Inputs and states exist
- * from the start; other sources are made where they are wanted, once per stage, and those that are alike everywhere
- * (splats, iotas, random numbers) in each layout that is wanted.  What depends on constants alone is computed in every
- * stage that wants it.  Everything else is sent to the stages that want it, in the smaller of two layouts.
+ * For each operation, the walk wants its operands in the layouts of its strategy, exchanges its windows, and makes the
+ * operation, or its decomposition if a body factor is split.  Inputs and states exist from the start; other sources are
+ * made where they are wanted, once per stage, and sources that are alike everywhere (splats, iotas, random numbers) in
+ * each wanted layout.  Values that depend on constants alone are computed in every stage that wants them.  All others
+ * are sent to the stages that want them, in the smaller of two layouts.
  *
- * What an operation of the forward pass makes that its strategy says is made again (D47) is not seen by what makes
- * gradients, in the stage that makes it: the first of these that wants it has the operation made again, of what it sees
- * itself, and in its own phase; those behind find that.  So a value lives to its last use in the forward pass, and anew
- * from its first use behind it.
+ * If a strategy says that an operation of the forward pass is recomputed (D47), gradients in its stage do not see its
+ * results: the first gradient that wants one recomputes the operation, from operands that it sees itself and in its own
+ * phase; later gradients find that result.  So a value lives to its last use in the forward pass, and again from its
+ * first use after it.
  *
- * With micro-batches, what no micro-batch cuts and constants alone determine, in a training step inputs and weights as
- * well, is made once, before all of them (phase `pre`); so is what level 1 puts there.  Everything else is made in the
- * phase of its operation, and conversions in the later one of the phases of value and reader.  Phases are not told
- * apart without micro-batches.
+ * With micro-batches, values that no micro-batch splits and only constants determine (in a training step also inputs
+ * and weights) are made once, before all micro-batches (phase `pre`); so are values that level 1 places there.  All
+ * others are made in the phase of their operation, and conversions in the later of the phases of value and reader.
+ * Without micro-batches phases make no difference.
  *
- * The gradient of a weight that several stages read is the sum of what each of them has of it.  With micro-batches each
- * stage accumulates its own (walk_sums.c): what accumulates the sum on level 1 is told of once per stage that has a
- * part, and the sums over stages are made behind all micro-batches, so that each part is sent once.
+ * The gradient of a weight that several stages read is the sum of the stages' parts.  With micro-batches each stage
+ * accumulates its own part (walk_sums.c): the sink gets level 1's accumulation of the sum once per stage with a part,
+ * and the sums over stages after all micro-batches, so that each part is sent once.
  *
- * A weight that is gathered at use (Strategy.gather_at_use), and what is made of it alone, is converted anew for the
- * forward pass, for the gradients and for the update, and in each micro-batch.
+ * A weight that is gathered at use (Strategy.gather_at_use), and values computed from it alone, are converted again for
+ * the forward pass, for the gradients and for the update, in each micro-batch.
  *
- * At a loop all that its region reads from outside is wanted before it, in each layout that is read, so that
- * conversions of what does not change happen once and everything behind the loop may share them; but sources that are
- * alike everywhere are made where they are used.  A loop within finds there what it needs from outside both.  Count and
- * `again` are replicated; where ranks could differ (agreed.h), all take those of coordinate 0.
+ * At a loop the walk first wants all values that the loop reads from outside, in each layout that is read, so that
+ * invariant conversions run once and operations after the loop may share them; but sources that are alike everywhere
+ * are made where they are used.  An inner loop finds there the values from outside both loops.  Count and `again` are
+ * replicated; where ranks could differ (agreed.h), all take those of coordinate 0.
  */
 #ifndef APC_PASSES_LOWER_WALK_H
 #define APC_PASSES_LOWER_WALK_H
@@ -44,26 +44,27 @@
 #include "ir/layout/rule.h"
 #include "ir/states.h"
 
-/* ---- the rules, for whoever asks about one value */
+/* ---- the rules for one value */
 
-/* How a value comes to a stage other than its own. */
+/* How a value reaches a stage other than its own. */
 typedef enum WalkSupply {
-  SUPPLY_ANYWHERE, /* a source that is alike everywhere: made in the layout that is wanted */
-  SUPPLY_SOURCE,   /* another source: made in that stage as well, and converted */
-  SUPPLY_AGAIN,    /* computed in that stage as well, and converted */
+  SUPPLY_ANYWHERE, /* a source that is alike everywhere: made in the wanted layout */
+  SUPPLY_SOURCE,   /* another source: also made in that stage, and converted */
+  SUPPLY_AGAIN,    /* also computed in that stage, and converted */
   SUPPLY_SENT
 } WalkSupply;
+/* Returns how a value of `maker` reaches another stage; `derived`: see derived_ops. */
 WalkSupply walk_supply(const Op *maker, bool derived, const Layout *wanted);
 
-/* The layout in which a value is sent that was produced in one layout and is wanted in another: the smaller; sums are
- * resolved before they travel. */
+/* Returns the layout in which a value is sent: the smaller of the produced and the wanted one; partial sums are reduced
+ * before they travel. */
 const Layout *walk_travel(Module *m, const Type *global, const Layout *produced, const Layout *wanted);
 
-/* The layout of an output: as it was produced, sums resolved. */
+/* Returns the layout of an output: as produced, with partial sums reduced. */
 const Layout *walk_output(Module *m, const Layout *produced);
 
-/* The windows that are exchanged for operand `operand`: one per cut halo factor and dimension that has it.  Begin with
- * *at = 0; false behind the last. */
+/* Finds the windows that are exchanged for operand `operand`: one per split halo factor and dimension that has it.
+ * Begin with *at = 0; false after the last. */
 typedef struct WalkWindow {
   int factor, dim;
   uint32_t axes;
@@ -72,25 +73,26 @@ bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWin
 
 /* ---- the walk */
 
-/* The parts of a step, for weights that are gathered in each: once before all micro-batches, and as level 1 says. */
+/* The parts of a step in which gathered weights are gathered again: before all micro-batches, and the phases of level
+ * 1. */
 enum { SEGMENT_PRE, SEGMENT_FORWARD, SEGMENT_GRADIENTS, SEGMENT_STEP };
 
 typedef struct Version {
   const Layout *layout;
   int stage;
-  int loop;    /* whose body it is made in, and visible in; -1: none */
-  int segment; /* in which alone it is visible; -1: in all */
-  Val v;       /* what the sink calls it */
+  int loop;    /* visible only in the body of this loop, which makes it; -1: no loop */
+  int segment; /* visible only in this segment; -1: in all */
+  Val v;       /* the sink's number of the version */
 } Version;
 
 typedef struct Versions {
   Version *items;
   size_t n, cap;
-  const Layout *produced; /* layout and stage of the original */
+  const Layout *produced; /* layout and stage of the first version */
   int stage;
 } Versions;
 
-/* One function: the whole one, or the decomposition of a composite inside it. */
+/* A function: the whole one, or the decomposition of a composite inside it. */
 typedef struct WalkScope {
   const Func *f;
   const Rule *const *rules;
@@ -98,23 +100,24 @@ typedef struct WalkScope {
   const int *stages; /* NULL: `stage` for all */
   int stage;
   Versions *versions;           /* by value */
-  Versions *again;              /* by value: those that were made again for gradients; NULL in bodies */
-  Versions *sums;               /* by value: those summed over all micro-batches; NULL where there are no late sums */
-  const size_t *late;           /* by operation: what accumulates it, if it is a late sum, or is that; else SIZE_MAX */
-  const struct WalkScope *from; /* of the composite; NULL at the top */
+  Versions *again;              /* by value: versions recomputed for gradients; NULL in bodies */
+  Versions *sums;               /* by operation: the accumulation of a late sum, for both of them; else SIZE_MAX */
+  const size_t *late;           /* by operation: the accumulation of a late sum, for the sum and for itself; else
+                                 * SIZE_MAX */
+  const struct WalkScope *from; /* the scope of the composite; NULL at the top */
   const Op *composite;
-  const char *prefix, *outer_group; /* of a body, for the sink: how its names begin, the group around it */
-  const bool *derived;              /* by operation, NULL in bodies: every stage computes it for itself */
-  const bool *once;                 /* by operation, NULL in bodies: nothing it is made of changes (once_ops) */
+  const char *prefix, *outer_group; /* for the sink: prefix of names in a body, and the group of the composite */
+  const bool *derived;              /* by operation, NULL in bodies: every stage computes it itself */
+  const bool *once;                 /* by operation, NULL in bodies: it depends on nothing that changes (once_ops) */
   const Loops *loops;               /* NULL in bodies, which have none */
   const bool *agreed;               /* with loops, by value (agreed.h) */
-  int loop;                         /* in whose body things are made now; -1: none */
-  const bool *at_use;               /* by operation, NULL in bodies: gathered where it is used */
-  int segment;                      /* with `at_use`: in which things are made now */
+  int loop;                         /* the loop whose body is being made; -1 if none */
+  const bool *at_use;               /* by operation, NULL in bodies: gathered at use */
+  int segment;                      /* with `at_use`: the current segment */
   Phase phase;                      /* of the composite */
 } WalkScope;
 
-/* Where a state is kept: as its first read says, or its write when it is never read. */
+/* The place of a state: as its first read says, or its write if it is never read. */
 typedef struct StatePlace {
   const Layout *layout;
   int stage;
@@ -122,25 +125,27 @@ typedef struct StatePlace {
 
 typedef struct Walk Walk;
 
-/* Called for what is made.  Functions return what they call the version, never 0 but after a diagnostic. */
+/* Callbacks for what is made.  Functions return the sink's number of the version, 0 only after a diagnostic. */
 typedef struct WalkSink {
-  /* A source; `declares` a state that nobody reads: `op` is its write then, and nothing refers to the result. */
+  /* A source.  If `declares`, it stands for a state that is never read: `op` is its write, and the result has no
+   * users. */
   Val (*source)(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares);
   Val (*convert)(Walk *w, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to, int stage);
-  /* The scalar of coordinate 0, on every rank. */
+  /* Gives every rank the scalar of coordinate 0. */
   Val (*agree)(Walk *w, const WalkScope *s, Val value, Val v, int stage);
   Val (*transfer)(Walk *w, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to);
   Val (*exchange)(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v, int stage);
-  /* The operation itself, with all its operands in their layouts; also loop, repeat and write.  What it returns stands
-   * for its first result, the numbers behind that for the others. */
+  /* The operation itself, with all operands in their layouts; also loop, repeat and write.  The returned number stands
+   * for its first result, the next numbers for the others. */
   Val (*operation)(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage);
   void (*output)(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout);
-  /* The decomposition of a composite, and around what it makes; `results`: what stands for its results inside, and then
-   * outside. */
+  /* The decomposition of a composite: open returns it, enter and leave surround its operations; `results`: the numbers
+   * of its results, first inside and then outside. */
   Body *(*open)(Walk *w, const WalkScope *s, const Op *composite);
   void (*enter)(Walk *w, WalkScope *body, const Val *in);
   void (*leave)(Walk *w, WalkScope *body, Body *known, Val *results);
-  /* The layout that stands for it, where the sink does not tell some apart; NULL: each stands for itself. */
+  /* Returns the representative of a layout, if the sink does not distinguish some layouts; NULL: it distinguishes
+   * all. */
   const Layout *(*form)(const Walk *w, const Layout *layout);
 } WalkSink;
 
@@ -149,39 +154,41 @@ struct Walk {
   Arena *arena; /* of versions */
   const WalkSink *sink;
   Diags
-      *diags; /* gets faults of the plan (an illegal strategy, a state in two stages); NULL: it is known to have none */
-  const Op *at;     /* the operation that is reached */
-  const Op *reader; /* for whom things are made now: that, or one of the loop that is entered there */
-  size_t now;       /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
-  Phase phase;      /* of what the sink is told of now */
-  bool sending;     /* things are made to be sent: as early as can be, whoever reads them */
-  bool again;       /* that is made once more for gradients */
-  bool summed;      /* what is seen and made are sums over all micro-batches */
+      *diags; /* receives faults of the plan (an illegal strategy, a state in two stages); NULL if it cannot have any */
+  const Op *at;     /* the current operation */
+  const Op *reader; /* the current reader: that operation, or one of the loop that is entered there */
+  size_t now;       /* the current operation of the whole function; Func.ops.n: its outputs */
+  Phase phase;      /* of the current call of the sink */
+  bool sending;     /* versions are made to be sent: as early as possible, whoever reads them */
+  bool again;       /* the current operation is recomputed for gradients */
+  bool summed;      /* the versions seen and made are sums over all micro-batches */
   struct {
     StatePlace *items;
     size_t n, cap;
   } states;
   StateOps state_ops; /* of the whole function */
-  size_t *place_of;   /* by the first operation on a state: its place + 1; 0: not known yet */
+  size_t *place_of;   /* by the first operation on a state: its place, plus 1; 0 if unknown */
 };
 
-/* Everything a function makes; derived_ops, loops_of and agreed_values come from the caller, who may keep them.  False
- * after a diagnostic. */
+/* Walks a function.  The caller provides derived_ops, loops_of and agreed_values, and may reuse them.  False after a
+ * diagnostic. */
 bool walk_function(Walk *w, WalkScope *s);
 
-/* A decomposition by itself: versions of the operands are `in`, those of the results `out`; false after a diagnostic.
+/* Walks a decomposition alone: `in` are the versions of the operands; fills `out` with those of the results.  False
+ * after a diagnostic.
  */
 bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
                int stage, Val *out);
 
+/* Returns the stage of operation number `op`. */
 int walk_stage(const WalkScope *s, size_t op);
-/* Is what never changes made once for all micro-batches, in that layout?  Outside of loops. */
+/* True if an invariant value in that layout is made once for all micro-batches, outside loops. */
 bool walk_layout_once(const Module *m, const Layout *layout);
-/* The layout that the operation makes a result in. */
+/* Returns the layout in which the operation makes a result. */
 const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result);
-/* The function that is walked, around a decomposition. */
+/* Returns the scope of the whole function. */
 const WalkScope *walk_outermost(const WalkScope *s);
-/* A version that is visible where things are made now; 0: none. */
+/* Returns a visible version; 0 if none.  walk_add records one. */
 Val walk_find(const Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
 void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v);
 

@@ -1,33 +1,33 @@
-/* passes/lower/walk_internal.h - what walk.c and walk_loop.c share. */
+/* passes/lower/walk_internal.h - shared by the files of the walk. */
 #ifndef APC_PASSES_LOWER_WALK_INTERNAL_H
 #define APC_PASSES_LOWER_WALK_INTERNAL_H
 
 #include "passes/lower/walk.h"
 
-/* The layout that the operation's strategy asks for. */
+/* Returns the layout of an operand in the operation's strategy. */
 const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int operand);
 
-/* The value in that layout and stage, made when there is none; 0 after a diagnostic. */
+/* Returns the value in that layout and stage, making it if needed; 0 after a diagnostic. */
 Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
-/* The operation with all its results in that stage: its own, once more for gradients if they do not see the first, or,
- * for a derived one, any that wants it.  Returns what
- * stands for that result. */
+/* Makes the operation with all its results in that stage: its own stage, again for gradients that see only recomputed
+ * results, or for a derived operation any stage that wants it.  Returns the number of that result. */
 Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage);
-/* The operation, whole, on operands in its layouts. */
+/* Makes the whole operation on operands in its layouts. */
 Val walk_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage);
-/* What was made of a result.  A derived one that another stage computes for itself stands where it is asked for. */
+/* Records the version of a result.  A derived value that another stage computes for itself is visible in the loop of
+ * its reader. */
 void walk_add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v);
-/* A source from here on: inputs and reads are made, others when somebody wants them. */
+/* Places a source: inputs and reads are made now, others when they are wanted. */
 bool walk_place(Walk *w, const WalkScope *s, size_t index);
 
-/* walk_sums.c: sums over stages of what micro-batches accumulate.  Finds them, and gives the scope strategies of its
- * own where there are any. */
+/* walk_sums.c: sums over stages of values that micro-batches accumulate.  Finds them; if there are any, the scope gets
+ * its own copy of the strategies. */
 void walk_find_late(const Walk *w, WalkScope *s);
 static inline bool walk_is_late(const WalkScope *s, size_t index) { return s->late && s->late[index] != SIZE_MAX; }
-/* One of them, or what accumulates them; 0 after a diagnostic. */
+/* Makes a late sum, or its accumulation; 0 after a diagnostic. */
 Val walk_late(Walk *w, const WalkScope *s, size_t index, int stage);
 
-/* walk_loop.c: a loop operation with all that enters its body; a repeat with what its body hands on.  False after a
+/* walk_loop.c: a loop with all values that enter its body; a repeat with the next values of its carries.  False after a
  * diagnostic. */
 bool walk_loop(Walk *w, WalkScope *s, size_t index);
 bool walk_repeat(Walk *w, WalkScope *s, size_t index);

@@ -1,5 +1,5 @@
-/* passes/lower/walk_loop.c - loops in the walk: what enters a body is made before it, what a body hands on at its end;
- * see walk.h. */
+/* passes/lower/walk_loop.c - loops in the walk: values that enter a body are made before it, next values of carries at
+ * its end; see walk.h. */
 #include "passes/lower/walk_internal.h"
 #include "passes/facts/agreed.h"
 
@@ -26,25 +26,25 @@ static bool check_carries(Walk *w, const WalkScope *s, const Loop *l) {
   return true;
 }
 
-/* ---- what enters */
+/* ---- entering values */
 
-/* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
+/* Returns the loop that makes the value anew in each round; -1 if none.  Sources are always made outside. */
 static int made_in(const WalkScope *s, Val v) {
   size_t op = (size_t)s->f->values.items[v].op;
   return op_is_source(s->f->ops.items[op].kind) ? -1 : s->loops->of[op];
 }
 
-/* Whether what the operation reads of that value is made before the loop. */
+/* True if the operation's version of the value is made before the loop. */
 static bool enters(const WalkScope *s, const Loop *l, int loop, size_t index, Val v, const Layout *layout) {
   if (loops_within(s->loops, made_in(s, v), loop)) return false;
-  bool first = index <= l->begin + (size_t)l->ncarries; /* nothing may stand between a loop and its carries */
+  bool first = index <= l->begin + (size_t)l->ncarries; /* no operation may come between a loop and its carries */
   const Op *maker = op_of(s->f, v);
   return first || !op_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
 }
 
 static bool enter_op(Walk *w, const WalkScope *s, const Loop *l, int loop, size_t index) {
   const Op *op = &s->f->ops.items[index];
-  /* An illegal strategy will be said where the operation is made. */
+  /* An illegal strategy is reported when the operation is made. */
   if (w->diags && !strategy_legal(&w->m->mesh, s->rules[index], &s->strategies[index], NULL)) return true;
   w->reader = op;
   for (int k = 0; k < op->nin; k++) {
@@ -55,7 +55,7 @@ static bool enter_op(Walk *w, const WalkScope *s, const Loop *l, int loop, size_
   return true;
 }
 
-/* The scalar that decides, on every rank the same. */
+/* Makes the controlling scalar, equal on every rank. */
 static Val control(Walk *w, const WalkScope *s, Val value, int stage) {
   Val v = walk_want(w, s, value, layout_replicated(w->m, 0), stage);
   w->phase = PH_fwd;
@@ -82,7 +82,7 @@ bool walk_loop(Walk *w, WalkScope *s, size_t index) {
   return round != 0;
 }
 
-/* ---- what is handed on */
+/* ---- carried values */
 
 bool walk_repeat(Walk *w, WalkScope *s, size_t index) {
   int loop = s->loops->of[index], stage = walk_stage(s, index);

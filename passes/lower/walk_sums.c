@@ -1,13 +1,13 @@
-/* passes/lower/walk_sums.c - sums over stages of what micro-batches accumulate; see walk.h.
+/* passes/lower/walk_sums.c - sums over stages of values that micro-batches accumulate; see walk.h.
  *
- * Level 1 says accumulate(a + b) of the gradients that two users give to a weight.  Where these live in different
- * stages, sending one to the other in every micro-batch would cost as many times the weight's bytes.  Accumulation is
- * linear: accumulate(a) + accumulate(b) is the same, and is sent once, in phase `step`.
+ * Level 1 has accumulate(a + b) for the gradients that two users give to a weight.  If the users are in different
+ * stages, sending a or b in every micro-batch would cost the weight's bytes each time.  Accumulation is linear:
+ * accumulate(a) + accumulate(b) is equal, and is sent once, in phase `step`.
  *
- * A late sum is an addition whose result is read once, by what accumulates it or by another late sum, and of which an
- * operand is made in another stage or is a late sum.  It is made of sums over all micro-batches, in the layout that the
- * accumulation results in, by a strategy of its own.  Its other operands are accumulated where they are made, by the
- * strategy of the accumulation.  Sums within one stage are no late ones: one accumulator is enough for them.
+ * A late sum is an addition that is read once, by its accumulation or by another late sum, and that has an operand from
+ * another stage or a late sum as operand.  It adds sums over all micro-batches, in the layout of the accumulation's
+ * result, with a strategy of its own.  Its other operands are accumulated where they are made, with the strategy of the
+ * accumulation.  Sums within one stage are not late: one accumulator is enough for them.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 static size_t maker_of(const Func *f, Val v) { return (size_t)f->values.items[v].op; }
 
-/* ---- which there are */
+/* ---- finding late sums */
 
 static const int *count_uses(const Walk *w, const Func *f) {
   int *uses = ARENA_ARRAY(w->arena, int, f->values.n);
@@ -29,7 +29,7 @@ static bool may_be_late(const Op *op, const int *uses) {
   return op->kind == OP_add && phase_backward(op->phase) && uses[op->out] == 1;
 }
 
-/* By operation: what accumulates it, and nothing else reads it. */
+/* By operation: its accumulation, if nothing else reads it. */
 static size_t *find_accumulators(const Walk *w, const Func *f) {
   size_t *by = ARENA_ARRAY(w->arena, size_t, f->ops.n + 1);
   const int *uses = count_uses(w, f);
@@ -42,7 +42,8 @@ static size_t *find_accumulators(const Walk *w, const Func *f) {
   return by;
 }
 
-/* In the layout of what is accumulated; without the micro-batches where that layout cannot be had. */
+/* Returns a strategy with the layout of the accumulation; if that layout is impossible, one without the
+ * micro-batches. */
 static Strategy late_strategy(const Walk *w, const WalkScope *s, size_t index, const Layout *wanted) {
   const Rule *r = s->rules[index];
   Strategy out = {0};
@@ -87,7 +88,7 @@ void walk_find_late(const Walk *w, WalkScope *s) {
 
 /* ---- making them */
 
-/* Accumulated where it is made. */
+/* Accumulates a part in the stage that makes it. */
 static bool accumulate_part(Walk *w, const WalkScope *s, Val value, size_t accumulator) {
   Versions *sums = &s->sums[value];
   int stage = walk_stage(s, maker_of(s->f, value));

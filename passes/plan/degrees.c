@@ -21,7 +21,7 @@ const Degree degrees_listed[DEGREE_COUNT] = {
 #undef DEGREE
 };
 
-/* Every place is taken once. */
+/* Checks that every place is taken once. */
 #define DEGREE(name, place, label, help) +(1u << (place))
 _Static_assert(0
 #include "passes/plan/degrees.def"

@@ -11,7 +11,8 @@
 #include "ir/states.h"
 #include "passes/cost/cost.h"
 
-/* Weights, states and inputs correspond by the symbol they name, everything else by the operation's name. */
+/* True if operations correspond: weights, states and inputs by the symbol they name, all others by the operation's
+ * name. */
 static bool corresponds(const Op *a, const Op *b) {
   if (a->kind != b->kind) return false;
   const char *x = op_str(a, AT_name), *y = op_str(b, AT_name);
@@ -19,7 +20,7 @@ static bool corresponds(const Op *a, const Op *b) {
   return strcmp(a->name, b->name) == 0;
 }
 
-/* Where a state is only read here and only written there, or the other way round, it is still one state. */
+/* True if one function only reads the state and the other only writes it. */
 static bool is_same_state(const Op *a, const Op *b) {
   bool states = op_is_state(a->kind) && op_is_state(b->kind) && a->kind != b->kind;
   return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
@@ -31,7 +32,7 @@ typedef struct Symbolic {
   size_t op;
 } Symbolic;
 
-/* The operations of a function by what they may correspond to. */
+/* The operations of a function, indexed for finding counterparts. */
 typedef struct Twins {
   const Func *f;
   NamedOps names;
@@ -55,7 +56,7 @@ static Twins twins_of(Arena *a, const Func *f) {
   return t;
 }
 
-/* The first with that symbol; `nsymbols`: none has it. */
+/* Returns the first with that symbol; `nsymbols` if none. */
 static size_t first_with(const Twins *t, const char *symbol) {
   size_t low = 0, high = t->nsymbols;
   while (low < high) {
@@ -70,7 +71,7 @@ static bool has_symbol(const Twins *t, size_t i, const char *symbol) {
   return i < t->nsymbols && strcmp(t->symbols[i].symbol, symbol) == 0;
 }
 
-/* A weight may be read several times, by different users: best the read of the same name. */
+/* A weight may be read several times, for different users: prefers the read of the same name. */
 static int twin_by_symbol(const Twins *t, const Op *op, const char *symbol) {
   const Op *ops = t->f->ops.items;
   int found = -1;
@@ -88,22 +89,22 @@ static int counterpart(const Twins *t, const Op *op, size_t near) {
   const Op *ops = t->f->ops.items;
   const char *symbol = op_str(op, AT_name);
   for (size_t k = op_is_state(op->kind) ? first_with(t, symbol) : t->nsymbols; has_symbol(t, k, symbol); k++)
-    if (ops[t->symbols[k].op].kind == OP_read) return (int)t->symbols[k].op; /* it says where the state is kept */
-  /* The same graph has its operations at the same places: look there first. */
+    if (ops[t->symbols[k].op].kind == OP_read) return (int)t->symbols[k].op; /* it declares the stage */
+  /* Equal graphs have their operations at the same places, so this place is tried first. */
   if (near < t->f->ops.n && corresponds(&ops[near], op) && strcmp(ops[near].name, op->name) == 0) return (int)near;
   if (symbol) return twin_by_symbol(t, op, symbol);
   size_t named = named_op(&t->names, op->name);
   return named != SIZE_MAX && corresponds(&ops[named], op) ? (int)named : -1;
 }
 
-/* What an input is written to as it is, it comes in parts as; NULL: it is written to nothing. */
+/* Returns the write of an input, whose layout the input then has; NULL if the input is not written. */
 static const Op *written_to(const Func *f, const Op *input) {
   for (size_t i = 0; i < f->ops.n && input->kind == OP_input; i++)
     if (f->ops.items[i].kind == OP_write && f->ops.items[i].in[0] == input->out) return &f->ops.items[i];
   return NULL;
 }
 
-/* The same picks by factor name; picks the other rule does not allow are dropped. */
+/* Returns the same picks by factor name, without picks that the other rule does not allow. */
 static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule *to) {
   Strategy out = {.gather_at_use = s->gather_at_use};
   for (int i = 0; i < s->n; i++) {
@@ -115,7 +116,7 @@ static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule
   return out;
 }
 
-/* The factor that the axis cuts operand `k` of the operation by, as its maker leaves it; -1: none. */
+/* Returns the factor by which the axis splits operand `k`, as its maker leaves it; -1 if none. */
 static int factor_of_operand(Module *m, const Func *f, const Strategy *made, const Op *op, const Rule *r, int k,
                              int axis) {
   const Op *maker = op_of(f, op->in[k]);
@@ -129,8 +130,8 @@ static int factor_of_operand(Module *m, const Func *f, const Strategy *made, con
   return -1;
 }
 
-/* What micro-batches cut cannot be made whole again, so an operation without a counterpart is cut by them as its
- * operands are. */
+/* Splits over micro-batches cannot be joined again, so an operation without a counterpart is split by them like its
+ * operands. */
 static Strategy cut_as_operands(Module *m, const Func *f, const Strategy *made, const Op *op) {
   const Rule *r = rule_of(m, f, op);
   Strategy out = {0};
@@ -167,7 +168,8 @@ static int twin_stage(const Carrying *c, size_t i) {
   return twin < 0 ? 0 : c->stages[twin];
 }
 
-/* The stage of a loop that nothing is around: no operation in it has to go back. */
+/* Returns the stage of an outermost loop: the latest of its operations, so that none of them moves to an earlier
+ * one. */
 static int loop_stage(const Carrying *c, const Loop *l) {
   int stage = 0;
   for (size_t i = l->begin; i < l->end; i++) {
@@ -223,7 +225,7 @@ double plan_carried_seconds(Module *m, const Func *planned, const Target *t, con
   return price.possible ? price.time.total : INFINITY;
 }
 
-/* ---- planned together */
+/* ---- joint planning */
 
 static void find_degrees(CostModel *c, const Func *joint, int entry, const Rule *const *rules, const OpLabels *labels,
                          const Plan *p, int degree[DEGREE_COUNT]) {
@@ -279,7 +281,7 @@ bool plan_states_agree(Module *m, const Func *joint, const Rule *const *rules, c
   return agree;
 }
 
-/* By operation of the joint function. */
+/* Carries an entry's plan to all operations of the joint function. */
 static void carry_to_all(Module *m, const Func *joint, int entry, const Plan *alone, Strategy *strategies,
                          int *stages) {
   const JointEntry *from = &joint->joint->entries[entry];

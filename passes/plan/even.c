@@ -6,7 +6,7 @@
 
 #include "ir/schedule.h"
 
-/* What a step takes with the cuts, by the table of the schedule, with phases of equal length. */
+/* Returns the time of a step with the cuts, from the schedule's table, with phases of equal length. */
 static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts) {
   Arena *a = arena_new();
   ScheduleWork *work = ARENA_ARRAY(a, ScheduleWork, b->parts);
@@ -22,8 +22,8 @@ static double table_seconds(const Balance *b, const Mesh *mesh, const int *cuts)
   return seconds;
 }
 
-/* Of cuts that are even in different ways the one whose table is shortest; there is one way where tables are long, or a
- * place has one stage. */
+/* Tries several ways of evening out the cuts and keeps the one with the shortest table; tries only one if tables would
+ * be long, or if each place has one stage. */
 void stages_even(Balance b, const Mesh *mesh, int *cuts) {
   static const double in_step[] = {0, 0.5, 1};
   enum { WAYS = sizeof in_step / sizeof *in_step, MOST_CALLS = 1 << 16 };

@@ -15,7 +15,7 @@ const char *const plan_line_names[ZERO_ROLES] = {"op", "store", "grad", "update"
 typedef struct Parser {
   Arena *a;
   Diags *d;
-  const char *start, *at; /* current line and place in it */
+  const char *start, *at; /* current line and position in it */
   int line;
   PlanFile *f;
 } Parser;
@@ -35,13 +35,13 @@ static bool at_end(Parser *p) {
 
 static bool syntax(Parser *p, const char *wanted) {
   spaces(p);
-  if (at_end(p)) return diag_error(p->d, DIAG_plan_syntax, here(p), "expected %s, the line ends here", wanted);
+  if (at_end(p)) return diag_error(p->d, DIAG_plan_syntax, here(p), "expected %s; the line ends here", wanted);
   return diag_error(p->d, DIAG_plan_syntax, here(p), "expected %s", wanted);
 }
 
 static bool word_char(char c) { return c && !strchr(" \t\r,[]{}=\"#", c); }
 
-/* The next word, or NULL after a diagnostic. */
+/* Returns the next word; NULL after a diagnostic. */
 static const char *word(Parser *p, const char *wanted) {
   spaces(p);
   const char *s = p->at;
@@ -80,7 +80,7 @@ static int hex(char c) {
   return s ? (int)(s - digits) : -1;
 }
 
-/* A quoted string with the escapes of text_quoted; NULL after a diagnostic. */
+/* Returns a quoted string with the escapes of text_quoted; NULL after a diagnostic. */
 static const char *string(Parser *p, const char *wanted) {
   Text t = {.arena = p->a};
   spaces(p);
@@ -107,13 +107,13 @@ static const char *string(Parser *p, const char *wanted) {
 
 static bool read_complete(Parser *p) {
   PlanFile *f = p->f;
-  if (f->complete) return syntax(p, "one complete line only");
+  if (f->complete) return syntax(p, "only one complete line");
   f->complete = true;
   f->complete_loc = (Loc){.file = f->file, .line = p->line, .col = 1};
   return true;
 }
 
-/* Has the line said that already? */
+/* True if the line already forces that name. */
 static bool is_forced(const char *name, const PlanFileForce *f) {
   if (strcmp(name, "recompute") == 0) return f->recompute.kind != RECOMPUTE_auto;
   if (strcmp(name, "zero") == 0) return f->zero > 0;
@@ -136,15 +136,15 @@ static bool is_known(const char *name, const char *value, PlanFileForce *f) {
   return false;
 }
 
-/* force tp=2, zero=1, ... */
+/* Reads: force tp=2, zero=1, ... */
 static bool read_force(Parser *p) {
   PlanFile *f = p->f;
   if (!f->complete) return syntax(p, "a complete line above");
-  if (f->force.loc.line) return syntax(p, "one force line only");
+  if (f->force.loc.line) return syntax(p, "only one force line");
   for (bool more = true; more;) {
     spaces(p);
     Loc loc = here(p);
-    const char *name = word(p, "what is forced");
+    const char *name = word(p, "the name of a forced option");
     if (!name || !punct(p, '=')) return false;
     const char *value = word(p, "a value");
     if (!value) return false;
@@ -162,7 +162,7 @@ static bool read_force(Parser *p) {
 
 static bool read_graph(Parser *p) {
   PlanFile *f = p->f;
-  if (f->func) return syntax(p, "one graph line only");
+  if (f->func) return syntax(p, "only one graph line");
   if (!punct(p, '@')) return false;
   f->func_loc = here(p);
   f->func = word(p, "the name of a function");
@@ -182,16 +182,16 @@ static bool read_graph(Parser *p) {
 static bool read_weight(Parser *p, double *out) {
   spaces(p);
   Loc loc = here(p);
-  const char *text = word(p, "how often the entry is called");
+  const char *text = word(p, "the weight of the entry");
   char *end = NULL;
   *out = text ? strtod(text, &end) : 0;
   return text && ((end > text && !*end && *out >= 0 && *out <= 1e18) ||
-                  diag_error(p->d, DIAG_plan_syntax, loc, "'%s' is no number from 0", text));
+                  diag_error(p->d, DIAG_plan_syntax, loc, "'%s' is not a number of at least 0", text));
 }
 
 static bool read_entries(Parser *p) {
   double all = 0;
-  if (p->f->entries.n) return syntax(p, "one entries line only");
+  if (p->f->entries.n) return syntax(p, "only one entries line");
   spaces(p);
   p->f->entries_loc = here(p);
   while (!at_end(p)) {
@@ -201,15 +201,15 @@ static bool read_entries(Parser *p) {
     if (!e.name || !punct(p, '=') || !read_weight(p, &e.weight)) return false;
     for (size_t i = 0; i < p->f->entries.n; i++)
       if (strcmp(p->f->entries.items[i].name, e.name) == 0)
-        return diag_error(p->d, DIAG_plan_syntax, loc, "the entry '%s' is there twice", e.name);
+        return diag_error(p->d, DIAG_plan_syntax, loc, "the entry '%s' is listed twice", e.name);
     all += e.weight;
     ARENA_PUSH(p->a, &p->f->entries, e);
   }
-  return all > 0 || syntax(p, "NAME=WEIGHT, of which some weight is above 0");
+  return all > 0 || syntax(p, "a weight above 0 for at least one entry");
 }
 
 static bool read_target(Parser *p) {
-  if (p->f->target) return syntax(p, "one target line only");
+  if (p->f->target) return syntax(p, "only one target line");
   p->f->target = word(p, "the name of a target");
   if (!p->f->target || !keyword(p, "ranks")) return false;
   spaces(p);
@@ -217,7 +217,7 @@ static bool read_target(Parser *p) {
   return number(p, "a number of ranks", &p->f->ranks);
 }
 
-/* What IR text takes as the name of an axis (docs/ir.md), because level 2 is printed with it. */
+/* True for names that IR text accepts for axes (docs/ir.md), because level 2 is printed with them. */
 static bool is_axis_name(const char *s) {
   if (*s >= '0' && *s <= '9') return false;
   for (; *s; s++)
@@ -225,7 +225,7 @@ static bool is_axis_name(const char *s) {
   return true;
 }
 
-/* [shares 2:1:1] */
+/* Reads: [shares 2:1:1] */
 static bool read_shares(Parser *p, MeshAxis *axis) {
   spaces(p);
   if (strncmp(p->at, "shares", 6) != 0 || word_char(p->at[6])) return true;
@@ -245,18 +245,18 @@ static bool read_axis(Parser *p, Mesh *mesh) {
   const char *name = word(p, "the name of a mesh axis");
   if (name && !is_axis_name(name))
     return diag_error(p->d, DIAG_plan_syntax, loc,
-                      "'%s' cannot name a mesh axis: letters, digits and '_' can, and no digit comes first", name);
+                      "'%s' cannot name a mesh axis: use letters, digits and '_', no digit first", name);
   int size = 0;
   if (!name || !punct(p, '=') || !number(p, "the size of the axis", &size)) return false;
   if (mesh->naxes == MAX_AXES) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has at most %d axes", MAX_AXES);
   if (mesh_axis_find(mesh, name) >= 0)
-    return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' is there twice", name);
+    return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' is listed twice", name);
   if (size < 1) return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' has no ranks", name);
   spaces(p);
   bool temporal = strncmp(p->at, "time", 4) == 0 && !word_char(p->at[4]);
   if (temporal) p->at += 4;
   for (int i = 0; temporal && i < mesh->naxes; i++)
-    if (mesh->axes[i].temporal) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has one time axis");
+    if (mesh->axes[i].temporal) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has at most one time axis");
   if (temporal && size > PROGRAM_MAX_MICRO_BATCHES)
     return diag_error(p->d, DIAG_plan_model, loc, "there are at most %d micro-batches", PROGRAM_MAX_MICRO_BATCHES);
   mesh->axes[mesh->naxes++] = (MeshAxis){.name = name, .size = size, .temporal = temporal};
@@ -265,7 +265,7 @@ static bool read_axis(Parser *p, Mesh *mesh) {
 
 static bool read_mesh(Parser *p) {
   Mesh mesh = {.stages = 1};
-  if (p->f->stages) return syntax(p, "one mesh line only");
+  if (p->f->stages) return syntax(p, "only one mesh line");
   if (p->f->scheduled) return syntax(p, "the mesh line above the schedule line");
   p->f->mesh_loc = here(p);
   if (!punct(p, '[')) return false;
@@ -288,19 +288,20 @@ static bool read_mesh(Parser *p) {
   return true;
 }
 
-/* How a pipeline trains its micro-batches. */
+/* Reads the schedule of a training pipeline. */
 static bool read_schedule(Parser *p) {
   spaces(p);
   size_t n = strcspn(p->at, " \t#");
   if (!p->f->stages && !p->f->complete) return syntax(p, "a mesh line above");
-  if (p->f->scheduled && p->f->complete) return syntax(p, "one schedule line only");
+  if (p->f->scheduled && p->f->complete) return syntax(p, "only one schedule line");
   Mesh *mesh = &p->f->mesh;
   p->f->scheduled = true, p->f->schedule_loc = here(p);
   if (!schedule_parse(p->at, n, &mesh->schedule, &mesh->chunks))
     return diag_error(p->d, DIAG_plan_model, here(p), "there is no schedule '%.*s'", (int)n, p->at);
   if (p->f->stages && mesh->chunks > 1 && (mesh->stages % mesh->chunks || mesh_micro_batches(mesh) == 1))
     return diag_error(p->d, DIAG_plan_model, here(p),
-                      "schedule %.*s has %d stages on each place and several micro-batches; the mesh has %d and %d",
+                      "schedule %.*s needs a multiple of %d stages and several micro-batches; the mesh has %d stages "
+                      "and %d micro-batches",
                       (int)n, p->at, mesh->chunks, mesh->stages, mesh_micro_batches(mesh));
   p->at += n;
   return true;
@@ -317,8 +318,8 @@ static bool read_stage(Parser *p) {
   if (p->f->mesh.stages == 1)
     return diag_error(p->d, DIAG_plan_model, loc, "the mesh line above has one stage, which begins with the model");
   if (stage < 1 || stage >= p->f->mesh.stages)
-    return diag_error(p->d, DIAG_plan_model, loc, "stage %d of %d does not exist, or begins with the model", stage,
-                      p->f->mesh.stages);
+    return diag_error(p->d, DIAG_plan_model, loc, "stage %d of %d does not exist, or begins with the model (stage 0)",
+                      stage, p->f->mesh.stages);
   if (p->f->stages[stage].op) return diag_error(p->d, DIAG_plan_syntax, loc, "stage %d begins twice", stage);
   spaces(p);
   PlanFileStage s = {.loc = here(p)};
@@ -327,7 +328,7 @@ static bool read_stage(Parser *p) {
   return s.op != NULL;
 }
 
-/* gather once|use, which may be left out: once */
+/* Reads: gather once|use; without it: once. */
 static bool read_gather(Parser *p, bool *at_use) {
   if (at_end(p)) return true;
   if (!keyword(p, "gather")) return false;
@@ -388,7 +389,7 @@ static bool read_line(Parser *p) {
   return syntax(p, "graph, entries, target, mesh, schedule, stage, op, store, grad, update, complete or force");
 }
 
-/* Stages that have borders have all of them. */
+/* Checks that all stages have lines, or none. */
 static bool all_borders(Parser *p) {
   int said = 0, missing = 0;
   for (int s = 1; p->f->stages && s < p->f->mesh.stages; s++)
@@ -396,7 +397,7 @@ static bool all_borders(Parser *p) {
     else missing = s;
   return !said || !missing ||
          diag_error(p->d, DIAG_plan_syntax, p->f->stages[said].loc,
-                    "stage %d has a line and stage %d has none: a file says where all stages begin, or nothing of it",
+                    "stage %d has a line and stage %d has none: give a line for every stage from 1 on, or for none",
                     said, missing);
 }
 

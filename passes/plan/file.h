@@ -1,4 +1,4 @@
-/* passes/plan/file.h - a plan file as it is written, before anybody asks whether it fits a model (docs/plan.md). */
+/* passes/plan/file.h - the contents of a plan file, before they are checked against a model (docs/plan.md). */
 #ifndef APC_PASSES_PLAN_FILE_H
 #define APC_PASSES_PLAN_FILE_H
 
@@ -10,18 +10,18 @@
 
 /* stage N "name" */
 typedef struct PlanFileStage {
-  const char *op; /* NULL: the file has no line for this stage */
+  const char *op; /* NULL if the file has no line for this stage */
   Loc loc;        /* of the name */
 } PlanFileStage;
 
-/* The word that a line about operations of this role begins with. */
+/* The first word of lines about operations of each role. */
 extern const char *const plan_line_names[ZERO_ROLES];
 
 /* op "glob" {strategy} [again];  store "glob" {strategy} gather once|use;  grad "glob" {strategy};  update "glob"
  * {strategy} */
 typedef struct PlanFileOp {
   ZeroRole kind;
-  const char *glob, *strategy; /* the strategy with its braces */
+  const char *glob, *strategy; /* the strategy, with its braces */
   bool again;
   bool gather_at_use;
   Loc glob_loc, strategy_loc;
@@ -33,15 +33,15 @@ typedef struct PlanFileEntry {
   double weight;
 } PlanFileEntry;
 
-/* force NAME=VALUE, ...: what the options of these names force (PlanOptions); 0: nothing. */
+/* force NAME=VALUE, ...: values forced as by the options of these names (PlanOptions); 0 if not forced. */
 typedef struct PlanFileForce {
   int degree[DEGREE_COUNT], micro_batches;
   int zero; /* 1 + the stage */
   Recompute recompute;
-  Loc loc; /* line 0: there is no such line */
+  Loc loc; /* line 0 if the file has no such line */
 } PlanFileForce;
 
-/* A file with a line `complete` may leave out anything: `func`, `target` and `stages` are NULL then, and so are
+/* A file with a line `complete` may omit everything else: `func`, `target` and `stages` are then NULL, and so are
  * PlanFileStage.op. */
 typedef struct PlanFile {
   const char *file;
@@ -50,11 +50,11 @@ typedef struct PlanFile {
   struct {
     PlanFileEntry *items;
     size_t n, cap;
-  } entries; /* none: the plan is of one function */
+  } entries; /* empty if the plan is for one function */
   int ranks;
-  bool complete;         /* what it does not say is searched for */
+  bool complete;         /* the search chooses everything that the file omits */
   bool scheduled;        /* it has a schedule line */
-  PlanFileForce force;   /* of a file that is completed */
+  PlanFileForce force;   /* of a file to be completed */
   Mesh mesh;             /* with stages; its axes have no symbols yet */
   PlanFileStage *stages; /* by stage; 0 is unused */
   struct {
@@ -64,15 +64,15 @@ typedef struct PlanFile {
   struct {
     const char **items;
     size_t n, cap;
-  } comments; /* lines of their own, behind '#' and spaces */
+  } comments; /* whole-line comments, without '#' and leading spaces */
   Loc complete_loc, func_loc, graph_loc, entries_loc, ranks_loc, mesh_loc, schedule_loc, end;
 } PlanFile;
 
-/* Reads the text; everything is in the arena.  NULL after a diagnostic with line and column. */
+/* Reads the text; the result is in the arena.  NULL after a diagnostic with line and column. */
 PlanFile *plan_file_read(Arena *a, const char *file, const char *text, Diags *d);
 
-/* The next pick of a strategy "{factor:axis.axis, ...}": `*at` starts behind the brace and moves on; false at the end
- * or when it is none. */
+/* Reads the next pick of a strategy "{factor:axis.axis, ...}"; `*at` starts after the brace and advances.  False at the
+ * end or at a malformed pick. */
 bool plan_file_pick(Arena *a, const char **at, const char **factor, const char **axes);
 
 #endif

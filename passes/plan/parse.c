@@ -1,7 +1,7 @@
-/* passes/plan/parse.c - from the text of a plan (file.h) to a plan for a function and a target.
+/* passes/plan/parse.c - turns the text of a plan (file.h) into a plan for a function and a target.
  *
- * An operation has the strategy of the last line that matches it; without one it is not cut, or, as part of an update,
- * as its weight is.
+ * An operation has the strategy of the last line that matches it.  Without a line it is not split; operations of an
+ * update are then split like their weight.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ typedef struct Fitting {
   const Rule *const *rules;
   Plan *plan;
   Strategy *strategies;
-  int *line_of;          /* by operation: the last line that matches it; -1 */
+  int *line_of;          /* by operation: the last line that matches it; -1 if none */
   bool *matched;         /* by line */
   const ZeroRole *kinds; /* by operation */
   const ZeroUpdates *updates;
@@ -80,9 +80,9 @@ static bool check_head(Fitting *p) {
   return true;
 }
 
-/* ---- which line counts for which operation */
+/* ---- matching lines and operations */
 
-/* The operations a line matches get it as their line so far.  Most globs are plain names: those are looked up. */
+/* True if the glob is a plain name, as most are; those are looked up. */
 static bool is_plain(const char *glob, Text *name) {
   for (; *glob; glob++) {
     if (*glob == '*') return false;
@@ -117,7 +117,7 @@ static int by_glob(const void *x, const void *y) {
   return order ? order : a < b ? -1 : a > b;
 }
 
-/* A warning; of a file that is completed an error, as both lines cannot hold. */
+/* Warns about a repeated line; in a file to be completed it is an error, because both lines cannot hold. */
 static bool check_repeated(Fitting *p) {
   const PlanFileOp **sorted = ARENA_ARRAY(p->m->arena, const PlanFileOp *, p->file->ops.n);
   for (size_t i = 0; i < p->file->ops.n; i++) sorted[i] = &p->file->ops.items[i];
@@ -127,13 +127,13 @@ static bool check_repeated(Fitting *p) {
       if (p->file->complete)
         return diag_error(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d)",
                           sorted[i]->glob, sorted[i - 1]->glob_loc.line);
-      diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts",
+      diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this line is used",
                    sorted[i]->glob, sorted[i - 1]->glob_loc.line);
     }
   return true;
 }
 
-/* A line of this graph that matches nothing is an error; of another graph, only when most lines do. */
+/* If the graph is the same, a line without a match is an error; for another graph only if most lines have none. */
 static bool check_matches(Fitting *p) {
   enum { NAMED = 3 };
   Text names = {.arena = p->m->arena};
@@ -142,8 +142,8 @@ static bool check_matches(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) {
     const PlanFileOp *line = &p->file->ops.items[i];
     if (p->matched[i]) continue;
-    static const char *const what[ZERO_ROLES] = {"no operation is", "no trained weight is",
-                                                 "nothing that accumulates is", "no part of an update is"};
+    static const char *const what[ZERO_ROLES] = {"no operation is", "no trained weight is", "no accumulation is",
+                                                 "no part of an update is"};
     if (p->same_graph)
       diag_error(p->d, DIAG_plan_model, line->glob_loc, "%s named \"%s\"", what[line->kind], line->glob);
     if (missed++ == 0) first = line->glob_loc;
@@ -161,10 +161,11 @@ static bool check_matches(Fitting *p) {
   return true;
 }
 
-/* Why an operation cannot be made again as its line says; NULL: it can, or is not to be. */
+/* Returns why an operation cannot be recomputed as its line says; NULL if it can, or need not. */
 static const char *not_again(const Fitting *p, const PlanFileOp *line, const Op *op) {
   bool none = line->again && (op->phase != PH_fwd || op_is_source(op->kind));
-  return none ? arena_printf(p->m->arena, "'again': it is none of the forward pass, which is made again for gradients")
+  return none ? arena_printf(p->m->arena,
+                             "'again' is only for operations of the forward pass, which gradients recompute")
               : NULL;
 }
 
@@ -177,7 +178,7 @@ static bool refuse_strategy(const Fitting *p, const PlanFileOp *line, size_t op,
   return false;
 }
 
-/* Only the line that counts has to fit: a wide glob may match operations that another line is for. */
+/* Only the last matching line must fit: a wide glob may match operations that another line is meant for. */
 static bool read_strategies(Fitting *p) {
   for (size_t i = 0; i < p->f->ops.n; i++) {
     if (p->line_of[i] < 0) {
@@ -197,7 +198,7 @@ static bool read_strategies(Fitting *p) {
   return true;
 }
 
-/* A plan whose lines were lost is a plan all the same: whole operands everywhere. */
+/* A plan whose lines were lost is still valid, with whole operands everywhere, so it only gets a warning. */
 static void warn_idle_axes(Fitting *p) {
   const Mesh *mesh = &p->plan->mesh;
   uint32_t used = 0;
@@ -206,11 +207,11 @@ static void warn_idle_axes(Fitting *p) {
   for (int i = 0; i < mesh->naxes; i++)
     if (!(used >> i & 1) && mesh->axes[i].size > 1 && !mesh->axes[i].temporal)
       diag_warning(p->d, DIAG_plan_model, p->file->mesh_loc,
-                   "no line cuts anything over the axis '%s': its %d ranks all do the same", mesh->axes[i].name,
+                   "no line splits anything over the axis '%s': its %d ranks all do the same work", mesh->axes[i].name,
                    mesh->axes[i].size);
 }
 
-/* The outermost loop that a stage beginning at operation `at` would cut; NULL: none. */
+/* Returns the outermost loop that a stage beginning at operation `at` would cut; NULL if none. */
 static const Loop *loop_cut_at(const Loops *loops, size_t at) {
   for (int i = 0; i < loops->n; i++)
     if (loops->items[i].begin < at && at < loops->items[i].end) return &loops->items[i];
@@ -223,7 +224,8 @@ static const char *layout_text(const Fitting *p, const Layout *l) {
   return text_str(&t);
 }
 
-/* A leave is what its carry has become: both have one layout.  The place is that of the line of one of them. */
+/* A leave is the next value of its carry, so both must have one layout.  Faults are reported at the line of one of
+ * them. */
 static bool check_carries(Fitting *p) {
   for (size_t leave = 0; leave < p->f->ops.n; leave++) {
     const Op *op = &p->f->ops.items[leave];
@@ -242,7 +244,7 @@ static bool check_carries(Fitting *p) {
   return true;
 }
 
-/* The first operation of every stage. */
+/* Finds the first operation of every stage. */
 static bool find_cuts(Fitting *p, size_t *cuts) {
   Loops loops = loops_of(p->m->arena, p->f);
   const size_t *home = homes_of(p->m->arena, p->f, derived_ops(p->m->arena, p->f));
@@ -257,7 +259,7 @@ static bool find_cuts(Fitting *p, size_t *cuts) {
                         stage->op, p->f->ops.items[cut->begin].name);
     if (home && home[cuts[s]] != cuts[s])
       return diag_error(p->d, DIAG_plan_model, stage->loc,
-                        "\"%s\" is no operation of the forward pass, which stages cut; it is where \"%s\" is",
+                        "\"%s\" is not an operation of the forward pass, which stages cut; it is placed with \"%s\"",
                         stage->op, p->f->ops.items[home[cuts[s]]].name);
     if (cuts[s] <= cuts[s - 1])
       return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
@@ -275,7 +277,7 @@ static bool place_stages(Fitting *p) {
   return true;
 }
 
-/* The entries of a joint function keep a state in one layout, on one stage. */
+/* Checks that the entries of a joint function keep each state in one layout, on one stage. */
 static bool check_entries(Fitting *p) {
   size_t i, k;
   if (plan_states_agree(p->m, p->f, p->rules, p->strategies, p->plan->stages, &i, &k)) return true;
@@ -289,7 +291,7 @@ static bool check_entries(Fitting *p) {
   return diag_help(p->d, "give both the same strategy"), false;
 }
 
-/* The line that an operation has its strategy from; NULL: none. */
+/* Returns the line that an operation has its strategy from; NULL if none. */
 static const PlanFileOp *line_of(const Fitting *p, size_t op) {
   return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL;
 }
@@ -302,7 +304,7 @@ static bool explain_gap(const Fitting *p, const PlanGap *gap) {
              user    ? user->strategy_loc
              : maker ? maker->strategy_loc
                      : p->file->mesh_loc,
-             "%s needs \"%s\" in layout %s, which cannot be made of %s: micro-batches are not joined again",
+             "%s needs \"%s\" in layout %s, which cannot be made from %s: micro-batches cannot be joined",
              output ? "an output" : arena_printf(p->m->arena, "\"%s\"", p->f->ops.items[gap->user].name),
              p->f->ops.items[producer].name, layout_text(p, gap->to), layout_text(p, gap->from));
   if (user && maker && user != maker)
@@ -368,7 +370,8 @@ static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *fi
   p.plan->strategies = p.strategies;
   if (!p.file) return NULL;
   if (p.file->complete) {
-    diag_error(d, DIAG_plan_model, p.file->complete_loc, "the file says a part of a plan, and a whole one is needed");
+    diag_error(d, DIAG_plan_model, p.file->complete_loc,
+               "the file contains only part of a plan; a complete plan is needed");
     return NULL;
   }
   if (!check_head(&p)) return NULL;
@@ -388,9 +391,9 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   return p;
 }
 
-/* ---- files that are completed */
+/* ---- files to be completed */
 
-/* Axes of one rank cut nothing; that of micro-batches comes first. */
+/* Drops axes of one rank; the axis of micro-batches comes first. */
 static bool said_axes(PlanSaid *x, const PlanFile *file, Diags *d) {
   x->mesh = (Mesh){.stages = file->mesh.stages, .schedule = file->mesh.schedule, .chunks = file->mesh.chunks};
   x->time = "mb";
@@ -402,15 +405,15 @@ static bool said_axes(PlanSaid *x, const PlanFile *file, Diags *d) {
       if (axis->size > 1) x->mesh.axes[x->mesh.naxes++] = *axis;
       x->shares |= axis->shares != NULL;
     }
-  enum { MOST_SPATIAL = 4 }; /* graphs of more take minutes */
+  enum { MOST_SPATIAL = 4 }; /* the planner would need minutes for more */
   if (x->mesh.naxes - x->timed > MOST_SPATIAL)
     return diag_error(d, DIAG_plan_model, file->mesh_loc,
-                      "the mesh has %d axes of several ranks; a file that is completed may have %d",
+                      "the mesh has %d axes of several ranks; a file to be completed may have at most %d",
                       x->mesh.naxes - x->timed, MOST_SPATIAL);
   bool open = mesh_axis_find(&x->mesh, x->time) < 0;
   for (int i = 0; i < file->mesh.naxes; i++)
     if (open && !file->mesh.axes[i].temporal && strcmp(file->mesh.axes[i].name, x->time) == 0)
-      return diag_error(d, DIAG_plan_model, file->mesh_loc, "'%s' is the name of the axis of micro-batches", x->time);
+      return diag_error(d, DIAG_plan_model, file->mesh_loc, "'%s' is reserved for the axis of micro-batches", x->time);
   return !open || x->mesh.naxes < MAX_AXES ||
          diag_error(d, DIAG_plan_model, file->mesh_loc, "the mesh has no room for an axis of micro-batches");
 }
@@ -421,7 +424,7 @@ static void degree_axes(PlanSaid *x) {
     x->mesh.axes[x->mesh.naxes++] = (MeshAxis){.name = degree_names[d], .size = 2};
 }
 
-/* "{x1:tp, ...}" leaves other axes open: the same without the dots. */
+/* "{x1:tp, ...}" leaves other axes open: returns the text without the dots. */
 static const char *without_dots(Arena *a, const char *text, bool *more) {
   size_t n = strlen(text) - 1;
   while (n > 0 && text[n - 1] == ' ') n--;
@@ -431,7 +434,7 @@ static const char *without_dots(Arena *a, const char *text, bool *more) {
   return arena_printf(a, "%.*s}", (int)n, text);
 }
 
-/* As it is written, in axes of the file, then without those of one rank. */
+/* Reads the strategy with the file's axes, then drops axes of one rank. */
 static bool said_strategy(const Fitting *p, PlanSaid *x, size_t op, SaidStrategy *out) {
   const PlanFileOp *line = &p->file->ops.items[p->line_of[op]];
   const Mesh *written = x->has_mesh ? &p->file->mesh : &x->mesh;
@@ -467,7 +470,7 @@ static bool has_no_updates(const Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++)
     if (p->file->ops.items[i].kind == ZERO_UPDATE)
       return diag_error(p->d, DIAG_plan_model, p->file->ops.items[i].glob_loc,
-                        "a file that is completed has no update lines: updates follow the store lines of weights");
+                        "a file to be completed cannot have update lines: updates follow the store lines of weights");
   return true;
 }
 

@@ -7,7 +7,7 @@
 
 static int dim_of(const PlanPin *pin, int rank) { return pin->dim < 0 ? pin->dim + rank : pin->dim; }
 
-/* The rank of what the pin is about; -1: the operation makes nothing of that name, in its entry or with that. */
+/* Returns the rank of the pinned value; -1 if the operation makes no value of that name, entry or degree. */
 static int rank_of(const Func *f, size_t index, const PlanPin *pin) {
   const Op *op = &f->ops.items[index];
   bool named = op->name && *op->name && op->out && op->nout > 0;
@@ -21,25 +21,25 @@ static bool no_match(const Func *f, const PlanPin *pin, Diags *d) {
     if (f->ops.items[i].name && *f->ops.items[i].name) nearest_try(&near, f->ops.items[i].name);
   diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': no operation of the model matches '%s'", pin->text, pin->glob);
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);
-  else diag_help(d, "a saved plan (--save-plan) and --emit=html list them");
+  else diag_help(d, "a saved plan (--save-plan) and --emit=html list the names");
   return false;
 }
 
-/* Two pins want different things of one dimension. */
+/* True if two pins require different things of one dimension. */
 static bool contradicts(const PlanPin *a, const PlanPin *b, int rank) {
   bool none = a->degree == PIN_NO_DEGREE, other = b->degree == PIN_NO_DEGREE;
   bool same_dim = dim_of(a, rank) == dim_of(b, rank), same_degree = a->degree == b->degree;
   return same_dim ? none != other : same_degree && !none;
 }
 
-/* Nothing that matches has the dimension; `some`: a match. */
+/* Reports that no match has the dimension; `some`: a match. */
 static bool no_dimension(const Func *f, const PlanPin *pin, const Op *some, Diags *d) {
   int rank = type_of(f, some->out)->rank;
   return diag_error(d, DIAG_usage_value, (Loc){0}, "--pin '%s': %s has %d dimension%s", pin->text, some->name, rank,
                     rank == 1 ? "" : "s");
 }
 
-/* Of operations that match those are meant that have the dimension. */
+/* Adds the pin to those matching operations that have the dimension. */
 static bool add_pin(const Func *f, const PlanPin *pins, int k, uint64_t *marks, Diags *d) {
   const PlanPin *pin = &pins[k];
   const Op *some = NULL;

@@ -1,4 +1,4 @@
-/* passes/plan/pins.h - layouts that somebody forces: --pin 'GLOB:dim=axis'. */
+/* passes/plan/pins.h - layouts that the user forces: --pin 'GLOB:dim=axis'. */
 #ifndef APC_PASSES_PLAN_PINS_H
 #define APC_PASSES_PLAN_PINS_H
 
@@ -9,20 +9,20 @@
 
 enum { MOST_PINS = 64, PIN_NO_DEGREE = -1 };
 
-/* The first results, if they have the dimension, of operations whose names match the glob: dimension `dim` is cut over
- * all axes of that degree, or, with PIN_NO_DEGREE, over none. */
+/* For operations whose names match the glob and whose first result has the dimension: dimension `dim` of the result is
+ * split over all axes of that degree, or, with PIN_NO_DEGREE, over none. */
 typedef struct PlanPin {
   const char *text, *glob;
-  int dim;    /* from 0; below 0 from the end, -1 the last one */
+  int dim;    /* from 0; negative counts from the end, -1 is the last */
   int degree; /* a Degree (degrees.h) */
 } PlanPin;
 
-/* By operation the pins that match it, as a bit set.  NULL after a diagnostic: a pin matches nothing, or no dimension
- * of what it matches, or two contradict each other. */
+/* Returns, by operation, the pins that match it, as a bit set.  NULL after a diagnostic: a pin matches no operation or
+ * no dimension, or two pins contradict each other. */
 const uint64_t *pins_of(Arena *a, const Func *f, const PlanPin *pins, int n, Diags *d);
 
-/* Does the layout keep the pin?  `axes`: the mesh axes that count for its degree, as a bit set, or all that are not
- * temporal; no axis counts: a degree is not kept. */
+/* True if the layout satisfies the pin.  `axes`: the mesh axes that count for its degree, as a bit set, or all that are
+ * not temporal.  If no axis counts, a pin with a degree is not satisfied. */
 bool pin_holds(const PlanPin *pin, const Layout *l, uint32_t axes);
 
 #endif

@@ -1,5 +1,5 @@
-/* passes/plan/plan.c - identity of a function for plans, and what one rank takes; the text of plans is in print.c and
- * parse.c. */
+/* passes/plan/plan.c - the identity of a function for plans, and the time of one rank; the text of plans is in print.c
+ * and parse.c. */
 #include "passes/plan/plan.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
-/* passes/plan/plan.h - a plan: the mesh, the strategy and stage of every operation, and what they are predicted to
- * cost.
+/* passes/plan/plan.h - a plan: the mesh, the strategy and stage of every operation, and their predicted cost.
  *
- * Found by plan_search, kept as text (D24).  The text format is specified in docs/plan.md.
+ * Plans are found by plan_search and stored as text (D24).  docs/plan.md specifies the format.
  */
 #ifndef APC_PASSES_PLAN_PLAN_H
 #define APC_PASSES_PLAN_PLAN_H
@@ -15,59 +14,58 @@
 #include "passes/plan/recompute.h"
 #include "passes/plan/said.h"
 
-/* How far a search has come. */
+/* The progress of a search. */
 typedef struct PlanProgress {
   int done, candidates;
-  double best;  /* seconds of the best plan so far; INFINITY: none */
-  double bound; /* seconds that no plan is faster than, as far as is known */
-  double left;  /* seconds until the search ends, by its limit or as candidates went so far; INFINITY: not known */
+  double best;  /* seconds of the best plan so far; INFINITY if none */
+  double bound; /* seconds: lower bound of all plans, as known so far */
+  double left;  /* seconds until the search ends, by its limit or at its current rate; INFINITY if unknown */
 } PlanProgress;
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 
-/* Of a search that finds no plan for lack of memory; 0 of others. */
+/* Why a search finds no plan: set if memory is too small, else 0. */
 typedef struct PlanLack {
   double resident; /* bytes of all weights and state */
-  double nearest;  /* bytes that the search counts on a rank of the plan that was nearest; 0: there is none */
-  double bound;    /* of any search without a plan: seconds that no plan is faster than, as Plan.no_gaps_bound */
+  double nearest;  /* bytes per rank, as the search counts, of the plan that was closest; 0 if none */
+  double bound;    /* for every search without a plan: lower bound in seconds, as Plan.no_gaps_bound */
 } PlanLack;
 
-/* What a search without forced degrees has found: searches that force some use it. */
+/* Results of a search without forced degrees, which searches with forced degrees reuse. */
 typedef struct PlanKnown PlanKnown;
 
 typedef struct PlanOptions {
   int micro_batches;        /* 0: apc chooses */
   int degree[DEGREE_COUNT]; /* forced; 0: apc chooses */
   int schedule;             /* 1 + the PipelineSchedule of a training step; 0: apc chooses */
-  int chunks;               /* of the schedule that is given: Mesh.chunks */
-  Recompute recompute;      /* of training */
+  int chunks;               /* of the given schedule: Mesh.chunks */
+  Recompute recompute;      /* for training */
   int zero;                 /* 1 + the stage of ZeRO (zero.h); 0: apc chooses */
-  const PlanPin *pins;      /* layouts that are forced */
+  const PlanPin *pins;      /* forced layouts */
   int npins;
-  const PlanSaid *said; /* a file that is completed; NULL */
+  const PlanSaid *said; /* a file to be completed; NULL if none */
   double memory_limit;  /* bytes per rank; 0: what the target has */
-  double effort; /* seconds after which the best plan so far is taken; plans then depend on the machine's speed.  0: */
-  double work;   /* the work after which it is, in sums or what takes as long; 0: a usual limit */
-  double *spent; /* grows by the work that is done, as `work` counts it; may be NULL */
-  const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
-                              NULL: found each time */
-  const volatile sig_atomic_t *stop; /* once it is not 0 the best plan so far is taken, or none; NULL */
-  bool any;                          /* the first plan that fits will do */
-  bool searched;                     /* also where all is forced: by who tries several */
-  bool steady;         /* the least time from batch to batch is wanted (PlanTime.period) instead of that of one batch */
-  double most_seconds; /* that one batch may take; 0: any */
-  double below;        /* no plan that takes longer is wanted, in what is minimised; 0: any */
-  bool alternatives;   /* list what else there is, each as whoever forces it gets it */
-  bool frontier;  /* list what was found instead: time, time from batch to batch and memory, that nothing else beats */
-  PlanLack *lack; /* is set when there is no plan; may be NULL */
-  PlanProgressFunc show; /* called many times while the search runs; NULL: not */
+  double effort; /* time limit in seconds: the best plan so far is returned, which depends on the machine; 0: none */
+  double work;   /* the same limit as work, in sums or operations of equal cost; 0: the default limit */
+  double *spent; /* the search adds its work, in units of `work`; may be NULL */
+  const PlanKnown **known; /* shared by searches for one function, target and limit; NULL at first; may be NULL */
+  const volatile sig_atomic_t *stop; /* nonzero stops the search, which returns the best plan so far; may be NULL */
+  bool any;                          /* return the first plan that fits */
+  bool searched;                     /* search even if everything is forced, for callers that try several */
+  bool steady;         /* minimise the time from batch to batch (PlanTime.period) instead of that of one batch */
+  double most_seconds; /* limit of the time of one batch; 0: none */
+  double below;        /* ignore plans that are not below this value of the objective; 0: no limit */
+  bool alternatives;   /* also list alternatives, each as the user would get it by forcing it */
+  bool frontier;  /* list instead the Pareto frontier of the plans found: time, time from batch to batch and memory */
+  PlanLack *lack; /* set if there is no plan; may be NULL */
+  PlanProgressFunc show; /* called many times while the search runs; NULL if not needed */
   void *show_context;
 } PlanOptions;
 
-/* Where the time of a search went, for whoever wants to know why it is long. */
+/* Where the search spent its time, for finding out why it is slow. */
 enum { SEARCH_JOINS = 4, SEARCH_FANS = 4, SEARCH_MANY_USERS = 5 };
 
-/* The elimination of a variable: an operation, or the layouts that are made of a value. */
+/* The elimination of a variable: an operation, or the layouts of a value. */
 typedef struct SearchJoin {
   const char *name;
   int nscope; /* the other variables of the join */
@@ -78,14 +76,14 @@ typedef struct SearchJoin {
 /* A value with many users. */
 typedef struct SearchFan {
   const char *name;
-  int users, choosing; /* operations; those that may ask for different layouts */
-  int sets;            /* layouts that may be made of it, in sets: 0: one table, or one per user */
+  int users, choosing; /* operations; those that may want different layouts */
+  int sets;            /* layouts of the value, in sets; 0: one table, or one per user */
 } SearchFan;
 
 typedef struct SearchReport {
-  int candidates, graphs, solved;      /* looked at; built; solutions of these */
+  int candidates, graphs, solved;      /* candidates considered; graphs built; graphs solved */
   double domains, tables, order, sums; /* seconds of processor time */
-  /* Of the graph that took the most sums: */
+  /* The graph that took the most sums: */
   double most_work;
   int variables, width,
       many; /* width: the most other variables in one join; many: values with SEARCH_MANY_USERS users */
@@ -98,99 +96,99 @@ typedef struct Plan Plan;
 
 typedef struct PlanAlternative {
   int degree[DEGREE_COUNT], micro_batches, zero;
-  double seconds, bytes; /* seconds is INFINITY when it is not possible */
-  bool counted;          /* bytes are what the search counts: no Program was asked */
-  Plan *plan;            /* NULL when it is not possible */
-  const char *why_not;   /* NULL when it is possible */
-  const char *named;     /* its text in --compare; NULL: it was not named there */
+  double seconds, bytes; /* seconds is INFINITY if impossible */
+  bool counted;          /* bytes are counted by the search, not by a Program */
+  Plan *plan;            /* NULL if impossible */
+  const char *why_not;   /* NULL if possible */
+  const char *named;     /* its text in --compare; NULL if not named there */
   const char *schedule;  /* plan_schedule_name */
   const char *recompute; /* recompute_name */
 } PlanAlternative;
 
-/* Of a plan that was chosen for its memory: it may be slower than the fastest by a part. */
+/* For a plan that was chosen for its memory, and may be slower than the fastest by a given share. */
 typedef struct PlanTraded {
-  double fastest, slower; /* seconds of the fastest plan; the part */
-  double bytes;           /* on a rank of the fastest plan, as the search counts, */
-  double least;           /* and of all plans that are fast enough at least, as far as is proved; 0: nothing is */
+  double fastest, slower; /* seconds of the fastest plan; the share */
+  double bytes;           /* per rank of the fastest plan, as the search counts */
+  double least;           /* proved lower bound over all plans that are fast enough; 0 if none */
 } PlanTraded;
 
 struct Plan {
   const char *target;
-  const Target *on; /* what it is for */
+  const Target *on; /* the target of the plan */
   const char *func;
   int ranks;
-  Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
-  int degree[DEGREE_COUNT]; /* what the axes amount to (degrees.h), whatever their names */
+  Mesh mesh; /* axes are named after what they split; with micro-batches the temporal axis "mb" comes first */
+  int degree[DEGREE_COUNT]; /* the degrees of the axes (degrees.h), whatever their names */
   int micro_batches;
-  int zero;                   /* the stage of ZeRO that it amounts to (zero.h) */
+  int zero;                   /* the ZeRO stage (zero.h) */
   const Strategy *strategies; /* by operation of the function */
   const int *stages;          /* by operation */
   const char *recompute;      /* recompute_name */
   uint64_t graph;             /* hash of the function */
   PlanPrice price;
-  const PlanMemory *allocated; /* what the largest rank of its Program takes; NULL: it was not asked */
-  double flops, params;        /* of the whole step on one rank; trainable elements */
-  double one_device_seconds;   /* the best on one rank of the target; INFINITY when it does not fit */
-  bool layout;                 /* all was forced: the bound is over one mesh, with an axis per degree */
-  bool mirrored;               /* the bound is over plans in which gradients follow the forward pass (D57) */
-  bool steady;                 /* bound and gap are of the time from batch to batch */
-  double lower_bound, gap;     /* seconds, over everything that was allowed, of schedules 1f1b unless one is given; gap:
-                                  plan_gap */
-  double no_gaps_bound;        /* seconds, over everything that was allowed, were there no gaps in pipelines */
+  const PlanMemory *allocated; /* memory of the largest rank of its Program; NULL if not computed */
+  double flops, params;        /* of the whole step on one rank; number of trainable elements */
+  double one_device_seconds;   /* the best on one rank of the target; INFINITY if it does not fit */
+  bool layout;                 /* everything was forced: the bound is over one mesh, with an axis per degree */
+  bool mirrored;               /* the bound covers plans in which gradients follow the forward pass (D57) */
+  bool steady;                 /* bound and gap are for the time from batch to batch */
+  double lower_bound, gap;     /* seconds, over all allowed plans with schedule 1f1b, or the given one; gap: plan_gap */
+  double no_gaps_bound;        /* seconds, over all allowed plans, for pipelines without bubbles */
   double search_seconds;
-  double search_work;    /* sums formed for tables: the effort of the search, whatever the machine */
-  bool cut_short;        /* the search ended at its limit of time or work */
-  const char *one_batch; /* why its stages have one micro-batch, where that was not asked for; NULL: no such reason */
-  const PlanTraded *traded; /* NULL: it is the fastest */
+  double search_work;       /* sums formed for tables: the effort of the search, independent of the machine */
+  bool cut_short;           /* the search reached its limit of time or work */
+  const char *one_batch;    /* why its stages have one micro-batch if that was not forced; NULL if there is no reason */
+  const PlanTraded *traded; /* NULL if it is the fastest */
   SearchReport report;
   int nalternatives;
   PlanAlternative *alternatives; /* best first, without the plan itself; then the named ones */
-  int nnear; /* faster plans that the search counts above the memory limit, and that may be within it, by time */
+  int nnear; /* faster plans above the memory limit by the search's count, but possibly within it, by time */
   Plan **near;
-  int nspare; /* slower plans that the search counts within the limit, by time: where the Program of this one is not */
+  int nspare; /* slower plans within the limit by the search's count, by time: used if this plan's Program exceeds it */
   Plan **spare;
 };
 
-/* The module has its own mesh again when these return: whoever goes on with a plan gives the module the plan's
+/* These functions restore the module's mesh.  To continue with a plan, give the module the plan's mesh
  * (module_set_mesh). */
 
-/* The fastest plan for the level-1 function (calls inlined) on the target.  NULL after diagnostics: no feasible plan,
- * contradictory options. */
+/* Returns the fastest plan for the level-1 function (calls inlined) on the target.  NULL after diagnostics: no feasible
+ * plan, contradictory options. */
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
 
-/* The least on one rank of the target; INFINITY when it does not fit.  `memory_limit` as in PlanOptions. */
+/* Returns the least seconds on one rank of the target; INFINITY if it does not fit.  `memory_limit` as in
+ * PlanOptions. */
 double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
 
-/* What all operations take at least on one rank of the target, were memory no limit: divided by the ranks of a part of
- * it, no plan on that part has less time from batch to batch. */
+/* Returns the sum of the operations' least seconds on one rank, without a memory limit.  Divided by n it is a lower
+ * bound of the time from batch to batch on n ranks. */
 double plan_least_seconds(Module *m, const Func *f, const Target *t);
 
-/* Bytes that a rank may have: what is asked for, or, where that is 0, what the target has. */
+/* Returns the bytes that a rank may use: `asked`, or, if that is 0, those of the target. */
 static inline double plan_memory_limit(const Target *t, double asked) { return asked > 0 ? asked : target_usable(t); }
 
-/* What the search has minimised. */
+/* Returns the value that the search minimised. */
 static inline double plan_seconds(const Plan *p) { return p->steady ? p->price.time.period : p->price.time.total; }
 
-/* A fraction of the plan's time; 0 when it is as fast as the bound. */
+/* Returns the gap as a fraction of the plan's time; 0 if the plan is as fast as the bound. */
 static inline double plan_gap(double seconds, double lower_bound) {
   return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0;
 }
 
-/* The schedule of a plan by name: "none" without stages and micro-batches; inference runs micro-batches one behind the
- * other, as the forward of gpipe. */
+/* Returns the schedule of a plan by name: "none" without stages and micro-batches; inference runs micro-batches one
+ * after another, as the forward pass of gpipe. */
 const char *plan_schedule_name(Arena *a, const Plan *p);
 const char *plan_name_of_schedule(Arena *a, bool trains, int stages, int micro_batches, PipelineSchedule s, int chunks);
 
-/* What the largest rank takes: of the Program where that was asked, else as the search counts. */
+/* Returns the memory of the largest rank: of the Program if computed, else as the search counts. */
 static inline const PlanMemory *plan_memory(const Plan *p) { return p->allocated ? p->allocated : &p->price.memory; }
 
-/* A plan as what else there is beside another one, but for PlanAlternative.plan. */
+/* Describes a plan as an alternative to another, without PlanAlternative.plan. */
 PlanAlternative plan_as_alternative(Arena *a, const Plan *p);
 
-/* Identity of a function for plans: its text without locations. */
+/* Returns the identity of a function for plans: a hash of its text without locations. */
 uint64_t plan_graph_hash(const Module *m, const Func *f);
 
-/* The text of a plan: globs only where they say the same. */
+/* Appends the text of a plan; globs replace equal lines. */
 void plan_print(Module *m, const Func *f, const Plan *p, Text *out);
 
 /* Reads a plan for the function and prices it on the target.  NULL after diagnostics with line and column. */

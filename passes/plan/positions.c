@@ -1,6 +1,7 @@
 /* passes/plan/positions.c - see positions.h.
  *
- * Their number is bounded.  Positions that one value crosses are taken first, then those that two cross, and so on.
+ * The number of positions is bounded.  Positions crossed by one value are taken first, then those crossed by two, and
+ * so on.
  */
 #include "passes/plan/positions.h"
 
@@ -33,7 +34,7 @@ const Op *cut_read_of(const CutFacts *k, size_t write) {
   return read == SIZE_MAX ? NULL : &items[read];
 }
 
-/* The first operation that uses what is read of a state, in any entry of a joint function. */
+/* Returns the first operation that uses the value read from a state, in any entry of a joint function. */
 static size_t first_use(const CutFacts *k, size_t read) {
   size_t first = k->first_user[k->f->ops.items[read].out];
   for (size_t i = k->states.next[read]; k->f->joint && i != SIZE_MAX; i = k->states.next[i]) {
@@ -47,7 +48,7 @@ static void forbid(bool *forbidden, size_t from, size_t to) {
   for (size_t i = from + 1; i <= to; i++) forbidden[i] = true;
 }
 
-/* Entries of a joint function use a state in one stage, also those that only read it. */
+/* Entries of a joint function use a state in one stage, including those that only read it. */
 static void forbid_between_entries(const CutFacts *k, bool *forbidden) {
   for (size_t i = 0; k->f->joint && i < k->f->ops.n; i++) {
     if (k->f->ops.items[i].kind != OP_read) continue;
@@ -56,8 +57,8 @@ static void forbid_between_entries(const CutFacts *k, bool *forbidden) {
   }
 }
 
-/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it,
- * where an update of a weight is anyway.  Nor inside a loop. */
+/* Marks forbidden positions: between the first use of a state and the operation that makes its new value, because both
+ * run in the stage that keeps the state (updates of weights are there anyway), and inside loops. */
 static bool *find_forbidden(Arena *a, const CutFacts *k, const Loops *loops) {
   bool *forbidden = ARENA_ARRAY(a, bool, k->f->ops.n + 1);
   for (int l = 0; l < loops->n; l++) forbid(forbidden, loops->items[l].begin, loops->items[l].end - 1);
@@ -72,25 +73,24 @@ static bool *find_forbidden(Arena *a, const CutFacts *k, const Loops *loops) {
   return forbidden;
 }
 
-/* A stage may begin here: stages of a training step cut its forward pass. */
+/* True if a stage may begin here: stages of a training step cut its forward pass. */
 static bool can_cut_at(const CutFacts *k, size_t i) { return !k->training || k->training[i] == i; }
 
-/* A cut after a source is the same as the one before it. */
+/* True if a stage may begin here; a cut after a source equals the one before it. */
 static bool may_begin(const CutFacts *k, const bool *forbidden, int i) {
   const Joint *joint = k->f->joint;
-  if (joint && joint->of[i] != 0) return false; /* what stands at one place in several entries is in one stage */
+  if (joint && joint->of[i] != 0) return false; /* operations at one place of several entries are in one stage */
   return !op_is_source(k->f->ops.items[i - 1].kind) && !forbidden[i] && can_cut_at(k, (size_t)i);
 }
 
-/* If there are more positions than room, those are taken that lie evenly over the function, so that no long run remains
- * after the last one. */
+/* If there are more positions than room, evenly spread ones are taken, so that no long run remains at the end. */
 static bool is_spread(int i, int all, int room) {
   return all <= room || (int64_t)(i + 1) * room / all > (int64_t)i * room / all;
 }
 
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-/* By value: the last operation that reads it, of those a stage may begin at; its maker where it crosses nothing. */
+/* By value: the last operation that reads it and where a stage may begin; its maker if it crosses no position. */
 static int *find_last_readers(Arena *a, const CutFacts *k) {
   const Func *f = k->f;
   int *last = ARENA_ARRAY(a, int, f->values.n);
@@ -126,7 +126,7 @@ CutPositions cut_positions(Arena *a, const CutFacts *k, const Loops *loops, int 
   return p;
 }
 
-/* The first position that is not before the operation. */
+/* Returns the first position at or after the operation. */
 static int position_from(const CutPositions *p, int op) {
   int low = 0, high = p->n - 1;
   while (low < high) {

@@ -1,22 +1,24 @@
-/* passes/plan/positions.h - where stages may begin: before an operation of the forward pass, where few values cross. */
+/* passes/plan/positions.h - positions at which stages may begin: before operations of the forward pass, where few
+ * values cross. */
 #ifndef APC_PASSES_PLAN_POSITIONS_H
 #define APC_PASSES_PLAN_POSITIONS_H
 
 #include "ir/loops.h"
 #include "ir/states.h"
 
-/* What holds of a function whatever its strategies are. */
+/* Facts about a function that do not depend on strategies. */
 typedef struct CutFacts {
   const Func *f;
-  const bool *derived; /* by operation: every stage computes it for itself */
+  const bool *derived; /* by operation: every stage computes it itself */
   const bool *once;    /* by operation: once_ops */
   StateOps states;
-  const size_t *first_user; /* by value; the number of operations: none */
+  const size_t *first_user; /* by value; the number of operations if none */
   const size_t *training;   /* homes_of */
 } CutFacts;
+/* Computes the facts, in the arena. */
 CutFacts cut_facts(Arena *a, const Func *f);
 
-/* The first operation that reads the state which this operation writes.  NULL if no operation reads it, or if this one
+/* Returns the first operation that reads the state which operation `write` writes; NULL if none reads it, or if `write`
  * writes no state. */
 const Op *cut_read_of(const CutFacts *k, size_t write);
 
@@ -26,10 +28,11 @@ typedef struct CutPositions {
   int *at;
 } CutPositions;
 
-/* Enough of them for so many stages to be about equal, if there are; those that few values cross come first. */
+/* Returns enough positions for that many stages of about equal size, if there are; positions crossed by few values come
+ * first. */
 CutPositions cut_positions(Arena *a, const CutFacts *k, const Loops *loops, int stages);
 
-/* By position the operations whose results cross it, one for each result: makers[starts[p]] .. [starts[p + 1] - 1]. */
+/* By position the makers of the values that cross it, one entry per value: makers[starts[p]] .. [starts[p + 1] - 1]. */
 typedef struct CutCrossing {
   size_t *starts, *makers;
 } CutCrossing;

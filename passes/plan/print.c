@@ -1,10 +1,10 @@
 /* passes/plan/print.c - the text of a plan (docs/plan.md).
  *
- * Operations of one group (pass group: the same operation of all layers) have one line, a glob of their names with the
- * strategy most of them have.  A glob may match other operations too, so globs come first, those that match most before
- * others, and whatever is still wrong then gets a line of its own behind them: the last line that matches counts.
- * Operations without axes, and those of updates that are cut as their weight is, need no line unless a glob catches
- * them.  Equal plans give equal bytes.
+ * Operations of one group (pass group: the same operation of all layers) share one line, a glob of their names with the
+ * strategy of most of them.  A glob may match other operations too.  So globs come first, the widest before others, and
+ * operations that are still wrong then get lines of their own: the last line that matches counts.  Operations without
+ * axes, and operations of updates that are split like their weight, need no line unless a glob matches them.  Equal
+ * plans give equal bytes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@
 #include "passes/facts/zero.h"
 #include "passes/plan/stage.h"
 
-/* What comes after the last star ends the name.  Most globs are told from most names by that, and a plan of a large
- * model asks a million times. */
+/* Checks that the name ends with the text after the last star.  This rejects most pairs quickly; a plan of a large
+ * model tests a million of them. */
 static bool may_end_so(const char *glob, const char *name) {
   size_t g = strlen(glob), n = strlen(name);
   while (g > 0 && glob[g - 1] != '*' && (g < 2 || glob[g - 2] != '\\')) {
@@ -76,7 +76,7 @@ static const char *strategy_text(const Mesh *mesh, Arena *a, const Rule *r, cons
 typedef struct OpLine {
   ZeroRole kind;
   const char *glob, *strategy;
-  size_t first; /* operation it was made for */
+  size_t first; /* the operation it was made for */
   struct {
     uint32_t *items;
     size_t n, cap;
@@ -85,8 +85,8 @@ typedef struct OpLine {
 
 typedef struct OpGroup {
   const char *name;     /* interned */
-  const char *glob;     /* of its operations; NULL when there is none, or one operation */
-  const char *strategy; /* of most of them */
+  const char *glob;     /* of its operations; NULL if there is none, or only one operation */
+  const char *strategy; /* of most of its operations */
   bool has_line;
   struct {
     uint32_t *items;
@@ -98,7 +98,7 @@ typedef struct OpLines {
   Arena *a;
   const Func *f;
   const char **strategies; /* by operation */
-  const char **without;    /* by operation: what it has without a line */
+  const char **without;    /* by operation: its strategy without a line */
   const ZeroRole *kinds;   /* by operation */
   struct {
     OpGroup *items;
@@ -108,7 +108,7 @@ typedef struct OpLines {
     OpLine *items;
     size_t n, cap;
   } lines;
-  int *line_of; /* by operation: the last line that matches; -1 */
+  int *line_of; /* by operation: the last line that matches; -1 if none */
 } OpLines;
 
 static bool same(const char *x, const char *y) { return strcmp(x, y) == 0; }
@@ -117,7 +117,7 @@ static bool same(const char *x, const char *y) { return strcmp(x, y) == 0; }
 static void find_groups(OpLines *w) {
   size_t cap = 16;
   while (cap < 2 * w->f->ops.n + 2) cap *= 2;
-  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap); /* group + 1 */
+  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap); /* group, plus 1 */
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const char *name = w->f->ops.items[i].group;
     size_t s = hash64(name, strlen(name), 0) & (cap - 1);
@@ -144,7 +144,7 @@ static const char *glob_of(const OpLines *w, const OpGroup *g) {
   return some ? text_str(&t) : NULL;
 }
 
-/* What most of the group have; the first of several. */
+/* Returns the strategy of most operations of the group; the first of equals. */
 static const char *majority(const OpLines *w, const OpGroup *g) {
   struct {
     const char **items;
@@ -163,7 +163,7 @@ static const char *majority(const OpLines *w, const OpGroup *g) {
   return distinct.items[best];
 }
 
-/* One glob has one line: a second group with it gets exceptions instead. */
+/* One glob has one line: for a second group with the same glob, its operations get lines of their own. */
 static void add_line(OpLines *w, OpGroup *g) {
   ZeroRole kind = w->kinds[g->ops.items[0]];
   g->has_line = true;
@@ -194,7 +194,7 @@ static bool is_right(const OpLines *w, size_t op) {
   return same(k < 0 ? w->without[op] : w->lines.items[k].strategy, w->strategies[op]);
 }
 
-/* Lines for groups that are cut, then for those that another's glob catches, until nothing more is caught. */
+/* Adds lines for groups that are split, then for groups that another's glob matches, until nothing changes. */
 static void choose_lines(OpLines *w) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -245,7 +245,7 @@ static void print_ops(Module *m, Arena *a, const Func *f, const Plan *p, Text *o
     g->strategy = majority(&w, g);
   }
   choose_lines(&w);
-  bool *counts = ARENA_ARRAY(a, bool, w.lines.n); /* lines that decide something */
+  bool *counts = ARENA_ARRAY(a, bool, w.lines.n); /* lines that are the right one for some operation */
   for (size_t i = 0; i < f->ops.n; i++)
     if (w.line_of[i] >= 0 && is_right(&w, i)) counts[w.line_of[i]] = true;
   for (size_t k = 0; k < w.lines.n; k++)
@@ -266,7 +266,7 @@ static void print_mesh(const Plan *p, Text *out) {
     text_printf(out, "schedule %s\n", schedule_text(out->arena, p->mesh.schedule, p->mesh.chunks));
 }
 
-/* The shortest numbers that read back. */
+/* Prints the shortest numbers that read back. */
 static void print_entries(const Func *f, Text *out) {
   if (!f->joint) return;
   text_add(out, "entries");
@@ -281,7 +281,7 @@ static void print_entries(const Func *f, Text *out) {
   text_add(out, "\n");
 }
 
-/* By the first operations that do not follow others. */
+/* Prints stages by their first operations that follow no others. */
 static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
   const bool *derived = derived_ops(a, f);
   const size_t *home = homes_of(a, f, derived);

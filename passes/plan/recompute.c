@@ -32,11 +32,11 @@ bool recompute_parse(const char *text, Recompute *out) {
 struct RecomputeChoices {
   const Func *f;
   const bool *derived;
-  const bool *form; /* by operation: another form of a state, as the cast of a weight */
-  int *layer;       /* by operation: which repeated layer of the forward pass; -1: none */
+  const bool *form; /* by operation: another form of a state, for example the cast of a weight */
+  int *layer;       /* by operation: its repeated layer of the forward pass; -1 if none */
   int layers;
-  bool *leaves;    /* by operation: the forward pass reads it outside of its layer */
-  bool *selective; /* by operation: `selective` has it made again, if anything reads it */
+  bool *leaves;    /* by operation: the forward pass reads it outside its layer */
+  bool *selective; /* by operation: `selective` recomputes it, if anything reads it */
 };
 
 static bool is_forward(const Op *op) { return op->phase == PH_fwd && !op_is_source(op->kind) && op->out; }
@@ -53,7 +53,7 @@ static const bool *forms_of_states(Arena *a, const Func *f) {
   return form;
 }
 
-/* Layers are the instances of blocks that are of the forward pass, in the function's order. */
+/* Layers are the instances of blocks in the forward pass, in the function's order. */
 static void find_layers(RecomputeChoices *w, const Blocks *blocks) {
   for (size_t i = 0; i < w->f->ops.n; i++) w->layer[i] = -1;
   for (int b = 0; b < blocks->n; b++) {
@@ -78,15 +78,15 @@ static void find_leaving(RecomputeChoices *w) {
   for (size_t i = 0; i < w->f->outputs.n; i++) w->leaves[maker_of(w->f, w->f->outputs.items[i].value)] = true;
 }
 
-/* Made in one pass over what is read, or nothing but another order of it. */
+/* True for operations that take one pass over their operands, or only rearrange them. */
 static bool is_cheap(OpKind k) {
   bool by_element = op_is_elementwise(k), arranged = op_arranges(k) || k == OP_slice;
   bool joined = k == OP_pad || k == OP_concat, along = k == OP_norm || k == OP_softmax || k == OP_rope;
   return by_element || arranged || joined || along || k == OP_random_keyed;
 }
 
-/* A sum behind what is kept is kept in its place, as its gradient does not read what it is a sum of: a bias, a
- * residual.  So a chain of residuals is not followed from its beginning. */
+/* True for sums of kept values, which are kept instead: the gradient of a sum does not read its operands (a bias, a
+ * residual).  So a chain of residuals is not recomputed from its beginning. */
 static bool sums_kept(const RecomputeChoices *w, const Op *op) {
   bool any = false;
   for (int k = 0; k < op->nin && (op->kind == OP_add || op->kind == OP_sub); k++) {
@@ -124,7 +124,8 @@ int recompute_layers(const RecomputeChoices *w) { return w->layers; }
 
 int recompute_layer_of(const RecomputeChoices *w, size_t op) { return w->layer[op]; }
 
-/* In the first `some` layers, and outside of layers, what is cheap; in the first `whole` layers all that stays inside.
+/* True for cheap operations of the first `some` layers and outside layers, and for all inner operations of the first
+ * `whole` layers.
  */
 static bool is_again(const RecomputeChoices *w, size_t i, int some, int whole) {
   bool inside = w->layer[i] >= 0 && w->layer[i] < whole && !w->leaves[i];
@@ -132,7 +133,7 @@ static bool is_again(const RecomputeChoices *w, size_t i, int some, int whole) {
   return all || (w->selective[i] && w->layer[i] < some);
 }
 
-/* Only what gradients read, or what is made again for them. */
+/* Drops operations that neither gradients nor recomputed operations read. */
 static void drop_unread(const Func *f, bool *again) {
   Arena *scratch = arena_new();
   bool *read = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
@@ -155,7 +156,7 @@ const bool *recompute_ops(Arena *a, const RecomputeChoices *w, Recompute r) {
   return again;
 }
 
-/* Casts of weights may be kept all the same, where they would be gathered once more. */
+/* Ignores casts of weights, which may be kept where they would be gathered again. */
 static bool is_chosen(const RecomputeChoices *w, const Strategy *strategies, const bool *again) {
   bool same = true;
   for (size_t i = 0; i < w->f->ops.n; i++)

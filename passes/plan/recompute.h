@@ -1,19 +1,18 @@
-/* passes/plan/recompute.h - which operations of the forward pass a plan has made again for gradients (D47), by policy.
+/* passes/plan/recompute.h - the operations of the forward pass that a plan recomputes for gradients (D47), by policy.
  *
- * Strategy.again says so operation by operation, the walk (passes/lower/walk.h) obeys.  In: a level-1 function with
- * phases.  A policy names what is kept:
+ * Strategy.again marks each operation; the walk (passes/lower/walk.h) follows it.  In: a level-1 function with phases.
+ * A policy says which values are kept:
  *
- *   none       everything
- *   K          as selective in the first K layers that repeat (passes/facts/blocks.h) and outside of these; as none in
- *              the layers after them, whose values are not kept as long
- *   selective  what products, convolutions, attention, sums and pools make, sums after them, and what leaves a layer;
- *              made again is what is made element by element, norms, softmaxes, rearrangements, random numbers
- *   full:K     of the first K layers what leaves them; elsewhere as selective
- *   full       that of all layers
+ *   none       all
+ *   K          like selective in the first K repeated layers (passes/facts/blocks.h) and outside layers; like none in
+ *              later layers, whose values are kept for a shorter time
+ *   selective  results of products, convolutions, attention, sums and pools, sums of these, and values that leave a
+ *              layer; recomputed are elementwise operations, norms, softmaxes, rearrangements, random numbers
+ *   full:K     in the first K layers only values that leave them; elsewhere like selective
+ *   full       in all layers only values that leave them
  *
- * Each of them has made again what the one before has, and more.
- * Only what gradients would read, or what that is made of, is made again.  Not done: choosing single values by what
- * they cost.
+ * Each policy recomputes everything that the one before recomputes, and more.  Only values that gradients read, or that
+ * are needed to recompute these, are recomputed.  Not supported: choosing single values by their cost.
  */
 #ifndef APC_PASSES_PLAN_RECOMPUTE_H
 #define APC_PASSES_PLAN_RECOMPUTE_H
@@ -35,27 +34,27 @@ typedef struct Recompute {
   int layers; /* K */
 } Recompute;
 
-/* As it is asked for: "none", "selective", "full", "3", "full:3"; NULL: it is apc's to choose.  False: it is none of
- * these. */
+/* Prints and parses a policy as in the option: "none", "selective", "full", "3", "full:3"; recompute_text returns NULL
+ * if apc chooses, recompute_parse false for other texts. */
 const char *recompute_text(Arena *a, Recompute r);
 bool recompute_parse(const char *text, Recompute *out);
 
-/* What policies are made from: in the arena, for the function as it is. */
+/* Facts for all policies, in the arena, for the function in its current form. */
 typedef struct RecomputeChoices RecomputeChoices;
 const RecomputeChoices *recompute_choices(Arena *a, const Func *f);
 
-/* How many repeated layers the forward pass has. */
+/* Returns the number of repeated layers of the forward pass. */
 int recompute_layers(const RecomputeChoices *c);
-/* Which of them an operation is in; -1: none. */
+/* Returns the layer of an operation; -1 if none. */
 int recompute_layer_of(const RecomputeChoices *c, size_t op);
 
-/* By operation: is it made again?  In the arena; of RECOMPUTE_auto as of none. */
+/* Returns, by operation, whether the policy recomputes it, in the arena; RECOMPUTE_auto is like none. */
 const bool *recompute_ops(Arena *a, const RecomputeChoices *c, Recompute r);
 
-/* The policy has these operations made again, or it is apc's to choose. */
+/* True if the policy recomputes exactly these operations, or apc chooses. */
 bool recompute_agrees(const Func *f, Recompute r, const Strategy *strategies);
 
-/* The text of the policy that has these operations made again; "by operation": none has. */
+/* Returns the text of the policy that recomputes exactly these operations; "by operation" if there is none. */
 const char *recompute_name(Arena *a, const RecomputeChoices *c, const Strategy *strategies);
 
 #endif

@@ -25,7 +25,8 @@ const PlanSaid *plan_said_mesh(Arena *a, const Func *f, const Mesh *mesh) {
   return x;
 }
 
-/* A candidate has the axes of the file, and where these leave micro-batches open, perhaps their axis before them. */
+/* Returns the file's axis for an axis of a candidate.  A candidate has the axes of the file; if the file leaves
+ * micro-batches open, their axis may come first. */
 static int axis_said(const PlanSaid *x, const Mesh *mesh, int axis, int degree) {
   bool time_first = mesh->naxes && mesh->axes[0].temporal;
   if (x->has_mesh) return axis - (time_first && !x->timed);
@@ -47,7 +48,7 @@ static int factor_of(const Strategy *s, int axis) {
   return SAID_NONE;
 }
 
-/* Without a mesh line: every degree of the line has axes. */
+/* Without a mesh line: true if every degree named by the line has axes. */
 static bool has_degrees(const SaidStrategy *line, const Mesh *mesh, const int *degrees) {
   uint32_t there = 0;
   for (int i = 0; i < mesh->naxes; i++)
@@ -57,7 +58,7 @@ static bool has_degrees(const SaidStrategy *line, const Mesh *mesh, const int *d
   return true;
 }
 
-/* With a mesh line: axes of one factor are major and minor as they are said. */
+/* With a mesh line: true if axes of one factor are in the given order, major to minor. */
 static bool in_order(const PlanSaid *x, const SaidStrategy *line, const Mesh *mesh, const Strategy *s) {
   for (int i = 0; i < line->s.n; i++) {
     int at = 0, said = 0;

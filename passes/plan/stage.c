@@ -1,12 +1,13 @@
-/* passes/plan/stage.c - pipeline stages by dynamic programming over cut positions; see stage.h.
+/* passes/plan/stage.c - cuts pipelines into stages by dynamic programming over cut positions; see stage.h.
  *
- * A stage is a run of operations.  What it makes follows the rules of the walk (passes/lower/walk.h): its operations,
- * each conversion they want once, what is derived from constants once, and each value that is sent to it once: this
- * depends on the run only.  Where the walk converts before it sends, the stage that wants it pays for that here.  The
- * result is exact for the positions considered (partition.h); their number is bounded, few crossing values come first.
+ * A stage is a run of operations.  It pays by the rules of the walk (passes/lower/walk.h): for its operations, for each
+ * conversion they want once, for values derived from constants once, and for each value sent to it once; this depends
+ * only on the run.  If the walk converts before it sends, the receiving stage pays here.  The result is exact for the
+ * positions considered (partition.h); their number is bounded, and positions that few values cross come first.
  *
- * Of a training step the forward pass is cut, and what makes gradients and updates is paid for with the operation it is
- * placed with (home.h).  Gradients come from later stages: a run pays for what it wants of operations behind its end.
+ * In a training step the forward pass is cut; gradients and updates are paid for with the operation that they are
+ * placed with (home.h).  Gradients come from later stages, so a run also pays for values that it wants from operations
+ * after its end.
  */
 #include "passes/plan/stage.h"
 
@@ -24,15 +25,15 @@
 #include "passes/plan/positions.h"
 #include "solver/partition.h"
 
-/* Something a stage pays once: a value in a layout, or a weight. */
+/* A cost that a stage pays once: a value in a layout, or a weight. */
 typedef struct Need {
-  int id, sent; /* of (value, layout), and of the value in the layout it is sent in */
-  size_t made;  /* operation that makes the value; of a state the first that reads it */
+  int id, sent; /* of (value, layout), and of the value in the layout in which it is sent */
+  size_t made;  /* operation that makes the value; for a state the first that reads it */
   WalkSupply supply;
-  double convert, transfer, once; /* once: of `convert`, what is done once a step */
-  size_t reader;                  /* who asks for it; `apart`: what that takes longer when it is sent */
-  double apart, outside;          /* outside: the same, of a kernel that makes it otherwise (cost_outside) */
-  int weight;                     /* id of the weight, -1: none */
+  double convert, transfer, once; /* once: the part of `convert` that runs once a step */
+  size_t reader;                  /* the operation that wants it; `apart`: its additional time if the value is sent */
+  double apart, outside;          /* outside: the same for a kernel that otherwise makes it (cost_outside) */
+  int weight;                     /* id of the weight, -1 if none */
   double weight_bytes;
 } Need;
 
@@ -51,14 +52,15 @@ typedef struct Cutting {
   const LoopCosts *loops;
   CutFacts facts;
   Needs *needs;           /* by operation */
-  double *own, *own_once; /* by operation: seconds, and what of them is done once a step */
+  double *own, *own_once; /* by operation: seconds, and the part of them that runs once a step */
   int nids;
   CutPositions positions;
-  double scale;                     /* of bytes (passes/cost/ranks.h) */
+  double scale;                     /* factor for bytes (passes/cost/ranks.h) */
   double *time, *once_time, *bytes; /* by first and last position */
 } Cutting;
 
-/* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
+/* Returns the value that represents the copy of a weight which an operation reads: reads with equal layouts share a
+ * copy. */
 static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   for (size_t i = same->first[op]; i < op; i++) {
     bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i], 0) ==
@@ -68,7 +70,7 @@ static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   return k->f->ops.items[op].out;
 }
 
-/* A layout that a value is wanted in, and the number of both. */
+/* A layout in which a value is wanted, and the number of the pair. */
 typedef struct SeenLayout {
   const Layout *layout;
   int id;
@@ -86,7 +88,7 @@ static const Layout *produced(const Cutting *k, size_t op, int result) {
   return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
 }
 
-/* Is it made in the layout once, before all micro-batches (walk.h)? */
+/* True if the value is made in the layout once, before all micro-batches (walk.h). */
 static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
   if (!k->facts.once[op] || !k->f->ops.items[op].out) return false;
   bool once = cost_loop_of_value(&k->loops->loops, k->f, k->f->ops.items[op].out) < 0;
@@ -94,27 +96,27 @@ static bool is_once(const Cutting *k, size_t op, const Layout *layout) {
   return once && walk_layout_once(k->m, layout);
 }
 
-/* Where what an operation makes is: a state where it is first read. */
+/* Returns the operation with which a result is placed: a state with its first read. */
 static size_t home_of(const Cutting *k, size_t made) {
   const Op *op = &k->f->ops.items[made];
   if (k->facts.training && !k->facts.derived[made]) return k->facts.training[made];
   return op->kind == OP_read ? k->facts.first_user[op->out] : made;
 }
 
-/* Is it sent in each micro-batch for that reader?  Not what is made before them, is done behind them, or adds up
- * gradients of a weight (passes/lower/walk_sums.c). */
+/* True if the value is sent to that reader in each micro-batch.  False for values made before all micro-batches, for
+ * readers after all micro-batches, and for sums of gradients of a weight (passes/lower/walk_sums.c). */
 static bool is_sent_each(const Cutting *k, const Op *reader, size_t made, const Layout *travel) {
   bool late = reader && reader->kind == OP_add && reader->phase == PH_wgt && reader->mirror.operand == MIRROR_SUM;
   return !late && (!reader || phase_each(reader->phase)) && !is_once(k, made, travel);
 }
 
-/* Is it made and converted once, behind all micro-batches? */
+/* True if the value is made and converted once, after all micro-batches. */
 static bool is_behind(const Cutting *k, const Op *maker, const Layout *from, const Layout *to) {
   bool behind = maker->phase == PH_step || maker->kind == OP_accumulate;
   return behind && walk_layout_once(k->m, from) && walk_layout_once(k->m, to);
 }
 
-/* What is done once counts so much in every micro-batch. */
+/* The share of work done once that counts for each micro-batch. */
 static double part_of_once(const Cutting *k) { return 1. / mesh_micro_batches(&k->m->mesh); }
 
 /* Needs in the order in which they are found. */
@@ -137,7 +139,7 @@ static int id_of(Cutting *k, Finding *found, Val v, const Layout *layout) {
   return seen->items[e].id;
 }
 
-/* That operation `user` wants the value in the layout, for `reader`; NULL: an output. */
+/* Adds that operation `user` wants the value in the layout, for `reader`; NULL: an output. */
 static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader, Val v, const Layout *to) {
   const Func *f = k->f;
   const Op *maker = op_of(f, v);
@@ -163,14 +165,14 @@ static Need *add_need(Cutting *k, Finding *found, size_t user, const Op *reader,
   return &found->items[found->n - 1].need;
 }
 
-/* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
+/* Returns the layout in which an operation wants an operand; for a write, that of the state's first read. */
 static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
   const Op *read = cut_read_of(&k->facts, op);
   if (read) return produced(k, (size_t)(read - k->f->ops.items), 0);
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
 
-/* Does the operation only join what makes another operand when operand j comes as it was made? */
+/* True if the operation joins the maker of another operand only as long as operand j is not converted. */
 static bool joins_by(const Cutting *k, size_t i, int j) {
   const LegalJoin *join = cost_join(k->c, k->f, &k->f->ops.items[i]);
   return join_is_counted(join) && (join->operand == j || join->kind == JOIN_BIAS);
@@ -183,7 +185,7 @@ static bool is_converted(const Cutting *k, size_t i, int j) {
   return produced(k, maker_of(k, op, j), value_index(k->f, op->in[j])) != wanted_layout(k, i, j);
 }
 
-/* A convolution that is none of the library, or a reshape behind a conversion: nothing joins it. */
+/* True if no operation can join this one: a convolution outside the library, or a reshape after a conversion. */
 static bool stays_alone(const Cutting *k, size_t i) {
   const Op *op = &k->f->ops.items[i];
   const LegalJoin *join = cost_join(k->c, k->f, op);
@@ -215,7 +217,7 @@ static bool is_each(const Cutting *k, size_t index) {
   return phase_each(k->f->ops.items[index].phase) && !is_once(k, index, produced(k, index, 0));
 }
 
-/* In every micro-batch; what is done before or behind them all counts a part. */
+/* Returns the seconds per micro-batch; work done once counts its share. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
   if (op_is_source(op->kind)) return 0;
@@ -230,7 +232,8 @@ static double own_seconds(const Cutting *k, size_t index) {
   return part * (comes_apart(k, index) ? own + apart_seconds(k, index) : own);
 }
 
-/* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
+/* Returns the operation it is paid for with: a write is placed where its state is read, or else where the written value
+ * is made (stages_place). */
 static size_t paid_with(const Cutting *k, size_t index) {
   if (k->facts.training) return k->facts.training[index];
   const Op *op = &k->f->ops.items[index], *read = cut_read_of(&k->facts, index);
@@ -242,8 +245,8 @@ static size_t paid_with(const Cutting *k, size_t index) {
   return first;
 }
 
-/* The operation that a derived value is first computed for, by operation: of those that want it, the one in the
- * earliest stage (stages_place); itself where only outputs do. */
+/* By operation: for a derived value, the operation that it is first computed for, the one in the earliest stage that
+ * wants it (stages_place); itself if only outputs want it. */
 static size_t *find_homes(const Cutting *k, Arena *a) {
   const Func *f = k->f;
   size_t *home = ARENA_ARRAY(a, size_t, f->ops.n);
@@ -260,7 +263,7 @@ static size_t *find_homes(const Cutting *k, Arena *a) {
   return home;
 }
 
-/* The needs of each operation in one row, in the order in which they were found. */
+/* Sorts the needs by operation, keeping the order in which they were found. */
 static void sort_needs(Cutting *k, const Finding *found) {
   Need *all = ARENA_ARRAY(k->arena, Need, found->n);
   for (size_t i = 0; i < found->n; i++) k->needs[found->items[i].user].cap++;
@@ -305,7 +308,7 @@ static void find_needs(Cutting *k) {
 
 /* ---- times of all runs */
 
-/* A run of operations as a stage; what has the mark is paid. */
+/* A run of operations as a stage; entries that have the mark are paid. */
 typedef struct Run {
   size_t begin;
   int mark;
@@ -314,9 +317,9 @@ typedef struct Run {
   int *apart;         /* by operation */
   int *weights;       /* by value */
   double time, once, bytes;
-  double back; /* transfers of what operations behind the run make, so far */
+  double back; /* transfers so far of results of operations after the run */
   int *made;   /* by operation */
-  double *due; /* by operation, with the mark: that much of `back` is for what it makes */
+  double *due; /* by operation, if it has the mark: the part of `back` for its results */
 } Run;
 
 static bool is_first(int *marks, int mark) {
@@ -330,7 +333,7 @@ static void add_back(Run *run, size_t made, double seconds) {
   run->due[made] += seconds, run->back += seconds;
 }
 
-/* An operation with what it wants. */
+/* Pays for an operation and everything it wants. */
 static void pay_op(const Cutting *k, Run *run, size_t op) {
   run->time += k->own[op], run->once += k->own_once[op];
   for (size_t j = 0; j < k->needs[op].n; j++) {
@@ -356,12 +359,12 @@ static bool has_user(const Cutting *k, size_t i) {
   return any;
 }
 
-/* Longer runs than `most` are not looked at. */
+/* Ignores runs that take longer than `most`. */
 static void measure_from(Cutting *k, int first, double most, Run *run) {
   bool empty = true;
   run->begin = (size_t)k->positions.at[first], run->mark = first + 1;
   run->time = run->once = run->bytes = run->back = 0;
-  /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
+  /* Derived values are paid for by the stages that want them; unused ones are in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
     bool unused = k->facts.derived[i] && !has_user(k, i);
     if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
@@ -382,7 +385,7 @@ static void measure_from(Cutting *k, int first, double most, Run *run) {
 
 /* ---- the cut */
 
-/* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
+/* True if the runs can form that many non-empty stages: counts the shortest non-empty runs. */
 static bool has_places(const Cutting *k, int stages) {
   int found = 0, first = 0;
   for (int last = 1; last < k->positions.n; last++)
@@ -408,8 +411,7 @@ static void place_all(const CutFacts *k, int stages, const size_t *cuts, int *ou
     const Op *op = &f->ops.items[i];
     out[i] = op_is_source(op->kind) || k->derived[i] ? stages : stage_at(stages, cuts, home ? home[i] : i);
   }
-  for (size_t i = 0; i < f->ops.n;
-       i++) /* a write is no reason to read later than the first use, nor to be later itself */
+  for (size_t i = 0; i < f->ops.n; i++) /* a write is where its value is made, so it delays no read */
     if (f->ops.items[i].kind == OP_write && !home) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
   for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
@@ -449,7 +451,7 @@ static Cutting cutting_of(Arena *a, const CutFacts *facts, CostModel *c, Module 
   return k;
 }
 
-/* On places of one kind; bytes as they are held against the limit of the largest rank. */
+/* On places of one kind; bytes are scaled to the limit of the rank with the most memory. */
 static Cutting cutting_on(Arena *a, const CutFacts *facts, CostModel *c, int kind, Module *m, const Rule *const *rules,
                           const Strategy *strategies) {
   int place = 0;
@@ -459,7 +461,7 @@ static Cutting cutting_on(Arena *a, const CutFacts *facts, CostModel *c, int kin
   return k;
 }
 
-/* Runs up to `most`, and from the first position on. */
+/* Measures runs up to `most`, and all runs from the first position. */
 static void measure(Cutting *k, double most) {
   Arena *scratch = arena_new();
   Run run = {.wanted = ARENA_ARRAY(scratch, int, k->nids),
@@ -482,7 +484,7 @@ static void measure(Cutting *k, double most) {
 typedef struct Places {
   Cutting *kinds;
   int n;
-  const int *kind; /* by stage; NULL: there is one */
+  const int *kind; /* by stage; NULL if there is only one kind */
 } Places;
 
 static size_t pairs(const Places *x) {
@@ -492,7 +494,7 @@ static size_t pairs(const Places *x) {
 
 static const Cutting *cutting_at(const Places *x, int stage) { return &x->kinds[x->kind ? x->kind[stage] : 0]; }
 
-/* Of all kinds in one array; of one its own. */
+/* Returns the arrays of all kinds in one; for one kind its own array. */
 static const double *joined(Arena *a, const Places *x, const double *(*of)(const Cutting *)) {
   if (x->n == 1) return of(x->kinds);
   double *all = ARENA_ARRAY(a, double, pairs(x) * (size_t)x->n);
@@ -508,13 +510,13 @@ static void measure_places(Arena *a, Places *x, double most, Partition *p) {
   p->time = joined(a, x, times_of), p->bytes = joined(a, x, bytes_of);
 }
 
-/* Few runs are as long as it takes to see that longer ones would be slower. */
+/* Most runs need not be measured: only up to a length at which longer ones are certainly slower. */
 static bool run_program(Places *x, int stages, double repeat, double memory_limit, int *cuts) {
   const int n = x->kinds->positions.n;
   Arena *a = arena_new();
   Partition p = {.n = n, .nkinds = x->n, .kind = x->kind, .repeat = repeat, .memory_limit = memory_limit};
   measure_places(a, x, 0, &p);
-  double whole = INFINITY; /* on the fastest place; parts of several kinds may take less */
+  double whole = INFINITY; /* on the fastest place; parts on several kinds may take less */
   for (int i = 0; i < x->n; i++) whole = fmin(whole, x->kinds[i].time[n - 1]);
   p.least = x->n == 1 ? whole : 0;
   double needed = 2 * whole / stages;
@@ -530,7 +532,7 @@ static bool run_program(Places *x, int stages, double repeat, double memory_limi
   return found;
 }
 
-/* What is done once counts as its part of a micro-batch in the times of runs. */
+/* The times of runs include a micro-batch's share of work done once. */
 static StagesTime time_of(const Places *x, int stages, const int *places) {
   StagesTime t = {0};
   const Mesh *mesh = &x->kinds->m->mesh;
@@ -552,7 +554,7 @@ static StagesTime time_of(const Places *x, int stages, const int *places) {
   return t;
 }
 
-/* What is done once is no part of a micro-batch here, as all places do it at the same time. */
+/* Here work done once is not part of a micro-batch, because all places do it at the same time. */
 static void balance(const Places *x, int stages, double memory_limit, int *cuts) {
   const Mesh *mesh = &x->kinds->m->mesh;
   Arena *a = arena_new();
@@ -583,9 +585,9 @@ static void balance(const Places *x, int stages, double memory_limit, int *cuts)
   arena_free(a);
 }
 
-/* ---- what cuts have in common */
+/* ---- results shared by several cuts */
 
-/* A cut into so many stages. */
+/* A cut into that many stages. */
 typedef struct KnownCut {
   int stages;
   double memory_limit, steady;
@@ -594,7 +596,7 @@ typedef struct KnownCut {
   Places at;
 } KnownCut;
 
-/* What stages want of each other, for a choice of strategies. */
+/* The needs of stages, for one choice of strategies. */
 typedef struct KnownNeeds {
   const CostModel *c;
   const Func *f;
@@ -610,7 +612,7 @@ typedef struct KnownNeeds {
 
 struct StagesKnown {
   Arena *arena;
-  CutFacts facts; /* of the function that was asked about last */
+  CutFacts facts; /* of the last function */
   struct {
     KnownNeeds *items;
     size_t n, cap;
@@ -626,7 +628,7 @@ StagesKnown *stages_known_new(void) {
 
 void stages_known_free(StagesKnown *known) { arena_free(known->arena); }
 
-/* But for stages and their schedule. */
+/* True if the meshes are equal except for stages and their schedule. */
 static bool same_axes(const Mesh *a, const Mesh *b) {
   bool same = a->naxes == b->naxes && mesh_places(a) == mesh_places(b);
   for (int i = 0; i < a->naxes && same; i++)
@@ -671,8 +673,8 @@ static Places places_of(Arena *a, const KnownNeeds *needs, const Mesh *mesh) {
   return x;
 }
 
-/* The exact program for so many stages; one micro-batch takes as long wherever the cut is: weighing the slowest stage
- * as if there were two still spreads work and weights, which is what a forced degree asks for. */
+/* Runs the exact program for that many stages.  With one micro-batch the cut does not change the time; weighting the
+ * slowest stage as if there were two still spreads work and weights, which is the purpose of a forced degree. */
 static KnownCut *cut_of(Arena *a, KnownNeeds *needs, const Mesh *mesh, double memory_limit, double steady) {
   for (size_t i = 0; i < needs->cuts.n; i++) {
     KnownCut *x = &needs->cuts.items[i];

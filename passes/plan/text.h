@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* `*` matches any run of characters, also none; a backslash takes the next character as it is. */
+/* True if the glob matches the name: `*` matches any run of characters, also none; a backslash quotes the next
+ * character. */
 bool plan_glob(const char *glob, const char *name);
 
 #endif

@@ -31,7 +31,7 @@ static Attr bind_attr(const Binding *b, const Attr *a) {
   return out;
 }
 
-/* The operation with its type and attributes bound, in the old function's memory; copying it is rewrite_copy's work. */
+/* Returns the operation with bound type and attributes, in the old function's memory; rewrite_copy copies it. */
 static Op bind_op(const Binding *b, const Op *op) {
   Attr *attrs = ARENA_ARRAY(b->m->arena, Attr, op->nattrs);
   for (int i = 0; i < op->nattrs; i++) attrs[i] = bind_attr(b, &op->attrs[i]);
@@ -40,7 +40,8 @@ static Op bind_op(const Binding *b, const Op *op) {
   return out;
 }
 
-/* A size that cannot be computed with this value: reported at the operation (NULL: at none) that has it. */
+/* False after a diagnostic if a size cannot be computed with this value; `op`: the operation with that size, NULL if
+ * none. */
 static bool computable(const Binding *b, const Op *op, Diags *diags) {
   if (!b->m->expr_fault) return true;
   return diag_error(diags, DIAG_dimension, op ? op->loc : (Loc){0}, "dimension '%s' cannot be %" PRId64 ": %s",
@@ -62,7 +63,7 @@ static bool bind_func(const Binding *b, Func *f, Diags *diags) {
   return ok && diags->errors == 0;
 }
 
-/* "1 to 64" */
+/* "1 to 64", for messages */
 static const char *range_text(Arena *a, const Symbol *s) {
   if (s->max == 0) return arena_printf(a, "at least %" PRId64, s->min);
   return s->min == s->max ? arena_printf(a, "%" PRId64 " already", s->min)

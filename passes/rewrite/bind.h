@@ -1,15 +1,15 @@
-/* passes/rewrite/bind.h - a symbolic dimension of a module gets its size. */
+/* passes/rewrite/bind.h - binds a symbolic dimension of a module to a size. */
 #ifndef APC_PASSES_REWRITE_BIND_H
 #define APC_PASSES_REWRITE_BIND_H
 
 #include "ir/ir.h"
 
-/* Whether the dimension may have that size; false after a diagnostic. */
+/* True if the dimension may have that size; else false after a diagnostic. */
 bool check_dimension(const Module *m, int symbol, int64_t value, Diags *diags);
 
-/* Replaces the dimension symbol by the number in all types and attributes; the symbol stays in the module's list, with
- * the number as its only value.  False after a diagnostic: the number is not one the dimension may have, or the shapes
- * do not fit with it. */
+/* Replaces the dimension's symbol by the number in all types and attributes; the symbol stays in the module's list,
+ * with the number as its only value.  False after a diagnostic: the dimension may not have that size, or the shapes do
+ * not fit. */
 bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags);
 
 #endif

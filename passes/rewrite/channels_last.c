@@ -1,24 +1,24 @@
-/* passes/rewrite/channels_last.c - images of convolutions hold their channels in the last dimension.
+/* passes/rewrite/channels_last.c - moves the channels of convolutions' images into the last dimension.
  *
- * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, a thread of
- * a GPU reads 16 bytes, so the channels should lie side by side:
+ * Front ends write images as [n, c, H, W].  A CPU works on 16 channels of one pixel at once, and a thread of a GPU
+ * reads 16 bytes, so the channels of a pixel should be adjacent:
  *
  *   conv(x, w) "ncHW,ocHW->noHW"   becomes   conv(x', w') "nHWc,HWco->nHWo"   with transposed x, w and result
  *
- * For GPUs w' is "oHWc": what is summed lies side by side in both operands, as cuDNN wants it and a product in tiles
- * reads it (DeviceTraits.filters).  Weights of groups with few channels (depthwise) stay "HWgco": no product in tiles.
+ * For GPUs w' is "oHWc": the summed letters are adjacent in both operands, as cuDNN and tiled products require
+ * (DeviceTraits.filters).  Weights of groups with few channels (depthwise) stay "HWgco": these are no tiled products.
  *
  * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other
- * weights once).  Out: the same function with convolutions that have weights of the model rewritten.  Their results
- * stay transposed through elementwise operations, pools, concatenations, reductions, pads, splits of dimensions and
- * products, and are transposed back where anything else reads them; an input is transposed at its first convolution.  A
+ * weights once).  Out: the same function with rewritten convolutions, if their weights are weights of the model.  Their
+ * results stay transposed through elementwise operations, pools, concatenations, reductions, pads, splits of dimensions
+ * and products, and are transposed back for all other readers; an input is transposed at its first convolution.  A
  * value that is read in both orders exists in both.
  *
  * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups)
- * moved behind the image.  Operations are looked at once, in order, and pushed forward only: no search for the fewest
- * transposes.  Blocks of channels in the weights are oneDNN's affair (runtime/device/conv_dnnl.h).  Gradients
- * are made behind this pass (train), of what it leaves, so they hold their channels last as well.  Not done:
- * conv_filter of a model, convolutions with computed weights, blocked images.
+ * after those of the image.  The pass visits operations once, in order, and only pushes transposes forward; it does not
+ * search for the fewest transposes.  Blocks of channels in the weights are left to oneDNN (runtime/device/conv_dnnl.h).
+ * Gradients are made after this pass (train), so they also have their channels last.  Not supported: conv_filter of a
+ * model, convolutions with computed weights, blocked images.
  */
 #include <string.h>
 
@@ -36,8 +36,8 @@ typedef struct Forms {
 typedef struct Last {
   Rewrite r;
   const Fixed *fixed;
-  bool filters; /* weights as whole filters where they are multiplied in tiles */
-  Forms *forms; /* by old value; v[0] is r.map, and both are 0 while only another form exists */
+  bool filters; /* weights as whole filters, for tiled products */
+  Forms *forms; /* by old value; v[0] is r.map, and both are 0 while the value exists only in another form */
 } Last;
 
 static const Type *old_type(const Last *l, Val v) { return type_of(l->r.old, v); }
@@ -103,7 +103,7 @@ static Val in_form(Last *l, Val v, int k) {
   return forms->v[k];
 }
 
-/* The form other than the model's that a value exists in; 0: none. */
+/* The form other than 0 in which a value exists; 0 if none. */
 static int form_of(const Last *l, Val v) {
   for (int k = 1; k < FORMS; k++)
     if (l->forms[v].v[k]) return k;
@@ -112,7 +112,7 @@ static int form_of(const Last *l, Val v) {
 
 static void now_in(Last *l, const Op *op, int k, Val v) { l->forms[op->out].v[k] = v; }
 
-/* ---- specs: the letters of one part, with those of channels behind the others */
+/* ---- specs: the letters of one part, with those of channels after the others */
 
 typedef struct Spec {
   const char *part[3];
@@ -129,8 +129,8 @@ static bool has(const Spec *s, int part, char letter) {
 }
 static bool capital(char c) { return c >= 'A' && c <= 'Z'; }
 
-/* "ncHW" or "ngcHW": a letter the weights do not have, letters of channels, windowed letters.  The number of channels'
- * letters; 0: not so. */
+/* Matches "ncHW" or "ngcHW": a letter that the weights lack, letters of channels, windowed letters.  Returns the number
+ * of channel letters; 0 if there is no match. */
 static int channels_in(const Spec *s, int part) {
   int k = 0;
   if (s->n[part] < 3 || capital(s->part[part][0]) || has(s, 1, s->part[part][0])) return 0;
@@ -153,8 +153,8 @@ static Letter letter_of(const Spec *s, char c) {
   return !has(s, 0, c) ? LETTER_RESULT : has(s, 2, c) ? LETTER_GROUP : LETTER_SUMMED;
 }
 
-/* Weights: the window, then letters in the order of `s`: groups and summed letters, then those of the result alone.
- * As filters: groups, letters of the result, the window, summed letters. */
+/* The order of weights: the window, then letters in the order of `s`: groups and summed letters, then those of the
+ * result alone.  As filters: groups, letters of the result, the window, summed letters. */
 static void weights_order(const Spec *s, bool filters, int *perm) {
   static const int places[2][LETTER_CLASSES] = {{1, 2, 0, 1}, {0, 1, 2, 3}};
   int n = 0;
@@ -163,7 +163,7 @@ static void weights_order(const Spec *s, bool filters, int *perm) {
       if (places[filters][letter_of(s, s->part[1][d])] == place) perm[n++] = d;
 }
 
-/* Several groups with few channels of the result each? */
+/* True if there are several groups with few channels of the result each. */
 static bool is_narrow(const Last *l, const Op *op, const Spec *s) {
   const Type *w = old_type(l, op->in[1]);
   int64_t extent, channels = 1;
@@ -207,7 +207,7 @@ static bool try_conv(Last *l, const Op *op) {
   return true;
 }
 
-/* A product with an image that is already transposed; the channels' letter behind the batch is one in operand and
+/* Rewrites a product with an already transposed image; the channel letter after the batch is one in operand and
  * result. */
 static bool try_dot(Last *l, const Op *op) {
   Spec s = spec_of(op);
@@ -234,7 +234,7 @@ static bool try_dot(Last *l, const Op *op) {
   return true;
 }
 
-/* ---- what passes the transposed order on */
+/* ---- operations that keep the transposed order */
 
 static int form_of_operands(const Last *l, const Op *op) {
   for (int i = 0; i < op->nin; i++)
@@ -254,8 +254,7 @@ static int64_t moved(const Last *l, const Op *op, int k, int64_t dim) {
   return place_of(old_type(l, op->in[0])->rank, k, (int)dim);
 }
 
-/* Attributes whose dimensions are renumbered (axis, axes) or whose entries, one per dimension, change places (low,
- * high). */
+/* Adapts attributes: dimensions are renumbered (axis, axes), and lists by dimension are reordered (low, high). */
 static const Attr *moved_attrs(Last *l, const Op *op, int k) {
   Attr *out = ARENA_ARRAY(l->r.m->arena, Attr, op->nattrs + 1);
   int rank = old_type(l, op->in[0])->rank, perm[MAX_RANK];
@@ -278,7 +277,7 @@ static const Attr *moved_attrs(Last *l, const Op *op, int k) {
   return out;
 }
 
-/* Axes must be the image's (they keep their order); a reduction of the whole image leaves the model's order. */
+/* Axes must be the image's (they keep their order); a reduction of the whole image returns to the model's order. */
 static bool try_axes(Last *l, const Op *op, int k) {
   const Attr *axes = op_attr(op, AT_axes);
   int rank = old_type(l, op->in[0])->rank;
@@ -296,7 +295,7 @@ static bool try_axes(Last *l, const Op *op, int k) {
   return true;
 }
 
-/* Extents before and behind equal in both types: a reshape inside the image, or of the channels. */
+/* Handles reshapes inside the image or of the channels: the other extents before and after are equal in both types. */
 static bool try_reshape(Last *l, const Op *op, int k) {
   const Type *x = old_type(l, op->in[0]), *y = old_type(l, op->out);
   int grown = k + y->rank - x->rank;
@@ -305,7 +304,7 @@ static bool try_reshape(Last *l, const Op *op, int k) {
   for (int d = 1; d + k < x->rank; d++) channels = channels && x->dims[x->rank - d] == y->dims[y->rank - d];
   for (int d = 1; d <= k; d++) image = image && x->dims[d] == y->dims[d];
   if (!channels && !image) return false;
-  int to = channels ? grown : k; /* [c, H] to [c, 1, H] is a split of the channels */
+  int to = channels ? grown : k; /* [c, H] to [c, 1, H] splits the channels */
   Val in = in_form(l, op->in[0], k);
   OpSpec spec = op_spec_of(l->r.old, op);
   spec.in = &in, spec.type = form_type(l, y, to);
@@ -333,7 +332,7 @@ static bool copy_in_order(Last *l, const Op *op) {
   return v || !op->out;
 }
 
-/* Carries and leaves stand side by side: what they read is put into the model's order before the loop or repeat in
+/* Carries and leaves must be adjacent, so their operands are put into the model's order before the loop or repeat in
  * front of them. */
 static void order_ahead(Last *l, size_t i) {
   const Op *op = &l->r.old->ops.items[i], *end = l->r.old->ops.items + l->r.old->ops.n;
@@ -342,7 +341,7 @@ static void order_ahead(Last *l, size_t i) {
   for (op++; op < end && op->kind == kind; op++) in_form(l, op->in[kind == OP_leave], 0);
 }
 
-/* Behind the leaves the forms that values got in the body are gone. */
+/* After the leaves, forms that were made in the body are invisible. */
 static void forget_forms(Last *l, size_t i) {
   const Func *f = l->r.old;
   if (f->ops.items[i].kind != OP_leave || (i + 1 < f->ops.n && f->ops.items[i + 1].kind == OP_leave)) return;

@@ -1,8 +1,8 @@
-/* passes/rewrite/dce.c - drops operations none of whose results anybody uses.
+/* passes/rewrite/dce.c - drops operations without used results.
  *
- * Inputs stay (they are the function's interface), writes stay (they are its effect).  A loop stays when one of its
- * leaves does, with the carries, and what they become, that its body and its leaves need.  Weights that no function
- * reads any more stay in the module: they cost nothing, since their bytes are in files.
+ * Inputs stay (they are the function's interface), and writes stay (they are its effect).  A loop stays if one of its
+ * leaves does, with those carries and their next values that its body and its leaves need.  Weights that no function
+ * reads any more stay in the module: they cost nothing, because their bytes are in files.
  */
 #include "ir/loops.h"
 #include "passes/rewrite/passes.h"
@@ -11,7 +11,7 @@
 typedef struct Dce {
   const Func *f;
   bool *live; /* by value */
-  bool more;  /* something became live that stands below */
+  bool more;  /* a later operation became live */
 } Dce;
 
 static bool stays(const Dce *d, const Op *op) {
@@ -32,12 +32,12 @@ static void mark_loop(Dce *d, const Loops *loops, size_t i) {
   d->live[leave] = true;
 }
 
-/* Has it a result that is there on request only and that nobody uses? */
+/* True if the operation has an optional result that is not used. */
 static bool asks_too_much(const Dce *d, const Op *op) {
   return op->kind == OP_attention && op->nout > 1 && !d->live[op->out + 1];
 }
 
-/* The operation without that result: `attrs` has room for its other attributes. */
+/* Returns the operation without that result; `attrs` has room for its other attributes. */
 static Op asked_for(const Op *op, Attr *attrs) {
   Op out = *op;
   out.nout = 1, out.nattrs = 0, out.attrs = attrs, out.names = NULL;

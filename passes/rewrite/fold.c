@@ -1,16 +1,16 @@
-/* passes/rewrite/fold.c - batch norms behind convolutions and products become part of their weights.
+/* passes/rewrite/fold.c - folds batch norms after convolutions and products into their weights.
  *
  *   conv(x, w) * s + t   becomes   conv(x, w * s) + t'
  *
  * where s and t are weights or constants with one number per channel of the result.  Any chain of additions,
- * subtractions, products and quotients with such operands is one scale and one shift, so a batch norm written out as (y
- * - mean) / sqrt(variance + eps) * gamma + beta costs nothing at a request but the addition of t'; prepare.c computes w
- * * s and t' at loading.
+ * subtractions, products and quotients with such operands is one scale and one shift, so a batch norm written as (y -
+ * mean) / sqrt(variance + eps) * gamma + beta costs a request only the addition of t'; prepare.c computes w * s and t'
+ * at loading.
  *
- * In, out: level-1 functions.  A chain begins at a convolution or product of an activation with a weight and goes on
- * while its value has one use; a reshape that merges groups and channels may stand between.  Chains without a scale are
- * left as they are.  Not done: scales by constants behind products (they fuse into what follows, and the weight can
- * stay in its file); 16-bit weights, which would be rounded once more.
+ * In, out: level-1 functions.  A chain begins at a convolution or product of an activation with a weight and continues
+ * while its value has one use; a reshape that merges groups and channels may be in between.  Chains without a scale are
+ * left as they are.  Not supported: scales by constants after products (they fuse into later operations, and the weight
+ * can stay in its file); 16-bit weights, which would be rounded once more.
  */
 #include <string.h>
 
@@ -23,15 +23,15 @@ enum { MAX_CHAIN = 16 };
 
 typedef struct Chain {
   const Op *first;              /* the convolution or product */
-  int weights;                  /* which operand */
-  const Op *merge;              /* reshape; NULL */
+  int weights;                  /* the operand with the weights */
+  const Op *merge;              /* a reshape; NULL if none */
   const Op *ops[MAX_CHAIN];     /* elementwise, in order */
-  const Op *vectors[MAX_CHAIN]; /* by op: the broadcast or constant it is done with */
+  const Op *vectors[MAX_CHAIN]; /* by op: its other operand, a broadcast or a constant */
   bool vector_first[MAX_CHAIN];
   int n;
-  const Type *type;                      /* of what the elementwise operations work on */
+  const Type *type;                      /* of the values of the elementwise operations */
   int channels[MAX_RANK], nchannels;     /* dimensions of `type` that the weights have */
-  int in_weights[MAX_RANK], nin_weights; /* dimensions of the weights that are channels, in the order of the result's */
+  int in_weights[MAX_RANK], nin_weights; /* the weights' channel dimensions, in the order of the result */
 } Chain;
 
 typedef struct Fold {
@@ -41,7 +41,7 @@ typedef struct Fold {
   const Op **user;    /* by value: the last operation that uses it */
   const Chain **ends; /* by operation: the chain that ends there */
   bool *inside;       /* by operation: part of a chain, before its end */
-  Loops loops;        /* a chain lies in one body: it moves to its end */
+  Loops loops;        /* a chain must be in one loop body, because it moves to its end */
 } Fold;
 
 static int op_number(const Fold *f, const Op *op) { return (int)(op - f->r.old->ops.items); }
@@ -49,7 +49,7 @@ static const Type *type_in(const Fold *f, Val v) { return type_of(f->r.old, v); 
 
 /* ---- finding chains */
 
-/* The letters of part 0, 1 (operands) or 2 (result) of a spec; `*n` of them. */
+/* Returns the letters of part 0, 1 (operands) or 2 (result) of a spec; *n of them. */
 static const char *letters(const Op *op, int part, int *n) {
   const char *spec = op_str(op, AT_spec), *start = part == 0   ? spec
                                                    : part == 1 ? strchr(spec, ',') + 1
@@ -58,7 +58,7 @@ static const char *letters(const Op *op, int part, int *n) {
   return start;
 }
 
-/* Dimensions of the result that the weights have, windowed ones not. */
+/* Finds the dimensions of the result that the weights have, without windowed ones. */
 static void find_channels(const Fold *f, Chain *c) {
   int n, m;
   const char *result = letters(c->first, 2, &n), *weights = letters(c->first, c->weights, &m);
@@ -90,7 +90,7 @@ static bool start_chain(const Fold *f, const Op *op, Chain *c) {
   return c->nchannels > 0 && ascending(c->in_weights, c->nin_weights);
 }
 
-/* [n, g, o, H] -> [n, g * o, H] of two neighbouring dimensions of channels, which become one. */
+/* True for [n, g, o, H] -> [n, g * o, H]: two neighbouring dimensions of channels become one. */
 static bool merges_channels(const Fold *f, const Chain *c, const Op *op) {
   const Type *to = type_in(f, op->out);
   if (op->kind != OP_reshape || c->merge || c->n || c->nchannels != 2 || c->channels[1] != c->channels[0] + 1 ||
@@ -107,7 +107,8 @@ static bool is_channel(const Chain *c, int64_t dim) {
   return false;
 }
 
-/* One number per channel: a constant, or a broadcast of something fixed over all other dimensions. */
+/* Returns the operation that gives one number per channel: a constant, or the broadcast of a fixed value over all other
+ * dimensions; NULL if it is neither. */
 static const Op *vector_of(const Fold *f, const Chain *c, Val v) {
   const Op *op = op_of(f->r.old, v);
   if (op->kind == OP_const && op_attr(op, AT_value)) return op;
@@ -134,7 +135,7 @@ static bool add_to_chain(const Fold *f, Chain *c, const Op *op, Val v) {
   return true;
 }
 
-/* Does it scale, and is that worth a copy of the weights? */
+/* True if the chain has a scale that is worth a copy of the weights. */
 static bool worth_folding(const Fold *f, const Chain *c) {
   for (int i = 0; i < c->n; i++) {
     bool scales = c->ops[i]->kind == OP_mul || c->ops[i]->kind == OP_div;
@@ -178,7 +179,7 @@ static Val broadcast(Fold *f, Val v, int n, const int64_t *dims, const Type *to)
   return build_op(&f->r.b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a, .type = to});
 }
 
-/* The operand of operation i as [channels]. */
+/* Returns the operand of operation i as [channels]. */
 static Val vector(Fold *f, const Chain *c, int i) {
   const Op *op = c->vectors[i];
   const Type *to = channels_type(f, c);
@@ -199,7 +200,7 @@ static Val vector(Fold *f, const Chain *c, int i) {
 }
 
 typedef struct Affine {
-  Val scale, shift; /* [channels]; 0: 1 and 0 */
+  Val scale, shift; /* [channels]; 0 stands for 1 and 0 */
 } Affine;
 
 static Affine times(Fold *f, Affine a, OpKind kind, Val v) {
@@ -223,7 +224,7 @@ static Affine apply(Fold *f, const Chain *c, Affine a, int i) {
   return a;
 }
 
-/* The weights with their channels scaled. */
+/* Returns the weights with scaled channels. */
 static Val scaled(Fold *f, const Chain *c, Val scale) {
   Val old = c->first->in[c->weights], w = f->r.map[old];
   const Type *type = type_in(f, old);

@@ -1,7 +1,7 @@
-/* passes/rewrite/group.c - corresponding operations of repeated blocks get one group (D25).
+/* passes/rewrite/group.c - gives corresponding operations of repeated blocks one group (D25).
  *
- * In: a flat function.  Out: the same with groups like "h.*.attn": the names of all instances with stars where they
- * differ, made unique; groups that a model sets itself stay.  Everything outside of blocks keeps its own name as group.
+ * In: a flat function.  Out: the same with groups like "h.*.attn": the common name of all instances, with stars where
+ * names differ, made unique; groups of the model stay.  Operations outside blocks keep their own names as groups.
  */
 #include "passes/facts/blocks.h"
 #include "passes/facts/names.h"
@@ -38,7 +38,7 @@ bool pass_group(Module *m, Diags *diags) {
     Func *f = m->funcs.items[k];
     if (f->level != 1) continue;
     Blocks b = blocks_find(scratch, f);
-    Builder taken = builder_new(m, f, diags); /* its names are those of the function */
+    Builder taken = builder_new(m, f, diags); /* a builder, to find names that are free in the function */
     for (int i = 0; i < b.n; i++) set_groups(&taken, scratch, f, &b.items[i]);
     builder_end(&taken);
   }

@@ -1,19 +1,19 @@
-/* passes/rewrite/heads.c - products with weights leave heads where one matrix product has them.
+/* passes/rewrite/heads.c - gives projections to and from heads the order of one matrix product.
  *
- * Front ends project into [b, h, s, k], which a library makes of [b, s, d] by a product per head and sample, and take
- * the result of attention from there, which is a copy first.  On a device whose attention reads and writes heads
- * wherever they lie (DeviceTraits.places) the products are made plain:
+ * Front ends project into [b, h, s, k], for which a library needs a product per head and sample of [b, s, d], and copy
+ * the result of attention back from that order first.  On a device whose attention reads and writes heads in place
+ * (DeviceTraits.places) the products become plain:
  *
  *   dot(x, w) "bsd,dhk->bhsk"   becomes   transpose(dot(x, w) "bsd,dhk->bshk")
  *   dot(a, w) "bhsk,hkd->bsd"   becomes   dot(transpose(a), w) "bshk,hkd->bsd"
  *
- * A transpose goes behind what computes element by element: a bias then has the order of the product, so that the
- * library adds it.  The transposes meet attention and vanish there (codegen/rows/work_place.c).
+ * A transpose moves after elementwise operations: a bias then has the order of the product, so that the library adds
+ * it.  The transposes meet attention and vanish there (codegen/rows/work_place.c).
  *
- * In: level-1 functions with attention, before train, so that gradients are plain products as well.  A product is one
- * of a weight and something else, with no batch, that is more than one product of the library or needs a copy, and
- * would be one without.  The order of a weight stays.  A name of the model stays with the order that the model gives
- * the value, where anybody reads that.  Operations are looked at once, in order.  Not done: functions with loops.
+ * In: level-1 functions with attention, before train, so that gradients are plain products too.  The pass rewrites
+ * products of a weight with another value, without batch letters, that need several library calls or a copy, if the new
+ * order needs neither.  Weights keep their order.  If a value of the model is read in its own order, that order keeps
+ * the value's name.  Operations are visited once, in order.  Not supported: functions with loops.
  */
 #include <string.h>
 
@@ -32,8 +32,8 @@ typedef struct Heads {
   Rewrite r;
   const DeviceTraits *device;
   const Fixed *fixed;
-  Turned *turned; /* by old value; while r.map is 0 nobody has asked for it in its own order */
-  bool *asked;    /* by old value: somebody does, so that order has the name */
+  Turned *turned; /* by old value; r.map is 0 until a reader needs the value in its own order */
+  bool *asked;    /* by old value: some reader needs its own order, which then keeps the name */
 } Heads;
 
 static const Type *old_type(const Heads *h, Val v) { return type_of(h->r.old, v); }
@@ -47,7 +47,7 @@ static Val in_order(Heads *h, Val v) {
   return h->r.map[v];
 }
 
-/* The name of what an operation makes in another order. */
+/* The name of an operation's result in another order. */
 static const char *turned_name(const Heads *h, const Op *op) {
   return h->asked[op->out] ? arena_printf(h->r.m->arena, "%s.heads", op->name) : op->name;
 }
@@ -63,7 +63,7 @@ static void append(char *to, const char *from, const char *with, bool in) {
   to[n] = 0;
 }
 
-/* One call of the library, and nothing beside it? */
+/* True if the product is one library call without copies. */
 static bool is_plain(const Heads *h, const DotForm *f) {
   LegalDot p;
   legal_dot(h->device, f, &p);
@@ -71,8 +71,8 @@ static bool is_plain(const Heads *h, const DotForm *f) {
          !legal_dot_passes(f, &p, 2);
 }
 
-/* The form that is one product: the operand that is no weight as [rows, summed], the result as [rows, columns]; false:
- * there is no such form, or the product has it. */
+/* Finds the form that is one product: the activation as [rows, summed], the result as [rows, columns].  False if there
+ * is none, or the product already has it. */
 static bool plain_form(const Heads *h, const Op *op, int weight, DotForm *f) {
   op_dot_form(f, old_type(h, op->in[0])->dtype, op_str(op, AT_spec));
   for (int t = 0; t < 2; t++)
@@ -99,7 +99,7 @@ static bool same_order(int rank, const int64_t *a, const int64_t *b) {
   return memcmp(a, b, sizeof *a * (size_t)rank) == 0;
 }
 
-/* The old value with dimensions of letters `from`, as `to`. */
+/* Returns the old value with the order of letters `from` changed to `to`. */
 static Val ordered(Heads *h, const Op *op, Val v, const char *from, const char *to) {
   int64_t there[MAX_RANK], back[MAX_RANK];
   int rank = (int)strlen(to);
@@ -130,7 +130,7 @@ static bool try_dot(Heads *h, const Op *op) {
   return true;
 }
 
-/* ---- what computes element by element */
+/* ---- elementwise operations */
 
 static const Type *turned_type(const Heads *h, const Type *t, const int64_t *perm) {
   const Expr *dims[MAX_RANK];
@@ -146,7 +146,7 @@ static Val turned_broadcast(Heads *h, const Op *op, const int64_t *perm) {
                            turned_type(h, old_type(h, op->out), perm));
 }
 
-/* An operand that costs nothing in another order. */
+/* True for operands that can be made in another order for free. */
 static bool turns_freely(const Heads *h, Val v) {
   const Op *op = op_of(h->r.old, v);
   return op->kind == OP_broadcast || op_is_splat(op);
@@ -185,7 +185,7 @@ static bool try_elements(Heads *h, const Op *op) {
 
 /* ---- the function */
 
-/* Builds all of it; the first time to see which values are asked for in their own order. */
+/* Builds the whole function; the first time only to find the values that are needed in their own order. */
 static void build_all(Heads *h) {
   const Func *f = h->r.old;
   for (size_t i = 0; i < f->ops.n && !h->r.b.diags->errors; i++) {

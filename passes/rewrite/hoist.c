@@ -1,10 +1,10 @@
-/* passes/rewrite/hoist.c - work that every round of a loop would repeat moves before the loop.
+/* passes/rewrite/hoist.c - moves loop-invariant work before the loop.
  *
- * In: flat level-1 functions.  Out: the same operations; one whose operands no round remakes stands before the
- * outermost loop that remakes none of them, with what it needs, and is computed once.  Left where it is: what is made
- * of constants alone (it is made where it is used), what only looks at memory differently, unless work that moves needs
- * it, and results larger than all operands, which would live through the loop and be read in every round.  Nothing
- * leaves a loop of at most one round: that is a branch, which may not be taken.  Loops do not move.
+ * In: flat level-1 functions.  Out: the same operations; an operation with invariant operands is computed once, before
+ * the outermost loop in which they are invariant, with its operands.  Not moved: values made of constants alone (they
+ * are made where they are used), views, unless work that moves needs them, and results larger than all operands, which
+ * would live through the loop and be read in every round.  Nothing leaves a loop of at most one round: that is a
+ * branch, which may not be taken.  Loops do not move.
  */
 #include "ir/layout/convert.h"
 #include "ir/loops.h"
@@ -17,8 +17,8 @@ typedef struct Hoist {
   const Func *f;
   Loops loops;
   const bool *derived;
-  int *home;  /* by operation: the loop in whose rounds it has to be made; -1: outside of all */
-  int *place; /* by operation: the loop in whose body it will stand */
+  int *home;  /* by operation: the innermost loop in whose rounds it changes; -1 if none */
+  int *place; /* by operation: the loop whose body it will be in */
 } Hoist;
 
 static bool is_branch(const Hoist *h, int loop) {
@@ -50,7 +50,7 @@ static double size_of(const Hoist *h, Val v) {
   return layout_bytes(h->m, type_of(h->f, v), layout_replicated(h->m, type_of(h->f, v)->rank));
 }
 
-/* Worth a place in memory as long as the loop runs. */
+/* True if the result is worth keeping in memory while the loop runs. */
 static bool is_work(const Hoist *h, size_t i) {
   const Op *op = &h->f->ops.items[i];
   if (op_is_source(op->kind) || h->derived[i] || op_is_view(op->kind)) return false;
@@ -60,7 +60,7 @@ static bool is_work(const Hoist *h, size_t i) {
   return made <= largest;
 }
 
-/* What moves takes along what it is made of. */
+/* Moving operations take their operands along. */
 static bool find_places(Hoist *h) {
   bool moved = false;
   for (size_t i = 0; i < h->f->ops.n; i++) find_home(h, i);
@@ -77,7 +77,7 @@ static bool find_places(Hoist *h) {
   return moved;
 }
 
-/* Everything that moves before the loop that begins here, in the old order. */
+/* Emits all operations that move before the loop that begins here, in the old order. */
 static bool emit_before(const Hoist *h, Rewrite *r, int loop) {
   const Loop *l = &h->loops.items[loop];
   for (size_t i = l->begin; i < l->end; i++) {

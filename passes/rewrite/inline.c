@@ -2,8 +2,8 @@
  *
  * Names become "call/name"; groups are kept so that the planner still sees which operations belong together.  A call of
  * a block has labels for the holes in the block's names (docs/ir.md): its operations get back the names they had before
- * pass outline, sources and writes their places (order.h), and the block itself goes.  The verifier has excluded cycles
- * (V14).
+ * pass outline, sources and writes get back their places (order.h), and the block is deleted.  The verifier has
+ * excluded cycles (V14).
  */
 #include "base/die.h"
 #include "ir/holes.h"
@@ -15,9 +15,9 @@
 
 typedef struct Inline {
   Rewrite r;
-  const Val **outputs; /* by value of the old function: of calls, the outputs in the new one */
+  const Val **outputs; /* by value of the old function: for calls, the outputs in the new one */
   const char *prefix;  /* of names; "" in the function itself */
-  const Attr *labels;  /* of the call under way; NULL */
+  const Attr *labels;  /* of the current call; NULL if none */
 } Inline;
 
 static bool inline_call(Inline *w, const Op *call);
@@ -26,7 +26,7 @@ static Inline inline_start(Rewrite r, const char *prefix, const Attr *labels) {
   return (Inline){r, ARENA_ARRAY(r.m->arena, const Val *, r.old->values.n), prefix, labels};
 }
 
-/* What a name in the callee is called in the caller. */
+/* Returns the caller's name for a name in the callee. */
 static const char *outer_name(const Inline *w, const char *name) {
   if (!name || !w->labels) return name;
   const char *filled = holes_fill(w->r.m->arena, name, w->labels->n, w->labels->u.strs);
@@ -81,7 +81,7 @@ static bool inline_call(Inline *w, const Op *call) {
   return true;
 }
 
-/* How many calls; and how many of them are of blocks. */
+/* Counts calls; *blocks: calls of blocks. */
 static size_t count_calls(const Func *f, size_t *blocks) {
   size_t n = 0;
   *blocks = 0;

@@ -1,17 +1,17 @@
-/* passes/rewrite/joined.c - products of one value with weights of heads are one product.
+/* passes/rewrite/joined.c - joins products of one value with weights of heads into one product.
  *
  *   dot(x, wq) "bsd,dhk->bshk", dot(x, wk) "bsd,dhk->bshk", dot(x, wv) "bsd,dhk->bshk"
  *
- * become slices of one product "bsd,dhk->bshk" with the weights side by side for each head, which `prepare` makes at
- * loading; biases as well.  So heads are a dimension as before, which ranks may cut, and a rank's part of the weight is
- * made of its parts.  A device whose attention reads heads wherever they lie (DeviceTraits.places) reads the slices
- * where they are.
+ * become slices of one product "bsd,dhk->bshk", with the weights of each head side by side; `prepare` joins the weights
+ * at loading, and biases as well.  So heads remain a dimension that ranks may split, and a rank's part of the joined
+ * weight consists of its own parts.  A device whose attention reads heads in place (DeviceTraits.places) reads the
+ * slices in place.
  *
- * In: level-1 functions with attention, behind `narrow`.  Products that stand one behind the other, no other product
- * between them, each of the same value with a weight, as [rows, summed] x [summed, heads, size] -> [rows, heads, size],
- * with equal heads and sizes; all of them or none with a bias of heads and sizes.  Weights that training changes are no
- * weights of the model but states, and stay apart, as do fewer heads of keys than of queries: their product could not
- * be cut into more parts than there are heads of keys.  Not done: functions with loops.
+ * In: level-1 functions with attention, after `narrow`.  Consecutive products, without another product between them,
+ * each of the same value with a weight, as [rows, summed] x [summed, heads, size] -> [rows, heads, size], with equal
+ * heads and sizes; all or none with a bias of heads and sizes.  Trained weights are states and stay separate; so do
+ * products with fewer heads of keys than of queries: the joined product could only be split into as many parts as there
+ * are heads of keys.  Not supported: functions with loops.
  */
 #include <string.h>
 
@@ -23,10 +23,10 @@ enum { MOST_TOGETHER = 3 };
 
 /* One of the products. */
 typedef struct Part {
-  const Op *dot, *sum; /* sum: with a bias; NULL */
-  const Op *spread;    /* the bias as it is added */
+  const Op *dot, *sum; /* sum: with a bias; NULL if none */
+  const Op *spread;    /* the bias in the shape in which it is added */
   const Expr *dims[2]; /* heads, size */
-  int rows;            /* dimensions of the value but the one that is summed */
+  int rows;            /* dimensions of the value except the summed one */
 } Part;
 
 typedef struct Joining {
@@ -35,14 +35,14 @@ typedef struct Joining {
   const int *uses;
   Part part[MOST_TOGETHER];
   int n;
-  bool *starts, *gone; /* by operation: the first of products that are one; part of them */
+  bool *starts, *gone; /* by operation: starts a joined product; is part of one */
 } Joining;
 
 static const Type *old_type(const Joining *j, Val v) { return type_of(j->r.old, v); }
 
-/* ---- what fits together */
+/* ---- matching */
 
-/* "bsd,dhk->bshk", with any heads of extent 1 among them. */
+/* True for "bsd,dhk->bshk", with any dimensions of extent 1 among them. */
 static bool reads_heads(const Joining *j, const Op *op, Part *p) {
   if (op->kind != OP_dot || !fixed_by_weights(j->fixed[op->in[1]]) || fixed_by_weights(j->fixed[op->in[0]]))
     return false;
@@ -60,7 +60,7 @@ static bool reads_heads(const Joining *j, const Op *op, Part *p) {
   return n == 2;
 }
 
-/* Its bias, one number for each head and element. */
+/* Finds its bias, one number for each head and element. */
 static void find_bias(const Joining *j, size_t at, Part *p) {
   const Func *f = j->r.old;
   for (size_t i = at + 1; i < f->ops.n && j->uses[p->dot->out] == 1; i++) {
@@ -89,7 +89,7 @@ static bool together(const Part *a, const Part *b) {
          !a->sum == !b->sum;
 }
 
-/* The products from operation `at` on that are one; none: n is less than 2. */
+/* Finds the products from operation `at` on that can be joined; n is less than 2 if none. */
 static void find_parts(Joining *j, size_t at) {
   const Func *f = j->r.old;
   j->n = 0;
@@ -112,7 +112,7 @@ static Val build(Joining *j, const char *part, OpSpec spec) {
   return build_op(&j->r.b, &spec);
 }
 
-/* What weights alone determine, before its place. */
+/* Returns a value that only weights determine, building it earlier than its place. */
 static Val early(Joining *j, Val v) {
   const Op *op = op_of(j->r.old, v);
   if (j->r.map[v]) return j->r.map[v];
@@ -121,7 +121,7 @@ static Val early(Joining *j, Val v) {
   return j->r.map[v];
 }
 
-/* Numbers by heads and sizes, [.., heads, size], without other dimensions. */
+/* Reshapes to [.., heads, size], without other dimensions. */
 static Val plain(Joining *j, Val v, const Part *p, bool weight) {
   const Type *t = type_of(j->r.b.f, v);
   const Expr *dims[3] = {weight ? t->dims[0] : NULL, p->dims[0], p->dims[1]};
@@ -135,7 +135,7 @@ static Val side_by_side(Joining *j, const char *name, const Val *v, bool weight)
   return build(j, name, (OpSpec){.kind = OP_concat, .nin = j->n, .in = v, .nattrs = 1, .attrs = &axis});
 }
 
-/* x [rows, w] times the weights [w, heads, n * size]. */
+/* Multiplies x [rows, w] by the joined weights [w, heads, n * size]. */
 static Val product(Joining *j) {
   const Part *p = &j->part[0];
   Val w[MOST_TOGETHER];
@@ -159,7 +159,7 @@ static Val biases(Joining *j, Val y) {
   return build(j, "sum", (OpSpec){.kind = OP_add, .nin = 2, .in = in});
 }
 
-/* Part i of the product in the place of what it was. */
+/* Replaces product i by its part of the joined product. */
 static void give(Joining *j, Val y, int i) {
   const Part *p = &j->part[i];
   const Op *op = p->sum ? p->sum : p->dot;
@@ -193,7 +193,7 @@ static void join(Joining *j) {
 
 static size_t index_of(const Joining *j, const Op *op) { return (size_t)(op - j->r.old->ops.items); }
 
-/* What all of them are made of goes: a bias may be spread before its product. */
+/* Finds all products to join, and marks operations to drop; a bias may be broadcast before its product. */
 static void find_all(Joining *j) {
   const Func *f = j->r.old;
   for (size_t i = 0; i < f->ops.n; i++) {

@@ -1,32 +1,31 @@
-/* passes/rewrite/narrow.c - a model of f32 computed in 16 bits: what `--dtype f16` and `bf16` mean, written out at
- * level 1.
+/* passes/rewrite/narrow.c - computes a model of f32 in 16 bits: implements `--dtype f16` and `bf16` at level 1.
  *
- * In: flat level-1 functions.  Out: the same ones, in which products and what is done with their results have operands
- * and results of the 16-bit type, with casts where values enter, leave or are wanted as they were.  Weights are cast
- * too, which passes/rewrite/prepare.c moves to loading, and so are states that such values are written to.  Inputs and
- * outputs keep their types.  Kernels compute in f32 what they load, and round what they store; products add in f32
- * (docs/ir.md).  So nothing behind this pass knows of the option: prices, plans, proofs and code see the types.
+ * In: flat level-1 functions.  Out: the same ones, in which products and operations on their results have operands and
+ * results of the 16-bit type, with casts where values enter, leave or are needed in f32.  Weights are cast too, which
+ * passes/rewrite/prepare.c moves to loading, and so are states to which such values are written.  Inputs and outputs
+ * keep their types.  Kernels load and compute in f32 and round when they store; products add in f32 (docs/ir.md).  No
+ * later pass knows of the option: prices, plans, proofs and code see the types.
  *
  * Every value has a role, found by going forward until nothing changes (loops and states lead back):
- *   NONE     of integers, sizes, constants: positions and what is computed of them (angles, masks) keep f32
- *   WEIGHT   of weights, at most with constants
- *   KEPT     what is summed and is no product (means, variances): f32 until it meets what is narrow; f16 would overflow
- *   NARROW   the rest: what depends on inputs of floats, on products with weights, on rows looked up in weights
- * A product of a weight and a value of role NONE is narrow when something is summed (one-hot rows), else it is an outer
- * product and keeps its role (frequencies times positions).
+ *   NONE     integers, sizes, constants: positions and values computed from them (angles, masks) keep f32
+ *   WEIGHT   weights, at most combined with constants
+ *   KEPT     sums other than products (means, variances): f32 until they meet narrow values; f16 would overflow
+ *   NARROW   all others: values that depend on float inputs, on products with weights, on rows looked up in weights
+ * A product of a weight and a value of role NONE is narrow if it sums (one-hot rows); else it is an outer product and
+ * keeps its role (frequencies times positions).
  *
- * What decides about indices is kept as well (topk, argsort, casts to integers, comparisons for equality): from there
- * back along the chain to the product that made it, that one too, with f32 weights.  A router of experts would else
- * choose among ties that rounding makes.
+ * Values that decide about indices are kept as well (topk, argsort, casts to integers, comparisons for equality): from
+ * there back along the chain to the product that made them, which is kept too, with f32 weights.  Otherwise a router of
+ * experts would choose among ties caused by rounding.
  *
- * Numbers beyond the type's largest, as masks have, become the largest; a constant that is infinite stays so.
+ * Numbers beyond the type's largest, as in masks, become the largest; an infinite constant stays infinite.
  *
- * Of a step of training (a state that starts as a weight tells), states keep f32: they are the master copies of weights
- * and the optimizer's moments.  A weight is cast where it is used, as other weights are, and in every step.  What leads
- * to writes and to the step's results alone is kept, back to the products whose results it starts from: the update, the
- * norm of gradients, the loss.  Sums of rows that an index picks (gradients of tables) are kept as other sums.
+ * In a training step (recognised by a state that starts as a weight), states keep f32: they are the master copies of
+ * weights and the optimizer's moments.  A weight is cast where it is used, as other weights are, in every step.  Values
+ * that only reach writes and the step's results are kept, back to the products that they start from: the update, the
+ * norm of gradients, the loss.  Sums of rows that an index picks (gradients of tables) are kept like other sums.
  *
- * Not done: f64, which stays; loss scaling; choosing by operation.
+ * Not supported: f64, which stays; loss scaling; choosing by operation.
  */
 #include <math.h>
 #include <string.h>
@@ -42,18 +41,18 @@ typedef struct Narrow {
   DType to;
   Role *role;      /* by value */
   bool *kept;      /* by operation: it decides about indices */
-  Role *states;    /* by state of the module: of what is written to it */
+  Role *states;    /* by state of the module: the role of the written values */
   bool trains;     /* states keep f32 */
-  bool more;       /* a role has grown */
-  bool *huge;      /* by value of role NONE or WEIGHT: a number beyond the type's largest is in it */
+  bool more;       /* some role has grown */
+  bool *huge;      /* by value of role NONE or WEIGHT: it contains a number beyond the type's largest */
   uint8_t *wanted; /* by value: bits of WANT_F32, WANT_NARROW */
   bool *narrow;    /* by operation: its f32 result becomes narrow */
   Rewrite r;
-  Val *other; /* by old value: the new one of the other type; 0: none */
+  Val *other; /* by old value: its new value of the other type; 0 if none */
   struct {
     Val *items;
     size_t n, cap;
-  } waiting; /* old values whose casts may not stand yet: of carries and leaves */
+  } waiting; /* old values of carries and leaves, whose casts must wait */
 } Narrow;
 
 enum { WANT_F32 = 1, WANT_NARROW = 2 };
@@ -83,7 +82,7 @@ static Role most(const Narrow *n, const Op *op) {
   return r;
 }
 
-/* Is something summed?  Not when all that is summed has extent 1. */
+/* True if the operation sums several terms; not if all summed dimensions have extent 1. */
 static bool sums_terms(const Narrow *n, const Op *op) {
   if (op->kind != OP_dot) return true;
   const char *spec = op_str(op, AT_spec), *result = strchr(spec, '>') + 1;
@@ -102,7 +101,7 @@ static bool is_sum(const Narrow *n, const Op *op) {
 
 static Role source_role(const Narrow *n, const Op *op) {
   switch (op->kind) {
-    case OP_input: return type_of(n->f, op->out)->rank ? ROLE_NARROW : ROLE_NONE; /* a single number is a setting */
+    case OP_input: return type_of(n->f, op->out)->rank ? ROLE_NARROW : ROLE_NONE; /* a scalar input is a setting */
     case OP_param: return ROLE_WEIGHT;
     case OP_read: return n->states[state_of(n, op)];
     default: return ROLE_NONE;
@@ -127,7 +126,7 @@ static void visit(Narrow *n, size_t i) {
     if (is_float(n, v)) grow(n, &n->role[v], r);
 }
 
-/* Of this function, until nothing changes. */
+/* Finds the roles in this function, repeating until nothing changes. */
 static void find_roles(Narrow *n) {
   bool any = false;
   do {
@@ -138,14 +137,14 @@ static void find_roles(Narrow *n) {
   n->more = any;
 }
 
-/* ---- what decides about indices */
+/* ---- values that decide about indices */
 
 static bool decides(const Narrow *n, const Op *op) {
   return op->kind == OP_topk || op->kind == OP_argsort || op->kind == OP_eq || op->kind == OP_ne ||
          (op->kind == OP_cast && !is_float(n, op->out));
 }
 
-/* The only narrow operand; 0: there are none or several. */
+/* Returns the only narrow operand; 0 if there is none or several. */
 static Val only_narrow(const Narrow *n, const Op *op) {
   Val found = 0;
   for (int i = 0; i < op->nin; i++) {
@@ -167,13 +166,13 @@ static void keep_chain(Narrow *n, Val v) {
   }
 }
 
-/* What a step keeps does not begin before these. */
+/* True for the operations at which kept values of a training step begin. */
 static bool begins_kept(const Op *op) {
   return op_is_source(op->kind) || op_is_contraction(op->kind) || op->kind == OP_gather || op->kind == OP_take ||
          op->kind == OP_attention || op->kind == OP_attention_grad;
 }
 
-/* Of a step: what leads to writes and outputs alone.  Users first. */
+/* Keeps values of a training step that only reach writes and outputs.  Goes from users to operands. */
 static void keep_update(Narrow *n) {
   bool *used_else = ARENA_ARRAY(n->m->arena, bool, n->f->values.n + 1);
   for (size_t i = n->f->ops.n; i-- > 0;) {
@@ -190,16 +189,17 @@ static void find_kept(Narrow *n) {
   for (size_t i = 0; i < n->f->ops.n; i++) {
     const Op *op = &n->f->ops.items[i];
     for (int k = 0; k < op->nin && decides(n, op); k++) keep_chain(n, op->in[k]);
-    if (decides(n, op)) n->kept[i] = true; /* topk gives elements as well */
+    if (decides(n, op)) n->kept[i] = true; /* topk also returns elements */
   }
 }
 
-/* ---- which types */
+/* ---- types */
 
-/* Only moves elements, so that it may do so after they are cast: bias vectors are cast before they are spread. */
+/* True if the operation only moves elements, so that they can be cast before: bias vectors are cast before they are
+ * broadcast. */
 static bool moves(OpKind k) { return op_arranges(k) || k == OP_slice; }
 
-/* Is its f32 result of the 16-bit type from now on?  What users want of it is known. */
+/* True if the f32 result becomes 16-bit; the types that its users want must be known. */
 static bool is_narrow(const Narrow *n, const Op *op) {
   if (op->kind == OP_write) return is_f32(n, op->in[0]) && n->states[state_of(n, op)] == ROLE_NARROW;
   if (op->kind == OP_read) return is_f32(n, op->out) && n->role[op->out] == ROLE_NARROW;
@@ -208,10 +208,10 @@ static bool is_narrow(const Narrow *n, const Op *op) {
   return n->role[op->out] == ROLE_NARROW || (moves(op->kind) && n->wanted[op->out] == WANT_NARROW);
 }
 
-/* Of a narrow operation: is operand k of the 16-bit type?  The logarithms of an attention's sums never are. */
+/* True if operand k of a narrow operation is 16-bit.  The log-sum-exp operand of an attention gradient never is. */
 static bool takes_narrow(const Op *op, int k) { return op->kind != OP_attention_grad || k != op->nin - 2; }
 
-/* Users first. */
+/* Goes from users to operands. */
 static void find_wanted(Narrow *n) {
   for (size_t i = 0; i < n->f->outputs.n; i++) n->wanted[n->f->outputs.items[i].value] |= WANT_F32;
   for (size_t i = n->f->ops.n; i-- > 0;) {
@@ -259,7 +259,7 @@ static Val build(Narrow *n, OpKind kind, const char *name, Val old, int nin, con
 
 static double within(const Narrow *n, double x) { return is_beyond(n, x) ? copysign(largest(n->to), x) : x; }
 
-/* A constant is written anew. */
+/* Returns a constant in the new type. */
 static Val narrow_constant(Narrow *n, Val old, const Type *type) {
   const Op *op = op_of(n->f, old);
   const Attr *one = op_attr(op, AT_value), *list = op_attr(op, AT_floats);
@@ -272,7 +272,7 @@ static Val narrow_constant(Narrow *n, Val old, const Type *type) {
   return build(n, OP_const, name_as(n, old, n->to), old, 0, NULL, type, 1, &a);
 }
 
-/* min(max(x, -largest), largest): rows of masks that nobody may see stay rows of equal numbers. */
+/* min(max(x, -largest), largest): rows of masks that hide everything stay rows of equal numbers. */
 static Val bounded(Narrow *n, Val old, Val v) {
   const Type *type = type_of(n->r.b.f, v);
   Val low = build_splat(&n->r.b, type, -largest(n->to)), high = build_splat(&n->r.b, type, largest(n->to));
@@ -280,7 +280,7 @@ static Val bounded(Narrow *n, Val old, Val v) {
   return build(n, OP_min, name_as(n, old, n->to), old, 2, (Val[]){above, high}, NULL, 0, NULL);
 }
 
-/* Of a value whose new form is there, the one of the other type. */
+/* Adds the cast of a value whose new form exists to the other type. */
 static void add_cast(Narrow *n, Val old) {
   Val v = n->r.map[old];
   const Type *type = type_of(n->r.b.f, v);
@@ -299,7 +299,7 @@ static bool wants_other(const Narrow *n, Val old) {
   return is_f32(n, old) && n->wanted[old] & (t == DT_f32 ? WANT_NARROW : WANT_F32);
 }
 
-/* Nothing stands between carries, nor between leaves. */
+/* Adds waiting casts as soon as they do not come between carries or leaves. */
 static void add_waiting(Narrow *n, OpKind next) {
   if (next == OP_carry || next == OP_leave) return;
   for (size_t i = 0; i < n->waiting.n; i++) add_cast(n, n->waiting.items[i]);
@@ -311,7 +311,7 @@ static Val as(const Narrow *n, Val old, DType t) {
   return is_f32(n, old) && type_of(n->r.b.f, v)->dtype != t ? n->other[old] : v;
 }
 
-/* One operation with the operands it wants. */
+/* Rewrites one operation with operands of the types it wants. */
 static bool rewrite(Narrow *n, const Op *op, bool narrow) {
   OpSpec spec = op_spec_of(n->f, op);
   Val in[MAX_OPERANDS];
@@ -363,7 +363,7 @@ static Narrow begin(Module *m, const Func *f, DType to, Role *states) {
                   .other = ARENA_ARRAY(m->arena, Val, f->values.n + 1)};
 }
 
-/* What one function writes to a state another one reads. */
+/* Repeats over all functions, because values that one function writes to a state are read by others. */
 static void find_all_roles(Narrow *all, size_t n) {
   for (bool more = true; more;) {
     more = false;
@@ -371,7 +371,7 @@ static void find_all_roles(Narrow *all, size_t n) {
   }
 }
 
-/* Trained weights are weights, moments are sums. */
+/* Trained weights have role WEIGHT, moments role KEPT. */
 static void begin_states(const Module *m, Role *states) {
   bool step = trains(m);
   for (size_t i = 0; i < m->states.n; i++)

@@ -1,14 +1,14 @@
 /* passes/rewrite/order.c - gives sources and writes one place each; see order.h.
  *
- * In: a function in any legal order.  Out: the same operations; where a source, a cast of one or a write stands depends
- * only on the order of the others.  So a block may hand them to its caller and get them back when it is inlined, byte
- * for byte.
+ * In: a function in any legal order.  Out: the same operations; the place of a source, a cast of a source or a write
+ * depends only on the order of the others.  So a block may move them to its caller and get them back when it is
+ * inlined, byte for byte.
  *
- * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits
- * for the end of a loop.
+ * Sources that a loop uses come before it, so that several bodies and later operations can use the same one; a write
+ * waits for the end of a loop.
  *
- * A write waits for the uses of what was read: the state may be overwritten in place.  Uses by other writes do not
- * count: two states that are exchanged would wait for each other.
+ * A write waits for all uses of the value read from the state, because the state may be overwritten in place.  Uses by
+ * other writes do not count: two states that are swapped would wait for each other.
  */
 #include "passes/rewrite/order.h"
 
@@ -28,14 +28,14 @@ typedef struct Order {
   struct IndexList {
     uint32_t *items;
     size_t n, cap;
-  } * due;            /* by operation: writes that go behind it */
-  uint32_t *last_use; /* by value: the last use that is no write */
+  } * due;            /* by operation: writes that come after it */
+  uint32_t *last_use; /* by value: the last use that is not a write */
 } Order;
 
 static size_t maker(const Order *w, Val v) { return (size_t)w->f->values.items[v].op; }
 
-/* A weight in another type: where a model lists its weights first, it would stand before the first layer otherwise, and
- * so would the stage that keeps the weight. */
+/* True for casts of sources.  If a model lists its weights first, such a cast and its pipeline stage would otherwise
+ * come before the first layer. */
 static bool casts_source(const Order *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   return op->kind == OP_cast && w->loops.of[i] < 0 && blocks_is_source(w->f->ops.items[maker(w, op->in[0])].kind);
@@ -71,14 +71,14 @@ static void find_last_uses(Order *w) {
     for (int k = 0; op->kind != OP_write && k < op->nin; k++)
       w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
   }
-  for (size_t i = 0; i < w->f->ops.n; i++) { /* a cast will stand where its first use does */
+  for (size_t i = 0; i < w->f->ops.n; i++) { /* a cast moves to its first use */
     const Op *op = &w->f->ops.items[i];
     if (casts_source(w, i) && w->last_use[op->out] > w->last_use[op->in[0]])
       w->last_use[op->in[0]] = w->last_use[op->out];
   }
 }
 
-/* Behind which operation a write goes; SIZE_MAX: nothing holds it, it goes to the end. */
+/* Returns the operation after which a write is placed; SIZE_MAX: at the end, because nothing holds it. */
 static size_t due_behind(const Order *w, size_t i) {
   const Op *write = &w->f->ops.items[i];
   size_t made = maker(w, write->in[0]), at = moves(w, made) ? SIZE_MAX : loops_behind(&w->loops, w->f, made);

@@ -1,16 +1,16 @@
-/* passes/rewrite/outline.c - repeated blocks become functions that are called (D30); the inverse of inline.
+/* passes/rewrite/outline.c - turns repeated blocks into functions that are called (D30); the inverse of inline.
  *
  * In: a flat level-1 function whose sources are in order (pass order).  Out: every block once, as @main.block0, and a
- * call per instance, beside its weights all that still grows with depth.  inline(outline(m)) is m, byte for byte.
+ * call per instance; apart from weights only these calls grow with depth.  inline(outline(m)) is m, byte for byte.
  *
- * - Weights, states read, and constants whose numbers differ stay in the caller and are operands, like all that comes
- *   from outside; other sources that one instance uses alone are in the block.  Writes stay in the caller too: what
- *   they write is an output of the block.
- * - Where names of the instances differ (names.h), the block's have holes, which a call fills with its labels.  The
- *   same goes for groups and places in the source.
+ * - Weights, reads of states, and constants whose numbers differ stay in the caller and are operands, as are all values
+ *   from outside; other sources that only one instance uses are in the block.  Writes stay in the caller too: the
+ *   written value is an output of the block.
+ * - If names of the instances differ (names.h), the block's names have holes, which a call fills with its labels.  The
+ *   same holds for groups and places in the source.
  *
- * A block stays flat when it has part of a loop (one that lies in a body is called there), more operands than an
- * operation may have, or places that differ in line and column.
+ * A block stays flat if it contains part of a loop (a block inside a loop body is called there), has more operands than
+ * an operation may have, or has source places that differ in line and column.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct Outlined {
   bool ok;
   Func *f;     /* the block as a function */
   bool *inner; /* by index: part of the function */
-  bool *out;   /* by place: used outside of it */
+  bool *out;   /* by place: used outside the block */
   struct {
     const Val **items;
     size_t n, cap;
@@ -34,7 +34,7 @@ typedef struct Outlined {
   struct {
     int *items;
     size_t n, cap;
-  } outputs; /* places */
+  } outputs; /* by place */
   struct {
     const char *const **items;
     size_t n, cap;
@@ -49,14 +49,14 @@ typedef struct Outline {
   Outlined *items; /* by block */
 } Outline;
 
-/* A result of an operation of the block: index * MAX_RESULTS + which. */
+/* The place of a result in the block: index * MAX_RESULTS + number of the result. */
 static int place_of(const Func *f, int index, Val v) { return index * MAX_RESULTS + value_index(f, v); }
 
 static const Op *op_at(const Outline *w, const Block *b, int instance, int index) {
   return &w->f->ops.items[b->ops[instance * b->size + index]];
 }
 
-/* ---- what is in the block */
+/* ---- contents of the block */
 
 static bool same_source(const Op *x, const Op *y) {
   for (int i = 0; i < x->nattrs; i++)
@@ -72,7 +72,7 @@ static bool is_inner(const Outline *w, const Block *b, int index) {
   return true;
 }
 
-/* The index of the operation that makes `v` when it is in the block and of this instance; -1. */
+/* Returns the index of the operation that makes `v`, if it is in the block and of this instance; else -1. */
 static int inner_index(const Outline *w, int block, int instance, Val v) {
   BlockPlace p = w->blocks.places[w->f->values.items[v].op];
   return p.block == block && p.instance == instance && w->items[block].inner[p.index] ? p.index : -1;
@@ -101,7 +101,7 @@ static void find_outputs(Outline *w) {
       if (w->items[b].inner[i / MAX_RESULTS] && w->items[b].out[i]) ARENA_PUSH(w->a, &w->items[b].outputs, i);
 }
 
-/* The operand that has these values in the instances; added when it is new. */
+/* Returns the operand that has these values in the instances, adding it if needed. */
 static int operand_of(Outline *w, Outlined *o, const Val *values) {
   size_t bytes = sizeof *values * (size_t)o->b->instances;
   for (size_t i = 0; i < o->operands.n; i++)
@@ -152,7 +152,7 @@ static int label_of(Outline *w, Outlined *o, const char *const *numbers) {
   return (int)o->labels.n - 1;
 }
 
-/* One name for all instances, with holes; NULL when they have none. */
+/* Returns one name for all instances, with holes; NULL if they have no name. */
 static const char *with_holes(Outline *w, Outlined *o, const char *const *names) {
   if (!names[0]) return NULL;
   NamePattern p = names_pattern(w->a, o->b->instances, names);
@@ -164,7 +164,7 @@ static const char *with_holes(Outline *w, Outlined *o, const char *const *names)
   return module_string(w->m, text_str(&t));
 }
 
-/* What an operand is called in the block: as outside, with stars for what differs. */
+/* Returns the name of an operand in the block: the name outside, with stars where it differs. */
 static const char *operand_name(Outline *w, const Outlined *o, size_t operand) {
   const char **names = ARENA_ARRAY(w->a, const char *, o->b->instances);
   for (int j = 0; j < o->b->instances; j++) names[j] = name_of(w->f, o->operands.items[operand][j]);
@@ -247,11 +247,11 @@ static bool build_block(Outline *w, int block, Diags *diags) {
 
 typedef struct Caller {
   Rewrite r;
-  Builder names; /* all names of the old function are taken in it */
+  Builder names; /* for finding free names: it has all names of the old function */
   struct {
     uint32_t *items;
     size_t n, cap;
-  } writes; /* that wait for a call */
+  } writes; /* writes that wait for a call */
 } Caller;
 
 static bool build_call(Outline *w, Caller *c, int block, int instance) {
@@ -277,7 +277,7 @@ static bool build_call(Outline *w, Caller *c, int block, int instance) {
   return call != 0;
 }
 
-/* The last operation of the instance that is in the block. */
+/* True for the last operation of the instance that is in the block. */
 static bool ends_instance(const Outline *w, size_t op) {
   BlockPlace p = w->blocks.places[op];
   const Block *b = &w->blocks.items[p.block];

@@ -1,9 +1,9 @@
 /* passes/rewrite/positions.c - see positions.h.
  *
- * In a join whose parts cannot be told apart, parts of extent 1 may be what the other part would be one further: -1
- * before 0, 1, 2 ... is one sequence.  A running sum is followed over what is the same everywhere.
+ * In a concatenation, a part of extent 1 may continue the sequence of the other part: -1 before 0, 1, 2 ... is one
+ * sequence.  A running sum is only followed over values that are equal everywhere.
  *
- * Not done: products of indices, divisions, conditions that hold where one of several does.
+ * Not supported: products of indices, divisions, conditions that hold if one of several does.
  */
 #include "passes/rewrite/positions.h"
 
@@ -68,7 +68,7 @@ static bool same(const IndexSum *x, const IndexSum *y) {
   return memcmp(x->factor, y->factor, sizeof x->factor) == 0 && x->base == y->base;
 }
 
-/* Is x >= 0 at all indices, for all sizes? */
+/* True if x >= 0 at all indices, for all sizes. */
 static bool always(const Positions *p, const IndexSum *x) {
   const Expr *least = x->base;
   for (int i = 0; i < p->n; i++) {
@@ -79,21 +79,21 @@ static bool always(const Positions *p, const IndexSum *x) {
   return size_never_below(p->m, least, 0);
 }
 
-/* -x - 1, which is >= 0 where x is not */
+/* -x - 1, which is >= 0 if x is not */
 static IndexSum contrary(const Positions *p, const IndexSum *x) {
   IndexSum y = number(p, -1);
   return difference(p, &y, x);
 }
 
-/* Is 0 <= x < extent always? */
+/* True if always 0 <= x < extent. */
 static bool inside(const Positions *p, const IndexSum *x, const Expr *extent) {
   IndexSum end = {.base = ex_addi(p->m, extent, -1)}, left = difference(p, &end, x);
   return always(p, x) && always(p, &left);
 }
 
-/* ---- what only moves elements */
+/* ---- operations that only move elements */
 
-/* The quotient and remainder by an extent, when what the extent divides leaves a rest below it. */
+/* Finds quotient and remainder by an extent, if the terms that it does not divide are always below it. */
 static bool divide(const Positions *p, IndexSum *x, const Expr *extent, IndexSum *remainder) {
   IndexSum q = number(p, 0), r = *x;
   const Expr *e = ex_exact_div(p->m, x->base, extent);
@@ -111,7 +111,7 @@ static bool through_reshape(const Positions *p, const Op *op, const IndexSum *at
     if (ex_is_const(to->dims[d], 1)) continue;
     place = position_sum(p, &at[d], &place, to->dims[d]);
   }
-  int first = 0; /* the last dimension from the left that is no 1: nothing is left to divide */
+  int first = 0; /* the first dimension other than 1: nothing is left to divide there */
   while (first < from->rank && ex_is_const(from->dims[first], 1)) in[first++] = number(p, 0);
   for (int d = from->rank - 1; d > first; d--) {
     in[d] = number(p, 0);
@@ -127,7 +127,7 @@ static void through_slice(const Positions *p, const Op *op, const IndexSum *at, 
     in[d] = shifted(p, scaled(p, &at[d], ex_const(p->m, strides->u.ints[d])), starts->u.exprs[d]);
 }
 
-/* The part of a join that the element is in, and where that begins; -1: it may be in several. */
+/* Returns the part of a concatenation that contains the element, and where it begins; -1 if it may be in several. */
 static int part_of(const Positions *p, const Op *op, const IndexSum *x, const Expr **start) {
   int axis = (int)op_int(op, AT_axis, 0);
   *start = ex_const(p->m, 0);
@@ -140,7 +140,7 @@ static int part_of(const Positions *p, const Op *op, const IndexSum *x, const Ex
   return -1;
 }
 
-/* A table at a position that it has.  gather: the indices' dimensions stand in the place of the table's. */
+/* Follows a look-up at a known position.  gather: the indices' dimensions replace the table's. */
 static bool through_table(Positions *p, const Op *op, const IndexSum *at, IndexSum *in) {
   const Type *table = type_of(p->f, op->in[0]), *indices = type_of(p->f, op->in[1]);
   int axis = (int)op_int(op, AT_axis, 0), more = op->kind == OP_gather ? indices->rank - 1 : 0;
@@ -152,7 +152,7 @@ static bool through_table(Positions *p, const Op *op, const IndexSum *at, IndexS
   return true;
 }
 
-/* Another operation is looked at; false: there were too many, or too many inside each other. */
+/* Begins another operation; false if there were too many, or too deeply nested ones. */
 static bool enter(Positions *p) {
   if (p->steps > 0 && p->depth < MOST_DEPTH) return p->steps--, p->depth++, true;
   p->steps = 0;
@@ -164,7 +164,7 @@ static bool leave(Positions *p, bool found) {
   return found && p->steps > 0;
 }
 
-/* The value and indices whose element the one asked for is; 0: it is none's. */
+/* Returns the value and indices from which the element is moved; 0 if it is computed. */
 static Val moved_from(Positions *p, const Op *op, const IndexSum *at, IndexSum *in) {
   const Expr *start;
   int k;
@@ -201,7 +201,7 @@ Val position_moved(Positions *p, Val v, const IndexSum *at, IndexSum *in) {
 
 /* ---- integers */
 
-/* The index that x is, but for what is added to it; -1: it is none. */
+/* Returns the only index in x, apart from what is added to it; -1 if x is not of that form. */
 static int only_index(const Positions *p, const IndexSum *x) {
   int found = -1;
   for (int i = 0; i < p->n; i++) {
@@ -212,7 +212,7 @@ static int only_index(const Positions *p, const IndexSum *x) {
   return found;
 }
 
-/* One part of many elements, and parts of one that go on with it. */
+/* Handles one part of many elements, and parts of extent 1 that continue its sequence. */
 static bool position_of_join(Positions *p, const Op *op, const IndexSum *at, IndexSum *out) {
   int axis = (int)op_int(op, AT_axis, 0), rank = type_of(p->f, op->out)->rank, i = only_index(p, &at[axis]), whole = -1;
   const Expr *start = ex_const(p->m, 0);
@@ -240,7 +240,7 @@ static bool position_of_join(Positions *p, const Op *op, const IndexSum *at, Ind
   return true;
 }
 
-/* A sum of what is the same everywhere. */
+/* Handles running sums over values that are equal everywhere. */
 static bool position_of_scan(Positions *p, const Op *op, const IndexSum *at, IndexSum *out) {
   const Type *t = type_of(p->f, op->in[0]);
   int axis = (int)op_int(op, AT_axis, 0), n = p->n;
@@ -275,7 +275,7 @@ static bool position_of_arithmetic(Positions *p, const Op *op, const IndexSum *a
   return true;
 }
 
-/* The one of both that is chosen everywhere. */
+/* Handles choices with the same outcome everywhere. */
 static bool position_of_choice(Positions *p, const Op *op, const IndexSum *at, IndexSum *out) {
   Conditions c;
   if (op->kind == OP_select)
@@ -348,7 +348,7 @@ bool conditions_negate(const Positions *p, Conditions *c) {
   return true;
 }
 
-/* A choice compared with one of its numbers. */
+/* Handles comparisons of a choice with one of its numbers. */
 static bool conditions_of_choice(Positions *p, const Op *op, const IndexSum *at, Conditions *out) {
   Choice c;
   double x;
@@ -380,7 +380,7 @@ static bool conditions_of_both(Positions *p, const Op *op, const IndexSum *at, C
   Conditions x, y;
   bool known = conditions_of(p, op->in[0], at, &x), other = conditions_of(p, op->in[1], at, &y);
   bool all = op->kind == OP_and;
-  /* One that decides the result, whatever the other is. */
+  /* One of the two may decide the result alone. */
   for (int i = 0; i < 2; i++) {
     const Conditions *c = i ? &y : &x;
     if (!(i ? other : known) || !(all ? c->never : !c->never && !c->n)) continue;
@@ -398,7 +398,7 @@ static bool conditions_of_both(Positions *p, const Op *op, const IndexSum *at, C
   return true;
 }
 
-/* What is not 0. */
+/* True where the number is not 0. */
 static bool conditions_of_cast(Positions *p, const Op *op, const IndexSum *at, Conditions *out) {
   Choice c;
   if (!choice_of(p, op->in[0], at, &c)) return false;

@@ -1,24 +1,24 @@
-/* passes/rewrite/prepare.c - work on weights that is the same at every request is done once, at loading (D27).
+/* passes/rewrite/prepare.c - moves work on weights that is equal in every request to loading (D27).
  *
  * In: level-1 functions.  Out: the same, in which results that weights and constants alone determine are weights
  * themselves, and a level-1 function @prepare that computes them: casts and dequantisations, products with scales,
- * sums, concatenations, norms of weights ...  Each rank runs its part of @prepare after loading (lower_prepare); the
- * weights it read are not kept.
+ * sums, concatenations, norms of weights ...  Each rank runs its part of @prepare after loading (lower_prepare);
+ * weights that only @prepare reads are not kept.
  *
- * What moves: of the values that anything else needs, walking up from the outputs, the first that
+ * Of the values that other operations need, going up from the outputs, the pass moves the first that
  *   - depends on weights and constants only (no size of a request, no random number, nothing that changes from round to
  *     round of a loop),
- *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is
- *     repeated where it is used, and
- *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for
- *     good, so a bias repeated over rows, a mask or a one-hot table stays where it is used, and what it is made from
- *     moves instead.
- * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone
- * stay too: they have no weight to be counted against, and every stage makes them where it needs them
+ *   - takes work: a weight that is only reshaped, repeated or copied is read in place, and computed values are repeated
+ *     where they are used, and
+ *   - has at most as many elements as the weights it is computed from: prepared weights use memory of every rank
+ *     permanently, so a bias repeated over rows, a mask or a one-hot table stays where it is used, and its operands
+ *     move instead.
+ * Elements count, not bytes: a cast from 1 or 2 bytes to 4 is the purpose of preparing.  Values that depend on
+ * constants alone stay too: they have no weight to be compared with, and every stage makes them where it needs them
  * (passes/facts/derived.h).
  *
- * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name
- * that the module has already is extended.
+ * Loops over weights alone stay where they are.  Equal work of several functions is done once.  If the model has a
+ * function @prepare, it is extended.
  */
 #include <string.h>
 
@@ -29,14 +29,14 @@
 
 /* An operation of @prepare. */
 typedef struct Made {
-  const char *key; /* what it computes from which values; interned */
+  const char *key; /* its operation and operands; interned */
   Val v;
-  const char *param; /* the weight it becomes; NULL: only needed inside */
+  const char *param; /* the weight it becomes; NULL: used only inside @prepare */
 } Made;
 
 typedef struct Prepare {
   Module *m;
-  Func *f; /* @prepare; NULL while nothing has moved */
+  Func *f; /* @prepare; NULL until something moves */
   Builder b;
   struct {
     Made *items;
@@ -44,14 +44,14 @@ typedef struct Prepare {
   } made; /* by value, less 1 */
 } Prepare;
 
-/* A function whose work is looked at. */
+/* A function that is searched for such work. */
 typedef struct Scan {
   Prepare *p;
   const Func *f;
   const Fixed *fixed;
   bool *needed; /* by value: stays in the function, or is read there as a weight */
   bool *moved;  /* by value */
-  Val *at;      /* by value: in @prepare; 0 */
+  Val *at;      /* by value: its value in @prepare; 0 if none */
 } Scan;
 
 /* ---- which values move */
@@ -76,7 +76,7 @@ static bool add_once(Arena *a, Names *names, const char *name) {
   return true;
 }
 
-/* Elements of the weights a value is computed from, each weight once. */
+/* Counts the elements of the weights that a value is computed from, each weight once. */
 static double weight_elements(const Scan *s, Val v) {
   Arena *scratch = arena_new();
   bool *in_cone = ARENA_ARRAY(scratch, bool, s->f->values.n);
@@ -100,14 +100,14 @@ static bool value_moves(const Scan *s, Val v) {
          elements(type_of(s->f, v)) <= weight_elements(s, v);
 }
 
-/* With all its results. */
+/* True if all results of the operation move. */
 static bool moves(const Scan *s, const Op *op) {
   for (Val v = op->out; v < op_end(op); v++)
     if (!value_moves(s, v)) return false;
   return op->nout > 0;
 }
 
-/* Loops stay whole: what is not needed of them is left to dce. */
+/* Loops stay whole; dce drops their unused parts. */
 static bool stays(const Scan *s, const Op *op) {
   bool needed = !op->out || op->kind == OP_input || op_is_loop_part(op->kind);
   for (Val v = op->out; v < op_end(op); v++) needed |= s->needed[v];
@@ -131,7 +131,7 @@ static bool choose(const Scan *s) {
 
 /* ---- @prepare */
 
-/* Of the first result. */
+/* The key of the first result. */
 static const char *key_of(const Prepare *p, const Op *op, const Type *type, const Val *in) {
   Text t = {.arena = p->m->arena};
   text_printf(&t, "%s", op_name(op->kind));
@@ -145,7 +145,7 @@ static const char *key_of(const Prepare *p, const Op *op, const Type *type, cons
   return module_string(p->m, text_str(&t));
 }
 
-/* Results of the operation of @prepare; only the first has the key. */
+/* Records the results of an operation of @prepare; only the first has the key. */
 static void remember(Prepare *p, const char *key, const Op *op) {
   for (Val v = op->out; v < op_end(op); v++)
     ARENA_PUSH(p->m->arena, &p->made, ((Made){v == op->out ? key : NULL, v, NULL}));
@@ -157,7 +157,7 @@ static Made *made_of(const Prepare *p, Val v) {
   return NULL;
 }
 
-/* Takes over a function @prepare of the model. */
+/* Continues a function @prepare of the model. */
 static void extend(Prepare *p, Diags *diags) {
   p->f = module_func(p->m, "prepare");
   if (!p->f) return;
@@ -176,7 +176,7 @@ static Val prepared_value(const Prepare *p, const char *name) {
   return 0;
 }
 
-/* The value in @prepare, with all it is computed from. */
+/* Builds the value in @prepare, with all values it is computed from. */
 static Val bring(Scan *s, Val v, Diags *diags) {
   Prepare *p = s->p;
   const Op *op = op_of(s->f, v);
@@ -205,7 +205,7 @@ static const char *fresh_param(Module *m, const char *wanted) {
   return module_string(m, name);
 }
 
-/* The weight that is this value of @prepare. */
+/* Returns the weight that holds this value of @prepare. */
 static const char *param_of(Prepare *p, Val v) {
   Made *made = made_of(p, v);
   if (made->param) return made->param;
@@ -213,15 +213,16 @@ static const char *param_of(Prepare *p, Val v) {
   made->param = fresh_param(p->m, name_of(p->f, v));
   Param *param = module_param_add(p->m, made->param, type_of(p->f, v));
   param->init = INIT_PREPARED;
-  param->trainable = false; /* the model's parameters are what it is computed from */
+  param->trainable = false; /* the model's parameters are the weights that it is computed from */
   param->loc = op->loc;
   build_output(&p->b, made->param, v, NULL);
   return made->param;
 }
 
-/* ---- the function without what moved */
+/* ---- the function without the moved work */
 
-/* The dimension that runs over experts, where element by element it is that of a weight; -1: none. */
+/* Returns the dimension of experts, if the value is computed element by element from a weight that has one; -1 if
+ * none. */
 static int64_t experts_of(const Func *f, Val v) {
   const Op *op = op_of(f, v);
   int64_t found = op->kind == OP_param ? op_int(op, AT_experts, -1) : -1;

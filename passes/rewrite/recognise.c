@@ -1,19 +1,19 @@
 /* passes/rewrite/recognise.c - finds composites (norm, attention) that exporters wrote as primitive operations.
  *
- * A composite has strategies that its parts do not have (attention over cut keys, a norm over a cut dimension in one
- * step), is one kernel, and attention never keeps the matrix of scores.  In: level 1 after views, so that heads are
- * dimensions already.  Out: the same function with the last operation of each match replaced; what only it needed is
- * left for dce.
+ * A composite has strategies that its parts do not have (attention over split keys, a norm over a split dimension in
+ * one step), is one kernel, and attention never stores the matrix of scores.  In: level 1 after views, so that heads
+ * are dimensions already.  Out: the same function with the last operation of each match replaced; dce drops the
+ * operations that only it needed.
  *
- * A match is exact: the composite means the same for all inputs, with three liberties.  A mask of a finite number at
- * most -1e37 counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size
- * themselves); such a mask that is recognised hides no row whole.  A query whose products with all keys that it sees
- * are -inf, which takes infinite inputs or an overflow, gets 0 instead of NaN.  A query one of whose scores is NaN or
- * +inf, which takes the same, keeps its NaN where a guard made it 0.  It lies in one body of a loop, or
- * outside of all, so that no work moves into a body.
+ * A match is exact, the composite equals the operations for all inputs, with three exceptions.  A finite mask of at
+ * most -1e37 counts as -inf (an f32 softmax gives 0 for it as well, unless all scores of a row have that size); such a
+ * recognised mask hides no whole row.  A query whose products with all visible keys are -inf, which takes infinite
+ * inputs or an overflow, gets 0 instead of NaN.  A query with a score of NaN or +inf, which takes the same, keeps its
+ * NaN where a guard would have replaced it by 0.  A match lies in one loop body or outside all loops, so that no work
+ * moves into a body.
  *
- * Not done: masks that depend on data and select, or lie outside of a scale; rotary embeddings, softmax or GELU
- * written out.
+ * Not supported: masks that depend on data and select, or are applied outside a scale; rotary embeddings, softmax or
+ * GELU written as primitive operations.
  */
 #include "passes/rewrite/recognise.h"
 

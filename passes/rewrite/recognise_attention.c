@@ -1,14 +1,14 @@
-/* passes/rewrite/recognise_attention.c - attention, as exporters write it:
+/* passes/rewrite/recognise_attention.c - attention as exporters write it:
  *
  *   dot(guard(softmax(mask(scale(dot(q, k))))), v)
  *
- * Scale is a product with, or quotient by, a number, of scores, queries or keys.  Masks are selects of, or sums with, a
- * large negative number, or nothing at all, by conditions on positions (positions.h): keys after the query's position,
- * or from a length on, are hidden.  A mask that may hide all keys of a query is one only where it hides with -inf and
- * the guard makes weights that are NaN 0.  Anything else that is added to the products becomes the operand that an
- * attention adds, with the guard, or where it is made of finite numbers.  Operands may come in any order of dimensions,
- * with dimensions merged and split again on the way.  Keys and values that were repeated for groups of queries
- * (broadcast of a new dimension, merged) are taken before that.
+ * A scale multiplies or divides scores, queries or keys by a number.  A mask selects or adds a large negative number,
+ * or has no effect, by conditions on positions (positions.h): it hides keys after the query's position, or from a
+ * length on.  A mask that may hide all keys of a query is recognised only if it hides with -inf and the guard replaces
+ * NaN weights by 0.  Any other value added to the products becomes the bias operand of the attention, if there is a
+ * guard or the value is finite.  Operands may have any order of dimensions, with dimensions merged and split again.  If
+ * keys and values were repeated for groups of queries (broadcast of a new dimension, merged), the values before that
+ * are used.
  */
 #include <math.h>
 #include <string.h>
@@ -17,29 +17,29 @@
 #include "passes/rewrite/positions.h"
 #include "passes/rewrite/recognise.h"
 
-#define HIDDEN (-1e37) /* a mask's number from here on down counts as -inf */
+#define HIDDEN (-1e37) /* numbers in masks up to this one count as -inf */
 
 /* ---- masks */
 
-/* Which keys a query sees: those up to its own position, when it is `causal`, and those before `length`. */
+/* The keys that a query sees: up to its own position if `causal`, and those before `length`. */
 typedef struct Mask {
   bool causal;
   const Expr *first;  /* position of the first query */
-  const Expr *length; /* NULL: all */
+  const Expr *length; /* NULL: all keys */
 } Mask;
 
 typedef struct Scores {
   const Op *dot;
   double scale;
-  bool guarded; /* weights that are NaN became 0 */
+  bool guarded; /* NaN weights were replaced by 0 */
   Mask mask;
-  Val bias; /* what else is added; 0: nothing */
+  Val bias; /* any other added value; 0 if none */
   Positions positions;
-  IndexSum at[4]; /* of an element: b, h, s, t */
+  IndexSum at[4]; /* the indices of an element: b, h, s, t */
 } Scores;
 
-/* Keys are seen only where `c` is >= 0.  A query that sees no key is 0 in an attention: `blind` queries are so before
- * as well. */
+/* Restricts visible keys to those with c >= 0.  An attention gives 0 to a query that sees no key; `blind`: so does the
+ * model. */
 static bool see_only(Scores *s, const IndexSum *c, bool blind) {
   Positions *p = &s->positions;
   IndexSum up_to = position_sum(p, c, &s->at[3], ex_const(p->m, 1));
@@ -56,7 +56,7 @@ static bool see_only(Scores *s, const IndexSum *c, bool blind) {
   return true;
 }
 
-/* Keys are seen where the conditions hold, and have the number elsewhere or added to their score. */
+/* Keys are visible if the conditions hold; others have the number as score, or added to it. */
 static bool mask_by(Scores *s, Conditions *seen, bool visible, double hidden) {
   if (!(hidden <= HIDDEN) || (!visible && !conditions_negate(&s->positions, seen)) || seen->never) return false;
   const Mask before = s->mask;
@@ -68,7 +68,7 @@ static bool mask_by(Scores *s, Conditions *seen, bool visible, double hidden) {
   return true;
 }
 
-/* 0 is added to scores of keys that are seen. */
+/* True if the added value is 0 for visible keys. */
 static bool mask_added(Scores *s, Val v) {
   Choice c;
   if (!choice_of(&s->positions, v, s->at, &c)) return false;
@@ -78,7 +78,7 @@ static bool mask_added(Scores *s, Val v) {
 
 /* ---- scores */
 
-/* Is the operation a product with a number, or a quotient by one?  Multiplies the scale by it. */
+/* Multiplies the scale, if the operation is a product with or a quotient by a number; else false. */
 static bool is_scaled(const Func *f, const Op *op, double *scale, Val *inner) {
   double number;
   for (int i = 1; i >= 0; i--) {
@@ -92,7 +92,7 @@ static bool is_scaled(const Func *f, const Op *op, double *scale, Val *inner) {
   return false;
 }
 
-/* Is no element an infinity, but where finite numbers are too large together?  Those count as scores that overflow. */
+/* True if no element is infinite, except by overflow of finite numbers; such overflow counts as overflow of scores. */
 static bool is_finite(const Func *f, Val v) {
   const Op *op = op_of(f, v);
   double number;
@@ -111,7 +111,7 @@ static bool is_finite(const Func *f, Val v) {
   }
 }
 
-/* What is added to products of queries and keys.  A query may see no key behind it where that is 0 before as well. */
+/* Takes a value added to products of queries and keys as the bias.  A guard is needed unless the value is finite. */
 static bool bias_added(const Recognise *w, const Op *op, Scores *s, Val *inner) {
   for (int i = 0; i < 2 && !s->bias; i++) {
     const Op *scores = op_of(w->r.old, op->in[i]);
@@ -123,7 +123,7 @@ static bool bias_added(const Recognise *w, const Op *op, Scores *s, Val *inner) 
   return false;
 }
 
-/* Takes one mask or scale off; false when there is none. */
+/* Takes one mask or scale off; false if there is none. */
 static bool peel(const Recognise *w, const Op *op, Scores *s, Val *inner) {
   const Func *f = w->r.old;
   double number;
@@ -162,7 +162,7 @@ static bool scores_of(Recognise *w, Val v, bool guarded, Scores *s) {
 
 /* ---- operands */
 
-/* The letters of a dot of two operands of rank 4. */
+/* Finds the letters of a dot of two operands of rank 4. */
 static bool letters_of(const Op *dot, const char *part[3]) {
   const char *spec = op_str(dot, AT_spec);
   if (strlen(spec) != 15 || spec[4] != ',' || strncmp(spec + 9, "->", 2) != 0) return false;
@@ -175,14 +175,13 @@ static int letter_at(const char *part, char letter) {
   return p ? (int)(p - part) : -1;
 }
 
-/* An old value, and where it has the dimensions asked for. */
+/* An old value, and the positions of the wanted dimensions in it. */
 typedef struct Operand {
   Val v;
   int perm[4];
 } Operand;
 
-/* The dimensions of a value, each made of some of those wanted: `parts` of them, which lie one behind the other in
- * `letters`. */
+/* The dimensions of a value as groups of wanted dimensions: `parts` of them each, consecutive in `letters`. */
 typedef struct Grouped {
   int rank, parts[MAX_RANK];
   int letters[4];
@@ -201,7 +200,7 @@ static void before_transpose(Grouped *g, const Attr *perm) {
   *g = t;
 }
 
-/* A reshape keeps the order; its operand's dimensions have to be made of whole letters. */
+/* A reshape keeps the order; each dimension of its operand must consist of whole letters. */
 static bool before_reshape(Module *m, Grouped *g, const Type *from) {
   int next = 0;
   g->rank = from->rank;
@@ -221,9 +220,9 @@ static bool ungrouped_dims(const Grouped *g) {
   return single;
 }
 
-/* The value under transposes, reshapes that merge dimensions and split them again, and (with `scale`, which they
- * multiply) products with numbers, as far as they stand together with `end`; with its dimensions in the order of
- * `wanted` letters. */
+/* Finds the value under transposes, reshapes that merge and split dimensions, and (with `scale`, which they multiply)
+ * products with numbers, as long as they are in the body of `end`; its dimensions get the order of the `wanted`
+ * letters. */
 static bool operand(const Recognise *w, const Op *end, Val v, const char *part, const char *wanted, double *scale,
                     Operand *o) {
   const Type *t = type_of(w->r.old, v);
@@ -251,7 +250,7 @@ static bool operand(const Recognise *w, const Op *end, Val v, const char *part, 
   }
 }
 
-/* [b, g * r, t, k] made of [b, g, 1, t, k]: the latter and r; else the operand itself and 1. */
+/* If the operand [b, g * r, t, k] is made of [b, g, 1, t, k], returns the latter and r; else the operand and 1. */
 static Val ungrouped(const Recognise *w, const Op *end, const Operand *o, const Expr **r) {
   const Func *f = w->r.old;
   const Op *merge = recognise_op(f, o->v, OP_reshape),
@@ -270,10 +269,10 @@ static Val ungrouped(const Recognise *w, const Op *end, const Operand *o, const 
   return repeat->in[0];
 }
 
-/* What is added to the scores, before it was repeated. */
+/* The bias before it was repeated. */
 typedef struct Bias {
-  Val v;           /* 0: nothing */
-  char letters[7]; /* its dimensions that are no 1, among b g r s t */
+  Val v;           /* 0 if none */
+  char letters[7]; /* its dimensions other than 1, among b g r s t */
   const Expr *dims[5];
 } Bias;
 
@@ -281,12 +280,12 @@ typedef struct Match {
   Scores scores;
   Bias bias;
   Operand q, k, v;
-  Val shared_k, shared_v; /* before they were repeated for each group; 0 */
+  Val shared_k, shared_v; /* before they were repeated for each group; 0 if they were not */
   const Expr *repeats;    /* queries per key head */
   int out[4];             /* the result's dimensions among [b, h, s, e] */
 } Match;
 
-/* Of a value [b, h, s, t]: where it comes from, and the dimensions it has there. */
+/* Finds the source of a bias [b, h, s, t], and its dimensions there. */
 static bool bias_of(const Recognise *w, Val v, Bias *bias) {
   const Func *f = w->r.old;
   const Type *t = type_of(f, v);
@@ -305,7 +304,8 @@ static bool bias_of(const Recognise *w, Val v, Bias *bias) {
   return last == 3;
 }
 
-/* The softmax that nothing else reads, with or without NaN made 0: weights of queries that see no key. */
+/* Returns the softmax if nothing else reads it.  `guarded`: NaN, the weights of queries that see no key, is replaced by
+ * 0. */
 static const Op *weights_of(const Recognise *w, Val v, bool *guarded) {
   const Func *f = w->r.old;
   const Op *select = recognise_op(f, v, OP_select), *test = select ? recognise_op(f, select->in[0], OP_isnan) : NULL;
@@ -335,11 +335,11 @@ static bool match(Recognise *w, const Op *op, Match *a) {
     if (!at) return false;
     a->out[d] = (int)(at - result);
   }
-  char sum = 0; /* the letter scores contract */
+  char sum = 0; /* the letter that the scores contract */
   for (int d = 0; d < 4; d++)
     if (!memchr(s[2], s[0][d], 4)) sum = s[0][d];
   const char query[4] = {s[2][0], s[2][1], s[2][2], sum}, key[4] = {s[2][0], s[2][1], s[2][3], sum};
-  int left = letter_at(s[0], s[2][3]) < 0 ? 0 : 1; /* which operand has the queries */
+  int left = letter_at(s[0], s[2][3]) < 0 ? 0 : 1; /* the operand with the queries */
   if (!sum || !operand(w, op, a->scores.dot->in[left], s[left], query, &a->scores.scale, &a->q) ||
       !operand(w, op, a->scores.dot->in[1 - left], s[1 - left], key, &a->scores.scale, &a->k))
     return false;
@@ -367,7 +367,7 @@ static Val positions(Recognise *w, const Op *op, const char *part, const Expr *f
   return recognise_build(w, op, part, (OpSpec){.kind = OP_add, .nin = 2, .in = in});
 }
 
-/* [b, g, t, e] of keys or values. */
+/* Builds keys or values as [b, g, t, e]. */
 static Val shared(Recognise *w, const Op *op, const char *part, const Operand *o, Val before) {
   if (!before) return recognise_transpose(w, op, part, w->r.map[o->v], o->perm);
   const Type *t = type_of(w->r.old, before);
@@ -375,7 +375,8 @@ static Val shared(Recognise *w, const Op *op, const char *part, const Operand *o
                            (const Expr *[]){t->dims[0], t->dims[1], t->dims[3], t->dims[4]});
 }
 
-/* Without extents of 1, and with heads by groups of queries; sets the attribute that says which dimensions it has. */
+/* Builds the bias without extents of 1, with heads split by groups of queries; sets the attribute that names its
+ * dimensions. */
 static Val bias(Recognise *w, const Op *op, const Bias *b, const Expr *groups, const Expr *repeats, Attr *letters) {
   const Expr *dims[5];
   char names[7] = "";

@@ -1,24 +1,25 @@
-/* passes/rewrite/recognise_moved.c - gathers that give a value as it is.
+/* passes/rewrite/recognise_moved.c - gathers that return a value unchanged.
  *
- * Exporters look a mask up at (row of the batch, key), that is at positions which are the indices of the result
- * themselves.  Such a gather is its table: reshaped, transposed, spread, but never indexed, so that what it reads may
- * be cut like any other value, over micro-batches as well.  Positions are followed as in positions.h, and so is the
- * table, back through what only moves elements, to the first value whose dimensions are indices of the result.
+ * Exporters look a mask up at (row of the batch, key), that is at positions which are the indices of the result.  Such
+ * a gather equals its table, reshaped, transposed or broadcast, so that the table may be split like any other value,
+ * over micro-batches as well.  Positions are followed as in positions.h; so is the table, back through operations that
+ * only move elements, to the first value whose dimensions are indices of the result.
  *
- * Not done: parts of a dimension, which would be slices.
+ * Not supported: parts of a dimension, which would be slices.
  */
 #include <string.h>
 
 #include "passes/rewrite/positions.h"
 #include "passes/rewrite/recognise.h"
 
-/* The value that a result is made of: for every dimension of an extent other than 1, the result's that it becomes. */
+/* The value that equals the result; for each of its dimensions other than 1, the corresponding dimension of the
+ * result. */
 typedef struct Whole {
   Val value;
   int n, from[MAX_RANK], to[MAX_RANK];
 } Whole;
 
-/* The dimension of the result that this index is, whole; -1: it is none. */
+/* Returns the dimension of the result that equals this whole index; -1 if none. */
 static int whole_dim(const Positions *p, const int *dim_of, const IndexSum *x, const Expr *extent) {
   int found = -1;
   for (int i = 0; i < p->n; i++) {
@@ -60,7 +61,7 @@ static bool find_whole(Recognise *w, const Op *op, Whole *out) {
   return false;
 }
 
-/* Without dimensions of extent 1, those left in the order of the result's. */
+/* Returns the value without dimensions of extent 1, the others in the order of the result. */
 static Val in_order(Recognise *w, const Op *op, const Whole *whole, int *dims) {
   const Type *t = type_of(w->r.old, whole->value);
   const Expr *extents[MAX_RANK];

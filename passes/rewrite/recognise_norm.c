@@ -7,7 +7,7 @@
  */
 #include "passes/rewrite/recognise.h"
 
-/* What a broadcast stretches along the last dimension alone; 0 when `v` is none. */
+/* Returns the value that a broadcast repeats only along the last dimension; 0 if `v` is no such broadcast. */
 static Val stretched(const Func *f, Val v) {
   const Op *op = recognise_op(f, v, OP_broadcast);
   if (!op) return 0;
@@ -19,7 +19,7 @@ static Val stretched(const Func *f, Val v) {
   return op->in[0];
 }
 
-/* Through a reshape that adds or removes a last extent of 1. */
+/* Looks through a reshape that adds or removes a last extent of 1. */
 static Val unkept(const Func *f, Val v) {
   const Op *op = recognise_op(f, v, OP_reshape);
   if (!op) return v;
@@ -40,7 +40,7 @@ static bool is_extent(const Func *f, Val v, const Expr *extent) {
   return ex_get_const(extent, &n) && recognise_number(f, v, &number) && number == (double)n;
 }
 
-/* v is the mean of the returned value over its last dimension; 0 when it is none. */
+/* If v is the mean of a value over its last dimension, returns that value; else 0. */
 static Val mean_of(const Func *f, Val v) {
   const Op *div = recognise_op(f, unkept(f, v), OP_div);
   const Op *sum = div ? recognise_op(f, unkept(f, div->in[0]), OP_reduce) : NULL;
@@ -51,7 +51,7 @@ static Val mean_of(const Func *f, Val v) {
   return last && is_extent(f, div->in[1], t->dims[t->rank - 1]) ? sum->in[0] : 0;
 }
 
-/* v is sqrt(mean(x * x) + eps): x, or 0. */
+/* If v is sqrt(mean(x * x) + eps), returns x; else 0. */
 static Val root_of(const Func *f, Val v, double *eps) {
   const Op *root = recognise_op(f, v, OP_sqrt), *add = root ? recognise_op(f, root->in[0], OP_add) : NULL;
   if (!add) return 0;
@@ -60,7 +60,7 @@ static Val root_of(const Func *f, Val v, double *eps) {
   return square && square->in[0] == square->in[1] ? square->in[0] : 0;
 }
 
-/* v is the reciprocal of such a root. */
+/* If v is the reciprocal of such a root, returns x; else 0. */
 static Val inverse_root_of(const Func *f, Val v, double *eps) {
   const Op *op = v ? op_of(f, v) : NULL;
   double one;
@@ -69,7 +69,7 @@ static Val inverse_root_of(const Func *f, Val v, double *eps) {
   return 0;
 }
 
-/* v = x - mean(x): x, or 0. */
+/* If v = x - mean(x), returns x; else 0. */
 static Val centred_of(const Func *f, Val v) {
   const Op *sub = recognise_op(f, v, OP_sub);
   Val x = sub ? mean_of(f, stretched(f, sub->in[1])) : 0;
@@ -84,7 +84,7 @@ static Val norm(Recognise *w, const Op *op, const char *kind, Val x, double eps)
 Val recognise_norm(Recognise *w, const Op *op) {
   const Func *f = w->r.old;
   double eps = 0;
-  for (int i = 0; i < (op->kind == OP_mul ? 2 : 1); i++) { /* which operand is normalised */
+  for (int i = 0; i < (op->kind == OP_mul ? 2 : 1); i++) { /* the operand that is normalised */
     Val factor = stretched(f, op->in[1 - i]), top = op->in[i];
     if (!factor) continue;
     Val of = op->kind == OP_div ? root_of(f, factor, &eps) : inverse_root_of(f, factor, &eps);

@@ -20,7 +20,7 @@ void rewrite_map(Rewrite *r, const Op *op, Val first) {
   for (int i = 0; i < op->nout; i++) r->map[op->out + (Val)i] = first ? first + (Val)i : 0;
 }
 
-/* Is nothing to be changed of the operation but its operands, which have the types they had? */
+/* True if only the operands change, and their types do not. */
 static bool is_copy(const Rewrite *r, const Op *op, const OpSpec *s) {
   const Op *ops = r->old->ops.items;
   if (op < ops || op >= ops + r->old->ops.n || s->kind != op->kind || s->nin != op->nin) return false;
@@ -96,7 +96,7 @@ Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int ran
                                    .attrs = &a});
 }
 
-/* What is left of the operand without its dimensions of extent 1 is put into ascending order. */
+/* Reshapes the operand without dimensions of extent 1 and transposes it into ascending order. */
 Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type) {
   const Type *x = type_of(r->old, op->in[0]);
   const Expr *extents[MAX_RANK];

@@ -1,7 +1,7 @@
-/* passes/rewrite/rewrite.h - building a new function from an old one, operation by operation.
+/* passes/rewrite/rewrite.h - builds a new function from an old one, operation by operation.
  *
- * Operations of a loop's body stay in it (ir/loops.h): what a pass builds stands where the operation stands that it
- * replaces, never between carries or leaves, and a new value that is built in a body is forgotten behind it. */
+ * Operations of a loop's body stay in it (ir/loops.h): a pass builds new operations at the place of the operation that
+ * they replace, never between carries or leaves, and values built in a body are invisible after it. */
 #ifndef APC_PASSES_REWRITE_REWRITE_H
 #define APC_PASSES_REWRITE_REWRITE_H
 
@@ -15,42 +15,42 @@ typedef struct Rewrite {
   struct {
     size_t *items;
     size_t n, cap;
-  } open;                        /* loops whose body is being built: new operations */
-  size_t closed_from, closed_to; /* new operations from the loop to the repeat that was built last */
+  } open;                        /* new operations: loops whose body is being built */
+  size_t closed_from, closed_to; /* new operations: from the loop to the repeat that was built last */
 } Rewrite;
 
 /* Starts a new function of the same level that is not yet in the module. */
 Rewrite rewrite_start(Module *m, const Func *old, Diags *diags);
 
-/* Builds what stands in the place of one operation of the old function; maps its results and returns the first (0 after
- * an error). */
+/* Builds the replacement of an operation of the old function; maps its results and returns the first (0 after an
+ * error). */
 Val rewrite_build(Rewrite *r, const Op *op, const OpSpec *spec);
 
 /* Copies one operation of the old function with its operands mapped; maps its results and returns the first (0 after an
  * error). */
 Val rewrite_copy(Rewrite *r, const Op *op);
 
-/* The results of the old operation are the new values from `first` on. */
+/* Maps the results of the old operation to the new values from `first` on. */
 void rewrite_map(Rewrite *r, const Op *op, Val first);
 
-/* Is the new value of the body that is being built, not from outside of it?  Always true outside of loops. */
+/* True if the new value is in the body that is being built; always true outside loops. */
 bool rewrite_is_here(const Rewrite *r, Val v);
-/* Is the new value of the body that was built last?  Nobody behind its leaves can read it. */
+/* True if the new value is in the body that was built last: later operations cannot read it. */
 bool rewrite_is_behind(const Rewrite *r, Val v);
 
-/* `v`, of the new function, in another order, itself where that is the same; called `name`, or NULL: after the old
- * operation that it is for. */
+/* Transposes `v`, a new value; returns `v` if the order is the same.  `name`: of the transpose; NULL: that of the old
+ * operation `op`. */
 Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int rank, const int64_t *perm);
-/* An old broadcast with the new operand `v`, whose dimension d is dimension to[d] of the new result, of type `type`.
- * `part`: of the name of the operand without its dimensions of extent 1. */
+/* Builds an old broadcast with the new operand `v`, whose dimension d becomes dimension to[d] of the result, of type
+ * `type`.  `part`: the suffix of the name of the operand without its dimensions of extent 1. */
 Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type);
 
-/* By value of a function: how many operands and outputs it is. */
+/* Counts, by value, its uses as operands and outputs. */
 const int *rewrite_uses(Arena *a, const Func *f);
-/* Is there attention in the function, and no loop? */
+/* True if the function has attention and no loop. */
 bool rewrite_has_heads(const Func *f);
 
-/* Maps the outputs and puts the new function in the old one's place. */
+/* Maps the outputs and replaces the old function by the new one. */
 Func *rewrite_finish(Rewrite *r);
 
 #endif

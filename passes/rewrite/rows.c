@@ -1,18 +1,18 @@
-/* passes/rewrite/rows.c - joined rows keep their batch.
+/* passes/rewrite/rows.c - keeps the batch dimension of joined rows.
  *
- * Exporters write a linear layer over [batch, seq, d] as a product of [batch*seq, d] between two reshapes, attention
- * over windows of an image as one over [batch*windows, ...]:
+ * Exporters write a linear layer over [batch, seq, d] as a product of [batch*seq, d] between two reshapes, and
+ * attention over windows of an image as one over [batch*windows, ...]:
  *
  *   dot(reshape(x), w) "mk,kn->mn"   becomes   reshape(dot(x, w) "abk,kn->abn")
  *
- * A joined dimension is one factor, so it would be cut in rows that are neither of the batch nor of the sequence: no
- * micro-batches, no parts of a sequence.  A value whose first dimension joins several others is kept apart as well,
- * with two dimensions in its place, the batch and all others.  That is followed forward through products, elementwise
- * operations, what works along other dimensions, and reshapes.  What reads the joined form gets a reshape, and dce
- * drops it where nobody does.  views.c then sees the splits of a fused projection behind the product itself.
+ * A joined dimension is one factor, so its parts would be rows of neither the batch nor the sequence: no micro-batches,
+ * no parts of a sequence.  A value whose first dimension joins several others is also built in a separate form, with
+ * two dimensions in its place: the batch and all others.  The pass propagates this form through products, elementwise
+ * operations, operations along other dimensions, and reshapes.  Readers of the joined form get a reshape, which dce
+ * drops if unused.  views.c then sees the splits of a fused projection right after the product.
  *
- * In: level 1, before views.  Out: the same function.  Not done: joins behind the first dimension, products whose
- * second operand alone has the rows.
+ * In: level 1, before views.  Out: the same function.  Not supported: joins in later dimensions, products in which only
+ * the second operand has the rows.
  */
 #include <string.h>
 
@@ -21,13 +21,13 @@
 
 typedef struct Rows {
   Rewrite r;
-  Val *apart; /* by old value: the new one with two dimensions for the first; 0: there is none */
+  Val *apart; /* by old value: the new one with two dimensions for the first; 0 if none */
 } Rows;
 
 static const Type *new_type(const Rows *w, Val v) { return type_of(w->r.b.f, v); }
 static const Type *old_type(const Rows *w, Val v) { return type_of(w->r.old, v); }
 
-/* The type with two dimensions in the place of the first; NULL: that is too many. */
+/* Returns the type with two dimensions in place of the first; NULL if these are too many. */
 static const Type *apart_type(const Rows *w, const Type *t, const Expr *const first[2]) {
   const Expr *dims[MAX_RANK] = {first[0], first[1]};
   if (t->rank + 1 > MAX_RANK) return NULL;
@@ -41,14 +41,14 @@ static Val reshaped(Rows *w, const Op *op, const char *part, Val v, const Type *
   return build_op(&w->r.b, &(OpSpec){.kind = OP_reshape, .name = name, .loc = op->loc, .nin = 1, .in = &v, .type = to});
 }
 
-/* The result in both forms. */
+/* Records the result in both forms. */
 static bool now_apart(Rows *w, const Op *op, Val v) {
   w->apart[op->out] = v;
   w->r.map[op->out] = v ? reshaped(w, op, "rows", v, old_type(w, op->out)) : 0;
   return true;
 }
 
-/* The operation on operands that are apart: of the inferred type, or of this one. */
+/* Builds the operation on separate operands; `type` NULL: infer it. */
 static bool rebuild(Rows *w, const Op *op, const Val *in, const Attr *attrs, const Type *type) {
   OpSpec s = op_spec_of(w->r.old, op);
   s.in = in, s.attrs = attrs, s.type = type;
@@ -57,7 +57,7 @@ static bool rebuild(Rows *w, const Op *op, const Val *in, const Attr *attrs, con
 
 /* ---- where rows are joined */
 
-/* The first dimension of `to` joins the first ones of `from`, of which at least two are no 1. */
+/* True if the first dimension of `to` joins the first ones of `from`, at least two of which are not 1. */
 static bool joins(const Rows *w, const Type *from, const Type *to, const Expr *first[2]) {
   int batch = 0;
   while (batch < from->rank && ex_is_const(from->dims[batch], 1)) batch++;
@@ -110,7 +110,7 @@ static bool try_dot(Rows *w, const Op *op) {
 
 /* ---- elementwise operations */
 
-/* A broadcast of this operand, whose first dimension is `grown` dimensions now. */
+/* Returns the dimensions of a broadcast whose operand's first dimension became `grown` dimensions. */
 static Attr spread_dims(const Rows *w, const Op *op, int grown) {
   const Attr *dims = op_attr(op, AT_dims);
   int64_t list[MAX_RANK];
@@ -122,7 +122,7 @@ static Attr spread_dims(const Rows *w, const Op *op, int grown) {
   return attr_ints(w->r.m, AT_dims, n, list);
 }
 
-/* The same number everywhere, or the same for all rows: it can be made anew in another form. */
+/* True if the value is the same for all rows, so that it can be built again in another form. */
 static bool same_for_rows(const Rows *w, const Op *op) {
   if (op_is_splat(op)) return true;
   if (op->kind != OP_broadcast) return false;
@@ -151,7 +151,7 @@ static bool try_broadcast(Rows *w, const Op *op) {
   return rebuild(w, op, &x, &dims, to);
 }
 
-/* The type of an operand whose form the others can take; NULL: there is none. */
+/* Returns the type of an operand whose form the others can take; NULL if none. */
 static const Type *leading(const Rows *w, const Op *op) {
   const Type *found = NULL;
   for (int i = 0; i < op->nin; i++) {
@@ -172,7 +172,7 @@ static bool try_elementwise(Rows *w, const Op *op) {
   return rebuild(w, op, in, op->attrs, apart_type(w, old_type(w, op->out), like->dims));
 }
 
-/* ---- what leaves the rows alone, and is about other dimensions */
+/* ---- operations on dimensions other than the rows */
 
 static bool try_transpose(Rows *w, const Op *op) {
   Val x = w->apart[op->in[0]];
@@ -202,7 +202,7 @@ static bool try_along(Rows *w, const Op *op) {
   Val x = w->apart[op->in[0]];
   Attr attrs[8];
   if (!x || op->nin != 1 || old_type(w, op->out)->rank < 1) return false;
-  if (op->kind == OP_norm && old_type(w, op->out)->rank < 2) return false; /* along the last dimension, the rows */
+  if (op->kind == OP_norm && old_type(w, op->out)->rank < 2) return false; /* it is along the rows */
   for (int i = 0; i < op->nattrs; i++) {
     const Attr *a = &op->attrs[i];
     int64_t axes[MAX_RANK];
@@ -235,7 +235,7 @@ static bool try_op(Rows *w, const Op *op) {
   }
 }
 
-/* What was made in the body of a loop is gone behind it. */
+/* Values made in the body of a loop are invisible after it. */
 static void forget(Rows *w) {
   for (size_t v = 1; v < w->r.old->values.n; v++)
     if (rewrite_is_behind(&w->r, w->apart[v])) w->apart[v] = 0;
@@ -253,7 +253,7 @@ static bool keep_batch(Module *m, const Func *f, Diags *diags) {
   return true;
 }
 
-/* Is the first operand of a product joined somewhere in front of it?  Elsewhere nothing is gained. */
+/* True if the first operand of some product was joined earlier; else the pass gains nothing. */
 static bool multiplies_rows(Module *m, const Func *f) {
   Arena *scratch = arena_new();
   bool *rows = ARENA_ARRAY(scratch, bool, f->values.n), found = false;

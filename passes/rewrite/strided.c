@@ -1,14 +1,14 @@
-/* passes/rewrite/strided.c - products read transposed operands where they lie.
+/* passes/rewrite/strided.c - lets products read operands of transposes in place.
  *
  * The library of a device multiplies matrices with any leading dimension, in either order, and batches of them with any
- * strides; so a transpose whose only reader is a product need not be made where its operand has strides that fit as
- * well (ir/legal_dot.h).  Written out here, prices and plans know of it: the letters of the product follow its new
- * operand, the transpose goes.
+ * strides; so a transpose that only a product reads can be dropped if its operand has suitable strides too
+ * (ir/legal_dot.h).  Rewriting it here lets prices and plans see it: the letters of the product follow its new operand,
+ * and the transpose is removed.
  *
  *   dot(x, transpose(k)) "bhsd,bhdt->bhst"   becomes   dot(x, k) "bhsd,bthd->bhst"
  *
- * Both operands, where only together they fit; else the second, else the first.  Letters that a plan makes 1 on every
- * rank may let more transposes go; those are made all the same.
+ * The pass tries both operands if they only fit together; else the second, else the first.  Letters that become 1 on
+ * every rank under a plan might allow more; these transposes stay.
  */
 #include <string.h>
 
@@ -19,19 +19,19 @@
 typedef struct Strided {
   Rewrite r;
   const DeviceTraits *device;
-  const int *uses; /* by value: operands and outputs it is */
-  /* By operation: which operands of a product are read through; a transpose that goes. */
+  const int *uses; /* by value: uses as operands and outputs */
+  /* By operation: the operands of a product that are read through transposes; removed transposes. */
   uint8_t *through;
   bool *gone;
 } Strided;
 
-/* The transpose that makes operand t for this product alone; NULL: there is none. */
+/* Returns the transpose that makes operand t only for this product; NULL if none. */
 static const Op *transpose_for(const Strided *s, const Op *dot, int t) {
   const Op *op = op_of(s->r.old, dot->in[t]);
   return op->kind == OP_transpose && s->uses[dot->in[t]] == 1 ? op : NULL;
 }
 
-/* The product with the operands of the set read through their transposes. */
+/* Returns the product with the operands of the set read through their transposes. */
 static DotForm form_through(const Strided *s, const Op *dot, int set) {
   DotForm f;
   op_dot_form(&f, type_of(s->r.old, dot->in[0])->dtype, op_str(dot, AT_spec));

@@ -1,12 +1,12 @@
-/* passes/rewrite/unshare.c - a small weight that several operations use is read anew by each of them (D52).
+/* passes/rewrite/unshare.c - gives each user of a small weight its own read (D52).
  *
- * In: flat level-1 functions.  Out: the same; of a weight of at most MAX_ELEMENTS every user has a read of its own,
+ * In: flat level-1 functions.  Out: the same; every user of a weight of at most MAX_ELEMENTS has a read of its own,
  * "WEIGHT.for.USER".  Exporters join equal constants: one row of zeros is then the bias of every layer, and would tie
- * the layouts of all layers to each other and keep passes/facts/blocks.c from seeing that each has its own.  A read
- * of its own may have a layout of its own.  Reads with equal layouts are one copy in memory
- * (passes/facts/same_weight.h), so every plan of the shared weight is still there; others cost at most MAX_ELEMENTS
- * more for each layout, which prices count.  Not done: @prepare, which has no layouts to choose; weights that are
- * large, and whatever takes time to compute: each user would compute it again (D53).
+ * the layouts of all layers to each other and hide the blocks from passes/facts/blocks.c.  Each read may have its own
+ * layout.  Reads with equal layouts share one copy in memory (passes/facts/same_weight.h), so every plan of the shared
+ * weight remains possible; others cost at most MAX_ELEMENTS more for each layout, which prices count.  Not supported:
+ * @prepare, which has no choice of layouts; large weights; and computed values: each user would compute them again
+ * (D53).
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ typedef struct Unshare {
   Rewrite r;
   const Func *f;
   const UserList *users; /* by value */
-  Val **own;             /* by value, user: what it reads; NULL: not unshared */
+  Val **own;             /* by value and user: the read; NULL: not unshared */
 } Unshare;
 
 static bool is_small_weight(const Func *f, const Op *op) {
@@ -34,7 +34,7 @@ static bool is_small_weight(const Func *f, const Op *op) {
   return n <= MAX_ELEMENTS;
 }
 
-/* Of small weights; NULL: none has several users. */
+/* Returns the users of small weights; NULL if no small weight has several. */
 static const UserList *users_of_shared(Arena *a, const Func *f) {
   UserList *users = ARENA_ARRAY(a, UserList, f->values.n);
   bool shared = false;
@@ -48,7 +48,7 @@ static const UserList *users_of_shared(Arena *a, const Func *f) {
   return shared ? users : NULL;
 }
 
-/* All reads stand where the one stood.  An output of the function reads the first. */
+/* Places all reads where the shared one was.  An output of the function reads the first. */
 static bool read_anew(Unshare *w, const Op *op) {
   const UserList *users = &w->users[op->out];
   w->own[op->out] = ARENA_ARRAY(w->r.m->arena, Val, users->n);

@@ -1,23 +1,23 @@
-/* passes/rewrite/views.c - moves slices, splits and transposes onto weights, where they are views of the file and cost
- * nothing (D12, D27).
+/* passes/rewrite/views.c - moves slices, splits and transposes onto weights, where they are free views of the file
+ * (D12, D27).
  *
- * A fused query-key-value projection is dot(x, W) + bias, cut in three, each third split into heads.  Left like that it
- * cannot be tensor-parallel: the cuts fall across the shards.  This pass pushes
+ * A fused query-key-value projection is dot(x, W) + bias, sliced in three, each third split into heads.  In this form
+ * it cannot be tensor-parallel: the slices cross the shards.  This pass pushes
  *   - a slice, and a reshape that splits one dimension into several, up through elementwise operations, broadcasts and
  *     contractions to the weights that have the dimension, and
  *   - a reshape that merges dimensions and feeds the contracted dimension of a dot down into the dot (its weight is
  *     split instead),
- * so that heads become dimensions of their own.  A push happens only when every path ends in something that can take
- * it, and a slice stays where the contraction is computed whole for others: rotary positions take the halves of each
- * head beside the head, and as contractions of their own these would be computed twice.  Not done: activations are
- * never strided; weights made by an initialiser (not read from a file) keep their shape.
+ * so that heads become dimensions of their own.  A push happens only if every path ends in an operation that can take
+ * it.  A slice stays if other readers need the whole contraction: rotary positions read the halves of each head beside
+ * the head, and as separate contractions these would be computed twice.  Not supported: strided activations; weights
+ * made by an initialiser (not read from a file) keep their shape.
  */
 #include <string.h>
 
 #include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
-/* What is pushed onto dimension `dim`: keep [start, start + extent), or split into `n` parts. */
+/* The change of dimension `dim`: keep [start, start + extent), or split into `n` parts. */
 typedef struct Cut {
   bool split;
   int64_t start, extent;
@@ -28,7 +28,7 @@ typedef struct Cut {
 typedef struct Views {
   Rewrite r;
   Diags *diags;
-  int *whole; /* old value -> users that are no slices */
+  int *whole; /* by old value: users other than slices */
 } Views;
 
 static const Op *def(const Views *w, Val v) { return op_of(w->r.b.f, v); }
@@ -50,10 +50,10 @@ static const Type *cut_type(const Views *w, const Type *t, int dim, const Cut *c
   return type_get(w->r.m, t->dtype, n, dims);
 }
 
-/* Where dimension d of the uncut value goes when `dim` is split. */
+/* Returns the new number of dimension d when `dim` is split. */
 static int moved(int d, int dim, const Cut *c) { return d > dim && c->split ? d + c->n - 1 : d; }
 
-/* The letters of a dot: part 0, 1 operands, 2 result. */
+/* The letters of a dot; part 0, 1: operands, 2: result. */
 static const char *dot_part(const Op *op, int part, int *n) {
   const char *spec = op_str(op, AT_spec), *comma = strchr(spec, ','), *arrow = strstr(spec, "->");
   const char *start = part == 0 ? spec : part == 1 ? comma + 1 : arrow + 2;
@@ -74,7 +74,7 @@ static int broadcast_source(const Op *op, int dim) {
   return -1;
 }
 
-/* ---- can every path from here take the cut? */
+/* ---- pushing: the test */
 
 static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
   const Op *op = def(w, v);
@@ -82,7 +82,7 @@ static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
   if (new_rank(t, c) > MAX_RANK) return false;
   if (op->kind == OP_param) return module_param(w->r.m, op_str(op, AT_name))->init == INIT_BLOB;
   if (op_is_splat(op)) return true;
-  if (!rewrite_is_here(&w->r, v)) return false; /* work from outside of a loop would be done in every round */
+  if (!rewrite_is_here(&w->r, v)) return false; /* work from outside a loop would be repeated in every round */
   if (op_is_elementwise(op->kind)) {
     for (int i = 0; i < op->nin; i++)
       if (!can_push(w, op->in[i], dim, c)) return false;
@@ -105,7 +105,7 @@ static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
   return false;
 }
 
-/* ---- pushing: builds the cut value */
+/* ---- pushing: building the cut value */
 
 static Val push(Views *w, Val v, int dim, const Cut *c);
 
@@ -171,7 +171,7 @@ static Val push_broadcast(Views *w, const Op *op, int dim, const Cut *c) {
                                      .type = cut_type(w, type(w, op->out), dim, c)});
 }
 
-/* Writes the letters of one part with `letter` replaced by the split letters. */
+/* Writes the letters of one part with `letter` replaced by the letters of the split. */
 static void spell(Text *t, const Op *op, int part, char letter, const char *by) {
   int n;
   const char *s = dot_part(op, part, &n);
@@ -181,7 +181,7 @@ static void spell(Text *t, const Op *op, int part, char letter, const char *by) 
   }
 }
 
-/* As many letters as the split has parts, none of them used in the spec. */
+/* Returns as many letters that the spec does not use as the split has parts. */
 static const char *fresh_letters(const Views *w, const Op *op, char letter, const Cut *c) {
   char *by = arena_alloc(w->r.m->arena, MAX_RANK + 1);
   int n = 0;
@@ -256,7 +256,7 @@ static Val push(Views *w, Val v, int dim, const Cut *c) {
   return build_op(&w->r.b, &spec);
 }
 
-/* ---- which operations are cuts */
+/* ---- operations that cut */
 
 /* A slice of one dimension with constant bounds and step 1. */
 static bool slice_cut(const Views *w, const Op *op, Val x, int *dim, Cut *c) {
@@ -289,7 +289,7 @@ static bool split_shape(const Type *from, const Type *to, int *dim, Cut *c) {
   return true;
 }
 
-/* A cut is worth moving only when it ends at a contraction with a weight or at a weight itself. */
+/* True if the cut is worth moving: it ends at a contraction with a weight or at a weight. */
 static bool ends_at_weight(const Views *w, Val v) {
   const Op *op = def(w, v);
   if (op->kind == OP_param || op->kind == OP_dot) return true;
@@ -299,8 +299,8 @@ static bool ends_at_weight(const Views *w, Val v) {
   return false;
 }
 
-/* Does v, an old value, come from a contraction that is computed whole in any case?  `own`: how many of its users that
- * are no slices lead to the slice in question. */
+/* True if v, an old value, comes from a contraction that is computed whole in any case.  `own`: its users other than
+ * slices that lead to the slice in question. */
 static bool computed_whole(const Views *w, Val v, int own) {
   const Op *op = op_of(w->r.old, v);
   bool dot = op->kind == OP_dot, slice = op->kind == OP_slice;
@@ -308,12 +308,12 @@ static bool computed_whole(const Views *w, Val v, int own) {
   if (dot || !(op_is_elementwise(op->kind) || op->kind == OP_broadcast || op->kind == OP_transpose || slice ||
                op->kind == OP_reshape))
     return false;
-  for (int i = 0; i < op->nin; i++) /* Where v is wanted whole, so is all it is made of. */
+  for (int i = 0; i < op->nin; i++) /* If v is needed whole, so are its operands. */
     if (computed_whole(w, op->in[i], w->whole[v] > own ? -1 : slice ? 0 : 1)) return true;
   return false;
 }
 
-/* How many users that are no slices the old values have; outputs count. */
+/* Counts the users of old values other than slices; outputs count. */
 static int *count_whole(const Module *m, const Func *f) {
   int *n = ARENA_ARRAY(m->arena, int, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++)

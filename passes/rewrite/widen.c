@@ -1,19 +1,18 @@
-/* passes/rewrite/widen.c - products with f16 and bf16 weights are done in f32, with the casts written out.
+/* passes/rewrite/widen.c - computes products with f16 and bf16 weights in f32, with explicit casts.
  *
- * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Left to the code generator, a 16-bit
- * weight would be widened at every request: 2 bytes read, 4 written and 4 read again per element, where a step that
- * generates one token does little else.  Written out, the cast of the weight depends on the weight alone, and
- * passes/rewrite/prepare.c moves it to loading; the planner counts the f32 weight it leaves on each rank.
+ * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Without this pass the generated code
+ * would widen a 16-bit weight in every request: 2 bytes read, 4 written and 4 read again per element, in a step that
+ * does little else if it generates one token.  The explicit cast of a weight depends on the weight alone, so
+ * passes/rewrite/prepare.c moves it to loading; the planner counts the resulting f32 weight on each rank.
  *
  *   dot(x, w) : f16   becomes   cast(dot(cast(x), cast(w))) : f16
  *
- * Gain and price, for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for
- * one row, 14.3 instead of 20.2 for 32 (medians of three); 128 MiB of memory of its own instead of 64 MiB in place,
- * shared with the file, and 16 MiB of arena.  A sum over ranks is one of f32, which is more exact and sends twice the
- * bytes.
+ * Measured for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for one
+ * row, 14.3 instead of 20.2 for 32 (medians of three); 128 MiB of private memory instead of 64 MiB in place, shared
+ * with the file, and 16 MiB of arena.  A sum over ranks is in f32, which is more exact and sends twice the bytes.
  *
- * The product keeps the name (plans speak of it).  Products of two activations stay as they are: their casts are
- * temporary either way.  Not done for other devices, which multiply 16-bit numbers themselves.
+ * The product keeps its name, because plans refer to it.  Products of two activations stay as they are: their casts are
+ * temporary either way.  Other devices multiply 16-bit numbers themselves.
  */
 #include "ir/loops.h"
 #include "passes/facts/fixed.h"
@@ -24,7 +23,7 @@ typedef struct Widen {
   Rewrite r;
   const Fixed *fixed;
   Loops loops;
-  Val *wide; /* by old value: its cast to f32, 0 before somebody asked */
+  Val *wide; /* by old value: its cast to f32; 0 until needed */
 } Widen;
 
 static bool narrow(const Type *t) { return t->dtype == DT_f16 || t->dtype == DT_bf16; }
@@ -65,7 +64,7 @@ static bool widens(const Widen *w, const Op *op) {
   return fixed_by_weights(w->fixed[op->in[0]]) || fixed_by_weights(w->fixed[op->in[1]]);
 }
 
-/* What a loop reads from outside is cast before it: once, and the cast may be used behind it. */
+/* Casts values that a loop reads from outside before it: once, and later operations may use the cast. */
 static void widen_entering(Widen *w, const Loop *l) {
   int loop = (int)(l - w->loops.items);
   for (size_t i = l->body; i < l->repeat; i++) {

@@ -1,18 +1,19 @@
-/* passes/rewrite/within.c - indices that the model computes are looked at before they are used.
+/* passes/rewrite/within.c - checks computed indices before they are used.
  *
  * In: level-1 functions in which the model's own gathers and takes are marked (`checked`).  Out: the same without
- * marks; where an index may lie outside its table, a `within` of it, whose kernel notes the first that does.  Not where
- * inputs and sizes are checked before a program runs, or nothing can lie outside (index_places, ir/index_bound.h). What
- * only moves indices (broadcasts, reshapes, the idiom for negative ones) stands behind the `within`, so that few are
- * looked at, and the moves are part of the kernel that uses them; not beyond a loop, whose body may not run.
+ * marks; an index that may lie outside its table passes a `within`, whose kernel reports the first such index.  No
+ * check is needed if inputs and sizes are checked before a program runs, or no index can lie outside (index_places,
+ * ir/index_bound.h).  Operations that only move indices (broadcasts, reshapes, the idiom for negative indices) come
+ * after the `within`, so that few indices are checked and the moves fuse with the user; but the check does not move out
+ * of a loop, whose body may not run.
  */
 #include "ir/index_bound.h"
 #include "ir/loops.h"
 #include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
 
-typedef struct Look { /* at a value */
-  const Expr *below;  /* NULL: nobody has to */
+typedef struct Look { /* the check of a value */
+  const Expr *below;  /* NULL: no check is needed */
   bool negative;
   const Op *user; /* the gather that needs it */
 } Look;
@@ -21,19 +22,19 @@ typedef struct Looks {
   Rewrite r;
   const Func *f;
   Loops loops;
-  Look *behind; /* by value: its `within` stands behind it, and is what all users get */
-  Look *before; /* by operation: its `within` stands before it, and is what it alone gets */
+  Look *behind; /* by value: checked right after it is made; all users get the checked value */
+  Look *before; /* by operation: checked right before it; only this user gets the checked value */
 } Looks;
 
 static bool is_marked(const Op *op) { return op_int(op, AT_checked, 0) != 0; }
 
-/* Is the value made in the rounds in which the operation is done, where something can stand behind it? */
+/* True if value and operation are in the same loop body, and a check may come after the value. */
 static bool is_made_beside(const Looks *l, Val v, size_t i) {
   size_t at = (size_t)l->f->values.items[v].op;
   return l->loops.of[at] == l->loops.of[i] && !op_is_loop_part(l->f->ops.items[at].kind);
 }
 
-/* A cast that may change an index is none: what it makes is looked at. */
+/* True for moved indices; a cast that may change an index is not a move: its result is checked. */
 static bool is_moved(const Looks *l, const Op *op) {
   if (!index_is_moved(l->f, op)) return false;
   DType from = type_of(l->f, op->in[0])->dtype;
@@ -41,7 +42,7 @@ static bool is_moved(const Looks *l, const Op *op) {
          (dtype_class(from) == DTC_I && dtype_bytes(from) <= dtype_bytes(type_of(l->f, op->out)->dtype));
 }
 
-/* What the operation takes its indices from; *negative is set when some may count from the end. */
+/* Returns the source of the operation's indices; *negative is set if some may count from the end. */
 static Val index_source(const Looks *l, size_t i, const Expr *below, bool *negative) {
   Val v = l->f->ops.items[i].in[1], last = v;
   while (v && is_made_beside(l, v, i)) {
@@ -75,7 +76,7 @@ static Val build_look(Looks *l, const Look *look, Val v) {
   return checked;
 }
 
-/* The gather without its mark. */
+/* Copies the gather without its mark. */
 static bool copy_marked(Looks *l, size_t i) {
   const Op *op = &l->f->ops.items[i];
   OpSpec spec = op_spec_of(l->f, op);

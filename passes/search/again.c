@@ -1,5 +1,5 @@
-/* passes/search/again.c - a choice of strategies cut into stages and priced, with as much made again for gradients as
- * it needs to fit; see outer.h.
+/* passes/search/again.c - cuts a choice of strategies into stages and prices it, with as little recomputation as it
+ * needs to fit; see outer.h.
  */
 #include <math.h>
 #include <string.h>
@@ -10,18 +10,19 @@
 
 const char search_slower_than_plan[] = "slower than the plan";
 
-/* A cast of a weight that is cut over data parallel ranks: made again, it is gathered once more. */
+/* True for a cast of a weight that is sharded over data-parallel ranks: recomputing it would gather it again. */
 static bool is_gathered(const Search *s, const Outcome *o, size_t op) {
   return s->shape->form[op] && zero_parts(&s->m->mesh, s->rules[op], &o->strategies[op], o->data_axes) > 1;
 }
 
-/* Casts that would be gathered once more are kept, unless weights are gathered at use. */
+/* Casts that would be gathered again are kept, unless weights are gathered at use. */
 static void set_again(const Search *s, const bool *again, bool at_use, Outcome *o) {
   for (size_t i = 0; i < s->f->ops.n; i++)
     o->strategies[i].again = (again[i] && (at_use || !is_gathered(s, o, i))) || said_again(s->said, i);
 }
 
-/* With weights gathered at use, or before.  False: none is cut, so that it makes no difference. */
+/* Prices the outcome with weights gathered at use, or before.  False if no weight is sharded, so that it makes no
+ * difference. */
 static bool price_gathered(Search *s, const bool *again, bool at_use, Outcome *o) {
   bool some = zero_gather_at_use(s->m, s->f, o->strategies, at_use);
   set_again(s, again, at_use, o);
@@ -33,8 +34,8 @@ static bool price_gathered(Search *s, const bool *again, bool at_use, Outcome *o
   return some;
 }
 
-/* Weights are gathered at use where that is forced, or else it does not fit: in every micro-batch, so that a pipeline
- * rather makes more again. */
+/* Weights are gathered at use if that is forced, or if the plan does not fit otherwise.  A pipeline gathers them in
+ * every micro-batch, so it rather recomputes more. */
 static void price_outcome(Search *s, const bool *again, Outcome *o) {
   bool some = price_gathered(s, again, s->run.zero - 1 == ZERO_AT_USE, o);
   if (!o->feasible && o->price.possible && some && !s->run.zero && (o->c.stages == 1 || s->at_use)) {
@@ -52,7 +53,7 @@ static void price_outcome(Search *s, const bool *again, Outcome *o) {
   else if (!o->feasible) o->why_not = too_much(s, &o->price.memory);
 }
 
-/* Cut into stages it takes longer than the best plan by more than cutting and pricing differ. */
+/* True if the stages take longer than the best plan, by more than the difference between cutting and pricing. */
 static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
   const double differ = 1.08;
   double micro = o->c.micro, seconds = o->c.no_gaps ? micro * t->slowest : t->sum + (micro - 1) * t->slowest;
@@ -60,20 +61,20 @@ static bool is_slower(const Search *s, const Outcome *o, const StagesTime *t) {
   return takes > differ * search_best_time(s);
 }
 
-/* It fits, but a batch takes longer than is allowed: what needs less memory would not be faster. */
+/* Rejects a plan that fits but whose batch takes too long; less memory would not make it faster. */
 static void refuse_late(const Search *s, Outcome *o) {
   if (!o->feasible || o->price.time.total <= s->most_seconds) return;
   o->feasible = false, o->slower = true;
-  o->why_not = "a batch takes longer than is allowed";
+  o->why_not = "a batch takes longer than allowed";
 }
 
-/* How often the slowest stage counts where cuts are chosen: of a pipeline that is kept full it is all that counts, as
- * long as a batch is fast enough with that; 0: as often as there are micro-batches. */
+/* Weights of the slowest stage in choosing cuts.  For a pipeline that is kept full only the slowest stage matters, as
+ * long as a batch is then fast enough; 0: the number of micro-batches. */
 static const double steady_weights[] = {1e4, 16, 4, 0};
 enum { STEADY_WEIGHTS = sizeof steady_weights / sizeof *steady_weights };
 
 static bool cut_and_price_steady(Search *s, const bool *again, double steady, Outcome *o) {
-  const double sums = 1600; /* that cutting and pricing an operation take as long as */
+  const double sums = 1600; /* the work of cutting and pricing one operation */
   StagesTime time = {0};
   solve_watch_work(&s->watch, sums * (double)s->f->ops.n);
   set_again(s, again, false, o);
@@ -82,7 +83,7 @@ static bool cut_and_price_steady(Search *s, const bool *again, double steady, Ou
   else if (o->c.stages > 1)
     how = stages_cut(s->known_stages, s->cost, s->m, s->f, s->rules, o->strategies, s->limit, steady, o->stages, &time);
   if (how != STAGES_CUT) {
-    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
+    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places for cuts";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
     o->indivisible = how == STAGES_TOO_MANY;
     return false;
@@ -110,7 +111,7 @@ static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outc
   return fits;
 }
 
-/* With the fewest layers with which it fits; with so many it does. */
+/* Finds the fewest layers with which it fits; with `enough` it does. */
 static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
   int too_few = 0;
   while (enough - too_few > 1) {
@@ -122,7 +123,7 @@ static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outco
   return cut_and_price_layers(s, kind, enough, o);
 }
 
-/* As much made again as there is.  The last layer is made again at once, so all but that one may take less. */
+/* Recomputes as much as possible.  The last layer is recomputed at once, so all layers but the last may need less. */
 static bool price_most(Search *s, int *layers, Outcome *o) {
   Outcome but_one = *o;
   *layers = s->nlayers;
@@ -142,20 +143,20 @@ Recompute search_made_again(const Search *s, int much) {
   return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
 }
 
-/* How much was tried, and the bytes that it is below the limit; not finite: they are not known. */
+/* An amount of recomputation that was tried, and the bytes below the limit; not finite if unknown. */
 typedef struct Tried {
   int much;
   double left, seconds;
 } Tried;
 
-/* What is looked for lies between what is too little and what is enough. */
+/* The amount wanted lies between too little and enough. */
 typedef struct Between {
   Tried few, enough;
-  double freed; /* bytes by each more; 0: that is not known */
-  int step;     /* where it is not */
+  double freed; /* bytes freed per unit; 0 if unknown */
+  int step;     /* the step if `freed` is unknown */
 } Between;
 
-/* How much is tried next, by what is left of the memory; -1: no more. */
+/* Returns the next amount to try, by the remaining memory; -1: no more. */
 static int next_try(Between *b, int most) {
   const double hardly = 3e-3;
   const Tried *few = &b->few, *enough = &b->enough;
@@ -176,13 +177,13 @@ static int next_try(Between *b, int most) {
   return at < 0 ? 0 : at > most ? most : at;
 }
 
-/* What it frees, by two tries. */
+/* Computes the bytes freed per unit from two tries. */
 static void learn(Between *b, const Tried *x, const Tried *before) {
   double freed = (x->left - before->left) / (x->much - before->much);
   if (isfinite(freed) && freed > 0) b->freed = freed;
 }
 
-/* False: it does not fit.  What is slower than the best plan may be too much. */
+/* Prices one amount; false if it does not fit.  If it is slower than the best plan, it may be too much. */
 static bool price_so_much(Search *s, int much, Outcome *x) {
   Arena *scratch = arena_new();
   bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), x);
@@ -194,7 +195,7 @@ static Outcome room_for(const Search *s, Arena *a) {
   return (Outcome){.strategies = ARENA_ARRAY(a, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(a, int, s->f->ops.n)};
 }
 
-/* Into the room that it has. */
+/* Copies an outcome into memory that `to` already has. */
 static void copy_choice(const Search *s, Outcome *to, const Outcome *from) {
   Strategy *strategies = to->strategies;
   int *stages = to->stages;
@@ -203,13 +204,13 @@ static void copy_choice(const Search *s, Outcome *to, const Outcome *from) {
   to->stages = memcpy(stages, from->stages, sizeof *stages * s->f->ops.n);
 }
 
-/* It does not fit, and is slower than the best plan already. */
+/* True if the outcome does not fit and is already slower than the best plan. */
 static bool is_hopeless(const Search *s, const Outcome *o) {
   return !o->feasible && o->price.possible && s->run.best && o->seconds > s->run.best->seconds;
 }
 
-/* The same where it is guessed how much that is: a little less or more, until it fits, and what is less does not or is
- * hardly faster. */
+/* The same if the amount is guessed: tries a little less or more, until it fits and less does not fit or is hardly
+ * faster. */
 static bool price_near(Search *s, Outcome *o) {
   enum { MOST_TRIES = 6 };
   const int most = 2 * s->nlayers;
@@ -239,9 +240,9 @@ static bool price_near(Search *s, Outcome *o) {
   return o->feasible;
 }
 
-/* What is made again takes time, so only as much as it needs to fit: of the policies (passes/plan/recompute.h), each of
- * which has made again what the one before has, the first.  None fits where neither the last does nor what makes no
- * layer again whole: such a layer may take more at once than it saves. */
+/* Recomputation takes time, so the first policy that fits is taken (passes/plan/recompute.h); each policy recomputes
+ * everything that the one before does.  If neither the last policy fits, nor the last one that recomputes no layer
+ * whole, none does: recomputing a whole layer may take more memory at once than it saves. */
 static bool cut_and_price(Search *s, Outcome *o) {
   int most, last = s->npolicies - 1;
   if (s->guess >= 0 && s->nlayers) return price_near(s, o);
@@ -260,7 +261,7 @@ static bool cut_and_price(Search *s, Outcome *o) {
 
 bool search_gathers_at_use(const Outcome *o) { return o->c.stages > 1 && o->zero == ZERO_AT_USE; }
 
-/* While there is no plan, or one that does so, a pipeline that does not fit gathers weights at use. */
+/* As long as there is no plan, or the best one gathers at use, a pipeline that does not fit gathers weights at use. */
 bool search_cut_and_price(Search *s, Outcome *o) {
   bool other = s->run.best && !search_gathers_at_use(s->run.best);
   if (o->c.stages == 1 || other || s->run.zero || !func_has_gradients(s->f)) return cut_and_price(s, o);

@@ -1,6 +1,6 @@
 /* passes/search/candidate.c - the best plan of one candidate, and a bound for it; see outer.h.
  *
- * Weights and state are held to the memory limit exactly; activations by solving again with what they leave.
+ * Weights and state are limited exactly; for activations, the graph is solved again with the memory that they leave.
  */
 #include <math.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 
 enum { MAX_ROUNDS = 8, SET_CAP = 32 };
 
-/* Beyond these the search bounds instead of solving. */
+/* Beyond these sizes the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, fan_out = 1e6, hasty_table_cap = 1e4;
 
-/* How often shares of conversions move, and the sums that are formed to count what tables leave out all the same. */
+/* How often shares of conversions are moved, and the work for counting the conversions that tables leave out. */
 enum { SHARE_ROUNDS = 20, SPLIT_ROUNDS = 4 };
 static const double whole_work = 2e7;
 
@@ -49,8 +49,8 @@ void free_models(Search *s) {
   s->cost = s->whole = NULL;
 }
 
-/* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches,
- * that of the first and the last. */
+/* Costs of conversions are cached as long as the ranks are divided in one way; if there are many numbers of
+ * micro-batches, those of the first and the last. */
 static CostModel *model_of(Search *s, int loose) {
   const Mesh *mesh = &s->m->mesh;
   for (int i = 0; i < s->nmodels; i++)
@@ -67,7 +67,7 @@ static const int *axis_shares(const Search *s, const Candidate *c, const Mesh *m
   return kinds_shares(s->arena, s->t, mesh, axis, c->shares);
 }
 
-/* With the micro-batches of a candidate that has some, or another number of them. */
+/* Sets the mesh with `micro` micro-batches, if the candidate has micro-batches. */
 static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
   int chunks = c->stages > 1 && c->least > 1 ? c->schedule.chunks : 0;
   Mesh mesh = {.stages = c->stages, .schedule = c->schedule.order};
@@ -85,7 +85,7 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
 
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
 
-/* ---- solving it */
+/* ---- solving */
 
 static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   int d = c->degree[axis];
@@ -133,14 +133,14 @@ GraphInput search_graph_input(Search *s, const Candidate *c) {
     in.rounds = in.split_rounds = 0, in.whole_work = 0;
   }
   in.repeat = repeat_of(c);
-  in.before = 1. / c->stages; /* stages do it at the same time */
+  in.before = 1. / c->stages; /* all stages do it at the same time */
   in.micro = c->least;
   in.zero = s->run.zero;
   for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
 }
 
-/* The most elements of a factor of that label; 0 when there is none. */
+/* Returns the number of elements of the largest factor with that label; 0 if there is none. */
 int64_t largest_factor(const Search *s, Label label) {
   int64_t most = 0;
   for (size_t i = 0; i < s->f->ops.n; i++)
@@ -151,7 +151,7 @@ int64_t largest_factor(const Search *s, Label label) {
   return most;
 }
 
-/* "; most of the rest is in dot "h"": the operation with the most arithmetic that the axis does not split so. */
+/* "; most of the rest is in dot "h"": names the operation with the most arithmetic that the axis does not split so. */
 static const char *most_of_the_rest(const Search *s, const Outcome *o, int axis, Label l) {
   const Op *most = NULL;
   double flops = 0;
@@ -166,7 +166,7 @@ static const char *most_of_the_rest(const Search *s, const Outcome *o, int axis,
   return most ? arena_printf(s->arena, "; most of the rest is in %s \"%s\"", op_name(most->kind), most->name) : "";
 }
 
-/* Why a forced axis of that size splits too little of the arithmetic it is there for. */
+/* Returns why a forced axis of that size splits too little of its arithmetic. */
 static const char *splits_little(const Search *s, const Outcome *o, int axis, Degree d, double share, bool any_expert) {
   int size = o->c.sizes[axis - (o->c.micro > 1)];
   int64_t most = largest_factor(s, degree_labels[d]);
@@ -179,12 +179,12 @@ static const char *splits_little(const Search *s, const Outcome *o, int axis, De
   if (most < size)
     return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind,
                         (long long)most, most == 1 ? "" : "s");
-  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)%s",
+  return arena_printf(s->arena, "%s: the axis of size %d splits only %.0f%% of the arithmetic (factors of kind %s)%s",
                       begin, size, 100 * share, kind, most_of_the_rest(s, o, axis, degree_labels[d]));
 }
 
-/* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split
- * at least half of the arithmetic it is there for. */
+/* Finds the degrees of the axes, as they are printed, and as reading the plan gives them.  A forced axis must split at
+ * least half of the arithmetic of its degree. */
 static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
@@ -203,31 +203,31 @@ static bool judge_axes(Search *s, Outcome *o) {
   return true;
 }
 
-/* No price: it could not be cut into stages within the memory limit. */
+/* True if there is no price, because the model could not be cut into stages within the memory limit. */
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0 && !o->indivisible; }
 
-/* Could it be faster than what was found, by a schedule, if all stages took equal time? */
+/* True if a schedule could make it faster than the plans so far, with stages of equal time. */
 static bool may_be_faster(const Search *s, const Outcome *o, ScheduleKind by) {
   double idle = schedule_idle(by.order, o->c.stages, by.chunks),
          best = fmin(o->feasible ? o->seconds : INFINITY, s->run.best ? s->run.best->seconds : INFINITY);
   return o->solved * (1 + idle / o->c.micro) < best;
 }
 
-/* Those that fill gaps, the most promising first, where it is left to apc: more stages on a place seldom pay. */
+/* Schedules that fill bubbles, the most promising first, if apc chooses; more stages per place seldom pay. */
 static const ScheduleKind filling[] = {{SCHEDULE_zbv, 2},
                                        {SCHEDULE_zbh1, 0},
                                        {SCHEDULE_interleaved, 4},
                                        {SCHEDULE_interleaved, 3},
                                        {SCHEDULE_interleaved, 2}};
 
-/* What is worth more to know of a candidate: a plan, its price, that memory is too short to cut it, that it is slower.
+/* Ranks the information in an outcome: a plan, a price, too little memory to cut it, slower than the plan.
  */
 static int worth(const Outcome *o) {
   return o->feasible ? 4 : o->price.time.total > 0 ? 3 : o->indivisible ? 0 : o->slower ? 1 : 2;
 }
 
-/* The fastest of the schedules that fill gaps; `slower`: none is faster than the best plan.  `again`: what is made
- * again; NULL: as much as it needs to fit. */
+/* Finds the fastest of the schedules that fill bubbles; `slower`: none is faster than the best plan.  `again`: the
+ * recomputed operations; NULL: as many as needed to fit. */
 static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   const size_t n = s->f->ops.n;
   Outcome given = *o;
@@ -238,7 +238,7 @@ static bool choose_schedule(Search *s, const bool *again, Outcome *o) {
   for (size_t i = 0; i < sizeof filling / sizeof *filling; i++) {
     Outcome x = given;
     int chunks = filling[i].chunks;
-    if (chunks > 1 && said_mesh(s->said)) continue; /* it says how many stages there are */
+    if (chunks > 1 && said_mesh(s->said)) continue; /* the file fixes the number of stages */
     if ((chunks > 1 && chunks * x.c.stages > s->most_stages) || !may_be_faster(s, o, filling[i])) continue;
     x.c.schedule = filling[i];
     x.strategies = memcpy(ARENA_ARRAY(s->arena, Strategy, n), given.strategies, sizeof *x.strategies * n);
@@ -275,21 +275,22 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of) {
   return o;
 }
 
-/* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
+/* Keeps the faster of two outcomes of one candidate; an infeasible one says why. */
 static void keep_outcome(Outcome *best, const Outcome *o) {
   if (!best->strategies || (!best->feasible && !o->feasible) ||
       (o->feasible && (!best->feasible || o->seconds < best->seconds)))
     *best = *o;
 }
 
-/* What is known of a candidate while it is solved. */
+/* The state of solving one candidate. */
 typedef struct Solving {
   Outcome *best;
   double bound;
-  bool exact, split; /* of the last solution: nothing costs less; some join was too large */
+  bool exact, split; /* of the last solution: it is optimal; some join was too large */
 } Solving;
 
-/* One solution within what activations leave for weights and state; false when nothing better can be expected. */
+/* Solves once within the memory that activations leave for weights and state; returns false if another round cannot
+ * help. */
 static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) {
   const double cut_share = 0.8;
   Outcome *best = x->best;
@@ -328,7 +329,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Solving *x) 
   return again;
 }
 
-/* Could the candidate be faster than what was found of it, and than the plan, by more than plans differ? */
+/* True if the candidate could be faster than its best outcome and than the plan, by more than plans differ. */
 static bool is_open(const Search *s, const Solving *x) {
   const double differ = 1e-3;
   const Outcome *o = x->best;
@@ -336,8 +337,9 @@ static bool is_open(const Search *s, const Solving *x) {
   return !x->exact && !o->slower && !s->watch.expired && x->bound < best * (1 - differ);
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  At first they are guessed to
- * be those of the candidate before; where that may have hidden something, once without.  The faster outcome is kept. */
+/* Solves the graph, again with a tighter limit if activations leave too little for weights.  The first guess of the
+ * activations is that of the candidate before; if that may have hidden something, it also solves without it.  Keeps the
+ * faster outcome. */
 static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   const char *why = NULL;
   Graph *g = graph_new(in, &why);
@@ -356,7 +358,7 @@ static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   for (int round = 0; round < MAX_ROUNDS; round++)
     if (!solve_round(s, &p, g, x)) break;
   if (guessed && is_open(s, x)) {
-    const double weight = s->run.memory_weight, activations = s->run.activations; /* that are guessed next */
+    const double weight = s->run.memory_weight, activations = s->run.activations; /* the next guess */
     p.memory_aim = 0;
     solve_round(s, &p, g, x);
     s->run.memory_weight = weight, s->run.activations = activations;
@@ -364,7 +366,7 @@ static void solve_graph(Search *s, const GraphInput *in, Solving *x) {
   graph_free(g);
 }
 
-/* The graph alone; above `prune_above` any number may come out. */
+/* Returns the bound of the graph alone; above `prune_above` any larger number. */
 static double bound_graph(Search *s, GraphInput in, double prune_above) {
   const char *why = NULL;
   in.prune_above = prune_above;
@@ -379,28 +381,28 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
   return !r.feasible && r.exact && !s->watch.expired ? INFINITY : r.lower_bound;
 }
 
-/* For lack of memory it takes longer than the best plan, by more than choices that are nearer to the bound can gain. */
+/* True if lack of memory makes it slower than the best plan, by more than choices closer to the bound can gain. */
 static bool is_slowed(const Search *s, const Outcome *o, double bound) {
   return s->run.best && s->run.limited && o->feasible && o->seconds - fmax(0, o->solved - bound) > s->run.best->seconds;
 }
 
-/* Nothing that is left of the candidate can be faster, or by more than `differ`. */
+/* True if the rest of the candidate cannot be faster, or not by more than `differ`. */
 static bool is_settled(const Search *s, const GraphInput *in, const Solving *x, double differ) {
   const double slower_by = 0.01;
   const Outcome *o = x->best;
   double best = fmin(in->prune_above, o->feasible ? o->seconds : INFINITY);
-  bool cheapest = o->slower && o->solved <= x->bound * (1 + slower_by); /* it is the cut that makes it slower */
+  bool cheapest = o->slower && o->solved <= x->bound * (1 + slower_by); /* the cut into stages makes it slower */
   bool reached = best < INFINITY && x->bound >= best * (1 - differ);
   return x->exact || cheapest || is_slowed(s, o, x->bound) || s->watch.expired || reached;
 }
 
-/* The first `loose` axes may have any order, or more if links make no difference between them. */
+/* Returns how many of the first axes may have any order: `loose`, or more if links make no difference between them. */
 static int loose_axes(const Search *s, const Candidate *c, int loose) {
   int any = search_axes_in_any_order(s, c);
   return any > loose ? any : loose;
 }
 
-/* Axes that can stand for each other, among those that may have any order. */
+/* Finds axes that can stand for each other, among those that may have any order. */
 static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Arena *a) {
   int alike[MAX_AXES], first = c->micro > 1;
   if (said_mesh(s->said)) return NULL; /* lines name single axes */
@@ -418,7 +420,7 @@ static Symmetry *symmetry_of(const Search *s, const Candidate *c, int loose, Are
   return symmetry_new(a, s->m, alike);
 }
 
-/* A bound for the candidate, where its axes can stand for each other. */
+/* Returns a bound for a candidate whose axes can stand for each other. */
 static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry, double prune_above) {
   set_mesh_of(s, c, c->micro, loose_axes(s, c, 0), NULL);
   GraphInput in = search_graph_input(s, c);
@@ -428,8 +430,8 @@ static double bound_exchanged(Search *s, const Candidate *c, Symmetry *symmetry,
   return bound;
 }
 
-/* Where axes can stand for each other, the smaller graph in which they do gives the bound: at first where it is much
- * smaller, else when joins are too large.  The graph itself is worth its time only if much is left open. */
+/* If axes can stand for each other, a smaller graph gives the bound: at first if it is much smaller, else if joins are
+ * too large.  The full graph is solved only if the result could still improve much. */
 static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Solving *x) {
   const double much = 0.01;
   const int many = 6;
@@ -443,7 +445,7 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
   x->bound = fmax(x->bound, bound_exchanged(s, &o->c, symmetry, fmin(in->prune_above, best)));
   if (!is_settled(s, in, x, much)) {
     GraphInput again = *in;
-    again.cost = s->cost; /* the one before may be gone */
+    again.cost = s->cost; /* the old model may be freed */
     solve_graph(s, &again, x);
   } else if (first && !s->watch.expired) {
     o->why_not = x->bound > in->prune_above ? search_slower_than_plan : hardly_faster;
@@ -459,21 +461,21 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
   GraphInput in = search_graph_input(s, c);
   in.prune_above = prune_above = fmin(prune_above, 1.01 * search_most_in_time(s, c));
   solve_steps(s, &in, symmetry_of(s, c, 0, a), &x);
-  /* What was not looked at costs at least that. */
+  /* Everything that was pruned costs at least that. */
   *bound = fmax(c->bound, prune_above < INFINITY ? fmin(x.bound, prune_above) : x.bound);
   *bound = search_bound_in_time(s, c, *bound);
   arena_free(a);
   return x.best;
 }
 
-/* ---- several numbers of micro-batches */
+/* ---- ranges of micro-batches */
 
-/* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
- * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
- * the first tells where a pipeline is not filled, the second where parts are too small.  What is done once before them
- * counts f / S at least (all stages do it at the same time).  That holds for every operation, of which the larger one
- * counts, and for every conversion, of which the second does (fans.c).  Strategies are those of a, which are all there
- * are. */
+/* With m micro-batches on S stages, an operation that takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with
+ * m, and m f(m) is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a -
+ * 1) / S) f(b): the first is the larger if a pipeline is not filled, the second if parts are too small.  Work done once
+ * before all micro-batches counts at least f / S (all stages do it at the same time).  The larger bound counts for
+ * every operation, the second for every conversion (fans.c).  The strategies are those for a, which include all
+ * others. */
 static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena *a) {
   Symmetry *symmetry = loose == ANY_SHARES ? NULL : symmetry_of(s, c, loose, a);
   if (symmetry) loose = loose_axes(s, c, loose);

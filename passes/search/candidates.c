@@ -1,8 +1,8 @@
 /* passes/search/candidates.c - the ways to divide the ranks into stages, micro-batches and axes; see outer.h.
  *
- * What may be forced by degrees is covered by free axes, as these may split anything: but for four degrees at once,
- * whose axes then may split only what their degrees say.  The numbers of micro-batches of a pipeline are one candidate,
- * which is divided where its bound does not settle it.
+ * Free axes cover everything that degrees can force, because they may split anything; the exception is four degrees at
+ * once, whose axes may split only what their degrees say.  The numbers of micro-batches of a pipeline form one
+ * candidate, which is divided if its bound does not settle it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 #include "passes/plan/stage.h"
 #include "program/program.h"
 
-/* ---- bounds that need no solution */
+/* ---- bounds without solving a graph */
 
-/* The degrees whose labels some factor of the operation has, as a bit set. */
+/* Returns the degrees whose labels some factor of the operation has, as a bit set. */
 static unsigned degrees_in(const Search *s, size_t op) {
   unsigned found = 0;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
@@ -31,7 +31,7 @@ static size_t part_of(size_t *part, size_t i) {
   return i;
 }
 
-/* Parts of the model between which no value passes, of what lies in one stage only. */
+/* Counts the parts of the model between which no value passes, among operations with one stage (stages_is_placed). */
 static int count_parts(const Search *s) {
   Arena *scratch = arena_new();
   const Func *f = s->f;
@@ -53,7 +53,7 @@ static int count_parts(const Search *s) {
   return n;
 }
 
-/* What an operation of each class takes; `runs` is 0. */
+/* Returns the least costs of an operation of each class; `runs` is 0. */
 static const LeastWork *least_by_class(const Search *s, Arena *a) {
   const Shape *shape = s->shape;
   LeastWork *by_class = ARENA_ARRAY(a, LeastWork, shape->nclasses);
@@ -66,7 +66,7 @@ static const LeastWork *least_by_class(const Search *s, Arena *a) {
   return by_class;
 }
 
-/* Of the operations that are chosen; NULL: of all. */
+/* The least work of the chosen operations; NULL: of all. */
 static LeastList least_work(const Search *s, const LeastWork *by_class, const bool *chosen) {
   const Shape *shape = s->shape;
   LeastList list = {0};
@@ -83,7 +83,7 @@ static LeastList least_work(const Search *s, const LeastWork *by_class, const bo
   return list;
 }
 
-/* Of all results, whole. */
+/* Bytes of all results, unsplit. */
 static double bytes_made(const Search *s, const Op *op) {
   double sum = 0;
   for (int k = 0; k < op->nout && op->out; k++) {
@@ -97,14 +97,14 @@ static bool is_in_rows(const Search *s, const Op *op) {
   return cost_in_kernel(op->kind) || cost_part(s->cost, s->f, op)->kind == PART_ROWS;
 }
 
-/* Does one kernel make the operand and read it? */
+/* True if one kernel makes the operand and reads it. */
 static bool in_its_kernel(const Search *s, const Op *op, int operand) {
   const KernelPart *part = cost_part(s->cost, s->f, op);
   return part->kind == PART_ROWS && part->inside >> operand & 1;
 }
 
-/* By operation: where its results are read last, as far as is certain: what kernels hand to each other may be done
- * early.  What is made again is, where the first gradient reads it; then its operands are read once more. */
+/* By operation: the last read of its results, as far as is certain: operations of a kernel may run early.  A recomputed
+ * operation is last read by the first gradient, and its operands are read again there. */
 static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool *derived, const bool *again) {
   const Func *f = s->f;
   size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(scratch, size_t, f->ops.n + 1);
@@ -133,7 +133,7 @@ static const bool *find_data(Arena *a, const Func *f) {
   return data;
 }
 
-/* By operation of the forward pass: gradients, or what is made again for them, read what it makes, perhaps as a view.
+/* By operation of the forward pass: gradients, or operations recomputed for them, read its result, perhaps as a view.
  */
 static const bool *find_saved(const Search *s, Arena *scratch, const bool *derived, const bool *again) {
   const Func *f = s->f;
@@ -149,7 +149,7 @@ static const bool *find_saved(const Search *s, Arena *scratch, const bool *deriv
   return needed;
 }
 
-/* By operation: what it makes is a new state, which may lie where the old one was. */
+/* By operation: its result is a new state, which may overwrite the old one. */
 static const bool *find_written(const Search *s, Arena *scratch) {
   const Func *f = s->f;
   bool *written = ARENA_ARRAY(scratch, bool, f->ops.n + 1);
@@ -158,8 +158,8 @@ static const bool *find_written(const Search *s, Arena *scratch) {
   return written;
 }
 
-/* As a price counts it, at least (passes/cost/held.h): what is accumulated may lie where its parts do, views and
- * what is spread may take no memory of their own. */
+/* Lower bound of live bytes, as in a price (passes/cost/held.h): accumulated values may share memory with their parts;
+ * views and repeated values may take no memory of their own. */
 static void measure_live(const Search *s, Policy *p) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
@@ -183,14 +183,15 @@ static void measure_live(const Search *s, Policy *p) {
   arena_free(scratch);
 }
 
-/* On a rank at least, without stages. */
+/* Lower bound of the bytes on a rank, without stages. */
 static double least_bytes(const Search *s, const Policy *p, int micro) {
   double most = 0;
   for (size_t i = 0; i < s->f->ops.n; i++) most = fmax(most, p->each[i] / micro + p->once[i]);
   return (s->resident + most) / s->t->ranks;
 }
 
-/* By layer: what is made again with so many of them, and not with one less.  With none that is what `before` says. */
+/* By layer: the operations recomputed with that many layers, and not with one less.  With no layers these are
+ * `before`. */
 static LeastLayer *measure_layers(Search *s, const LeastWork *by_class, RecomputeKind kind, const bool *before) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
@@ -228,15 +229,15 @@ void measure_least(Search *s) {
   arena_free(scratch);
 }
 
-/* Marks the numbers of parts that make the largest part of n smaller than one part less does. */
+/* Marks the numbers of parts for which the largest part of n is smaller than with one part less. */
 static void mark_useful(bool *useful, int most, int64_t n) {
   for (int64_t m = 2; m <= most; m++)
     if ((n + m - 1) / m < (n + m - 2) / (m - 1)) useful[m] = true;
 }
 
-/* The largest part of a micro-batch decides what it takes, and a rank's share of it is the largest of as many parts as
- * there are micro-batches times ranks, which falls only where that does.  More micro-batches of that size are no
- * faster and need no less memory. */
+/* The largest part of a micro-batch determines its time, and a rank's share of it is the largest of micro-batches times
+ * ranks parts, which falls only if that part does.  More micro-batches of the same largest size are neither faster nor
+ * need less memory. */
 void find_useful_micro_batches(Search *s) {
   s->useful = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
   for (int m = 0; m < 2; m++) s->useful[m] = true;
@@ -248,7 +249,7 @@ void find_useful_micro_batches(Search *s) {
   }
 }
 
-/* Interleaved schedules want the number to be a multiple of the stages. */
+/* Interleaved schedules need a multiple of the number of stages. */
 bool search_is_useful(const Search *s, int stages, int micro) {
   return s->useful[micro] || (s->schedule.chunks > 1 && micro % stages == 0);
 }
@@ -289,7 +290,7 @@ int most_micro_batches(Search *s) {
   return some && most > 1 ? (int)most : 1;
 }
 
-/* Where something fills the gaps of a pipeline, all that is known is that every stage does its part. */
+/* If a schedule may fill the bubbles of a pipeline, the bound only counts that every stage does its part. */
 double repeat_of(const Candidate *c) {
   if (c->no_gaps) return (double)c->least / c->stages;
   return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages;
@@ -304,23 +305,24 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   return d < 0 || degrees >> d & 1u || (d == DEGREE_ep && degrees >> DEGREE_dp & 1u);
 }
 
-/* Of the entry of a joint function that counts most, which has no more parts than all of them. */
+/* The largest weight of an entry of a joint function, or 1; the entry has no more parts than all together. */
 static double most_weight(const Func *f) {
   double most = f->joint ? 0 : 1;
   for (int e = 0; f->joint && e < f->joint->n; e++) most = fmax(most, f->joint->entries[e].weight);
   return most;
 }
 
-/* So many stages of a connected model receive something. */
+/* The least seconds of messages: that many stages of a connected model receive something. */
 static double ideal_transfers(const Search *s, const Candidate *c, double inner) {
   double span = fmin(2 * inner, s->t->ranks);
   if (c->stages <= s->parts) return 0;
   return most_weight(s->f) * (c->stages - s->parts) * cost_send_least(s->t, (int)span, 0) * (1 - s->t->hidden);
 }
 
-/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it.
- * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
- * micro-batch has at least 1 / m, as bound_mesh says; but what may be done before them at least 1 / S times. */
+/* Every operation is split among all ranks of a stage, its arithmetic among those that may split it.  With m
+ * micro-batches on S stages everything counts 1 + (m - 1) / S times: launches as often; the rest, of which a
+ * micro-batch has at least 1 / m, as in bound_mesh; but work that may run before all micro-batches at least 1 / S
+ * times. */
 double least_seconds(const Candidate *c, const LeastList *least) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
          repeat = repeat_of(c);
@@ -338,8 +340,8 @@ double least_seconds(const Candidate *c, const LeastList *least) {
   return sum;
 }
 
-/* With m micro-batches on S stages that take T together for each, m T / S is the bound, and a batch takes at least
- * (S + m - 1) T / S: the first micro-batch goes through all stages, the others follow it through the slowest. */
+/* With m micro-batches on S stages that take T together for each, m T / S is the bound, and a batch takes at least (S +
+ * m - 1) T / S: the first micro-batch goes through all stages, the others follow it through the slowest. */
 double search_most_in_time(const Search *s, const Candidate *c) {
   double micro = c->micro, longer = s->steady && s->all_each ? (c->stages + micro - 1) / micro : 1;
   return s->most_seconds / longer;
@@ -349,15 +351,15 @@ double search_bound_in_time(const Search *s, const Candidate *c, double bound) {
   return bound > search_most_in_time(s, c) * (1 + 1e-9) ? INFINITY : bound;
 }
 
-/* Of one batch, from its beginning to its end. */
+/* The least time of one batch, from its beginning to its end. */
 static double ideal_latency(const Search *s, const Candidate *c) {
   Candidate alone = *c;
   alone.no_gaps &= !s->steady;
   return least_seconds(&alone, &s->least) + ideal_transfers(s, c, s->t->ranks / c->stages);
 }
 
-/* No communication but a message to every stage that something connects with the others: of a pipeline that is kept
- * full the stages receive theirs at the same time, one of every micro-batch.  INFINITY: a batch takes too long. */
+/* The only communication is a message to every connected stage; in a pipeline that is kept full the stages receive
+ * theirs at the same time, one per micro-batch.  INFINITY: a batch takes too long. */
 double ideal_seconds(const Search *s, const Candidate *c) {
   double ranks = s->t->ranks / c->stages, part = c->stages > 1 ? s->fastest : 1,
          times = s->steady && c->no_gaps ? repeat_of(c) : 1;
@@ -365,7 +367,7 @@ double ideal_seconds(const Search *s, const Candidate *c) {
   return part * least_seconds(c, &s->least) + times * ideal_transfers(s, c, ranks);
 }
 
-/* By as many layers as free so many bytes; if all of them do not, by all. */
+/* Returns the time of recomputing as many layers as free that many bytes; if all are not enough, of all. */
 static double seconds_of_layers(const Search *s, const Candidate *c, const LeastLayer *layers, double bytes) {
   double freed = 0, seconds = 0;
   for (int k = 0; k < s->nlayers && freed < bytes; k++) {
@@ -393,8 +395,8 @@ static bool same_mesh(const Candidate *a, const Candidate *b) {
          memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
 }
 
-/* What a search without force says of the mesh, which has tried useful numbers of micro-batches only.  Without stages
- * they make nothing faster. */
+/* The bound from the search without forced degrees, which has tried only useful numbers of micro-batches.  Without
+ * stages other numbers are not faster. */
 static double known_bound(const Search *s, const Candidate *c) {
   if (!s->run.known || c->naxes > MAX_SPATIAL || (search_fills(s, c) && !s->run.known->all_schedules)) return 0;
   double bound = s->run.known->seconds;
@@ -419,7 +421,7 @@ Candidate candidate_of(const Search *s, int stages, int least, int micro) {
 
 static bool one_tier(const Search *s) { return s->t->ntiers == 1 && !s->t->nkinds; }
 
-/* Whether axis i and the next one may change places as far as links are concerned. */
+/* True if links allow axis i and the next one to be exchanged. */
 static bool axes_exchange(const Search *s, const Candidate *c, int i) {
   int stride = 1;
   for (int k = i + 2; k < c->naxes; k++) stride *= c->sizes[k];
@@ -442,14 +444,14 @@ static int compare_axes(const Candidate *c, int i, int j) {
   return c->sizes[i] != c->sizes[j] ? c->sizes[i] - c->sizes[j] : c->degree[i] - c->degree[j];
 }
 
-/* Larger axes first where links make no difference; equal ones stay in their order. */
+/* Puts larger axes first if links make no difference; equal ones keep their order. */
 static void sort_axes(const Search *s, Candidate *c) {
   for (int i = 1; i < c->naxes; i++)
     for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j] && axes_exchange(s, c, j - 1); j--) swap_axes(c, j - 1, j);
 }
 
-/* Can the axes from number `axis` on, with what those before have, have the degrees that are looked for?  What is left
- * over may be of any other kind. */
+/* True if the axes from number `axis` on, with those before, can reach the wanted degrees.  Remaining axes may be of
+ * any kind. */
 static bool may_amount_to(const Search *s, const Candidate *c, int axis, const int found[DEGREE_COUNT]) {
   bool all = true, free = false;
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++) {
@@ -466,14 +468,14 @@ static bool may_amount_to(const Search *s, const Candidate *c, int axis, const i
   return free && may_amount_to(s, c, axis + 1, found);
 }
 
-/* Shares of the candidate's axes, by axis; NULL: equal ones. */
+/* Shares of the candidate's axes, by axis; NULL: equal shares. */
 static void shares_of_axes(const Search *s, const Candidate *c, ShareBy by, const int **shares) {
   Mesh mesh = {.stages = c->stages, .naxes = c->naxes};
   for (int i = 0; i < c->naxes; i++) mesh.axes[i].size = c->sizes[i];
   for (int i = 0; i < c->naxes; i++) shares[i] = kinds_shares(s->arena, s->t, &mesh, i, by);
 }
 
-/* Does sharing so cut otherwise than the ways before? */
+/* True if sharing this way gives other parts than the ways before. */
 static bool shares_differ(const Search *s, const Candidate *c, ShareBy by) {
   const int *own[MAX_AXES], *others[MAX_AXES];
   if (by == SHARE_EQUALLY) return true;
@@ -500,8 +502,9 @@ static void add_in_shares(Search *s, Candidate next, ShareBy by) {
   }
 }
 
-/* On one tier, or on both sides of the links of a node, the order of axes does not decide which links they use; it does
- * decide what of a dimension can be gathered that several cut, so that forced axes come in the order of free ones. */
+/* On one tier, or on the same side of a node's links, the order of axes does not decide which links they use.  It does
+ * decide which parts of a dimension split by several axes can be gathered, so forced axes get the order of free
+ * ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (!may_amount_to(s, c, 0, (const int[DEGREE_COUNT]){1, 1, 1, 1, 1})) return;
@@ -522,7 +525,7 @@ static int forced_behind(const Search *s, int degree) {
   return n;
 }
 
-/* Appends the forced axes, each whole or as two sub-axes where that leaves no more axes than a free choice has. */
+/* Appends the forced axes, each whole or as two sub-axes if the total is within the limit for free axes. */
 static void add_forced(Search *s, const Candidate *c, int degree) {
   while (degree < DEGREE_COUNT && s->run.forced[degree] <= 1) degree++;
   if (degree == DEGREE_COUNT) {
@@ -542,8 +545,8 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   }
 }
 
-/* Free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links they
- * use, so sizes fall. */
+/* Appends free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links
+ * they use, so only falling sizes are tried. */
 static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
   if (n == 1) {
     add_forced(s, c, DEGREE_FIRST_AXIS);
@@ -559,8 +562,8 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
   }
 }
 
-/* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in
- * front. */
+/* Adds four degrees at once, in the orders in which they can be forced: as numbered, or with the one left to apc
+ * first. */
 static void add_four(Search *s, const Candidate *c, int n) {
   for (int d = DEGREE_FIRST_AXIS; d < DEGREE_COUNT; d++)
     if (!s->has_degree[d]) return;
@@ -581,8 +584,8 @@ static void add_four(Search *s, const Candidate *c, int n) {
         }
 }
 
-/* The mesh that a file says, from axis number c->naxes on: an axis has the degree that it is called after, where no
- * line says more, or is free, or has one that is forced, of which `rest` is left. */
+/* Appends the axes of a file's mesh from number c->naxes on.  An axis has the degree it is named after if no line says
+ * more; otherwise it is free, or has a forced degree, of which `rest` is left. */
 static void add_said(Search *s, const Candidate *c, const int rest[DEGREE_COUNT]) {
   const Mesh *mesh = &s->said->mesh;
   int at = c->naxes + s->said->timed;
@@ -625,7 +628,8 @@ static void add_meshes_of(Search *s, int stages, int least, int micro) {
   if (!any) add_four(s, &c, spatial);
 }
 
-/* Degrees from number `degree` on that are told apart are as if they were forced, to each number that is possible. */
+/* Degrees from number `degree` on that search_told_apart distinguishes are tried as if forced, with each possible
+ * number. */
 static void add_meshes_from(Search *s, int degree, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages;
   while (degree < DEGREE_COUNT && (!search_told_apart(s, degree) || s->run.forced[degree])) degree++;
@@ -642,13 +646,13 @@ static void add_meshes_from(Search *s, int degree, int stages, int least, int mi
   s->run.forced[degree] = 0;
 }
 
-/* Where the training state is forced to be cut over data parallel ranks, or not to be, it is said which these are; so
- * where lines of a file name a degree. */
+/* If sharding of the training state over data-parallel ranks is forced or forbidden, the candidate says which axes
+ * these are; the same holds for degrees named by lines of a file. */
 static void add_meshes(Search *s, int stages, int least, int micro) {
   add_meshes_from(s, DEGREE_FIRST_AXIS, stages, least, micro);
 }
 
-/* The axes from the largest to the smallest. */
+/* Returns the axes from the largest to the smallest. */
 static void sorted_axes(const Candidate *c, Candidate *out) {
   *out = *c;
   for (int i = 1; i < c->naxes; i++)
@@ -675,7 +679,7 @@ bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose
   return same;
 }
 
-/* The innermost axes first, which decide most about the links that are used. */
+/* Compares the innermost axes first, which matter most for the links used. */
 static int by_order(const Candidate *a, const Candidate *b) {
   for (int i = a->naxes - 1; i >= 0; i--) {
     if (a->sizes[i] != b->sizes[i]) return a->sizes[i] - b->sizes[i];
@@ -684,7 +688,7 @@ static int by_order(const Candidate *a, const Candidate *b) {
   return 0;
 }
 
-/* The most promising first; among equals those with fewer axes, which are solved sooner. */
+/* The most promising first; among equals those with fewer axes, which are solved faster. */
 static int by_bound(const void *x, const void *y) {
   const Candidate *a = x, *b = y;
   if (a->bound != b->bound) return a->bound < b->bound ? -1 : 1;
@@ -702,7 +706,7 @@ void sort_candidates(Search *s, size_t first) {
   if (first < n) qsort(s->run.candidates.items + first, n - first, sizeof *s->run.candidates.items, by_bound);
 }
 
-/* Axes of another order may have become the same. */
+/* Axes in another order may have become equal. */
 static void drop_equal_candidates(Search *s) {
   Candidate *items = s->run.candidates.items;
   size_t n = 0;

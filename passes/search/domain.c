@@ -9,7 +9,7 @@
 
 int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
 
-/* An operation of the class that a domain is made for. */
+/* The operation for which a class's domain is made. */
 typedef struct Making {
   const GraphInput *in;
   size_t index;
@@ -22,7 +22,7 @@ typedef struct Making {
 
 static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
 
-/* Of a line of a file that is completed. */
+/* Returns the strategy in a line of a file to be completed. */
 static const SaidStrategy *line_of(const Making *k) { return k->in->said ? k->in->said->strategies[k->index] : NULL; }
 
 static int factor_said(const Making *k, int axis) {
@@ -44,7 +44,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   Label l = k->labels->factors[p.factor];
   if (k->in->m->mesh.axes[p.axis].temporal) return p.factor == k->time_factor;
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
-  /* Where a weight and its gradient are kept does not depend on what their dimensions mean. */
+  /* The placement of a weight and its gradient does not depend on the meaning of their dimensions. */
   if (k->op->kind == OP_param || k->storage || k->form || k->gradient) return true;
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
@@ -52,15 +52,15 @@ static bool pick_allowed(const Making *k, Pick p) {
   return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
 }
 
-/* May micro-batches leave it whole?  A state must not be written in every one of them. */
+/* True if micro-batches need not split it.  A state must not be written in every one of them. */
 static bool may_be_whole(const Making *k) {
   bool writes = k->op->kind == OP_write && phase_each(k->op->phase);
   return op_is_source(k->op->kind) || (k->time_factor == TIME_NONE && !writes);
 }
 
-/* ---- what is forced of the training state (PlanOptions.zero); nothing: any stage */
+/* ---- forced placement of the training state (PlanOptions.zero); 0: any stage */
 
-/* The other forms of a weight are not cut where it is not. */
+/* Other forms of a weight are not sharded if the weight is not. */
 static bool zero_forced(const Making *k) {
   return k->in->zero && (k->storage || k->gradient || (k->form && k->in->zero == 1));
 }
@@ -77,7 +77,7 @@ static bool zero_allowed(const Making *k, const Strategy *s) {
   return !zero_forced(k) || zero_cuts(k) || zero_parts(&k->in->m->mesh, k->rule, s, data_axes(k->in)) == 1;
 }
 
-/* To be as large as it can: parts, or, of a gradient that is kept whole, ranks that have a sum of their own. */
+/* The number to maximise: parts, or, for a gradient that is kept whole, ranks with partial sums of their own. */
 static double zero_forced_parts(const Making *k, const Strategy *s) {
   uint32_t data = data_axes(k->in), partial = zero_partial_axes(k->rule, s) & data;
   double parts = 1;
@@ -88,9 +88,9 @@ static double zero_forced_parts(const Making *k, const Strategy *s) {
   return parts;
 }
 
-/* ---- what is forced of layouts (pins.h) */
+/* ---- forced layouts (pins.h) */
 
-/* The mesh axes that a pin is about. */
+/* Returns the mesh axes that count for a pin. */
 static uint32_t pin_axes(const GraphInput *in, const PlanPin *pin) {
   const Mesh *mesh = &in->m->mesh;
   uint32_t axes = 0;
@@ -109,7 +109,7 @@ static bool pins_hold(const Making *k, const Strategy *s) {
   return true;
 }
 
-/* Of picks that are allowed. */
+/* True if a strategy of allowed picks is allowed. */
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
   if (!zero_allowed(k, s) || !pins_hold(k, s) || !line_holds(k, s)) return false;
@@ -118,8 +118,8 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
   return line_of(k) || cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
-/* Scalars are added up rank by rank, and once over all ranks: sums of many, as the norm of all gradients, would tie
- * everything together in layers of steps of training. */
+/* Scalars are summed rank by rank, and once over all ranks: sums of many of them, as the norm of all gradients, would
+ * otherwise connect everything in the graph of a training step. */
 static bool is_sum_of_scalars(const Making *k) {
   if (!k->in->shape->mirrors.any || k->op->kind != OP_add || type_of(k->in->f, k->op->out)->rank) return false;
   for (int i = 0; i < k->rule->nfactors; i++)
@@ -134,7 +134,7 @@ static bool passes_all_on(const Making *k, const Strategy *s) {
   return n == spatial;
 }
 
-/* How far the axes that have to be used are used. */
+/* Returns how far the forced axes are used. */
 static double forced_parts(const Making *k, const Strategy *s) {
   bool matrix = k->op->kind == OP_param && type_of(k->in->f, k->op->out)->rank >= 2;
   double parts = zero_forced_parts(k, s);
@@ -175,7 +175,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->strategies[at] = *s;
   for (int i = 0; i < d->nout; i++) d->results[i][at] = layout_form(k->in, strategy_result(m, k->rule, s, i));
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = layout_form(k->in, strategy_operand(m, k->rule, s, i));
-  /* What depends on more than constants is in a micro-batch's body all the same. */
+  /* Values that depend on more than constants are in a micro-batch's body anyway. */
   bool before = d->before;
   for (int i = 0; i < d->nout; i++) before &= walk_layout_once(m, d->results[i][at]);
   double weight = before ? k->in->before : k->in->repeat;
@@ -184,7 +184,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   for (int i = 0; i < d->nin; i++)
     if (d->outside[i]) d->outside[i][at] = outside_of(k, k->in->cost, s, i) * weight;
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->results[0][at]);
-  /* Its share, should all reads of the weight have one layout. */
+  /* its share if all reads of the weight have one layout */
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index];
   /* a state is kept for all micro-batches */
   if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro);
@@ -196,14 +196,14 @@ static Making making_of(const GraphInput *in, int class) {
       .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   k.time_factor = in->shape->time_factor[index];
   k.storage = zero_is_storage(in->m, k.op);
-  /* With stage 3 the weight itself is gathered: a program begins to gather right after the cast, so that what it
-   * gathers would be live from there on. */
+  /* In stage 3 the weight itself is gathered: a program would begin to gather right after the cast, and the gathered
+   * value would be live from there on. */
   k.form = in->shape->form[index] && in->zero - 1 != ZERO_AT_USE;
   k.gradient = zero_is_gradient(k.op);
   return k;
 }
 
-/* Room for n strategies. */
+/* Allocates a domain with room for n strategies. */
 static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   Domain *d = ARENA_NEW(a, Domain);
   int nin = k->op->nin;
@@ -228,7 +228,7 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   return d;
 }
 
-/* All whose picks are allowed. */
+/* Enumerates all strategies of allowed picks. */
 static int enumerate(const Making *k, Arena *a, const Strategy **out) {
   uint32_t factors[MAX_AXES] = {0};
   for (int i = 0; i < k->in->m->mesh.naxes; i++)
@@ -268,7 +268,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   return d;
 }
 
-/* ---- domains that follow others */
+/* ---- domains of followers */
 
 static bool may_follow(const Making *k, const Strategy *s) {
   int t = search_mesh_time_axis(&k->in->m->mesh);

@@ -12,38 +12,38 @@ const ScheduleKind search_usual_schedules[USUAL_SCHEDULES] = {{SCHEDULE_1f1b, 0}
                                                               {SCHEDULE_zbv, 2},         {SCHEDULE_interleaved, 2},
                                                               {SCHEDULE_interleaved, 3}, {SCHEDULE_interleaved, 4}};
 
-/* Of what is kept where gradients of weights come later, what is converted is about half as much again as what is made.
+/* If gradients of weights come later, kept converted values need about half as much again as the values themselves.
  */
 static const double with_converted = 1.5;
-/* Weights that are put together have two bytes where their gradients have four. */
+/* Gathered weights have two bytes per element where their gradients have four. */
 static const double with_gathered = 1.5;
 
-/* Larger joins are split: what is chosen then is about as fast. */
+/* Larger joins are split; the resulting choice is about as fast. */
 static const double table_cap = 3e6;
 
-/* A candidate slower than the best so far by more than this factor gets no estimate. */
+/* Candidates that are slower than the best so far by more than this factor get no estimate. */
 static const double of_interest = 1.15;
 
-/* So is one of which a batch takes longer than is allowed, by more than this factor. */
+/* Nor do candidates whose batch exceeds the time limit by more than this factor. */
 static const double hardly_late = 1.05;
 
 enum { FWD, BWD, WGT, PHASES };
 
-/* Where so many stages may begin: what lies between two positions that follow each other is a unit. */
+/* The positions at which that many stages may begin; operations between neighbouring positions form a unit. */
 typedef struct Cut {
-  int stages, n; /* units */
+  int stages, n; /* number of units */
   CutCrossing crossing;
-  int *unit;  /* by operation: where it is, or what it is placed with */
-  int *layer; /* by unit: the repeated layer that it is of; -1: none */
+  int *unit;  /* by operation: its unit, or that of the operation it is placed with */
+  int *layer; /* by unit: its repeated layer; -1 if none */
 } Cut;
 
-/* What units take on the candidate that is looked at, by unit. */
+/* Costs of units on the current candidate, by unit. */
 typedef struct Units {
   double *seconds;   /* of a micro-batch */
-  double *transfer;  /* seconds for what is sent to it, were it the first of a stage */
+  double *transfer;  /* seconds of messages to it, if it is the first of a stage */
   double *gradients; /* bytes */
-  /* By policy: bytes that are kept for gradients, and for those of weights besides where these come later; seconds of a
-   * micro-batch that are spent again. */
+  /* By policy: bytes kept for gradients; further bytes kept for gradients of weights if these come later; seconds of
+   * recomputation per micro-batch. */
   double *saved[MOST_POLICIES], *waiting[MOST_POLICIES], *again[MOST_POLICIES];
 } Units;
 
@@ -52,24 +52,24 @@ struct Estimating {
   Arena *arena;
   bool trains;
   CutFacts facts;
-  const bool *waits; /* by operation: gradients of weights are made of it */
+  const bool *waits; /* by operation: gradients of weights read it */
   struct {
     Cut *items;
     size_t n, cap;
   } cuts;
-  /* Of the candidate that is looked at.  By operation: seconds; bytes it makes, and that are sent of these. */
+  /* For the current candidate, by operation: seconds; bytes of its results, and of those that are sent. */
   double *own, *bytes, *sent;
-  double each, once;    /* seconds of all operations: of a micro-batch, and of what is done once */
-  double more;          /* with conversions operations take so many times as long */
+  double each, once;    /* seconds of all operations: of a micro-batch, and of work done once */
+  double more;          /* factor by which conversions lengthen the operations' time */
   double phase[PHASES]; /* parts of `each`: forward, gradients, those of weights */
   double gradients;     /* bytes */
-  double live;          /* bytes at once of what is not kept for gradients */
+  double live;          /* peak bytes of values that are not kept for gradients */
   double best;          /* the least estimate so far */
 };
 
-/* ---- what operations take */
+/* ---- costs of operations */
 
-/* What gradients of weights are made of. */
+/* Finds the values that gradients of weights read. */
 static const bool *find_waits(Arena *a, const Func *f) {
   bool *waits = ARENA_ARRAY(a, bool, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -101,7 +101,7 @@ static void take_seconds(Estimating *e, const GraphInput *in) {
   for (int k = 0; k < PHASES && e->each > 0; k++) e->phase[k] /= e->each;
 }
 
-/* The most that is live at once on a rank, of what is neither a form of a weight nor kept for gradients. */
+/* Returns the peak bytes on a rank of values that are neither forms of weights nor kept for gradients. */
 static double most_live(const Estimating *e) {
   const Search *s = e->s;
   const size_t n = s->f->ops.n, *last = s->policies[0].last;
@@ -157,7 +157,7 @@ static double sent_to(const Estimating *e, const Cut *cut, int unit, int micro) 
   for (size_t i = begin; i < cut->crossing.starts[unit + 1] && unit; i++) {
     size_t maker = cut->crossing.makers[i];
     bool once = e->facts.once[maker] && e->s->shape->time_factor[maker] == TIME_NONE;
-    if (i > begin && cut->crossing.makers[i - 1] == maker) continue; /* bytes are of all it makes */
+    if (i > begin && cut->crossing.makers[i - 1] == maker) continue; /* bytes are those of all its results */
     seconds += joint_weight(e->s->f, maker) * cost_transfer(e->s->cost, e->sent[maker]) / (once ? micro : 1);
   }
   return seconds;
@@ -187,21 +187,22 @@ static Units units_of(const Estimating *e, const Cut *cut, int micro, Arena *a) 
   return x;
 }
 
-/* A pipeline on the candidate that is looked at, with one of its schedules. */
+/* A pipeline on the current candidate, with one of its schedules. */
 typedef struct Pipeline {
   const Candidate *c;
   ScheduleKind kind;
-  int chunks; /* stages on each place; without stages, or with one micro-batch, there is one */
+  int chunks; /* stages per place; 1 without stages, or with one micro-batch */
   Mesh mesh;
   const Cut *cut;
   Units units;
   int *begin;   /* by stage: its first unit; after the last stage the number of units */
   double *runs; /* by stage: seconds of a micro-batch */
-  int *live;    /* by stage: micro-batches at once, */
-  int *waiting; /* and those whose gradients wait for those of weights */
+  int *live;    /* by stage: micro-batches kept at once */
+  int *waiting; /* and those whose values wait for gradients of weights */
 } Pipeline;
 
-/* The best way to divide the units before each into the stages so far: its cost, and where its last stage begins. */
+/* The best division of the units before each unit into the stages so far: its cost, and the beginning of its last
+ * stage. */
 typedef struct Division {
   double cost;
   int from;
@@ -215,13 +216,13 @@ static void divide_from(const Pipeline *p, const double *before, int from, int l
   double share = before[units] / p->mesh.stages;
   for (int to = left ? from + 1 : units; to <= units - left; to++) {
     double run = before[to] - before[from], off = run + p->units.transfer[from] - share, sum = cost + off * off;
-    bool one = before[to - 1] == before[from] || !left; /* but for units that take nothing */
+    bool one = before[to - 1] == before[from] || !left; /* except for units that take no time */
     if (!one && run > longest * share) break;
     if ((one || run >= shortest * share) && sum < next[to].cost) next[to] = (Division){sum, from};
   }
 }
 
-/* Stages of equal length, as far as units allow. */
+/* Divides into stages of equal time, as far as units allow. */
 static void place_stages(Pipeline *p) {
   const int n = p->mesh.stages, units = p->cut->n;
   const size_t width = (size_t)units + 1;
@@ -252,7 +253,7 @@ static double slowest_place(const Pipeline *p, const double *runs) {
   return most;
 }
 
-/* Micro-batches of which a stage keeps something at once, without the table of the schedule. */
+/* Returns the number of micro-batches that a stage keeps at once, without the table of the schedule. */
 static int usual_live(const Pipeline *p, int stage) {
   int places = p->c->stages, chunks = p->chunks, at = mesh_place_of(&p->mesh, stage), live = places - at;
   if (p->kind.order == SCHEDULE_interleaved) live = ((chunks - 1) * places + 2 * (places - 1 - at) + chunks) / chunks;
@@ -261,17 +262,18 @@ static int usual_live(const Pipeline *p, int stage) {
   return places == 1 ? 1 : live < p->c->micro ? live : p->c->micro;
 }
 
-/* Behind so many micro-batches each more takes as long as the slowest place; schedules that deal them out in groups as
- * large as there are places leave the last group as it is. */
+/* After that many micro-batches each further one takes as long as the slowest place; schedules with groups of as many
+ * micro-batches as places leave the last group as it is. */
 static int micro_until_steady(const Pipeline *p) {
   const int groups = 3;
   int some = groups * p->c->stages + p->c->micro % p->c->stages;
-  if (p->kind.order == SCHEDULE_gpipe) return p->c->micro; /* which keeps all of them */
+  if (p->kind.order == SCHEDULE_gpipe) return p->c->micro; /* it keeps all of them */
   return some < p->c->micro ? some : p->c->micro;
 }
 
-/* Returns the seconds of the pipeline and fills in what is live of its stages.  Both come from the table of the
- * schedule if that is short.  Else the slowest place waits as long as the schedule says, and never for other reasons.
+/* Returns the seconds of the pipeline and fills in the live micro-batches of its stages.  Both come from the table of
+ * the schedule if that is short.  Else the slowest place waits as long as the schedule says, and never for other
+ * reasons.
  */
 static double seconds_and_live(const Estimating *e, Pipeline *p) {
   const double most_calls = 1 << 16, least = 1e-12;
@@ -309,15 +311,15 @@ static double seconds_and_live(const Estimating *e, Pipeline *p) {
 
 /* ---- memory */
 
-/* The policy of a unit where so much is made again (search_made_again). */
+/* Returns the policy of a unit for an amount of recomputation (search_made_again). */
 static int policy_of(const Search *s, int layer, int much) {
   if (!s->nlayers) return much;
   int whole = much > s->nlayers, some = much - whole * s->nlayers;
   return whole + (layer < some && some > 0 && (layer >= 0 || !whole));
 }
 
-/* Bytes by which the fullest place exceeds the limit, if so much is made again.  `again` gets the seconds that takes,
- * by stage. */
+/* Returns the bytes by which the fullest place exceeds the limit with that amount of recomputation.  `again` gets the
+ * seconds of recomputation by stage. */
 static double most_over(const Estimating *e, const Pipeline *p, double weights, int much, double *again) {
   const Search *s = e->s;
   Arena *a = arena_new();
@@ -340,7 +342,7 @@ static double most_over(const Estimating *e, const Pipeline *p, double weights, 
   return most + e->live - s->limit;
 }
 
-/* As little made again as it takes to fit; `again`: what that takes, by stage.  -1: it does not. */
+/* Returns the least amount of recomputation with which it fits; -1 if none.  `again`: its seconds by stage. */
 static int made_again(const Estimating *e, const Pipeline *p, double weights, double *again) {
   const Search *s = e->s;
   int enough = s->nlayers ? s->nlayers * (s->npolicies - 1) : s->npolicies - 1, too_little = -1;
@@ -354,9 +356,9 @@ static int made_again(const Estimating *e, const Pipeline *p, double weights, do
   return enough;
 }
 
-/* ---- all of it */
+/* ---- estimates */
 
-/* Bytes that each more of what is made again frees on the place with the most. */
+/* Returns the bytes that each further unit of recomputation frees on the place with the most. */
 static double each_frees(const Estimating *e, const Pipeline *p, double weights, int much, double *again) {
   int n = e->s->nlayers;
   if (!n || e->s->npolicies < 2) return 0;
@@ -369,7 +371,7 @@ static int chunks_of(const Candidate *c, ScheduleKind kind) {
   return kind.chunks > 1 && c->stages > 1 && c->micro > 1 ? kind.chunks : 1;
 }
 
-/* With one schedule; `weights`: bytes of weights and state of all stages. */
+/* Estimates with one schedule; `weights`: bytes of weights and state of all stages. */
 static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind, double weights) {
   Arena *a = arena_new();
   Estimate out = {INFINITY, 0, 0};
@@ -396,7 +398,7 @@ static Estimate estimate_of(Estimating *e, const Candidate *c, ScheduleKind kind
   return out;
 }
 
-/* `solved`: seconds of the graph, with conversions. */
+/* Estimates with each schedule; `solved`: seconds of the graph, with conversions. */
 static void by_schedule(Estimating *e, const Candidate *c, const GraphInput *in, double solved, double weights,
                         Estimates *out) {
   const Search *s = e->s;
@@ -410,7 +412,7 @@ static void by_schedule(Estimating *e, const Candidate *c, const GraphInput *in,
   }
 }
 
-/* Solves the graph; again with less memory for weights where what is live leaves them too little. */
+/* Solves the graph; again with less memory for weights if live values leave them too little. */
 static SolveResult solve_beside_live(Estimating *e, const Candidate *c, const Graph *g, const GraphInput *in,
                                      Arena *a) {
   enum { MOST_ROUNDS = 4 };
@@ -449,7 +451,7 @@ Estimates search_estimate(Estimating *e, const Candidate *c) {
   SolveResult r = solve_beside_live(e, c, g, &in, scratch);
   out.limited = r.memory_weight > 0;
   if (r.feasible && e->each > 0) {
-    /* Where weights do not fit, layers may choose differently: between two choices that are alike lies the bound. */
+    /* If weights do not fit, layers may choose differently: the bound lies between two uniform choices. */
     by_schedule(e, c, &in, out.limited ? r.lower_bound : r.time, r.memory, &out);
   }
   e->best = fmin(e->best, out.least);

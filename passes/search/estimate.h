@@ -1,37 +1,36 @@
-/* passes/search/estimate.h - what a plan on a mesh would take, without cutting it into stages and pricing it.
+/* passes/search/estimate.h - estimates a plan on a mesh, without cutting it into stages and pricing it.
  *
- * The graph in which equal layers make one choice (shape_alike) says what operations take, and which bytes they make.
- * From that follow: stages as even as can be between the positions at which a cut may be; the time of a pipeline with
- * its messages, by the table of its schedule; what each place keeps for gradients and what is live there beside, and so
- * how much has to be made again where memory is short, or what is left for weights.  Estimates leave out what is
- * gathered, and what uneven stages cost where something is made again, so they are no bounds; bench/results/planner.md
- * says how near they are.
+ * A graph in which equal layers make one choice (shape_alike) gives the time of operations and the bytes of their
+ * results.  From these follow: stages as equal as the possible cuts allow; the time of a pipeline with its messages, by
+ * the table of its schedule; the bytes that each place keeps for gradients, and its peak of other values; and so the
+ * recomputation needed if memory is short, or the memory left for weights.  Estimates leave out gathered values, and
+ * the cost of uneven stages with recomputation, so they are no bounds; bench/results/planner.md reports their accuracy.
  */
 #ifndef APC_PASSES_SEARCH_ESTIMATE_H
 #define APC_PASSES_SEARCH_ESTIMATE_H
 
 #include "passes/search/outer.h"
 
-/* The schedules of pipelines that train, one of which is chosen. */
+/* The schedules of training pipelines, one of which is chosen. */
 enum { USUAL_SCHEDULES = 6 };
 extern const ScheduleKind search_usual_schedules[USUAL_SCHEDULES];
 
 typedef struct Estimate {
-  double seconds; /* INFINITY: there is no plan */
-  int again;      /* how much is made again (search_made_again), */
-  double freed;   /* and bytes that each more of it frees, on the place with the most */
+  double seconds; /* INFINITY if there is no plan */
+  int again;      /* the amount of recomputation (search_made_again) */
+  double freed;   /* and bytes that each further unit of it frees, on the place with the most */
 } Estimate;
 
 typedef struct Estimates {
-  Estimate by[USUAL_SCHEDULES]; /* where there is nothing to choose the first one only */
+  Estimate by[USUAL_SCHEDULES]; /* only the first if there is no choice */
   double least;                 /* seconds */
-  bool limited;                 /* weights only fit by choices that cost time: layers may choose differently */
+  bool limited;                 /* weights fit only with choices that cost time: layers may choose differently */
 } Estimates;
 
-/* What estimates of one search have in common; in the arena. */
+/* Data shared by the estimates of one search; in the arena. */
 typedef struct Estimating Estimating;
 Estimating *search_estimating(Search *s, Arena *a);
-/* Of a candidate with one number of micro-batches. */
+/* Estimates a candidate with one number of micro-batches. */
 Estimates search_estimate(Estimating *e, const Candidate *c);
 
 #endif

@@ -1,10 +1,9 @@
-/* passes/search/fans.c - the tables of a value and its users: what it takes to make each layout that is asked for; see
- * graph.h.
+/* passes/search/fans.c - the tables of a value and its users: the cost of making each wanted layout; see graph.h.
  *
- * A (value, layout) conversion is paid once, however many ask for it (D3), so a table is over the producer and all its
- * users.  Values of a domain that no table tells apart count as one.  Where many users may ask for different layouts, a
- * variable for the set of layouts that are made stands between them and the producer; where one table is too large, the
- * users pay shares.
+ * A (value, layout) conversion is paid once, however many users want it (D3), so a table covers the producer and all
+ * its users.  Values of a domain that no table distinguishes count as one.  If many users may want different layouts, a
+ * variable for the set of layouts stands between them and the producer; if one table is too large, the users pay
+ * shares.
  */
 #include <math.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 
 /* ---- conversions */
 
-/* A conversion takes as long as so many sums. */
+/* the work of one conversion, in sums */
 static const double work_of_conversion = 40;
 
 static Classes classes_with(Graph *g, const Domain *d, int mask, int result, const Domain *own, int own_mask) {
@@ -50,16 +49,15 @@ static Classes classes_of(Graph *g, const Domain *d, int mask, int result) {
   return classes_with(g, d, mask, result, NULL, 0);
 }
 
-/* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output
- * has. */
+/* The conversions of a fan-out: from every layout of the producer to every layout that users or an output want. */
 typedef struct Wanted {
   int n;
   const Layout **to;
-  double *seconds; /* by class of the producer, layout */
-  int **lists;     /* by user: for each class the layouts it asks for, `width` of them */
+  double *seconds; /* by class of the producer and layout */
+  int **lists;     /* by user: for each class the wanted layouts, `width` of them */
   int *width;
   int *output; /* by class of the producer */
-  int *own;    /* the same: what users with its variable ask for, `own_width` layouts each */
+  int *own;    /* by class of the producer: layouts that users with its variable want, `own_width` each */
   int own_width;
 } Wanted;
 
@@ -102,8 +100,7 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
 }
 
-/* What it costs to make each wanted layout of each of the producer's, of those that stand for it the
- * cheapest: [n][w->n]. */
+/* Prices each wanted layout from each of the producer's layouts, or from the cheapest that stands for it: [n][w->n]. */
 static void price_on(Graph *g, const Type *type, const Shared *s, int n, const Layout *const *from, const Wanted *w,
                      double *seconds) {
   Arena *a = arena_new();
@@ -132,8 +129,8 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
   arena_free(a);
 }
 
-/* For a bound of several numbers of micro-batches a conversion counts as those of the most: what it takes of the whole
- * batch (GraphInput.whole) has made no bound better that was tried, and takes as long again. */
+/* In a bound over several numbers of micro-batches a conversion counts with the largest number.  Counting the whole
+ * batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
   const int n = c[0].n;
   Arena *a = arena_new();
@@ -154,15 +151,15 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   arena_free(a);
 }
 
-/* Adds a layout unless it was seen. */
+/* Adds the cost of a layout unless it was counted before. */
 static double add_layout(const double *seconds, int layout, int *seen, int stamp, double sum) {
   bool first = seen[layout] != stamp;
   seen[layout] = stamp;
   return first ? sum + seconds[layout] : sum;
 }
 
-/* Each distinct layout once, converted from the one that is produced: the versions of the walk.  For one class of the
- * producer and of every user but the last: row[class of the last user]. */
+/* Sums each distinct layout once, converted from the produced one, as in the walk.  For one class of the producer and
+ * of every user but the last: row[class of the last user]. */
 static void sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp, int n, double *row) {
   const double *seconds = w->seconds + at[0] * w->n;
   const int last = s->nusers - 1, output = s->output ? w->output[at[0]] : -1;
@@ -186,7 +183,7 @@ static void sum_wanted(const Shared *s, const Wanted *w, const int *at, int *see
   }
 }
 
-/* Of the producer, then of the users. */
+/* Classes of the producer, then of the users. */
 static Classes *classes_of_fan(Graph *g, const Shared *s) {
   Classes *c = ARENA_ARRAY(g->arena, Classes, s->nusers + 1);
   c[0] = classes_with(g, s->producer, 0, s->result, s->own, s->own_mask);
@@ -194,7 +191,7 @@ static Classes *classes_of_fan(Graph *g, const Shared *s) {
   return c;
 }
 
-/* The whole fan-out of a value as one table over producer and users. */
+/* Makes one table over the producer and all users of a value. */
 static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   int nusers = s->nusers;
   const Classes *c = classes_of_fan(g, s);
@@ -253,7 +250,7 @@ const int *graph_identity_map(Graph *g, int n) {
   return map;
 }
 
-/* [set][class], 0 or INFINITY: sets that serve the user alike are one class. */
+/* [set][class], 0 or INFINITY; sets that serve the user equally form one class. */
 static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, const Classes *user) {
   int n = 0, *map = ARENA_ARRAY(g->arena, int, sets->n);
   double *rows = ARENA_ARRAY(g->arena, double, sets->n * user->n);
@@ -267,7 +264,7 @@ static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, c
   return graph_pair_factor(g, map, n, user->map, user->n, rows);
 }
 
-/* What has the producer's variable is a user like others where there is a variable between. */
+/* With a variable between, users that share the producer's variable become ordinary users. */
 static Shared with_own_as_user(Graph *g, const Shared *s) {
   Shared all = *s;
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, s->nusers + 1);
@@ -279,7 +276,7 @@ static Shared with_own_as_user(Graph *g, const Shared *s) {
   return all;
 }
 
-/* Many users: producer - set of layouts - each user.  False when there are too many sets. */
+/* Many users: producer - set of layouts - each user.  False if there are too many sets. */
 static bool set_tables(Graph *g, const Type *type, const Shared *given, FanTables *t) {
   const Shared all = with_own_as_user(g, given), *s = &all;
   int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
@@ -314,7 +311,7 @@ static bool set_tables(Graph *g, const Type *type, const Shared *given, FanTable
   return true;
 }
 
-/* Too large for one table: the producer pays what is certain, each user its share of what it asks for. */
+/* Too large for one table: the producer pays the certain part, each user its share of the layouts it wants. */
 static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
   const Classes *c = classes_of_fan(g, s);
   int *classes = ARENA_ARRAY(g->arena, int, s->nusers + 1), *user_classes = classes + 1;
@@ -342,7 +339,7 @@ static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables 
       (SolveFactor){.n = s->nusers + 1, .maps = maps, .classes = classes, .cost = fan_shares_rest, .of = t->shares};
 }
 
-/* The only user, where it joins what makes the value; NULL: there is none. */
+/* Returns the only user if it joins the maker of the value; NULL if there is none. */
 static const Op *joined_user(const Graph *g, const FanOut *fan) {
   if (fan->nusers != 1) return NULL;
   const Op *op = &g->in.f->ops.items[fan->users[0]];
@@ -352,7 +349,7 @@ static const Op *joined_user(const Graph *g, const FanOut *fan) {
 
 /* ---- slots: the variables of the users */
 
-/* Equal lists of layouts count once. */
+/* Adds lists of layouts; equal lists count once. */
 static void add_lists(Domain *all, const Domain *d, int mask) {
   for (int i = 0; mask >> i; i++) {
     int k = 0;
@@ -362,7 +359,7 @@ static void add_lists(Domain *all, const Domain *d, int mask) {
   }
 }
 
-/* The first n of these users have one variable; *mask gets all operands of the result. */
+/* Returns the domain of the first n users, which share a variable; *mask gets all their operands. */
 static const Domain *union_of(Graph *g, int n, const Domain *const *users, const int *masks, int *mask) {
   *mask = masks[0];
   if (n == 1) return users[0];
@@ -384,7 +381,7 @@ static const Domain *union_of(Graph *g, int n, const Domain *const *users, const
   return g->unions.items[i].all;
 }
 
-/* What the users with the variable of operation `as` ask for; NULL: there is none. */
+/* Returns the domain of the users with the variable of operation `as`; NULL if there are none. */
 static const Domain *slot_domain(Graph *g, const FanOut *fan, size_t as, int *mask) {
   int n = 0, all = 0;
   for (int i = 0; i < fan->nusers; i++) all += g->variable[fan->users[i]] == g->variable[as];
@@ -396,7 +393,7 @@ static const Domain *slot_domain(Graph *g, const FanOut *fan, size_t as, int *ma
   return n ? union_of(g, n, users, masks, mask) : NULL;
 }
 
-/* Fills in the users of a fan-out, by variable. */
+/* Finds the users of a fan-out, by variable. */
 static void find_slots(Graph *g, const FanOut *fan, Shared *s, FanTables *t) {
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
   int *masks = ARENA_ARRAY(g->arena, int, fan->nusers + 1), *slots = ARENA_ARRAY(g->arena, int, fan->nusers + 1),
@@ -428,7 +425,7 @@ const FanTables *graph_fan_tables(Graph *g, const FanOut *fan) {
   find_slots(g, fan, &s, t);
   s.joined = joined_user(g, fan);
   double entries = classes_with(g, s.producer, 0, s.result, s.own, s.own_mask).n;
-  int choosing = 0; /* users that can ask for different layouts */
+  int choosing = 0; /* users that may want different layouts */
   for (int i = 0; i < s.nusers; i++) {
     int classes = classes_of(g, s.users[i], s.masks[i], 0).n;
     choosing += classes > 1;

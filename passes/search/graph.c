@@ -13,7 +13,7 @@ static SolveFactor with_variables(Graph *g, const SolveFactor *shared, const int
   return f;
 }
 
-/* n numbers, so many times. */
+/* Returns n numbers, each multiplied by `times`. */
 static const double *so_often(Graph *g, const double *x, size_t n, double times) {
   if (!x || times == 1) return x;
   double *out = ARENA_ARRAY(g->arena, double, n + 1);
@@ -49,7 +49,7 @@ static void add_fan(Graph *g, const FanOut *fan) {
     ARENA_PUSH(g->arena, &g->between, ((Between){middle, fan}));
   }
   add_factor(g, &t->first, (int[2]){vars[0], middle}, fan->times);
-  /* What many fan-outs leave out of the tables would be a rest many times: it is left out of what layers alike cost. */
+  /* Shares leave out a rest.  For equal layers it would count many times, so it is left out of their cost. */
   if (t->shares && fan->times == 1) ARENA_PUSH(g->arena, &g->rests, with_variables(g, &t->rest, vars));
   for (int i = 0; i < t->nslots; i++)
     if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]}, fan->times);
@@ -63,7 +63,7 @@ static SolveFactor row_factor(Graph *g, int n, const double *row) {
   return (SolveFactor){.n = 1, .maps = map, .classes = classes, .table = row};
 }
 
-/* Both must have one layout: that of what they make, or, for writes, take. */
+/* Both must have one layout: of their results, or, for writes, of their operands. */
 static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_variable) {
   const Layout **layouts[2];
   int n[2] = {d[0]->n, d[1]->n};
@@ -78,7 +78,7 @@ static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_vari
   return graph_pair_factor(g, graph_identity_map(g, n[0]), n[0], graph_identity_map(g, n[1]), n[1], table);
 }
 
-/* The tie like that, which is added if there is none: then it has no factor yet. */
+/* Returns an equal tie, adding it without a factor if there is none. */
 static Tie *tie_like(Graph *g, const Tie *like) {
   for (size_t i = 0; i < g->ties.n; i++) {
     Tie *x = &g->ties.items[i];
@@ -98,7 +98,7 @@ static void add_pair(Graph *g, LayoutPair pair) {
   add_factor(g, &known->factor, vars, 1);
 }
 
-/* A sum of gradients may only be what fits the strategy of what makes the value; where nothing does, anything. */
+/* A sum of gradients may only have strategies that fit that of the maker of the value; if none fits, any. */
 static SolveFactor sum_table(Graph *g, int class, const Domain *const d[2]) {
   double *table = ARENA_ARRAY(g->arena, double, d[0]->n *d[1]->n);
   for (int h = 0; h < d[0]->n; h++) {
@@ -122,7 +122,7 @@ static void add_sum(Graph *g, size_t head, size_t sum) {
   add_factor(g, &known->factor, (int[2]){g->variable[head], g->variable[sum]}, 1);
 }
 
-/* Where a value comes converted to an operation of the kernel that makes it, that reads it from memory after all. */
+/* An operation that gets a converted value reads it from memory, even from a maker in the same kernel. */
 static SolveFactor inside_table(Graph *g, const Tie *tie) {
   const Domain *maker = tie->domains[0], *user = tie->domains[1];
   const Layout *const *made = maker->results[tie->result], *const *asked = user->operands[tie->operand];
@@ -152,14 +152,14 @@ static void add_inside(Graph *g, const InsideUse *use) {
   add_factor(g, &known->factor, vars, use->times);
 }
 
-/* The class of what the first operation of a class follows; -1: nothing. */
+/* Returns the class of the operation that the first operation of a class follows; -1 if none. */
 static int class_followed(const Graph *g, int c) {
   const Shape *s = g->in.shape;
   size_t i = s->first[c], head = s->mirrors.head[i];
   return head == i ? -1 : s->class[head];
 }
 
-/* What is followed may stand behind what follows. */
+/* A followed operation may come after its followers. */
 static Domain *domain_of_class(Graph *g, int c) {
   const Shape *s = g->in.shape;
   int head = class_followed(g, c);
@@ -171,7 +171,7 @@ static Domain *domain_of_class(Graph *g, int c) {
   return g->domains[c] = domain_new(&g->in, g->arena, c);
 }
 
-/* What follows another operation of its kernel may do so with none of its strategies. */
+/* A follower within a kernel may have no strategy that fits. */
 static bool is_empty(const Domain *d, const Op *op) {
   bool any = d->n > 0 && op->mirror.name;
   for (int v = 0; v < d->n; v++) any |= d->time[v] < INFINITY;
@@ -222,7 +222,7 @@ static void fill(Graph *g) {
   for (size_t i = 0; i < s->nsums; i++) add_sum(g, s->sums[i].first, s->sums[i].second);
 }
 
-/* FanShares follow a choice. */
+/* A FanShares callback: moves shares towards a choice. */
 static void share_again(void *of, const int *values, double step) {
   Graph *g = of;
   Arena *a = arena_new();
@@ -237,10 +237,10 @@ static void share_again(void *of, const int *values, double step) {
   arena_free(a);
 }
 
-const char graph_no_choice[] = "some operation and its gradients cannot be cut alike";
+const char graph_no_choice[] = "some operation and its gradients have no common strategy";
 
-/* With domains; *least gets what the cheapest strategies take together: INFINITY where some operation has none, or the
- * time is over. */
+/* Makes the graph with domains only; *least: the cheapest strategies together, INFINITY if some operation has none or
+ * the time is over. */
 static Graph *graph_of_domains(const GraphInput *in, double *least, const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);
@@ -259,7 +259,7 @@ static Graph *graph_of_domains(const GraphInput *in, double *least, const char *
 }
 
 double graph_cheapest(const GraphInput *in) {
-  const double sums = 1e3; /* that a strategy takes as long as */
+  const double sums = 1e3; /* the work of one strategy, in sums */
   const char *why = NULL;
   double least, strategies = 0;
   Graph *g = graph_of_domains(in, &least, &why);
@@ -273,7 +273,7 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   double least, start;
   Graph *g = graph_of_domains(in, &least, why);
   Arena *a = g->arena;
-  const double as_fast = 1 - 1e-9; /* what is no faster is a plan that is known, in another mesh */
+  const double as_fast = 1 - 1e-9; /* a plan that is no faster is the known plan, on another mesh */
   if (least > in->prune_above * as_fast || least == INFINITY) {
     arena_free(a);
     return NULL;
@@ -317,11 +317,11 @@ void graph_strategies(const Graph *g, const int *values, Strategy *out) {
     out[i] = g->variable[i] < 0 ? (Strategy){0} : graph_domain(g, i)->strategies[values[g->variable[i]]];
 }
 
-/* What an operation of a class makes and reads with a value, which counts for all with the same. */
+/* The bytes that an operation of a class makes and reads with a value, shared by all operations with the same. */
 typedef struct MadeRead {
-  int value;       /* of its variable, and 1 */
+  int value;       /* of its variable, plus 1 */
   double made;     /* bytes of all results */
-  double whole;    /* INFINITY: some result is a partial sum; else `made` */
+  double whole;    /* INFINITY if some result is a partial sum; else `made` */
   double *operand; /* bytes, by operand */
 } MadeRead;
 
@@ -363,7 +363,8 @@ void graph_operations(const Graph *g, const int *values, double *seconds, double
   arena_free(scratch);
 }
 
-/* The fan-out whose tables have this variable between producer and users; NULL for that of an operation. */
+/* Returns the fan-out whose tables have this variable between producer and users; NULL for a variable of an
+ * operation. */
 static const FanOut *fan_between(const Graph *g, int variable) {
   for (size_t i = 0; i < g->between.n; i++)
     if (g->between.items[i].variable == variable) return g->between.items[i].fan;

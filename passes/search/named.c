@@ -1,10 +1,10 @@
-/* passes/search/named.c - plans as people name them: stages, and one axis per degree, all of it used.
+/* passes/search/named.c - conventional plans: stages, and one axis per degree that splits nothing else.
  *
- * They are few for each way to divide the ranks, and their graphs are small.  So what each would take is estimated
- * (estimate.h): at first of some that are usual, then of those that differ from the best so far in one degree by one
- * prime factor, or in the samples of a micro-batch, until the best has no better neighbour; then the best exchanges two
- * degrees.  The best are cut and priced as any outcome is.  So there is a good plan soon, at any scale, which the
- * search over all axes then has to beat.  Nothing here is a bound.
+ * There are few of them for each division of the ranks, and their graphs are small.  So each is estimated (estimate.h):
+ * first some usual ones, then those that differ from the best so far in one degree by one prime factor, or in the
+ * samples of a micro-batch, until the best has no better neighbour; then the best exchanges two degrees.  The best are
+ * cut and priced like any outcome.  So a good plan is found early, at any scale, which the search over all axes then
+ * has to beat.  Nothing here is a bound.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,25 +13,25 @@
 #include "ir/schedule.h"
 #include "passes/search/estimate.h"
 
-/* So many are priced at most, of large functions so many operations, and none that is estimated to be slower than the
- * best plan: estimates leave something out, and seldom say too much. */
+/* Limits of the plans priced, by number and by operations.  None that is estimated to be slower than the best plan is
+ * priced: estimates leave something out, and are seldom too high. */
 enum { MOST_PRICED = 12, MOST_OPERATIONS = 600000 };
 
-/* Neighbours are looked at of what is slower than the best by less than this, as long as there are not many. */
+/* Neighbours are tried of plans that are slower than the best by less than this factor, up to a limit. */
 static const double promising = 1.06;
 enum { MOST_LOOKED_AT = 64 };
 
-/* Degrees with those that are forced; dp is what the others leave. */
+/* Degrees, including forced ones; dp gets the remaining ranks. */
 typedef struct Named {
   int degree[DEGREE_COUNT];
-  int samples; /* of a micro-batch, on each data parallel rank */
+  int samples; /* of a micro-batch, on each data-parallel rank */
   Candidate c;
   Estimates estimates;
-  bool left;                    /* its neighbours were looked at */
-  bool priced[USUAL_SCHEDULES]; /* with this schedule */
+  bool left;                    /* its neighbours were tried */
+  bool priced[USUAL_SCHEDULES]; /* by schedule */
 } Named;
 
-/* One of them with a schedule. */
+/* A plan with a schedule. */
 typedef struct Choice {
   Named *of;
   int by;
@@ -48,13 +48,14 @@ typedef struct Naming {
   } list;
 } Naming;
 
-/* False: ranks would be idle, or some degree splits nothing or is forced to be another. */
+/* Makes the candidate.  False if ranks would be idle, or if a degree splits nothing or differs from its forced
+ * value. */
 static bool make_mesh(const Search *s, const PlanOptions *o, Named *x) {
   int used = 1;
   for (int d = 0; d < DEGREE_COUNT; d++) used *= d == DEGREE_dp ? 1 : x->degree[d];
   if (s->t->ranks % used || x->degree[DEGREE_pp] > s->most_stages) return false;
   x->degree[DEGREE_dp] = s->t->ranks / used;
-  if (s->run.zero > 1 && x->degree[DEGREE_dp] == 1) return false; /* it would cut nothing */
+  if (s->run.zero > 1 && x->degree[DEGREE_dp] == 1) return false; /* zero would split nothing */
   for (int d = 0; d < DEGREE_COUNT; d++) {
     bool splits = d == DEGREE_pp || s->has_degree[d] || x->degree[d] == 1;
     bool other = s->run.forced[d] && s->run.forced[d] != x->degree[d];
@@ -75,7 +76,7 @@ static bool same_named(const Named *a, const Named *b) {
   return memcmp(a->degree, b->degree, sizeof a->degree) == 0 && a->c.micro == b->c.micro;
 }
 
-/* The number of a plan in the list, which is estimated if it is new. */
+/* Estimates a plan and adds it to the list, unless it is already there. */
 static void look_at(Naming *w, Named x) {
   if (!make_mesh(w->s, w->options, &x)) return;
   for (size_t i = 0; i < w->list.n; i++)
@@ -85,7 +86,7 @@ static void look_at(Naming *w, Named x) {
   ARENA_PUSH(w->arena, &w->list, x);
 }
 
-/* The best one whose neighbours were not looked at; SIZE_MAX: there is none that is promising. */
+/* Returns the best plan whose neighbours were not tried; SIZE_MAX if none is promising. */
 static size_t best_not_left(const Naming *w) {
   size_t next = SIZE_MAX;
   double best = INFINITY;
@@ -99,7 +100,7 @@ static size_t best_not_left(const Naming *w) {
   return goes_on && w->list.items[next].estimates.least <= best * promising ? next : SIZE_MAX;
 }
 
-/* Those that have one degree p times as large and another as small, with as many data parallel ranks. */
+/* Tries plans with one degree p times larger and another p times smaller, and as many data-parallel ranks. */
 static void exchange_by(Naming *w, const Named *x, int p) {
   for (int d = 0; d < DEGREE_COUNT; d++)
     for (int k = 0; k < DEGREE_COUNT; k++) {
@@ -110,7 +111,7 @@ static void exchange_by(Naming *w, const Named *x, int p) {
     }
 }
 
-/* Those that have one degree p times as large, or as small. */
+/* Tries plans with one degree p times larger or smaller. */
 static void look_around_by(Naming *w, const Named *x, int p) {
   for (int d = 0; d < DEGREE_COUNT; d++) {
     Named more = *x, less = *x;
@@ -123,7 +124,7 @@ static void look_around_by(Naming *w, const Named *x, int p) {
 
 typedef void LookBy(Naming *w, const Named *x, int p);
 
-/* By every prime factor of the number of ranks. */
+/* Calls `look` for every prime factor of the number of ranks. */
 static void look_by_primes(Naming *w, const Named *x, LookBy *look) {
   for (int p = 2, rest = w->s->t->ranks; rest > 1; p++) {
     if (rest % p == 0) look(w, x, p);
@@ -131,7 +132,7 @@ static void look_by_primes(Naming *w, const Named *x, LookBy *look) {
   }
 }
 
-/* Where data parallel ranks are forced, all that is left is to exchange others. */
+/* If the number of data-parallel ranks is forced, only other degrees can be exchanged. */
 static void look_around(Naming *w, size_t from) {
   w->list.items[from].left = true;
   const Named x = w->list.items[from];
@@ -142,12 +143,12 @@ static void look_around(Naming *w, size_t from) {
   if (less.samples) look_at(w, less);
 }
 
-/* Until nothing promising has neighbours that were not looked at. */
+/* Continues until no promising plan has untried neighbours. */
 static void descend(Naming *w) {
   for (size_t best; !w->s->watch.expired && (best = best_not_left(w)) != SIZE_MAX;) look_around(w, best);
 }
 
-/* The number of the best one; SIZE_MAX: none is possible. */
+/* Returns the best plan; SIZE_MAX if none is possible. */
 static size_t best_estimate(const Naming *w) {
   size_t best = SIZE_MAX;
   for (size_t i = 0; i < w->list.n; i++) {
@@ -157,8 +158,8 @@ static size_t best_estimate(const Naming *w) {
   return best;
 }
 
-/* Where a batch is cut as far as it goes, one step alone leads nowhere: the best one exchanges degrees as well, as long
- * as that finds better ones. */
+/* If a batch cannot be split further, a single step leads nowhere.  So the best plan also exchanges degrees, as long as
+ * that finds better ones. */
 static void descend_by_exchanges(Naming *w) {
   for (size_t best = best_estimate(w), was = SIZE_MAX; best != was && best != SIZE_MAX && !w->s->watch.expired;) {
     const Named x = w->list.items[was = best];
@@ -168,7 +169,7 @@ static void descend_by_exchanges(Naming *w) {
   }
 }
 
-/* Data parallel ranks that no batch is large enough for cut sequences instead, if anything does. */
+/* If the batch is too small for the data-parallel ranks, they split sequences instead, if there are any. */
 static void cut_sequences(const Search *s, Named *x) {
   int rest = s->t->ranks / (x->degree[DEGREE_pp] * x->degree[DEGREE_tp] * x->degree[DEGREE_ep]), data = rest;
   while (data > s->most_micro) {
@@ -180,7 +181,7 @@ static void cut_sequences(const Search *s, Named *x) {
   if (free && data > 0) x->degree[DEGREE_cp] = rest / data;
 }
 
-/* The most ranks within the innermost links that experts can be dealt out to. */
+/* Returns the largest number of ranks inside the innermost links that can share the experts. */
 static int usual_experts(const Search *s) {
   int64_t experts = largest_factor(s, LABEL_EXPERT);
   int n = s->t->tiers[0].group;
@@ -199,14 +200,14 @@ static void look_at_start(Naming *w, int stages, int tensor, int experts) {
   if (forced[DEGREE_dp] && !forced[DEGREE_pp]) x.degree[DEGREE_pp] = rest;
   cut_sequences(s, &x);
   look_at(w, x);
-  /* Without stages, or where they are kept full, whole batches are best, if they fit. */
+  /* Without stages, or if they are kept full, whole batches are best, if they fit. */
   if ((x.degree[DEGREE_pp] > 1 && !s->steady) || !make_mesh(s, w->options, &x)) return;
   x.samples = s->most_micro / x.degree[DEGREE_dp];
   if (x.samples > 1) look_at(w, x);
 }
 
-/* Where to begin: few and many stages, tensor parallel ranks none, or all or half of those within the innermost links;
- * experts on one rank, or on many; what is forced. */
+/* Starts with few and with many stages; with tensor-parallel ranks none, or all or half of those inside the innermost
+ * links; with experts on one rank, or on many; and with the forced degrees. */
 static void look_at_usual(Naming *w) {
   const Search *s = w->s;
   const int *forced = s->run.forced;
@@ -221,7 +222,8 @@ static void look_at_usual(Naming *w) {
   }
 }
 
-/* Where none of the usual ones fits: all numbers of stages, with all ranks within the innermost links tensor parallel.
+/* If none of the usual plans fits: tries all numbers of stages, with all ranks inside the innermost links
+ * tensor-parallel.
  */
 static void look_at_all_stages(Naming *w) {
   const Search *s = w->s;
@@ -241,7 +243,7 @@ static int by_estimate(const void *x, const void *y) {
   return order ? order : a->of->samples != b->of->samples ? a->of->samples - b->of->samples : a->by - b->by;
 }
 
-/* A run without what is forced has priced it. */
+/* True if a run without forced degrees has priced it. */
 static bool is_known(const Search *s, const Candidate *c) {
   for (size_t i = 0; s->run.known && !s->run.zero && i < s->run.known->n; i++) {
     const Candidate *x = &s->run.known->items[i]->c;
@@ -251,7 +253,7 @@ static bool is_known(const Search *s, const Candidate *c) {
   return false;
 }
 
-/* With its schedule, as if that were forced. */
+/* Returns the candidate with its schedule, as if that were forced. */
 static Candidate with_schedule(Search *s, const Choice *x) {
   Candidate c = x->of->c;
   if (!s->any_schedule || !c.no_gaps) return c;
@@ -275,8 +277,8 @@ static void price(Naming *w, const Choice *x, double prune_above) {
   if (o) search_add_if_known(s, o, best);
 }
 
-/* The same with data parallel ranks on two axes, over one of which weights may be cut; false: there is no such axis, or
- * it is too small. */
+/* The same plan with data-parallel ranks on two axes, so that weights may be sharded over one of them; false if there
+ * is no such axis, or it is too small. */
 static bool split_data(const Candidate *c, int inner, Candidate *out) {
   int d = 0;
   while (d < c->naxes && c->degree[d] != DEGREE_dp) d++;
@@ -287,7 +289,7 @@ static bool split_data(const Candidate *c, int inner, Candidate *out) {
   return true;
 }
 
-/* Where weights do not fit, it is dear to cut them over all data parallel ranks. */
+/* If weights do not fit, sharding them over all data-parallel ranks is expensive. */
 static void price_split(Naming *w, const Choice *x) {
   Named split = *x->of;
   const Choice choice = {&split, x->by};
@@ -295,7 +297,7 @@ static void price_split(Naming *w, const Choice *x) {
     if (split_data(&x->of->c, inner, &split.c)) price(w, &choice, search_best_time(w->s));
 }
 
-/* The same where axes may cut anything: where memory is short, weights over axes of tensor parallel ranks as well. */
+/* The same with free axes: if memory is short, weights may also be sharded over axes of tensor-parallel ranks. */
 static void price_free(Naming *w, const Choice *x) {
   Named free = *x->of;
   const Choice choice = {&free, x->by};
@@ -306,7 +308,7 @@ static void price_free(Naming *w, const Choice *x) {
   price(w, &choice, search_best_time(w->s));
 }
 
-/* False: it is estimated to be slower than the best plan. */
+/* Prices a plan; false if it is estimated to be slower than the best plan. */
 static bool price_promising(Naming *w, const Choice *x) {
   if (seconds_of(x) > search_best_time(w->s) || w->s->watch.expired) return false;
   x->of->priced[x->by] = true;
@@ -321,14 +323,15 @@ static int times_priced(const Named *x) {
   return n;
 }
 
-/* The same degrees with the other schedules, of which estimates say less than of degrees. */
+/* Prices the same degrees with the other schedules, because estimates are less accurate for schedules than for
+ * degrees. */
 static void price_other_schedules(Naming *w, Named *x) {
   for (int k = 0; k < USUAL_SCHEDULES; k++)
     if (isfinite(x->estimates.by[k].seconds) && !x->priced[k]) price_promising(w, &(Choice){x, k});
 }
 
-/* The best, with two schedules each, and of each number of stages one: estimates of pipelines leave out more than
- * others.  The best of them with all schedules. */
+/* Prices the best plans, with two schedules each, and one for each number of stages, because estimates of pipelines
+ * leave out more than others; then the best of them with all schedules. */
 static void price_best(Naming *w) {
   const int most_schedules = 2;
   const Search *s = w->s;

@@ -1,15 +1,15 @@
-/* passes/search/near.c - plans that are counted above the memory limit and may be within it all the same.
+/* passes/search/near.c - plans that the search counts above the memory limit, but that may fit.
  *
- * Weights and state are counted as a Program keeps them.  Of all else the count is a bound, up to twice what a Program
- * takes (docs/plan.md).  So what was priced on the way to what fits is kept, where it is faster, for who asks its
- * Program (driver/memory.c).
+ * Weights and state are counted as a Program stores them.  For all other memory the count is an upper bound, up to
+ * twice that of a Program (docs/plan.md).  So outcomes that were priced on the way to a fitting one are kept if they
+ * are faster, for callers that compute their Program (driver/memory.c).
  */
 #include <string.h>
 
 #include "passes/facts/zero.h"
 #include "passes/search/outer.h"
 
-static const double most_over = 1.5, most_made = 2; /* times as much as programs take may be counted: in all, made */
+static const double most_over = 1.5, most_made = 2; /* limits of count / Program: total, without weights */
 
 static bool may_fit(const Search *s, const PlanMemory *m) {
   double made = cost_memory_made(m);
@@ -21,7 +21,7 @@ static bool is_better(const Outcome *a, const Outcome *b) {
   return a->seconds <= b->seconds && a->price.memory.needs <= b->price.memory.needs;
 }
 
-/* A copy, in room that is no longer used where there is some. */
+/* Copies into a free slot if there is one. */
 static void copy_near(Search *s, Outcome **to, const Outcome *o) {
   const size_t n = s->f->ops.n;
   if (!*to) *to = ARENA_NEW(s->arena, Outcome);
@@ -33,7 +33,7 @@ static void copy_near(Search *s, Outcome **to, const Outcome *o) {
   (*to)->zero = zero_stage(s->m, &s->m->mesh, s->f, s->rules, strategies, o->data_axes, &s->shape->mirrors);
 }
 
-/* Moves it behind the end of the list, where its room is used again. */
+/* Moves an outcome after the end of the list, where its memory is reused. */
 static void take_out(NearList *l, int i) {
   Outcome *out = l->items[i];
   memmove(&l->items[i], &l->items[i + 1], sizeof *l->items * (size_t)(--l->n - i));
@@ -50,7 +50,7 @@ void search_keep_near(Search *s, const Outcome *o) {
     if (is_better(l->items[i], o)) return;
   for (int i = l->n; i-- > 0;)
     if (is_better(o, l->items[i])) take_out(l, i);
-  if (l->n == MOST_NEAR) take_out(l, 0); /* it is counted the most */
+  if (l->n == MOST_NEAR) take_out(l, 0); /* the one with the highest count */
   copy_near(s, &l->items[l->n], o);
   Outcome *kept = l->items[l->n];
   while (at < l->n && l->items[at]->seconds < kept->seconds) at++;

@@ -9,7 +9,7 @@ static int by_users(const SearchFan *a, const SearchFan *b) {
   return a->users != b->users ? b->users - a->users : b->choosing - a->choosing;
 }
 
-/* Keeps the first SEARCH_FANS by number of users, in order. */
+/* Keeps the SEARCH_FANS values with the most users, sorted. */
 static void keep_fan(SearchReport *r, SearchFan fan) {
   int at = r->nfans < SEARCH_FANS ? r->nfans++ : SEARCH_FANS;
   for (; at > 0 && by_users(&fan, &r->fans[at - 1]) < 0; at--)

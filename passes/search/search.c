@@ -2,13 +2,13 @@
  * is solved exactly.
  *
  * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some
- * axes and what the others may split.  They are tried best first (tries.c); the plan's lower bound is the least of all.
- * The result is cut into stages and priced as it will be lowered.
+ * axes and what the others may split.  Candidates are tried best first (tries.c); the plan's lower bound is the least
+ * of all.  The result is cut into stages and priced as it will be lowered.
  *
- * Pipelines of a training step are candidates twice: with 1f1b, and with schedules that fill gaps, for which there is a
- * bound of its own.
+ * Pipelines of a training step are candidates twice: with 1f1b, and with schedules that fill bubbles, which have a
+ * bound of their own.
  *
- * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
+ * An alternative is the result of a search forced to its degrees, so that users who force them get what was printed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,11 +21,10 @@
 #include "passes/cost/sizes.h"
 #include "program/program.h"
 
-/* A search without limit of time ends after so much work, in sums: a large one of a training step, another large one,
- * any other. */
+/* The default limits of work, in sums: for a large search of a training step, another large search, any other. */
 static const double large_step = 8e9, large_work = 1.6e10, most_work = 6e10;
 
-/* In a large search gaps are filled of pipelines that would be faster by so much without them. */
+/* In a large search, bubbles are filled only for pipelines that would be faster by this share without them. */
 static const double worth_filling = 0.04;
 
 /* ---- one run */
@@ -43,7 +42,7 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
   return same;
 }
 
-/* What a pipeline that was found would take without its gaps; INFINITY: it is none, or has filled them. */
+/* Returns the time of a pipeline without its bubbles; INFINITY if it is not a pipeline, or has filled them. */
 static double without_gaps(const Outcome *o) {
   bool pipeline = o->feasible && o->c.stages > 1 && o->c.micro > 1 && !o->c.no_gaps;
   return pipeline ? o->price.time.total - o->price.time.idle : INFINITY;
@@ -56,7 +55,8 @@ static int by_without_gaps(const void *x, const void *y) {
   return a->c.stages != b->c.stages ? a->c.stages - b->c.stages : a->c.micro - b->c.micro;
 }
 
-/* Of one at least, if it pays, where the search ended at its limit of work; of none where the time is over. */
+/* Fills the bubbles of at least one pipeline, if it pays and the search ended at its limit of work; of none if the time
+ * is over. */
 static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
   size_t n = 0, nknown = s->run.known ? s->run.known->n : 0;
   const Outcome **found = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + nknown + 1);
@@ -70,8 +70,8 @@ static void fill_gaps_of_found(Search *s, const PlanOptions *o) {
   }
 }
 
-/* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
- * is s->run.best. */
+/* Tries everything within the forced degrees, beginning with known outcomes that have them.  The best plan, if any, is
+ * s->run.best. */
 static void run(Search *s, const PlanOptions *o) {
   if (isinf(s->watch.deadline))
     s->spent += s->watch.spent, s->watch.spent = 0, s->watch.expired = solve_watch_stopped(&s->watch);
@@ -86,7 +86,7 @@ static void run(Search *s, const PlanOptions *o) {
   if (s->any_schedule && s->large && !(o->any && s->run.best)) fill_gaps_of_found(s, o);
 }
 
-/* ---- what a search that is forced to degrees finds */
+/* ---- searches forced to degrees */
 
 static PlanOptions options_of(const PlanOptions *base, const int found[DEGREE_COUNT], const Candidate *c) {
   PlanOptions o = *base;
@@ -95,14 +95,14 @@ static PlanOptions options_of(const PlanOptions *base, const int found[DEGREE_CO
   return o;
 }
 
-/* Some axes split nothing: their degrees cannot be forced. */
+/* True if some axes split nothing: their degrees cannot be forced. */
 static bool has_idle_axes(const Search *s, const Outcome *o) {
   int ranks = 1;
   for (int d = 0; d < DEGREE_COUNT; d++) ranks *= o->found[d];
   return ranks != s->t->ranks;
 }
 
-/* Forced to these degrees, it knows what was found without force. */
+/* Returns a run forced to these degrees, which knows the outcomes found without force. */
 static SearchRun forced_run(const Search *s, const int degrees[DEGREE_COUNT]) {
   SearchRun r = {.zero = s->run.zero,
                  .known = s->run.known,
@@ -113,7 +113,7 @@ static SearchRun forced_run(const Search *s, const int degrees[DEGREE_COUNT]) {
   return r;
 }
 
-/* In the place of the run that is on, which then goes on; returns it with what it has found. */
+/* Runs `r` in place of the current run, which then continues; returns it with its results. */
 static SearchRun run_apart(Search *s, const SearchRun *r, const PlanOptions *o) {
   const SearchRun before = s->run;
   s->run = *r;
@@ -123,7 +123,7 @@ static SearchRun run_apart(Search *s, const SearchRun *r, const PlanOptions *o) 
   return found;
 }
 
-/* Keeps what a search without force has found, but for some of pp and micro-batches. */
+/* Keeps the results of a search without forced degrees, except for some of pp and micro-batches. */
 static void keep_known(Search *s, const PlanOptions *o, const SearchRun *x, const PlanOptions *of) {
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
   *k = (PlanKnown){.items = x->outcomes.items,
@@ -147,9 +147,9 @@ static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
          k->schedule.chunks == s->schedule.chunks;
 }
 
-/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
- * than what axes give that cut nothing else.  In a large search it would take long to look at all; then only stages and
- * micro-batches that are forced, and axes that can amount to the degrees, with that part of the work. */
+/* Searches without forced degrees, for searches that are forced: some results may have the forced degrees and be faster
+ * than axes that split nothing else.  A large search has no time for everything; it then takes only the forced stages
+ * and micro-batches, and axes that can have the degrees, with that part of the work. */
 static void find_known(Search *s, const PlanOptions *o, double part) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
@@ -169,7 +169,7 @@ static void find_known(Search *s, const PlanOptions *o, double part) {
   s->watch.most = most;
 }
 
-/* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
+/* Returns the best outcome with the degrees; if none fits, the closest; NULL if there is none at all. */
 static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
   PlanOptions o = options_of(base, as->found, &as->c);
   SearchRun x = forced_run(s, as->found);
@@ -181,7 +181,7 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
 
 /* ---- the answer */
 
-/* The degrees multiply to more ranks than there are, or to a number of which the ranks are no multiple. */
+/* Reports that the product of the degrees exceeds the ranks, or does not divide them. */
 static bool does_not_divide(const Search *s, const int degree[DEGREE_COUNT], double product, Diags *d) {
   int rest = product > s->t->ranks ? 0 : s->t->ranks % (int)product;
   const char *forced = "";
@@ -190,7 +190,7 @@ static bool does_not_divide(const Search *s, const int degree[DEGREE_COUNT], dou
       forced = arena_printf(s->arena, "%s%s%s %d", forced, *forced ? " x " : "", degree_names[i], degree[i]);
   if (!*forced) forced = "the forced degrees";
   if (product > s->t->ranks)
-    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would take %.0f ranks, and %s has %d", forced, product,
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would need %.0f ranks, but %s has %d", forced, product,
                s->t->name, s->t->ranks);
   else
     diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%s would leave %d of the %d ranks of %s idle", forced,
@@ -213,8 +213,9 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   }
   if (o->zero > 1 && (degree[DEGREE_dp] == 1 || (!degree[DEGREE_dp] && product == s->t->ranks)))
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
-                      "zero %d would cut nothing: it is over data parallel ranks, and there are none", o->zero - 1);
-  if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
+                      "zero %d would have no effect: there are no data-parallel ranks to shard over", o->zero - 1);
+  if (o->micro_batches < 0)
+    return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches are not possible", o->micro_batches);
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
                       PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
@@ -231,7 +232,7 @@ static void take_schedule(Search *s, const PlanOptions *o) {
   s->no_gaps = trains && (s->schedule.chunks > 1 || schedule_weights_apart(s->schedule.order));
 }
 
-/* The operations, and those that lines of a file say. */
+/* Adds the operations that lines of a file recompute. */
 static const bool *with_said(const Search *s, const bool *again) {
   if (!s->said) return again;
   bool *all = ARENA_ARRAY(s->arena, bool, s->f->ops.n + 1);
@@ -239,7 +240,7 @@ static const bool *with_said(const Search *s, const bool *again) {
   return all;
 }
 
-/* What may be made again for gradients: what is forced, or, where memory is short, more and more. */
+/* Chooses the policies of recomputation: the forced one, or increasing ones for when memory is short. */
 static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   static const RecomputeKind kinds[MOST_POLICIES] = {RECOMPUTE_none, RECOMPUTE_selective, RECOMPUTE_full};
   Recompute r = o->recompute;
@@ -249,10 +250,10 @@ static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   int layers = recompute_layers(s->again);
   if (r.kind == RECOMPUTE_full && !layers)
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
-                      "no layer of the model repeats, which full recomputation is of");
+                      "no layer of the model repeats, but full recomputation works by layer");
   if (counted && r.layers > layers)
-    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "%d layer%s to be computed again, and %d of the model repeat",
-                      r.layers, r.layers == 1 ? " is" : "s are", layers);
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "cannot recompute %d layer%s: %d layers of the model repeat",
+                      r.layers, r.layers == 1 ? "" : "s", layers);
   s->nlayers = r.kind == RECOMPUTE_auto ? layers : 0;
   for (int i = 0; r.kind == RECOMPUTE_auto && i < MOST_POLICIES; i++)
     if (i < 2 || layers)
@@ -261,7 +262,7 @@ static bool choose_policies(Search *s, const PlanOptions *o, Diags *d) {
   return true;
 }
 
-/* Without stages the number of micro-batches is what memory asks for. */
+/* Without stages, memory decides the number of micro-batches. */
 static bool same_degrees(const Outcome *a, const Outcome *b) {
   return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages &&
          (a->c.micro == b->c.micro || a->c.stages == 1);
@@ -282,7 +283,7 @@ static int by_seconds(const void *x, const void *y) {
   return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
 }
 
-/* Axes get the name of what they split; several of one kind are numbered. */
+/* Names axes after what they split, and numbers several of one kind. */
 static void name_axes(Search *s, const Outcome *o) {
   const char *names[MAX_AXES];
   int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
@@ -300,7 +301,7 @@ static void name_axes(Search *s, const Outcome *o) {
   search_set_mesh(s, &o->c, names);
 }
 
-/* Sets the mesh of the module. */
+/* Makes the plan of an outcome, and sets the module's mesh. */
 static Plan *plan_of(Search *s, const Outcome *o) {
   Plan *p = ARENA_NEW(s->arena, Plan);
   search_set_mesh(s, &o->c, NULL);
@@ -326,7 +327,7 @@ static Plan *plan_of(Search *s, const Outcome *o) {
   return p;
 }
 
-/* Shown as the degrees it was asked for. */
+/* Describes an outcome with the requested degrees. */
 static PlanAlternative alternative_of(Search *s, const Outcome *asked, const Outcome *o) {
   PlanAlternative a = {.micro_batches = asked->c.micro,
                        .zero = o ? o->zero : asked->zero,
@@ -349,14 +350,14 @@ static bool can_be_forced(const Search *s, const Outcome *o) {
   return o->strategies && o->found[DEGREE_dp] && !has_idle_axes(s, o);
 }
 
-/* Where memory is short a search that is forced to degrees may find what one without has not. */
+/* If memory is short, a search forced to degrees may find better plans than one without. */
 static bool list_may_be_better(const Search *s) {
   const double much = 0.02;
   bool open = s->run.lower_bound < s->run.best->seconds * (1 - much);
   return s->run.limited_flat || (s->run.limited_some && open && !s->large);
 }
 
-/* Then that is the plan, whether a list is asked for or not. */
+/* A better alternative becomes the plan, whether alternatives are listed or not. */
 static void prefer_forced(Search *s, const Outcome **asked, const Outcome **forced, int n) {
   for (int i = 0; i < n; i++) {
     if (!forced[i] || seconds_of(forced[i]) >= search_best_time(s) * (1 - 1e-9)) continue;
@@ -371,8 +372,8 @@ typedef struct PlanAlternatives {
   int n;
 } PlanAlternatives;
 
-/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
- * that were solved here, or without force. */
+/* Lists the most promising combinations of degrees, without the plan's own, each as forcing it would give it: those
+ * solved here, or without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives *out) {
   enum { MOST = 6, MOST_OF_LARGE = 3 };
   int most = s->large ? MOST_OF_LARGE : MOST, kept = 0;
@@ -398,7 +399,7 @@ static void list_alternatives(Search *s, const PlanOptions *o, PlanAlternatives 
   *out = (PlanAlternatives){list, o->alternatives ? kept : 0};
 }
 
-/* Better in time, time from batch to batch or memory, and no worse in the others; where they are equal, the first. */
+/* True if a is better in time, time from batch to batch or memory, and not worse in the others; of equals the first. */
 static bool beats(const Outcome *a, const Outcome *b, bool first) {
   const PlanPrice *x = &a->price, *y = &b->price;
   bool no_worse =
@@ -408,7 +409,7 @@ static bool beats(const Outcome *a, const Outcome *b, bool first) {
           first);
 }
 
-/* What was found that nothing else beats, the first by what is minimised, without the plan itself. */
+/* Lists the outcomes that no other beats, sorted by the minimised time, without the plan itself. */
 static void list_frontier(Search *s, PlanAlternatives *out) {
   enum { MOST = 8 };
   size_t n = 0;
@@ -425,18 +426,18 @@ static void list_frontier(Search *s, PlanAlternatives *out) {
   for (size_t i = 0; i < n && out->n < MOST; i++) out->items[out->n++] = alternative_of(s, all[i], all[i]);
 }
 
-/* What a request takes besides, which no search sees; of entries that are planned together, it depends on weights. */
+/* Returns the overhead of a request, which the search does not count; 0 for entries planned together. */
 static double request_of(const Search *s) { return s->f->joint ? 0 : s->t->request; }
 
-/* No plan is faster; of those that need a little more than the limit none that may be made without making again what
- * memory is short for. */
+/* Returns the bound that no plan beats.  `near`: also for plans slightly above the limit; these may avoid the
+ * recomputation that short memory forces, so bounds without it count. */
 static double bound_of(const Search *s, bool near) {
   double least = fmin(s->run.lower_bound, s->run.left_alone);
   for (size_t i = 0; near && i < s->run.bounded.n; i++) least = fmin(least, s->run.bounded.items[i].bound);
   return least + request_of(s);
 }
 
-/* The plan of an outcome, with what the search says of it.  `near`: it is counted above the limit. */
+/* Returns the plan of an outcome, with the search's results.  `near`: it is counted above the limit. */
 static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x, bool near, bool expired,
                               double one_device) {
   bool one_batch = x->c.stages > 1 && x->c.micro == 1 && !o->micro_batches;
@@ -453,12 +454,12 @@ static Plan *plan_with_report(Search *s, const PlanOptions *o, const Outcome *x,
   return p;
 }
 
-/* The next best of what was found, where the Program of the best may take more than the search counts: that depends on
- * the plan, so that others may be within the limit. */
+/* Lists the next best outcomes within the limit, because the Program of the best may need more memory than the search
+ * counts; that depends on the plan. */
 static void list_spare(Search *s, const PlanOptions *o, bool expired, Plan *p) {
   enum { MOST = 6, MOST_OF_LARGE = 2 };
   const int most = s->large ? MOST_OF_LARGE : MOST;
-  const double most_over = 2.5; /* times as much as counted Programs were seen to take */
+  const double most_over = 2.5; /* largest ratio of a Program to the count that was observed */
   const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->run.outcomes.n + 1);
   size_t n = 0;
   if (o->any || p->price.memory.needs * most_over < s->limit) return;
@@ -494,8 +495,8 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   return p;
 }
 
-/* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others
- * take as long. */
+/* Forcing the degrees of the plan found must give a plan as fast: that one becomes the plan, even if others are as
+ * fast. */
 static void settle_degrees(Search *s, const PlanOptions *o) {
   if (has_idle_axes(s, s->run.best)) return;
   const Outcome *forced = forced_to(s, o, s->run.best);
@@ -508,8 +509,8 @@ static bool all_forced(const Search *s, const PlanOptions *o) {
   return all;
 }
 
-/* Does who asks for a step of training say all that a plan is, but for the layouts of values?  Then one mesh is priced,
- * as others name such a plan, and none is searched for. */
+/* True if the options of a training step fix everything except the layouts of values.  Then one mesh with a
+ * conventional layout is priced, without a search. */
 static bool is_layout(const Search *s, const PlanOptions *o) {
   int product = 1;
   for (int d = 0; d < DEGREE_COUNT; d++) product *= s->run.forced[d] > 0 ? s->run.forced[d] : 1;
@@ -519,10 +520,10 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
          !o->searched && !o->said && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
-/* The work of a large search is over long before all meshes were solved.  Then the degrees of the best plan are forced,
- * as by whoever asks for them, who finds nothing faster then: each may be two axes. */
+/* The work of a large search ends long before all meshes are solved.  The degrees of the best plan are then forced, as
+ * a user would, who then finds nothing faster; each degree may be two axes. */
 static void divide_degrees(Search *s, const PlanOptions *o) {
-  const double part = 0.1; /* of the work, for what is known and for the run each */
+  const double part = 0.1; /* of the work, for the known outcomes and for the run each */
   const Outcome *best = s->run.best;
   if (solve_watch_stopped(&s->watch) || isfinite(s->watch.deadline)) return;
   if (!can_be_forced(s, best)) return;
@@ -549,7 +550,7 @@ static Plan *refuse_with_bound(Search *s, Diags *d) {
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
-  const double part = 0.1; /* of the work, where the mesh that is asked for has no plan */
+  const double part = 0.1; /* of the work, if the requested mesh has no plan */
   const bool layout = is_layout(s, o);
   if ((s->layout = layout)) run(s, o);
   s->layout &= s->run.best != NULL;
@@ -569,7 +570,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   return finish(s, o, started);
 }
 
-/* A degree that is pinned has to be forced, so that it is known which axes have it. */
+/* A pinned degree must be forced, so that its axes are known. */
 static bool take_pins(Search *s, const PlanOptions *o, Diags *d) {
   for (int i = 0; i < o->npins; i++) {
     const PlanPin *pin = &o->pins[i];
@@ -594,7 +595,7 @@ static bool pins_have_layouts(const Search *s, Diags *d) {
   return true;
 }
 
-/* What tells operations apart that somebody has forced: pins, and the line of a file. */
+/* Returns marks of operations that the user treats differently: pins, and lines of a file. */
 static const uint64_t *marks_of(const Search *s) {
   if (!s->said) return s->pinned;
   uint64_t *marks = ARENA_ARRAY(s->arena, uint64_t, s->f->ops.n + 1);
@@ -606,7 +607,7 @@ static const uint64_t *marks_of(const Search *s) {
   return marks;
 }
 
-/* So with lines.  Micro-batches cut an operation in one way. */
+/* The same for lines.  Micro-batches split an operation in one way. */
 static bool lines_have_layouts(const Search *s, Diags *d) {
   for (size_t i = 0; i < s->f->ops.n && s->said; i++) {
     const SaidStrategy *line = s->said->strategies[i];
@@ -619,24 +620,25 @@ static bool lines_have_layouts(const Search *s, Diags *d) {
     for (int k = 0; k < line->s.n && s->said->timed; k++)
       if (line->s.picks[k].axis == 0) factor = line->s.picks[k].factor;
     if (s->shape->class[i] < 0 || !s->said->timed || factor == time || (time < 0 && factor < 0)) continue;
-    if (time < 0) return diag_error(d, DIAG_plan_strategy, line->loc, "\"%s\": micro-batches do not cut it", op->name);
+    if (time < 0)
+      return diag_error(d, DIAG_plan_strategy, line->loc, "\"%s\": micro-batches do not split it", op->name);
     if (factor < 0 && (line->more || op_is_source(op->kind))) continue;
     const char *name = s->rules[i]->factors[time].name;
     return diag_error(d, DIAG_plan_strategy, line->loc,
-                      "\"%s\": micro-batches cut its factor %s, so the line needs %s:%s", op->name, name, name,
+                      "\"%s\": micro-batches split its factor %s, so the line needs %s:%s", op->name, name, name,
                       s->said->time);
   }
   return true;
 }
 
-/* Many ranks can be divided in hundreds of ways; in fewer, a long training step takes long for each. */
+/* Many ranks can be divided in hundreds of ways; with fewer ranks a long training step takes long for each. */
 static bool is_large(const Func *f, const Target *t) {
   const int many_ranks = 64, some_ranks = 16;
   const size_t many_operations = 2000;
   return t->ranks >= many_ranks || (t->ranks >= some_ranks && func_has_gradients(f) && f->ops.n >= many_operations);
 }
 
-/* Without gradients graphs are small, so that what people name is soon found on few ranks, too. */
+/* Without gradients graphs are small, so conventional plans are found early on few ranks, too. */
 static bool begins_with_named(const Func *f, const Target *t) {
   const int some_ranks = 8;
   return t->ranks >= some_ranks && !func_has_gradients(f);

@@ -16,7 +16,7 @@ typedef struct Shaping {
   Module *m;
   const CostModel *cost;
   Arena *arena;
-  const uint64_t *marks; /* by operation; NULL */
+  const uint64_t *marks; /* by operation; NULL if none */
   Shape *out;
 } Shaping;
 
@@ -37,7 +37,7 @@ typedef struct Keys {
   } * items;
   int n;
   size_t slots;
-  int *table; /* number + 1 */
+  int *table; /* number, plus 1 */
 } Keys;
 
 static Keys keys_new(Arena *a, size_t most) {
@@ -65,7 +65,7 @@ static int key_number(Keys *k, const void *bytes, size_t n) {
   return k->n++;
 }
 
-/* What is done once, outside of loops (passes/lower/walk.h). */
+/* Finds work that runs once, outside loops (passes/lower/walk.h). */
 static void find_before(Shaping *w) {
   const Func *f = w->out->f;
   const bool *once = once_ops(w->arena, f);
@@ -86,7 +86,7 @@ static void find_forms(Shaping *w) {
   w->out->form = form;
 }
 
-/* ---- what micro-batches cut */
+/* ---- splits by micro-batches */
 
 static bool trains(const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++)
@@ -94,7 +94,7 @@ static bool trains(const Func *f) {
   return false;
 }
 
-/* The factor of an operation whose operands in the bit set are sums of which a micro-batch has a part. */
+/* Returns the factor for operands (as a bit set) that are partial sums over micro-batches. */
 static int factor_of_partial(const Op *op, const Rule *r, uint32_t partial) {
   FactorKind kind = op->kind == OP_accumulate ? FK_ACCUMULATE : FK_LINEAR;
   for (int k = 0; k < r->nfactors; k++)
@@ -102,7 +102,7 @@ static int factor_of_partial(const Op *op, const Rule *r, uint32_t partial) {
   return TIME_IMPOSSIBLE;
 }
 
-/* The first factor of a batch; without training sums over it have nobody to add them up. */
+/* Returns the first batch factor; without training no operation would add up sums over it. */
 static int factor_of_batch(const Rule *r, const OpLabels *labels, bool sums) {
   for (int k = 0; k < r->nfactors; k++)
     if (labels->factors[k] == LABEL_BATCH && strategy_cut_by_time(r, k) && (sums || r->factors[k].kind == FK_PARALLEL))
@@ -120,8 +120,8 @@ static int time_factor_of(const Shaping *w, size_t index, uint32_t partial, bool
   return batch >= 0 ? TIME_IMPOSSIBLE : factor_of_partial(op, r, partial);
 }
 
-/* Every operation has one factor that micro-batches cut, so that the planner has nothing to choose: that of the batch;
- * behind a sum over it, which each micro-batch has a part of, what lets sums pass, up to where they are accumulated. */
+/* Every operation has one factor that micro-batches split, so the planner has no choice: the batch; after a sum over
+ * the batch, of which each micro-batch has a part, the factor that passes sums on, up to their accumulation. */
 static void find_time_factors(Shaping *w) {
   const Func *f = w->out->f;
   bool sums = trains(f), *partial = ARENA_ARRAY(w->arena, bool, f->values.n);
@@ -139,7 +139,7 @@ static void find_time_factors(Shaping *w) {
   w->out->time_factor = factors;
 }
 
-/* ---- what tells operations apart, as numbers */
+/* ---- keys that distinguish operations, as numbers */
 
 typedef struct Key {
   Arena *arena;
@@ -178,7 +178,7 @@ static void add_products(const Shaping *w, Key *key, const Op *op) {
   if (counted) add_int(key, (int)join->kind), add_int(key, join->operand);
 }
 
-/* Types and rules are those of the module, which has equal ones once; a rule says how many factors there are. */
+/* The module interns types and rules; a rule says how many factors there are. */
 static void add_op(const Shaping *w, Key *key, size_t index) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
@@ -211,7 +211,7 @@ static void add_sum(const Shaping *w, Key *key, size_t i) {
   if (of != SIZE_MAX) add_int(key, w->out->class[of]), add_factors(w, key, i);
 }
 
-/* A head with all that follows it. */
+/* A head with all its followers. */
 static void group_key(const Shaping *w, size_t head, Key *key) {
   const Mirrors *m = &w->out->mirrors;
   add_op(w, key, head);
@@ -222,8 +222,8 @@ static void group_key(const Shaping *w, size_t head, Key *key) {
   }
 }
 
-/* Keys of the operations that share variables or are tied to others: by group and place in it, or by what they are tied
- * to, whose class is known.  `group`, `place` are by operation. */
+/* Makes the keys of operations that share variables or are tied to others: by group and place in it, or by the class of
+ * the tied operation, which is known.  `group`, `place` are by operation. */
 static void mirror_key(const Shaping *w, size_t i, const int *group, const int *place, Key *key) {
   const Mirrors *m = &w->out->mirrors;
   bool in_group = m->head[i] != i || m->nfollowers[i];
@@ -236,7 +236,7 @@ static void mirror_key(const Shaping *w, size_t i, const int *group, const int *
   }
 }
 
-/* When one of a group is reached first: what a sum follows has its class by then. */
+/* Called for the first operation of a group; the operation that a sum follows has its class by then. */
 static void number_group(const Shaping *w, Keys *groups, size_t head, int *group, int *place, Key *key) {
   const Mirrors *m = &w->out->mirrors;
   key->n = 0;
@@ -259,7 +259,7 @@ static void find_classes(Shaping *w) {
     int before = keys.n;
     class[i] = -1;
     if (op_is_anywhere(&f->ops.items[i])) continue;
-    size_t head = w->out->mirrors.head[i]; /* it may stand behind what follows it */
+    size_t head = w->out->mirrors.head[i]; /* it may come after its followers */
     if (w->out->mirrors.nfollowers[head] && !numbered[head]) {
       number_group(w, &groups, head, group, place, &key);
       numbered[head] = true;
@@ -308,14 +308,14 @@ static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scr
   for (int i = 0; i < fan->nusers; i++) {
     key[n++] = w->out->class[fan->users[i]];
     key[n++] = fan->masks[i];
-    int same = owner[fan->users[i]] == owner[fan->producer] ? -1 : 0; /* whose variable it has */
+    int same = owner[fan->users[i]] == owner[fan->producer] ? -1 : 0; /* the variable it shares */
     while (same >= 0 && owner[fan->users[same]] != owner[fan->users[i]]) same++;
     key[n++] = same;
   }
   return key_number(keys, key, sizeof *key * (size_t)n);
 }
 
-/* The number of a fan-out among those between other variables. */
+/* Returns the number of a fan-out among those between other variables. */
 static int fan_number(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
   size_t n = 0, *key = ARENA_ARRAY(scratch, size_t, fan->nusers + 2);
   key[n++] = (size_t)fan->class;
@@ -324,7 +324,7 @@ static int fan_number(const Shaping *w, Keys *keys, const FanOut *fan, Arena *sc
   return key_number(keys, key, sizeof *key * n);
 }
 
-/* What is made where it is needed has no conversions. */
+/* Values made where they are needed have no conversions. */
 static void find_fans(Shaping *w) {
   const Func *f = w->out->f;
   Arena *scratch = arena_new();
@@ -341,7 +341,7 @@ static void find_fans(Shaping *w) {
     FanOut fan = {.producer = (size_t)f->values.items[v].op, .result = value_index(f, v), .output = output[v]};
     gather_users(w, &uses[v], &fan);
     fan.class = fan_class(w, &keys, &fan, scratch);
-    /* A rest counts once (graph.c), so only layers alike are joined. */
+    /* a rest counts once (graph.c), so only equal layers are joined */
     bool alike = w->out->owner != w->out->mirrors.head;
     size_t number = alike ? (size_t)fan_number(w, &numbers, &fan, scratch) : w->out->nfans;
     if (number == w->out->nfans) fans[w->out->nfans++] = fan;
@@ -352,7 +352,7 @@ static void find_fans(Shaping *w) {
   arena_free(scratch);
 }
 
-/* Two operations that are tied, unless their variables are known to be. */
+/* Ties two operations unless their variables are already tied. */
 typedef struct PairList {
   LayoutPair *items;
   size_t n, cap;
@@ -363,15 +363,16 @@ static void add_tied(const Shaping *w, Keys *known, PairList *list, size_t first
   if ((size_t)key_number(known, key, sizeof key) == list->n) ARENA_PUSH(w->arena, list, ((LayoutPair){first, second}));
 }
 
-/* The entries of a joint function keep a weight in the same layouts: the first read of it in each is tied to the first
- * in those before, the second to the second, and so on. */
+/* The entries of a joint function keep a weight in the same layouts: the first read of it in each entry is tied to the
+ * first in those before, the second to the second, and so on. */
 static void tie_entries(const Shaping *w, Keys *known, PairList *list) {
   const Func *f = w->out->f;
   const Joint *joint = f->joint;
   if (!joint) return;
   Arena *scratch = arena_new();
   Keys turns = keys_new(scratch, f->ops.n + 1);
-  int *reads = ARENA_ARRAY(scratch, int, f->ops.n + 1); /* by operation that reads a weight first: by one entry */
+  int *reads = ARENA_ARRAY(scratch, int, f->ops.n + 1); /* by the first operation that reads a weight: its reads in this
+                                                         * entry */
   size_t *tied = ARENA_ARRAY(scratch, size_t, f->ops.n + 1);
   for (int e = 0; e < joint->n; e++) {
     memset(reads, 0, sizeof *reads * f->ops.n);
@@ -387,8 +388,8 @@ static void tie_entries(const Shaping *w, Keys *known, PairList *list) {
   arena_free(scratch);
 }
 
-/* Each read or write of a state is tied to the next one of the same state, each leave to its carry; a sum of gradients
- * to what makes the value; weights of several entries to each other. */
+/* Ties each read or write of a state to the next one of the same state, each leave to its carry, a sum of gradients to
+ * the maker of the value, and weights of several entries to each other. */
 static void find_ties(Shaping *w) {
   const Func *f = w->out->f;
   Arena *scratch = arena_new();
@@ -437,7 +438,7 @@ static void find_insides(Shaping *w) {
   arena_free(scratch);
 }
 
-/* Counts what has one variable, and finds what stands between variables. */
+/* Counts operations with the same variable, and finds the tables between variables. */
 static void find_rest(Shaping *w) {
   const Func *f = w->out->f;
   double *times = ARENA_ARRAY(w->arena, double, f->ops.n + 1);
@@ -448,7 +449,7 @@ static void find_rest(Shaping *w) {
   find_insides(w);
 }
 
-/* By operation: the kernel of rows that computes it; -1: none. */
+/* By operation: the kernel of rows that computes it; -1 if none. */
 static const int *kernels_of(const Shaping *w) {
   const Func *f = w->out->f;
   int *kernel = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
@@ -479,12 +480,12 @@ const Shape *shape_of_marked(Module *m, const CostModel *c, const Func *f, const
   return s;
 }
 
-/* ---- layers alike */
+/* ---- equal layers */
 
-/* Where an operation is, in some instance of a block but the first and the last.  What belongs to none, as a weight
- * that the forward pass and gradients read, is where the first operation reads it that belongs to one. */
+/* The place of an operation in any instance of a block except the first and the last.  An operation outside, as a
+ * weight that the forward pass and gradients read, is placed with the first operation of a block that reads it. */
 typedef struct Place {
-  int block, index, operand; /* block: -1: nowhere; operand: by which it is read; -1: it is in the block itself */
+  int block, index, operand; /* block: -1 if none; operand: by which it is read, -1 if it is in the block itself */
 } Place;
 
 static Place *find_places(Arena *a, const Func *f) {

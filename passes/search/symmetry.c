@@ -11,7 +11,7 @@ struct Symmetry {
   Module *m;
   Arena *arena;
   int n;
-  uint8_t to[MAX_EXCHANGES][MAX_AXES]; /* by axis: what does its work; the first exchanges nothing */
+  uint8_t to[MAX_EXCHANGES][MAX_AXES]; /* by axis: the axis that replaces it; the first exchange is the identity */
   Standing *known;                     /* open addressing */
   size_t nknown, slots;
 };
@@ -44,7 +44,7 @@ int symmetry_ways(const Symmetry *s) { return s->n; }
 
 /* ---- layouts */
 
-/* Axes of a dimension are a set. */
+/* The axes of a dimension are a set. */
 static const Layout *exchanged(const Symmetry *s, const Layout *l, const uint8_t *to) {
   Layout x = *l;
   x.partial_axes = 0;

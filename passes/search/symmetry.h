@@ -1,10 +1,10 @@
 /* passes/search/symmetry.h - mesh axes that can stand for each other.
  *
- * Where axes have one size, one use, and links that make no difference between them, every plan has others that differ
- * in which of the axes does what.  A graph in which each operation may exchange them as it likes has one value for all
- * strategies that differ in nothing else, several times fewer with three axes, and a conversion costs what it costs
- * between the cheapest of the layouts that stand for each other.  So its optimum is a bound for all plans, which loses
- * only where operations around a cycle could not agree.
+ * If axes have equal size and use, and links make no difference between them, every plan has equivalents that only
+ * differ in the roles of these axes.  A graph in which each operation may exchange them freely has one value for all
+ * equivalent strategies, several times fewer with three axes, and a conversion costs as much as between the cheapest
+ * equivalent layouts.  So its optimum is a bound for all plans, which is too low only if operations around a cycle
+ * could not agree.
  */
 #ifndef APC_PASSES_SEARCH_SYMMETRY_H
 #define APC_PASSES_SEARCH_SYMMETRY_H
@@ -15,14 +15,15 @@ enum { MAX_EXCHANGES = 24 };
 
 typedef struct Symmetry Symmetry;
 
-/* Axes with equal numbers can stand for each other; -1: for none.  NULL when there are none, or too many ways. */
+/* Axes with equal numbers can stand for each other; -1: not with any.  NULL if there are none, or too many ways. */
 Symmetry *symmetry_new(Arena *a, Module *m, const int alike[MAX_AXES]);
-/* In so many ways. */
+/* Returns the number of ways to exchange axes. */
 int symmetry_ways(const Symmetry *s);
-/* The layout that stands for all that it can be exchanged for; these, with itself: returns how many. */
+/* symmetry_layout returns the layout that stands for all its equivalents; symmetry_layouts fills these, itself
+ * included, and returns their number. */
 const Layout *symmetry_layout(Symmetry *s, const Layout *l);
 int symmetry_layouts(Symmetry *s, const Layout *l, const Layout *out[MAX_EXCHANGES]);
-/* A strategy stands for all others that it can be exchanged for; these, with itself. */
+/* The same for strategies: symmetry_stands is true if the strategy stands for its equivalents. */
 bool symmetry_stands(const Symmetry *s, const Strategy *x);
 int symmetry_strategies(const Symmetry *s, const Strategy *x, Strategy out[MAX_EXCHANGES]);
 

@@ -1,37 +1,37 @@
-/* passes/search/tries.c - which candidates are tried, and in which order: best first, until nothing that is left can be
- * faster than the best plan.
+/* passes/search/tries.c - the order in which candidates are tried: best first, until no remaining one can be faster
+ * than the best plan.
  *
- * Candidates are visited by the time of their operations cut among all ranks; one is dropped when that, or the sum of
- * its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone, or one that
- * people would name), or is hardly below it (is_hopeless).  The graph's optimum, with everything that repeats weighted
- * as if the stages were equal, bounds a candidate from below; the lower bound of a run is the least of all candidates.
+ * Candidates are visited by the time of their operations split among all ranks.  A candidate is dropped if that time,
+ * or the sum of its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone,
+ * or a conventional one), or is hardly below it (is_hopeless).  The graph's optimum, with repeated work weighted as if
+ * the stages were equal, is a lower bound of a candidate; the lower bound of a run is the least of all candidates.
  *
- * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
- * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
- * nothing faster, but they need less memory.
+ * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them.  The range is
+ * halved until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches
+ * make nothing faster, but they need less memory.
  *
- * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by
- * one.  A search that begins with plans as people name them goes further: it weighs and bounds many candidates before
- * it solves one (bound_first).
+ * If links differ, the orders of the axes of a candidate are bounded together before they are tried one by one.  A
+ * search that begins with conventional plans goes further: it weighs and bounds many candidates before it solves one
+ * (bound_first).
  */
 #include <math.h>
 #include <string.h>
 
 #include "passes/search/outer.h"
 
-/* No plan among those of a candidate is faster. */
+/* Records that no plan of a candidate is faster than the bound. */
 static void add_bound(Search *s, const Candidate *c, double bound) {
   double *least = search_fills(s, c) ? &s->run.no_gaps_bound : &s->run.lower_bound;
   *least = fmin(*least, bound);
 }
 
-/* A search that begins with plans as people name them leaves alone what is hardly faster than the best: many meshes are
+/* A search that begins with conventional plans skips candidates that are hardly faster than the best: many meshes are
  * within a thousandth of each other.  The bound counts them. */
 static bool is_hopeless(Search *s, double bound) {
   const double hardly = 2e-3, same = 1e-9;
   double best = search_best_time(s);
   if (isinf(bound) && isfinite(s->most_seconds)) return true;
-  if (s->run.best == s->run.alone) return bound > best; /* a free axis may cover what is alone */
+  if (s->run.best == s->run.alone) return bound > best; /* a free axis may cover one kind alone */
   bool hopeless = bound > best * (1 - (s->named ? hardly : same));
   if (hopeless && bound < best * (1 - same)) s->run.left_alone = fmin(s->run.left_alone, bound);
   return hopeless;
@@ -39,8 +39,8 @@ static bool is_hopeless(Search *s, double bound) {
 
 static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->run.outcomes, o); }
 
-/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan,
- * which leaves the candidates only what can be faster. */
+/* Tries one kind of parallelism alone: for the list of alternatives, and as an early first plan, so that only faster
+ * candidates are left. */
 static void try_alone(Search *s, int degree) {
   double ignored;
   bool limited = true;
@@ -53,23 +53,23 @@ static void try_alone(Search *s, int degree) {
   if (o->feasible && o->seconds < search_best_time(s)) s->run.best = s->run.alone = o;
 }
 
-/* The time is over: nothing more is known of the candidate. */
+/* If the time is over, the candidate keeps its bound. */
 static bool is_over(Search *s, const Candidate *c) {
   if (s->watch.expired) add_bound(s, c, c->bound);
   return s->watch.expired;
 }
 
-/* What was proved of it; NULL: it was not solved yet. */
+/* Returns what was proved about the candidate; NULL if it was not solved yet. */
 static const Bounded *find_bounded(const Search *s, const Candidate *c) {
   for (size_t i = 0; i < s->run.bounded.n; i++)
     if (search_same_candidate(&s->run.bounded.items[i].c, c)) return &s->run.bounded.items[i];
   return NULL;
 }
 
-/* In a pipeline that is kept full micro-batches are no faster than a batch in one piece: its bound holds for them. */
+/* In a pipeline that is kept full, micro-batches are no faster than an undivided batch, so its bound holds for them. */
 static void lift_micro_batches(Search *s, const Candidate *c, double bound) {
   if (!s->steady || c->stages == 1 || c->micro > 1) return;
-  bound = fmin(bound, search_most_in_time(s, c)); /* more is not known where it takes too long */
+  bound = fmin(bound, search_most_in_time(s, c)); /* no more is known if it takes too long */
   for (size_t i = 0; i < s->run.candidates.n; i++) {
     Candidate *x = &s->run.candidates.items[i], whole = *x;
     whole.least = whole.micro = 1;
@@ -87,13 +87,13 @@ static double keep_bound(Search *s, const Candidate *c, double bound, bool limit
 
 void search_add_if_known(Search *s, Outcome *o, double best) {
   bool as_good =
-      s->run.alone && s->run.best == s->run.alone && o->seconds == best; /* a free axis covers what is alone */
+      s->run.alone && s->run.best == s->run.alone && o->seconds == best; /* a free axis covers this kind alone */
   if (o->strategies || o->why_not) add_outcome(s, o);
   if (o->feasible && (o->seconds < best || as_good)) s->run.best = o;
 }
 
-/* What is fastest may not be what takes least memory, and pay for it by making things again or gathering them again. So
- * each axis is tried for one kind of parallelism as well, one of them for data. */
+/* The fastest choice may not need the least memory, and pay for that by recomputing or gathering again.  So each axis
+ * is also tried for one kind of parallelism, with at least one for data. */
 static void try_kinds(Search *s, const Candidate *c) {
   static const Degree kinds[] = {DEGREE_dp, DEGREE_tp, DEGREE_cp};
   enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -109,7 +109,7 @@ static void try_kinds(Search *s, const Candidate *c) {
       data |= d == DEGREE_dp, same &= x.degree[0] == (int)d;
       possible &= s->has_degree[d] && !s->run.forced[d];
       bool alike = i > 0 && s->t->ntiers == 1 && c->sizes[i] == c->sizes[i - 1];
-      possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other way round it is the same */
+      possible &= !alike || x.degree[i] >= x.degree[i - 1]; /* the other order is the same */
     }
     if (!data || same || !possible || s->watch.expired) continue;
     search_add_if_known(s, search_solve_mesh(s, &x, search_best_time(s), &ignored), search_best_time(s));
@@ -122,21 +122,21 @@ static bool is_free(const Candidate *c) {
   return true;
 }
 
-/* It takes longer for lack of memory: by what is made or gathered again, or, without gradients, by cutting more. */
+/* True if it takes longer for lack of memory: by recomputing or gathering, or, without gradients, by splitting more. */
 static bool memory_costs(const Search *s, const Outcome *o, double bound) {
   const double much = 1e-3;
   if (o->wanted > 0 && o->seconds > o->wanted) return true;
   return s->run.limited && !func_has_gradients(s->f) && o->seconds > bound * (1 + much);
 }
 
-/* Nothing of a candidate is known but that it is not faster than `best`. */
+/* Records only that the candidate is not faster than `best`. */
 static double keep_or_drop(Search *s, const Candidate *c, double best, double again) {
   if (again > 0) return keep_bound(s, c, fmax(c->bound, best - again), s->run.limited);
   lift_micro_batches(s, c, best);
   return INFINITY;
 }
 
-/* Returns the bound that was found, which does not count what is made again for gradients. */
+/* Returns the bound that was found, without recomputation for gradients. */
 static double try_one(Search *s, const Candidate *c) {
   bool makes_again;
   double bound, best = search_best_time(s), again = seconds_again(s, c, &makes_again);
@@ -165,8 +165,7 @@ static double try_one(Search *s, const Candidate *c) {
   return keep_bound(s, c, bound, s->run.limited);
 }
 
-/* Few numbers of micro-batches are solved at once where a range of them is bounded by little more than all operations
- * take. */
+/* Solves a few numbers of micro-batches one by one, if a bound of the range is little more than all operations take. */
 static bool try_each(Search *s, const Candidate *c) {
   enum { FEW = 4 };
   int n = 0;
@@ -181,14 +180,14 @@ static bool try_each(Search *s, const Candidate *c) {
   return true;
 }
 
-/* Two halves of a range of micro-batches. */
+/* Halves a range of micro-batches. */
 static void halve(const Search *s, const Candidate *c, Candidate *few, Candidate *many) {
   *few = *many = *c;
   few->micro = useful_up_to(s, c->stages, (int)sqrt((double)c->least * c->micro));
   many->least = useful_from(s, c->stages, few->micro + 1);
 }
 
-/* Halves a range of micro-batches; the half that is not filled comes second. */
+/* Halves the candidate's range of micro-batches; the half that does not fill the pipeline comes second. */
 static void try_candidate(Search *s, const Candidate *given) {
   Candidate c = *given;
   c.bound = fmax(c.bound, ideal_seconds(s, &c));
@@ -206,7 +205,7 @@ static void try_candidate(Search *s, const Candidate *given) {
   try_candidate(s, &few);
 }
 
-/* Numbers of micro-batches of a mesh without stages that are not tried. */
+/* Bounds the numbers of micro-batches that are not tried on a mesh without stages. */
 static void bound_rest(Search *s, const Candidate *c, int least, int most, double bound) {
   Candidate rest = *c;
   rest.least = useful_from(s, c->stages, least), rest.micro = useful_up_to(s, c->stages, most);
@@ -216,8 +215,8 @@ static void bound_rest(Search *s, const Candidate *c, int least, int most, doubl
   s->run.lower_bound = fmin(s->run.lower_bound, rest.bound);
 }
 
-/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: activations take less of
- * it.  More of them than memory asks for make nothing faster. */
+/* If a mesh without stages misses its bound for lack of memory, micro-batches may help: activations need less memory.
+ * More of them than memory requires make nothing faster. */
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bool limited = true;
   int tried = 1;
@@ -233,11 +232,11 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bound_rest(s, c, tried + 1, s->most_micro, bound);
 }
 
-/* In a large search gaps are filled of what was found only. */
+/* In a large search, only bubbles of plans that were found are filled. */
 static bool filled_later(const Search *s, const Candidate *c) { return search_fills(s, c) && s->large; }
 
-/* A bound for all orders of the first axes of candidate i, when it is the first of these orders; if there is one order
- * only, where `all` says so. */
+/* Bounds all orders of the first axes of candidate `first`, if it is the first of these orders; a single order only if
+ * `all`. */
 static void bound_orders(Search *s, size_t first, int loose, bool all) {
   Candidate *c = &s->run.candidates.items[first];
   size_t n = 1;
@@ -252,7 +251,7 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   for (size_t i = 0; i < n; i++) lift_micro_batches(s, &c[i], bound);
 }
 
-/* Ranges of micro-batches of the first candidate that is left and all its orders become two each. */
+/* Splits the range of micro-batches of the first remaining candidate and all its orders in two. */
 static void halve_first(Search *s, size_t left) {
   const Candidate c = s->run.candidates.items[left];
   for (size_t i = left; i < s->run.candidates.n; i++) {
@@ -266,7 +265,7 @@ static void halve_first(Search *s, size_t left) {
   }
 }
 
-/* The first candidate that is left and all its orders get what their cheapest strategies take. */
+/* Adds the cost of the cheapest strategies to the bounds of the first remaining candidate and all its orders. */
 static void weigh_first(Search *s, size_t left) {
   const Candidate c = s->run.candidates.items[left];
   double least = search_least_of_operations(s, &c, c.naxes);
@@ -277,15 +276,15 @@ static void weigh_first(Search *s, size_t left) {
   }
 }
 
-/* Candidate `left` is the first that is left. */
+/* Reports the progress; candidate `left` is the first remaining one. */
 static void note_progress(Search *s, size_t left) {
   double best = search_best_time(s),
          bound = fmin(fmin(s->run.lower_bound, s->run.left_alone), s->run.candidates.items[left].bound);
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
-/* The first candidate that is left, which a graph has bounded, is solved at once while the plan is poor: a better one
- * makes all other graphs smaller.  A few times, and not of long steps. */
+/* True if the first remaining candidate, which a graph has bounded, should be solved at once because the plan is poor:
+ * a better plan makes all other graphs smaller.  Only a few times, and not for long steps. */
 static bool solves_at_once(Search *s, const Candidate *c) {
   const int few = 3;
   const double poor = 1.1;
@@ -296,10 +295,10 @@ static bool solves_at_once(Search *s, const Candidate *c) {
   return true;
 }
 
-/* Work is spent where the bound is least.  The first candidate that is left is weighed, together with all its orders.
- * If its range of micro-batches is wide, the range is halved and each half is weighed again.  A narrow range gets a
- * bound by a graph: at first with all orders, then with fewer micro-batches, then with fewer orders, until one of each
- * is left and the candidate is the first all the same.  Without a plan there is nothing to compare it with. */
+/* Spends work where the bound is least.  The first remaining candidate is weighed, together with all its orders.  If
+ * its range of micro-batches is wide, the range is halved and each half is weighed again.  A narrow range gets a bound
+ * by a graph: first with all orders, then with fewer micro-batches, then with fewer orders, until one of each is left
+ * and the candidate is still the first.  Without a plan there is nothing to compare it with. */
 static void bound_first(Search *s, size_t left) {
   s->brief = true;
   while (isfinite(search_best_time(s)) && !s->watch.expired) {
@@ -309,7 +308,7 @@ static void bound_first(Search *s, size_t left) {
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
     if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c)) break;
-    if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range a graph of one batch is soon solved */
+    if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range, a graph of one batch is solved fast */
       weigh_first(s, left);
     } else if (range) {
       halve_first(s, left);
@@ -322,8 +321,8 @@ static void bound_first(Search *s, size_t left) {
   s->brief = false;
 }
 
-/* Of those with one number of micro-batches whose bounds hardly differ from that of the first that is left, the one
- * with the fewest axes becomes the first: it is solved sooner, and may be as fast. */
+/* Moves the candidate with the fewest axes to the front, of those with one number of micro-batches and nearly the least
+ * bound: it is solved faster, and may be as good. */
 static void fewest_axes_first(Search *s, size_t left) {
   const double hardly = 1e-3;
   Candidate *items = s->run.candidates.items;
@@ -338,7 +337,7 @@ static void fewest_axes_first(Search *s, size_t left) {
   items[left] = first;
 }
 
-/* With as many micro-batches as there may be, then with half as many while that fits. */
+/* Tries as many micro-batches as possible, then half as many as long as that fits. */
 static void try_many_micro_batches(Search *s, int forced, const Candidate *given) {
   Candidate c = *given;
   double ignored;
@@ -353,7 +352,7 @@ static void try_many_micro_batches(Search *s, int forced, const Candidate *given
   }
 }
 
-/* Its free axes from number `axis` on get kinds of parallelism that no other axis has. */
+/* Gives the free axes from number `axis` on kinds of parallelism that no other axis has. */
 static void try_lean(Search *s, int micro, const Candidate *c, int axis, unsigned used) {
   if (axis == c->naxes) {
     try_many_micro_batches(s, micro, c);
@@ -368,8 +367,8 @@ static void try_lean(Search *s, int micro, const Candidate *c, int axis, unsigne
   }
 }
 
-/* What is fastest where axes may split anything is not what takes least memory.  Where nothing of that fits, meshes
- * without stages are tried with one kind of parallelism for each axis, which may. */
+/* The fastest free choice does not need the least memory.  If none fits, meshes without stages are tried with one kind
+ * of parallelism per axis, which may fit. */
 static void try_all_lean(Search *s, const PlanOptions *o) {
   for (size_t i = 0; i < s->run.candidates.n && !s->watch.expired && !(o->any && s->run.best); i++) {
     const Candidate c = s->run.candidates.items[i];
@@ -407,7 +406,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
 }
 
 void search_try_hastily(Search *s) {
-  const double part = 0.25, some = 2e8; /* of the work that was to be done; work that finds most plans there are */
+  const double part = 0.25, some = 2e8; /* of the planned work; work with which most plans are found */
   const double deadline = s->watch.deadline, most = s->watch.most;
   s->watch.deadline = INFINITY;
   s->watch.most = isfinite(deadline) ? 0 : fmax(part * most, some);
@@ -417,8 +416,8 @@ void search_try_hastily(Search *s) {
     s->run.outcomes.n = s->run.bounded.n = 0;
     for (size_t i = 0; i < s->run.candidates.n && !s->run.best && !s->watch.expired; i++) {
       Candidate c = s->run.candidates.items[i];
-      if (c.shares == SHARE_ANYHOW) continue;                /* no plan comes of it */
-      bool keeps = c.stages > 1 && func_has_gradients(s->f); /* the less, the more micro-batches there are */
+      if (c.shares == SHARE_ANYHOW) continue;                /* it only bounds other candidates */
+      bool keeps = c.stages > 1 && func_has_gradients(s->f); /* kept values shrink with the number of micro-batches */
       if (keeps) c.least = c.micro;
       else c.micro = c.least;
       try_one(s, &c);
@@ -428,6 +427,6 @@ void search_try_hastily(Search *s) {
   s->run.lower_bound = s->run.no_gaps_bound = INFINITY;
   for (size_t i = 0; i < s->run.candidates.n; i++)
     add_bound(s, &s->run.candidates.items[i], s->run.candidates.items[i].bound);
-  s->watch.deadline = deadline, s->watch.most = most; /* for searches that go on from this one */
+  s->watch.deadline = deadline, s->watch.most = most; /* for searches that continue after this one */
   s->watch.expired = true;
 }

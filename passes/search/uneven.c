@@ -1,8 +1,8 @@
-/* passes/search/uneven.c - finer shares for a plan on ranks that are not alike; see outer.h.
+/* passes/search/uneven.c - finer shares for a plan on ranks of several kinds; see outer.h.
  *
- * Candidates share as products or memory bandwidth ask for; a plan with both kinds of work is best in between.  Members
- * of an axis that are as fast get a little more or less as long as the plan, otherwise the same, becomes faster.  The
- * bound is of all shares (ANY_SHARES), so what is found here is held against it like everything else.
+ * Candidates share work by the rate of products or of memory; a plan with both kinds of work is best in between.
+ * Members of an axis with equal speed get slightly more or less as long as the plan, otherwise unchanged, becomes
+ * faster.  The bound covers all shares (ANY_SHARES), so it also holds for these plans.
  */
 #include <math.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "ir/shares.h"
 #include "passes/search/outer.h"
 
-enum { FINE = 12, MOST_ROUNDS = 32 }; /* parts of the smallest share at first; steps of one part */
+enum { FINE = 12, MOST_ROUNDS = 32 }; /* initial parts of the smallest share; steps of one part */
 
-/* The shares of the outcome's axes in fine parts. */
+/* Fills the shares of the outcome's axes in fine parts. */
 static void fine_shares(Search *s, const Outcome *o, const int **given) {
   const Mesh *mesh = &s->m->mesh;
   int first = o->c.micro > 1;
@@ -32,7 +32,7 @@ static void try_price(Search *s, Outcome *o) {
   o->feasible = o->price.possible && o->price.memory.needs <= s->limit;
 }
 
-/* All members of a group get `by` more parts. */
+/* Gives all members of a group `by` more parts. */
 static bool move(Search *s, Outcome *o, int axis, const int *group, int which, int by) {
   const int n = o->c.sizes[axis], *was = o->c.given[axis];
   int *shares = ARENA_ARRAY(s->arena, int, n);

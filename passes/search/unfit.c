@@ -26,14 +26,15 @@ static const char *allowed_text(const Search *s) {
   return arena_printf(s->arena, "%s are allowed on a rank%s", show_bytes(s->arena, s->limit), why);
 }
 
-/* Whole weights and state do not fit, whatever is cut. */
+/* Whole weights and state do not fit, however they are split. */
 static const char *too_large(const Search *s) {
   double all = s->limit * s->t->ranks;
-  const char *among = s->t->ranks == 1 || s->resident <= all
-                          ? ""
-                          : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank",
-                                         s->t->ranks, show_bytes(s->arena, s->resident - all),
-                                         show_bytes(s->arena, (s->resident - all) / s->t->ranks));
+  const char *among =
+      s->t->ranks == 1 || s->resident <= all
+          ? ""
+          : arena_printf(s->arena, "; even split over %d ranks they are %s too much in all, %s per rank", s->t->ranks,
+                         show_bytes(s->arena, s->resident - all),
+                         show_bytes(s->arena, (s->resident - all) / s->t->ranks));
   const char *alone =
       s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", show_bytes(s->arena, s->resident - s->limit));
   return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), show_bytes(s->arena, s->resident),
@@ -43,7 +44,7 @@ static const char *too_large(const Search *s) {
 const char *too_much(const Search *s, const PlanMemory *m) {
   double scale = m->total > 0 ? m->needs / m->total : 1; /* a rank may have less than others (passes/cost/ranks.h) */
   if (scale > 1)
-    return arena_printf(s->arena, "needs %s on a rank that has less than others, %s too much; %s are allowed there",
+    return arena_printf(s->arena, "needs %s on a rank with less memory than others, %s too much; %s are allowed there",
                         show_bytes(s->arena, m->total), show_bytes(s->arena, m->total - s->limit / scale),
                         show_bytes(s->arena, s->limit / scale));
   return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", show_bytes(s->arena, m->total),
@@ -56,7 +57,7 @@ static const char *op_text(const Search *s, const Op *op) {
   return arena_printf(s->arena, "%s \"%s\"", op_name(op->kind), op->name);
 }
 
-/* Who needs what at once, the first ones of the forward pass, if it is there that something does. */
+/* Lists the operations that need a whole value at once: the first ones, in the forward pass if there are some. */
 static const char *gaps_text(const Search *s, const PlanPrice *p) {
   Text t = {.arena = s->arena};
   for (int i = 0; i < p->ngaps; i++) {
@@ -68,8 +69,8 @@ static const char *gaps_text(const Search *s, const PlanPrice *p) {
   return text_str(&t);
 }
 
-/* What needs all micro-batches at once, when every operation is cut by time where it can be and by nothing else; NULL:
- * nothing does.  Of several operations the first, which gradients follow.  The mesh has an axis of time. */
+/* Returns which operations need all micro-batches at once, if every operation is split by time where possible and by
+ * nothing else; NULL if none.  Of several it names the first; gradients come later.  The mesh has an axis of time. */
 static const char *needs_whole(const Search *s) {
   Strategy *timed = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n + 1);
   int *stages = ARENA_ARRAY(s->arena, int, s->f->ops.n + 1);
@@ -95,8 +96,8 @@ void search_no_choice(const Search *s, Outcome *o) {
   const char *what = o->c.micro > 1 ? needs_whole(s) : NULL;
   bool fits = s->resident <= s->limit;
   o->joined = fits && o->c.micro > 1;
-  o->why_not = fits ? arena_printf(s->arena, "what %d micro-batches compute would have to be joined again%s%s",
-                                   o->c.micro, what ? ": " : "", what ? what : "")
+  o->why_not = fits ? arena_printf(s->arena, "the results of %d micro-batches would have to be joined%s%s", o->c.micro,
+                                   what ? ": " : "", what ? what : "")
                     : too_large(s);
 }
 
@@ -109,7 +110,7 @@ typedef struct Large {
 
 enum { LARGEST = 4 };
 
-/* The largest tensors, in full; equal ones of repeated layers are one. */
+/* Finds the largest tensors, unsplit; equal ones of repeated layers count once. */
 static int find_largest(const Search *s, Large out[LARGEST]) {
   int n = 0;
   for (Val v = 1; v < s->f->values.n; v++) {
@@ -167,19 +168,19 @@ const Outcome *search_nearest_outcome(const SearchRun *run) {
 Plan *refuse(const Search *s, Diags *d) {
   const Outcome *nearest = search_nearest_outcome(&s->run);
   const char *why = nearest && nearest->why_not ? nearest->why_not
-                    : s->said                   ? "no mesh keeps what the file says"
+                    : s->said                   ? "no mesh satisfies the plan file"
                                                 : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.needs > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
              s->run.gave_up ? "no plan was found for %s: %s" : "no feasible plan for %s: %s", s->t->name, why);
-  if (s->run.gave_up) diag_help(d, "not everything was tried; --effort SECONDS looks on until there is a plan");
+  if (s->run.gave_up) diag_help(d, "not all candidates were tried; --effort SECONDS searches until it finds a plan");
   if (nearest && nearest->joined)
     diag_help(d,
-              "--micro-batches 1 needs nothing joined; sizes that are bound (--dim, --shape) may show that rows of "
+              "--micro-batches 1 avoids the join; bound sizes (--dim, --shape) may show that rows of "
               "several inputs belong together");
   if (nearest && nearest->joined && func_has_gradients(s->f))
     diag_help(d,
-              "a loss that compares rows of a batch with each other is another loss in micro-batches; --recompute, "
+              "a loss that compares rows of a batch has other values in micro-batches; --recompute, "
               "--zero and more ranks save memory without them");
   if (large) note_parts(s, &nearest->price.memory, d);
   if (large || weights) note_largest(s, d);

@@ -20,8 +20,8 @@ typedef struct Asking {
   const Rule *const *rules;
   const Shape *shape;
   size_t head;
-  bool *member;         /* by operation: the head, or what follows it */
-  Strategy *strategies; /* those of the plan, but for what is looked at */
+  bool *member;         /* by operation: the head, or one of its followers */
+  Strategy *strategies; /* those of the plan, except for the examined operation */
 } Asking;
 
 /* ---- which operation */
@@ -37,11 +37,11 @@ static bool find_op(const Func *f, const char *name, size_t *out, Diags *d) {
   diag_error(d, DIAG_usage_value, (Loc){0}, "--why %s: no operation of %s has that name", name,
              f->joint ? "the entries that are planned together" : "the model");
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);
-  else diag_help(d, "a saved plan (--save-plan) and --emit=html list them");
+  else diag_help(d, "a saved plan (--save-plan) and --emit=html list the names");
   return false;
 }
 
-/* ---- what a choice takes at its border */
+/* ---- costs at the border of a choice */
 
 static double times_in_step(const Asking *w, size_t op) {
   return phase_each(w->f->ops.items[op].phase) ? w->plan->micro_batches : 1;
@@ -61,7 +61,7 @@ typedef struct Moves {
   size_t n, cap;
 } Moves;
 
-/* Each layout of a value is made once. */
+/* Adds a conversion; each layout of a value is made once. */
 static void add_move(const Asking *w, Moves *list, WhyMove x, double times) {
   if (x.from == x.to) return;
   for (size_t i = 0; i < list->n; i++)
@@ -75,7 +75,7 @@ static const Layout *made_in(const Asking *w, Val v) {
   return strategy_result(w->m, w->rules[maker], &w->strategies[maker], value_index(w->f, v));
 }
 
-/* Conversions of what the members read, and of what others read of them. */
+/* Finds the conversions of values that the members read, and of their results that others read. */
 static void find_moves(const Asking *w, Moves *list) {
   const Func *f = w->f;
   for (size_t i = 0; i < f->ops.n; i++)
@@ -83,8 +83,7 @@ static void find_moves(const Asking *w, Moves *list) {
       Val v = f->ops.items[i].in[k];
       size_t maker = (size_t)f->values.items[v].op;
       if (!w->member[i] && !w->member[maker]) continue;
-      if (w->shape->class[maker] < 0 || w->shape->class[i] < 0)
-        continue; /* it is made in the layout that is asked for */
+      if (w->shape->class[maker] < 0 || w->shape->class[i] < 0) continue; /* it is made in the wanted layout */
       const bool reads = !w->member[maker];
       double times = runs_of_result(w->shape->loops, f, maker) * fmin(times_in_step(w, i), times_in_step(w, maker));
       add_move(w, list,
@@ -97,7 +96,7 @@ static void find_moves(const Asking *w, Moves *list) {
     }
 }
 
-/* The members get a strategy of the head; false: some cannot follow it. */
+/* Gives the members a strategy of the head; false if some cannot follow it. */
 static bool take_strategy(Asking *w, const Strategy *s) {
   const Mirrors *mirrors = &w->shape->mirrors;
   for (size_t i = 0; i < w->f->ops.n; i++) {
@@ -122,9 +121,9 @@ static WhyChoice weigh(Asking *w, const Strategy *s) {
   return x;
 }
 
-/* ---- all of them */
+/* ---- all strategies */
 
-/* Micro-batches cut what they cut in the plan. */
+/* Micro-batches split what they split in the plan. */
 static int strategies_of(const Asking *w, const Strategy **out) {
   const Strategy *now = &w->plan->strategies[w->head];
   uint32_t factors[MAX_AXES];
@@ -169,7 +168,7 @@ static void price(Asking *w, WhyChoice *x) {
   x->price = cost_plan(w->cost, w->m, w->f, w->rules, w->strategies, w->plan->stages);
 }
 
-/* The plan's own choice first. */
+/* Puts the plan's own choice first. */
 static void ask(Asking *w, Why *out) {
   const Strategy *all, *now = &w->plan->strategies[w->head];
   int n = strategies_of(w, &all), count = 1;
@@ -210,8 +209,9 @@ bool search_why(Module *m, const Func *f, const Target *t, const Plan *p, const 
   bool chooses = w.shape->class[w.head] >= 0;
   if (chooses) find_members(&w, out), ask(&w, out);
   else
-    diag_error(d, DIAG_usage_value, (Loc){0}, "--why %s: %s has no layout of its own: every rank makes what it needs",
-               name, op_name(f->ops.items[out->op].kind));
+    diag_error(d, DIAG_usage_value, (Loc){0},
+               "--why %s: %s has no layout of its own: every rank computes what it needs", name,
+               op_name(f->ops.items[out->op].kind));
   cost_model_free(w.cost);
   return chooses;
 }

@@ -1,19 +1,19 @@
 /* passes/train/backward.c - reverse-mode differentiation of a flat function.
  *
- * In: a function whose last operations make the loss.  Out: behind them, the gradients of some of its values.
- * Operations are gone through from the last to the first; each gives what its result got to its operands
- * (ir/gradient.h), and what a value gets from several users is added.  Only what leads from a trained weight to the
- * loss is followed.
+ * In: a function whose last operations make the loss.  Out: after them, the gradients of some of its values.  The pass
+ * visits the operations from the last to the first.  Each passes the gradient of its result on to its operands
+ * (ir/gradient.h), and gradients from several users of a value are added.  Only paths from a trained weight to the loss
+ * are followed.
  *
- * Operations that make gradients of data follow the operation whose derivative they are, sums of what several users
- * give follow what makes the value: the planner gives them its variable (D57, passes/facts/mirror.h).  What makes
- * gradients of weights alone follows nothing, but lives in the stage of that operation (D49).
+ * Operations that make gradients of data follow the operation whose derivative they are, and sums over several users
+ * follow the maker of the value: the planner gives them its variable (D57, passes/facts/mirror.h).  Operations that
+ * make only gradients of weights follow none, but live in the stage of that operation (D49).
  *
- * Phases (D38): gradients of values are `bwd`.  What only gradients of weights are made of is `wgt`: weights, and what
- * is made of them alone, pass nothing on to what came before.
+ * Phases (D38): gradients of data are `bwd`.  Operations that only gradients of weights need are `wgt`: weights, and
+ * values computed from weights alone, pass no gradient on to earlier operations.
  *
- * An operation without a derivative is named, and the walk goes on, so that all are named at once.  Not done: loops,
- * whose carries would have to be stacked; second derivatives.
+ * The pass reports an operation without a derivative and continues, so that all of them are reported.  Not supported:
+ * loops, whose carries would have to be stacked; second derivatives.
  */
 #include <string.h>
 
@@ -23,14 +23,14 @@
 typedef struct Backward {
   Builder *b;
   size_t nops;
-  bool *leads;                 /* by value of the forward pass: a trained weight leads to it */
-  bool *data;                  /* by the same: an input leads to it */
-  Val *gradients;              /* by the same; 0: none so far */
+  bool *leads;                 /* by value of the forward pass: it depends on a trained weight */
+  bool *data;                  /* by value of the forward pass: it depends on an input */
+  Val *gradients;              /* by value of the forward pass; 0: none so far */
   const TrainWeights *weights; /* for padding */
   struct {
     const char **items;
     size_t n, cap;
-  } refused; /* texts that were said already */
+  } refused; /* texts that were reported already */
   bool ok;
 } Backward;
 
@@ -60,10 +60,10 @@ static void refuse(Backward *w, const Op *op, const char *what) {
   for (size_t i = 0; i < w->refused.n; i++)
     if (strcmp(w->refused.items[i], what) == 0) return;
   ARENA_PUSH(w->b->m->arena, &w->refused, what);
-  diag_error(w->b->diags, DIAG_train, op->loc, "%s cannot be trained through (operation '%s')", what, op->name);
+  diag_error(w->b->diags, DIAG_train, op->loc, "%s has no derivative (operation '%s')", what, op->name);
 }
 
-/* What has a choice of its own, and lives with what makes the value. */
+/* Marks an operation with a variable of its own, in the stage of the maker of the value. */
 static Mirror apart(const Backward *w, Val v) { return (Mirror){op_of(w->b->f, v)->name, MIRROR_APART}; }
 
 static void add(Backward *w, Val v, Val gradient) {
@@ -81,15 +81,15 @@ static void add(Backward *w, Val v, Val gradient) {
   f->ops.items[f->ops.n - 1].mirror = follows ? (Mirror){made->name, MIRROR_SUM} : apart(w, v);
 }
 
-/* Which operand has that gradient, of those that are data; MIRROR_INSIDE: none. */
+/* Returns the data operand that has that gradient; MIRROR_INSIDE if none. */
 static int operand_of(const Backward *w, const Gradient *g, Val gradient) {
   for (int i = 0; i < g->op->nin; i++)
     if (g->of_operands[i] == gradient && w->data[g->op->in[i]]) return i;
   return MIRROR_INSIDE;
 }
 
-/* Of what was built for one operation, from `first` on: what a gradient of data needs follows that operation, and all
- * of it lives where that does. */
+/* Sets the mirrors of the operations built for one derivative, from `first` on: those that a gradient of data needs
+ * follow the differentiated operation, and all of them live in its stage. */
 static void link_mirrors(Backward *w, const Gradient *g, size_t first) {
   Func *f = w->b->f;
   for (size_t i = f->ops.n; i-- > first;) {
@@ -106,7 +106,7 @@ static void link_mirrors(Backward *w, const Gradient *g, size_t first) {
     if (!f->ops.items[i].mirror.name) f->ops.items[i].mirror = (Mirror){g->op->name, MIRROR_APART};
 }
 
-/* Of the operations from `first` on, those that no gradient of a value needs are of phase wgt. */
+/* Gives phase wgt to those operations from `first` on that no gradient of data needs. */
 static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_operands) {
   Func *f = w->b->f;
   size_t n = f->ops.n - first;
@@ -127,14 +127,14 @@ static void set_phases(Backward *w, const Op *op, size_t first, const Val *of_op
 
 /* ---- padding */
 
-/* The weight that the value is, maybe transposed; NULL: it is none. */
+/* Returns the weight that the value is, possibly transposed; NULL if it is no weight. */
 static const char *weight_of(const Func *f, Val v, bool *transposed) {
   const Op *op = op_of(f, v);
   for (; op->kind == OP_transpose && type_of(f, op->out)->rank == 2; op = op_of(f, op->in[0])) *transposed ^= true;
   return op->kind == OP_read || op->kind == OP_param ? op_str(op, AT_name) : NULL;
 }
 
-/* Does the operation take rows of that table? */
+/* True if the operation looks up rows of that table. */
 static bool takes_rows_of(const Backward *w, const Op *op, const TrainingPad *pad) {
   bool transposed = false;
   if (op->kind != OP_gather || op_int(op, AT_axis, 0) != 0) return false;
@@ -142,7 +142,7 @@ static bool takes_rows_of(const Backward *w, const Op *op, const TrainingPad *pa
   return weight && strcmp(weight, train_root(w->weights, pad->table, &transposed)) == 0 && !transposed;
 }
 
-/* The row of the table that the operation takes rows of, which gets nothing; false: none. */
+/* Finds the padding row, which gets no gradient, of the table that the operation looks up; false if none. */
 static bool padding_of(const Backward *w, const Op *op, int64_t *row) {
   const TrainingRules *r = w->weights->o->rules;
   int64_t rows;
@@ -155,7 +155,7 @@ static bool padding_of(const Backward *w, const Op *op, int64_t *row) {
   return false;
 }
 
-/* A row that nobody takes would be no padding. */
+/* Reports a padding row of a table that no operation looks up. */
 static bool check_pads(const Backward *w) {
   const TrainingRules *r = w->weights->o->rules;
   bool ok = true;
@@ -169,7 +169,7 @@ static bool check_pads(const Backward *w) {
   return ok;
 }
 
-/* The gradient of the rows that were taken, 0 for those that are padding. */
+/* The gradient of the looked-up rows, 0 for padding rows. */
 static Val without_padding(Backward *w, const Op *op, int64_t row, Val gradient) {
   Builder *b = w->b;
   const Type *index = type_of(b->f, op->in[1]), *type = type_of(b->f, gradient);
@@ -183,7 +183,7 @@ static Val without_padding(Backward *w, const Op *op, int64_t row, Val gradient)
   return build_op(b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
 }
 
-/* Gives to the operands of one operation; false when building failed. */
+/* Builds the gradients of the operands of one operation; false if building failed. */
 static bool visit(Backward *w, const Op *op) {
   bool wanted[MAX_OPERANDS], any = false, asked = false;
   Val of_results[MAX_RESULTS] = {0}, of_operands[MAX_OPERANDS] = {0};
@@ -206,7 +206,7 @@ static bool visit(Backward *w, const Op *op) {
   return true;
 }
 
-/* Nobody before gives anything to the weight. */
+/* Accumulates the gradient of the weight; no earlier operation adds to it. */
 static void accumulate(Backward *w, Trained *t) {
   Val g = w->gradients[t->read];
   w->b->prefix = arena_printf(w->b->m->arena, "%s.grad.", t->name), w->b->phase = PH_wgt;
@@ -214,7 +214,7 @@ static void accumulate(Backward *w, Trained *t) {
       g ? build_op(w->b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &g, .mirror = apart(w, t->read)}) : 0;
 }
 
-/* By value: 1 + the first operation that reads it; 0: none does. */
+/* By value: the first operation that reads it, plus 1; 0 if none. */
 static size_t *first_uses(Arena *a, const Func *f) {
   size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
   for (size_t i = f->ops.n; i-- > 0;)
@@ -237,7 +237,7 @@ bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedLi
   const size_t *first_use = first_uses(a, b->f);
   bool built = true;
   for (size_t i = w.nops; i-- > 0 && built;) {
-    Op op = b->f->ops.items[i]; /* a copy: the list grows */
+    Op op = b->f->ops.items[i]; /* a copy, because the list grows */
     built = visit(&w, &op);
     for (size_t k = 0; k < list->n && built; k++)
       if (first_use[list->items[k].read] == i + 1) accumulate(&w, &list->items[k]);

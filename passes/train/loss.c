@@ -1,16 +1,16 @@
-/* passes/train/loss.c - what a model is trained to make small.
+/* passes/train/loss.c - losses.
  *
- *   cross_entropy  the first output is logits [..., classes], `labels` i64 [...]; mean over all labels but those that
- *                  are to be ignored (-100); others must be classes (ir/index_bound.h)
- *   mse, bce       the first output against `labels` of its type: squared difference, and binary cross-entropy of
- *                  logits with labels in [0, 1]; mean over all elements
+ *   cross_entropy  the first output is logits [..., classes], `labels` i64 [...]; mean over all labels except ignored
+ *                  ones (-100); others must be classes (ir/index_bound.h)
+ *   mse, bce       the first output and `labels` of its type: squared difference, and binary cross-entropy of logits
+ *                  with labels in [0, 1]; mean over all elements
  *   NAME           an output of the model, a float scalar
  *
- * With label smoothing s the target is 1 - s of the label and s / classes of every class, the label among them, so that
- * the loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits); a cross-entropy whose label is no class is
- * the log-sum-exp.
+ * With label smoothing s the target is 1 - s of the label plus s / classes of every class (the label included), so the
+ * loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits).  The cross-entropy of a label that is no class
+ * is the log-sum-exp.
  *
- * Everything is f32 at least.  No label is left: 0 / 0, which is NaN.
+ * The computation is in f32 or wider.  If all labels are ignored, the loss is 0 / 0 = NaN.
  */
 #include <string.h>
 
@@ -28,10 +28,10 @@ static Val select(Builder *b, Val condition, Val x, Val y) {
   return build_op(b, &(OpSpec){.kind = OP_select, .nin = 3, .in = (Val[]){condition, x, y}});
 }
 
-/* Computes in f32 what comes in 16 bits. */
+/* Casts 16-bit values to f32. */
 static Val wide(Builder *b, Val x) { return build_cast(b, x, type_of(b->f, x)->dtype == DT_f64 ? DT_f64 : DT_f32); }
 
-/* The sum of all elements, of all micro-batches, over a number that they all know. */
+/* Divides the sum of all elements of all micro-batches by a number that all micro-batches know. */
 static Loss total_over(Builder *b, Val x, Val count) {
   Val sum = all_sum(b, x);
   sum = sum ? build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &sum}) : 0;
@@ -44,7 +44,7 @@ static Loss mean(Builder *b, Val x) {
   return total_over(b, x, build_size(b, type_get(b->m, t->dtype, 0, NULL), type_elements(b->m, t)));
 }
 
-/* How many labels count, known before all micro-batches. */
+/* Counts the labels that are not ignored, before all micro-batches. */
 static Val count_kept(Builder *b, Val labels, double ignored, DType t) {
   b->phase = PH_pre;
   Val kept = build_binary(b, OP_ne, labels, number(b, labels, ignored));
@@ -57,7 +57,7 @@ static Val entropy_of(Builder *b, Val x, Val label) {
   return build_op(b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, label}});
 }
 
-/* What a target that is all classes alike costs: log-sum-exp - mean. */
+/* The loss for a target of equal classes: log-sum-exp - mean. */
 static Val evenly(Builder *b, Val x, Val labels) {
   const Type *t = type_of(b->f, x);
   Val all = entropy_of(b, x, number(b, labels, -1)), sum = build_reduce(b, RED_SUM, x, 1, (int[]){t->rank - 1});
@@ -88,7 +88,7 @@ static Loss squares(Builder *b, Val y, const LossOptions *o) {
   return mean(b, build_binary(b, OP_mul, difference, difference));
 }
 
-/* max(x, 0) - x z + log(1 + exp(-|x|)): nothing overflows. */
+/* max(x, 0) - x z + log(1 + exp(-|x|)): no overflow. */
 static Loss binary(Builder *b, Val y, const LossOptions *o) {
   (void)o;
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
@@ -108,11 +108,12 @@ static Loss own(Builder *b, const char *loss, size_t n, const Output *outputs) {
     }
     Text text = {.arena = b->m->arena};
     type_print(b->m, &text, t);
-    diag_error(b->diags, DIAG_usage_value, (Loc){0}, "output '%s' is %s; a loss is one float", loss, text_str(&text));
+    diag_error(b->diags, DIAG_usage_value, (Loc){0}, "output '%s' is %s; a loss must be a float scalar", loss,
+               text_str(&text));
     return (Loss){0};
   }
   diag_error(b->diags, DIAG_usage_value, (Loc){0},
-             "--train %s is neither cross_entropy, mse, bce nor an output of the model", loss);
+             "--train %s is not a loss (cross_entropy, mse, bce) and not an output of the model", loss);
   return (Loss){0};
 }
 

@@ -1,5 +1,5 @@
-/* passes/train/options.c - the texts of --optimizer and --train: NAME(KEY=VALUE,...), by the tables of optimizers.def
- * and losses.def. */
+/* passes/train/options.c - parses --optimizer and --train: NAME(KEY=VALUE,...), with the tables of optimizers.def and
+ * losses.def. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ enum { NUMBERS = (int)(sizeof numbers / sizeof *numbers), WORDS = (int)(sizeof w
 static double *number_at(Optimizer *o, int i) { return (double *)((char *)o + numbers[i].at); }
 static const char **word_at(Optimizer *o, int i) { return (const char **)((char *)o + words[i].at); }
 
-/* Is the word, of so many characters, one of a list that spaces separate? */
+/* True if the word of n characters is in a list separated by spaces. */
 static bool listed(const char *list, const char *word, size_t n) {
   for (const char *at = list; *at; at += strspn(at, " ")) {
     size_t here = strcspn(at, " ");
@@ -59,24 +59,24 @@ static bool fail(Diags *d, const char *text, const char *why, size_t n, const ch
 
 /* ---- NAME(KEY=VALUE,...) */
 
-/* Takes one setting; false after a diagnostic. */
+/* Applies one setting; false after a diagnostic. */
 typedef bool Set(Arena *a, const char *text, void *to, const char *key, size_t nkey, const char *value, size_t n,
                  Diags *d);
 
-/* All of the settings in `at`, which begins with '(' or is empty. */
+/* Applies all settings in `at`, which begins with '(' or is empty. */
 static bool each_setting(Arena *a, const char *option, const char *text, const char *at, Set *set, void *to, Diags *d) {
   if (!*at) return true;
   size_t length = strlen(at);
-  if (length < 2 || at[length - 1] != ')') return fail_of(d, option, text, "a ')' is wanted behind", length, at);
+  if (length < 2 || at[length - 1] != ')') return fail_of(d, option, text, "expected ')' after", length, at);
   for (at++; at[0] != ')' || at[1];) {
     size_t nkey = strcspn(at, "=,)"), nvalue;
-    if (at[nkey] != '=') return fail_of(d, option, text, "KEY=VALUE is wanted, not", strcspn(at, ",)"), at);
+    if (at[nkey] != '=') return fail_of(d, option, text, "expected KEY=VALUE, got", strcspn(at, ",)"), at);
     const char *value = at + nkey + 1;
     nvalue = strcspn(value, ",)");
     if (!set(a, text, to, at, nkey, value, nvalue, d)) return false;
     at = value + nvalue;
     if (*at == ',') at++;
-    else if (at[1]) return fail_of(d, option, text, "',' is wanted before", strlen(at + 1), at + 1);
+    else if (at[1]) return fail_of(d, option, text, "expected ',' before", strlen(at + 1), at + 1);
   }
   return true;
 }
@@ -98,7 +98,7 @@ static bool set_number(const char *text, Optimizer *o, int i, const char *value,
   double x = strtod(value, &end);
   const char *name = numbers[i].name;
   if (numbers[i].of[0] && !listed(numbers[i].of, kinds[o->kind].name, strlen(kinds[o->kind].name)))
-    return fail(d, text, "this optimizer has no", strlen(name), name);
+    return fail(d, text, "this optimizer has no setting", strlen(name), name);
   if (!n || end != value + n || !(x >= numbers[i].least && x < numbers[i].below))
     return diag_error(d, DIAG_usage_value, (Loc){0},
                       isinf(numbers[i].below) ? "--optimizer %s: %s must be a number, at least %g"
@@ -116,11 +116,11 @@ static bool set(Arena *a, const char *text, void *optimizer, const char *key, si
   for (int i = 0; i < WORDS; i++) {
     if (strlen(words[i].name) != nkey || strncmp(words[i].name, key, nkey) != 0) continue;
     if (!n || (words[i].choices[0] && !listed(words[i].choices, value, n)))
-      return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s is one of: %s", text, words[i].name,
+      return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s must be one of: %s", text, words[i].name,
                         words[i].choices[0] ? words[i].choices : "any glob");
     return *word_at(o, i) = arena_strndup(a, value, n), true;
   }
-  fail(d, text, "there is nothing called", nkey, key);
+  fail(d, text, "unknown setting", nkey, key);
   Nearest near = nearest_to(arena_strndup(a, key, nkey));
   for (int i = 0; i < NUMBERS; i++) nearest_try(&near, numbers[i].name);
   for (int i = 0; i < WORDS; i++) nearest_try(&near, words[i].name);
@@ -131,7 +131,7 @@ static bool set(Arena *a, const char *text, void *optimizer, const char *key, si
 static bool find_kind(const char *text, size_t n, Optimizer *o, Diags *d) {
   for (int i = 0; i < OPTIMIZERS; i++)
     if (strlen(kinds[i].name) == n && strncmp(kinds[i].name, text, n) == 0) return o->kind = (OptimizerKind)i, true;
-  fail(d, text, "there is no optimizer", n, text);
+  fail(d, text, "unknown optimizer", n, text);
   diag_help(d, "optimizers are "
 #define OPTIMIZER(name, ...) " " #name
 #include "passes/train/optimizers.def"
@@ -139,7 +139,7 @@ static bool find_kind(const char *text, size_t n, Optimizer *o, Diags *d) {
   return false;
 }
 
-/* A falling learning rate has to know when it has fallen. */
+/* A falling learning rate needs to know its last step. */
 static bool check_together(const char *text, const Optimizer *o, Diags *d) {
   bool falls = strcmp(o->schedule, "constant") != 0;
   if (falls && o->steps <= o->warmup)
@@ -190,7 +190,7 @@ static bool set_of_loss(Arena *a, const char *text, void *loss, const char *key,
   for (int i = 0; i < SETTINGS; i++) {
     const struct Setting *s = &settings[i];
     if (strcmp(s->name, given) != 0) continue;
-    if (!listed(s->of, name, strlen(name))) return fail_of(d, "--train", text, "this loss has no", nkey, key);
+    if (!listed(s->of, name, strlen(name))) return fail_of(d, "--train", text, "this loss has no setting", nkey, key);
     char *end;
     double x = strtod(value, &end);
     if (!n || end != value + n || !(x >= s->least && x <= s->most) || (s->whole && x != rint(x)))
@@ -198,7 +198,7 @@ static bool set_of_loss(Arena *a, const char *text, void *loss, const char *key,
                         s->whole ? "whole " : "", s->least, s->most);
     return *(double *)((char *)loss + s->at) = x, true;
   }
-  fail_of(d, "--train", text, "there is nothing called", nkey, key);
+  fail_of(d, "--train", text, "unknown setting", nkey, key);
   Nearest near = nearest_to(given);
   for (int i = 0; i < SETTINGS; i++) nearest_try(&near, settings[i].name);
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);

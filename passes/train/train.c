@@ -1,12 +1,12 @@
-/* passes/train/train.c - pass `train`: the model's function becomes one step of its training (train.h).
+/* passes/train/train.c - pass `train`: turns the model's function into one step of its training (train.h).
  *
- * In: a module with one entry, flat, whose states are statistics of the data alone: they start as a weight that is not
- * trained, as batch norms of the model language have them.  An entry `eval` beside it is what is evaluated.  Out: its
- * function computes the loss and the gradients of all trainable weights it depends on, and updates these; its outputs
- * are `loss`, `grad_norm` and `lr`. Entry `eval` computes the loss alone; `weights` and `states` give what there is by
- * then, `restore` takes it back. Weights are whole here: this pass stands in the place of `views`, so that a table that
- * is used twice, once transposed, is one state.  Behind `recognise`, whose operations have shorter derivatives, and
- * before `widen` and `prepare`: what changes in every step must not be prepared.
+ * In: a flat module with one entry, whose only states are statistics of the data: they start as a weight that is not
+ * trained, as in batch norms of the model language.  An additional entry `eval` is used for evaluation.  Out: the
+ * function computes the loss and the gradients of all trainable weights that the loss depends on, and updates these
+ * weights; its outputs are `loss`, `grad_norm` and `lr`.  Entry `eval` computes only the loss; `weights` and `states`
+ * return the current values, and `restore` sets them.  Weights stay whole: this pass replaces `views`, so that a table
+ * that is used twice, once transposed, is one state.  It runs after `recognise`, whose operations have shorter
+ * derivatives, and before `widen` and `prepare`, because values that change in every step must not be prepared.
  */
 #include "passes/train/train.h"
 
@@ -14,7 +14,7 @@
 
 #include "passes/rewrite/rewrite.h"
 
-/* What becomes of a statistic of the data. */
+/* The new value of a statistic of the data. */
 typedef struct Written {
   const char *name;
   Val value;
@@ -25,7 +25,7 @@ typedef struct WrittenList {
   size_t n, cap;
 } WrittenList;
 
-/* The attributes of an operation, and one more. */
+/* Appends an attribute to those of an operation. */
 static void add_attribute(Arena *a, OpSpec *spec, Attr more) {
   Attr *attrs = ARENA_ARRAY(a, Attr, spec->nattrs + 1);
   for (int i = 0; i < spec->nattrs; i++) attrs[i] = spec->attrs[i];
@@ -33,8 +33,8 @@ static void add_attribute(Arena *a, OpSpec *spec, Attr more) {
   spec->attrs = attrs;
 }
 
-/* An attention gives the log-sum-exp of its scores as well, of which gradients are made; dce takes it back where nobody
- * makes any. */
+/* Lets an attention also return the log-sum-exp of its scores, which its gradients need; dce removes it if no gradient
+ * uses it. */
 static Val copy_attention(Rewrite *r, const Op *op) {
   OpSpec spec = op_spec_of(r->old, op);
   Val in[MAX_OPERANDS];
@@ -44,7 +44,7 @@ static Val copy_attention(Rewrite *r, const Op *op) {
   return rewrite_build(r, op, &spec);
 }
 
-/* Random numbers are others in every step (D40). */
+/* Random numbers differ in every step (D40). */
 static Val copy_random(Rewrite *r, const Op *op, Val steps) {
   OpSpec spec = op_spec_of(r->old, op);
   spec.kind = OP_random_keyed, spec.in = &steps, spec.nin = 1;
@@ -52,7 +52,7 @@ static Val copy_random(Rewrite *r, const Op *op, Val steps) {
   return rewrite_build(r, op, &spec);
 }
 
-/* A statistic of the data: what is written to it is there when all micro-batches are, and written then. */
+/* A statistic of the data is written once, after all micro-batches. */
 static Val copy_write(Rewrite *r, const Op *op, WrittenList *written) {
   Val v = r->map[op->in[0]];
   r->b.prefix = arena_printf(r->m->arena, "%s.", op_str(op, AT_name));
@@ -74,14 +74,15 @@ static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
 }
 
-/* Is it changed by the step? */
+/* True if the step changes the weight. */
 static bool has_state(const TrainWeights *w, const char *weight) {
   const char *kept, *root = weight;
   while ((kept = train_kept(w, root))) root = kept;
   return module_state(w->m, train_stored(w, root)) != NULL;
 }
 
-/* The forward pass, with states for weights.  `steps` 0: as it is, for nobody makes gradients of it. */
+/* Copies the forward pass, with states in place of weights.  `steps` 0: a plain copy, of which no gradients are
+ * made. */
 static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedList *list, WrittenList *written) {
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
@@ -101,7 +102,7 @@ static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedLi
   return true;
 }
 
-/* Weights that the loss does not depend on stay what they are: weights that are read. */
+/* Turns weights that the loss does not depend on back into plain weights. */
 static void drop_idle(Rewrite *r, TrainedList *list) {
   size_t n = 0;
   for (size_t i = 0; i < list->n; i++) {
@@ -118,7 +119,7 @@ static void drop_idle(Rewrite *r, TrainedList *list) {
 
 static const char *const added[] = {"eval", "weights", "states", "restore"};
 
-/* The entry that is trained; `eval` becomes the one that the model has for its evaluation, or stays NULL. */
+/* Finds the entry to train; *eval becomes the model's own entry for evaluation, NULL if it has none. */
 static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
   Func *entry = NULL;
   for (size_t i = 0; i < m->funcs.n; i++) {
@@ -129,31 +130,33 @@ static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
       continue;
     }
     if (entry) {
-      diag_error(diags, DIAG_train, (Loc){0}, "the model has the entries @%s and @%s; one can be trained", entry->name,
-                 f->name);
+      diag_error(diags, DIAG_train, (Loc){0}, "the model has the entries @%s and @%s; training needs exactly one",
+                 entry->name, f->name);
       return NULL;
     }
     entry = f;
   }
   if (!entry && *eval)
-    diag_error(diags, DIAG_train, (Loc){0}, "the model's only entry is called 'eval', as one that training adds");
+    diag_error(diags, DIAG_train, (Loc){0},
+               "the model's only entry is called 'eval', but training adds an entry of that name");
   for (size_t i = 0; entry && i < sizeof added / sizeof *added; i++)
     if (strcmp(entry->name, added[i]) == 0) {
-      diag_error(diags, DIAG_train, (Loc){0}, "the model's entry is called '%s', as one that training adds", added[i]);
+      diag_error(diags, DIAG_train, (Loc){0},
+                 "the model's entry is called '%s', but training adds an entry of that name", added[i]);
       return NULL;
     }
   return entry;
 }
 
-/* ---- entries beside the step */
+/* ---- further entries */
 
-/* `weights` gives all weights, those that are not trained as well: what a model of the same file needs.  What is
- * another weight transposed is not among them, and what repeats a part is that part (frontend/onnx/import_ties.c reads
+/* Adds entry `weights`, which returns all weights of the model file, also those that are not trained.  A weight that is
+ * another one transposed is left out, and one that repeats a part is that part (frontend/onnx/import_ties.c reads
  * both). */
 static void add_weights_entry(const TrainWeights *w) {
   Module *m = w->m;
   Builder b = builder_new(m, module_func_add(m, "weights", 1), w->diags);
-  b.phase = PH_pre; /* whatever the micro-batches */
+  b.phase = PH_pre; /* independent of micro-batches */
   for (size_t i = 0; i < m->params.n; i++) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
     const State *s = from ? module_state(m, from) : NULL;
@@ -162,7 +165,7 @@ static void add_weights_entry(const TrainWeights *w) {
   builder_end(&b);
 }
 
-/* `states` gives the trained weights and all moments. */
+/* Adds entry `states`, which returns the trained weights and all moments. */
 static void add_states_entry(Module *m, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, "states", 1), diags);
   b.phase = PH_pre;
@@ -171,7 +174,7 @@ static void add_states_entry(Module *m, Diags *diags) {
   builder_end(&b);
 }
 
-/* `restore` takes all states back; it has an output since every entry has: their number. */
+/* Adds entry `restore`, which sets all states; every entry needs an output, here the number of states. */
 static void add_restore_entry(Module *m, Diags *diags) {
   Builder b = builder_new(m, module_func_add(m, "restore", 1), diags);
   b.phase = PH_step;
@@ -183,7 +186,7 @@ static void add_restore_entry(Module *m, Diags *diags) {
   builder_end(&b);
 }
 
-/* The outputs of the old function as values of the new one. */
+/* Returns the outputs of the old function as values of the new one. */
 static const Output *mapped_outputs(const Rewrite *r) {
   const Func *f = r->old;
   Output *outputs = ARENA_ARRAY(r->m->arena, Output, f->outputs.n);
@@ -201,7 +204,8 @@ static bool add_loss(Rewrite *r, const TrainOptions *o, Loss *loss) {
   return ok;
 }
 
-/* `eval` computes the loss, with the weights as they are by then, and how many rows or labels it is a mean of. */
+/* Adds entry `eval`, which computes the loss with the current weights, and the number of rows or labels it is averaged
+ * over. */
 static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   Module *m = w->m;
   Diags *diags = w->diags;
@@ -211,7 +215,7 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   WrittenList written = {0};
   if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, &loss)) return false;
   if (written.n)
-    return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; what is evaluated changes nothing",
+    return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; evaluation must not change states",
                       written.items[0].name);
   build_output(&r.b, "loss", loss.value, NULL);
   build_output(&r.b, "count", loss.count, NULL);

@@ -1,8 +1,8 @@
-/* passes/train/train.h - a model becomes one step of its training.
+/* passes/train/train.h - turns a model into one step of its training.
  *
  * A step is one flat level-1 function (D38 of docs/decisions.md): forward pass, loss, gradients, update.  Trained
- * weights are states that start as the weight (D39), as are the optimizer's moments, which start as 0; `step`, how many
- * steps were made before, is an input (D40).  Nothing behind this pass knows of training.
+ * weights are states that start as the weight (D39), as are the optimizer's moments, which start as 0; `step`, the
+ * number of earlier steps, is an input (D40).  Later passes do not know about training.
  */
 #ifndef APC_PASSES_TRAIN_TRAIN_H
 #define APC_PASSES_TRAIN_TRAIN_H
@@ -30,34 +30,34 @@ typedef enum LossKind {
 
 typedef struct LossOptions {
   LossKind kind;
-  const char *name; /* NULL: an output's */
+  const char *name; /* NULL for an output of the model */
   int least_rank;
 #define SETTING(name, ...) double name;
 #include "passes/train/losses.def"
 } LossOptions;
 
-/* What is trained: weights and their elements, of all that could be. */
+/* The weights and elements that are trained, and how many could be. */
 typedef struct TrainReport {
   int64_t weights, all, elements, all_elements;
-  TrainingReasons left; /* those that could be and are not, and why */
+  TrainingReasons left; /* weights that could be trained but are not, with reasons */
   Val output;           /* the model's first output, in the step */
 } TrainReport;
 
 typedef struct TrainOptions {
-  const char *loss; /* one of losses.def, with what is set of it, or an output of the model: a float scalar */
+  const char *loss; /* a loss of losses.def with settings, or an output of the model: a float scalar */
   Optimizer optimizer;
-  const TrainingRules *rules; /* what somebody says of the weights; NULL */
-  const TrainingFacts *facts; /* what the reader of the model found out of them; NULL */
-  TrainReport *report;        /* filled; NULL: nobody asks */
+  const TrainingRules *rules; /* the user's rules for weights; NULL if none */
+  const TrainingFacts *facts; /* facts that the front end found about weights; NULL if none */
+  TrainReport *report;        /* filled; NULL if not needed */
 } TrainOptions;
 
-/* The model becomes one step of its training; NULL: it stays as it is.  False after diagnostics. */
+/* Turns the model into one step of its training; o NULL: leaves it unchanged.  False after diagnostics. */
 bool train_step(Module *m, const TrainOptions *o, Diags *diags);
 
-/* "adamw(lr=3e-4,clip=1)"; NULL: adamw as it is.  False after a diagnostic. */
+/* Parses e.g. "adamw(lr=3e-4,clip=1)"; NULL: adamw with defaults.  False after a diagnostic. */
 bool optimizer_parse(Arena *a, const char *text, Optimizer *out, Diags *diags);
 
-/* "cross_entropy(ignore=-1)"; what is none of losses.def is an output's name.  False after a diagnostic. */
+/* Parses e.g. "cross_entropy(ignore=-1)"; any other name is that of an output.  False after a diagnostic. */
 bool train_loss_parse(Arena *a, const char *text, LossOptions *out, Diags *diags);
 
 /* ---- between the files of this folder */
@@ -65,7 +65,7 @@ bool train_loss_parse(Arena *a, const char *text, LossOptions *out, Diags *diags
 /* A trained weight: its state as read, and the gradient of the loss. */
 typedef struct Trained {
   const char *name;
-  size_t param; /* its place in the module's list */
+  size_t param; /* its index in the module's list */
   Val read, gradient;
 } Trained;
 
@@ -77,42 +77,42 @@ typedef struct TrainedList {
 /* Both are scalars of the type that the loss is computed in. */
 typedef struct Loss {
   Val value;
-  Val count; /* what the loss is a mean of: labels or elements; 1 for a loss of the model's own */
+  Val count; /* the number of labels or elements that the loss is averaged over; 1 for a loss of the model's own */
 } Loss;
 
-/* loss.c: builds the loss of the function's outputs, adding what it is measured against as input `labels`.  `outputs`:
- * of the forward pass.  False after a diagnostic. */
+/* loss.c: builds the loss of the forward pass's outputs, and adds the input `labels`.  False after a diagnostic. */
 bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out);
 
-/* weights.c: how the weights of a model are trained: apart, as one with another, in part, or not at all. */
+/* weights.c: how the weights of a model are trained: separately, tied to another, in part, or not at all. */
 typedef struct TrainWeights {
   Module *m;
   const TrainOptions *o;
   Diags *diags;
 } TrainWeights;
 
-/* Whether all names that somebody gave are weights; false after a diagnostic. */
+/* True if all weights named by the user exist; else false after a diagnostic. */
 bool train_check_rules(const TrainWeights *w);
 bool train_is_trained(const TrainWeights *w, const Param *p);
-/* The weight that `name` is tied to; NULL: it is one of its own. */
+/* Returns the weight that `name` is tied to; NULL if it is not tied. */
 const char *train_kept(const TrainWeights *w, const char *name);
-/* The weight that has its numbers in the end, itself if it is not tied; changes *transposed if it is that transposed.
+/* Returns the weight at the end of the ties of `name`, itself if it is not tied; flips *transposed for each transposed
+ * tie.
  */
 const char *train_root(const TrainWeights *w, const char *name, bool *transposed);
-/* The weight of that name as it is computed with: its state if it is trained, that of the weight it is tied to ...
- * `op`: the operation that read it, NULL.  0 after a diagnostic. */
+/* Returns the value of that weight in the step: its state if it is trained, that of the weight it is tied to, or the
+ * weight.  `op`: the operation that read it, NULL if none.  0 after a diagnostic. */
 Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name);
-/* The weight whose numbers are saved under that name; NULL: none, since they follow from another's. */
+/* Returns the weight whose numbers are saved under that name; NULL if they follow from another weight's. */
 const char *train_stored(const TrainWeights *w, const char *name);
 void train_report(const TrainWeights *w);
 
-/* backward.c: the gradients of `loss` for every value in `list`, accumulated, built behind it; a gradient stays 0 when
- * the loss does not depend on the value.  Rows of tables that are padding get none where they are taken.  False after
- * diagnostics: every operation that has no derivative is named. */
+/* backward.c: builds, after `loss`, the accumulated gradients of `loss` for every value in `list`; a gradient stays 0
+ * if the loss does not depend on the value.  Padding rows of tables get no gradient from look-ups.  False after
+ * diagnostics, one for every operation without a derivative. */
 bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list);
 
-/* update.c: builds what is written to the states, and the outputs `grad_norm` and `lr`.  `steps`: how many were made
- * before, an i64. */
+/* update.c: builds the writes to the states, and the outputs `grad_norm` and `lr`.  `steps`: the number of earlier
+ * steps, an i64. */
 bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *list);
 
 #endif

@@ -1,12 +1,12 @@
-/* passes/train/update.c - what a step makes of weights and moments, from the gradients.
+/* passes/train/update.c - the update of weights and moments from the gradients.
  *
- *   sgd    g += decay w; m = momentum m + g; w -= lr m                 (Sutskever et al., 2013, as PyTorch has it)
+ *   sgd    g += decay w; m = momentum m + g; w -= lr m     (Sutskever et al., 2013, as in PyTorch)
  *   adamw  m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;
  *          w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)     (Loshchilov and Hutter, 2019)
  *   lion   w -= lr (sign(b1 m + (1 - b1) g) + decay w); m = b2 m + (1 - b2) g    (Chen et al., 2023)
  *
- * t = step + 1.  1 - b^t is -expm1(t ln b), which does not cancel.  Gradients are scaled to the norm `clip` before, all
- * by one factor.  The learning rate is lr min(1, t / warmup) times what the schedule has come to.
+ * t = step + 1.  1 - b^t is computed as -expm1(t ln b), without cancellation.  Before the update all gradients are
+ * scaled by one factor to the norm `clip`.  The learning rate is lr min(1, t / warmup) times the value of the schedule.
  */
 #include <fnmatch.h>
 #include <math.h>
@@ -18,10 +18,10 @@ typedef struct Update {
   Builder *b;
   const Optimizer *o;
   const Type *scalar; /* f32 */
-  Val t;              /* steps with this one */
+  Val t;              /* number of steps, including this one */
   Val lr;
-  Val correction[2]; /* adamw: 1 - beta^t, of both moments */
-  Val scale;         /* of gradients; 0: they are as they are */
+  Val correction[2]; /* adamw: 1 - beta^t for both moments */
+  Val scale;         /* of gradients; 0: no scaling */
 } Update;
 
 /* ---- scalars */
@@ -31,7 +31,7 @@ static Val binary(const Update *u, OpKind k, Val x, Val y) { return build_binary
 static Val times(const Update *u, Val x, double c) { return binary(u, OP_mul, x, number(u, c)); }
 static Val at_most_1(const Update *u, Val x) { return binary(u, OP_min, x, number(u, 1)); }
 
-/* How much of the way from lr to min_lr is left. */
+/* Returns the remaining part of the way from lr to min_lr. */
 static Val left_of(const Update *u) {
   const Optimizer *o = u->o;
   Val done = binary(u, OP_sub, u->t, number(u, o->warmup + 1));
@@ -59,7 +59,7 @@ static Val correction(const Update *u, double b) {
   return build_unary(u->b, OP_neg, build_unary(u->b, OP_expm1, times(u, u->t, log(b))));
 }
 
-/* What was built from `first` on follows the weight: where a weight is kept decides where it is updated (D46). */
+/* Operations from `first` on follow the weight: it is updated where it is stored (D46). */
 static void follow_weight(const Update *u, const Trained *w, size_t first) {
   Func *f = u->b->f;
   for (size_t i = first; i < f->ops.n; i++) f->ops.items[i].mirror = (Mirror){name_of(f, w->read), MIRROR_INSIDE};
@@ -117,14 +117,14 @@ static Val read_moment(const Update *u, const Trained *w, const char *what) {
   const Type *t = type_of(u->b->f, w->read);
   const char *name = state_name(u, w, what);
   if (module_state(m, name)) {
-    diag_error(u->b->diags, DIAG_train, (Loc){0}, "a weight is called '%s', as a moment of '%s'", name, w->name);
+    diag_error(u->b->diags, DIAG_train, (Loc){0}, "weight '%s' has the name of a moment of '%s'", name, w->name);
     return 0;
   }
   module_state_add(m, name, t, 0);
   return build_read(u->b, name);
 }
 
-/* The weight less lr times `change`. */
+/* Subtracts lr times `change` from the weight. */
 static void step(const Update *u, const Trained *w, Val change) {
   const Type *t = type_of(u->b->f, w->read);
   Val move = build_binary(u->b, OP_mul, spread(u, u->lr, t), change);

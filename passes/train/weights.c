@@ -1,8 +1,8 @@
 /* passes/train/weights.c - how the weights of a model are trained (train.h).
  *
- * A weight is a state of its own (D39), or it is tied to another and is that one's state, maybe transposed; or it
- * repeats a part, which is a weight that is added here, and is that one's state broadcast.  What somebody asks for
- * (TrainingRules) comes before what the reader of the model found out (TrainingFacts).
+ * A weight is a state of its own (D39); or it is tied to another weight and shares its state, possibly transposed; or
+ * it repeats a part: the part is added as a weight here, and the weight is the part's state, broadcast.  The user's
+ * rules (TrainingRules) take precedence over facts found by the front end (TrainingFacts).
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/nearest.h"
 #include "passes/train/train.h"
 
-/* ---- what was asked for */
+/* ---- rules of the user */
 
 static bool no_weight(const TrainWeights *w, const char *option, const char *name) {
   diag_error(w->diags, DIAG_usage_value, (Loc){0}, "%s %s: the model has no such weight", option, name);
@@ -37,11 +37,11 @@ static bool check_tie(const TrainWeights *w, const TrainingTie *tie) {
   const Param *kept = module_param(w->m, tie->kept), *tied = module_param(w->m, tie->tied);
   if (!kept || !tied) return no_weight(w, "--tie", kept ? tie->tied : tie->kept);
   if (kept == tied || train_kept(w, tie->kept))
-    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--tie %s=%s: '%s' is tied itself", tie->kept, tie->tied,
-                      tie->kept);
+    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--tie %s=%s: '%s' is itself a tied weight", tie->kept,
+                      tie->tied, tie->kept);
   if (same_dims(kept->type, tied->type, false) || same_dims(kept->type, tied->type, true)) return true;
-  return diag_error(w->diags, DIAG_usage_value, (Loc){0},
-                    "--tie %s=%s: neither is of the other's type, or of it transposed", tie->kept, tie->tied);
+  return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--tie %s=%s: the types differ, also transposed", tie->kept,
+                    tie->tied);
 }
 
 static bool check_pad(const TrainWeights *w, const TrainingPad *pad) {
@@ -49,7 +49,7 @@ static bool check_pad(const TrainWeights *w, const TrainingPad *pad) {
   int64_t dims[MAX_RANK], at;
   if (!p) return no_weight(w, "--pad", pad->table);
   if (!p->type->rank || !type_constant_dims(p->type, dims))
-    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--pad %s: it is no table", pad->table);
+    return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--pad %s: the weight is not a table", pad->table);
   at = pad->row < 0 ? pad->row + dims[0] : pad->row;
   if (at >= 0 && at < dims[0]) return true;
   return diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--pad %s=%lld: the table has %lld rows", pad->table,
@@ -95,7 +95,7 @@ const char *train_kept(const TrainWeights *w, const char *name) {
   return tie ? tie->kept : NULL;
 }
 
-/* Is the tied weight the transposed?  Of what somebody asked for the types tell, and of square ones what was found. */
+/* True if the tied weight is the transposed one: for ties of the user by their types, for others as found. */
 static bool is_transposed(const TrainWeights *w, const TrainingTie *tie) {
   const TrainingFacts *f = w->o->facts;
   for (size_t i = 0; f && i < f->ties.n; i++)
@@ -127,12 +127,12 @@ static bool is_part(const TrainWeights *w, const char *name) {
   return false;
 }
 
-/* The part that the weight repeats, as a view of its bytes; NULL when it lies in no file. */
+/* Returns the part that the weight repeats, as a view of its bytes; NULL if it is not stored in a file. */
 static const Param *add_part(const TrainWeights *w, const TrainingRepeat *repeat) {
   Module *m = w->m;
   const Param *whole = module_param(m, repeat->name), *have = module_param(m, part_name(w, repeat->name));
   if (have || whole->init != INIT_BLOB || whole->origin.name) return have;
-  const Param from = *whole; /* the list grows */
+  const Param from = *whole; /* a copy, because the list grows */
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < from.type->rank; d++) dims[d] = repeat->dims >> d & 1u ? ex_const(m, 1) : from.type->dims[d];
   Param *p = module_param_add(m, module_string(m, part_name(w, repeat->name)),
@@ -162,7 +162,7 @@ static bool is_apart(const TrainWeights *w, const char *name) {
   return false;
 }
 
-/* The weights' bytes overlap in the file. */
+/* True if the weights' bytes overlap in the file. */
 static bool share_bytes(const Param *x, const Param *y) {
   if (x->init != INIT_BLOB || y->init != INIT_BLOB || x->blob != y->blob) return false;
   uint64_t end[2] = {x->offset, y->offset};
@@ -176,7 +176,7 @@ static bool share_bytes(const Param *x, const Param *y) {
   return x->offset < end[1] && y->offset < end[0];
 }
 
-/* The state of a weight that `op` read; of experts, when the weight is. */
+/* Reads the state of a weight that `op` read; it belongs to experts if the weight does. */
 static Val read_state(Builder *b, const Op *op, const Param *p) {
   const Loc saved = b->loc;
   b->loc = p->loc;
@@ -187,7 +187,7 @@ static Val read_state(Builder *b, const Op *op, const Param *p) {
   return v;
 }
 
-/* The value of a trained weight: its state, read. */
+/* Returns the value of a trained weight: its state, read. */
 static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const Param *p) {
   Module *m = w->m;
   for (size_t i = 0; i < list->n; i++) {
@@ -195,19 +195,18 @@ static Val read_weight(const TrainWeights *w, Builder *b, TrainedList *list, con
     if (have == p) return list->items[i].read;
     if (p->init != INIT_BLOB || !share_bytes(have, p) || is_apart(w, p->name) || is_apart(w, have->name)) continue;
     diag_error(w->diags, DIAG_train, p->loc,
-               "weights '%s' and '%s' share memory in the model's file, and would be "
-               "trained apart",
-               have->name, p->name);
+               "weights '%s' and '%s' share bytes in the model's file, but would be trained separately", have->name,
+               p->name);
     return 0;
   }
   if (p->type->dtype != DT_f32 && p->type->dtype != DT_f64) {
-    diag_error(w->diags, DIAG_train, p->loc, "weight '%s' is %s; f32 weights are trained", p->name,
+    diag_error(w->diags, DIAG_train, p->loc, "weight '%s' is %s; only f32 and f64 weights can be trained", p->name,
                dtype_name(p->type->dtype));
     return 0;
   }
   const State *have_state = module_state(m, p->name);
   if (have_state && !have_state->param) {
-    diag_error(w->diags, DIAG_train, p->loc, "the model has a state '%s', as a weight is called", p->name);
+    diag_error(w->diags, DIAG_train, p->loc, "'%s' is the name of a state and of a weight", p->name);
     return 0;
   }
   if (!have_state) module_state_add(m, p->name, p->type, 0)->param = p->name;
@@ -234,7 +233,7 @@ Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *
   return v ? build_bcast_to(b, v, type->rank, type->dims) : 0;
 }
 
-/* ---- what was done */
+/* ---- report */
 
 static int64_t elements_of(const Param *p) {
   int64_t dims[MAX_RANK], n = 1;
@@ -245,8 +244,8 @@ static int64_t elements_of(const Param *p) {
 
 static const char *why_not(const TrainWeights *w, const Param *p) {
   if (train_is_trained(w, p)) return "the loss does not depend on it";
-  return training_wish(w->o->rules, p->name) == TRAINING_FROZEN ? "--freeze names it"
-                                                                : "train= or freeze= of --optimizer leave it out";
+  return training_wish(w->o->rules, p->name) == TRAINING_FROZEN ? "excluded by --freeze"
+                                                                : "excluded by train= or freeze= of --optimizer";
 }
 
 void train_report(const TrainWeights *w) {

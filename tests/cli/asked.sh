@@ -372,9 +372,9 @@ expect 2 "the plan is for @prefill alone" "${both[@]}" --plan one.plan --optimiz
 sed 's/ decode=100/ decoder=100/' both.plan >bad.plan
 expect 1 "the plan is for an entry 'decoder', which the model has not" "${both[@]}" --plan bad.plan
 sed 's/ decode=100/ prefill=100/' both.plan >bad.plan
-expect 1 "the entry 'prefill' is there twice" "${both[@]}" --plan bad.plan
+expect 1 "the entry 'prefill' is listed twice" "${both[@]}" --plan bad.plan
 sed 's/ decode=100/ decode=-1/' both.plan >bad.plan
-expect 1 "'-1' is no number from 0" "${both[@]}" --plan bad.plan
+expect 1 "'-1' is not a number of at least 0" "${both[@]}" --plan bad.plan
 expect 0 "" "${both[@]}" --optimize prefill=1,decode=10 --tp 2 --pin 'layers.*.mlp.up:2=tp' --why decode/layers.0.mlp.up --compare dp=2 --what-if 'bandwidth*2' --save-plan tp.plan
 expect_json 'd["pins"] and d["why"] and d["what_if"] and d["chosen"]["tp"] == 2 and d["entries"][1]["tp"] == 2'
 sed 's/^\(op "decode.*attn.keys"\) .*/\1 {}/' tp.plan >bad.plan

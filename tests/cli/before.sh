@@ -76,7 +76,7 @@ IR
 "$apc" plan max.ir -q --target cpux2 --tp 2 --save-plan max.plan >/dev/null
 # micro-batches that would have to be joined again: where, and why
 sed 's/mesh .tp=2/mesh [m=2 time, tp=2/; s/op "\([xy]\)".*/op "\1" {x0:m}/; s/op "s".*/op "s" {}/' max.plan >joined.plan
-expect 1 "error[APC0402]: \"s\" needs \"y\" in layout {}, which cannot be made of {0:m}" "$apc" plan max.ir --target cpux2 --plan joined.plan; expect_err "--> joined.plan:9:8"; expect_err '"y" is cut here'
+expect 1 "error[APC0402]: \"s\" needs \"y\" in layout {}, which cannot be made from {0:m}" "$apc" plan max.ir --target cpux2 --plan joined.plan; expect_err "--> joined.plan:9:8"; expect_err '"y" is cut here'
 # names of axes: what is taken is printed and parsed again
 for name in _x X2 x_y; do
   sed "s/tp/$name/g" max.plan >named.plan

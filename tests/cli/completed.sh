@@ -106,7 +106,7 @@ wrong 1 4:32 "so the line needs b:mb" 'mesh [mb=2 time, dp=2] stages 2' 'op "lay
 wrong 1 3:5 "the mesh has 8 ranks, cpux4 has 4" 'mesh [dp=8] stages 1'
 wrong 1 4:9 "stage 1 has a line and stage 3 has none" 'mesh [] stages 4' 'stage 1 "layers.1.ln1.norm"'
 wrong 1 3:7 "'tp=none' is none of" 'force tp=none'
-wrong 1 3:8 "no update lines" 'update "wte" {}'
+wrong 1 3:8 "cannot have update lines" 'update "wte" {}'
 wrong 1 3:20 "the plan is for 2 ranks, cpux4 has 4" 'target cpux2 ranks 2'
 wrong 3 3:4 "no plan has this line beside the others" 'op "layers.0.mlp.fc.w" {x1:tp}' 'force dp=4'
 wrong 3 2:1 "tp 3 would leave 1 of the 4 ranks" 'force tp=3'

@@ -62,7 +62,7 @@ plan 's/^op /oops /'
 : >bad.plan; bad APC04 "$apc" plan "$mlp" $small --plan bad.plan
 check "its own plan is complete" bash -c '"$0" plan "$@" 2>&1 >out | (! grep warning)' "$apc" "$mlp" $small --target cpux4 --plan good.plan
 grep -v '^op ' good.plan >cut.plan
-expect 0 "warning[APC0404]: no line cuts anything over the axis 'tp': its 2 ranks all do the same" "$apc" plan "$mlp" $small --target cpux4 --plan cut.plan
+expect 0 "warning[APC0404]: no line splits anything over the axis 'tp': its 2 ranks all do the same work" "$apc" plan "$mlp" $small --target cpux4 --plan cut.plan
 bad APC0001 "$apc" plan "$mlp" $small --plan nowhere.plan
 expect 0 "warning[APC0404]: the plan was made for another graph" "$apc" plan "$mlp" -q -D d=32 -D hidden=32 -D layers=1 --target cpux4 --plan good.plan
 expect 1 "error[APC04" "$apc" plan "$mlp" $small --target cpux2 --plan good.plan

@@ -89,7 +89,7 @@ expect 2 "--recompute full was asked for, the plan has selective" "$apc" plan $g
 expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan edited.plan --json
 expect_json 'd["chosen"]["recompute"] == "by operation"'
 (cat saved.plan; echo 'op "loss.grad.*" {} again') >bwd.plan
-expect 1 "is none of the forward pass" "$apc" plan $gpt --target cpux2 --plan bwd.plan
+expect 1 "is only for operations of the forward pass" "$apc" plan $gpt --target cpux2 --plan bwd.plan
 (cat saved.plan; echo 'op "layers.1.ln2.norm" {} twice') >word.plan
 expect 1 "expected 'again'" "$apc" plan $gpt --target cpux2 --plan word.plan
 
@@ -148,8 +148,8 @@ expect_json 'd["lower_bound_us"] <= d["time_us"] and all(x["time_us"] is None or
 expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
 
 # What there is not.
-expect 3 "5 layers are to be computed again, and 4 of the model repeat" "$apc" plan $gpt --target cpu --recompute 5
-expect 3 "5 layers are to be computed again, and 4 of the model repeat" "$apc" plan $gpt --target cpu --recompute full:5
+expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute 5
+expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute full:5
 expect 3 "no layer of the model repeats" "$apc" plan $mlp -D layers=1 --target cpu --recompute full
 expect 2 "--recompute full is of training" "$apc" plan "$source_dir/examples/mlp.apc" --recompute full
 summary 125 50

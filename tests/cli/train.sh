@@ -76,9 +76,9 @@ for cut in "cpu" "cpux4 --dp 2 --tp 2"; do
 done
 # shellcheck disable=SC2086
 expect 0 "proved   the parallel program" "$apc" verify $mlp -q --train 'cross_entropy(label_smoothing=.1)' --batch 8 --target cpux2 --tp 2
-for wrong in "cross_entropy(ignor=1): there is nothing called 'ignor'" "mse(ignore=1): this loss has no 'ignore'" \
+for wrong in "cross_entropy(ignor=1): unknown setting 'ignor'" "mse(ignore=1): this loss has no setting 'ignore'" \
   "cross_entropy(label_smoothing=2): label_smoothing must be a number, 0 to 1" "cross_entropy(ignore=.5): ignore must be a whole number" \
-  "cross_entropy(ignore=1: a ')' is wanted"; do
+  "cross_entropy(ignore=1: expected ')' after"; do
   # shellcheck disable=SC2086
   expect 2 "$wrong" "$apc" plan $mlp -q --batch 8 --train "${wrong%%: *}"
 done
@@ -131,9 +131,9 @@ entry main(x: f32[batch, 12]) {
   output y = einsum("bd,cd->bc", unit(linear(x, 3, std=0.3) as "a"), unit(linear(x, 3, std=0.3) as "b"))
 }
 M
-expect 3 'would have to be joined again: dot "y.2" needs all of div "y.1" at once' "$apc" plan pairs.apc -q \
+expect 3 'would have to be joined: dot "y.2" needs all of div "y.1" at once' "$apc" plan pairs.apc -q \
   --train cross_entropy --dim batch=8 --micro-batches 2
-expect_err "another loss in micro-batches"
+expect_err "has other values in micro-batches"
 
 # Whatever the number of stages and the order in which they take turns, a run has the same bits; the plan says the order.
 # shellcheck disable=SC2086
@@ -158,11 +158,11 @@ expect 1 "there is no schedule 'backwards'" "$apc" plan $mlp -q --train cross_en
   --batch 8 --target cpux3 --plan bad.plan
 sed 's/schedule zbh1/schedule interleaved:2/' turns.plan >bad.plan
 # shellcheck disable=SC2086
-expect 1 "schedule interleaved:2 has 2 stages on each place and several micro-batches; the mesh has 3 and 4" "$apc" plan $mlp -q \
+expect 1 "schedule interleaved:2 needs a multiple of 2 stages and several micro-batches; the mesh has 3 stages and 4 micro-batches" "$apc" plan $mlp -q \
   --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan bad.plan
 sed 's/^stage 2 .*/stage 2 "layers.1.up.dot.grad.dot"/' turns.plan >bad.plan
 # shellcheck disable=SC2086
-expect 1 'is no operation of the forward pass' "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
+expect 1 'is not an operation of the forward pass' "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
   --batch 8 --target cpux3 --plan bad.plan
 # shellcheck disable=SC2086
 expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
@@ -209,14 +209,14 @@ check "accumulated" grep -q "loss.accumulate = accumulate %loss" legal.ir
 # What cannot be.
 # shellcheck disable=SC2086
 {
-expect 2 "there is no optimizer 'adam'" "$apc" plan $mlp --train mse --optimizer 'adam(lr=1)'
-expect 2 "this optimizer has no 'momentum'" "$apc" plan $mlp --train mse --optimizer 'adamw(momentum=.9)'
+expect 2 "unknown optimizer 'adam'" "$apc" plan $mlp --train mse --optimizer 'adam(lr=1)'
+expect 2 "this optimizer has no setting 'momentum'" "$apc" plan $mlp --train mse --optimizer 'adamw(momentum=.9)'
 expect 2 "the nearest is 'beta1'" "$apc" plan $mlp --train mse --optimizer 'adamw(betal1=.9)'
 expect 2 "lr must be a number, at least 0" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=-1)'
 expect 2 "needs steps=N" "$apc" plan $mlp --train mse --optimizer 'adamw(schedule=linear)'
-expect 2 "a ')' is wanted" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=1'
-expect 2 "KEY=VALUE is wanted, not 'lr'" "$apc" plan $mlp --train mse --optimizer 'adamw(lr)'
-expect 2 "neither cross_entropy, mse, bce nor an output" "$apc" plan $mlp --train perplexity
+expect 2 "expected ')' after" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=1'
+expect 2 "expected KEY=VALUE, got 'lr'" "$apc" plan $mlp --train mse --optimizer 'adamw(lr)'
+expect 2 "is not a loss (cross_entropy, mse, bce) and not an output" "$apc" plan $mlp --train perplexity
 expect 2 "output 'y' is f32" "$apc" plan $mlp --train y
 expect 2 "--optimizer is of training" "$apc" plan $mlp --optimizer sgd
 expect 2 "--batch is of training" "$apc" plan $mlp --batch 8

@@ -80,7 +80,7 @@ check "the program says it too" grep -qx 'trains 8 of 8 weights, 145 of 145' err
 train said "sgd(lr=.01,train=[ps]*)" "pe scaled shift" # what is named, whatever it is
 says 'trains 3 of'
 train said "sgd(lr=.01,freeze=w*)" "gain old scaled turned zeros zeros.1"
-says 'not trained: "w", "wide"; train= or freeze= of --optimizer leave it out'
+says 'not trained: "w", "wide"; excluded by train= or freeze= of --optimizer'
 train nothing "sgd(lr=.01)" "buffer lifted made old pe scaled shift table turned w wide zeros zeros.1"
 says 'trained apart, though the file has them once: "zeros.1"'
 expect 0 "" "$apc" run nothing.onnx -q --dim batch=2

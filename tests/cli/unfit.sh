@@ -20,7 +20,7 @@ plan() { # CODE TEXT OPTION...
 # The deficit, in all and a rank, is what is missing; the largest tensors in their order; as JSON, too.
 plan 3 "error[APC0405]: no feasible plan for box.topo: 57.2 MiB are allowed on a rank (95.4 MiB less 38.1 MiB reserved)" -D layers=8 --target box.topo
 no_out
-expect_err "weights and state are 128.1 MiB; even cut among 2 ranks they are 13.7 MiB too much in all, 6.8 MiB a rank"
+expect_err "weights and state are 128.1 MiB; even split over 2 ranks they are 13.7 MiB too much in all, 6.8 MiB per rank"
 expect_err 'note: the largest tensors: weight "layers.0.up.w" f32[1024, 2048] 8.0 MiB, weight "layers.0.down.w" f32[2048, 1024] 8.0 MiB, dot '
 expect_err "help: the fewest devices on which a plan was found are 4: --target box.topox4"
 plan 3 "" -D layers=8 --target box.topo --json

@@ -151,7 +151,7 @@ expect 3 "dp 16 would only replicate work: the largest dimension of kind batch h
 expect 3 "cp 2 would only replicate work: no dimension of the model is of kind sequence" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux2 --cp 2
 printf 'apc.ir 1\nsymbol b\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[b, 8]\n  %%y = mul %%x, %%x : f32[b, 8]\n  output "y" %%y\n}\n' >square.ir
 expect 3 "cannot be cut into 2 stages: it has too few places" "$apc" plan square.ir --target cpux2 --pp 2
-expect 3 "dp 3 x tp 2 would take 6 ranks, and cpux4 has 4" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux4 --tp 2 --dp 3
+expect 3 "dp 3 x tp 2 would need 6 ranks, but cpux4 has 4" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux4 --tp 2 --dp 3
 # a plan that was given and leaves all ranks do the same does not mean that more of them do not help
 "$apc" plan "$source_dir/examples/gpt-tiny.onnx" -q --target cpux4 --save-plan - 2>err | grep -v '^op ' >same.plan
 expect 0 "this plan is no faster, others are" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" -q --target cpux4 --plan same.plan; expect_out "instead  dp 4"

@@ -175,7 +175,7 @@ expect 1 "expected 'once'" "$apc" plan $gpt -q --target cpux2 --plan bad.plan
 sed 's/^store "layers.0.attn.q.w"/store "layers.0.attn.q"/' saved.plan >bad.plan
 expect 1 'no trained weight is named "layers.0.attn.q"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
 echo 'grad "x" {}' | cat saved.plan - >bad.plan
-expect 1 'nothing that accumulates is named "x"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
+expect 1 'no accumulation is named "x"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
 
 # Left to apc: weights are cut, and gathered at use where it does not fit otherwise.
 wide="${wide/--batch 8/--batch 64}"
@@ -188,9 +188,9 @@ expect 3 "no feasible plan" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 
 expect_err "optimizer"
 
 # What cannot be.
-expect 3 "zero 1 would cut nothing" "$apc" plan $gpt -q --target cpu --zero 1
-expect 3 "zero 3 would cut nothing" "$apc" plan $gpt -q --target cpux2 --dp 1 --zero 3
-expect 3 "zero 2 would cut nothing" "$apc" plan $gpt -q --target cpux2 --pp 2 --zero 2
+expect 3 "zero 1 would have no effect" "$apc" plan $gpt -q --target cpu --zero 1
+expect 3 "zero 3 would have no effect" "$apc" plan $gpt -q --target cpux2 --dp 1 --zero 3
+expect 3 "zero 2 would have no effect" "$apc" plan $gpt -q --target cpux2 --pp 2 --zero 2
 expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
 expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
 expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1

@@ -86,7 +86,7 @@ static void reserve_and_deficit(void) {
       CHECK(!c.p && c.d->n == 2);
       const char *error = c.d->items[0].message, *note = c.d->items[1].message;
       CHECKF(strstr(error, "57.2 MiB are allowed on a rank (95.4 MiB less 38.1 MiB reserved)") &&
-                 strstr(error, "are 128.1 MiB") && strstr(error, "13.6 MiB too much in all, 6.8 MiB a rank"),
+                 strstr(error, "are 128.1 MiB") && strstr(error, "13.6 MiB too much in all, 6.8 MiB per rank"),
              "%s", error);
       CHECKF(strstr(note, "weight \"l0.w1\" f32[1024, 2048] 8.0 MiB"), "%s", note);
     }

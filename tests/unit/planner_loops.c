@@ -400,7 +400,8 @@ static void one_loop_is_one_stage(void) {
       "i64[] %h = carry %x : f32[8, 8] "
       "%y = dot %h, %h {spec=\"ab,bc->ac\"} : f32[8, 8] %z = dot %y, %h {spec=\"ab,bc->ac\"} : f32[8, 8] repeat \"r\" "
       "%t %l = leave %h, %z : f32[8, 8] output \"l\" %l }";
-  static const char *const says[] = {"cannot be cut into 2 stages", "2 micro-batches compute would have to be joined"};
+  static const char *const says[] = {"cannot be cut into 2 stages",
+                                     "results of 2 micro-batches would have to be joined"};
   for (int micro = 1; micro <= 2; micro++) {
     Case c = plan_of(text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = micro});
     CHECK(!c.p && c.d->errors == 1 && strstr(c.d->items[0].message, says[micro - 1]));

@@ -279,10 +279,10 @@ static void refused(void) {
       {"cpux4",
        {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 1, [DEGREE_pp] = 1, [DEGREE_cp] = 1, [DEGREE_ep] = 1}},
        "tp 2 would leave 2 of the 4 ranks of cpux4 idle"},
-      {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 3}}, "dp 3 x tp 2 would take 6 ranks, and cpux4 has 4"},
+      {"cpux4", {.degree = {[DEGREE_tp] = 2, [DEGREE_dp] = 3}}, "dp 3 x tp 2 would need 6 ranks, but cpux4 has 4"},
       {"cpux64",
        {.degree = {[DEGREE_tp] = 64, [DEGREE_dp] = 64, [DEGREE_pp] = 64, [DEGREE_cp] = 64, [DEGREE_ep] = 64}},
-       "would take 1073741824 ranks"},
+       "would need 1073741824 ranks"},
       {"cpux4", {.degree[DEGREE_cp] = 4}, "kind sequence"}, /* an MLP has none */
       {"cpux4", {.degree[DEGREE_ep] = 4}, "replicate"},
       {"cpux4", {.degree[DEGREE_tp] = 8}, "tp 8 is not possible on cpux4, which has 4 ranks"},
