@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""bench/calibrated.py - are the times that apc plans for a calibrated machine those that its programs take?
+"""bench/calibrated.py - predicted times on a calibrated machine against measured ones.
 
     python3 bench/calibrated.py [--build build] [--calibration FILE.topo] [--runs N] [--only NAME] [--report FILE.md]
 
-Calibrates this machine (unless a file is given), then plans 20 models on cpu and on cpux2 with it, runs each, and
-prints predicted against measured.  Models of `fit` were looked at while the form of the cost model was chosen (no
-figure is fitted to any model); models of `check` were not.  Measured is the least time of a request over runs that
-alternate between all programs, in rounds, so that what others do on the machine for some seconds is no time of one
-model; the median of the rounds' least times is printed beside it.  Fails where the mean error is above 15 % or the
-worst above 40 %, of cpu or of cpux2.
+Calibrates this machine (unless a file is given), plans 20 models with it for cpu and for cpux2, runs each, and prints
+predicted against measured times.  `fit` models were used while choosing the form of the cost model (no figure is fit to
+any model); `check` models were not.  The measured time is the least time of a request over runs that alternate between
+all programs, in rounds, so that a few seconds of other load do not affect one model alone; the median of the rounds'
+least times is printed beside it.  Fails if the mean error is above 15 % or the worst above 40 %, for cpu or cpux2.
 """
 import argparse
 import json
@@ -71,7 +70,7 @@ class Case:
             self.why = (err.strip().splitlines() or ["exit %d" % code])[0]
 
     def measure_busy(self, runs):
-        """The least time of each operation, summed: of a machine on which no whole run is left alone."""
+        """The sum of the least time of each operation, for machines that disturb every whole run."""
         trace = self.program + ".json"
         code, _, err = run([self.program, "--trace", trace, f"--bench={runs}"])
         if code:

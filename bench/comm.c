@@ -1,9 +1,10 @@
-/* bench/comm.c - times of collectives between CPU ranks of this machine, as a table.
+/* bench/comm.c - times collectives between CPU ranks of this machine and prints a table.
  *
- * usage: bench_comm [RANKS...]     (default 2 4) First what a session costs: from nothing to the end of the first empty
- * command, and an empty command after that.  Then each line is one size: bytes of the whole vector (all_reduce: the
- * vector every rank holds; all_gather: the gathered one), rank 0's median time over repetitions, and the algorithm
- * bandwidth, bytes / time.
+ * usage: bench_comm [RANKS...]     (default 2 4)
+ *
+ * First the cost of a session: the time from its start to the end of the first empty command, and the time of a further
+ * empty command.  Then one line per size: bytes of the whole vector (all_reduce: the vector that every rank holds;
+ * all_gather: the gathered one), rank 0's median time over repetitions, and the algorithm bandwidth, bytes / time.
  */
 #include "tests/ranks/ranks.h"
 
@@ -30,7 +31,7 @@ static void make_blocks(const RankContext *r, const Payload *p, CommBlock *send,
   }
 }
 
-/* Rank 0 leaves its median time at the start of the I/O area. */
+/* Rank 0 writes its median time to the start of the I/O area. */
 static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error) {
   Payload p;
   memcpy(&p, c->payload, sizeof p);

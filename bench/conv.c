@@ -1,8 +1,10 @@
-/* bench/conv.c - the convolutions of ResNet-50 and some others: our kernel against oneDNN, on the same numbers in turn.
+/* bench/conv.c - the convolutions of ResNet-50 and some others: our kernel and oneDNN alternate on the same numbers.
  *
- * usage: bench_conv [IMAGES] [ROUNDS]      OMP_NUM_THREADS sets the threads of both Both compute the convolution alone
- * on images with channels last; weights are in the library's layout before its times are taken.  Prints the least time
- * of all rounds, GFLOP/s, and the largest difference of the results; stops when it is more than rounding.
+ * usage: bench_conv [IMAGES] [ROUNDS]      OMP_NUM_THREADS sets the threads of both
+ *
+ * Both compute only the convolution, on images with channels last; weights are converted to the library's layout before
+ * it is timed.  Prints the least time of all rounds, GFLOP/s, and the largest difference of the results; stops if the
+ * difference exceeds rounding.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -55,7 +57,7 @@ static int64_t value_of(const Expr *e) {
   return v;
 }
 
-/* The layer as level 2 has it, and its kernel in the set. */
+/* Makes the layer in level-2 form, and its kernel in the set. */
 static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Made *out) {
   int pad = l->window / 2, side = (l->side + 2 * pad - l->window) / l->stride + 1;
   const char *x = arena_printf(a, "f32[%d,%d,%d,%d,%d]", images, l->side, l->side, l->groups, l->in);
@@ -79,7 +81,7 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
   kernel_target(cpu)->print(m, f, units, set);
   for (size_t i = 0; i < units->n; i++)
     if (units->items[i].kind == UNIT_KERNEL) out->unit = &units->items[i];
-  if (!out->unit || !out->unit->conv || out->unit->nscalars > 64) fail("the library does not know the layer");
+  if (!out->unit || !out->unit->conv || out->unit->nscalars > 64) fail("the library does not support the layer");
   int64_t numbers[PROGRAM_CONV_NUMBERS];
   for (int i = 0; i < PROGRAM_CONV_NUMBERS; i++) numbers[i] = value_of(out->unit->conv->numbers[i]);
   memcpy(&out->shape, numbers, sizeof numbers);

@@ -1,11 +1,11 @@
 /* bench/cost_model.c - the cost model against published measurements: bench_cost_model [-v|--csv] [--bound PERCENT
  * PERCENT] [--means PERCENT PERCENT] FOLDER
  *
- * FOLDER holds collectives.csv and products.csv (bench/published): one measurement a row, with its source.  Rows of
- * `use` fit were looked at when the constants of targets/ were chosen, rows of `check` are of other sources.  Prints
- * mean, median and largest relative error of every source; with --csv, instead, a line of table, target, operation or
- * type, use, published and predicted seconds and source for every row, for bench/accuracy.py.  With --bound or --means
- * it fails when the median or the mean over all rows to check of collectives or of products exceeds its bound.
+ * FOLDER holds collectives.csv and products.csv (bench/published): one measurement per row, with its source.  Rows with
+ * `use` fit served to choose the constants of targets/; rows with `check` come from other sources.  Prints mean, median
+ * and largest relative error per source; with --csv, prints instead one line per row for bench/accuracy.py: table,
+ * target, operation or type, use, published and predicted seconds, source.  With --bound or --means it fails if the
+ * median or the mean over all check rows of collectives or of products exceeds its bound.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static double mean(const Errors *e) {
   return e->n ? sum / (double)e->n : NAN;
 }
 
-/* A text up to what tells revisions apart. */
+/* Returns the text before the revision. */
 static const char *short_name(Arena *a, const char *source) { return arena_strndup(a, source, strcspn(source, "@ ")); }
 
 static void record(Bench *b, char **row, const char *what, const char *use, const char *source, double predicted,
@@ -107,8 +107,8 @@ static bool collective_row(Bench *b, char **row) {
   return true;
 }
 
-/* target, dtype, m, n, k, batch, tflops, use, source, host_us: what the host took at least to issue one, where that is
- * in the time.  Results of products in fp8 have 16 bits. */
+/* target, dtype, m, n, k, batch, tflops, use, source, host_us: the least time of the host to issue one product, if the
+ * measured time includes it.  Results of fp8 products have 16 bits. */
 static bool product_row(Bench *b, char **row) {
   const Target *t = topo_target_find(b->diags, b->arena, row[0]);
   ComputeType type;
@@ -129,7 +129,7 @@ static bool read_rows(Bench *b, const char *folder, const char *file, int column
              *text = file_read_text(b->diags, b->arena, path, NULL);
   if (!text) return false;
   char *at = arena_strdup(b->arena, text), *line, *row[COLUMNS];
-  strsep(&at, "\n"); /* names of the columns */
+  strsep(&at, "\n"); /* names of columns */
   while ((line = strsep(&at, "\n")) && *line) {
     int n = 0;
     while (n < columns && (row[n] = strsep(&line, ","))) n++;
@@ -158,7 +158,7 @@ static void report(Bench *b) {
          100 * median(&b->check));
 }
 
-/* One table; false when a row cannot be used or a bound is exceeded. */
+/* Compares one table; false if a row cannot be used or a bound is exceeded. */
 static bool compare(Bench *b, const char *folder, const char *file, int columns, bool (*each)(Bench *, char **),
                     const char *table, double most_median, double most_mean) {
   b->table = table;
@@ -166,7 +166,7 @@ static bool compare(Bench *b, const char *folder, const char *file, int columns,
   bool ok = read_rows(b, folder, file, columns, each);
   if (!b->csv) report(b);
   if (100 * median(&b->check) <= most_median && 100 * mean(&b->check) <= most_mean) return ok;
-  fprintf(stderr, "%s: more than the bound\n", table);
+  fprintf(stderr, "%s: the error exceeds the bound\n", table);
   return false;
 }
 

@@ -2,12 +2,12 @@
 # bench/gpt.sh - a model compiled by apc for one rank against ONNX Runtime, on the same cores.
 #
 # usage: bench/gpt.sh [MODEL.onnx]
-#   BUILD=build  PYTHON=python3 (with onnxruntime, numpy, and onnx when no model is given)
-#   CORES=0-N (as for taskset; default all)  ROUNDS=5  RUNS=20  BATCH=1  SEQ=256 (sizes left open by the model)
+#   BUILD=build  PYTHON=python3 (with onnxruntime, numpy, and onnx if no model is given)
+#   CORES=0-N (as for taskset; default all)  ROUNDS=5  RUNS=20  BATCH=1  SEQ=256 (for symbolic dimensions)
 #   RTOL=1e-3: largest relative L2 distance of the outputs
-# Rounds alternate between the two, so that other work on the machine hits both.  Prints per side the least of the rounds'
-# medians and the least time of all, the ratio of each (ONNX Runtime's time / apc's time; above 1 apc is faster), and peak
-# resident memory.  Stops when the outputs differ.
+# Rounds alternate between the two, so that other load affects both.  Prints per side the least of the rounds' medians
+# and the least time, the ratio of each (ONNX Runtime's time / apc's time; above 1 apc is faster), and peak resident
+# memory.  Stops if the outputs differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build} python=${PYTHON:-python3} rounds=${ROUNDS:-5} runs=${RUNS:-20}

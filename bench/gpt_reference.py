@@ -4,8 +4,8 @@ usage: gpt_reference.py MODEL.onnx --batch B --seq S --threads T --runs N --save
        gpt_reference.py MODEL.onnx --inputs IN.npz --threads T --runs N [--warmup N] [--save-outputs OUT.npz]
        gpt_reference.py --make MODEL.onnx [--layers L --d D --heads H --vocab V --seq S]
 
-Unknown dimensions of the inputs are B for the first and S for every other.  Prints one line: median and least time in
-ms, the peak resident set in MiB, and the time from opening the model to the first answer in ms.  ONNX Runtime is no
+The first symbolic dimension of the inputs is B, all others are S.  Prints one line: median and least time in ms, the
+peak resident set in MiB, and the time from opening the model to the first answer in ms.  ONNX Runtime is not a
 dependency of apc: install onnxruntime (and onnx for --make) yourself.
 """
 import argparse
@@ -76,7 +76,7 @@ def inputs_of(session, batch, seq):
     rng, out = np.random.default_rng(0), {}
     for value in session.get_inputs():
         shape = [n if isinstance(n, int) else (batch if i == 0 else seq) for i, n in enumerate(value.shape)]
-        if "int" in value.type:  # 1 is inside every table, and a mask of ones hides nothing
+        if "int" in value.type:  # 1 indexes any table, and a mask of ones hides nothing
             kind = np.int32 if "int32" in value.type else np.int64
             mask = "mask" in value.name
             out[value.name] = np.ones(shape, kind) if mask else rng.integers(0, 2, shape).astype(kind)

@@ -1,14 +1,15 @@
-/* bench/joined.c - what two ways to compute products and what follows them together would give.
+/* bench/joined.c - the gain of two ways to compute products jointly: with each other, or with the kernel that follows.
  *
  * usage: bench_joined THREADS [ROUNDS]     (for two threads set OMP_WAIT_POLICY=active: libgomp's sleep otherwise)
- * Both with weights in panels, from memory: there are copies of them for 200 MB, used in turn.
  *
- * - Products that read the same A: three of m x k x n, one behind the other, against one of m x k x 3n.
- * - A product, and gelu (by erf) of all its results behind it, or silu(gate) up of two products: each thread multiplies
- *   its rows and goes over all of them then, against going over each block of 54 rows as soon as it is multiplied,
- * while it is in the second cache.  And the kernel alone, of what is in no cache of the core.
+ * Both with weights in panels, from memory: copies of 200 MB in all are used in turn.
  *
- * Rounds alternate between the ways.  Prints medians and ratios as Markdown; stops when results differ in a bit.
+ *   - Products with the same A: three of m x k x n, one after the other, against one of m x k x 3n.
+ *   - A product followed by gelu (by erf) of all results, or two products followed by silu(gate) up: each thread
+ *     multiplies all its rows and then passes over them, against a pass over each block of 54 rows right after its
+ *     product, while it is in the second-level cache.  Also the kernel alone, on data that is in no cache of the core.
+ *
+ * Rounds alternate between the ways.  Prints medians and ratios as Markdown; stops if results differ in any bit.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ static double median(double *t, int n) {
   return t[n / 2] * 1e6;
 }
 
-/* ---- kernels as compiled programs have them: behind their prelude, compiled as they are */
+/* ---- kernels in the form of compiled programs: after their prelude, compiled alike */
 
 static const char texts[] =
     "#define KERNEL(name, compute) \\\n"
@@ -112,7 +113,7 @@ static void product(const Shape *s, int64_t rows, int64_t n, const float *a, con
   gemm_panels(&(PanelProduct){&g, a, b, NULL, c}, by);
 }
 
-/* Three products, or one of three times as many columns. */
+/* Three products, or one with three times the columns. */
 static void bench_same_a(const Shape *s, int rounds) {
   static double took[2][ROUNDS_MOST];
   int64_t one = s->k * s->n, copies = WEIGHT_BYTES / 12 / one + 1, next = 0;
@@ -139,7 +140,7 @@ static void bench_same_a(const Shape *s, int rounds) {
   free(a), free(b), free(c), free(d);
 }
 
-/* ---- a kernel behind one product, or two */
+/* ---- a kernel after one product, or two */
 
 typedef struct Behind {
   const Shape *s;
@@ -155,7 +156,7 @@ static void kernel_on(const Behind *p, int64_t row, int64_t rows) {
   p->kernel((void *const[]){p->c[0] + at, p->c[p->products - 1] + at, p->y + at}, &n);
 }
 
-/* A region inside of a region has one thread. */
+/* A nested parallel region has one thread. */
 static void my_rows(void *data) {
   const Behind *p = data;
   const Shape *s = p->s;
@@ -214,7 +215,7 @@ int main(int argc, char **argv) {
   printf("%d threads, us\n\n| same A | one by one | together | ratio |\n| --- | --- | --- | --- |\n", n);
   for (int i = 0; i < 12; i++)
     bench_same_a(&(Shape){rows[i % 4], sizes[i / 4][0], sizes[i / 4][1]}, i % 4 < 2 ? 4 * rounds : rounds);
-  printf("\n| kernel behind | of all rows | of blocks | ratio | kernel alone |\n| --- | --- | --- | --- | --- |\n");
+  printf("\n| kernel after | of all rows | of blocks | ratio | kernel alone |\n| --- | --- | --- | --- | --- |\n");
   for (int i = 2; i < 4; i++) bench_behind(&(Shape){rows[i], 768, 3072}, 1, "gelu", gelu, rounds);
   for (int i = 2; i < 4; i++) bench_behind(&(Shape){rows[i], 1024, 2816}, 2, "silu up", silu_up, rounds);
   return 0;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""bench/launch.py - what it costs to start the ranks of a program: by itself on one machine, and one by one over TCP on the loopback.
+"""bench/launch.py - the time to start the ranks of a program: by itself on one machine, and one by one over TCP on the
+loopback.
 
 usage: launch.py [--rounds N] [--ranks N] APC...
 
-Compiles examples/gpt-tiny.onnx with each APC (several builds, side by side), runs each program in turn, N rounds (100), and prints per APC the least
-and the median time from the start of the first process to the end of the last, and the median processor time of all.  Least times are what compares on a
-machine that does other things as well.  APC_SECRET_FILE is set for the ranks over TCP; builds that know no secrets ignore it.
+Compiles examples/gpt-tiny.onnx with each APC (several builds, side by side), runs the programs alternately for N rounds
+(100), and prints per APC the least and the median time from the start of the first process to the end of the last, and
+the median processor time of all.  On a machine with other load, compare least times.  APC_SECRET_FILE is set for ranks
+over TCP; builds without secrets ignore it.
 """
 import argparse
 import os
@@ -20,7 +22,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 
 
 def timed(commands, environment, folder):
-    """Wall and processor seconds of all commands, started together."""
+    """Wall-clock and processor seconds of all commands, started together."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     jobs = [subprocess.Popen(c, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for c in commands]
     codes = [j.wait() for j in jobs]

@@ -1,9 +1,10 @@
-/* bench/load.c - how fast a model file of 3 GB opens, and how much memory that takes.
+/* bench/load.c - how fast a model file of 3 GB opens, and how much memory that needs.
  *
  * usage: bench_load [FOLDER]     (default /tmp; the file is written there and removed)
- * Writes an ONNX file whose weights are one tensor of zeros left as a hole of a sparse file, so it costs no disk, opens
- * it through frontend/onnx/file.h and prints the time and how much the resident set grew.  The file's size counts,
- * the number of tensors does not: this is no measure of a model with many nodes.
+ *
+ * Writes an ONNX file whose weights are one tensor of zeros, left as a hole of a sparse file, so it needs no disk
+ * space; opens it through frontend/onnx/file.h and prints the time and the growth of the resident set.  It measures the
+ * effect of the file's size, not of many tensors or nodes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 
 #include "frontend/onnx/file.h"
 
-/* Elements of the tensor (f32): a little under 3 GB. */
+/* Elements of the tensor (f32): slightly below 3 GB. */
 #define ELEMENTS (INT64_C(750) * 1000 * 1000)
 
 typedef struct Bytes {
@@ -46,8 +47,8 @@ static void put_text(Bytes *b, unsigned field, const char *text) {
   b->n += n;
 }
 
-/* ModelProto{ir_version, opset_import, graph{name, initializer{dims, data_type, name, raw_data}}}: all that comes
- * before the raw data; the raw data ends the file. */
+/* ModelProto{ir_version, opset_import, graph{name, initializer{dims, data_type, name, raw_data}}} up to the raw data,
+ * which ends the file. */
 static Bytes model_header(void) {
   const uint64_t raw = (uint64_t)ELEMENTS * 4;
   Bytes tensor = {.n = 0}, graph = {.n = 0}, model = {.n = 0};

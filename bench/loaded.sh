@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# bench/loaded.sh - compiled programs on a machine whose cores are also wanted by others, against the idle one.
+# bench/loaded.sh - compiled programs on cores that other processes load, against idle cores.
 #
 # usage: bench/loaded.sh PROGRAM...
-#   CORES=0,1  LOAD=2 (busy loops beside, on these cores)  ROUNDS=5  RUNS=10
+#   CORES=0,1  LOAD=2 (number of busy loops on these cores)  ROUNDS=5  RUNS=10
 #   RUN= (for the programs, as "--dim batch=8" or "--inputs x.npz")
 # Rounds alternate between idle and loaded, and between the programs (give one twice, with and without OMP_WAIT_POLICY:
-# "env OMP_WAIT_POLICY=active ./model").  Prints per program the middle of the rounds' medians idle and loaded and the
-# ratio of the two; of the loaded rounds also the least and the largest median, and the least time of all.  First it
-# says the load: what else runs makes the idle rounds none.
+# "env OMP_WAIT_POLICY=active ./model").  Prints per program the median of the rounds' medians, idle and loaded, and
+# their ratio; for loaded rounds also the least and the largest median, and the least time of all.  It first prints the
+# load of the machine: with other load the idle rounds are not idle.
 set -euo pipefail
 load=${LOAD:-2} rounds=${ROUNDS:-5} runs=${RUNS:-10} cores=${CORES:-0,1}
 [ $# -gt 0 ] || { echo "usage: bench/loaded.sh PROGRAM..." >&2; exit 2; }

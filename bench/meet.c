@@ -1,6 +1,5 @@
 /* bench/meet.c - how long ranks on one machine take to meet and to connect to each other: rendezvous_meet and
- * rendezvous_connect of N processes on the loopback, from the moment when all have started to the moment when the last
- * is through.
+ * rendezvous_connect of N processes on the loopback, from the moment when all have started until the last one is done.
  *
  * usage: bench_meet [RANKS [ROUNDS]]      (4, 200) */
 #include <stdatomic.h>
@@ -16,7 +15,7 @@
 
 typedef struct Shared {
   _Atomic int ready, go, through;
-  _Atomic int64_t begin, meeting, end; /* nanoseconds; the last of all ranks */
+  _Atomic int64_t begin, meeting, end; /* nanoseconds; the latest of all ranks */
 } Shared;
 
 static int64_t now_ns(void) {
@@ -35,7 +34,7 @@ static void fail(const RtError *error) {
   _exit(1);
 }
 
-/* Rank 0 listens before the others look for it, or they would nap. */
+/* Rank 0 listens before the others try to connect, so that none of them sleeps. */
 static void be_rank(Shared *s, int rank, int world, const char *address) {
   Rendezvous r = {.rank = rank, .world = world, .address = address, .timeout_ms = 10000, .key = {.key = "a key"}};
   Meeting *m = calloc(1, sizeof *m);

@@ -1,4 +1,4 @@
-"""The work of bench/models.sh, which says what it does."""
+"""Implements bench/models.sh, which describes it."""
 import json
 import os
 import re
@@ -17,8 +17,8 @@ except ImportError:
 SETTINGS = {"BUILD": "build", "CORES": "0,1", "ROUNDS": "5", "SECONDS_EACH": "4", "MOST": "50", "RTOL": "1e-4",
             "CHECK": "1", "FORCE": "0", "TORCH": "0"}
 NUMBERS = {"ROUNDS": int, "SECONDS_EACH": float, "MOST": int, "RTOL": float}
-LOAD_MOST, WAIT_MOST = 0.5, 90  # load of a minute, and cores that others use now; seconds to wait
-SIDES = ["ort2", "1x2", "2x1", "ort1", "1x1"]  # in this order in every round
+LOAD_MOST, WAIT_MOST = 0.5, 90  # load of a minute, and cores in use by others; seconds to wait
+SIDES = ["ort2", "1x2", "2x1", "ort1", "1x1"]  # in this order in each round
 TIMES = ["model", "ONNX Runtime, 2 threads", "1 rank, 2 threads", "2 ranks, 1 thread each", "ONNX Runtime, one core",
          "1 rank, one core", "ratio, 1 rank", "ratio, 2 ranks", "ratio, one core", "second core: ONNX Runtime",
          "second core: 1 rank", "second core: 2 ranks", "others, cores"]
@@ -45,10 +45,10 @@ def settings():
 
 
 def cores_in(text):
-    """Of a list as taskset takes it: 0,1 or 0-1."""
+    """The cores of a list as taskset takes it: 0,1 or 0-1."""
     found = re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text)
     if not found:
-        stop(f"CORES={text}: cores are wanted, as 0,1")
+        stop(f"CORES={text}: must be two cores, such as 0,1")
     cores = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -62,7 +62,7 @@ def cores_in(text):
     return cores
 
 
-# ---- what else runs
+# ---- other load
 
 def ticks():
     """Processor time by process, in seconds."""
@@ -79,7 +79,7 @@ def ticks():
 
 
 def others(before, after):
-    """(cores used, name, process) of those that are neither this process nor below it, the busiest first."""
+    """(cores used, name, process) of processes outside this process tree, the busiest first."""
     ours, grown = {os.getpid()}, True
     while grown:
         more = {p for p, (_, parent, _) in after.items() if parent in ours} - ours
@@ -90,13 +90,13 @@ def others(before, after):
 
 
 def machine_busy():
-    """Seconds that all processors worked since the start of the machine."""
+    """Busy seconds of all processors since boot."""
     numbers = [int(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def used_by_others(seconds):
-    """Cores, and who, in words."""
+    """Cores used by others, and the busiest of them as text."""
     before, busy, start = ticks(), machine_busy(), time.monotonic()
     time.sleep(seconds)
     span = time.monotonic() - start
@@ -105,14 +105,15 @@ def used_by_others(seconds):
 
 
 def look_around(force):
-    """The load is that of a minute, which an own run before this one has raised: worth waiting for."""
+    """Prints the load; stops if others use the cores.  Waits if only the load, a one-minute average, is high, as after a
+    previous run."""
     used, who = used_by_others(2)
     load, waited = os.getloadavg()[0], 0
     print(f"load {load:.2f}; cores in use now {used:.2f}, the busiest others: {who}", flush=True)
     if force:
         return
     if used <= LOAD_MOST < load:
-        print(f"nobody works now: waiting up to {WAIT_MOST} s for the load to fall to {LOAD_MOST}", flush=True)
+        print(f"no other process is busy now: waiting up to {WAIT_MOST} s for the load to fall to {LOAD_MOST}", flush=True)
         while waited < WAIT_MOST and max(used, load) > LOAD_MOST:
             used, who = used_by_others(2)
             load, waited = os.getloadavg()[0], waited + 2
@@ -135,7 +136,7 @@ class Bench:
         return ["taskset", "-c", self.one if side in ("ort1", "1x1") else self.both]
 
     def peak(self, threads):
-        """Bytes per second that they read from memory; says what was measured."""
+        """Bytes per second that the threads read from memory; prints the measurement."""
         program = f"{self.build}/bench/bench_peak"
         if not os.access(program, os.X_OK):
             stop(f"there is no {program}: build all, or set BUILD")
@@ -190,7 +191,7 @@ def first_answer(bench, case, side):
 
 
 def tree_pss(root):
-    """What a process and those below it have in memory, in MiB; pages that several share count once."""
+    """Memory of a process and its descendants, in MiB; shared pages count once."""
     parents = {}
     for p, (_, parent, _) in ticks().items():
         parents.setdefault(parent, []).append(p)
@@ -217,7 +218,7 @@ def peak_memory(bench, case, side):
 
 
 def bytes_read(bench, case):
-    """In a run of one rank: its inputs, and the tensors of its products and convolutions."""
+    """Bytes that a run of one rank reads: its inputs, and the tensors of its products and convolutions."""
     words = bench.pin("1x2") + [case["1"], "--inputs", case["inputs"], "--bench=1", "--warmup", "0", "--profile=json"]
     text = run(words)
     profile = json.loads(text[text.index("{"):text.rindex("}") + 1])
@@ -226,7 +227,7 @@ def bytes_read(bench, case):
 
 
 def bytes_written(bench, case, folder):
-    """The outputs of a run."""
+    """Bytes of the outputs of a run."""
     file = f"{folder}/written.npz"
     run(bench.command(case, "1x2", 0, file))
     size = Path(file).stat().st_size
@@ -237,7 +238,7 @@ def bytes_written(bench, case, folder):
 # ---- a case
 
 def shape_in(archive, name):
-    """Without reading the values."""
+    """The shape of an array, without reading its values."""
     with archive.zip.open(name + ".npy") as f:
         version = np.lib.format.read_magic(f)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -245,7 +246,7 @@ def shape_in(archive, name):
 
 
 def hints(bench, model, inputs):
-    """The sizes of this case for the dimensions that the model leaves open, to plan for."""
+    """Options with the sizes of this case to plan for, for symbolic dimensions of the model."""
     d = json.loads(run([f"{bench.build}/apc", "-q", "inspect", model, "--json"]))
     given, sizes = np.load(inputs), {}
     for x in d["entries"][0]["inputs"]:
@@ -289,7 +290,7 @@ def compare(bench, case, folder):
 
 
 def measure(bench, case, folder):
-    """The two rows, and the numbers of the first."""
+    """The two rows of tables, and the numbers of the first."""
     compiling = compile_case(bench, case, folder)
     if bench.values["CHECK"] != "0":
         compare(bench, case, folder)
@@ -375,7 +376,7 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 results.append(measure(bench, case, folder))
             row(results[-1][0])
-    finally:  # what there is, also after an error
+    finally:  # print partial results also after an error
         if results:
             show_means(results)
             print("\nMemory in MiB, compiling and first answer in s.\n")

@@ -1,8 +1,9 @@
-/* bench/peak.c - what this machine does at most, as `--profile` of compiled programs measures it.
+/* bench/peak.c - the peak of this machine, as `--profile` of compiled programs measures it.
  *
  * usage: bench_peak [THREADS]     (default 1)
- * Prints multiply-adds of f32 in registers (each counts 2) and the reading of an array far larger than the caches, all
- * threads at once: the best of five times each (runtime/exec/probe.h).  Threads are not bound: use taskset.
+ *
+ * Prints the rate of f32 multiply-adds in registers (each counts 2) and of reading an array far larger than the caches,
+ * on all threads at once: the best of five runs each (runtime/exec/probe.h).  Threads are not bound: use taskset.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ int main(int argc, char **argv) {
     bytes = peak.bytes > bytes ? peak.bytes : bytes;
   }
   if (flops <= 0 || bytes <= 0) {
-    fputs("bench_peak: nothing could be measured: no threads, or no memory\n", stderr);
+    fputs("bench_peak: cannot measure: no threads or no memory\n", stderr);
     return 1;
   }
   printf("%ld thread%s: %.1f GFLOP/s in f32, %.1f GB/s read\n", threads, threads == 1 ? "" : "s", flops * 1e-9,

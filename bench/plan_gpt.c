@@ -1,7 +1,7 @@
 /* bench/plan_gpt.c - planning times of a GPT-2-like model: plan_gpt [LAYERS TARGET...]
  *
- * Without arguments: rows for layers x ranks.  Processor time is what counts on a machine that does other work as well;
- * sums are the table entries formed, which depend on no machine. */
+ * Without arguments: rows for layers x ranks.  The time is processor time, which other load does not affect much; sums
+ * are the table entries formed, which do not depend on the machine. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -3,10 +3,10 @@
 usage: real_models.py FOLDER [NAME...]      NAME.onnx, and NAME.CASE.inputs.npz for every case
        real_models.py --time NAME INPUTS.npz [--threads T --runs N --warmup N]
 
-Architectures and sizes are the published ones, weights are random, so that nothing is downloaded.  Dimensions that a
-user would change (batch, positions) are symbolic.  With --time PyTorch itself runs the model, and the line printed is
-that of bench/gpt_reference.py: median and least time in ms, peak resident set in MiB, time of the first answer in ms
-(the model built already).  Needs torch, torchvision, transformers and onnxscript, which apc does not.
+Architectures and sizes are the published ones; weights are random, so nothing is downloaded.  Dimensions that a user
+would change (batch, positions) are symbolic.  With --time PyTorch itself runs the model and prints the line of
+bench/gpt_reference.py: median and least time in ms, peak resident set in MiB, time of the first answer in ms (without
+building the model).  Needs torch, torchvision, transformers and onnxscript, which are no dependencies of apc.
 """
 import argparse
 import os
@@ -61,7 +61,7 @@ def vision(name, *batches):
     import torchvision
     torch.manual_seed(0)
     model = getattr(torchvision.models, name)(weights=None)
-    for weight in model.parameters():  # a head of zeros would make every answer the same
+    for weight in model.parameters():  # a head of zeros would make all answers equal
         if not weight.any():
             torch.nn.init.normal_(weight, std=0.02)
     return model, (torch.randn(2, 3, 224, 224),), [BATCH], {
@@ -152,7 +152,7 @@ def measure(words):
 
 
 def order_of_input(name):
-    """x, past0, past1, ..., past10: as the model takes them."""
+    """x, past0, past1, ..., past10: the order in which the model takes them."""
     return -1 if name == "x" else int(name.removeprefix("past"))
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# bench/scaling.sh - the same model on one rank with one core and on two ranks with one core each.
+# bench/scaling.sh - one model on one rank with one core, and on two ranks with one core each.
 #
 # usage: bench/scaling.sh MODEL [apc options for both]
 #   BUILD=build  CORES2=0,1  CORE1=0  ROUNDS=5  RUNS=20  OPTIONS2= (for two ranks only)
 #   RUN= (for the programs, as "--dim batch=8 --dim seq=256")
-# Rounds alternate.  Prints the least of the rounds' medians, the least time of all, and the speed-up by each.
+# Rounds alternate.  Prints the least of the rounds' medians, the least time, and the speedup by each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build} rounds=${ROUNDS:-5} runs=${RUNS:-20}

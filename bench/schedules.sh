@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# bench/schedules.sh - one training step in two stages by every schedule, and without stages: what apc predicts and what
-# two CPU ranks take.
+# bench/schedules.sh - one training step in two stages with each schedule, and without stages: predicted times, and
+# measured times on two CPU ranks.
 #
 # usage: bench/schedules.sh [MICRO_BATCHES...]
 #   BUILD=build  ROUNDS=3  STEPS=6
-# Programs run in turns, round after round; of each the least time of a step is printed, and of dp 2 that of the same
-# batch without stages.  A GPT of 12 layers of 256, 8 sequences of 128 tokens, AdamW, f32.
+# Programs run alternately, round after round.  Prints the least time of a step for each program, and for dp 2, which
+# has the same batch without stages.  A GPT of 12 layers of width 256, 8 sequences of 128 tokens, AdamW, f32.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${BUILD:-build}") rounds=${ROUNDS:-3} steps=${STEPS:-6}

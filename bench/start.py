@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""bench/start.py ROUNDS COMMAND... - how long programs take from start to end, side by side.
+"""bench/start.py ROUNDS COMMAND... - times of whole runs of programs, side by side.
 
-Every COMMAND is one argument, split at blanks ("./old --inputs a.npz --outputs b.npz"); rounds alternate between them in an order that
-turns.  Printed per command: medians of wall-clock and processor time (user and system, ranks included), in milliseconds.
+Each COMMAND is one argument, split at blanks ("./old --inputs a.npz --outputs b.npz"); rounds alternate between them in
+a rotating order.  Prints per command the medians of wall-clock and processor time (user and system, including ranks),
+in milliseconds.
 """
 import os, shlex, statistics, sys, time
 

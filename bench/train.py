@@ -5,16 +5,16 @@ usage: bench/train.py [gpt] [resnet18] [llama] [moe] [vit] [--ranks N] [--cores 
                       [--build DIR] [--folder DIR] [--fused] [--layers L --width D --heads H --vocab V --seq S] [--image PIXELS]
 
 Rounds alternate between the trainer (`--train cross_entropy --optimizer adamw`, N ranks, which share the cores) and
-PyTorch with a thread per core: the same model, weights, batches, f32, AdamW with the same numbers, no dropout, batch norms with the
-statistics they have.  A round makes S steps after two that do not count.  Printed are the median over the rounds of
-the median step, and of the processor time per step, which says what others on the machine did not disturb; the ratio is
-PyTorch's time over ours; the losses of the first steps, which must be the same, are compared.
+PyTorch with a thread per core: the same model, weights, batches, f32, AdamW with the same parameters, no dropout, batch
+norms with fixed statistics.  A round makes S steps after two warm-up steps.  Prints the median over rounds of the
+median step time, and of the processor time per step, which other load does not affect; the ratio is PyTorch's time over
+ours.  Compares the losses of the first steps, which must be equal.
 
---agree measures nothing: it makes 20 steps (--steps) of each model, or FILE.onnx, in both, and compares all losses and all
-weights that come out (train_agree.py).
+--agree measures no times: it makes 20 steps (--steps) of each model, or of FILE.onnx, in both, and compares all losses
+and the final weights (train_agree.py).
 
-Models are written to the folder (a temporary one unless given) as PyTorch's exporter makes them with optimize=False.
-Needs torch, torchvision and onnxscript, which apc does not.
+Models are written to the folder (default: a temporary one) as PyTorch's exporter writes them with optimize=False.
+Needs torch, torchvision and onnxscript, which are no dependencies of apc.
 """
 import argparse
 import json
@@ -35,11 +35,11 @@ from train_agree import agree
 from train_models import GPT, Llama
 
 LR, DECAY, WARMUP, ROWS = 3e-4, 1e-2, 2, 64
-RTOL = 2e-3  # of losses: rounding grows with every step
+RTOL = 2e-3  # for losses: rounding errors grow with every step
 
 
 def distinct(model):
-    """No two weights are equal, which an exporter would join: every vector gets numbers of its own."""
+    """Gives each vector its own random numbers: exporters would join equal weights."""
     for weight in model.parameters():
         if weight.dim() < 2:
             weight.data += 0.02 * torch.randn_like(weight)
@@ -64,7 +64,7 @@ def of_images(model):
 
 def resnet18(_):
     import torchvision
-    return torchvision.models.resnet18(weights=None, zero_init_residual=True)  # else losses depend on rounding
+    return torchvision.models.resnet18(weights=None, zero_init_residual=True)  # otherwise losses depend on rounding
 
 
 def resnet18_plain(_):
@@ -118,7 +118,7 @@ def summary(losses, seconds, used):
 
 
 def ours(name, folder, o):
-    """Of all steps, those that warm up too: the processor time is that of two runs' difference."""
+    """Includes warm-up steps: the processor time comes from the difference of two runs."""
     used, lines = [], []
     for steps in (WARMUP, WARMUP + o.steps):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -132,7 +132,7 @@ def ours(name, folder, o):
 
 
 def torch_steps(name, o):
-    """PyTorch's steps, in a process of their own; a line of JSON."""
+    """Runs PyTorch's steps in a process of their own; prints a line of JSON."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     model, x, labels, _, _ = make(name, o)
     x, labels = torch.from_numpy(x), torch.from_numpy(labels)

@@ -1,14 +1,14 @@
-"""bench/train.py --agree: are the steps of a compiled trainer those of PyTorch?
+"""bench/train.py --agree: do the steps of a compiled trainer agree with those of PyTorch?
 
-Both start from the weights of one ONNX file, take the same batches, and make the same number of steps of AdamW in f32 on
-one rank.  Compared are the loss of every step and every weight at the end: the largest relative difference of a loss, the
-relative L2 difference of all weights together and of the worst one.  PyTorch makes the steps in f64 as well: what its own
-f32 is away from that is what rounding makes of the run.  Where that is more than a third of the limit, three times as much is
-allowed ("as f32 can"): no f32 run is closer to another.  eps is 1e-6, so that gradients that are 0 but for rounding, as those
-of the biases of keys, do not decide the direction of a step.
+Both start from the weights of one ONNX file, take the same batches, and make the same number of AdamW steps in f32 on
+one rank.  Compares the loss of every step and every final weight: the largest relative difference of a loss, the
+relative L2 difference of all weights together and of the worst one.  PyTorch also makes the steps in f64: the
+difference of its f32 run from that is the effect of rounding.  If that exceeds a third of the limit, three times as
+much is allowed ("as f32 can"): no f32 run is closer to another.  eps is 1e-6, so that gradients that are 0 but for
+rounding, such as those of the biases of keys, do not decide the direction of a step.
 
-A model of train_models.py is run by PyTorch as it is.  An ONNX file is evaluated by PyTorch node by node (evaluate),
-with its initializers for weights: what is trained of it is what apc trains, all that are floats of more than one element.
+PyTorch runs a model of train_models.py directly.  It evaluates an ONNX file node by node (evaluate), with its
+initializers as weights, and trains those that apc trains: all floats with more than one element.
 """
 import copy
 import json
@@ -159,7 +159,7 @@ class Evaluated(nn.Module):
 
 
 def of_file(path):
-    """Its model, and data for its first input."""
+    """The PyTorch model, and data for its first input."""
     import onnx
     model = Evaluated(path)
     port = model.graph.input[0]
@@ -176,7 +176,7 @@ def of_file(path):
     return model, port.name, batch, x, rng.integers(0, y[-1], (ROWS, *y[1:-1]))
 
 
-# ---- both
+# ---- comparison
 
 def load(path):
     raw = open(path, "rb").read()

@@ -1,5 +1,5 @@
-"""The models of bench/train.py, in PyTorch: written so that its exporter makes an ONNX file whose initializers are their
-weights, by their names.  Needs torch; vit and resnet18 are torchvision's."""
+"""The models of bench/train.py in PyTorch, written so that its exporter makes an ONNX file whose initializers are their
+weights, with their names.  Needs torch; vit and resnet18 are torchvision's."""
 import torch
 from torch import nn
 
@@ -52,7 +52,7 @@ class RMSNorm(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Grouped queries, rotary positions."""
+    """Attention with grouped queries and rotary positions."""
     def __init__(self, width, heads, kv_heads):
         super().__init__()
         self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
@@ -88,7 +88,7 @@ class Gated(nn.Module):
 
 
 class Mixture(nn.Module):
-    """All experts see all tokens; each token adds up those of the two largest scores."""
+    """Every expert computes every token; each token adds the results of its two largest scores."""
     def __init__(self, width, hidden, experts):
         super().__init__()
         self.router = nn.Linear(width, experts, bias=False)

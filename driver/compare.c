@@ -1,8 +1,8 @@
 /* driver/compare.c - see compare.h.
  *
- * A named plan is what a search finds that is forced to it, as if the command line had forced it.  Its memory is asked
- * of its Program where that of other alternatives is (driver/memory.c).  A plan for other hardware is what a search
- * finds on a target with other figures; only the search counts its memory.
+ * A named plan is the result of a search with the named options forced, as on the command line.  If other alternatives
+ * report the memory of their Programs (driver/memory.c), so does it.  A plan for other hardware is the result of a
+ * search on a target with scaled figures; only the search counts its memory.
  */
 #include "driver/compare.h"
 
@@ -23,7 +23,7 @@ static PlanOptions options_of(const Build *b, const DriverNamed *x) {
   o.zero = x->forced.zero;
   o.schedule = x->forced.schedule, o.chunks = x->forced.chunks;
   o.recompute = x->forced.recompute;
-  o.said = NULL; /* of the plan that is chosen */
+  o.said = NULL; /* lines of a plan file restrict only the chosen plan */
   o.alternatives = false;
   return o;
 }
@@ -55,7 +55,7 @@ void driver_compare(Build *b) {
   p->alternatives = list, p->nalternatives = n + more;
 }
 
-/* ---- other hardware */
+/* ---- what-if hardware */
 
 static void multiply_links(TargetTier *t, double factor) {
   t->bandwidth *= factor, t->pair *= factor;
@@ -64,7 +64,7 @@ static void multiply_links(TargetTier *t, double factor) {
 
 static bool joins_machines(const Target *g, const TargetTier *t) { return t->group > g->per_machine; }
 
-/* False: the target has no such links. */
+/* False if the target has no such links. */
 static bool multiply_tiers(Target *g, const WhatIf *x) {
   const bool network = strcmp(x->figure, "network") == 0;
   bool any = false;
@@ -108,7 +108,7 @@ static void refuse_figure(Arena *a, const Target *g, const WhatIf *x, Diags *d) 
   else diag_help(d, "it has %s", text_str(&all));
 }
 
-/* With the name; NULL: it has no such figure. */
+/* Returns the scaled target, named after the change; NULL if it has no such figure. */
 static const Target *multiplied(Arena *a, const Target *g, const WhatIf *x) {
   Target *out = ARENA_NEW(a, Target);
   *out = *g;
@@ -119,7 +119,7 @@ static const Target *multiplied(Arena *a, const Target *g, const WhatIf *x) {
 const Target *driver_target_if(Arena *a, const Target *g, const WhatIf *x, Diags *d) {
   const Target *out = multiplied(a, g, x);
   const Target **kinds = ARENA_ARRAY(a, const Target *, g->nkinds + 1);
-  for (int i = 0; i < g->nkinds; i++) { /* a link may be one kind's alone */
+  for (int i = 0; i < g->nkinds; i++) { /* only one kind may have a link */
     kinds[i] = multiplied(a, g->kinds[i], x);
     if (kinds[i]) out = kinds[i];
     else kinds[i] = g->kinds[i];

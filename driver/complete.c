@@ -1,7 +1,7 @@
 /* driver/complete.c - see complete.h.
  *
- * When no plan keeps all lines, each is left out alone, and a search that takes any plan says whether it was that one.
- * If two lines leave no plan each by itself, this finds neither.
+ * If no plan satisfies all lines, the file is tried without each line in turn, by a search that accepts any plan.  If
+ * two lines each rule out every plan, neither is found.
  */
 #include "driver/complete.h"
 
@@ -12,12 +12,12 @@
 
 static bool differs(const Build *b, Loc loc, const char *name, int asked, int said) {
   if (!asked || !said || asked == said) return false;
-  diag_error(b->options.model.diags, DIAG_plan_options, loc, "--%s %d was asked for, the file says %d", name, asked,
-             said);
+  diag_error(b->options.model.diags, DIAG_plan_options, loc, "--%s %d contradicts the plan file, which says %d", name,
+             asked, said);
   return true;
 }
 
-/* What options and file say of one figure. */
+/* Forces one option to the value that command line and file give; false if they differ. */
 static bool force(const Build *b, Loc loc, const char *name, int *asked, int said) {
   if (differs(b, loc, name, *asked, said)) return false;
   if (said) *asked = said;
@@ -36,20 +36,20 @@ static int time_axis(const Mesh *mesh) {
   return 0;
 }
 
-/* Of one file. */
+/* Checks one file for contradictions with itself and the options. */
 static bool contradict(const Build *b, const PlanFile *file) {
   const PlanFileForce *f = &file->force;
   int stages = file->stages ? mesh_places(&file->mesh) : 0, micro = time_axis(&file->mesh);
   if (stages && f->degree[DEGREE_pp] && f->degree[DEGREE_pp] != stages)
-    return !diag_error(b->options.model.diags, DIAG_plan_model, f->loc, "pp=%d is forced, and the mesh has %d stage%s",
+    return !diag_error(b->options.model.diags, DIAG_plan_model, f->loc, "pp=%d is forced, but the mesh has %d stage%s",
                        f->degree[DEGREE_pp], stages, stages == 1 ? "" : "s");
   if (micro && f->micro_batches && f->micro_batches != micro)
     return !diag_error(b->options.model.diags, DIAG_plan_model, f->loc,
-                       "micro-batches=%d are forced, and the mesh has %d", f->micro_batches, micro);
+                       "micro-batches=%d is forced, but the mesh has %d", f->micro_batches, micro);
   bool trains = f->zero > 0 || f->recompute.kind != RECOMPUTE_auto;
   return trains && !func_has_gradients(b->l1) &&
          !diag_error(b->options.model.diags, DIAG_plan_model, f->loc,
-                     "zero and recompute are of a training step (--train)");
+                     "zero and recompute need a training step (--train)");
 }
 
 static bool force_mesh(const Build *b, const PlanFile *file, PlanOptions *o) {
@@ -63,7 +63,7 @@ static bool force_recompute(const Build *b, const PlanFileForce *f, PlanOptions 
   if (o->recompute.kind != RECOMPUTE_auto &&
       (o->recompute.kind != f->recompute.kind || o->recompute.layers != f->recompute.layers))
     return diag_error(b->options.model.diags, DIAG_plan_options, f->loc,
-                      "--recompute %s was asked for, the file says %s", recompute_text(a, o->recompute),
+                      "--recompute %s contradicts the plan file, which says %s", recompute_text(a, o->recompute),
                       recompute_text(a, f->recompute));
   o->recompute = f->recompute;
   return true;
@@ -74,14 +74,14 @@ static bool force_schedule(const Build *b, const PlanFile *file, PlanOptions *o)
   int said = file->scheduled ? 1 + (int)file->mesh.schedule : 0;
   if (said && o->schedule && (said != o->schedule || file->mesh.chunks != o->chunks))
     return diag_error(b->options.model.diags, DIAG_plan_options, file->schedule_loc,
-                      "--schedule %s was asked for, the file says %s",
+                      "--schedule %s contradicts the plan file, which says %s",
                       schedule_text(a, (PipelineSchedule)(o->schedule - 1), o->chunks),
                       schedule_text(a, file->mesh.schedule, file->mesh.chunks));
   if (said) o->schedule = said, o->chunks = file->mesh.chunks;
   return true;
 }
 
-/* Stage 3, and the figures are one more; a search has all weights gathered at use, or none. */
+/* Stage s is stored as s + 1.  A search gathers all weights at use (stage 3), or none. */
 static bool force_zero(const Build *b, const PlanFile *file, PlanOptions *o) {
   Loc at_use = {0};
   for (size_t i = 0; i < file->ops.n; i++)
@@ -89,11 +89,11 @@ static bool force_zero(const Build *b, const PlanFile *file, PlanOptions *o) {
   int asked = o->zero, said = file->force.zero;
   if (asked && said && asked != said)
     return diag_error(b->options.model.diags, DIAG_plan_options, file->force.loc,
-                      "--zero %d was asked for, the file says %d", asked - 1, said - 1);
+                      "--zero %d contradicts the plan file, which says %d", asked - 1, said - 1);
   if (said) o->zero = said;
   if (at_use.line && o->zero && o->zero - 1 != ZERO_AT_USE)
     return diag_error(b->options.model.diags, DIAG_plan_options, at_use,
-                      "what is gathered at use is stage 3 of ZeRO, and stage %d is forced", o->zero - 1);
+                      "weights gathered at use need stage 3 of ZeRO, but stage %d is forced", o->zero - 1);
   if (at_use.line) o->zero = 1 + ZERO_AT_USE;
   return true;
 }
@@ -113,9 +113,9 @@ bool driver_complete(Build *b, const PlanFile *file) {
   return true;
 }
 
-/* ---- which lines cannot hold together */
+/* ---- lines that contradict each other */
 
-/* Is there a plan without that line? */
+/* True if a plan exists without that line. */
 static bool holds_without(const Build *b, size_t line) {
   const PlanFile *file = b->options.plan.said->file;
   Arena *a = b->options.model.arena;
@@ -142,10 +142,12 @@ Diags *driver_blame_lines(const Build *b, Diags *why) {
     const PlanFileOp *line = &file->ops.items[i];
     if (!holds_without(b, i)) continue;
     const char *what = arena_printf(a, "%s \"%s\" %s", plan_line_names[line->kind], line->glob, line->strategy);
-    if (d->n) diag_note(d, line->glob_loc, "nor beside this one: %s", what);
-    else diag_error(d, DIAG_plan_infeasible, line->glob_loc, "no plan has this line beside the others: %s", what);
+    if (d->n) diag_note(d, line->glob_loc, "nor is there one with this line: %s", what);
+    else
+      diag_error(d, DIAG_plan_infeasible, line->glob_loc, "no plan satisfies this line together with the others: %s",
+                 what);
   }
-  if (!d->n) diag_note(why, file->complete_loc, "this was searched within what the file says");
-  else diag_note(d, (Loc){0}, "of all of them: %s", first->message);
+  if (!d->n) diag_note(why, file->complete_loc, "the search was restricted to what the file says");
+  else diag_note(d, (Loc){0}, "with all lines: %s", first->message);
   return d->n ? d : why;
 }

@@ -13,7 +13,7 @@ static void free_program(Build *b) {
   b->program = (ProgramResult){0};
 }
 
-/* Level 2 of one plan uses symbols of its mesh, which another plan does not have. */
+/* Drops level 2: it uses symbols of the plan's mesh, which another plan does not have. */
 static void drop_lowered(Build *b) {
   for (int i = 0; b->l2s && i < b->nentries; i++) module_func_remove(b->model.m, b->l2s[i]);
   module_func_remove(b->model.m, b->prepare_l2);
@@ -28,7 +28,7 @@ void driver_go_back(Build *b, DriverStage to) {
 
 /* ---- load, simplify */
 
-/* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
+/* Chooses the size to plan for of every dimension that stays symbolic, and reports it. */
 static void settle_hints(Build *b) {
   const ModelOptions *o = &b->options.model;
   const int *symbols;
@@ -58,8 +58,8 @@ static bool choose_entries(Build *b) {
 static bool stage_load(Build *b) {
   const ModelOptions *o = &b->options.model;
   if (!model_load(o, &b->model) || !model_check_known(o, &b->model) || !choose_entries(b)) return false;
-  if (!b->options.ncalls && !b->options.plan_file) driver_say_entries(b); /* else it is said with the plan */
-  b->params = model_parameters(b->model.m);                               /* before passes make views of them */
+  if (!b->options.ncalls && !b->options.plan_file) driver_say_entries(b); /* otherwise reported with the plan */
+  b->params = model_parameters(b->model.m);                               /* before passes turn them into views */
   settle_hints(b);
   return true;
 }
@@ -86,7 +86,7 @@ static Func *lower_entry(Build *b, CostModel *cost, int entry) {
   return l2 && verify_func(b->model.m, l2, o->diags) ? l2 : NULL;
 }
 
-/* What is done to weights at loading. */
+/* Lowers @prepare, the work on weights at loading. */
 static bool lower_weights(Build *b) {
   Diags *d = b->options.model.diags;
   b->prepare_l1 = module_func(b->model.m, "prepare");
@@ -131,7 +131,7 @@ static bool embeds(const Build *b) {
   return b->options.embed == EMBED_ALL || (b->options.embed == EMBED_SMALL && bytes < 0x1p30);
 }
 
-/* What stages take that take turns; NULL: none do. */
+/* Returns the times of stages of interleaved pipelines; NULL if the stages are not interleaved. */
 static const ScheduleWork *phases_of(const Build *b) {
   Module *m = b->model.m;
   if (!b->plan || !schedule_in_turns(&m->mesh, b->l1)) return NULL;
@@ -219,12 +219,12 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
   b->device = device;
 }
 
-/* What would end it is found out before the work. */
+/* Checks for errors that need no compilation first. */
 bool driver_write(Build *b, const DeviceTraits *device, const char *out) {
   const ModelOptions *o = &b->options.model;
   b->options.out = out;
   driver_make_for(b, device);
-  driver_go_back(b, DRIVER_program); /* a Program is closed when it is written */
+  driver_go_back(b, DRIVER_program); /* writing closed the Program */
   if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
   driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
   return codegen_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);

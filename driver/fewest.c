@@ -1,7 +1,7 @@
 /* driver/fewest.c - see fewest.h.
  *
- * For who is told that nothing fits, a plan is looked for from the least number of devices on which the weights fit:
- * not the best, and not for long; so the number is one that is enough, and the first of those tried.
+ * The help for models that do not fit tries device counts from the least on which the weights fit.  Each search is
+ * short and accepts any plan, so the number that it reports suffices but may not be the smallest.
  */
 #include "driver/fewest.h"
 
@@ -11,17 +11,17 @@
 #include "frontend/topo/target.h"
 
 enum { ONE_BY_ONE = 8, HELP_TRIES = 8 };
-static const double try_work = 2e9;     /* sums: some seconds */
-static const double most_devices = 1e5; /* no target has more */
+static const double try_work = 2e9;     /* unit: elementary sums; some seconds */
+static const double most_devices = 1e5; /* above the size of any target */
 
-/* ---- numbers of devices in order: 1, 2 ... one machine, two machines, three ... */
+/* ---- device counts in order: 1, 2 ... one machine, two machines, three ... */
 
 static double number_at(const Target *g, double place) {
   double machine = g->per_machine;
   return place < machine ? place + 1 : (place - machine + 2) * machine;
 }
 
-/* The first place with at least so many devices. */
+/* Returns the first place with at least n devices. */
 static double place_of(const Target *g, double n) {
   double machine = g->per_machine;
   return n <= machine ? fmax(n, 1) - 1 : ceil(n / machine) - 2 + machine;
@@ -32,7 +32,7 @@ static const Target *target_called(Arena *a, const Target *g, const char *name) 
   return t ? topo_target_computing_in(a, t, g->compute) : NULL;
 }
 
-/* Without the number of devices that it may end in. */
+/* Returns the target's name without a trailing device count. */
 static const char *shorter_name(Arena *a, const Target *g) {
   const char *end = arena_printf(a, "x%d", g->ranks);
   size_t length = strlen(g->name), k = strlen(end);
@@ -40,8 +40,8 @@ static const char *shorter_name(Arena *a, const Target *g) {
   return counted ? arena_strndup(a, g->name, length - k) : g->name;
 }
 
-/* The same target with so many devices; NULL when there is none.  "dgx-a100x8" ends in its number of devices, so does
- * "gh200-x4", which is a name. */
+/* Returns the same target with n devices; NULL if there is none.  "dgx-a100x8" ends in its device count; "gh200-x4"
+ * looks alike but is a name. */
 static const Target *target_of(Arena *a, const Target *g, int n) {
   const char *shorter = shorter_name(a, g);
   const Target *t = target_called(a, g, arena_printf(a, "%sx%d", shorter, n));
@@ -60,13 +60,13 @@ const char *driver_target_name(Arena *a, const Target *g, int ranks) {
 
 /* ---- the search */
 
-/* Where it stands: `low` was not enough, `enough` was at `high`. */
+/* State of the search: `low` was not enough, `enough` is the target at `high`. */
 typedef struct FewestPlaces {
   double low, high, step;
   const Target *enough;
 } FewestPlaces;
 
-/* The next place on the way up, and its target; steps that no target is large enough for become smaller. */
+/* Returns the next target on the way up, and its place; shortens steps that lead beyond every target. */
 static const Target *step_up(const FewestSearch *f, FewestPlaces *p, double *place) {
   for (;;) {
     *place = p->low + p->step;
@@ -129,7 +129,7 @@ static void help_more(Build *b, double memory_limit, double least) {
   const Target *t = driver_fewest(&f);
   if (t) diag_help(d, "the fewest devices on which a plan was found are %d: --target %s", t->ranks, t->name);
   else if (least > g->per_machine && !target_at(f.arena, g, place_of(g, least)))
-    diag_help(d, "weights and state alone need %.0f such devices, which one machine does not have", least);
+    diag_help(d, "weights and state alone need %.0f such devices, more than one machine has", least);
 }
 
 void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
@@ -137,13 +137,13 @@ void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
   bool forced = options->micro_batches;
   for (int i = 0; i < DEGREE_COUNT; i++) forced |= options->degree[i] > 0;
   if (forced && any_plan(b, g, options->memory_limit)) {
-    diag_help(b->options.model.diags, "without what is forced there is a plan that fits");
+    diag_help(b->options.model.diags, "a plan fits without the forced options");
     return;
   }
-  if (g->nkinds) return; /* more of which? */
+  if (g->nkinds) return; /* which kind to add is unclear */
   if (g->device->shared_memory && options->memory_limit == 0) {
     if (g->ranks > 1)
-      diag_help(b->options.model.diags, "ranks of one machine share its memory: more of them do not help");
+      diag_help(b->options.model.diags, "ranks of one machine share its memory, so more ranks do not help");
     return;
   }
   help_more(b, options->memory_limit, ceil(resident / plan_memory_limit(g, options->memory_limit)));

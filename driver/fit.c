@@ -1,30 +1,30 @@
-/* driver/fit.c - a plan whose Program is within the memory limit.
+/* driver/fit.c - finds a plan whose Program is within the memory limit.
  *
- * In: the plan that the search found, others that it found on the way.  Out: a plan, and what its Program takes.
- * The search counts memory without making Programs (memory.c): a Program takes 0.5 to 2.5 times as much, and how much
- * depends on the plan.  Where that of the plan is above the limit, these are asked, until one is within it and hardly
- * slower than the plan: what else the search found within the limit, the fastest first; the mesh of the plan alone,
- * searched for less memory by the ratio of both; what is listed beside a small plan; then everything, searched for
- * less, and, where nothing is found, for half of the way back.  The last try is ZeRO 3.  The fastest that is within the
- * limit is taken.  So no plan is given whose program takes more than is allowed.
+ * In: the plan that the search chose, and others that it found on the way.  Out: a plan, and the memory of its Program.
+ * The search counts memory without making Programs (memory.c): a Program takes 0.5 to 2.5 times as much, depending on
+ * the plan.  If the Program of the plan exceeds the limit, Programs of other plans are made in this order, until one is
+ * within the limit and hardly slower: plans that the search counted within the limit, fastest first; the plan's mesh,
+ * searched with the limit scaled by the ratio of both counts; for small plans, the listed alternatives; then a full
+ * search with a scaled limit and, if that finds nothing, with a limit halfway back.  The last try is ZeRO 3.  The
+ * fastest plan within the limit wins, so no program takes more than is allowed.
  *
- * The search also keeps some faster plans that it counted above the limit: where the Program of one is within it, that
- * is the plan (find_faster), without a further search.
+ * The search also keeps some faster plans that it counted above the limit.  If the Program of one is within it, that
+ * plan is chosen (find_faster) without a further search.
  */
 #include <math.h>
 
 #include "driver/driver.h"
 #include "driver/internal.h"
 
-/* What was found. */
+/* State and result of the attempts. */
 typedef struct Fit {
   double limit;
-  double enough; /* seconds: nothing faster is looked for */
-  double least;  /* bytes that the smallest Program takes */
-  Plan *best;    /* the fastest plan whose Program is within the limit; NULL: none is */
+  double enough; /* seconds: a plan this fast ends the attempts */
+  double least;  /* bytes of the smallest Program so far */
+  Plan *best;    /* the fastest plan whose Program is within the limit; NULL if none */
 } Fit;
 
-/* Asks the Program of the plan there is. */
+/* Makes the Program of the current plan and records its memory. */
 static bool hold(Build *b, Fit *x) {
   if (!driver_measure_plan(b)) return false;
   double takes = plan_memory(b->plan)->needs;
@@ -39,7 +39,7 @@ static bool is_enough(const Fit *x, double slower) {
   return x->best && plan_seconds(x->best) <= x->enough * (1 + slower);
 }
 
-/* What else the search found that it counts within the limit. */
+/* Tries further plans that the search counted within the limit. */
 static bool find_spare(Build *b, Plan *was, Fit *x) {
   for (int i = 0; i < was->nspare && !x->best && may_go_on(b); i++) {
     driver_take_plan(b, was->spare[i]);
@@ -48,7 +48,7 @@ static bool find_spare(Build *b, Plan *was, Fit *x) {
   return true;
 }
 
-/* The mesh of the plan, with a little less memory.  What was proved of all plans stays true of what is found. */
+/* Searches the plan's mesh with slightly less memory.  Bounds proved for all plans hold for the result too. */
 static bool find_thriftier(Build *b, Plan *was, Fit *x) {
   enum { MOST_TRIES = 3 };
   double scale = x->limit / plan_memory(was)->needs;
@@ -64,15 +64,15 @@ static bool find_thriftier(Build *b, Plan *was, Fit *x) {
   return true;
 }
 
-/* With all that dp can cut: where the search has found the same count with less of it. */
+/* Searches with ZeRO 3, which shards all that dp can: the search may count the same memory for a lower stage. */
 static bool find_cut(Build *b, Fit *x) {
   const PlanTry cut = {.limit = x->limit, .zero = 1 + 3, .alternatives = true};
   if (!b->options.model.train || b->options.plan.zero || !driver_plan_again(b, &cut)) return true;
   return hold(b, x);
 }
 
-/* What the search lists beside the plan, each as its degrees give it when they are forced.  It may be faster than all
- * that the search looked at for itself.  A program is the same whether somebody is shown the list or not. */
+/* Tries the alternatives that the search lists, each as forcing its degrees gives it.  One may be faster than every
+ * plan that the search considered itself.  The choice does not depend on whether the list is shown. */
 static bool find_listed(Build *b, Plan *was, Fit *x) {
   const PlanTry list = {.limit = x->limit, .zero = b->options.plan.zero, .listed = true};
   driver_take_plan(b, was);
@@ -88,7 +88,7 @@ static bool find_listed(Build *b, Plan *was, Fit *x) {
   return true;
 }
 
-/* Plans that the search counts less and less for, until a Program is within the limit. */
+/* Searches with smaller and smaller limits until a Program is within the limit. */
 static bool find_smaller(Build *b, Plan *was, Fit *x) {
   enum { MOST_TRIES = 6 };
   const double close = 0.01;
@@ -108,14 +108,14 @@ static bool find_smaller(Build *b, Plan *was, Fit *x) {
   }
   if (!x->best && driver_is_stopped(b))
     return diag_error(b->options.model.diags, DIAG_plan_stopped, (Loc){0},
-                      "planning for %s was stopped before there was a plan within the limit", b->options.target->name);
+                      "planning for %s was stopped before it found a plan within the limit", b->options.target->name);
   return x->best || find_cut(b, x);
 }
 
-/* The Program of the plan is above the limit. */
+/* Replaces a plan whose Program exceeds the limit. */
 static bool find_within(Build *b, Plan *was, Fit *x) {
   const double much = driver_is_small(b, was) ? 0.02 : 0.2;
-  x->enough = plan_seconds(was) * (1 + fmax(0.005, was->gap / 10)); /* what could be gained is mostly not there */
+  x->enough = plan_seconds(was) * (1 + fmax(0.005, was->gap / 10)); /* most of the gap is not attainable */
   if (!find_spare(b, was, x) || !find_thriftier(b, was, x)) return false;
   if (driver_is_small(b, was) && !find_listed(b, was, x)) return false;
   if (!is_enough(x, much) && !find_smaller(b, was, x)) return false;
@@ -125,7 +125,7 @@ static bool find_within(Build *b, Plan *was, Fit *x) {
   return true;
 }
 
-/* The first of a few that are faster and within the limit, if there is one. */
+/* Takes the first of a few faster plans whose Program is within the limit, if any. */
 static bool find_faster(Build *b, Plan *was, Fit *x) {
   enum { MOST_TRIES = 4 };
   Fit faster = {.limit = x->limit, .least = INFINITY};
@@ -143,14 +143,14 @@ bool driver_fit_plan(Build *b, double limit, double *least) {
   Fit x = {.limit = limit, .least = INFINITY};
   if (!hold(b, &x)) return false;
   *least = x.least;
-  if (!x.best && b->kept) { /* the Program is another one than it was: a search that finds nothing kept */
+  if (!x.best && b->kept) { /* the cached plan's Program has changed: search again without the cache */
     b->searches_anew = true;
     driver_go_back(b, DRIVER_plan);
     return driver_run(b, DRIVER_plan) && driver_fit_plan(b, limit, least);
   }
   if (!x.best && b->unfit) return driver_refuse(b, b->unfit);
   if (b->options.plan_file || b->kept || !first->allocated) return true;
-  /* Large programs take long to make: of these others are asked only where the plan needs one. */
+  /* Large programs take long to make: try others only if this plan does not fit. */
   bool above = !x.best;
   if ((above || driver_is_small(b, first)) && !find_faster(b, first, &x)) return false;
   if (above && !x.best && !find_within(b, first, &x)) return false;

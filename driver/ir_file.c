@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the folder in a path, with its slash. */
+/* Returns the length of the folder in a path, with its slash. */
 static size_t folder(const char *file) {
   const char *slash = strrchr(file, '/');
   return slash ? (size_t)(slash - file) + 1 : 0;
@@ -17,7 +17,8 @@ void driver_ir_file_locate(Module *m, const char *file) {
   }
 }
 
-/* As the text in `file` has to call it: relative where it lies in that folder or below, else absolute. */
+/* Returns `path` as the text in `file` names it: relative if it is in the folder of the text or below, else
+ * absolute. */
 static const char *seen_from(Arena *a, const char *file, const char *path) {
   size_t n = folder(file);
   if (*path == '/') return path;

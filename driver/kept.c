@@ -10,8 +10,8 @@
 
 /* ---- the key */
 
-/* Structures are added as their bytes, with what they point to instead of where that is.  A pointer that is not known
- * here stays in the bytes, so that nothing is found again: no field is forgotten. */
+/* Structures are hashed as bytes, with the values that pointers point to in place of the pointers.  A pointer field
+ * unknown here stays in the bytes, so the key never matches again: a forgotten field cannot give a wrong plan. */
 static void add_cpu_costs(CacheKey *k, const CpuCosts *x) {
   cache_key_number(k, x != NULL);
   if (x) cache_key_add(k, x, sizeof *x);
@@ -24,7 +24,7 @@ static void add_text(CacheKey *k, const char **text) {
 
 static void add_target(CacheKey *k, const Target *t) {
   Target x;
-  memcpy(&x, t, sizeof x); /* also what lies between its fields */
+  memcpy(&x, t, sizeof x); /* with padding */
   const char **texts[] = {&x.name, &x.machine, &x.title, &x.part, &x.arch, &x.measured};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) add_text(k, texts[i]);
   for (int i = 0; i < PRICE_KINDS; i++) add_text(k, &x.prices[i].terms), add_text(k, &x.prices[i].date);
@@ -44,11 +44,11 @@ static void add_options(CacheKey *k, const PlanOptions *o) {
   for (int i = 0; i < x.npins; i++) cache_key_text(k, x.pins[i].text);
   x.pins = NULL;
   x.spent = NULL, x.known = NULL, x.stop = NULL, x.lack = NULL, x.show = NULL, x.show_context = NULL;
-  x.alternatives = false; /* the plan is the same */
+  x.alternatives = false; /* alternatives do not change the plan */
   cache_key_add(k, &x, sizeof x);
 }
 
-/* Everything that a plan depends on; false: it is not kept. */
+/* Makes the key of everything that the plan depends on; false if the plan is not cached. */
 static bool key_of(const Build *b, CacheKey *k) {
   const DriverOptions *o = &b->options;
   const Module *m = b->model.m;
@@ -63,17 +63,17 @@ static bool key_of(const Build *b, CacheKey *k) {
   add_target(k, o->target);
   add_options(k, &o->plan);
   cache_key_number(k, (uint64_t)o->micro_batch);
-  cache_key_number(k, (uint64_t)o->embed); /* weights that stay in a file are mapped */
+  cache_key_number(k, (uint64_t)o->embed); /* mapped if the weights stay in a file */
   cache_key_text(k, o->model.train ? "train" : NULL);
   return true;
 }
 
-/* ---- the text: lines of what the search said, then the plan */
+/* ---- the text: lines with results of the search, then the plan */
 
 static const char said_format[] = "kept %a %a %a %d %d %d %d\t%s\n";
 static const char alternative_format[] = "%a %a %d %d %d %d %d %d %d %d\t%s\t%s\t%s\n";
 
-/* Texts that are not there are empty ones. */
+/* Missing texts are written as empty ones. */
 static const char *text_or_none(const char *text) { return text ? text : ""; }
 
 static void print_alternative(Text *t, const PlanAlternative *x) {
@@ -95,7 +95,7 @@ static const char *plan_text(const Build *b, size_t *n) {
   return text_str(&t);
 }
 
-/* The text up to `end`, which is stepped over; NULL when it is empty. */
+/* Returns the text up to `end`, or NULL if it is empty; advances beyond `end`. */
 static const char *take_text(Arena *a, const char **at, char end) {
   const char *from = *at, *to = strchr(from, end);
   if (!to) return NULL;
@@ -115,7 +115,7 @@ static bool read_alternative(Arena *a, const char **at, PlanAlternative *x) {
   return x->schedule && x->recompute;
 }
 
-/* What the search said of the plan; *at: behind it.  False: it is no such text. */
+/* Reads the results of the search and advances *at beyond them.  False if the text is malformed. */
 static bool read_said(Arena *a, const char **at, Plan *said, bool *listed) {
   int cut_short, mirrored, layout, n = 0;
   if (sscanf(*at, "kept %la %la %la %d %d %d %d%n", &said->lower_bound, &said->no_gaps_bound, &said->one_device_seconds,
@@ -147,7 +147,7 @@ static Plan *read_kept(Build *b, const char *text) {
   return p;
 }
 
-/* The key is made once: it has the texts of all functions. */
+/* The key is made once, as it hashes the texts of all functions. */
 Plan *driver_find_kept(Build *b) {
   CacheKey k;
   size_t n;

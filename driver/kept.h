@@ -1,17 +1,17 @@
-/* driver/kept.h - plans that were found before, in the cache (base/cache.h).
+/* driver/kept.h - plans of earlier searches, in the cache (base/cache.h).
  *
- * A search says the same of the same functions, target and options, so its plan is kept as text with what the search
- * proved, and read as a plan file is.  Not kept: plans of searches that a clock ends, of entries planned together, of
- * files that are completed, and of other objectives than the time of a batch.
+ * The same functions, target and options give the same search result, so the plan is stored as text with the results of
+ * its search, and read back like a plan file.  Not stored: plans of searches with a time limit, of entries planned
+ * together, of partial plan files, and of objectives other than latency.
  */
 #ifndef APC_DRIVER_KEPT_H
 #define APC_DRIVER_KEPT_H
 
 #include "driver/driver.h"
 
-/* The plan that was kept of this build, with its alternatives where these are listed; NULL: none was. */
+/* Returns the cached plan of this build, with its alternatives if they are to be listed; NULL if none. */
 Plan *driver_find_kept(Build *b);
-/* Keeps the plan of a build whose Program, and those of its alternatives, were asked. */
+/* Stores the plan of a build after its Program and those of its alternatives were measured. */
 void driver_keep_plan(Build *b);
 
 #endif

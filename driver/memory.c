@@ -1,9 +1,9 @@
-/* driver/memory.c - what a rank's memory holds under the plan that was chosen: the Program is made, and the memory plan
- * that its ranks will use (program/memory.h) says where every buffer lies.
+/* driver/memory.c - the memory of a rank under the chosen plan: makes the Program and asks its memory plan, the one
+ * that the ranks use (program/memory.h).
  *
- * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
- * (passes/cost/held.h), without knowing which buffers are used again.  What plans are compared by stays that; but a
- * limit is held against the Program (fit.c), of the plan and of what is listed beside it.
+ * The search cannot make the Program of every plan.  It counts the values of the level-1 function that are live at the
+ * same time (passes/cost/held.h), without knowing which buffers are reused.  Plans are compared by that count; but the
+ * limit applies to the Programs (fit.c) of the plan and of the alternatives listed beside it.
  */
 #include "driver/driver.h"
 
@@ -40,9 +40,9 @@ static bool is_asked_for(const Program *p, uint32_t entry, const char *only) {
   return !e->prepare && (!only || strcmp(program_text(p, e->name), only) == 0);
 }
 
-/* Over stages and the entries that are asked for: what @prepare needs is given back before.  Of a training program that
- * is the step, `only`: others are asked for when states are taken back, written or evaluated, and take what they take
- * then. */
+/* Finds the peak memory over stages and requested entries; the memory of @prepare is released before them.  A training
+ * program counts only its step, `only`: other entries run when states are restored, written or evaluated, and take
+ * their memory then. */
 static bool largest(const Program *p, const Target *g, const char *only, PlanMemory *most) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   *most = (PlanMemory){0};
@@ -52,7 +52,7 @@ static bool largest(const Program *p, const Target *g, const char *only, PlanMem
       MemoryPlan plan;
       RtError error = {0};
       RtStatus status = memory_plan(p, e, s, symbols, &plan, &error);
-      if (status == RT_BAD_INPUT) return false; /* more than can be counted */
+      if (status == RT_BAD_INPUT) return false; /* exceeds 2^63 */
       if (status) program_refused("the memory of the Program just built", &error);
       PlanMemory m = memory_of(&plan, only != NULL);
       m.needs = m.total * kinds_memory_scale_of(g, (int)(s * p->ranks_per_stage), (int)p->ranks_per_stage);
@@ -62,8 +62,8 @@ static bool largest(const Program *p, const Target *g, const char *only, PlanMem
   return true;
 }
 
-/* Of the Program as it is before machine code and weights are put into it.  Why there is none is told to who writes
- * it. */
+/* Measures the Program before machine code and weights are added.  Errors are dropped: writing the program reports
+ * them. */
 static bool program_memory(const Build *b, PlanMemory *most) {
   ArtifactProgram program;
   ArtifactSpec spec = driver_artifact_spec(b);
@@ -96,14 +96,14 @@ static bool refuse_size(const Build *b, double limit, double least) {
                       "the plan needs %s on a rank, %s are allowed", show_bytes(a, least), show_bytes(a, limit));
   if (b->options.target->nkinds) {
     diag_error(d, DIAG_plan_infeasible, (Loc){0},
-               "no feasible plan for %s: the smallest program that was made takes %.2f times what one of its ranks may",
+               "no feasible plan for %s: the smallest program tried takes %.2f times the memory limit of a rank",
                b->options.target->name, least / limit);
     return false;
   }
   diag_error(d, DIAG_plan_infeasible, (Loc){0},
-             "no feasible plan for %s: the smallest program that was made takes %s on a rank, %s are allowed",
+             "no feasible plan for %s: the smallest program tried takes %s on a rank, %s are allowed",
              b->options.target->name, show_bytes(a, least), show_bytes(a, limit));
-  diag_help(d, "--memory %.0fKB may have a plan", ceil(least / 1000));
+  diag_help(d, "a plan may exist with --memory %.0fKB", ceil(least / 1000));
   return false;
 }
 
@@ -114,7 +114,7 @@ static void refuse_alternative(const Build *b, PlanAlternative *x, double limit)
   x->seconds = INFINITY;
 }
 
-/* Of a large plan that somebody named no Program is asked. */
+/* Refuses large named plans by the search's count: their Programs are not made. */
 static void refuse_counted(const Build *b, double limit) {
   Arena *a = b->options.model.arena;
   for (int i = 0; i < b->plan->nalternatives; i++) {
@@ -136,7 +136,7 @@ static void possible_first(Arena *a, PlanAlternative *list, int n) {
 }
 
 bool driver_is_small(const Build *b, const Plan *p) {
-  const double most = 20e3; /* operations of all stages */
+  const double most = 20e3; /* sum of the operations of all stages */
   double ops = 0;
   for (int i = 0; i < b->nentries; i++) ops += (double)b->l1s[i]->ops.n;
   return ops * p->mesh.stages <= most;
@@ -146,7 +146,7 @@ static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
   if (!x->plan->allocated) {
     driver_take_plan(b, x->plan);
     if (!driver_measure_plan(b)) {
-      x->why_not = "its program cannot be made", x->seconds = INFINITY;
+      x->why_not = "its program cannot be built", x->seconds = INFINITY;
       return;
     }
   }
@@ -154,8 +154,8 @@ static void measure_alternative(Build *b, PlanAlternative *x, double limit) {
   if (plan_memory(x->plan)->needs > limit) refuse_alternative(b, x, limit);
 }
 
-/* Each gets the bytes of its Program, as whoever forces it is shown; one that takes more than is allowed is refused.
- * Nobody asked for them one by one, so their stages and errors are not shown. */
+/* Gives each alternative the memory of its Program, the same as if it were forced, and refuses those above the limit.
+ * The user did not ask for them one by one, so their stages and errors are not shown. */
 static void measure_alternatives(Build *b, double limit) {
   Plan *const chosen = b->plan;
   const DriverWatch watch = b->options.model.watch;
@@ -172,12 +172,12 @@ static void measure_alternatives(Build *b, double limit) {
   possible_first(b->options.model.arena, chosen->alternatives, chosen->nalternatives);
 }
 
-/* A large layout that is priced for who asks what it would take, and within the limit as the search counts. */
+/* True for a large forced layout within the limit as the search counts, if the user only wants its price. */
 static bool is_asked_only(const Build *b) {
   return b->plan->layout && b->options.plan.alternatives && !b->unfit && !driver_is_small(b, b->plan);
 }
 
-/* By what their Programs take; plans that somebody named stay. */
+/* Keeps the alternatives on the frontier, by the memory of their Programs; named plans stay. */
 static void keep_frontier(Build *b) {
   Plan *p = b->plan;
   Arena *a = b->options.model.arena;
@@ -189,7 +189,7 @@ static void keep_frontier(Build *b) {
   for (int i = 0; i < nnamed; i++) p->alternatives[p->nalternatives++] = named[i];
 }
 
-/* Of plans on parts of a target: that of replicas on more devices each. */
+/* For plans on parts of a target: takes the plan of replicas on more devices each. */
 static bool take_next_part(Build *b) {
   if (!b->replicas || driver_is_stopped(b)) return false;
   b->least_devices = b->options.target->ranks + 1;

@@ -1,7 +1,7 @@
 /* driver/micro_batch.c - see micro_batch.h.
  *
- * How many micro-batches that makes depends on the data-parallel degree.  Unless --dp fixes it, every degree that
- * divides the ranks is planned with its own number, and the fastest is taken.
+ * The number of micro-batches depends on the data-parallel degree.  Unless --dp fixes it, each degree that divides the
+ * ranks is planned with its own number, and the fastest plan wins.
  */
 #include "driver/micro_batch.h"
 
@@ -27,13 +27,13 @@ int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound) {
   return batch;
 }
 
-/* The batch is bound, and the options leave the number of micro-batches open. */
+/* Sets *batch; false after a diagnostic if the batch is not bound or the number of micro-batches is given. */
 static bool batch_to_cut(const Build *b, const PlanOptions *options, int64_t *batch, Diags *d) {
   bool bound;
   *batch = batch_size(b, ARENA_ARRAY(b->options.model.arena, int64_t, b->model.m->symbols.n + 1), &bound);
   if (options->micro_batches)
     return diag_error(d, DIAG_usage_value, (Loc){0},
-                      "--micro-batch and --micro-batches contradict each other: one follows from the other");
+                      "--micro-batch and --micro-batches cannot be combined: each determines the other");
   if (bound) return true;
   diag_error(d, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
   diag_help(d, "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
@@ -51,7 +51,7 @@ static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % par
 
 static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return divide_up(divide_up(batch, dp), size); }
 
-/* How many data-parallel degrees there are. */
+/* Counts the possible data-parallel degrees. */
 static int degrees(const Build *b, int64_t batch) {
   int n = 0;
   for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) n += b->options.target->ranks % dp == 0;
@@ -80,7 +80,8 @@ Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Dia
     if (p && (!found || plan_seconds(p) < plan_seconds(found))) best = dp, found = p;
   }
   if (found && options->stop && *options->stop) return found;
-  if (!best) best = 1; /* which says why not */
+  if (!best) best = 1; /* the search then reports why there is none */
   each.alternatives = options->alternatives;
-  return search(b, &each, best, pieces(batch, best, size), d); /* again, with alternatives and what all of them found */
+  return search(b, &each, best, pieces(batch, best, size), d); /* again, with alternatives and the bounds of all
+                                                                  searches */
 }

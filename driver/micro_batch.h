@@ -4,14 +4,14 @@
 
 #include "driver/driver.h"
 
-/* By symbol the sizes that were planned for; in the module's arena. */
+/* Returns the planned size of each symbol, in the module's arena. */
 const int64_t *planned_sizes(const Build *b);
-/* Sequences of the whole batch: dimension 0 of the first input that has one, at these sizes of the symbols; *bound when
- * it is a number. */
+/* Returns the global batch size: dimension 0 of the first input that has one, at these sizes of the symbols; *bound is
+ * set if it is a constant. */
 int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound);
 
-/* The fastest plan in which every data-parallel rank takes `size` sequences at a time (the last time what is left).
- * NULL after diagnostics. */
+/* Returns the fastest plan in which every data-parallel rank takes `size` sequences at a time (the last micro-batch
+ * takes the rest).  NULL after diagnostics. */
 Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size, Diags *d);
 
 #endif

@@ -38,7 +38,7 @@ const char *model_name(Arena *a, const char *path) {
   return arena_strndup(a, name, n);
 }
 
-/* ---- who looks on */
+/* ---- progress callbacks */
 
 void driver_watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
   va_list args;
@@ -76,8 +76,8 @@ static bool bind_dims(const ModelOptions *o, Module *m) {
   return true;
 }
 
-/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx/assume.h): "h" is
- * 8*h_div_8.  -1: none. */
+/* Returns the dimension that `name` is a multiple of, as the ONNX importer names it (frontend/onnx/assume.h): "h" is
+ * 8*h_div_8.  -1 if none. */
 static int divided_dimension(const Module *m, const char *name, int64_t *by) {
   size_t n = strlen(name);
   for (size_t i = 0; i < m->symbols.n; i++) {
@@ -88,7 +88,7 @@ static int divided_dimension(const Module *m, const char *name, int64_t *by) {
   return -1;
 }
 
-/* The dimension that a hint of this name and size is for, and its own size. */
+/* Finds the dimension that a hint of this name and size is for, and its own size. */
 static bool hinted_dimension(const ModelOptions *o, const Model *model, const char *name, int64_t *size, int *symbol) {
   int64_t by;
   if ((*symbol = module_symbol_find(model->m, name)) >= 0) return true;
@@ -110,7 +110,7 @@ static bool set_hints(const ModelOptions *o, const Model *model) {
     if (model->kind == MODEL_ONNX) name = onnx_dim_name(o->arena, name);
     if (!hinted_dimension(o, model, name, &size, &symbol) || !check_dimension(m, symbol, size, o->diags)) return false;
     if (size == 0)
-      return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1",
+      return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: the size to plan for must be at least 1",
                         name);
     m->symbols.items[symbol].hint = size;
   }
@@ -119,7 +119,7 @@ static bool set_hints(const ModelOptions *o, const Model *model) {
 
 /* ---- --shape INPUT=1,3,224,224 */
 
-/* The input of that name in any function: its type, or NULL. */
+/* Returns the type of the input of that name in any function; NULL if none. */
 static const Type *input_type(const Module *m, const char *name) {
   for (size_t k = 0; k < m->funcs.n; k++) {
     const Func *f = m->funcs.items[k];
@@ -143,7 +143,8 @@ static bool no_input(const ModelOptions *o, const Module *m, const char *name) {
   return false;
 }
 
-/* Binds one dimension of an input: a symbol gets the number, a multiple of one its part, a number must be it. */
+/* Binds one dimension of an input: a symbol gets the size, a multiple of a symbol its quotient; a constant must equal
+ * it. */
 static bool bind_extent(const ModelOptions *o, Module *m, const char *input, int dim, int64_t size) {
   const Expr *e = input_type(m, input)->dims[dim];
   if (e->kind == EX_SYM) return bind_dimension(m, (int)e->value, size, o->diags);
@@ -188,7 +189,7 @@ int model_batch_dimension(const Module *m) {
   return symbol;
 }
 
-/* The first input that is no scalar; NULL: there is none. */
+/* Returns the first input that is no scalar; NULL if none. */
 static const Op *first_batched(const Module *m, const Type **type) {
   for (size_t k = 0; k < m->funcs.n; k++) {
     const Func *f = m->funcs.items[k];
@@ -200,14 +201,15 @@ static const Op *first_batched(const Module *m, const Type **type) {
   return NULL;
 }
 
-/* A file of a fixed batch: its own is the only one that there is. */
+/* True if --batch equals the fixed batch size of the file, the only size that it allows. */
 static bool is_own_batch(const ModelOptions *o, const Module *m) {
   const Type *t;
   const Op *op = first_batched(m, &t);
   int64_t own;
   if (!op || !ex_get_const(t->dims[0], &own))
     return diag_error(o->diags, DIAG_dimension, (Loc){0},
-                      "--batch %" PRId64 ": the model has no dimension 'batch', and no input begins with a dimension",
+                      "--batch %" PRId64
+                      ": the model has no dimension 'batch', and no input has a leading dimension to bind",
                       o->batch);
   return own == o->batch || diag_error(o->diags, DIAG_dimension, op->loc,
                                        "--batch %" PRId64 ": the model's file says %" PRId64
@@ -276,8 +278,8 @@ static bool is_program(const char *path) {
 static bool load_file(const ModelOptions *o, Model *model) {
   if (model->kind == MODEL_NONE) {
     diag_error(o->diags, DIAG_model_kind, (Loc){.file = model->path},
-               "the ending does not say what kind of model this is");
-    diag_help(o->diags, "models end in .onnx, .apc or .ir");
+               "unknown kind of model: the extension is not known");
+    diag_help(o->diags, "models have the extension .onnx, .apc or .ir");
     if (is_program(model->path))
       diag_help(o->diags, "this is a compiled program, which runs by itself: %s%s --help",
                 strchr(model->path, '/') ? "" : "./", model->path);
@@ -288,13 +290,14 @@ static bool load_file(const ModelOptions *o, Model *model) {
                       model->path);
   if (model->kind == MODEL_ONNX) return load_onnx(o, model);
   if (o->train && o->train->rules && o->train->rules->untied.n)
-    return diag_error(o->diags, DIAG_usage_option, (Loc){0},
-                      "--untie is of .onnx models, whose exporters write equal tensors once; %s has a weight for each",
-                      model->path);
+    return diag_error(
+        o->diags, DIAG_usage_option, (Loc){0},
+        "--untie needs an .onnx model, whose exporter writes equal tensors once; %s has a weight for each",
+        model->path);
   return load_text(o, model) && bind_dims(o, model->m);
 }
 
-/* ---- what was loaded */
+/* ---- the loaded model */
 
 static bool is_called(const Module *m, const char *name) {
   for (size_t k = 0; k < m->funcs.n; k++)
@@ -320,7 +323,7 @@ static bool find_entries(const ModelOptions *o, Model *model) {
          diag_error(o->diags, DIAG_model_kind, (Loc){.file = model->path}, "the model has no function with outputs");
 }
 
-/* --seed gives every random weight another stream of numbers; 0 is the model's own. */
+/* Gives every random weight another random stream for each --seed; 0 keeps the model's own. */
 static void seed_weights(const ModelOptions *o, Module *m) {
   for (size_t i = 0; i < m->params.n; i++) {
     Param *p = &m->params.items[i];
@@ -354,7 +357,7 @@ bool model_train(const ModelOptions *o, Model *model) {
   return pipeline_run(model->m, "inline,train", &options, o->diags) && find_entries(o, model);
 }
 
-/* Names of weights that could be trained and are not, by why. */
+/* Reports the weights that could be trained and are not, by reason. */
 static void say_left(const ModelOptions *o, const TrainReport *r) {
   enum { SHOWN = 4 };
   for (size_t i = 0; i < r->left.n; i++) {
@@ -394,7 +397,7 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
                          .times = o->times,
                          .dump = stderr,
                          .checks = o->checks};
-  model->nentries = 0; /* training adds one */
+  model->nentries = 0; /* training adds an entry */
   bool ok = pipeline_run(model->m, NULL, &options, o->diags) && find_entries(o, model);
   if (ok && o->train) say_trained(o, model, &report);
   return ok;

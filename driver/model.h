@@ -1,7 +1,7 @@
-/* driver/model.h - a model: from a file to a checked level-1 module.
+/* driver/model.h - reads a model file and gives a checked level-1 module.
  *
- * The ending tells the front end: .onnx, .apc (the model language), .ir (IR text).  Then dimensions are bound, others
- * get a size to plan for, and random weights another stream of numbers.
+ * The extension selects the front end: .onnx, .apc (the model language), .ir (IR text).  Then dimensions are bound, the
+ * others get a size to plan for, and random weights get the seed's random stream.
  */
 #ifndef APC_DRIVER_MODEL_H
 #define APC_DRIVER_MODEL_H
@@ -25,15 +25,16 @@ typedef struct InputShape {
   const int64_t *dims;
 } InputShape;
 
-/* Who looks on while a model is read and compiled; every function may be NULL. */
+/* Callbacks that follow reading and compiling; each may be NULL. */
 typedef struct DriverWatch {
   void *context;
-  void (*stage)(void *context, const char *verb, const char *text); /* what begins: "Reading", "model.onnx" */
-  void (*say)(void *context, const char *verb, const char *text);   /* what the user should know */
-  bool (*loaded)(void *context, const Module *m);                   /* false after a diagnostic: it may not be used */
+  void (*stage)(void *context, const char *verb, const char *text); /* a stage begins: "Reading", "model.onnx" */
+  void (*say)(void *context, const char *verb, const char *text);   /* information for the user */
+  bool (*loaded)(void *context, const Module *m);                   /* returns false after a diagnostic to reject the
+                                                                       model */
 } DriverWatch;
 
-/* Calls of those, as printf. */
+/* Call those callbacks, with a format as printf. */
 void driver_watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void driver_watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
@@ -43,69 +44,72 @@ typedef struct ModelOptions {
   Arena *arena;
   Diags *diags;
   const char *path;
-  bool computes;               /* operators apc does not know are errors */
+  bool computes;               /* operators that apc does not know are errors */
   const DimSize *dims, *hints; /* --dim, --dim-hint */
   size_t ndims, nhints;
   const InputShape *shapes; /* --shape */
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;
-  DslParameters *parameters; /* gets those of an .apc model; may be NULL */
-  const char *weights;       /* FILE.safetensors that replaces the model's; NULL */
-  bool weights_named;        /* only its names count: which weights the model has, not their numbers */
+  DslParameters *parameters; /* receives those of an .apc model; may be NULL */
+  const char *weights;       /* FILE.safetensors that replaces the model's weights; NULL if none */
+  bool weights_named;        /* only the names of weights matter, not their values */
   bool seeded;               /* --seed */
   int64_t seed;
-  const struct TrainOptions *train; /* --train: a step of training in place of the model; NULL */
-  int64_t batch;                    /* --batch; 0: not given */
-  int64_t batch_most;               /* where the batch is a dimension that may have it, a larger one becomes this; 0 */
-  DType floats;                     /* f16, bf16: what f32 is computed in (passes/rewrite/narrow.c); 0: f32 */
-  const char *print_after;          /* a pass, or "all"; to standard error */
-  bool times;                       /* of passes, on standard error */
-  struct PassChecks *checks;        /* passes are compared with their input (passes/check.h); NULL: they are not */
+  const struct TrainOptions *train; /* --train: build the training step; NULL if not given */
+  int64_t batch;                    /* --batch; 0 if not given */
+  int64_t batch_most;               /* if the batch is a dimension that may have this size: larger sizes become this; 0
+                                       if none */
+  DType floats;                     /* compute type of f32 values, f16 or bf16 (passes/rewrite/narrow.c); 0: f32 */
+  const char *print_after;          /* a pass or "all": prints IR to standard error */
+  bool times;                       /* print times of passes, on standard error */
+  struct PassChecks *checks;        /* compares each pass's result with its input (passes/check.h); NULL if not */
   DriverWatch watch;
 } ModelOptions;
 
 typedef struct Model {
   const char *path; /* as given */
-  const char *name; /* the base name without its ending: what outputs are called after */
+  const char *name; /* the base name without extension, used to name outputs */
   ModelKind kind;
   Module *m;
-  TrainingFacts facts; /* of its weights, as its file has them */
+  TrainingFacts facts; /* of the weights, as the model file gives them */
   int nentries;
-  const char **entries; /* functions that can be asked for, in order */
+  const char **entries; /* functions that can be requested, in order */
 } Model;
 
-/* By the ending of the path; MODEL_NONE for any other. */
+/* Returns the kind of model by the path's extension; MODEL_NONE if unknown. */
 ModelKind model_kind(const char *path);
 
-/* The base name without its ending. */
+/* Returns the base name without extension. */
 const char *model_name(Arena *a, const char *path);
 
 /* Loads, binds and verifies the model; false after diagnostics.  Free with model_free in either case. */
 bool model_load(const ModelOptions *o, Model *out);
-/* Warns of operators apc does not know; false, with errors, when the model is to be computed. */
+/* Warns about operators that apc does not know; reports errors and returns false if the model is to be computed. */
 bool model_check_known(const ModelOptions *o, const Model *model);
+/* Frees the module; may be called after a failed load, and twice. */
 void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h); false after diagnostics. */
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device);
 
-/* With --train: only that of the passes, so that what the model means by then can be compared with what all make of it.
+/* With --train: runs only the training pass, so that the trained model can be compared with the result of all passes.
  * False after diagnostics. */
 bool model_train(const ModelOptions *o, Model *model);
 
-/* The dimension symbols that some input of the model still has, in the module's order: their count, and their
- * numbers. */
+/* Finds the dimension symbols that inputs of the model still have, in the module's order: returns their count and sets
+ * *symbols to their numbers. */
 int model_dimensions(Arena *a, const Model *model, const int **symbols);
-/* What --batch is the size of: dimension `batch`, else the leading dimension of the first input that has a symbol
- * there. -1: none. */
+/* Returns the symbol that --batch binds: `batch`, else the leading dimension of the first input that has a symbol
+ * there; -1 if none. */
 int model_batch_dimension(const Module *m);
-/* What a symbol is planned for: its hint, else 8 for `batch`, else 128, kept inside what the model allows. */
+/* Returns the size to plan a symbol for: its hint, else 8 for `batch`, else 128, clamped to the range that the model
+ * allows. */
 int64_t symbol_hint(const Symbol *s);
-/* "batch 8, seq 128"; "" without dimensions. */
+/* Returns the sizes to plan for as "batch 8, seq 128"; "" without dimensions. */
 const char *model_hints_text(Arena *a, const Model *model);
 
-/* Elements of the trainable weights; a weight counts once. */
+/* Returns the number of elements of the trainable weights; tied weights count once. */
 int64_t model_parameters(const Module *m);
 
 #endif

@@ -1,9 +1,9 @@
 /* driver/objective.c - see objective.h.
  *
- * The search finds the fastest plan within a memory limit.  So the least memory is found by bisection over that limit:
- * a limit will do if the fastest plan within it is fast enough.  A limit that will not do is a bound where the search
- * has proved that no plan within it is fast enough, or weights and state alone exceed it; where that is open, the plan
- * may not be the smallest. Bytes are those that the search counts.
+ * The search finds the fastest plan within a memory limit.  The least memory is therefore found by bisection over the
+ * limit: a limit suffices if the fastest plan within it is fast enough.  A limit that does not suffice is a lower bound
+ * if the search has proved that no plan within it is fast enough, or if weights and state alone exceed it; otherwise
+ * the plan may not be the smallest.  Bytes are counted by the search.
  */
 #include "driver/objective.h"
 
@@ -14,11 +14,11 @@
 
 /* ---- the frontier */
 
-/* Devices of one target have one price. */
+/* All devices of a target have the same price. */
 static double money_of(const Plan *p) { return p->on->ranks * plan_seconds(p); }
 
-/* No worse in anything, and better in something; where nothing differs, the first.  What the search counts says nothing
- * of what a Program takes. */
+/* True if x is no worse in any value and better in one; among equals, if it is the first.  Bytes counted by the search
+ * are not compared with those of a Program. */
 static bool beats(const PlanAlternative *x, const PlanAlternative *y, bool first) {
   const double a = money_of(x->plan), b = money_of(y->plan), same = 1e-9;
   if (x->counted != y->counted || x->bytes > y->bytes) return false;
@@ -33,14 +33,14 @@ static int by_money(const void *x, const void *y) {
   return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
 }
 
-/* It is better by so much in something. */
+/* True if x is noticeably better in some value. */
 static bool is_another(const PlanAlternative *x, const PlanAlternative *than) {
   const double much = 0.99;
   return x->seconds < much * than->seconds || x->bytes < much * than->bytes ||
          money_of(x->plan) < much * money_of(than->plan);
 }
 
-/* Of those that are almost alike the cheapest stays. */
+/* Of alternatives that are almost alike, keeps the cheapest. */
 static int thin_out(const PlanAlternative *own, PlanAlternative *list, int n) {
   int kept = 0;
   for (int i = 0; i < n; i++) {
@@ -68,7 +68,8 @@ void driver_frontier(Arena *a, Plan *p, const PlanAlternative *list, int n) {
 
 /* ---- the least memory */
 
-/* Bytes of a rank: `plan` takes `enough`; no plan was found within `little`; there is none within `proved`. */
+/* Bytes of a rank: `plan` takes `enough`; the search found no plan within `little`; it proved that none is within
+ * `proved`. */
 typedef struct Least {
   Plan *plan;
   double enough, little, proved;
@@ -85,7 +86,7 @@ static void keep_found(Arena *a, Least *x, Plan *p) {
   for (int i = 0; i < p->nalternatives; i++) ARENA_PUSH(a, &x->found, p->alternatives[i]);
 }
 
-/* Of one search, in sums: most end before. */
+/* Work limit of one search, in elementary sums; most searches end earlier. */
 static const double try_work = 3e9;
 
 static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
@@ -103,7 +104,7 @@ static void try_limit(Build *b, double limit, double most_seconds, Least *x) {
     return;
   }
   x->little = limit;
-  bool too_large = !p && lack.resident > limit * b->options.target->ranks; /* weights and state alone */
+  bool too_large = !p && lack.resident > limit * b->options.target->ranks; /* weights and state alone exceed it */
   if (too_large || (p && p->lower_bound > most_seconds)) x->proved = fmax(x->proved, limit);
 }
 
@@ -119,7 +120,7 @@ Plan *driver_least_memory(Build *b, Plan *fastest, double slower) {
   *traded = (PlanTraded){
       .fastest = fastest->price.time.total, .slower = slower, .bytes = fastest->price.memory.total, .least = x.proved};
   x.plan->traded = traded;
-  x.plan->nnear = 0; /* those are faster, and take more */
+  x.plan->nnear = 0; /* those are faster but take more */
   if (b->options.plan.alternatives) driver_frontier(b->options.model.arena, x.plan, x.found.items, (int)x.found.n);
   x.plan->one_device_seconds = fastest->one_device_seconds;
   x.plan->search_seconds = b->search_seconds;

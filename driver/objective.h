@@ -1,15 +1,15 @@
-/* driver/objective.h - plans that are the best by something else than time. */
+/* driver/objective.h - plans for objectives other than time. */
 #ifndef APC_DRIVER_OBJECTIVE_H
 #define APC_DRIVER_OBJECTIVE_H
 
 #include "driver/driver.h"
 
-/* The plan that needs the least memory of a rank and is slower than `fastest` by no more than a part `slower`: that one
- * if there is none with less.  Sets Plan.traded. */
+/* Returns the plan with the least memory per rank that is slower than `fastest` by at most the fraction `slower`;
+ * `fastest` if none has less.  Sets Plan.traded. */
 Plan *driver_least_memory(Build *b, Plan *fastest, double slower);
 
-/* Makes the alternatives of a plan those of a list that nothing beats, not the plan either: in the time of a batch, in
- * the memory of a rank and in money, which is that of the devices from batch to batch.  The first are the cheapest. */
+/* Sets the alternatives of `p` to the entries of `list` that neither the plan nor another entry dominates in time of a
+ * batch, memory of a rank and cost (devices times seconds per batch).  Orders them by cost, cheapest first. */
 void driver_frontier(Arena *a, Plan *p, const PlanAlternative *list, int n);
 
 #endif

@@ -1,4 +1,4 @@
-/* driver/plan.c - the stage in which a plan is found, or read from a file; and the texts of --save-plan and
+/* driver/plan.c - the stage that finds a plan or reads it from a file; also the texts of --save-plan and
  * --save-temps. */
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "passes/plan/file.h"
 #include "solver/watch.h"
 
-/* What holds for every search: its limits, and who looks on. */
+/* Returns the options that every search shares: limits and progress callbacks. */
 static PlanOptions unforced_options(const DriverOptions *o) {
   PlanOptions p = o->plan;
   memset(p.degree, 0, sizeof p.degree);
@@ -29,11 +29,11 @@ static PlanOptions unforced_options(const DriverOptions *o) {
 
 /* ---- a plan from a file */
 
-/* What is forced must be what the plan file says. */
+/* Forced options must agree with the plan file. */
 static bool number_agrees(const DriverOptions *o, const char *name, int wanted, int has) {
   return !wanted || wanted == has ||
          diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                    "--%s %d was asked for, the plan has %d", name, wanted, has);
+                    "--%s %d contradicts the plan, which has %d", name, wanted, has);
 }
 
 static bool agrees(const DriverOptions *o, const Func *f, const Plan *p) {
@@ -45,22 +45,22 @@ static bool agrees(const DriverOptions *o, const Func *f, const Plan *p) {
   if (!number_agrees(o, "micro-batches", w->micro_batches, p->micro_batches)) return false;
   if (!recompute_agrees(f, w->recompute, p->strategies))
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                      "--recompute %s was asked for, the plan has %s", recompute_text(o->model.arena, w->recompute),
+                      "--recompute %s contradicts the plan, which has %s", recompute_text(o->model.arena, w->recompute),
                       p->recompute);
   const Mesh *mesh = &p->mesh;
   bool other = w->schedule && (w->schedule - 1 != (int)mesh->schedule || w->chunks != mesh->chunks);
   if (other && p->degree[DEGREE_pp] > 1 && p->micro_batches > 1)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                      "--schedule %s was asked for, the plan has %s",
+                      "--schedule %s contradicts the plan, which has %s",
                       schedule_text(o->model.arena, (PipelineSchedule)(w->schedule - 1), w->chunks),
                       schedule_text(o->model.arena, mesh->schedule, mesh->chunks));
   if (w->zero && w->zero - 1 != p->zero)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
-                      "--zero %d was asked for, the plan has %d", w->zero - 1, p->zero);
+                      "--zero %d contradicts the plan, which has %d", w->zero - 1, p->zero);
   return true;
 }
 
-/* The plan is no alternative to itself; one of its degrees that takes another time is. */
+/* Adds x unless it is the plan itself; an alternative with equal degrees and another time is added. */
 static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
   bool same = memcmp(x->degree, p->degree, sizeof x->degree) == 0 && x->micro_batches == p->micro_batches;
   if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
@@ -76,7 +76,7 @@ static void list_beside(Arena *a, Plan *p, Plan *other) {
   for (int i = 0; i < other->nalternatives; i++) add_alternative(p, list, &other->alternatives[i]);
 }
 
-/* What a search says beside its plan: the bound, and what else there is. */
+/* Copies the results of a search to a plan from a file: the bound and the alternatives. */
 static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
   list_beside(a, p, searched);
   p->lower_bound = searched->lower_bound;
@@ -88,7 +88,7 @@ static void compare_with_search(Arena *a, Plan *p, Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* Joins the entries that --optimize or the file says; a file beside --optimize must say the same. */
+/* Joins the entries that --optimize or the file names; if both do, they must agree. */
 static bool join_as_file_says(Build *b, const PlanFile *f) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;
@@ -100,18 +100,18 @@ static bool join_as_file_says(Build *b, const PlanFile *f) {
   if (!f->entries.n && f->complete) return true;
   if (!f->entries.n)
     return diag_error(o->model.diags, DIAG_plan_options, f->func_loc,
-                      "--optimize was given, and the plan is for @%s alone", f->func);
+                      "--optimize contradicts the plan, which is for @%s alone", f->func);
   if (!driver_join_entries(b, (int)f->entries.n, calls, f->entries_loc)) return false;
   for (int e = 0; asked && e < asked->joint->n; e++)
     if (asked->joint->entries[e].calls != b->l1->joint->entries[e].calls)
-      return diag_error(o->model.diags, DIAG_plan_options, f->entries_loc, "--optimize asks for %s=%g, the plan has %g",
-                        asked->joint->entries[e].f->name, asked->joint->entries[e].calls,
-                        b->l1->joint->entries[e].calls);
+      return diag_error(o->model.diags, DIAG_plan_options, f->entries_loc,
+                        "--optimize %s=%g contradicts the plan, which has %g", asked->joint->entries[e].f->name,
+                        asked->joint->entries[e].calls, b->l1->joint->entries[e].calls);
   return true;
 }
 
-/* A plan that cannot be used is refused before the search, which only who is shown the plan needs; that the search
- * finds nothing is no error here. */
+/* Refuses a plan that cannot be used before the search, whose results are only shown to the user; a search without a
+ * result is no error here. */
 static Plan *read_plan(Build *b, const PlanOptions *options, const char *text) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;
@@ -142,7 +142,7 @@ bool save_texts(const Build *b) {
   if (!dir) return true;
   const char *file = arena_printf(a, "%s/%s.ir", dir, name), *l1 = driver_ir_file_text(a, b->model.m, file),
              *plan = plan_text(b, &n);
-  mkdir(dir, 0777); /* that it failed shows when the files are written */
+  mkdir(dir, 0777); /* failure shows when the files are written */
   return file_write(o->model.diags, file, 0666, l1, strlen(l1)) &&
          file_write(o->model.diags, arena_printf(a, "%s/%s.plan", dir, name), 0666, plan, n);
 }
@@ -178,7 +178,7 @@ bool driver_has_effort(const Build *b) {
   return b->options.plan.effort <= 0 || b->search_seconds < b->options.plan.effort;
 }
 
-/* A search of the mesh and the schedule of the plan there is. */
+/* Restricts a search to the mesh and schedule of the current plan. */
 static void keep_mesh(const Build *b, PlanOptions *o) {
   const Mesh *mesh = &b->plan->mesh;
   o->said = plan_said_mesh(b->options.model.arena, b->l1, mesh);
@@ -198,7 +198,7 @@ bool driver_plan_again(Build *b, const PlanTry *asked) {
   int64_t micro_batch = asked->same_mesh ? 0 : b->options.micro_batch;
   Plan *p = driver_search(b, &options, micro_batch, diags_new(b->options.model.arena));
   if (!p) return false;
-  /* What is known of all plans that the search may count within the limit that was asked for. */
+  /* The old bounds hold for all plans that the search counts within the original limit. */
   p->lower_bound = fmin(p->lower_bound, was->lower_bound);
   p->no_gaps_bound = fmin(p->no_gaps_bound, was->no_gaps_bound);
   p->gap = plan_gap(plan_seconds(p), p->lower_bound);
@@ -218,22 +218,22 @@ void driver_plan_beside(Build *b, Plan *was) {
 }
 
 Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why) {
-  const double most = 2; /* times as much as programs take may be counted (docs/plan.md) */
+  const double most = 2; /* the search may count up to twice the memory of a Program (docs/plan.md) */
   PlanOptions o = *options;
   PlanLack lack = {0};
   o.lack = &lack;
   Plan *p = driver_search(b, &o, micro_batch, why);
   b->resident = lack.resident, b->nearest = lack.nearest;
   if (p || lack.nearest <= 0 || lack.nearest > most * plan_memory_limit(b->options.target, o.memory_limit)) return p;
-  o.memory_limit = lack.nearest, o.known = NULL; /* which is of one limit */
+  o.memory_limit = lack.nearest, o.known = NULL; /* known bounds are of one limit */
   Diags *again = diags_new(b->options.model.arena);
   p = driver_search(b, &o, micro_batch, again);
   if (!p && o.stop && *o.stop) diags_append(why, again);
   return p;
 }
 
-/* A plan within the limit as the search counts, or else, where that may be too much, the nearest one: driver_measure
- * asks its Program. */
+/* Returns a plan within the limit as the search counts; if that count may be too high, the nearest one: driver_measure
+ * then makes its Program. */
 static Plan *search_near(Build *b, const PlanOptions *options) {
   Diags *why = diags_new(b->options.model.arena);
   Plan *p = driver_search_near(b, options, b->options.micro_batch, why);
@@ -270,7 +270,7 @@ bool stage_plan(Build *b) {
   const PlanOptions unforced = unforced_options(o);
   bool several = o->objective == OBJECTIVE_throughput || o->objective == OBJECTIVE_cost;
   Plan *p = several ? driver_plan_replicas(b) : o->plan_file ? read_plan(b, &unforced, text) : search_near(b, &o->plan);
-  if (!p && several && !o->model.diags->errors) p = search_near(b, &o->plan); /* which says why there is none */
+  if (!p && several && !o->model.diags->errors) p = search_near(b, &o->plan); /* reports why there is none */
   if (!p) return false;
   if (o->objective == OBJECTIVE_memory && !b->unfit) p = driver_least_memory(b, p, o->slower);
   driver_take_plan(b, p);

@@ -4,8 +4,8 @@
 #include "passes/cost/loops.h"
 #include "passes/plan/recompute.h"
 
-/* By operation: it counts twice, as gradients have it made again.  A layer that is made again whole counts whole, as
- * published figures count it, though what only leaves it is not made again. */
+/* Returns, by operation, whether it counts twice, because it is recomputed.  A layer that is recomputed as a whole
+ * counts as a whole, as in published figures, though values that only leave the layer are not recomputed. */
 static const bool *counted_again(Arena *a, const Func *f, const Plan *p) {
   const RecomputeChoices *choices = recompute_choices(a, f);
   bool *again = ARENA_ARRAY(a, bool, f->ops.n + 1);
@@ -21,9 +21,10 @@ static const bool *counted_again(Arena *a, const Func *f, const Plan *p) {
   return again;
 }
 
-/* The three gradients of attention count as two of it, as in published figures: each of ours makes scores anew. */
+/* The three gradients of attention count as two forward passes, as in published figures, though each of ours computes
+ * the scores again. */
 static double products_of(Arena *a, CostModel *c, const Func *f, const Rule *const *rules, const Plan *p) {
-  const double half = 0.5; /* 4 products of the 8 that they make */
+  const double half = 0.5; /* 4 of the 8 products */
   const LoopCosts *loops = cost_loops(a, c, f, counted_again(a, f, p));
   double sum = 0;
   for (size_t i = 0; i < f->ops.n; i++) {

@@ -1,10 +1,11 @@
 /* driver/replicas.c - see replicas.h.
  *
  * Each part is searched as a target of its own: first those that leave no device idle, the smallest first, as fewer
- * devices send less; with a limit of latency the largest first, as more devices are faster.  Wanted is a plan that is
- * better than the best so far, so that a search ends where its bounds are worse.  Each has a limit of work, and where
- * that ended the best one far from its bound it is searched once more, as long as any plan is.  A part has as bound
- * what its search has proved, or, where it was not searched, the work of all operations divided among its devices.
+ * devices communicate less; with a latency limit the largest first, as more devices are faster.  Each search looks for
+ * a plan better than the best so far and ends once its bounds are worse.  Each search has a work limit.  If that limit
+ * ended the best part's search far from its bound, the part is searched once more, for as long as for any plan.  The
+ * bound of a part is the one that its search proved or, without a search, the work of all operations divided by its
+ * devices.
  */
 #include "driver/replicas.h"
 
@@ -16,20 +17,20 @@
 #include "driver/internal.h"
 #include "driver/objective.h"
 
-static const double try_work = 6e9;     /* of one search, in sums: some seconds */
-static const double most_work = 1.2e10; /* of the first searches of all parts */
-static const double same = 1e-9;        /* plans of equal value differ by less */
-static const double far = 0.03;         /* from its bound is a plan that may be improved */
+static const double try_work = 6e9;     /* of one search, in elementary sums: some seconds */
+static const double most_work = 1.2e10; /* of the first searches of all parts together */
+static const double same = 1e-9;        /* plans whose values differ by less are equal */
+static const double far = 0.03;         /* a gap that calls for another search */
 
 /* A part of the target. */
 typedef struct Part {
   int devices;
-  const Target *on; /* NULL: it was not searched yet */
-  int replicas;     /* that the target has room for, */
-  int used;         /* and all their devices; of a step that costs: 0 */
-  double weight;    /* what is minimised: so many times the seconds from batch to batch */
-  double bound;     /* of it, on this part */
-  Plan *plan;       /* the best; NULL: none was found that is better than those before */
+  const Target *on; /* NULL before its search */
+  int replicas;     /* replicas that fit the target */
+  int used;         /* devices of all replicas; 0 for cost */
+  double weight;    /* the objective is this times the seconds per batch */
+  double bound;     /* lower bound of the objective on this part */
+  Plan *plan;       /* the best; NULL if none is better than earlier parts */
 } Part;
 
 typedef struct Parts {
@@ -37,9 +38,9 @@ typedef struct Parts {
   const Target *whole;
   Part *items;
   size_t n, cap;
-  const Part *best; /* NULL: no plan yet */
-  double work;      /* of searches so far, */
-  bool cut_short;   /* and some parts were not searched for it */
+  const Part *best; /* NULL if there is no plan yet */
+  double work;      /* of searches so far */
+  bool cut_short;   /* that work left some parts unsearched */
   struct {
     PlanAlternative *items;
     size_t n, cap;
@@ -52,7 +53,7 @@ static double best_value(const Parts *p) { return p->best ? value_of(p->best) : 
 
 /* ---- the parts */
 
-/* Degrees that are forced need so many devices, or a multiple. */
+/* Returns the number of devices that the forced degrees need, or a divisor of it. */
 static int forced_devices(const PlanOptions *o) {
   int n = 1;
   for (int d = 0; d < DEGREE_COUNT; d++) n *= o->degree[d] > 0 && n <= INT32_MAX / o->degree[d] ? o->degree[d] : 1;
@@ -70,7 +71,7 @@ static void add_part(Parts *p, int devices, double least) {
   ARENA_PUSH(p->b->options.model.arena, p, x);
 }
 
-/* Those that leave no device idle come first. */
+/* Orders parts that leave no device idle first. */
 static int by_devices(const void *x, const void *y) {
   const Part *a = x, *b = y;
   return a->used != b->used ? b->used - a->used : a->devices - b->devices;
@@ -81,7 +82,8 @@ static int most_devices_first(const void *x, const void *y) {
   return a->used != b->used ? b->used - a->used : b->devices - a->devices;
 }
 
-/* `least`: seconds of all operations on one device.  Replicas that are trained apart are not one model. */
+/* `least`: seconds of all operations on one device.  Replicas do not exchange gradients, so training has one part
+ * only. */
 static void add_parts(Parts *p, double least) {
   const Target *g = p->whole;
   const int unit = g->ranks < g->per_machine ? g->ranks : g->per_machine;
@@ -105,14 +107,15 @@ static void keep_found(Parts *p, Plan *x) {
   x->alternatives = NULL, x->nalternatives = 0;
 }
 
-/* Ties are broken by the time of a batch. */
+/* Compares by value; the time of a batch breaks ties. */
 static bool is_better(const Parts *p, const Part *x) {
   double value = value_of(x), best = best_value(p);
   if (!p->best || value < best * (1 - same)) return true;
   return value <= best * (1 + same) && x->plan->price.time.total < p->best->plan->price.time.total * (1 - same);
 }
 
-/* For a plan on the part that is no worse than the best so far; `left`: parts that share what is left of --effort. */
+/* Searches for a plan on the part that is no worse than the best; `left`: number of parts that share the remaining
+ * effort. */
 static void search_part(Parts *p, Part *x, double work, int left) {
   Build *b = p->b;
   PlanOptions o = b->options.plan;
@@ -124,7 +127,7 @@ static void search_part(Parts *p, Part *x, double work, int left) {
   b->options.target = x->on;
   Plan *found = driver_search(b, &o, b->options.micro_batch, diags_new(b->options.model.arena));
   b->options.target = p->whole;
-  /* With --micro-batch each data-parallel degree is a search of its own. */
+  /* With --micro-batch each data-parallel degree has a search of its own, so no bound is known. */
   if (!b->options.micro_batch) x->bound = fmax(x->bound, x->weight * (found ? found->no_gaps_bound : lack.bound));
   if (!found) return;
   keep_found(p, found);
@@ -156,7 +159,7 @@ static void search_all(Parts *p) {
   if (open && p->b->options.plan.effort <= 0 && !driver_is_stopped(p->b)) search_part(p, best, 0, 1);
 }
 
-/* ---- the answer */
+/* ---- the result */
 
 static Replicas replicas_of(const Parts *p, const Part *x) {
   Replicas r = {
@@ -165,7 +168,7 @@ static Replicas replicas_of(const Parts *p, const Part *x) {
   return r;
 }
 
-/* No plan is fast enough: says how fast the fastest is on all devices. */
+/* Reports that no plan is fast enough, and the time of the fastest on all devices. */
 static void refuse_late(const Parts *p) {
   Build *b = p->b;
   Arena *a = b->options.model.arena;
@@ -176,7 +179,7 @@ static void refuse_late(const Parts *p) {
   Plan *x = driver_search(b, &o, b->options.micro_batch, diags_new(a));
   if (!x) return;
   diag_error(b->options.model.diags, DIAG_plan_infeasible, (Loc){0},
-             "no plan for %s takes at most %s a %s: the fastest that was found takes %s", p->whole->name,
+             "no plan for %s takes at most %s a %s: the fastest plan found takes %s", p->whole->name,
              show_seconds(a, most), func_has_gradients(b->l1) ? "step" : "batch", show_seconds(a, x->price.time.total));
 }
 
@@ -189,7 +192,7 @@ double driver_replicas_value(const Build *b) {
 Plan *driver_plan_replicas(Build *b) {
   const DriverOptions *o = &b->options;
   Arena *a = o->model.arena;
-  const Replicas *before = b->replicas; /* whose Program was too large */
+  const Replicas *before = b->replicas; /* their Program was too large */
   Parts parts = {.b = b, .whole = before ? before->whole : o->target};
   b->options.target = parts.whole;
   b->options.plan.steady = true;

@@ -1,8 +1,8 @@
-/* driver/replicas.h - what a cluster gives in steady state, and what a step costs there: replicas of a plan on as many
- * devices each as are best.
+/* driver/replicas.h - steady-state throughput of a cluster, and the cost of a step: replicas of a plan, each on the
+ * best number of devices.
  *
  * The target is divided into parts of n devices: numbers that divide a machine, then whole machines.  Each part is a
- * replica, which works on batches of its own, one after the other, in pipelines that are kept full.
+ * replica, which works on its own batches one after the other, with its pipeline kept full.
  */
 #ifndef APC_DRIVER_REPLICAS_H
 #define APC_DRIVER_REPLICAS_H
@@ -10,20 +10,18 @@
 #include "driver/driver.h"
 
 struct Replicas {
-  const Target *whole; /* that was asked for */
-  int n;               /* there is room for so many of the plan's */
-  int idle;            /* devices that are left over */
-  /* By any number of devices: seconds from batch to batch of all replicas together, or dollars a step, at least. */
+  const Target *whole; /* the target of the command line */
+  int n;               /* replicas of the plan that fit */
+  int idle;            /* devices left over */
+  /* lower bound over all part sizes: seconds per batch of all replicas together, or USD per step */
   double bound;
 };
 
-/* The value that the search minimised, for the plan of a build with replicas: dollars a step, or seconds from batch
- * to batch. */
+/* Returns the objective of a build's plan with replicas: USD per step, or seconds per batch. */
 double driver_replicas_value(const Build *b);
 
-/* The plan with the most throughput, or the least cost, of all parts; sets Build.replicas, and has the limits of
- * further searches set in Build.options.plan.  NULL: no part has a plan, after a diagnostic if that is for the limit of
- * latency. */
+/* Returns the plan with the highest throughput or the least cost over all parts; sets Build.replicas, and the limits of
+ * further searches in Build.options.plan.  NULL if no part has a plan; the latency limit then gives a diagnostic. */
 Plan *driver_plan_replicas(Build *b);
 
 #endif

@@ -1,9 +1,9 @@
-/* driver/together.c - the entries of a model that are planned together (--optimize, or a plan file with such a line),
- * and what each of them gets of the plan.
+/* driver/together.c - entries of a model that are planned together (--optimize, or such a line in a plan file), and the
+ * part of the plan for each of them.
  *
- * Together they are one function (ir/joint.h), which is what is planned; without that the first entry is, and the
- * others take its choices over (passes/plan/entries.h).  That what they keep is tied makes the graphs of a search
- * wider, and its bound may be worse than what each entry takes at least on its own: the better of both counts.
+ * Entries planned together form one function (ir/joint.h).  Otherwise the first entry is planned, and the others take
+ * over its choices (passes/plan/entries.h).  Entries share weights and states, which makes the graphs of a search
+ * wider, and its bound may be worse than the sum of the entries' own bounds: the better of both counts.
  */
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static bool no_entry(const Build *b, const char *name, Loc loc) {
   Text all = {.arena = b->options.model.arena};
   for (int i = 0; i < b->nentries; i++)
     text_printf(&all, "%s%s", i ? ", " : "", b->l1s[i]->name), nearest_try(&near, b->l1s[i]->name);
-  if (loc.file) diag_error(d, DIAG_plan_model, loc, "the plan is for an entry '%s', which the model has not", name);
+  if (loc.file) diag_error(d, DIAG_plan_model, loc, "the plan is for entry '%s', which the model does not have", name);
   else diag_error(d, DIAG_usage_value, loc, "--optimize: the model has no entry '%s'", name);
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);
   else diag_help(d, "it has %s", text_str(&all));
@@ -71,7 +71,7 @@ void driver_entry_choice(const Build *b, int entry, const Strategy **strategies,
   Strategy *own = ARENA_ARRAY(a, Strategy, f->ops.n + 1);
   int *at = ARENA_ARRAY(a, int, f->ops.n + 1);
   *strategies = own, *stages = at;
-  bool has = joint && entry < joint->joint->n; /* more may be added behind the plan (driver_lower_also) */
+  bool has = joint && entry < joint->joint->n; /* driver_lower_also may add entries after planning */
   for (size_t i = 0; has && i < f->ops.n; i++) {
     const size_t k = joint->joint->entries[entry].at[i];
     own[i] = b->plan->strategies[k], at[i] = b->plan->stages[k];
@@ -83,14 +83,14 @@ void driver_entry_choice(const Build *b, int entry, const Strategy **strategies,
   plan_carry(b->model.m, b->l1s[0], first, first_stages, f, own, at);
 }
 
-/* What is forced of all entries together need not hold of each of them alone. */
+/* True if options are forced for all entries together: a single entry need not satisfy them. */
 static bool anything_forced(const PlanOptions *o, int64_t micro_batch) {
   bool any = o->npins || o->said || o->zero || micro_batch;
   for (int i = 0; i < DEGREE_COUNT; i++) any |= o->degree[i] > 0;
   return any;
 }
 
-/* What entries take at least, each on its own, and the best plan for all of them that begins with one's own. */
+/* The sum of the entries' own bounds, and the best plan for all entries that extends one entry's own plan. */
 typedef struct Alone {
   double bound;
   Plan *best;

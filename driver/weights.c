@@ -26,8 +26,8 @@ static void point_at(Param *p, int blob, const SafetensorsEntry *e) {
   }
 }
 
-/* Floats that no weight takes are weights of another model, or have other names there; a checkpoint has the optimizer's
- * states too, which are called WEIGHT:STATE. */
+/* Warns of floats in the file that no weight takes: they belong to another model or have other names there.  A
+ * checkpoint also has the optimizer's states, named WEIGHT:STATE. */
 static void warn_of_rest(Module *m, const Safetensors *s, Diags *diags) {
   enum { SHOWN = 4 };
   Text t = {.arena = diags->arena};
@@ -40,7 +40,7 @@ static void warn_of_rest(Module *m, const Safetensors *s, Diags *diags) {
   }
   if (left > SHOWN) text_printf(&t, " and %zu more", left - SHOWN);
   if (left)
-    diag_warning(diags, DIAG_weights, (Loc){.file = s->path}, "no weight of the model is called so: %s", text_str(&t));
+    diag_warning(diags, DIAG_weights, (Loc){.file = s->path}, "the model has no weight of this name: %s", text_str(&t));
 }
 
 bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
@@ -52,11 +52,11 @@ bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
     Param *p = &m->params.items[i];
     if (p->init == INIT_PREPARED) continue;
     const SafetensorsEntry *e = safetensors_find(s, p->name);
-    if (!e && !p->trainable && safetensors_meta(s, "steps")) continue; /* a checkpoint has what training changes */
+    if (!e && !p->trainable && safetensors_meta(s, "steps")) continue; /* a checkpoint has only trained values */
     if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
     else if (!driver_weight_fits(p, e))
-      ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight",
-                      p->name);
+      ok = diag_error(diags, DIAG_weights, (Loc){.file = path},
+                      "tensor '%s' does not have the type and shape of the weight", p->name);
     else point_at(p, blob, e);
   }
   warn_of_rest(m, s, diags);
@@ -69,7 +69,7 @@ bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
 typedef struct Source {
   const Module *m;
   Diags *diags;
-  FileMap *maps; /* by blob; data NULL until it is opened */
+  FileMap *maps; /* by blob; data is NULL until it is opened */
 } Source;
 
 static const uint8_t *blob_bytes(Source *s, int blob) {
@@ -100,7 +100,7 @@ static void fill_constant(Tensor *out, double value) {
   }
 }
 
-/* The values of a weight, as every rank would load them; free it with tensor_free. */
+/* Makes the values of a weight, as every rank would load them; free it with tensor_free. */
 static bool make_weight(Source *s, const Param *p, Tensor *out) {
   int64_t dims[MAX_RANK];
   const uint8_t *bytes = NULL;
@@ -127,7 +127,7 @@ static bool write_npz(Source *s, const char *path) {
   for (size_t i = 0; ok && i < s->m->params.n; i++) {
     const Param *p = &s->m->params.items[i];
     Tensor x;
-    if (p->init == INIT_PREPARED) continue; /* follows from the others */
+    if (p->init == INIT_PREPARED) continue; /* prepared from other weights */
     ok = make_weight(s, p, &x);
     if (!ok) break;
     ok = npz_writer_add(w, p->name, &x);
@@ -144,7 +144,7 @@ static bool write_safetensors(Source *s, const char *path) {
   bool ok = true;
   for (size_t i = 0; ok && i < s->m->params.n; i++) {
     const Param *p = &s->m->params.items[i];
-    if (p->init == INIT_PREPARED) continue; /* follows from the others */
+    if (p->init == INIT_PREPARED) continue; /* prepared from other weights */
     list[made].name = p->name;
     ok = make_weight(s, p, &list[made].tensor);
     made += ok;
@@ -167,7 +167,7 @@ bool driver_weights_to_file(const Module *m, const char *path, Diags *diags) {
 
 struct WeightReader {
   Source source;
-  Tensor *made; /* one per weight at most */
+  Tensor *made; /* at most one per weight */
   size_t n;
 };
 

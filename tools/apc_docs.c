@@ -1,5 +1,5 @@
-/* tools/apc_docs.c - writes one manual page or completion script on standard output: apc-docs NAME.  Run while
- * building. */
+/* tools/apc_docs.c - writes one manual page or completion script to standard output: apc-docs NAME.  Runs during the
+ * build. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* tools/apc_opt.c - runs passes on IR text, or the prover, for tests and for looking.
+/* tools/apc_opt.c - runs passes or the prover on IR text, for tests and debugging.
  *
  *   apc-opt [--passes=a,b] [--device=KIND] [--dtype=TYPE] [--print-after=PASS|all] FILE.ir      (FILE - is standard
  * input) apc-opt [--passes=a,b] ... --prove=main,rank FILE.ir
  *
- * Prints the module after the passes; those for another device are left out when one is given.  With --prove, the
- * verdict is printed in place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3
- * for unknown, 4 for refuted, 70 for a broken invariant.
+ * Prints the module after the passes; --device skips the passes for other devices.  With --prove, prints the verdict in
+ * place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3 for unknown, 4 for
+ * refuted, 70 for a broken invariant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static int run(Arena *a, Diags *diags, const char *file, const char *passes, con
   return code;
 }
 
-/* "--passes=a,b"; false when the word is no option. */
+/* Records an option like "--passes=a,b"; false if the word is none. */
 static bool take_option(const char *word, const char **values) {
   for (int i = 0; i < OPTIONS; i++) {
     size_t n = strlen(rows[i].flag);

@@ -1,4 +1,4 @@
-/* tools/apc_status.c - writes docs/status.md on standard output: what exists, from the tables that make it so.
+/* tools/apc_status.c - writes docs/status.md to standard output: what exists, from the tables that implement it.
  *
  *   build/apc-status > docs/status.md
  *
@@ -12,7 +12,7 @@
 #include "ir/ir.h"
 #include "tools/options.h"
 
-/* A table cell: '|' would end it. */
+/* Prints a table cell, with '|' escaped. */
 static void cell(const char *text) {
   for (; *text; text++) {
     if (*text == '|') putchar('\\');
@@ -37,7 +37,7 @@ static void commands(void) {
   }
 }
 
-/* "--schedule gpipe": the words that are built, then those that are not. */
+/* Prints "--schedule gpipe": the words that are built, or those that are not. */
 static void choices(OptionId option, bool built) {
   bool any = false;
   for (int i = 0; i < choice_count; i++) {
@@ -77,10 +77,10 @@ static void targets(void) {
   Arena *a = arena_new();
   const char *const *names = topo_target_names(a);
   puts(
-      "\n## Targets\n\nPrograms are built for all of them.  Those for GPUs have run on one H200 "
+      "\n## Targets\n\napc compiles programs for all of these.  GPU programs have run on one H200 "
       "(bench/results/gpu.md), "
       "with");
-  puts("several ranks on it, and on stand-ins for NVIDIA's libraries (tests/doubles); not yet on several GPUs.\n");
+  puts("several ranks on it, and on stand-ins for NVIDIA's libraries (tests/doubles), but not yet on several GPUs.\n");
   for (const char *const *n = names; *n; n++) printf("%s`%s`", n == names ? "" : ", ", *n);
   putchar('\n');
   arena_free(a);
@@ -108,7 +108,7 @@ static const Operator operators[] = {
 #include "frontend/onnx/ops.def"
 };
 
-/* Operators of ONNX Runtime, which counts no versions of them. */
+/* Operators of ONNX Runtime; they have no version. */
 static const char *const runtime_operators[] = {
 #define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) type,
 #include "frontend/onnx/ops.def"

@@ -22,7 +22,7 @@ static void add_degree(Text *t, const int degree[DEGREE_COUNT], int d) {
   if (degree[d] > 1) text_printf(t, "%s%s %d", t->n ? " x " : "", degree_names[d], degree[d]);
 }
 
-/* Tensor parallelism first, as it is known best; the rest from the outside in. */
+/* Prints tensor parallelism first, as users know it best, then the others from the outermost in. */
 const char *tool_degrees_text(Arena *a, const int degree[DEGREE_COUNT], int micro_batches) {
   Text t = {.arena = a};
   add_degree(&t, degree, DEGREE_tp);
@@ -35,8 +35,8 @@ const char *tool_degrees_text(Arena *a, const int degree[DEGREE_COUNT], int micr
 
 /* ---- the model */
 
-/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones.  `apc
- * inspect --unsupported` says what compile would. */
+/* True for commands that need the meaning of every operation; the others show or plan models with unknown ones.  `apc
+ * inspect --unsupported` reports as compile would. */
 static bool computes(const Tool *t) {
   Command c = t->options.command;
   if (c == CMD_inspect) return option_given(&t->options, OPT_unsupported);
@@ -111,7 +111,7 @@ static DriverEmbed embed(const Tool *t) {
   return how && strcmp(how, "ref") == 0 ? EMBED_NONE : how && strcmp(how, "embed") == 0 ? EMBED_ALL : EMBED_SMALL;
 }
 
-/* --weights ref and embed say where weights go, a file where they come from. */
+/* Sets *file to the source of the weights; with --weights ref or embed, NULL, as these name no source. */
 static bool weights_file(Tool *t, const char **file) {
   const char *from = option_text(&t->options, OPT_weights), *dot = from ? strrchr(from, '.') : NULL;
   *file = from && embed(t) == EMBED_SMALL ? from : NULL;
@@ -130,13 +130,14 @@ static bool add_pad(Tool *t, TrainingRules *r, const char *value) {
   split_size(t->arena, value, strlen(value), &pad.table, &row);
   bool negative = *row == '-';
   if (!tool_parse_whole(row + negative, &pad.row))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--pad %s: TABLE=ID is wanted, with a whole number", value);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--pad takes TABLE=ID with a whole number, not '%s'",
+                      value);
   if (negative) pad.row = -pad.row;
   ARENA_PUSH(t->arena, &r->pads, pad);
   return true;
 }
 
-/* What is said of weights, in the order in which it is. */
+/* Collects the options about weights, in the order of the command line. */
 static bool training_rules(Tool *t, TrainingRules *r) {
   bool ok = true;
   for (size_t i = 0; i < t->options.uses.n; i++) {
@@ -157,7 +158,7 @@ static bool training_rules(Tool *t, TrainingRules *r) {
   return ok;
 }
 
-/* --train with --optimizer; alone those mean nothing. */
+/* Reads --train and --optimizer; options that only --train gives a meaning are errors without it. */
 static bool train_options(Tool *t, ModelOptions *o) {
   const char *loss = option_text(&t->options, OPT_train);
   const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero,  OPT_trainable,
@@ -165,25 +166,23 @@ static bool train_options(Tool *t, ModelOptions *o) {
   bool sharded = option_given(&t->options, OPT_zero) && strcmp(option_text(&t->options, OPT_zero), "0") != 0;
   for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
     if (of_training[i] == OPT_zero ? sharded : option_given(&t->options, of_training[i]))
-      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s is of training, and --train is not given",
-                        option_rows[of_training[i]].flag);
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s needs --train", option_rows[of_training[i]].flag);
   const char *schedule = option_text(&t->options, OPT_schedule);
   if (!loss && schedule && strcmp(schedule, "gpipe") != 0)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0},
-                      "--schedule %s is of training, and --train is not given: inference runs micro-batches in order",
-                      schedule);
+                      "--schedule %s needs --train: inference runs micro-batches in order", schedule);
   PipelineSchedule known;
   int chunks;
   if (schedule && !schedule_parse(schedule, strlen(schedule), &known, &chunks))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a place has 2 to 64 stages", schedule);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a pipeline rank has 2 to 64 stages",
+                      schedule);
   const char *again = option_text(&t->options, OPT_recompute);
   if (!loss && again && strcmp(again, "none") != 0)
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s is of training, and --train is not given",
-                      again);
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s needs --train", again);
   if (!loss) return true;
   if (o->floats == DT_f16 && t->options.command != CMD_plan)
     return diag_error(t->diags, DIAG_train, (Loc){0},
-                      "--dtype f16: training in it needs a scaled loss, which is not built yet; bf16 does without");
+                      "--dtype f16: training in f16 needs loss scaling, which is not built yet; bf16 does not need it");
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
   TrainingRules *rules = ARENA_NEW(t->arena, TrainingRules);
   train->loss = loss;
@@ -270,7 +269,7 @@ bool tool_model_known(Tool *t, const Model *model) {
 
 /* ---- the plan */
 
-/* Degrees, and numbers of micro-batches, that no machine reaches: said as they were written. */
+/* Refuses degrees and micro-batch counts above 2^31; the message shows them as written. */
 static bool number_possible(Tool *t, const Target *g, OptionId id, const char *name) {
   int64_t v = option_int(&t->options, id, 0);
   return v <= INT32_MAX || diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
@@ -299,7 +298,7 @@ static Recompute recompute_option(const Options *o) {
   return r;
 }
 
-/* A part is of the memory that the target has, what is reserved of it included. */
+/* A percentage is of the target's whole memory, including the reserved part. */
 static double memory_option(const Options *o, const Target *target) {
   double asked = option_real(o, OPT_memory, 0);
   return asked < 0 ? -asked * target->memory_bytes : asked;
@@ -316,23 +315,24 @@ static bool parse_part(Arena *a, const char *text, double *part) {
 static DriverObjective objective_named(const char *name) {
   static const char *const names[] = {"latency", "throughput", "memory", "cost"};
   int i = 0;
-  while (strcmp(names[i], name) != 0) i++; /* options.def */
+  while (strcmp(names[i], name) != 0) i++; /* one of options.def */
   return (DriverObjective)i;
 }
 
-/* --objective memory: how much slower than the fastest plan another one may be.  False after a diagnostic. */
+/* Reads --slower of --objective memory: the largest slowdown against the fastest plan, as a fraction.  False after a
+ * diagnostic. */
 static bool slower_option(Tool *t, DriverObjective objective, double *part) {
   const double usual = 0.1;
   const char *text = option_text(&t->options, OPT_slower);
   *part = usual;
   if (text && !parse_part(t->arena, text, part))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower takes a part like 10%%, up to 10000%%, not '%s'",
-                      text);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--slower takes a percentage like 10%%, up to 10000%%, not '%s'", text);
   return !text || objective == OBJECTIVE_memory ||
          diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--slower needs --objective memory");
 }
 
-/* --max-latency in seconds; 0: any. */
+/* Reads --max-latency in seconds; 0 if not given. */
 static bool latency_option(Tool *t, bool replicas, double *seconds) {
   const char *text = option_text(&t->options, OPT_max_latency);
   int ms = 0;
@@ -350,7 +350,7 @@ static bool price_known(Tool *t, const Target *g) {
   return false;
 }
 
-/* What is minimised.  Questions beside the plan are about the time of a batch on the target as it is. */
+/* Reads --objective.  --compare, --what-if and --pin concern the time of a batch on the whole target. */
 static bool objective_options(Tool *t, const Target *g, DriverOptions *out) {
   static const OptionId other[] = {OPT_compare, OPT_what_if, OPT_pin};
   const Options *o = &t->options;
@@ -358,25 +358,28 @@ static bool objective_options(Tool *t, const Target *g, DriverOptions *out) {
   out->objective = objective_named(name);
   bool replicas = out->objective == OBJECTIVE_throughput || out->objective == OBJECTIVE_cost;
   if (out->objective != OBJECTIVE_latency && option_given(o, OPT_plan))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--objective %s chooses a plan, and --plan gives one",
-                      name);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--objective %s and --plan cannot be combined: both determine the plan", name);
   for (size_t i = 0; replicas && i < sizeof other / sizeof *other; i++)
     if (option_given(o, other[i]))
-      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s is about the time of a batch, not about %s",
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                        "%s cannot be combined with --objective %s: it concerns the time of a batch",
                         option_rows[other[i]].flag, name);
   if (replicas && option_given(o, OPT_optimize))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--optimize is about the time of all calls of entries, not about %s", name);
+    return diag_error(
+        t->diags, DIAG_usage_value, (Loc){0},
+        "--optimize cannot be combined with --objective %s: it minimises the time of all calls of entries", name);
   if (replicas && g->nkinds)
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--objective %s divides a target into parts that are alike; the devices of %s are not (%s)", name,
-                      g->name, g->part);
+    return diag_error(
+        t->diags, DIAG_usage_value, (Loc){0},
+        "--objective %s needs a target with equal devices, to divide into equal parts; %s has different ones (%s)",
+        name, g->name, g->part);
   return slower_option(t, out->objective, &out->slower) && latency_option(t, replicas, &out->plan.most_seconds) &&
          (out->objective != OBJECTIVE_cost || price_known(t, g));
 }
 
 static PlanOptions plan_options(Tool *t, const Target *target) {
-  const double least_effort = 1e-9; /* 0 seconds are a limit as well */
+  const double least_effort = 1e-9; /* --effort 0 is a limit, too */
   const Options *o = &t->options;
   PlanOptions p = {.memory_limit = memory_option(o, target),
                    .show = t->quiet ? NULL : tool_times_show,
@@ -440,7 +443,7 @@ static bool find_plan(Tool *t, Build *b, bool alternatives) {
 
 bool tool_plan(Tool *t, Build *b) { return find_plan(t, b, false); }
 
-/* The first signal that would end apc ends the search, the second apc. */
+/* The first signal that would end apc stops the search, the second ends apc. */
 static volatile sig_atomic_t asked_to_stop;
 
 static void stop_search(int signal) { asked_to_stop = signal; }
@@ -465,7 +468,7 @@ bool tool_plan_one_rank(Tool *t, const char *path, Build *b) {
   *b = (Build){0};
   if (!cpu || !begin(t, path, cpu, b)) return false;
   b->options.target_text = t->options.command == CMD_verify ? "one rank, to compare with" : "one rank";
-  b->options.plan = (PlanOptions){.memory_limit = 1e18}; /* the memory is this machine's, not the target's */
+  b->options.plan = (PlanOptions){.memory_limit = 1e18}; /* limited by this machine, not by the target */
   return driver_run(b, DRIVER_plan);
 }
 
@@ -477,12 +480,12 @@ const Cache *tool_cache(Tool *t) {
   t->cache_asked = true;
   if (folder) t->cache = cache_open(t->arena, folder, true);
   if (t->cache && t->cache->why_not && getenv("APC_CACHE"))
-    diag_warning(t->diags, DIAG_cache_unused, (Loc){0}, "nothing is kept in the folder that APC_CACHE names, %s: %s",
+    diag_warning(t->diags, DIAG_cache_unused, (Loc){0}, "cannot use the cache folder that APC_CACHE names, %s: %s",
                  folder, t->cache->why_not);
   return t->cache;
 }
 
-/* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */
+/* The prebuilt runtime is beside apc, or in the folder of an installation (tools.cmake). */
 const char *tool_stub(Arena *a) {
   char self[4096];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);

@@ -1,5 +1,5 @@
-/* tools/build.h - what a command line asks of the driver (driver/driver.h); what compile, plan, size, run, verify
- * and bench share. */
+/* tools/build.h - turns the command line into options of the driver (driver/driver.h); shared by compile, plan, size,
+ * run, verify and bench. */
 #ifndef APC_TOOLS_BUILD_H
 #define APC_TOOLS_BUILD_H
 
@@ -10,48 +10,49 @@
 /* Loads a model with the options of the line (--dim, --shape, --dim-hint, -D, --weights, --seed); false after
  * diagnostics.  Free with model_free in either case. */
 bool tool_model(Tool *t, const char *path, Model *out);
-/* The same, and the parameters of an .apc model, in the arena of `parameters`. */
+/* As tool_model; also gives the parameters of an .apc model, in the arena of `parameters`. */
 bool tool_model_parameters(Tool *t, const char *path, DslParameters *parameters, Model *out);
-/* Without those of --weights. */
+/* As tool_model, but ignores a file of --weights. */
 bool tool_model_with_own_weights(Tool *t, const char *path, Model *out);
-/* The same with nothing done to it: with --train, the step of the model as it was imported. */
+/* As tool_model, without passes: with --train, the training step of the model as imported. */
 bool tool_model_imported(Tool *t, const char *path, Model *out);
-/* The same of a step at small sizes, for who looks at its derivative: with `rate`, one of plain gradient descent with
- * that learning rate (0: of the line's optimizer); `options` are the line's, and report on the step. */
+/* As tool_model_imported, for a training step at small sizes whose derivative is checked: `rate` > 0 selects plain
+ * gradient descent with that learning rate, 0 the optimizer of the line.  *options: those of the line; they report on
+ * the step. */
 bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const struct TrainOptions **options);
-/* All NAME=N of an option (--dim, --dim-hint). */
+/* Returns all NAME=N of an option (--dim, --dim-hint). */
 const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count);
-/* Warns of operators apc does not know; false, with errors, for commands that compute. */
+/* Warns about operators that apc does not know; for commands that compute they are errors, and the result is false. */
 bool tool_model_known(Tool *t, const Model *model);
 
-/* Loads the model, settles the sizes to plan for and runs the level-1 passes; then `l1` is there.  False after
- * diagnostics.  Free with driver_free in either case. */
+/* Loads the model, sets the sizes to plan for and runs the level-1 passes, which give `l1`.  False after diagnostics.
+ * Free with driver_free in either case. */
 bool tool_load(Tool *t, const char *path, const Target *target, Build *out);
 
-/* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
+/* Finds the plan or reads --plan; obeys --save-plan and --save-temps. */
 bool tool_plan(Tool *t, Build *b);
-/* The same for who is shown the plan: with what else there is, and with --plan also the bound. */
+/* The same for commands that show the plan: also lists alternatives, and with --plan gives the bound. */
 bool tool_plan_shown(Tool *t, Build *b);
 
-/* The same on one rank of the machine apc runs on, without plan options: what results are compared with. */
+/* Plans the model for one rank of this machine, without plan options: the reference for comparisons. */
 bool tool_plan_one_rank(Tool *t, const char *path, Build *out);
 
-/* Is there what programs are made with: a compiler that works, and the runtime?  Asked before the time that a plan
- * takes; false after a diagnostic. */
-/* What is kept of earlier compiles (base/cache.h); NULL: nothing is. */
+/* Returns the cache of earlier compiles (base/cache.h); NULL if none. */
 const Cache *tool_cache(Tool *t);
+/* True if programs for the device can be made: the compiler works and the runtime exists.  Called before planning,
+ * which takes time; false after a diagnostic. */
 bool tool_can_compile(Tool *t, const DeviceTraits *device);
 
-/* The folder of --save-temps for a model of that name; NULL when it is not given. */
+/* Returns the folder of --save-temps for a model of that name; NULL if not given. */
 const char *tool_temps(Tool *t, const char *name);
 
-/* --save-plan -: the plan goes to standard output, as with --emit=plan=-. */
+/* True if the plan goes to standard output (--save-plan -), as with --emit=plan=-. */
 bool tool_prints_plan(const Tool *t);
 
-/* The path of the prebuilt runtime that programs begin with (apcrt-stub). */
+/* Returns the path of the prebuilt runtime at the start of programs (apcrt-stub). */
 const char *tool_stub(Arena *a);
 
-/* "tp 2 x pp 2, 4 micro-batches"; "one rank" */
+/* Returns "tp 2 x pp 2, 4 micro-batches", or "one rank". */
 const char *tool_degrees_text(Arena *a, const int degree[DEGREE_COUNT], int micro_batches);
 
 #endif

@@ -1,7 +1,8 @@
-/* tools/calibrate_comm.c - collectives between the ranks that are there; see calibrate.h.
+/* tools/calibrate_comm.c - measures collectives between ranks; see calibrate.h.
  *
- * Pins force layouts between which each collective is the one conversion.  A ring's times of all sizes and kinds are
- * one straight line over its steps and bytes (passes/cost/comm.c), and so are those of messages between pairs.
+ * Pins force layouts between which each collective is the only conversion.  The times of a ring, over all sizes and
+ * kinds, are one linear function of its steps and bytes (passes/cost/comm.c), and so are those of messages between
+ * pairs.
  */
 #include <math.h>
 #include <string.h>
@@ -10,10 +11,10 @@
 
 typedef struct Kind {
   const char *name;
-  bool sums; /* what is cut is the summed dimension of the product; else its result */
+  bool sums; /* shards the summed dimension of the product; else its result */
   bool ring;
   int rounds;                   /* of the ring */
-  const char *operand, *result; /* how they are cut: dimension 0, 1 or "" for none */
+  const char *operand, *result; /* the sharded dimension: 0, 1 or "" for none */
 } Kind;
 
 static const Kind kinds[] = {{"all_reduce", true, true, 2, "1", ""},
@@ -24,7 +25,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds, SIZES = 4, COLUMNS = 256, DEPTH = 3
 
 static const int rows_of[SIZES] = {32, 128, 512, 2048}; /* 32 KiB to 2 MiB */
 
-/* The leading dimension counts as the batch, so there is one before those that are cut. */
+/* The leading dimension counts as the batch, so the probes have one before the sharded dimensions. */
 static int dim_of(int d) { return d + 1; }
 
 static void add_pins(PlanPin *pins, int *n, const char *glob, const char *cut) {
@@ -34,7 +35,7 @@ static void add_pins(PlanPin *pins, int *n, const char *glob, const char *cut) {
   }
 }
 
-/* Each conversion between a product and what is computed of it is one collective. */
+/* Every conversion between a product and its user is one collective. */
 static const char *probe_text(Arena *a) {
   Text inputs = {.arena = a}, body = {.arena = a};
   for (int k = 0; k < KINDS; k++)
@@ -53,7 +54,7 @@ static bool is_of(const char *name, int k, int i) {
   return name[0] && sscanf(name + 1, "%d_%d%n", &kind, &size, &n) == 2 && kind == k && size == i;
 }
 
-/* The least time of the collective; NAN when the plan has none. */
+/* Returns the least time of the collective's slowest instruction; NAN if the plan has none. */
 static double time_of(const ProbeTimes *x, int k, int i) {
   double seconds = NAN;
   for (size_t j = 0; j < x->n; j++)
@@ -72,7 +73,7 @@ Probe calibrate_comm_probe(Calibrate *c) {
   return (Probe){.name = "collectives", .text = probe_text(c->arena), .target = c->target, .pins = pins, .npins = n};
 }
 
-/* base and step are one figure where all have one step per round, as between two ranks. */
+/* base and step cannot be separated if all collectives have one step per round, as between two ranks. */
 static void print_way(Calibrate *c, const char *word, const double factor[FIT_FEATURES], double rate) {
   text_printf(&c->blocks, "  %s measured base %.4g us step %.4g us share %.4g;\n", word, factor[0] * 1e6,
               factor[1] * 1e6, fmin(2, fmax(1e-3, 1 / (factor[2] * rate))));
@@ -104,6 +105,6 @@ bool calibrate_comm(Calibrate *c, const ProbeTimes *x, const char *name, double 
   print_way(c, "ring", factor, link);
   print_way(c, "direct", pairs, link);
   text_add(&c->blocks, "}\n");
-  *rate = link * (c->target->device->shared_memory ? n : 1); /* a cpu's link is that of the whole machine */
+  *rate = link * (c->target->device->shared_memory ? n : 1); /* a CPU's link figure is that of the whole machine */
   return true;
 }

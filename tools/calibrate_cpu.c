@@ -1,8 +1,7 @@
-/* tools/calibrate_cpu.c - the probes of a cpu, and what is made of their times: the figures that passes/cost/cpu.c
- * prices with.
+/* tools/calibrate_cpu.c - the probes of a CPU, and the fits that give the figures of passes/cost/cpu.c.
  *
- * All is measured on one rank of all cores; figures of target files are those of the whole machine.  Each step takes
- * out what the steps before have explained: launches and caches first, then products, then the rest.
+ * One rank of all cores is measured; figures in target files are those of the whole machine.  Each step subtracts the
+ * times that earlier steps have explained: launches and caches first, then products, then the rest.
  */
 #include <math.h>
 #include <string.h>
@@ -13,16 +12,16 @@
 #include "runtime/session/session.h"
 #include "tools/calibrate.h"
 
-enum { LEVELS = 6, MOVED = 4 }; /* LEVELS: of caches, the last one is memory; MOVED: sums in a probe of one */
+enum { LEVELS = 6, MOVED = 4 }; /* LEVELS: of caches, the last one is memory; MOVED: sums per probe */
 
 typedef struct CpuFigures {
   double threads;
   double request, launch, fork;
-  double rate;                  /* operations per second of large products */
-  int levels;                   /* of caches that are measured; the last one is memory */
+  double rate;                  /* FLOP per second of large products */
+  int levels;                   /* number of measured caches; the last one is memory */
   double moved[LEVELS];         /* bytes per second */
-  double read[LEVELS];          /* the same of weights */
-  double product, pack, turned; /* of the library */
+  double read[LEVELS];          /* the same for weights */
+  double product, pack, turned; /* of the library: seconds per product, per packed element, per element if transposed */
   CpuConv conv[CONV_WAYS];
   double attention, group, row, pair;
   double element[OP_COUNT];
@@ -43,7 +42,7 @@ static const char *model_text(Arena *a, ProbeModel *m) {
   return arena_printf(a, "import nn\nentry main(%s) {\n%s}\n", text_str(&m->inputs), text_str(&m->body));
 }
 
-/* What a kernel takes on all threads, without its launch. */
+/* Returns the time of a kernel on all threads, without its launch. */
 static double on_all(const CpuFigures *f, double seconds, bool alone) {
   if (f->threads <= 1) return seconds - f->launch;
   return alone ? (seconds - f->launch) / f->threads : seconds - f->launch - f->fork;
@@ -66,7 +65,7 @@ static const char *one_text(Arena *a) { return small_kernels(a, 1); }
 static const char *many_text(Arena *a) { return small_kernels(a, MANY); }
 
 static void fit_one(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
-  f->request = x->request; /* and a launch */
+  f->request = x->request; /* one request has one launch */
   (void)c;
 }
 
@@ -77,7 +76,7 @@ static void fit_many(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
   calibrate_note(c, "launch", "", f->launch, 0, 0);
 }
 
-/* ---- caches and memory: sums of arrays, which are in some cache from the run before, or in none */
+/* ---- caches and memory: sums of arrays that the previous run left in some cache, or in none */
 
 static const double moved_bytes[LEVELS] = {0.5e6, 1.5e6, 6e6, 20e6, 64e6, 256e6}; /* bytes of all arrays of a probe */
 
@@ -137,7 +136,7 @@ static double operations(Shape s) { return 2. * s.m * s.k * s.n; }
 
 static const char *shape_text(Arena *a, Shape s) { return arena_printf(a, "%dx%dx%d", s.m, s.k, s.n); }
 
-/* Of weights, which lie in panels.  What a call that is shared takes beside its arithmetic is what sharing takes. */
+/* Products with weights, stored as panels.  The time of a shared call beyond its arithmetic is the cost of sharing. */
 static const Shape shapes[] = {{48, 256, 256},  {64, 256, 512}, {96, 256, 256}, {128, 256, 512}, {64, 512, 256},
                                {192, 256, 256}, {64, 512, 512}, {16, 256, 256}, {24, 256, 256},  {64, 64, 64}};
 enum { LARGE = 7, SHARED = 9, SHAPES = sizeof shapes / sizeof *shapes };
@@ -153,15 +152,14 @@ static const char *weights_text(Arena *a) {
   return model_text(a, &m);
 }
 
-/* On an idle machine all cores together are about as many times as fast as one. */
+/* On an idle machine, n cores together are about n times as fast as one. */
 static void warn_busy(Calibrate *c, const CpuFigures *f, double one) {
   const double usual = 0.75;
   if (!(f->threads > 1 && f->rate < usual * f->threads * one)) return;
   diag_warning(c->t->diags, DIAG_calibrate_busy, (Loc){0},
                "products ran at %s on %.0f cores, and at %s on one: others use this machine",
                show_scaled(c->arena, f->rate, "FLOPS"), f->threads, show_scaled(c->arena, one, "FLOPS"));
-  diag_help(c->t->diags,
-            "what is shared among threads looks slower than it is; measure again when the machine is idle");
+  diag_help(c->t->diags, "figures of shared kernels come out too slow; measure again when the machine is idle");
 }
 
 static void fit_weights(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
@@ -179,7 +177,7 @@ static void fit_weights(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
   warn_busy(c, f, one);
 }
 
-/* Of two values, by the library, whose second operand lies as it is, or turned. */
+/* Products of two values by the library, with the second operand as it is or transposed. */
 static const struct {
   int batch;
   Shape s;
@@ -203,13 +201,13 @@ static const char *values_in(Arena *a, bool turned) {
 static const char *values_text(Arena *a) { return values_in(a, false); }
 static const char *turned_text(Arena *a) { return values_in(a, true); }
 
-/* What the arithmetic of a product takes. */
+/* Returns the time of a product's arithmetic. */
 static double shared_work(const CpuFigures *f, double work) {
   double alone = work / f->rate * f->threads;
   return work / 2 < SHARES_PRODUCT || f->threads <= 1 ? alone : fmin(alone, f->fork + work / f->rate);
 }
 
-/* What products take beyond their arithmetic; errors are those of the whole product. */
+/* Fits the time of products beyond their arithmetic; errors are relative to the whole product. */
 static void fit_library(Calibrate *c, const CpuFigures *f, const ProbeTimes *x, const char *what, double *begin,
                         double *pack) {
   FitRow rows[PAIRS];
@@ -238,8 +236,8 @@ static void fit_turned(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
 
 typedef struct Element {
   OpKind op;
-  const char *text; /* of x, y and z: f32[ROWS, COLUMNS] */
-  int times;        /* how often it occurs there; negative: the figure of all cheap operations is that */
+  const char *text; /* over x, y and z: f32[ROWS, COLUMNS] */
+  int times;        /* how often the operation occurs; negative: its figure serves all cheap operations */
 } Element;
 
 enum { ROWS = 64, COLUMNS = 512, ELEMENTS_LEVEL = 2 }; /* all arrays of the probe are 3 MB */
@@ -353,7 +351,7 @@ static const ConvShapeOf convs[] = {
     {1, 4, 16, 16, 3, 1, 1},   {1, 32, 4, 32, 3, 1, 1},    {1, 64, 4, 64, 1, 1, 1}};
 enum { CONVS = sizeof convs / sizeof *convs };
 
-/* On one thread. */
+/* The row of a fit on one thread. */
 static FitRow conv_row(const CpuFigures *f, double work, double columns, double results, double seconds) {
   double filled = ceil(columns / PROGRAM_PANEL) * PROGRAM_PANEL / columns;
   return (FitRow){{1, f->threads * work * filled / f->rate, f->threads * results}, seconds - f->launch, 0};
@@ -365,7 +363,7 @@ static CpuConv conv_figures(const FitRow *rows, int n) {
   return (CpuConv){.begin = factor[0], .element = factor[2], .share = fmin(2, factor[1] > 0.5 ? 1 / factor[1] : 2)};
 }
 
-/* What several threads take more than the figures of one say. */
+/* Returns the time that several threads add to the figures of one. */
 static double shared_seconds(const CpuFigures *f, const CpuConv *x, const FitRow *rows, int n, const double *works,
                              const double *seconds) {
   double more[CONVS];
@@ -421,7 +419,7 @@ static void fit_convs(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
   forward->shared = shared_seconds(f, forward, all.rows, CONVS, all.works, all.seconds);
 }
 
-/* The reverse of a convolution. */
+/* Transposed convolutions. */
 static const struct {
   int in, size, out, window;
 } reverses[] = {{128, 16, 64, 2},  {64, 32, 32, 2}, {32, 32, 16, 2}, {64, 28, 64, 3}, {16, 32, 16, 3},
@@ -439,7 +437,7 @@ static const char *reverse_text(Arena *a) {
   return model_text(a, &m);
 }
 
-/* On one thread: what several take more is as of a convolution. */
+/* On one thread; the cost of sharing is that of forward convolutions. */
 static void fit_reverse(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
   FitRow rows[REVERSES];
   for (int i = 0; i < REVERSES; i++) {
@@ -453,7 +451,7 @@ static void fit_reverse(Calibrate *c, CpuFigures *f, const ProbeTimes *x) {
   }
   f->conv[CONV_transpose] = conv_figures(rows, REVERSES);
   f->conv[CONV_transpose].shared = f->conv[CONV_forward].shared;
-  f->conv[CONV_filter] = f->conv[CONV_transpose]; /* the third direction has no function in the model language */
+  f->conv[CONV_filter] = f->conv[CONV_transpose]; /* the model language has no function for the third direction */
 }
 
 /* ---- the file */
@@ -498,7 +496,7 @@ typedef struct CpuProbe {
   int threads; /* 0: all */
 } CpuProbe;
 
-/* In an order in which each fit finds what it takes out. */
+/* Ordered so that every fit finds the figures that it subtracts. */
 static const CpuProbe alone[] = {{"request", one_text, fit_one, 0},
                                  {"launches", many_text, fit_many, 0},
                                  {"weights", weights_text, fit_weights, 0},
@@ -513,9 +511,9 @@ enum {
   ALONE = sizeof alone / sizeof *alone,
   FIRST = 3,
   ALL = ALONE + 2 * LEVELS + 2
-}; /* FIRST: behind those of caches */
+}; /* FIRST: the first probe after those of caches */
 
-/* A program that does next to nothing, on all ranks. */
+/* A program with almost no work, on all ranks. */
 static Probe ranks_probe(Calibrate *c) {
   PlanPin *pin = ARENA_NEW(c->arena, PlanPin);
   *pin = (PlanPin){.text = "p0:1=tp", .glob = "p0", .dim = 1, .degree = DEGREE_tp};

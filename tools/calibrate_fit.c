@@ -1,8 +1,8 @@
 /* tools/calibrate_fit.c - see calibrate.h.
  *
- * There are few features, so every set of them is tried: the best one whose factors are not negative is the least
- * squares solution from 0 on (Lawson and Hanson, "Solving Least Squares Problems", 1974, has it for many).  Errors are
- * relative, since times of a probe differ by factors of a thousand.
+ * With few features every subset is tried: the best one without negative factors is the non-negative least squares
+ * solution (Lawson and Hanson, "Solving Least Squares Problems", 1974, solve it for many).  Errors are relative, since
+ * times of a probe differ by factors of a thousand.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 typedef double Matrix[FIT_FEATURES][FIT_FEATURES + 1];
 
-/* Gaussian elimination of the normal equations of the features in the set. */
+/* Solves the normal equations of the features in the set by Gaussian elimination; false if singular. */
 static bool solve(Matrix m, int n, double *out) {
   for (int i = 0; i < n; i++) {
     int pivot = i;
@@ -38,7 +38,7 @@ static double relative(const FitRow *r, int feature) { return r->feature[feature
 
 static bool counts(const FitRow *r) { return isfinite(r->seconds) && whole(r) > 0; }
 
-/* The sum of squares of relative errors; INFINITY when a factor would be negative. */
+/* Returns the sum of squared relative errors; INFINITY if a factor would be negative. */
 static double try_set(int n, const FitRow *rows, int features, unsigned set, double *out) {
   int list[FIT_FEATURES], k = 0;
   double factor[FIT_FEATURES], sum = 0;

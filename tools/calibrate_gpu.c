@@ -1,8 +1,7 @@
 /* tools/calibrate_gpu.c - the probes of a GPU; see calibrate.h.
  *
- * The text of the target as it is known is written again with what was measured in place of what was known: sustained
- * rates of products, the rate of memory, launches, and links between the ranks.  Tiles, attention and all that is not
- * measured stay.
+ * Copies the text of the known target with measured figures in place of its own: sustained rates of products, the rate
+ * of memory, launches, and links between ranks.  Tiles, attention and all figures that are not measured stay.
  */
 #include <math.h>
 #include <string.h>
@@ -17,8 +16,8 @@ enum { TYPES = sizeof types / sizeof *types, ALL = 4 + MOVES + TYPES + 1 };
 
 typedef struct GpuFigures {
   double launch, host;
-  double share[CT_COUNT]; /* of the peak, that products sustain; NAN: not measured */
-  double bandwidth, ramp; /* share of the rate of memory; bytes */
+  double share[CT_COUNT]; /* of the peak that products sustain; NAN if not measured */
+  double bandwidth, ramp; /* share of the memory rate; bytes */
 } GpuFigures;
 
 static double share(double x) { return fmin(2, fmax(1e-3, x)); }
@@ -55,7 +54,7 @@ static const char *products_text(Calibrate *c) {
   return arena_printf(c->arena, "entry main(%s) {\n%s}\n", text_str(&inputs), text_str(&body));
 }
 
-/* One rank of the machine. */
+/* Returns the target with one rank of the machine. */
 static const Target *one_rank(Calibrate *c) {
   return topo_target_find(c->t->diags, c->arena, arena_printf(c->arena, "%sx1", c->target->machine));
 }
@@ -120,8 +119,8 @@ typedef struct Rewrite {
   Calibrate *c;
   const GpuFigures *f;
   const char *kind; /* of the block */
-  double link;      /* bytes per second; 0: not measured */
-  bool linked;      /* the first link was written */
+  double link;      /* bytes per second; 0 if not measured */
+  bool linked;      /* the first link has been written */
 } Rewrite;
 
 static bool begins(const char *line, const char *word) { return strncmp(line, word, strlen(word)) == 0; }
@@ -142,7 +141,7 @@ static bool is_measured_type(const Rewrite *r, const char *line) {
   return false;
 }
 
-/* A statement of the text, as it is or with what was measured. */
+/* Writes a statement of the text, with the measured figure if there is one. */
 static void write_statement(Rewrite *r, Text *o, const char *line) {
   const bool kernels = strcmp(r->kind, "kernels") == 0, gpu = strcmp(r->kind, "gpu") == 0;
   size_t n = strlen(line) - 1; /* without the semicolon */

@@ -1,7 +1,7 @@
 /* tools/calibrate_run.c - see calibrate.h.
  *
- * A probe runs in its ranks as any program does.  Every call of an instruction is recorded, and the least time counts:
- * what others do on the machine only adds.  Where ranks wait for each other, that of the rank that came last does.
+ * A probe runs in its ranks like any program.  Every call of an instruction is recorded, and the least time counts:
+ * other load on the machine only adds time.  If ranks wait for each other, the time of the last rank to arrive counts.
  */
 #include <math.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include "tools/calibrate.h"
 #include "tools/execute.h"
 
-enum { EVENTS = 1 << 15, WARM = 3, LEAST_RUNS = 3, ROUNDS = 4, CALLS = 150 }; /* CALLS: at most, of a run */
+enum { EVENTS = 1 << 15, WARM = 3, LEAST_RUNS = 3, ROUNDS = 4, CALLS = 150 }; /* CALLS: at most this many per run */
 
 static bool failed(Calibrate *c) { return c->code = tool_failed(c->t->diags), false; }
 
@@ -52,7 +52,7 @@ static bool bind(Calibrate *c, ApcModel *m) {
   return ran(c, m, status);
 }
 
-/* Again and again for so long; the least time of a run. */
+/* Repeats runs for that long; gives the least time of a run. */
 static bool repeat(Calibrate *c, ApcModel *m, double seconds, long most, double *least) {
   double begin = tool_now_ms();
   for (long i = 0; i < most && (i < LEAST_RUNS || tool_now_ms() - begin < seconds * 1e3); i++) {
@@ -63,7 +63,7 @@ static bool repeat(Calibrate *c, ApcModel *m, double seconds, long most, double 
   return true;
 }
 
-/* ---- what was recorded */
+/* ---- the recorded calls */
 
 static ProbeTime *time_of(Calibrate *c, ProbeTimes *x, const char *name, const char *kind) {
   for (size_t i = 0; i < x->n; i++)
@@ -91,9 +91,9 @@ static bool read_trace(Calibrate *c, const char *path, ProbeTimes *out) {
   return true;
 }
 
-/* ---- all of them */
+/* ---- all probes */
 
-/* Ranks have as many threads as cores may be used when they start: the first so many of them. */
+/* Ranks start as many threads as cores are allowed: allows the first n. */
 static void keep_cores(int n, cpu_set_t *all) {
   cpu_set_t few;
   CPU_ZERO(&few);
@@ -103,7 +103,7 @@ static void keep_cores(int n, cpu_set_t *all) {
   sched_setaffinity(0, sizeof few, &few);
 }
 
-/* The first run starts its ranks. */
+/* Starts the ranks by a first run. */
 static bool begin(Calibrate *c, Probe *p, ApcModel *m) {
   cpu_set_t all;
   if (p->eager) setenv("APC_EAGER", "1", 1);
@@ -126,7 +126,7 @@ static ApcModel *open_probe(Calibrate *c, Probe *p) {
   return NULL;
 }
 
-/* Whole runs first, then the same with every call recorded. */
+/* Measures whole runs first, then runs with every call recorded. */
 static bool measure(Calibrate *c, Probe *p, ApcModel *m, double seconds) {
   enum { MOST = 10000 };
   const char *trace = arena_printf(c->arena, "%s/trace.json", c->scratch.path);
@@ -152,7 +152,7 @@ bool calibrate_run(Calibrate *c, Probe *probes, int n) {
   return ok;
 }
 
-/* p3, or p3 and a point. */
+/* True for "p3", and for "p3" followed by a point. */
 static bool is_probe(const char *name, int i) {
   char *end;
   return name[0] == 'p' && strtol(name + 1, &end, 10) == i && end > name + 1 && (*end == 0 || *end == '.');

@@ -1,7 +1,7 @@
-/* tools/cmd_bench.c - apc bench MODEL|PROGRAM: runs it again and again, and says what that took.
+/* tools/cmd_bench.c - apc bench MODEL|PROGRAM: runs it repeatedly and reports statistics of the times.
  *
- * A model is compiled into a temporary folder first (tools/running.h).  A compiled program, known by its last bytes,
- * starts its own ranks, as it would by itself (runtime/apc_runtime.h), and its failures have its exit codes.
+ * A model is compiled into a temporary folder first (tools/running.h).  A compiled program, recognised by its last
+ * bytes, starts its own ranks as it does alone (runtime/apc_runtime.h), and its failures have its exit codes.
  */
 #include <inttypes.h>
 
@@ -13,11 +13,11 @@
 #include "tools/plan_report.h"
 #include "tools/running.h"
 
-/* What is measured. */
+/* The measured program. */
 typedef struct Subject {
-  const char *path, *model, *target; /* model: the program's name for it; NULL: path is a model */
-  const char *how;                   /* it was divided, in words */
-  double predicted_s;                /* 0: nobody knows */
+  const char *path, *model, *target; /* model: the program's name for it; NULL if path is a model */
+  const char *how;                   /* the plan, in words */
+  double predicted_s;                /* 0 if unknown */
   bool measured;                     /* with figures of apc calibrate */
   ApcModel *program;
 } Subject;
@@ -74,7 +74,7 @@ static int measure(Tool *t, const Subject *b, json_t *expected, bool ok) {
   return ok ? EXIT_OK : EXIT_MISMATCH;
 }
 
-/* After the first run: --expect is about that one, states go on from run to run. */
+/* Checks --expect after the first run, as states change from run to run; then measures. */
 static int compare_and_measure(Tool *t, const Subject *b, Npz *want) {
   int code = EXIT_OK;
   bool ok = true;
@@ -111,7 +111,7 @@ static int bench_model(Tool *t) {
 
 /* ---- a program */
 
-/* What says how a model is compiled is not passed over. */
+/* Refuses options that concern compilation. */
 static bool check_options(Tool *t, const char *path) {
   for (size_t i = 0; i < t->options.uses.n; i++) {
     OptionId id = t->options.uses.items[i].option;
@@ -119,12 +119,12 @@ static bool check_options(Tool *t, const char *path) {
     bool compiles = (row->commands & 1u << CMD_compile) && !(row->commands & 1u << CMD_explain);
     if (compiles && id != OPT_dim && id != OPT_weights)
       return diag_error(t->diags, DIAG_usage_option, (Loc){0},
-                        "option '%s' says how a model is compiled; %s is compiled already", row->flag, path);
+                        "option '%s' concerns compilation, but %s is already compiled", row->flag, path);
   }
   return true;
 }
 
-/* Also the names of the inputs, for --input. */
+/* Binds random inputs; also collects the names of the inputs, for --input. */
 static ApcStatus bind_random(Tool *t, ApcModel *m, Tensors *names) {
   *names = (Tensors){.items = ARENA_ARRAY(t->arena, NamedTensor, (size_t)apc_inputs(m) + 1)};
   ApcStatus status = APC_OK;
@@ -145,7 +145,7 @@ static ApcStatus bind_sizes(Tool *t, ApcModel *m) {
   return status;
 }
 
-/* Random values first; what the line gives replaces them, in its order.  An exit code. */
+/* Binds random values, then the inputs of the line in order.  Returns an exit code. */
 static int bind_inputs(Tool *t, ApcModel *m) {
   Tensors names;
   ApcStatus status = bind_random(t, m, &names);
@@ -182,9 +182,9 @@ static int bench_program(Tool *t, const char *path) {
   RtError error = {0};
   Npz *expected;
   if (artifact_open_tables(path, path, &artifact, &error) != RT_OK) {
-    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, and no program of apc: %s",
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is neither a model nor a program of apc: %s",
                error.text);
-    diag_help(t->diags, "models end in .onnx, .apc or .ir; programs are known by their last bytes");
+    diag_help(t->diags, "models have the extension .onnx, .apc or .ir; programs are recognised by their last bytes");
     return tool_failed(t->diags);
   }
   int code = !check_options(t, path) ? EXIT_USAGE : expect_open(t, &expected) ? EXIT_OK : tool_failed(t->diags);

@@ -1,4 +1,4 @@
-/* tools/cmd_cache.c - apc cache list|clear: what is kept of earlier compiles (base/cache.h). */
+/* tools/cmd_cache.c - apc cache list|clear: the cache of earlier compiles (base/cache.h). */
 #include <string.h>
 #include <time.h>
 
@@ -54,18 +54,18 @@ static int clear(Tool *t, const Cache *c) {
   return EXIT_OK;
 }
 
-/* Without a folder, or before the first compile, nothing is kept. */
+/* There is no folder, or it is empty before the first compile. */
 static int without_folder(Tool *t, const char *folder) {
   if (option_given(&t->options, OPT_json))
     tool_json(t, json_pack("{s:s, s:o, s:[]}", "schema", "apc.cache/1", "folder",
                            folder ? json_text(folder) : json_null(), "files"));
-  else if (folder) printf("nothing is kept in %s\n", folder);
-  else puts("nothing is kept: APC_CACHE is off, or there is no home folder");
+  else if (folder) printf("the cache is empty: %s\n", folder);
+  else puts("there is no cache: APC_CACHE is off, or there is no home folder");
   return EXIT_OK;
 }
 
 static int unknown(Tool *t, const char *word) {
-  diag_error(t->diags, DIAG_usage_command, (Loc){0}, "`apc cache` knows list and clear, not '%s'", word);
+  diag_error(t->diags, DIAG_usage_command, (Loc){0}, "`apc cache` takes list or clear, not '%s'", word);
   Nearest near = nearest_to(word);
   nearest_try(&near, "list");
   nearest_try(&near, "clear");

@@ -1,8 +1,7 @@
-/* tools/cmd_calibrate.c - apc calibrate [--target T] -o FILE: measures this machine, and writes a target file of what
- * it found.
+/* tools/cmd_calibrate.c - apc calibrate [--target T] -o FILE: measures this machine and writes a target file with its
+ * figures.
  *
- * Everything is measured before the file is written, and it is written whole or not at all: an interrupted run leaves
- * nothing.
+ * Writes the file at the end, as a whole or not at all: an interrupted run leaves nothing.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "runtime/session/session.h"
 #include "tools/calibrate.h"
 
-/* ---- what may be measured */
+/* ---- checks of target and file */
 
 static bool is_topo(const char *path) {
   size_t n = strlen(path);
@@ -24,11 +23,11 @@ static bool is_topo(const char *path) {
 
 static bool check_out(Tool *t, const char *path) {
   if (!path) {
-    diag_error(t->diags, DIAG_usage_option, (Loc){0}, "`apc calibrate` needs -o FILE.topo: where the figures go");
+    diag_error(t->diags, DIAG_usage_option, (Loc){0}, "`apc calibrate` needs -o FILE.topo for the measured figures");
     return false;
   }
   if (!is_topo(path))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o '%s': a target file ends in .topo", path);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o '%s': target files have the extension .topo", path);
   return file_write_check(t->diags, path);
 }
 
@@ -39,13 +38,13 @@ static bool check_cpu(Tool *t, const Target *g) {
                       "%s is another machine: `apc calibrate` measures this one, as cpu or cpuxN", g->name);
   return g->ranks <= cores ||
          diag_error(t->diags, DIAG_calibrate, (Loc){0},
-                    "%s has %d ranks, and this machine %d core%s: ranks that share a core cannot be measured", g->name,
-                    g->ranks, cores, cores == 1 ? "" : "s");
+                    "%s has %d ranks, but this machine has %d core%s: ranks that share a core cannot be measured",
+                    g->name, g->ranks, cores, cores == 1 ? "" : "s");
 }
 
 static bool check_gpu(Tool *t, const Target *g) {
   return g->nodes <= 1 || diag_error(t->diags, DIAG_calibrate, (Loc){0},
-                                     "%s is %d machines, and `apc calibrate` measures this one: at most %d ranks",
+                                     "%s has %d machines, but `apc calibrate` measures only this one: at most %d ranks",
                                      g->name, g->nodes, g->per_machine);
 }
 
@@ -83,7 +82,9 @@ static bool write_file(Calibrate *c, const char *path) {
   const char *text =
       arena_printf(a, "# Figures of this machine, by `apc calibrate` (docs/targets.md).\n%s  source \"%s\";\n}\n",
                    text_str(&c->blocks), source_of(c));
-  if (!topo_target_parse(c->t->diags, a, path, text, NULL, 0)) return false; /* what cannot be read is not written */
+  if (!topo_target_parse(c->t->diags, a, path, text, NULL, 0))
+    return false; /* do not write a file that apc cannot
+                     read */
   return file_write(c->t->diags, path, 0666, text, strlen(text));
 }
 

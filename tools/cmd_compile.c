@@ -1,4 +1,4 @@
-/* tools/cmd_compile.c - apc [compile] MODEL: the forms --emit asks for, by default the program. */
+/* tools/cmd_compile.c - apc [compile] MODEL: writes the forms that --emit asks for, by default the program. */
 #include <string.h>
 
 #include "base/json_text.h"
@@ -28,7 +28,7 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
            one_device_text(t->arena, p), show_bytes(t->arena, plan_memory(b->plan)->total));
 }
 
-/* Of forms that need no plan. */
+/* The JSON document if no form needs a plan. */
 static json_t *written_json(const char *path, const EmitList *l) {
   json_t *files = json_array();
   for (size_t i = 0; i < l->n; i++) json_array_append_new(files, json_text(l->items[i].file));

@@ -1,7 +1,7 @@
 /* tools/cmd_convert.c - apc convert IN OUT: a model to IR text or ONNX, its weights to .safetensors or .npz, tensors
  * between the two.
  *
- * IR text refers to weights where they are (a model file, or how they are made); ONNX carries them. */
+ * IR text refers to weights in place (a model file, or how they are made); ONNX embeds them. */
 #include <string.h>
 
 #include "base/file.h"
@@ -29,7 +29,7 @@ static bool model_to_ir(Tool *t, const char *in, const char *out) {
   return ok && file_write(t->diags, out, 0666, text, strlen(text));
 }
 
-/* The function to write: ONNX has one. */
+/* Returns the entry to write; ONNX models have only one. */
 static const Func *only_entry(Tool *t, const Model *model) {
   if (model->nentries == 1) return module_func(model->m, model->entries[0]);
   diag_error(t->diags, DIAG_onnx_export, (Loc){0}, "the model has %d entries; an ONNX model has one", model->nentries);
@@ -91,19 +91,20 @@ static bool safetensors_to_npz(Tool *t, const char *in, const char *out) {
   return ok;
 }
 
-/* --weights names a file here, and a model has them; what keeps the file's graph keeps its dimensions. */
+/* Checks that --weights names a file and the input is a model; if ONNX keeps its graph, it keeps its dimensions. */
 static bool weights_make_sense(Tool *t, const char *in, const char *weights, bool kept) {
   static const OptionId bound[] = {OPT_dim, OPT_shape};
   if (!weights) return true;
   if (!ends_with(weights, ".safetensors"))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--weights %s: convert takes FILE.safetensors", weights);
   if (model_kind(in) == MODEL_NONE)
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--weights is for models, and '%s' is none", in);
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--weights needs a model, and '%s' is none", in);
   for (size_t i = 0; i < sizeof bound / sizeof *bound; i++)
     if (kept && option_given(&t->options, bound[i]))
-      return diag_error(t->diags, DIAG_usage_option, (Loc){0},
-                        "the ONNX model keeps its graph where --weights replaces its weights: %s has no meaning",
-                        i ? "--shape" : "--dim");
+      return diag_error(
+          t->diags, DIAG_usage_option, (Loc){0},
+          "%s has no effect here: --weights replaces only the weights of an ONNX model and keeps its graph",
+          i ? "--shape" : "--dim");
   return true;
 }
 
@@ -122,9 +123,9 @@ int cmd_convert(Tool *t) {
   else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
   else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
-    diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built", in, out);
+    diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built yet", in, out);
     diag_help(t->diags,
-              "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, "
+              "apc converts MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, "
               ".safetensors to .npz");
     return EXIT_MISSING;
   }

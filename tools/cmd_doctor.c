@@ -1,8 +1,7 @@
-/* tools/cmd_doctor.c - apc doctor: what was found on this machine.
+/* tools/cmd_doctor.c - apc doctor: reports what it finds on this machine.
  *
- * Looks only: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory file,
- * lists /sys/class/net.  Nothing of CUDA is needed: what is not there is named with what it is for and the package that
- * brings it.
+ * Changes nothing: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory
+ * file, lists /sys/class/net.  Needs nothing of CUDA: a missing item is named with its use and the package that has it.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -26,12 +25,12 @@ typedef struct Check {
   bool required; /* to compile and run on CPU ranks */
   bool found;
   const char *detail;
-  const char *package; /* Debian package that brings it; NULL when none does */
+  const char *package; /* Debian package with the item; NULL if none */
 } Check;
 
 /* ---- programs */
 
-/* The first line a command prints; NULL when it cannot be run. */
+/* Returns the first line that a command prints; NULL if it cannot be run. */
 static const char *first_line(Arena *a, const char *command) {
   FILE *pipe = popen(command, "r");
   if (!pipe) return NULL;
@@ -49,7 +48,7 @@ static Check compiler(Arena *a) {
                  "gcc"};
 }
 
-/* What compiled programs begin with. */
+/* Checks the runtime at the start of compiled programs. */
 static Check runtime(Arena *a) {
   const char *path = tool_stub(a);
   Diags *d = diags_new(a);
@@ -67,7 +66,7 @@ static Check mpi(Arena *a) {
 
 /* ---- libraries */
 
-/* How a library tells its version. */
+/* How a library reports its version. */
 typedef enum VersionKind {
   V_DNNL, /* const struct of int major, minor, patch */
   V_PAIR  /* f(int *major, int *minor) */
@@ -75,7 +74,7 @@ typedef enum VersionKind {
 
 typedef struct Library {
   const char *name, *needed_for, *package;
-  const char *version; /* the function */
+  const char *version; /* name of the function */
   VersionKind kind;
   const char *files[6];
 } Library;
@@ -97,7 +96,7 @@ static const Library libraries[] = {
 };
 enum { LIBRARIES = sizeof libraries / sizeof *libraries };
 
-/* A function of a library; NULL when it has none of that name. */
+/* Returns a function of a library; NULL if the library has none of that name. */
 static void *symbol(void *library, const char *name) { return dlsym(library, name); }
 
 static const char *version_of(Arena *a, void *handle, const Library *l) {
@@ -119,20 +118,20 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
 static Check library(Arena *a, const Library *l) {
   const char *why = "not found";
   for (int i = 0; l->files[i]; i++) {
-    void *handle = dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL); /* stays loaded: some of them do not survive dlclose */
+    void *handle = dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL); /* stays loaded: some libraries crash in dlclose */
     if (handle)
       return (Check){
           l->name,   l->needed_for, false, true, arena_printf(a, "%s (%s)", version_of(a, handle, l), l->files[i]),
           l->package};
     const char *said = dlerror();
-    if (said && !strstr(said, strerror(ENOENT))) why = arena_strdup(a, said); /* there, but not to be loaded */
+    if (said && !strstr(said, strerror(ENOENT))) why = arena_strdup(a, said); /* exists but does not load */
   }
   return (Check){l->name, l->needed_for, false, false, why, l->package};
 }
 
-/* ---- what programs for GPUs open, found as they find it (runtime/device/cuda/library.h); it stays loaded */
+/* ---- libraries of GPU programs, found as programs find them (runtime/device/cuda/library.h); they stay loaded */
 
-/* `version`: NULL where it could not be opened. */
+/* `version`: NULL if the library did not load. */
 static Check opened(Arena *a, const RtError *error, void *handle, const char *version) {
   char path[4096] = "";
   if (!version) return (Check){.found = false, .detail = arena_strdup(a, error->text)};
@@ -144,7 +143,7 @@ static Check driver(Arena *a, int *version) {
   CudaDriver d;
   RtError error = {0};
   char text[32] = "";
-  *version = INT_MAX; /* without one, the newest of the others is shown */
+  *version = INT_MAX; /* if no file works, report the newest */
   RtStatus status = gpu_open_driver(&d, version, &error);
   if (!status) gpu_driver_text(*version, text);
   else *version = INT_MAX;
@@ -192,7 +191,7 @@ static Check nccl(Arena *a, int driver_version) {
   return c;
 }
 
-/* The GPUs by name, as NVML tells them. */
+/* Lists the GPUs by name, as NVML reports them. */
 static Check gpus(Arena *a) {
   Check c = {"GPUs", "GPU ranks", false, false, "none", "nvidia-driver (non-free)"};
   void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -263,7 +262,7 @@ static Check shm_size(Arena *a) {
       NULL};
 }
 
-/* The number in a file of /proc/sys; `otherwise` where the kernel has no such file. */
+/* Returns the number in a file of /proc/sys; `otherwise` if the kernel has no such file. */
 static int kernel_setting(const char *path, int otherwise) {
   FILE *f = fopen(path, "re");
   int v;
@@ -297,7 +296,7 @@ static Check ptrace_scope(Arena *a) {
                  NULL};
 }
 
-/* ---- links to other machines, and what this user may do */
+/* ---- links to other machines, and permissions */
 
 /* Adds "NAME" or "NAME SPEED Mb/s" for every entry of a folder of /sys. */
 static void list_links(Arena *a, Text *out, const char *folder) {
@@ -306,7 +305,7 @@ static void list_links(Arena *a, Text *out, const char *folder) {
     if (e->d_name[0] == '.' || strcmp(e->d_name, "lo") == 0) continue;
     FILE *f = fopen(arena_printf(a, "%s/%s/speed", folder, e->d_name), "re");
     int speed = -1;
-    if (f && fscanf(f, "%d", &speed) != 1) speed = -1; /* the kernel does not tell for links that are down */
+    if (f && fscanf(f, "%d", &speed) != 1) speed = -1; /* the kernel gives no speed of links that are down */
     if (f) fclose(f);
     text_printf(out, "%s%s", out->n ? ", " : "", e->d_name);
     if (speed > 0) text_printf(out, " %d Mb/s", speed);
@@ -322,7 +321,7 @@ static Check links(Arena *a) {
                  NULL};
 }
 
-/* Programs are built in the folder for temporary files and started there. */
+/* Checks that programs can be built and started in the folder for temporary files. */
 static Check temporary_folder(Arena *a) {
   const char *folder = getenv("TMPDIR");
   if (!folder || !*folder) folder = "/tmp";
@@ -336,7 +335,7 @@ static Check temporary_folder(Arena *a) {
                  true,
                  !noexec,
                  noexec ? arena_printf(a, "%s is mounted noexec: set TMPDIR", folder)
-                        : arena_printf(a, "%s takes programs", folder),
+                        : arena_printf(a, "programs run in %s", folder),
                  NULL};
 }
 
@@ -357,7 +356,7 @@ static void print_check(const Tool *t, const Check *c) {
   putchar('\n');
 }
 
-enum { HERE = 16 }; /* checks besides the libraries */
+enum { HERE = 16 }; /* checks besides libraries */
 
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;

@@ -5,7 +5,7 @@
 #include "base/nearest.h"
 #include "tools/tool.h"
 
-/* "APC0217" of that, "apc0217" and "217". */
+/* Returns "APC0217" for "APC0217", "apc0217" and "217". */
 static const char *code_name(Arena *a, const char *word) {
   if (strncmp(word, "APC", 3) == 0 || strncmp(word, "apc", 3) == 0) word += 3;
   static const char zeros[] = "0000";
@@ -13,7 +13,7 @@ static const char *code_name(Arena *a, const char *word) {
   return arena_printf(a, "APC%s%s", zeros + (n < digits ? n : digits), word);
 }
 
-/* The text in lines of at most 80 columns. */
+/* Prints the text in lines of at most 80 columns. */
 static void print_wrapped(const char *text) {
   int column = 0;
   while (*text) {
@@ -50,7 +50,7 @@ int cmd_explain(Tool *t) {
   DiagCode code = diag_code_find(name);
   if (code == DIAG_NONE) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there is no diagnostic '%s'", t->options.args.items[0]);
-    if (name[3 + strspn(name + 3, "0123456789")]) { /* not a number: no code is nearer than another */
+    if (name[3 + strspn(name + 3, "0123456789")]) { /* not a number, so no code is near */
       diag_help(t->diags, "codes are APC and four digits, as in error[APC0217]");
       return EXIT_USAGE;
     }

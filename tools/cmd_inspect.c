@@ -1,6 +1,6 @@
-/* tools/cmd_inspect.c - apc inspect FILE: what is in a model, plan, program, file of tensors or trace.
+/* tools/cmd_inspect.c - apc inspect FILE: shows the contents of a model, plan, program, tensor file or trace.
  *
- * A program is known by its last bytes, everything else by its ending.
+ * A program is recognised by its last bytes, other files by their extension.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -28,10 +28,10 @@ static const char *shape_text(Arena *a, int rank, const int64_t *dims) {
   return text_str(&t);
 }
 
-/* The rows of a file, as text or JSON, and their sum. */
+/* The tensors of a file, as text or JSON, with their total. */
 typedef struct TensorList {
   json_t *array;
-  Text text; /* printed when the whole file could be read */
+  Text text; /* printed only if the whole file can be read */
   size_t n;
   double bytes;
 } TensorList;
@@ -114,7 +114,7 @@ static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format
   return ok ? EXIT_OK : EXIT_BAD_INPUT;
 }
 
-/* What a file without a known ending is, by its first byte; programs are known by their last ones. */
+/* Guesses by the first byte of a file without a known extension; programs were recognised by their last bytes. */
 static bool begins_like_json(const char *path) {
   FILE *f = fopen(path, "re");
   int c = f ? fgetc(f) : EOF;
@@ -130,13 +130,13 @@ static bool readable(Tool *t, const char *path) {
   return true;
 }
 
-/* What only models have is not passed over. */
+/* Refuses options that only models have. */
 static bool check_options(Tool *t, const char *path) {
   static const OptionId of_models[] = {OPT_unsupported, OPT_dim, OPT_shape, OPT_define};
   for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
     if (option_given(&t->options, of_models[i]))
       return diag_error(t->diags, DIAG_usage_option, (Loc){0},
-                        "option '%s' is for models; '%s' is none (.onnx, .apc, .ir)", option_rows[of_models[i]].flag,
+                        "option '%s' needs a model (.onnx, .apc, .ir); '%s' is none", option_rows[of_models[i]].flag,
                         path);
   return true;
 }
@@ -148,7 +148,7 @@ static int compare_plans(Tool *t, const char *path, const char *other) {
   for (int i = 0; i < 2; i++) {
     const char *one = i ? other : path;
     if (is_plan(one)) continue;
-    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "two files are compared if both are plans; '%s' is none", one);
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "only two plans can be compared; '%s' is no plan", one);
     return EXIT_USAGE;
   }
   return check_options(t, path) ? inspect_plans(t, path, other) : EXIT_USAGE;

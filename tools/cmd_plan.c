@@ -1,4 +1,4 @@
-/* tools/cmd_plan.c - apc plan MODEL: chooses the plan and shows it; writes only what --save-plan or --emit ask for. */
+/* tools/cmd_plan.c - apc plan MODEL: chooses the plan and shows it; writes only the files of --save-plan and --emit. */
 #include <string.h>
 
 #include "tools/emit.h"
@@ -20,7 +20,7 @@ static bool to_stdout(const EmitList *l) {
   return false;
 }
 
-/* Answers to questions beside the plan. */
+/* Answers to --why and --what-if. */
 typedef struct Answers {
   WhatIfs what_if;
   Whys whys;

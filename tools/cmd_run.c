@@ -1,5 +1,4 @@
-/* tools/cmd_run.c - apc run MODEL: compile into a temporary folder and run here; beside that, write what --emit asks
- * for. */
+/* tools/cmd_run.c - apc run MODEL: compiles into a temporary folder and runs here; also writes the forms of --emit. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -15,12 +14,12 @@
 
 /* ---- --output NAME=@FILE.npy */
 
-/* The name of the output, and the file; NULL: the value has another form. */
+/* Returns the name of the output and sets *file; NULL if the value has another form. */
 static const char *split_output(Tool *t, const char *text, const char **file) {
   const char *at = text[0] == '@' ? text : strstr(text, "=@");
   if (!at || !strchr(at, '@')[1]) return NULL;
   *file = strchr(at, '@') + 1;
-  return arena_strndup(t->arena, text, (size_t)(at - text)); /* "": the only one there is */
+  return arena_strndup(t->arena, text, (size_t)(at - text)); /* "": the only output */
 }
 
 static bool no_output(Tool *t, const Func *f, const char *text, const char *name) {
@@ -35,7 +34,7 @@ static bool no_output(Tool *t, const Func *f, const char *text, const char *name
   return false;
 }
 
-/* Before the work: does the entry have what --output names? */
+/* Checks, before any work, that the entry has the outputs that --output names. */
 static bool check_outputs(Tool *t, const Func *f) {
   size_t at = 0;
   bool ok = true;
@@ -58,7 +57,7 @@ static bool check_outputs(Tool *t, const Func *f) {
 
 /* ---- start and end */
 
-/* An archive under the name of a tensor would be found out much later. */
+/* Checks --outputs early: a tensor's file name there would fail only after the run. */
 static bool check_archive(Tool *t) {
   const char *path = option_text(&t->options, OPT_outputs);
   size_t n = path ? strlen(path) : 0;

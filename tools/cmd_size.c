@@ -1,10 +1,10 @@
-/* tools/cmd_size.c - apc size MODEL: the fewest devices on which a model can be planned; with --vary the largest batch,
- * context, number of layers or width on the target.
+/* tools/cmd_size.c - apc size MODEL: finds the fewest devices for a model; with --vary, the largest batch, context,
+ * number of layers or width for the target.
  *
- * In: the options of `apc plan`, and with --budget what a device may hold, or a step take or cost.  Out: what was
- * tried, the answer, and the line of `apc plan` that shows its plan.  Numbers of devices are tried as driver/fewest.h
- * says.  The search for them ends where four times the devices bring nothing: no less that is missing of memory, or no
- * less time or money.
+ * In: the options of `apc plan`, and with --budget limits on the memory of a device, the time of a step or its cost.
+ * Out: the sizes tried, the answer, and the `apc plan` command that shows its plan.  Device counts are tried as
+ * driver/fewest.h says.  The search ends if four times the devices improve nothing: neither the missing memory nor the
+ * time or cost.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 
 enum { MOST_TRIES = 32 };
 
-/* ---- what is asked */
+/* ---- budgets */
 
 static bool add_budget(Sizing *s, const char *text) {
   Tool *t = s->t;
@@ -23,11 +23,11 @@ static bool add_budget(Sizing *s, const char *text) {
   tool_parse_budget(text, &b);
   Budget *all = &s->budget;
   if ((b.bytes != 0 && all->bytes != 0) || (b.seconds > 0 && all->seconds > 0) || (b.usd > 0 && all->usd > 0))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--budget %s: there is another budget of the same kind",
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--budget %s: another budget of the same kind is given",
                       text);
   if (b.bytes != 0 && option_given(&t->options, OPT_memory))
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--budget %s and --memory %s are two limits of memory",
-                      text, option_text(&t->options, OPT_memory));
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--budget %s and --memory %s both limit the memory", text,
+                      option_text(&t->options, OPT_memory));
   if (b.bytes != 0) all->bytes = b.bytes, s->memory = text;
   if (b.seconds > 0) all->seconds = b.seconds;
   if (b.usd > 0) all->usd = b.usd;
@@ -58,7 +58,7 @@ static SizeVary vary_of(const Options *o) {
   return VARY_devices;
 }
 
-/* As `apc plan` takes it: the type that is computed in must have a known peak. */
+/* As in `apc plan`: the compute type must have a known peak. */
 static const Target *target_of(Tool *t) {
   Tool plan = *t;
   plan.options.command = CMD_plan;
@@ -67,7 +67,7 @@ static const Target *target_of(Tool *t) {
 
 /* ---- devices */
 
-/* Degrees that are forced multiply to the devices. */
+/* Returns the product of the forced degrees. */
 static double least_devices(const Options *o) {
   double n = 1;
 #define DEGREE(name, place, label, help) n *= (double)option_int(o, OPT_##name, 1);
@@ -76,17 +76,17 @@ static double least_devices(const Options *o) {
   return n;
 }
 
-/* How far a plan is from what is asked: above 1 by the most that is exceeded. */
+/* Returns how far a plan exceeds the budgets: the largest ratio. */
 static double distance(const Sizing *s, const SizeTry *x) {
   double time = s->budget.seconds > 0 ? x->seconds / s->budget.seconds : 0,
          money = s->budget.usd > 0 ? x->usd / s->budget.usd : 0;
   return fmax(time, money);
 }
 
-/* Bytes of a device where there is no plan: of the nearest one, or of the smallest Program; infinite: not known. */
+/* Returns the bytes that a device would need: of the nearest plan, or of the smallest Program; infinite if unknown. */
 static double missing(const SizeTry *x) { return x->nearest > 0 ? x->nearest : x->taken > 0 ? x->taken : INFINITY; }
 
-/* Do more devices help?  Not where four times as many have brought nothing. */
+/* True if more devices may help: false once four times as many have improved nothing. */
 static bool more_help(Sizing *s, const SizeTry *x) {
   const double less = 0.99, many = 4;
   double now = x->planned ? distance(s, x) : missing(x);
@@ -116,7 +116,7 @@ static SizeTry *try_on(Sizing *s, int devices) {
   return NULL;
 }
 
-/* The whole search of what seems to be enough may find that it is not: then more are tried. */
+/* A full search may find that a count that seemed enough is not; then larger ones are tried. */
 static SizeTry *search_devices(Sizing *s) {
   FewestSearch f = {.arena = s->t->arena,
                     .like = s->target,
@@ -149,14 +149,13 @@ static void refuse(const Sizing *s) {
   const SizeTry *last = &s->tries.items[s->tries.n - 1], *best = nearest(s);
   const char *word = sizing_word(s, 2);
   if (s->vary == VARY_devices)
-    diag_error(d, DIAG_plan_infeasible, (Loc){0},
-               "no number of devices of %s that was tried is enough; %" PRId64 ": %s", s->target->name, last->number,
-               last->why_not);
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no device count of %s that was tried is enough; %" PRId64 ": %s",
+               s->target->name, last->number, last->why_not);
   else
     diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no %s that was tried fits %s; %" PRId64 ": %s", word,
                s->target->name, last->number, last->why_not);
   if (best)
-    diag_help(d, "the best that was reached, with %" PRId64 " %s: %s", best->number, sizing_word(s, best->number),
+    diag_help(d, "the best result, with %" PRId64 " %s: %s", best->number, sizing_word(s, best->number),
               sizing_reached(s, best));
 }
 
@@ -165,8 +164,9 @@ static void refuse(const Sizing *s) {
 static bool counts_alike(const Sizing *s) {
   if (!s->target->nkinds) return true;
   diag_error(s->t->diags, DIAG_usage_value, (Loc){0},
-             "the devices of %s are not alike (%s), so there is no number of them", s->target->name, s->target->part);
-  diag_help(s->t->diags, "--vary batch, ctx, layers or d takes all of them; `apc plan --target A,B` compares targets");
+             "the devices of %s differ (%s), so `apc size` cannot choose their number", s->target->name,
+             s->target->part);
+  diag_help(s->t->diags, "--vary batch, ctx, layers or d uses all devices; `apc plan --target A,B` compares targets");
   return false;
 }
 

@@ -30,9 +30,9 @@ static int list(Tool *t) {
   if (json) tool_json(t, json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
   else
     puts(
-        "\nNAMExN takes N devices, of several machines when N is more than one has; cpuxN shares this machine's cores "
+        "\nNAMExN has N devices, on several machines if needed; cpuxN divides this machine's cores "
         "among N ranks; FILE.topo\n"
-        "describes another machine (docs/targets.md). '-' is not known. Prices are of the whole machine; `apc targets "
+        "describes another machine (docs/targets.md). '-' is unknown. Prices are of the whole machine; `apc targets "
         "show NAME` has terms and date.");
   json_decref(array);
   return EXIT_OK;
@@ -68,7 +68,7 @@ int cmd_targets(Tool *t) {
   const char *word = t->options.args.items[0];
   bool is_show = strcmp(word, "show") == 0, is_check = strcmp(word, "check") == 0;
   if (!is_show && !is_check) {
-    diag_error(t->diags, DIAG_usage_command, (Loc){0}, "`apc targets` knows show NAME and check FILE, not '%s'", word);
+    diag_error(t->diags, DIAG_usage_command, (Loc){0}, "`apc targets` takes show NAME or check FILE, not '%s'", word);
     Nearest near = nearest_to(word);
     nearest_try(&near, "show");
     nearest_try(&near, "check");

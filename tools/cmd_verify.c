@@ -1,12 +1,13 @@
 /* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
  *
- * Checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes
- * of the model as it was imported, before any pass, when it is small, in all outputs and in what is left in the states;
- * every pass is checked against its input (passes/check.h); and the prover shows that the level-2 program computes the
- * level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the outputs of the
- * first entry (that which `apc run` runs) have to be those of the file as well; with --train the gradients have to be
+ * Checks: the program on CPU ranks equals the program on one rank; if the model is small, both equal the results of the
+ * reference interpreter on the model as imported, before any pass, in all outputs and final states; every pass is
+ * checked against its input (passes/check.h); and the prover shows that the level-2 program computes the level-1
+ * function after the passes, at any size.  Checks that were skipped are reported.  With --expect the outputs of the
+ * first entry (the one that `apc run` runs) must equal those of the file; with --train the gradients must be
  * derivatives of the loss, and the update the optimizer's (tools/verify_gradient.h).  docs/trust.md says what each
- * shows.  The exit code is the verdict: right and proved, something differs or is refuted, or the proof is unknown.
+ * check shows.  The exit code is the verdict: right and proved, something differs or is refuted, or the proof is
+ * unknown.
  */
 #include <math.h>
 #include <string.h>
@@ -26,7 +27,7 @@
 
 enum { MAX_RANKS_HERE = 64 };
 
-/* What an entry was given and what it gave. */
+/* Inputs and outputs of an entry. */
 typedef struct EntryRun {
   Tensors inputs, many, one, reference;
 } EntryRun;
@@ -38,19 +39,19 @@ typedef struct Verify {
   PassChecks passes;
   Model imported;
   WeightFiles *weights;
-  const char *drawn; /* the file of the weights that the model draws; NULL: the ranks draw them */
-  EntryRun *entries; /* and one more that reads the states */
-  int64_t *sizes;    /* of all dimensions, by symbol */
-  int models;        /* entries that the model has: all but that one */
+  const char *drawn; /* file of the weights that the model draws; NULL if the ranks draw them */
+  EntryRun *entries; /* the model's entries, and one more that reads the states */
+  int64_t *sizes;    /* by symbol */
+  int models;        /* number of the model's entries */
   bool ran, referred;
   StepCheck step; /* with --train */
   BorderCheck borders;
-  Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
+  Proof proof; /* of the first entry that is not proved, or of the prepared weights */
 } Verify;
 
-/* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and
- * the ranks map the file.  Below that, and where numbers would fill the memory, ranks draw as they do without apc
- * verify. */
+/* Large models spend most of such a run on drawing normal numbers if every rank draws its own, so they are drawn once
+ * and the ranks map the file.  Small models, and those whose numbers would fill the memory, draw in the ranks as
+ * usual. */
 static bool draw_weights(Tool *t, Verify *v) {
   const double many = 1 << 25;
   const Build *b = &v->parallel;
@@ -71,7 +72,7 @@ static bool draw_weights(Tool *t, Verify *v) {
   return driver_weights_to_file(m, v->drawn, t->diags);
 }
 
-/* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
+/* Builds the program under a name of the scratch folder and runs its entries in order; states persist between them. */
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
@@ -108,7 +109,7 @@ static bool make_inputs(Tool *t, Verify *v) {
   return true;
 }
 
-/* The model is read once more, and no pass runs over it.  The outputs are those of the interpreter. */
+/* Reads the model again, without passes, and interprets it. */
 static bool refer(Tool *t, Verify *v) {
   const Build *b = &v->one;
   const char *path = t->options.args.items[0];
@@ -117,7 +118,7 @@ static bool refer(Tool *t, Verify *v) {
   for (int i = 0; i < v->models; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
   if (!reference_is_small(&b->model, b->params, v->models, b->model.entries, inputs)) return true;
   if (!tool_model_imported(t, path, &v->imported)) return false;
-  tool_stage(t, "Interpreting", "%s as it was imported", path);
+  tool_stage(t, "Interpreting", "%s as imported", path);
   return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs,
                                      &v->entries[v->models].reference);
 }
@@ -152,7 +153,7 @@ static void prove_entries(Tool *t, Verify *v) {
 
 typedef struct OutputCheck {
   const char *name;
-  Difference one, reference; /* many ranks against one; the worse of both against the interpreter */
+  Difference one, reference; /* many ranks against one; the larger error of both against the interpreter */
   bool ok;
 } OutputCheck;
 
@@ -160,7 +161,7 @@ static Difference difference(const Tool *t, const Verify *v, const char *name, c
   if (!x || !y) return (Difference){INFINITY, INFINITY, false};
   if (!option_given(&t->options, OPT_train)) return compare(t, x, y);
   TrainedStep step = {v->one.model.m, &v->entries[0].one, NULL};
-  for (int i = 0; i < v->models; i++) /* later ones write them again */
+  for (int i = 0; i < v->models; i++) /* later ones repeat them */
     if (strcmp(v->parallel.l1s[i]->name, "states") == 0) step.states = &v->entries[i].one;
   return compare_trained(t, &step, name, x, y);
 }
@@ -179,7 +180,7 @@ static OutputCheck check_output(const Tool *t, const Verify *v, const EntryRun *
   return c;
 }
 
-/* An output that only the many ranks, or only the interpreter, gave. */
+/* True if no output exists only on many ranks, or only in the interpreter. */
 static bool no_others(const Verify *v, const EntryRun *e) {
   for (size_t i = 0; i < e->many.n; i++)
     if (!tensors_find(&e->one, e->many.items[i].name)) return false;
@@ -198,10 +199,10 @@ static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
           c->ok ? "equal" : "DIFFERS", c->name, v->parallel.plan->ranks, v->parallel.plan->ranks == 1 ? "" : "s",
           c->one.rel_l2, c->one.max_abs,
           v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "",
-          c->one.ok && !c->ok ? ", which is too far" : "");
+          c->one.ok && !c->ok ? ", above the tolerance" : "");
 }
 
-/* The weakest of the checks. */
+/* Returns the weakest check of any pass. */
 static PassHow weakest(const PassChecks *p) {
   PassHow how = PASS_PROVED;
   for (size_t i = 0; i < p->list.n; i++)
@@ -209,12 +210,11 @@ static PassHow weakest(const PassChecks *p) {
   return how;
 }
 
-/* Where outputs differ, the proof cannot be one for all inputs: it is about real numbers, and they have been
- * rounded. */
+/* If outputs differ, the proof does not cover all inputs: it is about real numbers, and results are rounded. */
 static const char *proved_for(const Verify *v, bool outputs_ok) {
   if (!outputs_ok)
-    return "for all sizes, over the real numbers; what differs above comes from rounding, infinities or NaN, or from "
-           "behind the proof";
+    return "for all sizes, over the real numbers; the differences above come from rounding, infinities or NaN, or from "
+           "steps after the proof";
   return v->proof.over_reals ? "for all sizes" : "for all inputs and sizes";
 }
 
@@ -229,7 +229,7 @@ static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
   fputc('\n', t->results);
 }
 
-/* The passes that have a check of this kind, with the same note in one line. */
+/* Prints the passes with this kind of check; passes with the same note share a line. */
 static void show_passes(const Tool *t, const PassChecks *p) {
   static const char *const words[] = {"proved", "proved", "compared", "trusted", "DIFFERS"};
   bool *shown = ARENA_ARRAY(t->arena, bool, p->list.n);
@@ -270,7 +270,7 @@ static json_t *borders_json(const Verify *v) {
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
-  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.options.target->ranks,
+  return arena_printf(t->arena, "%d ranks exceed the %d of this machine", v->parallel.options.target->ranks,
                       MAX_RANKS_HERE);
 }
 
@@ -294,9 +294,9 @@ static json_t *step_json(const Tool *t, const StepCheck *s) {
   return o;
 }
 
-/* Where it is right, which result is furthest off is chance. */
+/* Prints the worst result only if it is wrong: among right ones it is arbitrary. */
 static void show_borders(const Tool *t, const BorderCheck *b) {
-  fprintf(t->results, "%-8s kernels behind their first blocks: %d results, reference: %.3g%s\n",
+  fprintf(t->results, "%-8s kernels beyond their first blocks: %d results, reference: %.3g%s\n",
           b->ok ? "equal" : "DIFFERS", b->values, b->difference.rel_l2,
           b->ok ? "" : arena_printf(t->arena, ", at %s", b->worst));
 }
@@ -306,7 +306,7 @@ static const char *at_state(Arena *a, const char *name) { return name ? arena_pr
 static void show_step(const Tool *t, const StepCheck *s) {
   FILE *f = t->results;
   if (s->why) {
-    fprintf(f, "%-8s the gradients and the update: %s\n", "not run", s->why);
+    fprintf(f, "%-8s gradients and update: %s\n", "not run", s->why);
     return;
   }
   fprintf(f, "%-8s gradients and differences of the loss along %d random directions: relative error %.3g%s\n",
@@ -317,7 +317,7 @@ static void show_step(const Tool *t, const StepCheck *s) {
     fprintf(f, "%-8s loss and its formula: relative error %.3g\n", s->loss_ok ? "equal" : "DIFFERS", s->loss);
 }
 
-/* Whether anything was found that is wrong.  Runs that agree are no proof: what is unknown stays so. */
+/* Returns the verdict.  Equal runs prove nothing: an unknown proof stays unknown. */
 static ExitCode verdict(const Verify *v, bool outputs_ok) {
   bool wrong = v->proof.verdict == REFUTED || !passes_right(&v->passes) || (v->ran && !(outputs_ok && v->borders.ok));
   return wrong ? EXIT_MISMATCH : v->proof.verdict == PROVED ? EXIT_OK : EXIT_UNDECIDED;
@@ -349,7 +349,7 @@ static const char *last_word(const Tool *t, const Verify *v, ExitCode verdict) {
 static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, ExitCode verdict) {
   show_proof(t, v, outputs_ok);
   show_passes(t, &v->passes);
-  if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
+  if (!v->ran) fprintf(t->results, "%-8s %s; only the prover ran\n", "not run", not_run(t, v));
   else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large\n", "");
   if (v->ran) show_borders(t, &v->borders);
   if (option_given(&t->options, OPT_train)) show_step(t, &v->step);
@@ -381,7 +381,7 @@ static int report(Tool *t, const Verify *v) {
   return read ? (int)code : tool_failed(t->diags);
 }
 
-/* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
+/* Checks inputs and compiler before planning.  --expect needs a run. */
 static bool can_run(Tool *t, Verify *v) {
   const DriverObjective objective = v->parallel.options.objective;
   bool parts = objective == OBJECTIVE_throughput || objective == OBJECTIVE_cost; /* fewer ranks may be chosen */

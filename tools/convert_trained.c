@@ -1,8 +1,8 @@
 /* tools/convert_trained.c - see convert_trained.h.
  *
- * A model that is trained has its weights as its file has them (passes/train/train.c), so each trained tensor is an
- * initializer of its name.  A file of weights must have all of them; a checkpoint has those that are trained, and the
- * optimizer's moments (NAME:m), which no model has.
+ * Training keeps the weights of the model's file (passes/train/train.c), so each trained tensor is an initializer of
+ * its name.  A file of weights must have all of them; a checkpoint has the trained ones and the optimizer's moments
+ * (NAME:m), which the model does not have.
  */
 #include "tools/convert_trained.h"
 
@@ -17,19 +17,20 @@
 typedef struct TrainedFile {
   Safetensors *file;
   Module *m;
-  WeightReader *own; /* the values that the model's file has */
+  WeightReader *own; /* the values in the model's file */
   const TrainingFacts *facts;
   struct {
     Tensor *items;
     size_t n, cap;
   } made;       /* values of initializers */
-  bool *placed; /* by entry of the file: an initializer has it now */
+  bool *placed; /* by tensor of the file: an initializer takes it */
   Diags *diags;
 } TrainedFile;
 
 static Loc place(const TrainedFile *w) { return (Loc){.file = w->file->path}; }
 
-/* The extents of the initializer are those of the tensor, transposed; or those that it repeats its one slice along. */
+/* True if the initializer has the extents of the tensor, transposed if so asked, or repeats one slice of it along
+ * `repeats`. */
 static bool fits(const SafetensorsEntry *e, const OnnxData *d, bool transposed, unsigned repeats) {
   if (e->dtype != d->dtype || (size_t)e->rank != d->rank || (transposed && d->rank != 2)) return false;
   for (int i = 0; i < e->rank; i++)
@@ -44,7 +45,7 @@ static unsigned repeats_of(const TrainedFile *w, const char *name) {
   return 0;
 }
 
-/* The initializer's elements from those of the tensor, wherever an extent of it is 1 the same. */
+/* Fills the initializer from the tensor, repeating elements along dimensions of extent 1. */
 static void spread(const Tensor *x, bool transposed, Tensor *out) {
   size_t size = dtype_bytes(out->dtype);
   for (int64_t i = 0, n = tensor_elements(out); i < n; i++) {
@@ -70,7 +71,7 @@ static bool read_entry(TrainedFile *w, const SafetensorsEntry *e, Tensor *out) {
   return safetensors_read(w->file, e, &x) && keep(w, x, out);
 }
 
-/* The tensor of the initializer's values: its own, the part that it repeats, or the one that it is transposed. */
+/* Returns the tensor with the initializer's values: of its name, the part that it repeats, or its transpose. */
 static const SafetensorsEntry *entry_of(const TrainedFile *w, const char *name, bool *transposed) {
   const SafetensorsEntry *e = safetensors_find(w->file, name);
   *transposed = false;
@@ -90,8 +91,8 @@ static bool new_values(void *context, const char *name, const OnnxData *old, Ten
   Tensor x, whole;
   if (!e) return true;
   if (!fits(e, old, transposed, repeats_of(w, name)))
-    return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' has not the type and shape of the initializer",
-                      name);
+    return diag_error(w->diags, DIAG_weights, place(w),
+                      "tensor '%s' does not have the type and shape of the initializer", name);
   if (!read_entry(w, e, &x)) return false;
   if ((uint64_t)tensor_elements(&x) == old->elements && !transposed) return *out = x, true;
   if (!tensor_alloc(&whole, old->dtype, (int)old->rank, old->dims))
@@ -100,7 +101,7 @@ static bool new_values(void *context, const char *name, const OnnxData *old, Ten
   return keep(w, whole, out);
 }
 
-/* A checkpoint has no statistics of norms: they stay what they are in the model. */
+/* A checkpoint has no statistics of norms; the model's values stay. */
 static bool added_values(void *context, const char *name, Tensor *out) {
   TrainedFile *w = context;
   const SafetensorsEntry *e = safetensors_find(w->file, name);
@@ -108,11 +109,12 @@ static bool added_values(void *context, const char *name, Tensor *out) {
   if (!e && p && !p->trainable) return driver_reader_read(w->own, p, out);
   if (!e || !p) return diag_error(w->diags, DIAG_weights, place(w), "the file has no tensor '%s'", name);
   if (!driver_weight_fits(p, e))
-    return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' has not the type and shape of the weight", name);
+    return diag_error(w->diags, DIAG_weights, place(w), "tensor '%s' does not have the type and shape of the weight",
+                      name);
   return read_entry(w, e, out);
 }
 
-/* "NAME:m", where there is a NAME. */
+/* True for "NAME:m" if the file has NAME. */
 static bool is_moment(const TrainedFile *w, const char *name) {
   const char *colon = strrchr(name, ':');
   return colon && safetensors_find(w->file, arena_strndup(w->diags->arena, name, (size_t)(colon - name)));

@@ -1,11 +1,12 @@
-/* tools/convert_trained.h - apc convert MODEL.onnx OUT.onnx --weights TRAINED.safetensors: trained weights go back into
+/* tools/convert_trained.h - apc convert MODEL.onnx OUT.onnx --weights TRAINED.safetensors: writes trained weights into
  * the model that they come from. */
 #ifndef APC_TOOLS_CONVERT_TRAINED_H
 #define APC_TOOLS_CONVERT_TRAINED_H
 
 #include "tools/tool.h"
 
-/* False after diagnostics: all tensors that the model has no place for, and all weights that are missing, at once. */
+/* Writes the model with the trained weights.  False after diagnostics, which list all tensors without a place in the
+ * model and all missing weights at once. */
 bool tool_convert_trained(Tool *t, const char *in, const char *weights, const char *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* tools/docs.h - what apc-docs makes of the tables: manual pages and shell completion. */
+/* tools/docs.h - the documents that apc-docs prints from the tables: manual pages and shell completion. */
 #ifndef APC_TOOLS_DOCS_H
 #define APC_TOOLS_DOCS_H
 

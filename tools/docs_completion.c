@@ -1,7 +1,7 @@
 /* tools/docs_completion.c - completion scripts for bash, zsh and fish, from the tables.
  *
- * What is offered: commands, the options a command takes, the words of an option, targets (asked of the installed apc),
- * diagnostics.  Everything else is a file.
+ * They complete commands, the options of a command, the words of an option, targets (the installed apc lists them) and
+ * diagnostics.  Everything else completes to files.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static bool has_words(int option) {
   return option_rows[option].kind == OK_COUNT_AUTO;
 }
 
-/* The words an option takes, with blanks between them. */
+/* Prints the words that an option takes, separated by blanks. */
 static void words(int option) {
   bool any = false;
   for (int i = 0; i < choice_count; i++) {
@@ -110,7 +110,7 @@ void docs_bash(void) {
 
 /* ---- zsh */
 
-/* Inside '...' of an _arguments specification. */
+/* Prints text for '...' of an _arguments specification. */
 static void zsh_text(const char *text) {
   for (; *text; text++) {
     if (*text == '\'') fputs("'\\''", stdout);
@@ -215,7 +215,7 @@ static void fish_text(const char *text) {
   putchar('\'');
 }
 
-/* When an option is offered: without a command the line is one of compile. */
+/* Prints when an option is offered: a line without a command is a compile. */
 static void fish_condition(int option) {
   bool compile = takes(CMD_compile, option), any = false;
   for (int c = 1; c < CMD_COUNT; c++) {

@@ -1,7 +1,7 @@
-/* tools/docs_man.c - manual pages from the tables of the command line, of the compiled program, of the target language
- * and of the passes.
+/* tools/docs_man.c - manual pages from the tables of the command line, the compiled program, the target language and
+ * the passes.
  *
- * apc-plan.5 is docs/plan.md: headings, paragraphs, list items, indented examples and `code` are all it may use.
+ * apc-plan.5 is docs/plan.md, which may use only headings, paragraphs, list items, indented examples and `code`.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- writing man(7) */
 
-/* Text with what means something to troff escaped. */
+/* Prints text with the special characters of troff escaped. */
 static void roff(const char *text, size_t n) {
   for (size_t i = 0; i < n; i++) {
     if (text[i] == '-') fputs("\\-", stdout);
@@ -54,7 +54,7 @@ static void head(const char *title, int section, const char *brief) {
 
 static void section(const char *name) { printf(".SH %s\n", name); }
 
-/* .TP of a term in bold with its argument in italics. */
+/* Prints .TP of a bold term with its argument in italics. */
 static void term(const char *name, const char *argument) {
   puts(".TP");
   bold(name);
@@ -96,7 +96,7 @@ static void commands(void) {
   }
 }
 
-/* "Commands: plan, run." unless every command takes the option. */
+/* Prints "Commands: plan, run." unless every command takes the option. */
 static void taken_by(const OptionRow *r) {
   bool all = true, any = false;
   for (int c = 1; c < CMD_COUNT; c++) all = all && r->commands & (1u << c);
@@ -165,13 +165,13 @@ static void exit_codes(void) {
 
 static void environment(void) {
   static const char *const rows[][2] = {
-      {"APC_TARGET", "The target when --target is not given."},
-      {"APC_CALIBRATION", "A target file whose blocks come before the built-in ones of their names (apc calibrate)."},
+      {"APC_TARGET", "The target if --target is not given."},
+      {"APC_CALIBRATION", "A target file whose blocks replace built-in ones of the same name (apc calibrate)."},
       {"APC_CACHE",
-       "The folder of what is kept of earlier compiles; off: nothing is (default: XDG_CACHE_HOME/apc, else "
+       "The cache folder of earlier compiles, or off for no cache (default: XDG_CACHE_HOME/apc, else "
        "~/.cache/apc)."},
       {"CC", "The C compiler that compiles kernels for CPU ranks (default: cc)."},
-      {"TMPDIR", "Where temporary files and programs of run, verify and bench go (default: /tmp)."},
+      {"TMPDIR", "The folder for temporary files and for programs of run, verify and bench (default: /tmp)."},
       {"NO_COLOR", "Messages without colour. TERM=dumb does the same."},
   };
   section("ENVIRONMENT");
@@ -189,18 +189,19 @@ void docs_apc_1(void) {
       "COMMAND\n.RI [ options ]\n.RI [ arguments ]");
   section("DESCRIPTION");
   line(
-      "apc reads a model (.onnx, .apc in the model language, or .ir as IR text), chooses how to spread it over the "
+      "apc reads a model (.onnx, .apc in the model language, or .ir as IR text), chooses how to distribute it over the "
       "devices of a target,");
   line(
       "and writes one program that starts its own ranks. Results go to standard output, everything else to standard "
       "error.");
-  line("Options may stand anywhere; a value is given as --option=VALUE or as the next word, and -- ends the options.");
+  line("Options may appear anywhere; a value is given as --option=VALUE or as the next word, and -- ends the options.");
   line(
-      "With --json there is one JSON document on standard output, with a field schema and the warnings as diagnostics. "
-      "Of a command that fails it is");
+      "With --json apc prints one JSON document on standard output, with a field schema and the warnings as "
+      "diagnostics. "
+      "A command that fails prints");
   line(
       "apc.error/1: exit_code, and diagnostics with severity, code, message, location (file, line, column, node; null "
-      "where there is none) and notes.");
+      "if none) and notes.");
   commands();
   options();
   environment();
@@ -226,10 +227,10 @@ void docs_apc_opt_1(void) {
   line(
       "apc-opt reads IR text (- is standard input), checks it, runs passes, and prints the module on standard output.");
   line(
-      "With --prove it prints instead whether a level-2 function, the program of every rank, computes a level-1 "
+      "With --prove it prints instead whether a level-2 function, the program of each rank, computes a level-1 "
       "function, for all inputs and sizes. "
-      "Several pairs of functions are several entries; @prepare and its level 2 are a pair as well, otherwise prepared "
-      "weights are taken as they are.");
+      "Several pairs of functions stand for several entries; @prepare and its level 2 are a pair, too. Without that "
+      "pair, prepared weights are assumed to be right.");
   section("OPTIONS");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     puts(".TP");
@@ -290,7 +291,7 @@ void docs_apc_model_1(void) {
   line(
       "A compiled model holds its weights, the code of every rank, and the runtime. Alone it starts its own ranks, "
       "gives them the inputs,");
-  line("and prints or writes the outputs. An input that is not given is an error, except with --bench.");
+  line("and prints or writes the outputs. A missing input is an error, except with --bench.");
   section("OPTIONS");
 #define OPTION(name, argument, mode, help) model_option(#name, argument, mode, help);
 #include "runtime/stub/options.def"
@@ -367,10 +368,11 @@ void docs_apc_targets_5(void) {
   head("APC-TARGETS", 5, "descriptions of machines for apc");
   section("DESCRIPTION");
   line(
-      "A target says what a program is planned for: devices, what each computes and holds, the links between them, and "
+      "A target describes the machine to plan for: its devices, the speed and memory of each, the links between them, "
+      "and "
       "the price.");
   line(
-      "A file (FILE.topo) is a list of blocks KIND NAME { STATEMENT; ... }; # begins a comment. What is not known is "
+      "A file (FILE.topo) is a list of blocks KIND NAME { STATEMENT; ... }; # begins a comment. Unknown figures are "
       "left out.");
   line(
       "`apc targets show NAME` prints a built-in target in this language, `apc targets check FILE.topo` reads a file.");
@@ -382,7 +384,7 @@ void docs_apc_targets_5(void) {
   }
   units();
   section("TARGETS");
-  line("Built in; NAMExGPUS takes so many devices of one.");
+  line("Built-in targets; NAMExGPUS is one with that many devices.");
   puts(".PP");
   Arena *a = arena_new();
   const char *const *names = topo_target_names(a);
@@ -399,7 +401,7 @@ void docs_apc_targets_5(void) {
 
 extern const char docs_plan_md[];
 
-/* Text in which `words` are bold and **words** too. */
+/* Prints text with `words` and **words** in bold. */
 static void marked(const char *text, size_t n) {
   bool in_bold = false;
   for (size_t i = 0; i < n;) {
@@ -415,7 +417,7 @@ static void marked(const char *text, size_t n) {
     roff(text + i, end - i);
     i = end;
   }
-  if (in_bold) fputs("\\fR", stdout); /* a mark that a line break separates from its other half */
+  if (in_bold) fputs("\\fR", stdout); /* the other half of the mark is on another line */
 }
 
 typedef enum Paragraph { NOTHING, HEADING, TEXT, ITEM, CODE } Paragraph;
@@ -448,7 +450,7 @@ void docs_apc_plan_5(void) {
   head("APC-PLAN", 5, "plan files of apc");
   section("DESCRIPTION");
   Paragraph before = HEADING;
-  for (const char *text = strchr(docs_plan_md, '\n') + 1; *text;) { /* the title is the NAME above */
+  for (const char *text = strchr(docs_plan_md, '\n') + 1; *text;) { /* skip the title: it is in NAME above */
     size_t n = strcspn(text, "\n");
     Paragraph kind = kind_of(text, n, before);
     markdown_line(text, n, kind, before);

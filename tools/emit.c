@@ -13,13 +13,13 @@
 #include "tools/pass_name.h"
 #include "driver/ir_file.h"
 
-/* How far a build has to come for a form. */
+/* The stage that a form needs. */
 typedef enum Stage { LOADED, PLANNED, LOWERED } Stage;
 
 static const struct {
   const char *word, *ending;
   Stage needs;
-  bool code; /* is made of the meaning of every operation */
+  bool code; /* needs the meaning of every operation */
 } kinds[EMIT_KINDS] = {
     [EMIT_EXE] = {"exe", "", LOWERED, true},
     [EMIT_PLAN] = {"plan", ".plan", PLANNED, false},
@@ -38,7 +38,7 @@ static const struct {
 
 /* ---- the list */
 
-/* One KIND[=FILE]; the option reader has checked the kind. */
+/* Parses one KIND[=FILE]; the option reader has checked the kind. */
 static Emit parse_one(Tool *t, const char *text, size_t n) {
   const char *equals = memchr(text, '=', n);
   size_t word = equals ? (size_t)(equals - text) : n;
@@ -72,13 +72,13 @@ static bool name_files(Tool *t, const char *model, EmitList *l) {
   }
   if (!out) return true;
   if (unnamed == 0)
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o %s names nothing: all that --emit asks for has a name",
-                      out);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "-o %s has no effect: every form of --emit names its own file", out);
   return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                    "-o names one file, but --emit asks for several without a name: write KIND=FILE");
+                    "-o names one file, but --emit has several forms without one: write KIND=FILE");
 }
 
-/* Standard output holds one thing; a command's own report makes room for it. */
+/* Standard output holds one document; a command's own report then goes to standard error. */
 static bool check_stdout(Tool *t, const EmitList *l) {
   int n = option_given(&t->options, OPT_json);
   for (size_t i = 0; i < l->n; i++) {
@@ -88,7 +88,8 @@ static bool check_stdout(Tool *t, const EmitList *l) {
     if (standard) t->results = stderr;
     n += standard;
   }
-  return n <= 1 || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one thing can be written to standard output");
+  return n <= 1 ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one document can be written to standard output");
 }
 
 static bool check_passes(Tool *t, const EmitList *l) {
@@ -144,7 +145,7 @@ bool tool_emit_needs_plan(const EmitList *l) { return needs(l, PLANNED); }
 
 bool tool_emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
 
-/* Planning works for any target. */
+/* Planning itself works for any target. */
 bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
   if (strcmp(kernel_target(target->device)->language, "CUDA") != 0 &&
       (tool_emit_wants(l, EMIT_CUDA) || tool_emit_wants(l, EMIT_PTX) || tool_emit_wants(l, EMIT_CUBIN))) {
@@ -164,7 +165,7 @@ static bool write_text(Tool *t, const char *file, const char *text) {
   return true;
 }
 
-/* The module as it is after one pass: the model is read again and the passes up to that one are run. */
+/* Writes the module after one pass: reads the model again and runs the passes up to that one. */
 static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   Model model;
   Text list = {.arena = t->arena};
@@ -184,7 +185,7 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   return ok && write_text(t, e->file, text);
 }
 
-/* A copy of the module with the functions up to a level. */
+/* Returns a copy of the module with the functions up to a level. */
 static Module only_level(Tool *t, const Build *b, int level) {
   Module m = *b->model.m;
   m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
@@ -194,15 +195,15 @@ static Module only_level(Tool *t, const Build *b, int level) {
   return m;
 }
 
-/* The module's text up to a level.  Level 2 comes with the level 1 that it was lowered from: anybody can prove it
- * (apc-opt --prove). */
+/* Writes the module's text up to a level.  Level 2 comes with the level 1 that it was lowered from, so that apc-opt
+ * --prove can prove it. */
 static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   Module m = only_level(t, b, level);
   if (level == 1) m.mesh = (Mesh){.stages = 1};
   return write_text(t, e->file, driver_ir_file_text(t->arena, &m, e->file));
 }
 
-/* Level 2 as the target's devices do it, with the level 1 that it can be proved against. */
+/* Writes level 2 as legalised for the target's devices, with the level 1 for a proof. */
 static bool write_legal(Tool *t, Build *b, const Emit *e) {
   driver_make_for(b, b->options.target->device);
   if (!driver_run(b, DRIVER_legalise)) return false;
@@ -213,7 +214,7 @@ static bool write_legal(Tool *t, Build *b, const Emit *e) {
                     arena_printf(t->arena, "%s%s", driver_ir_file_text(t->arena, &m, e->file), text_str(&remarks)));
 }
 
-/* One file that compiles: what every text begins with comes once. */
+/* Writes one C file that compiles: the common prelude of all texts appears once. */
 static bool write_c(Tool *t, Build *b, const Emit *e) {
   const DeviceTraits *cpu = target_device_traits(DEVICE_cpu);
   driver_make_for(b, cpu);
@@ -229,13 +230,13 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
-/* The Program with the kernels of the target's devices; closed by codegen_program_close. */
+/* Opens the Program with the kernels of the target's devices; close it with codegen_program_close. */
 static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
   const DeviceTraits *device = b->options.target->device;
   driver_make_for(b, device);
   if (b->plan->ranks > PROGRAM_MAX_RANKS)
     return diag_error(t->diags, DIAG_later_ranks, (Loc){0},
-                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
+                      "apc generates code and schedules for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
                       b->plan->ranks);
   if (!driver_run(b, DRIVER_kernels)) return false;
   ArtifactSpec spec = driver_artifact_spec(b);

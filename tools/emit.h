@@ -1,4 +1,4 @@
-/* tools/emit.h - --emit=KIND[=FILE],...: the forms of a model that can be written out. */
+/* tools/emit.h - --emit=KIND[=FILE],...: writes the forms of a model. */
 #ifndef APC_TOOLS_EMIT_H
 #define APC_TOOLS_EMIT_H
 
@@ -23,7 +23,7 @@ typedef enum EmitKind {
 
 typedef struct Emit {
   EmitKind kind;
-  const char *pass; /* IR_PASS */
+  const char *pass; /* for IR_PASS */
   const char *file; /* "-" is standard output */
 } Emit;
 
@@ -32,20 +32,21 @@ typedef struct EmitList {
   size_t n, cap;
 } EmitList;
 
-/* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's
- * name.  False after a diagnostic: a pass there is not, -o together with several files, a file that is read or written
- * twice (tools/outputs.h). */
+/* Reads --emit and -S (`otherwise` if neither is given), with missing file names taken from -o and the model's name.
+ * False after a diagnostic: an unknown pass, -o with several files, a file that is also read or written twice
+ * (tools/outputs.h). */
 bool tool_emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
+/* True if the list has that form. */
 bool tool_emit_wants(const EmitList *l, EmitKind kind);
 
-/* How far a build has to come before tool_emit_write. */
+/* True if the forms need a plan, or level 2, before tool_emit_write. */
 bool tool_emit_needs_plan(const EmitList *l);
 bool tool_emit_needs_lowering(const EmitList *l);
 
-/* False after a diagnostic: a form that the target's device does not have. */
+/* Checks that the target's device has the forms; false after a diagnostic. */
 bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l);
 
-/* Writes the forms of a build that has come far enough. */
+/* Writes the forms of a build whose stages have run.  False after diagnostics. */
 bool tool_emit_write(Tool *t, Build *b, const EmitList *l);
 
 #endif

@@ -1,8 +1,8 @@
 /* tools/emit_dot.c - see emit_dot.h.
  *
- * One node per operation, in a cluster per pipeline stage: kind, type, strategy and the layout of the result.  An edge
- * along which the layout changes is red and says from what to what; one that crosses stages is dashed.  Constants and
- * sizes that no mesh axis cuts are left out: they tell nothing and are many.
+ * One node per operation, in a cluster per pipeline stage: kind, type, strategy and layout of the result.  An edge
+ * where the layout changes is red and shows both layouts; an edge between stages is dashed.  Constants and sizes that
+ * no mesh axis shards are omitted: they are many and of little interest.
  */
 #include "tools/emit_dot.h"
 
@@ -23,7 +23,7 @@ static const char *stage_color(int stage) {
   return colors[(size_t)stage % (sizeof colors / sizeof *colors)];
 }
 
-/* Inside a quoted string of the dot language. */
+/* Adds text for a quoted string of the dot language. */
 static void quoted(Text *out, const char *s) {
   for (; *s; s++) {
     if (*s == '"' || *s == '\\') text_add(out, "\\");
@@ -70,7 +70,7 @@ bool tool_graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *con
   Val v = f->ops.items[to].in[operand];
   size_t from = (size_t)f->values.items[v].op;
   OpKind k = f->ops.items[from].kind;
-  bool loaded = op_is_declared(k); /* comes in the layout its use wants */
+  bool loaded = op_is_declared(k); /* loaded in the layout that its use wants */
   if (!tool_graph_shows(&f->ops.items[from])) return false;
   *out = (GraphEdge){from,
                      to,

@@ -1,4 +1,4 @@
-/* tools/emit_dot.h - --emit=dot: the model with the choices of its plan, as a graph for Graphviz. */
+/* tools/emit_dot.h - --emit=dot: the model with its plan, as a graph for Graphviz. */
 #ifndef APC_TOOLS_EMIT_DOT_H
 #define APC_TOOLS_EMIT_DOT_H
 
@@ -9,17 +9,17 @@
 typedef struct GraphEdge {
   size_t from, to; /* operations */
   const Layout *made, *wanted;
-  bool changes; /* the layout has to change on the way */
-  bool crosses; /* to another stage */
+  bool changes; /* the layout changes on the way */
+  bool crosses; /* leads to another stage */
 } GraphEdge;
 
-/* Constants and sizes tell nothing in a picture and are many. */
+/* False for constants and sizes, which are many and of little interest. */
 bool tool_graph_shows(const Op *op);
-/* Operand `operand` of operation `to`; false when its source is not shown. */
+/* Gives operand `operand` of operation `to`; false if its source is not shown. */
 bool tool_graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
                      GraphEdge *out);
 
-/* The mesh of the module must be that of the plan. */
+/* Prints the graph.  The module must have the mesh of the plan. */
 void tool_dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* tools/emit_html.c - see emit_html.h.
  *
  * One file without scripts or references: tables as HTML, the graph as SVG beside the table of operations, one row per
- * operation in order, an arc per use of a value.  Red arcs change the layout (somebody communicates or cuts), dashed
- * ones cross stages.
+ * operation in order, an arc per use of a value.  Red arcs change the layout (by communication or slicing), dashed ones
+ * cross stages.
  */
 #include "tools/emit_html.h"
 
@@ -19,7 +19,7 @@ typedef struct Page {
   const Build *b;
   const Rule **rules;
   Text *out;
-  int *rows; /* by operation: its row, -1 when it is not shown */
+  int *rows; /* by operation: its row; -1 if not shown */
   int nrows;
 } Page;
 
@@ -187,7 +187,7 @@ static void graph(const Page *p) {
   text_printf(p->out, "<h2>Graph: %d operations in %d stage%s</h2>\n", p->nrows, p->b->plan->mesh.stages,
               p->b->plan->mesh.stages == 1 ? "" : "s");
   text_add(p->out,
-           "<p>Red: the layout changes, by communication or by cutting. Dashed: to another stage. Constants and sizes "
+           "<p>Red: the layout changes, by communication or by slicing. Dashed: to another stage. Constants and sizes "
            "are left out.</p>\n<div class=\"graph\">\n");
   arcs(p);
   text_add(

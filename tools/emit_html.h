@@ -4,7 +4,7 @@
 
 #include "tools/build.h"
 
-/* Choices, time, memory, and the graph with strategies, layouts and stages. */
+/* Prints choices, time, memory, and the graph with strategies, layouts and stages. */
 void html_print(Tool *t, const Build *b, Text *out);
 
 #endif

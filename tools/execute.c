@@ -42,7 +42,7 @@ typedef struct Inputs {
   Tool *t;
   const Build *b;
   const Func *f;  /* the entry */
-  Tensors *list;  /* one per input; dtype and data are set once the input is given */
+  Tensors *list;  /* by input; dtype and data are set once a value is given */
   int64_t *sizes; /* by symbol; -1 while unknown */
 } Inputs;
 
@@ -59,7 +59,7 @@ static Tensor *slot(const Inputs *in, const char *name) {
     if (strcmp(in->list->items[i].name, name) == 0) return &in->list->items[i].tensor;
   diag_error(in->t->diags, DIAG_input, (Loc){0}, "the model has no input '%s'", name);
   if (module_param(in->b->model.m, name)) {
-    diag_help(in->t->diags, "'%s' is a weight: the file has its value, which a program reads when it starts", name);
+    diag_help(in->t->diags, "'%s' is a weight: the program loads it from the model file", name);
     return NULL;
   }
   Nearest near = nearest_to(name);
@@ -74,8 +74,8 @@ static bool check_type(const Inputs *in, const char *name, DType given, DType ty
                     dtype_name(type), dtype_name(given));
 }
 
-/* A tensor that is given must have the input's type, or one whose numbers may be of it, and its shape; with `bind`,
- * symbols take their size from it, else they fit any. */
+/* Checks that a given tensor has the input's shape, and its type or numbers that fit it.  With `bind`, symbols take
+ * their size from the tensor; otherwise any size matches them. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bool bind) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
   if (!check_type(in, name, x->dtype, type->dtype)) return false;
@@ -104,7 +104,7 @@ static bool copy_tensor(const Tensor *x, DType type, Tensor *out) {
   return true;
 }
 
-/* Of another type are only whole numbers taken, all of which the input's type has. */
+/* A tensor of another type must consist of integers that the input's type can represent. */
 static bool check_numbers(const Inputs *in, const char *name, const Tensor *x, DType type) {
   int64_t index[TENSOR_MAX_RANK], at = -1;
   char place[200], value[32];
@@ -118,7 +118,7 @@ static bool check_numbers(const Inputs *in, const char *name, const Tensor *x, D
                     tensor_element_text(x, at, value, sizeof value), dtype_name(type));
 }
 
-/* With several entries: an input of another one only. */
+/* True for an input of another entry only, if there are several. */
 static bool is_for_another(const Inputs *in, const char *name) {
   if (input_op(in, name)) return false;
   for (int k = 0; k < in->b->nentries; k++) {
@@ -129,7 +129,7 @@ static bool is_for_another(const Inputs *in, const char *name) {
   return false;
 }
 
-/* Takes a copy, so that the file may be closed. */
+/* Copies the tensor, so that its file may be closed. */
 static bool give(const Inputs *in, const char *name, const Tensor *x) {
   if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
@@ -146,12 +146,12 @@ static bool ends_with(const char *s, const char *end) {
   return n > k && strcmp(s + n - k, end) == 0;
 }
 
-/* One tensor where an archive is wanted. */
+/* Refuses a single tensor as an archive. */
 static bool refuse_npy(const Inputs *in, const char *path) {
   const char *name = in->list->n == 1 ? in->list->items[0].name : "NAME";
   diag_error(in->t->diags, DIAG_usage_value, (Loc){0},
-             "--inputs takes an archive of tensors (.npz); '%s' is one tensor", path);
-  diag_help(in->t->diags, "give it to an input: --input %s=@%s", name, path);
+             "--inputs takes an archive of tensors (.npz), but '%s' is one tensor", path);
+  diag_help(in->t->diags, "bind it to an input: --input %s=@%s", name, path);
   return false;
 }
 
@@ -164,7 +164,7 @@ static bool read_archive(const Inputs *in, const char *path) {
     const char *name = z->items[i].name;
     if (is_for_another(in, name)) continue;
     ok = slot(in, name) && npz_read_header(z, &z->items[i], &x) &&
-         check_tensor(in, name, &x, false); /* before it is expanded */
+         check_tensor(in, name, &x, false); /* before the archive is expanded */
     ok = ok && npz_read(z, &z->items[i], &x);
     if (!ok) break;
     ok = give(in, name, &x);
@@ -174,7 +174,7 @@ static bool read_archive(const Inputs *in, const char *path) {
   return ok;
 }
 
-/* The '=' behind the name. */
+/* Returns the '=' after the name. */
 static const char *end_of_name(const Tensors *names, const char *text) {
   const char *end = NULL;
   for (size_t i = 0; i < names->n; i++) {
@@ -202,8 +202,9 @@ bool split_input(Tool *t, const Tensors *names, const char *text, const char **n
 static bool read_file(const Inputs *in, const char *name, const char *path) {
   Tensor x;
   if (ends_with(path, ".npz")) {
-    diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input takes one tensor (.npy); '%s' is an archive", path);
-    diag_help(in->t->diags, "--inputs %s gives inputs the tensors of their names", path);
+    diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input takes one tensor (.npy), but '%s' is an archive",
+               path);
+    diag_help(in->t->diags, "--inputs %s binds inputs to the tensors of their names", path);
     return false;
   }
   if (!npy_read(in->t->diags, path, &x)) return false;
@@ -227,7 +228,7 @@ static bool check_how(const Inputs *in, const char *name, const char *how) {
   return false;
 }
 
-/* An input that is to be made stays empty until the sizes are known. */
+/* Generated inputs stay empty until the sizes are known. */
 static bool read_one(const Inputs *in, const char *text) {
   const char *name, *value;
   if (!split_input(in->t, in->list, text, &name, &value)) return false;
@@ -238,7 +239,7 @@ static bool read_one(const Inputs *in, const char *text) {
   return to && check_how(in, name, value);
 }
 
-/* What comes later on the command line replaces what came before, as in a compiled program. */
+/* Later values on the command line replace earlier ones, as in a compiled program. */
 static bool read_given(const Inputs *in) {
   const Options *o = &in->t->options;
   for (size_t i = 0; i < o->uses.n; i++) {
@@ -249,7 +250,7 @@ static bool read_given(const Inputs *in) {
   return true;
 }
 
-/* Also gives symbols the sizes that the tensors have. */
+/* Checks given tensors; also gives symbols their sizes. */
 static bool check_given(const Inputs *in) {
   for (size_t i = 0; i < in->list->n; i++)
     if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor, true))
@@ -257,9 +258,9 @@ static bool check_given(const Inputs *in) {
   return true;
 }
 
-/* ---- inputs that are made */
+/* ---- generated inputs */
 
-/* Filling what the machine cannot hold would end in a killed process. */
+/* Refuses an input larger than the machine's memory: filling it would get the process killed. */
 static bool check_room(const Inputs *in, const char *name, const Type *type, const int64_t *dims) {
   size_t bytes;
   uint64_t have = machine_memory();
@@ -412,13 +413,13 @@ static Difference compare_integers(const Tensor *x, const Tensor *y) {
   return (Difference){.rel_l2 = n ? (double)wrong / (double)n : 0, .max_abs = most};
 }
 
-/* Twice the distance of 1 to the next number, where that is more than what sums of f32 differ by. */
+/* Twice the distance from 1 to the next number, or the error of f32 sums if that is larger. */
 double default_rtol(DType t) {
   const double f16_step = 0x1p-10, bf16_step = 0x1p-7;
   return t == DT_f16 ? 2 * f16_step : t == DT_bf16 ? 2 * bf16_step : 1e-4;
 }
 
-/* As coarse as the coarser of both and what --dtype computes in; tf32 has as many digits as f16. */
+/* The coarser tolerance of both types and of the compute type; tf32 has as many digits as f16. */
 static double rtol_of(const Tool *t, const Tensor *x, const Tensor *y) {
   ComputeType type = tool_compute(t);
   double computed = default_rtol(type == CT_tf32 ? DT_f16 : compute_storage(type));
@@ -427,7 +428,7 @@ static double rtol_of(const Tool *t, const Tensor *x, const Tensor *y) {
 
 Difference compare(const Tool *t, const Tensor *x, const Tensor *y) {
   bool floats = dtype_is_float(x->dtype);
-  bool alike = floats ? dtype_is_float(y->dtype) : x->dtype == y->dtype; /* a state may be kept in fewer bits */
+  bool alike = floats ? dtype_is_float(y->dtype) : x->dtype == y->dtype; /* states may be kept in fewer bits */
   if (!alike || !tensor_same_shape(x, y)) return (Difference){INFINITY, INFINITY, false};
   Difference d = floats ? compare_floats(x, y) : compare_integers(x, y);
   d.ok = d.rel_l2 <= (floats ? rtol_of(t, x, y) : 0);

@@ -11,7 +11,7 @@ bool expect_open(Tool *t, Npz **out) {
   size_t n = strlen(path);
   if (n > 4 && strcmp(path + n - 4, ".npy") == 0) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0},
-               "--expect takes an archive of tensors by the names of outputs (.npz); '%s' is one tensor", path);
+               "--expect takes an archive of tensors named after the outputs (.npz), but '%s' is one tensor", path);
     diag_help(t->diags, "numpy.savez('expected.npz', NAME=numpy.load('%s')) makes one", path);
     return false;
   }
@@ -25,7 +25,7 @@ void expect_close(Npz *expected) {
   if (expected) npz_close(expected);
 }
 
-/* How an output compares, in words; got: NULL when there is none. */
+/* Returns a comparison in words; got is NULL if the model has no such output. */
 static const char *comparison(Tool *t, const char *path, const Tensor *got, const Tensor *want, const Difference *d) {
   if (!got) return "the model has no such output";
   if (got->dtype != want->dtype || !tensor_same_shape(got, want))
@@ -39,7 +39,7 @@ static bool compare_one(Tool *t, Npz *expected, const NpzMember *member, const T
   Tensor want;
   const Tensor *got = tensors_find(outputs, member->name);
   if (!npz_read_header(expected, member, &want)) return false;
-  bool alike = got && got->dtype == want.dtype && tensor_same_shape(got, &want); /* else it need not be expanded */
+  bool alike = got && got->dtype == want.dtype && tensor_same_shape(got, &want); /* otherwise do not expand it */
   if (alike && !npz_read(expected, member, &want)) return false;
   Difference d = alike ? compare(t, got, &want) : (Difference){INFINITY, INFINITY, false};
   *ok = *ok && d.ok;

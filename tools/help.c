@@ -12,19 +12,19 @@ void tool_help_print(void) {
   for (int c = 1; c < CMD_COUNT; c++)
     if (!command_rows[c].later)
       printf("  %-9s %-22s %s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief);
-  fputs("  not yet:", stdout);
+  fputs("  not built yet:", stdout);
   for (int c = 1; c < CMD_COUNT; c++)
     if (command_rows[c].later) printf(" %s", command_rows[c].name);
   putchar('\n');
   puts(
       "Examples:\n"
-      "  apc plan model.onnx --target cpux4             see the plan and its price\n"
+      "  apc plan model.onnx --target cpux4             show the plan and its price\n"
       "  apc model.onnx --target cpux4 -o model         one program for four ranks\n"
-      "  ./model --inputs in.npz --outputs out.npz      it starts its own ranks\n"
-      "  apc verify model.onnx --target cpux4           is it right?");
+      "  ./model --inputs in.npz --outputs out.npz      run it; it starts its own ranks\n"
+      "  apc verify model.onnx --target cpux4           compare with one rank; prove it");
 }
 
-/* "-o, --out OUT" */
+/* Prints "-o, --out OUT" and returns its width. */
 static int print_left(const OptionRow *r) {
   char text[96];
   int n = r->letter ? snprintf(text, sizeof text, "-%c, ", r->letter) : 0;
@@ -33,7 +33,7 @@ static int print_left(const OptionRow *r) {
   return printf("  %-32s", text);
 }
 
-/* "gpipe": the words that are built, of an option that is mostly not. */
+/* Prints the words that are built, for an option most of whose words are not. */
 static void print_built(OptionId id) {
   for (int i = 0; i < choice_count; i++)
     if (choice_rows[i].option == id && !choice_rows[i].later) printf(" (built: %s)", choice_rows[i].word);
@@ -47,7 +47,8 @@ static void print_option(OptionId id) {
   putchar('\n');
 }
 
-/* The options of a group that the command takes, those that are built or those that are not; group OG_COUNT: of all. */
+/* Prints the options of a group that the command takes, built ones or those that are not; group OG_COUNT stands for
+ * all. */
 static void print_group(Command c, int group, bool later, const char *title) {
   bool titled = false;
   for (int i = 0; i < OPT_COUNT; i++) {

@@ -10,11 +10,11 @@ int inspect_unsupported(Tool *t, const char *path); /* tools/inspect_unsupported
 int inspect_program(Tool *t, const char *path);     /* tools/inspect_program.c */
 
 int inspect_plan(Tool *t, const char *path); /* tools/inspect_plan.c */
-bool begins_like_plan(const char *path);     /* its first word is apc.plan */
-/* tools/inspect_plans.c: what is different in two plan files. */
+bool begins_like_plan(const char *path);     /* true if its first word is apc.plan */
+/* tools/inspect_plans.c: compares two plan files */
 int inspect_plans(Tool *t, const char *path, const char *other);
 
-/* A comment of a plan file that predicts time or memory. */
+/* A comment of a plan file with predicted time or memory. */
 typedef struct PredictedShare {
   const char *name;
   double value;
@@ -29,10 +29,10 @@ typedef struct Prediction {
   } shares;
 } Prediction;
 
-/* The first that begins so: "predicted " or "bytes per rank ". */
+/* Returns the first prediction that begins so: "predicted " or "bytes per rank ". */
 Prediction inspect_prediction(Tool *t, const PlanFile *f, const char *begin);
 
-/* tools/inspect_trace.c: events in the Trace Event Format. */
+/* tools/inspect_trace.c: events in the Trace Event Format */
 int inspect_trace(Tool *t, const char *path);
 
 #endif

@@ -40,7 +40,7 @@ static void sort_counts(Counts *c) {
   if (c->n) qsort(c->items, c->n, sizeof *c->items, most_first);
 }
 
-/* ---- what an ONNX file says of itself */
+/* ---- facts in an ONNX file */
 
 typedef struct OnnxFacts {
   int64_t opset, ir_version, nodes;
@@ -66,7 +66,7 @@ static bool is_model_function(const Onnx__ModelProto *model, const Onnx__NodePro
 
 static void count_graph(Arena *a, const Onnx__ModelProto *model, const Onnx__GraphProto *graph, OnnxFacts *out);
 
-/* With the nodes of graphs inside it. */
+/* Counts a node and the nodes of graphs inside it. */
 static void count_node(Arena *a, const Onnx__ModelProto *model, const Onnx__NodeProto *node, OnnxFacts *out) {
   const char *domain = node->domain ? node->domain : "", *type = node->op_type ? node->op_type : "";
   bool plain = !*domain || strcmp(domain, "ai.onnx") == 0;

@@ -1,6 +1,6 @@
 /* tools/inspect_plan.c - apc inspect of a plan file: mesh, stages, strategies by group of operations, predictions.
  *
- * Reads the file alone; whether it fits a model is seen with --plan.
+ * Reads the file alone; --plan checks whether it fits a model.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ bool begins_like_plan(const char *path) {
 }
 
 /* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes
- * them; "about 6" is what the search counts */
+ * them; "about 6" is counted by the search */
 
 Prediction inspect_prediction(Tool *t, const PlanFile *f, const char *begin) {
   Prediction p = {0};
@@ -151,7 +151,7 @@ static void print_mesh(const Tool *t, const PlanFile *f) {
 static void print_plan_file(Tool *t, const PlanFile *f) {
   Prediction time = inspect_prediction(t, f, "predicted "), bytes = inspect_prediction(t, f, "bytes per rank ");
   size_t width = 0;
-  if (f->complete) printf("%s: lines of a plan that is completed (--plan)\n", f->file);
+  if (f->complete) printf("%s: a partial plan, which --plan completes\n", f->file);
   else printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n", f->file, f->func, f->graph, f->target);
   if (f->stages) print_mesh(t, f);
   for (size_t i = 0; i < f->entries.n; i++)
@@ -163,7 +163,7 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   for (size_t i = 0; i < f->ops.n; i++)
     if (strlen(f->ops.items[i].glob) > width) width = strlen(f->ops.items[i].glob);
   if (width > 48) width = 48;
-  printf("  strategies of operations, the last that matches counts (`*`: all layers)\n");
+  printf("  strategies of operations; the last matching line counts (`*`: all layers)\n");
   for (size_t i = 0; i < f->ops.n; i++)
     printf("    %-*s %s%s%s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy, note_of(&f->ops.items[i]),
            f->ops.items[i].gather_at_use ? ", gathered at use" : "");

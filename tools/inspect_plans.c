@@ -1,8 +1,8 @@
-/* tools/inspect_plans.c - apc inspect A.plan B.plan: what is different, layer by layer.
+/* tools/inspect_plans.c - apc inspect A.plan B.plan: the differences, layer by layer.
  *
- * Files are compared as they are written, without a model.  A line of one file is compared with the last line of the
- * other that is about the same operations: the same glob, or one that covers it.  Where the other file has lines for
- * some of these operations, those are compared instead.  Equal layers have one line.
+ * Compares the files as written, without a model.  A line of one file is compared with the last line of the other for
+ * the same operations: the same glob, or one that covers it.  If the other file has lines for some of these operations,
+ * those are compared instead.  Equal layers share one line.
  */
 #include <string.h>
 
@@ -16,13 +16,13 @@
 typedef struct Difference {
   ZeroRole kind;
   const char *glob;
-  const PlanFileOp *sides[2]; /* NULL: not cut */
+  const PlanFileOp *sides[2]; /* NULL: not sharded */
 } Difference;
 
 typedef struct Differences {
   Difference *items;
   size_t n, cap;
-  size_t same; /* lines that are no difference */
+  size_t same; /* lines without a difference */
 } Differences;
 
 static const PlanFile *read_plan(Tool *t, const char *path) {
@@ -30,7 +30,7 @@ static const PlanFile *read_plan(Tool *t, const char *path) {
   return text ? plan_file_read(t->arena, path, text, t->diags) : NULL;
 }
 
-/* What counts for these operations; NULL: no line does. */
+/* Returns the line that applies to these operations; NULL if none. */
 static const PlanFileOp *line_of(const PlanFile *f, ZeroRole kind, const char *glob) {
   for (size_t i = f->ops.n; i-- > 0;) {
     const PlanFileOp *x = &f->ops.items[i];
@@ -39,7 +39,7 @@ static const PlanFileOp *line_of(const PlanFile *f, ZeroRole kind, const char *g
   return NULL;
 }
 
-/* Some line is about some of the operations of the glob, and not about all. */
+/* True if a line applies to some operations of the glob but not to all. */
 static bool has_parts(const PlanFile *f, ZeroRole kind, const char *glob) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const PlanFileOp *x = &f->ops.items[i];
@@ -50,7 +50,7 @@ static bool has_parts(const PlanFile *f, ZeroRole kind, const char *glob) {
 
 static const char *strategy_of(const PlanFileOp *x) { return x ? x->strategy : "{}"; }
 
-/* Has it that pick, and how many has it? */
+/* True if the strategy has that pick; *n: number of its picks. */
 static bool has_pick(Arena *a, const char *strategy, const char *factor, const char *axes, int *n) {
   bool found = false;
   const char *own, *own_axes;
@@ -60,7 +60,7 @@ static bool has_pick(Arena *a, const char *strategy, const char *factor, const c
   return found;
 }
 
-/* In whatever order the picks are written. */
+/* Compares picks in any order. */
 static bool same_strategy(Arena *a, const char *x, const char *y) {
   const char *factor, *axes;
   int n = 0, others = 0, own = 0;
@@ -96,7 +96,7 @@ static Differences differences_of(Arena *a, const PlanFile *const f[2]) {
 
 static const char *mesh_text(Arena *a, const PlanFile *f) {
   Text text = {.arena = a};
-  if (!f->stages) return "not said";
+  if (!f->stages) return "not given";
   for (int i = 0; i < f->mesh.naxes; i++) {
     text_printf(&text, "%s%s=%d%s", i ? " x " : "", f->mesh.axes[i].name, f->mesh.axes[i].size,
                 f->mesh.axes[i].temporal ? " micro-batches" : "");
@@ -111,7 +111,7 @@ static const char *schedule_of(Arena *a, const PlanFile *f) {
 }
 
 static const char *begin_of(const PlanFile *f, int stage) {
-  return stage >= f->mesh.stages ? "none" : f->stages[stage].op ? f->stages[stage].op : "not said";
+  return stage >= f->mesh.stages ? "none" : f->stages[stage].op ? f->stages[stage].op : "not given";
 }
 
 static const char *amount_text(Tool *t, const PlanFile *f, bool bytes) {
@@ -120,8 +120,8 @@ static const char *amount_text(Tool *t, const PlanFile *f, bool bytes) {
   return bytes ? show_bytes(t->arena, p.total) : show_seconds(t->arena, p.total * 1e-3);
 }
 
-/* A file that is to be completed may leave it out. */
-static const char *said(const char *text) { return text ? text : "not said"; }
+/* A partial plan file may omit it. */
+static const char *said(const char *text) { return text ? text : "not given"; }
 
 static void print_row(const char *what, const char *a, const char *b) {
   printf("  %-9s %s%s%s\n", what, a, strcmp(a, b) == 0 ? "" : "  ->  ", strcmp(a, b) == 0 ? "" : b);
@@ -140,7 +140,7 @@ static void print_differences(Tool *t, const PlanFile *const f[2], const Differe
   print_row("mesh", mesh_text(a, f[0]), mesh_text(a, f[1]));
   print_row("time", amount_text(t, f[0], false), amount_text(t, f[1], false));
   print_row("per rank", amount_text(t, f[0], true), amount_text(t, f[1], true));
-  if (f[0]->func && f[1]->func && f[0]->graph != f[1]->graph) printf("  they are plans of different models\n");
+  if (f[0]->func && f[1]->func && f[0]->graph != f[1]->graph) printf("  the plans are for different models\n");
   print_row("schedule", schedule_of(a, f[0]), schedule_of(a, f[1]));
   for (int i = 1; i < f[0]->mesh.stages || i < f[1]->mesh.stages; i++) {
     const char *begin = begin_of(f[0], i), *other = begin_of(f[1], i);
@@ -148,7 +148,7 @@ static void print_differences(Tool *t, const PlanFile *const f[2], const Differe
   }
   size_t width = 0;
   for (size_t i = 0; i < d->n; i++) width = strlen(d->items[i].glob) > width ? strlen(d->items[i].glob) : width;
-  printf("  %zu line%s of strategies differ%s, %zu say the same\n", d->n, d->n == 1 ? "" : "s", d->n == 1 ? "s" : "",
+  printf("  %zu line%s of strategies differ%s, %zu are equal\n", d->n, d->n == 1 ? "" : "s", d->n == 1 ? "s" : "",
          d->same);
   for (size_t i = 0; i < d->n; i++) {
     const Difference *x = &d->items[i];

@@ -1,4 +1,4 @@
-/* tools/inspect_program.c - apc inspect of a compiled model: what its Program says. */
+/* tools/inspect_program.c - apc inspect of a compiled model: prints facts from its Program. */
 #include <string.h>
 
 #include "base/json_text.h"
@@ -57,7 +57,7 @@ static void print_ports(const Program *p, const char *what, uint32_t first, uint
   }
 }
 
-/* Weights of the model, not those computed from them. */
+/* Counts the weights of the model, not those computed from them. */
 static uint32_t model_weights(const Program *p) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < p->n_params; i++) n += p->params[i].init != PINIT_prepared;
@@ -91,7 +91,7 @@ static void print_program(Tool *t, const Program *p, const char *path) {
   fputs(text_str(&text), stdout);
 }
 
-/* What a program lacks is worth telling only of programs. */
+/* An error of the Program is reported only for executable files; others are no programs. */
 static bool executable(const char *path) {
   char magic[4] = "";
   FILE *f = fopen(path, "re");
@@ -106,10 +106,11 @@ int inspect_program(Tool *t, const char *path) {
   if (artifact_open(path, path, &artifact, &error) != RT_OK) {
     const char *lack = executable(path) ? arena_printf(t->arena, ": %s", error.text) : "";
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path},
-               "this is no model, program or file of tensors that apc can read%s", lack);
-    diag_help(t->diags,
-              "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); "
-              "programs by their last bytes");
+               "apc cannot read this file as a model, program or tensor file%s", lack);
+    diag_help(
+        t->diags,
+        "files are recognised by their extension: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); "
+        "programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
   if (option_given(&t->options, OPT_json)) tool_json(t, program_json(&artifact.program, path));

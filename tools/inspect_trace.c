@@ -1,7 +1,7 @@
-/* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): how long it
- * is, how busy every process was, and which events took most of the time.
+/* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): its length,
+ * how busy every process was, and the events with the most time.
  *
- * Read are complete events (ph "X": name, ts, dur in microseconds, pid); other kinds are counted only.
+ * Reads complete events (ph "X": name, ts, dur in microseconds, pid); only counts other kinds.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static bool bad_event(Tool *t, const char *path, size_t i, const char *what) {
 }
 
 static bool read_event(Tool *t, const char *path, size_t i, const json_t *event, Trace *out) {
-  if (!json_is_object(event)) return bad_event(t, path, i, "it is no object");
+  if (!json_is_object(event)) return bad_event(t, path, i, "it is not an object");
   const char *phase = json_string_value(json_object_get(event, "ph"));
   if (!phase) return bad_event(t, path, i, "it has no phase (\"ph\")");
   out->events++;
@@ -55,7 +55,7 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
                *dur = json_object_get(event, "dur");
   const json_t *pid = json_object_get(event, "pid");
   if (!json_is_string(name) || !json_is_number(ts) || !json_is_number(dur))
-    return bad_event(t, path, i, "name, ts and dur are wanted");
+    return bad_event(t, path, i, "it lacks name, ts or dur");
   double begin = json_number_value(ts), us = json_number_value(dur);
   if (!out->names.n || begin < out->begin) out->begin = begin;
   if (!out->names.n || begin + us > out->end) out->end = begin + us;
@@ -97,7 +97,7 @@ int inspect_trace(Tool *t, const char *path) {
                     error.text);
   else if (!json_is_array(events))
     ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path},
-                    "a JSON document, but no trace: it has no list \"traceEvents\"");
+                    "this JSON document is no trace: it has no list \"traceEvents\"");
   for (size_t i = 0; ok && i < json_array_size(events); i++)
     ok = read_event(t, path, i, json_array_get(events, i), &trace);
   if (ok && trace.names.n) qsort(trace.names.items, trace.names.n, sizeof(Sum), longest_first);

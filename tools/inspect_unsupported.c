@@ -1,9 +1,9 @@
-/* tools/inspect_unsupported.c - apc inspect --unsupported: can the model be compiled, and what keeps it from that?
+/* tools/inspect_unsupported.c - apc inspect --unsupported: can the model be compiled, and if not, why?
  *
- * The way of compile is gone to its end but for the C compiler: reading, passes, a plan, lowering, the Program; for one
- * rank of this machine without a limit of memory, so that targets have no part in the answer.  Standard output has one
- * line per problem: "NAME NODES" for an operator that apc does not have, else the code and the message; nothing when
- * there is none.  The exit code is that of compile.
+ * Compiles without the C compiler: reading, passes, a plan, lowering, the Program; for one rank of this machine without
+ * a memory limit, so that no target affects the answer.  Standard output has one line per problem: "NAME NODES" for an
+ * operator that apc does not have, else the code and the message; nothing if there is none.  The exit code is that of
+ * compile.
  */
 #include "base/json_text.h"
 #include "tools/build.h"

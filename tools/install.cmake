@@ -1,8 +1,8 @@
-# cmake --install BUILD --prefix P: programs, the runtime as a library, its header, and what other tools read about them.
-# Everything finds everything else relative to itself, so the prefix can be moved. Targets and layer libraries are in the binary.
+# cmake --install BUILD --prefix P: programs, the runtime as a library with its header, and files for other tools.
+# All paths are relative, so the prefix can be moved. Targets and layer libraries are in the binary.
 include(CMakePackageConfigHelpers)
 
-# A build of some targets (demo.sh) lacks some of that: what is missing or old is built first.
+# A partial build (demo.sh) lacks some of these files: missing and outdated ones are built first.
 add_custom_target(installed DEPENDS apc apc-opt apcrt-stub apcrt apc-documents)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target installed COMMAND_ERROR_IS_FATAL ANY)")
 

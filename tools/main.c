@@ -1,4 +1,4 @@
-/* tools/main.c - apc: reads the command line, runs the command, prints what went wrong. */
+/* tools/main.c - apc: reads the command line, runs the command, prints diagnostics. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include "base/standard.h"
 #include "tools/tool.h"
 
-/* A command that is not built is refused with its options (tools/options.c). */
+/* Commands that are not built have no function; tools/options.c refuses them with their options. */
 #define COMMAND_none(name) cmd_##name
 #define COMMAND_later_import_hf(name) NULL
 
@@ -44,7 +44,7 @@ int cmd_help(Tool *t) {
 
 static int version(Tool *t, int argc, char **argv) {
   if (argc == 2) return puts("apc " APC_VERSION), EXIT_OK;
-  diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "--version stands alone, without '%s'", argv[2]);
+  diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "--version takes no arguments; unexpected '%s'", argv[2]);
   return EXIT_USAGE;
 }
 
@@ -54,7 +54,7 @@ static int run(Tool *t, int argc, char **argv) {
   if (ok && option_given(&t->options, OPT_help)) {
     if (t->options.named) tool_help_command(t->options.command);
     else tool_help_print();
-    t->diags = diags_new(t->arena); /* whatever else the line says */
+    t->diags = diags_new(t->arena); /* --help wins over errors of the line */
     return EXIT_OK;
   }
   if (!ok) return tool_failed(t->diags);
@@ -62,7 +62,7 @@ static int run(Tool *t, int argc, char **argv) {
   return code == EXIT_OK && t->diags->errors ? tool_failed(t->diags) : code;
 }
 
-/* Says what there is to say; the exit code. */
+/* Prints the diagnostics; returns the exit code. */
 static int end(Tool *t, int code) {
   tool_stages_end(t);
   if (t->json && code != EXIT_OK) tool_json_failure(t, code);
@@ -74,20 +74,20 @@ static int end(Tool *t, int code) {
   return code;
 }
 
-/* What planning one candidate has freed the next one asks for again: giving it back to the system in between took a
+/* Planning one candidate frees memory that the next one requests again: returning it to the system in between took a
  * quarter of the time of planning GPT-3 on 1,024 GPUs. */
 static void keep_freed_memory(void) {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that there may be */
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the largest allowed value */
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
 #endif
 }
 
-/* A file that was mapped was cut short.  The instruction that touched it was ours and holds no lock. */
+/* A mapped file was truncated.  The faulting instruction was ours and holds no lock. */
 static void end_lost(const char *path, void *context) {
   Tool *t = context;
   diag_error(t->diags, DIAG_file_read, file_loc(t->diags, path),
-             "cannot read the file: it was cut short while it was read");
+             "cannot read the file: it was truncated while apc read it");
   _exit(end(t, EXIT_BAD_INPUT));
 }
 

@@ -1,12 +1,11 @@
 /* tools/opt_prove.c - see opt_prove.h.
  *
- * The list is pairs of functions, level 1 before level 2: one pair per entry.  What weights are prepared as is a pair
- * of its own (`prepare,prepare.spmd`): in the proof of an entry a prepared weight is a weight like others.  All pairs
- * have to be proved; the answer is that of the first one that is not.  A refusal goes before an open question, wherever
- * the pair stands.
+ * The list has pairs of functions, level 1 before level 2: one pair per entry.  The preparation of weights is a pair of
+ * its own (`prepare,prepare.spmd`): in the proof of an entry a prepared weight is like any other.  All pairs must be
+ * proved; the answer is that of the first one that is not.  A refutation outranks an unknown, wherever the pair stands.
  *
- * The functions may be anybody's: what the prover takes for granted is checked here (levels, names, calls) or by the
- * verifier before.
+ * The functions may be written by hand: this file checks what the prover assumes (levels, names, calls), the verifier
+ * the rest.
  */
 #include "tools/opt_prove.h"
 
@@ -31,7 +30,7 @@ bool opt_prove_is_list(const char *list) {
   return words_of(list) % 2 == 0 && list[0] != ',' && list[n - 1] != ',' && !strstr(list, ",,");
 }
 
-/* ---- which functions */
+/* ---- the pairs of functions */
 
 static Func *missing_function(const Module *m, const char *name, Diags *diags) {
   Nearest near = nearest_to(name);
@@ -51,12 +50,12 @@ static Func *function_of_level(const Module *m, const char *name, int level, Dia
   if (!f) return missing_function(m, name, diags);
   if (f->level == level) return f;
   diag_error(diags, DIAG_prove, (Loc){0},
-             "--prove: @%s is a function of level %d; the %s name of a pair is one of level %d", name, f->level,
+             "--prove: @%s is a function of level %d; the %s name of a pair must have level %d", name, f->level,
              level == 1 ? "first" : "second", level);
   return NULL;
 }
 
-/* An entry of the list up to its end or the next comma, which is passed over. */
+/* Returns the next entry of the list, up to its end or a comma, and advances beyond it. */
 static const char *next_word(Arena *a, const char **list) {
   size_t n = strcspn(*list, ",");
   const char *word = arena_printf(a, "%.*s", (int)n, *list);
@@ -81,7 +80,7 @@ static bool pairs_read(const Module *m, const char *list, int n, Pair *pairs, Di
 
 static bool prepares(const Pair *p) { return strcmp(p->l1->name, "prepare") == 0; }
 
-/* Those who read what is prepared: the other pairs; without any, all other functions of level 2. */
+/* The readers of prepared weights are the other pairs; without any, all other functions of level 2. */
 static Proof prove_weights(Module *m, const Pair *p, int n, const Pair *pairs) {
   Func **users = ARENA_ARRAY(m->arena, Func *, m->funcs.n);
   int nusers = 0;
@@ -94,7 +93,7 @@ static Proof prove_weights(Module *m, const Pair *p, int n, const Pair *pairs) {
   return prove_prepare(m, p->l1, p->l2, nusers, users);
 }
 
-/* The proof of an entry is about what it does with its weights. */
+/* The proof of an entry assumes its prepared weights. */
 static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) {
   for (int i = 0; i < n; i++)
     if (prepares(&pairs[i])) return;
@@ -103,15 +102,14 @@ static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) 
       const Op *op = &pairs[i].l2->ops.items[k];
       const Param *w = op->kind == OP_param ? module_param(m, op_str(op, AT_name)) : NULL;
       if (!w || w->init != INIT_PREPARED) continue;
-      diag_warning(
-          diags, DIAG_prove, op->loc,
-          "@%s reads \"%s\", which is prepared; that it is prepared rightly is the proof of the pair of @prepare",
-          pairs[i].l2->name, w->name);
+      diag_warning(diags, DIAG_prove, op->loc,
+                   "@%s reads \"%s\", which is prepared; only a proof of the pair of @prepare covers its value",
+                   pairs[i].l2->name, w->name);
       return;
     }
 }
 
-/* What the prover does not follow may be right all the same: nothing is called wrong that was not seen to be wrong. */
+/* A program that the prover cannot follow may still be right: it is called wrong only with a counterexample. */
 static Proof with_counterexample(Module *m, const Pair *pair, Proof p) {
   const double most_work = 3e8;
   const char *why;
@@ -119,7 +117,7 @@ static Proof with_counterexample(Module *m, const Pair *pair, Proof p) {
   const char *at = p.op ? arena_printf(m->arena, ", at \"%s\"", p.op) : "";
   if (trial_counterexample(m, pair->l1, pair->l2, most_work, m->arena, &why))
     p.reason = arena_printf(m->arena, "%s%s; %s", p.reason, at, why);
-  else p.verdict = UNKNOWN, p.reason = arena_printf(m->arena, "%s%s; no numbers that were tried differ", p.reason, at);
+  else p.verdict = UNKNOWN, p.reason = arena_printf(m->arena, "%s%s; all numbers that were tried agree", p.reason, at);
   p.op = NULL;
   return p;
 }
@@ -129,7 +127,7 @@ static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
     if (p->l2->ops.items[i].kind == OP_call)
       return (Proof){.verdict = UNKNOWN,
                      .op = p->l2->ops.items[i].name,
-                     .reason = "a call at level 2, which the prover does not follow (those of level 1 it does)"};
+                     .reason = "a call at level 2: the prover follows calls only at level 1"};
   return prepares(p) ? prove_weights(m, p, n, pairs) : with_counterexample(m, p, prove(m, p->l1, p->l2));
 }
 

@@ -28,7 +28,7 @@ bool tool_parse_real(const char *text, double *out) {
   return !*end && isfinite(*out);
 }
 
-/* A part is told by a negative number: "90%" is -0.9. */
+/* A percentage is returned as a negative number: "90%" is -0.9. */
 bool tool_parse_size(const char *text, double *bytes) {
   static const struct {
     const char *unit;
@@ -63,7 +63,7 @@ bool tool_parse_time(const char *text, int *ms) {
   return true;
 }
 
-/* A number alone would not say what it is of. */
+/* The number needs a unit: a bare one is ambiguous. */
 bool tool_parse_budget(const char *text, Budget *out) {
   static const struct {
     const char *unit;
@@ -156,7 +156,7 @@ static const ChoiceRow *find_choice(OptionId option, const char *value, size_t n
 static bool check_word(Diags *d, OptionId option, const char *value, size_t n) {
   if (find_choice(option, value, n)) return true;
   char *word = arena_strndup(d->arena, value, n);
-  diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' does not know '%s'", option_rows[option].flag, word);
+  diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' does not take '%s'", option_rows[option].flag, word);
   Nearest near = nearest_to(word);
   Text all = {.arena = d->arena};
   for (int i = 0; i < choice_count; i++)
@@ -173,7 +173,7 @@ static bool check_word(Diags *d, OptionId option, const char *value, size_t n) {
 static bool check_kind(Diags *d, OptionId option, const char *value, size_t n) {
   if (!check_word(d, option, value, n)) return false;
   return value[n] != '=' || (value[n + 1] && value[n + 1] != ',') ||
-         diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s': '%.*s=' names no file", option_rows[option].flag,
+         diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s': '%.*s=' needs a file name", option_rows[option].flag,
                     (int)n, value);
 }
 
@@ -228,7 +228,7 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   }
 }
 
-/* What the letter in the table stands for. */
+/* Explains the placeholder in the table. */
 static const char *form_text(OptionKind kind) {
   switch (kind) {
     case OK_WHOLE: return ", a whole number from 0";

@@ -66,7 +66,7 @@ void command_suggest(Diags *d, const char *word) {
 static bool takes_value(OptionKind k) { return k != OK_FLAG; }
 static bool value_only_with_equals(OptionKind k) { return k == OK_TEXT_MAYBE || k == OK_CHOICE_MAYBE; }
 
-/* The option a word names, and where its value begins in the word (NULL: not in it). */
+/* Returns the option that a word names, and sets *value to the value in the word; NULL if it has none. */
 static const OptionRow *find_option(const char *word, const char **value) {
   *value = NULL;
   size_t n = strcspn(word, "=");
@@ -87,8 +87,8 @@ static const OptionRow *find_option(const char *word, const char **value) {
   return NULL;
 }
 
-/* Is a word where a value belongs more likely the next option?  A value that begins like that can be written behind
- * "=". */
+/* True if a word in the place of a value is more likely the next option.  A value that begins like an option can be
+ * written after "=". */
 static bool is_option(const char *word) {
   const char *value;
   const OptionRow *r = strncmp(word, "--", 2) == 0 ? find_option(word, &value) : NULL;
@@ -100,7 +100,7 @@ static bool unknown_option(Reader *r, const char *word) {
   char *flag = arena_strndup(r->d->arena, word, n);
   diag_error(r->d, DIAG_usage_option, (Loc){0}, "unknown option '%s'", flag);
   Nearest near = nearest_to(flag);
-  for (int i = 0; i < OPT_COUNT && flag[1] == '-'; i++) /* among single letters all are near */
+  for (int i = 0; i < OPT_COUNT && flag[1] == '-'; i++) /* single letters are all near each other */
     if (!r->o->command || option_rows[i].commands & (1u << r->o->command)) nearest_try(&near, option_rows[i].flag);
   if (near.best) diag_help(r->d, "the nearest option is '%s'", near.best);
   else
@@ -122,7 +122,7 @@ static bool read_option(Reader *r) {
     if (is_option(value)) {
       diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s; '%s' is an option", row->flag,
                  row->argument, value);
-      r->i--; /* which is meant */
+      r->i--; /* read it as the option */
       return false;
     }
   }
@@ -133,7 +133,7 @@ static bool read_option(Reader *r) {
 
 /* ---- the whole line */
 
-/* The command is the first word that is no option, when it is one of the table; else the word is a model. */
+/* The first word that is no option is the command if the table has it; otherwise it is a model. */
 static void take_argument(Reader *r, const char *word) {
   if (!r->o->command) {
     r->o->command = command_find(word);
@@ -144,7 +144,7 @@ static void take_argument(Reader *r, const char *word) {
   ARENA_PUSH(r->d->arena, &r->o->args, word);
 }
 
-/* Options may stand before the command: what the command is must be known first, for the nearest names. */
+/* Options may come before the command, but the nearest names depend on the command, so it is found first. */
 static bool read_words(Reader *r) {
   bool ok = true;
   for (r->i = 1; r->i < r->argc; r->i++) {
@@ -161,7 +161,7 @@ static bool read_words(Reader *r) {
 
 static bool check_accepted(const Options *o, Diags *d) {
   bool ok = true;
-  if (command_rows[o->command].later) return true; /* that it is not built is what there is to say */
+  if (command_rows[o->command].later) return true; /* its own diagnostic suffices */
   for (size_t i = 0; i < o->uses.n; i++) {
     const OptionRow *row = &option_rows[o->uses.items[i].option];
     if (!(row->commands & (1u << o->command)))
@@ -171,7 +171,8 @@ static bool check_accepted(const Options *o, Diags *d) {
   return ok;
 }
 
-/* What the contract has and apc does not yet.  Usage errors come first: a misspelt line is not "not built yet". */
+/* Refuses parts of the contract that are not built.  Usage errors come first: a misspelt line is not "not built
+ * yet". */
 static bool check_built(const Options *o, Diags *d) {
   bool ok = true;
   const CommandRow *c = &command_rows[o->command];
@@ -199,7 +200,7 @@ bool options_read(Options *o, int argc, char **argv, Diags *d) {
   Reader r = {.o = o, .d = d, .argv = argv, .argc = argc};
   *o = (Options){0};
   bool ok = read_words(&r);
-  if (option_given(o, OPT_help)) return true; /* whatever else the line says */
+  if (option_given(o, OPT_help)) return true; /* --help wins over errors of the line */
   if (!o->command) {
     if (ok) diag_error(d, DIAG_usage_argument, (Loc){0}, "no model and no command given");
     if (ok) diag_help(d, "usage: apc MODEL [options], or apc COMMAND ...; `apc --help` lists the commands");

@@ -12,7 +12,7 @@ typedef struct FileUses {
   size_t n, cap;
 } FileUses;
 
-/* ---- what the command line names */
+/* ---- files on the command line */
 
 typedef enum Way { READS, WRITES } Way;
 
@@ -20,14 +20,14 @@ static const struct {
   OptionId option;
   Way way;
   bool named;   /* its values are NAME=@FILE */
-  bool repeats; /* else its last use counts */
+  bool repeats; /* all uses count; otherwise only the last */
 } options[] = {
     {OPT_target, READS, false, false}, {OPT_plan, READS, false, false},     {OPT_weights, READS, false, false},
     {OPT_inputs, READS, false, true},  {OPT_input, READS, true, true},      {OPT_expect, READS, false, false},
     {OPT_output, WRITES, true, true},  {OPT_outputs, WRITES, false, false}, {OPT_save_plan, WRITES, false, false},
 };
 
-/* The file that a value names, or NULL. */
+/* Returns the file that a value names; NULL if none. */
 static const char *file_of(Arena *a, OptionId option, bool named, const char *value) {
   const char *topo = strstr(value, ".topo");
   if (option == OPT_target)
@@ -63,7 +63,7 @@ static void add_temps(Tool *t, FileUses *list) {
   ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.plan", dir, name)}));
 }
 
-/* The first of the list that is the file, or NULL. */
+/* Returns the first use in the list of the same file; NULL if none. */
 static const FileUse *find_same(const FileUse *list, size_t n, const char *path) {
   for (size_t i = 0; i < n; i++)
     if (file_same(list[i].path, path)) return &list[i];
@@ -79,7 +79,7 @@ static bool refuse(Tool *t, const FileUse *output, const char *why, const FileUs
   return false;
 }
 
-/* Found out before hours of planning.  The folder of --save-temps is made when it is needed. */
+/* Reports files that cannot be written before hours of planning.  The folder of --save-temps is made later. */
 static bool check_writable(Tool *t, const FileUses *writes) {
   struct stat st;
   bool ok = true;

@@ -22,6 +22,6 @@ bool tool_print_after_check(Diags *d, const char *name, const char *passes) {
   if (!tool_pass_name_check(d, "--print-after", name)) return false;
   if (passes || !pipeline_on_demand(name)) return true;
   diag_error(d, DIAG_pass_name, (Loc){0}, "--print-after: pass '%s' runs on demand only", name);
-  diag_help(d, "--emit=ir:%s shows what it makes", name);
+  diag_help(d, "--emit=ir:%s shows its result", name);
   return false;
 }

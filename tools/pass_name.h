@@ -4,11 +4,11 @@
 
 #include "base/diag.h"
 
-/* Is it the name of a pass?  False after a diagnostic that begins with the option and ends with the nearest name. */
+/* True if it is the name of a pass; false after a diagnostic that names the option and the nearest pass. */
 bool tool_pass_name_check(Diags *d, const char *option, const char *name);
 
-/* The same for --print-after, which takes "all" as well; NULL: it is not given.  Without a list of `passes` (NULL),
- * where only the pipeline runs, a pass that is not part of it is refused. */
+/* The same for --print-after, which also takes "all"; NULL if not given.  Without a list of `passes` (NULL), only the
+ * pipeline runs, and passes outside it are refused. */
 bool tool_print_after_check(Diags *d, const char *name, const char *passes);
 
 #endif

@@ -25,11 +25,11 @@ static bool read_calls(Tool *t, const char *text, const DriverCalls *before, siz
   if (!tool_parse_real(number, &out->times) || out->times > most)
     return bad_weights(t, text, arena_printf(t->arena, "has '%s'", number));
   for (size_t i = 0; i < n; i++)
-    if (strcmp(before[i].entry, out->entry) == 0) return bad_weights(t, out->entry, "is said twice");
+    if (strcmp(before[i].entry, out->entry) == 0) return bad_weights(t, out->entry, "is given twice");
   return true;
 }
 
-/* What is called never is planned with the rest, but something has to be called. */
+/* An entry with weight 0 is planned along; but not all weights may be 0. */
 static bool all_zero(const DriverCalls *calls, size_t n) {
   bool any = n == 0;
   for (size_t i = 0; i < n; i++) any |= calls[i].times > 0;
@@ -52,15 +52,15 @@ bool tool_calls(Tool *t, const DriverCalls **out, int *count) {
     }
   if (list.n && option_given(&t->options, OPT_train))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--optimize weighs entries that are called, and --train makes one step of them");
-  if (all_zero(list.items, list.n)) return bad_weights(t, option_text(&t->options, OPT_optimize), "calls none");
+                      "--optimize cannot be combined with --train, which builds a single step");
+  if (all_zero(list.items, list.n)) return bad_weights(t, option_text(&t->options, OPT_optimize), "has only zeros");
   *out = list.items, *count = (int)list.n;
   return true;
 }
 
 /* ---- the plan's entries */
 
-/* "prefill=1,decode=100": the first once, others as tokens follow a prompt. */
+/* Returns "prefill=1,decode=100": the first entry runs once, the others once per token after a prompt. */
 static const char *example_of(const Tool *t, const Build *b) {
   Text text = {.arena = t->arena};
   for (int e = 0; e < b->nentries; e++)
@@ -68,7 +68,7 @@ static const char *example_of(const Tool *t, const Build *b) {
   return text_str(&text);
 }
 
-/* Alone, of the first entry, which is planned, or of another one, which takes its choices over. */
+/* Alone: of the first entry, which is planned, or of another one, which takes over its choices. */
 double tool_entry_seconds(const Build *b, int entry) {
   Module *m = b->model.m;
   const Plan *p = b->plan;
@@ -77,13 +77,13 @@ double tool_entry_seconds(const Build *b, int entry) {
   return entry ? plan_carried_seconds(m, b->l1, t, p, b->l1s[entry]) : p->price.time.total;
 }
 
-/* "planned for prefill alone, by which decode takes 12.6 ms; --optimize ... plans both" */
+/* Prints "planned for prefill alone, with which decode takes 12.6 ms; --optimize ... plans both". */
 static void show_alone(const Tool *t, const Build *b) {
   Text others = {.arena = t->arena};
   for (int e = 1; e < b->nentries; e++) {
     const double seconds = tool_entry_seconds(b, e);
     if (isfinite(seconds))
-      text_printf(&others, "%s %s takes %s", others.n ? "," : ", by which", b->l1s[e]->name,
+      text_printf(&others, "%s %s takes %s", others.n ? "," : ", with which", b->l1s[e]->name,
                   show_seconds(t->arena, seconds));
   }
   printf("  planned for %s alone%s; --optimize %s plans %s\n", b->l1->name, text_str(&others), example_of(t, b),

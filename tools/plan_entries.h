@@ -1,4 +1,4 @@
-/* tools/plan_entries.h - the entries of a model in a plan: --optimize, and which of them it was planned for. */
+/* tools/plan_entries.h - the entries of a model in a plan: --optimize, and the entries that a plan is for. */
 #ifndef APC_TOOLS_PLAN_ENTRIES_H
 #define APC_TOOLS_PLAN_ENTRIES_H
 
@@ -8,12 +8,13 @@
 /* Reads --optimize: "prefill=1,decode=100".  False after diagnostics. */
 bool tool_calls(Tool *t, const DriverCalls **out, int *n);
 
-/* The model has several entries to be called, or --optimize names one. */
+/* True if the model has several entries to call, or --optimize names one. */
 bool tool_has_entries(const Build *b);
-/* What one call of an entry takes, as the plan is. */
+/* Returns the seconds of one call of an entry under the plan. */
 double tool_entry_seconds(const Build *b, int entry);
-/* What each entry takes, and which one the plan is for; nothing of a model that has not several. */
+/* Prints the time of each entry, and the one that the plan is for; nothing for a model with a single entry. */
 void tool_entries_show(const Tool *t, const Build *b);
+/* Returns the entries as a JSON list: weights, times and, if planned together, degrees. */
 json_t *tool_entries_json(const Build *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* tools/plan_goal.c - see plan_goal.h.
  *
- * Of a plan: replicas that the target has room for, batches that each of them begins, and the money of the devices from
- * one batch to the next.
+ * The figures of a plan follow from the replicas that fit the target, the time from batch to batch of each, and the
+ * cost of the devices in that time.
  */
 #include "tools/plan_goal.h"
 
@@ -17,9 +17,10 @@ static bool is_throughput(const Build *b) { return b->options.objective == OBJEC
 
 /* ---- figures */
 
-/* Of the target that was asked for, with a plan on so many devices. */
+/* Returns the number of replicas that fit the target of the command line. */
 static int room_for(const Build *b, const Plan *p) {
-  bool one = is_throughput(b) && func_has_gradients(b->l1); /* steps of training follow each other */
+  bool one = is_throughput(b) && func_has_gradients(b->l1); /* training steps depend on each other, so there is one
+                                                               replica */
   return one ? 1 : b->replicas->whole->ranks / p->on->ranks;
 }
 
@@ -29,7 +30,7 @@ double tool_step_seconds(const Build *b) { return b->replicas ? plan_seconds(b->
 
 double tool_usd_per_hour(const Build *b) { return target_price(b->options.target)->usd_per_hour * tool_replicas(b); }
 
-/* Per second, or dollars of a million. */
+/* Returns the throughput per second, or the USD per million. */
 static double figure_of(const Build *b, const Plan *p, double each) {
   double seconds = plan_seconds(p);
   return is_throughput(b) ? room_for(b, p) * each / seconds
@@ -41,7 +42,7 @@ GoalFigure tool_goal_figure(Arena *a, const Build *b) {
   double each = tool_seen_in_step(b, &unit), bound = b->replicas->bound;
   GoalFigure x = {.value = figure_of(b, b->plan, each)};
   x.unit = is_throughput(b) ? arena_printf(a, "%s/s", unit) : arena_printf(a, "USD/M %s", unit);
-  /* The plan is what it is, also where rounding differs. */
+  /* Rounding must not make the bound better than the plan. */
   x.bound = is_throughput(b) ? fmax(each / bound, x.value) : fmin(bound / each * 1e6, x.value);
   x.gap = is_throughput(b) ? plan_gap(x.bound, x.value) : plan_gap(x.value, x.bound);
   return x;

@@ -13,7 +13,7 @@
 
 /* ---- --compare */
 
-/* What --compare may force besides degrees; the words are those of the options of these names. */
+/* Names that --compare takes besides degrees; their values are those of the options of the same names. */
 static const char *const other_names[] = {"micro-batches", "micro-batch", "zero", "recompute", "schedule"};
 enum { OTHERS = sizeof other_names / sizeof *other_names };
 
@@ -41,7 +41,7 @@ static bool take_count(Tool *t, const char *text, const char *name, const char *
          bad_value(t, text, name, "a whole number from 1", value);
 }
 
-/* NAME=VALUE of a plan's text. */
+/* Applies NAME=VALUE of a named plan. */
 static bool take_part(Tool *t, const char *name, const char *value, DriverNamed *x) {
   int64_t n = 0;
   PlanOptions *o = &x->forced;
@@ -85,19 +85,19 @@ static bool read_named(Tool *t, const char *text, DriverNamed *out) {
     const char *name, *value;
     if (!split_binding(t->arena, p, n, &name, &value)) return no_list(t, text);
     if (is_taken(out, p))
-      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--compare %s: %s is said twice", text, name);
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--compare %s: %s is given twice", text, name);
     if (!take_part(t, name, value, out)) return false;
     p += n + (p[n] == ',');
     if (p[-1] == ',' && !*p) return no_list(t, text);
   }
   if (out->micro_batch && out->forced.micro_batches)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--compare %s: micro-batch and micro-batches contradict each other", text);
+                      "--compare %s: micro-batch and micro-batches cannot be combined", text);
   const PlanOptions *o = &out->forced;
   bool step = o->zero || o->schedule || o->recompute.kind != RECOMPUTE_auto;
   if (step && !option_given(&t->options, OPT_train))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--compare %s: zero, recompute and schedule are of training and need --train", text);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--compare %s: zero, recompute and schedule need --train",
+                      text);
   return true;
 }
 
@@ -126,8 +126,8 @@ static bool read_figure(Tool *t, const char *text, size_t n, WhatIf *out) {
   const double least = 1e-3, most = 1e3;
   bool ok = length && tool_parse_real(arena_strndup(t->arena, star + 1, n - length - 1), &out->factor);
   if (ok && strcmp(out->figure, "memory") == 0 && option_given(&t->options, OPT_memory))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--what-if %s: with --memory the limit stays, whatever memory there is", out->text);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--what-if %s has no effect: --memory fixes the limit",
+                      out->text);
   return (ok && out->factor >= least && out->factor <= most) ||
          diag_error(t->diags, DIAG_usage_value, (Loc){0},
                     "--what-if takes FIGURE*FACTOR,... as in nvlink*2,memory*1.5, with factors from 0.001 to 1000, "
@@ -162,7 +162,7 @@ bool tool_what_if_read(Tool *t, const Target *g, WhatIfs *out) {
 double tool_seconds_as_is(Tool *t, Build *b) {
   const double same = 1e-9, seconds = b->plan->price.time.total;
   const char *why_not;
-  tool_stage(t, "Planning", "%s once more, to compare with", b->model.path);
+  tool_stage(t, "Planning", "%s again, to compare with", b->model.path);
   const Plan *p = driver_what_if(b, b->options.target, &why_not);
   return !p || fabs(p->price.time.total - seconds) <= same * seconds ? seconds : p->price.time.total;
 }
@@ -178,7 +178,7 @@ void tool_what_if(Tool *t, Build *b, double as_is, WhatIfs *x) {
 
 void tool_what_if_show(const Tool *t, const Plan *p, const WhatIfs *x) {
   if (x->n && x->as_is != p->price.time.total)
-    printf("\n  held against %s, which the search alone finds for the target as it is",
+    printf("\n  compared with %s, the result of the search alone for the unchanged target",
            show_seconds(t->arena, x->as_is));
   for (size_t i = 0; i < x->n; i++) {
     const WhatIfPlan *y = &x->items[i];
@@ -218,7 +218,7 @@ static bool read_axis(const char *word, int *degree) {
   return false;
 }
 
-/* Names may have colons and equals signs of their own. */
+/* Names may contain colons and equals signs. */
 static bool read_pin(Tool *t, const char *text, PlanPin *out) {
   const char *equals = strrchr(text, '='), *colon = equals;
   while (colon && colon > text && *colon != ':') colon--;
@@ -253,7 +253,7 @@ bool tool_pins(Tool *t, const PlanPin **out, int *count) {
   }
   if (list.n && option_given(&t->options, OPT_plan))
     ok = diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                    "--pin forces what --plan gives already: change the lines of the file instead");
+                    "--pin and --plan cannot be combined: change the lines of the file instead");
   if (list.n > MOST_PINS)
     ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there are at most %d pins, not %zu", MOST_PINS, list.n);
   *out = list.items, *count = (int)list.n;

@@ -1,5 +1,4 @@
-/* tools/plan_ranks.c - see plan_ranks.h.  Ranks that follow each other and are alike in kind, stage and shares are one
- * row. */
+/* tools/plan_ranks.c - see plan_ranks.h.  Consecutive ranks with the same kind, stage and shares share one row. */
 #include "tools/plan_ranks.h"
 
 #include <string.h>
@@ -11,18 +10,18 @@
 #include "passes/facts/derived.h"
 #include "passes/plan/stage.h"
 
-/* Ranks first to last of a place. */
+/* Ranks first to last, in one pipeline place. */
 typedef struct Row {
   int first, last, place;
   const Target *kind;
-  int at[MAX_AXES]; /* coordinates of the first */
+  int at[MAX_AXES]; /* coordinates of the first rank */
 } Row;
 
 typedef struct Rows {
   Row *items;
   size_t n, cap;
-  int *operations; /* by place: those that lie in its stages */
-  double *busy;    /* by place: seconds of a step */
+  int *operations; /* by place: operations in its stages */
+  double *busy;    /* by place: busy seconds of a step */
 } Rows;
 
 bool tool_ranks_differ(const Build *b) { return b->options.target->nkinds || mesh_has_shares(&b->plan->mesh); }
@@ -79,7 +78,7 @@ static SharePlace place_share(const Mesh *mesh, int axis, const Row *x) {
   return layout_place(mesh, &(DimLayout){.n = 1, .axes = {(uint8_t)axis}}, x->at);
 }
 
-/* "cp 2/3, tp 1/4" */
+/* Returns "cp 2/3, tp 1/4". */
 static const char *shares_text(Arena *a, const Mesh *mesh, const Row *x) {
   Text text = {.arena = a};
   for (int i = 0; i < mesh->naxes; i++) {

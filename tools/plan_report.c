@@ -15,7 +15,7 @@
 #include "tools/target_report.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
-#define NO_FASTER 1.005 /* times as fast, or less */
+#define NO_FASTER 1.005 /* a smaller speedup counts as none */
 
 const char *one_device_text(Arena *a, const Plan *p) {
   return isfinite(p->one_device_seconds) ? show_seconds(a, p->one_device_seconds) : "does not fit";
@@ -38,7 +38,7 @@ int tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
   return n;
 }
 
-/* A bar in eighths of a letter, or in whole '#' where the terminal has no Unicode; padded to BAR columns. */
+/* Returns a bar in eighths of a character, or in whole '#' without Unicode; padded to BAR columns. */
 static const char *bar(const Tool *t, double fraction) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   Text text = {.arena = t->arena};
@@ -60,7 +60,7 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
 
 static void show_shares(const Tool *t, const Plan *p, const PlanMemory *m) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
-  const double total = plan_seconds(p); /* a pipeline that is kept full waits for its busiest stage only */
+  const double total = plan_seconds(p); /* a full pipeline waits for its busiest stage only */
   PlanTime x = p->price.time;
   if (p->steady) x.idle = fmax(0, total * (1 - 1e-9) - x.compute - x.memory_bound - x.collectives - x.transfers);
   tool_time_shares(&x, time);
@@ -102,14 +102,14 @@ const char *one_device_name(Arena *a, const Target *g) {
                                                           : "one device";
 }
 
-/* A plan that was given may be a bad one. */
+/* True if an alternative is faster than one device; a plan from a file may not be. */
 static bool others_help(const Plan *p) {
   for (int i = 0; i < p->nalternatives; i++)
     if (p->one_device_seconds / p->alternatives[i].seconds > NO_FASTER) return true;
   return false;
 }
 
-/* Of --compare.  A plan that is not possible is shown as it was written. */
+/* Prints the plans of --compare.  A plan that is not possible appears as written. */
 static void show_named(const Tool *t, const Plan *p) {
   bool first = true;
   for (int i = 0; i < p->nalternatives; i++) {
@@ -138,13 +138,14 @@ static void show_choices(const Tool *t, const Plan *p) {
   double ratio = p->one_device_seconds / p->price.time.total;
   if (p->ranks > 1 && isfinite(ratio))
     printf("  %s", ratio > NO_FASTER ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
-                   : others_help(p)  ? "this plan is no faster, others are"
+                   : others_help(p)  ? "this plan is no faster, but others are"
                                      : "more devices do not help here");
   putchar('\n');
   if (p->one_batch) printf("  one micro-batch, as %s\n", p->one_batch);
 }
 
-/* What a rank may take, where that is not all of its memory: "73.4 GiB per rank (74.5 GiB less 1.1 GiB reserved)". */
+/* Prints the memory limit of a rank, unless it is the whole memory: "73.4 GiB per rank (74.5 GiB less 1.1 GiB
+ * reserved)". */
 static void show_limit(const Tool *t, const Build *b) {
   const Target *g = b->options.target;
   double asked = b->options.plan.memory_limit, limit = plan_memory_limit(g, asked);
@@ -155,13 +156,13 @@ static void show_limit(const Tool *t, const Build *b) {
                                   show_bytes(t->arena, g->reserve_bytes)));
 }
 
-/* What the bound is over, and what is known where schedules may fill the gaps of pipelines. */
+/* Says which plans the bound covers, and gives the bound without pipeline bubbles if it is lower. */
 static const char *bounds_text(const Tool *t, const Plan *p) {
   const char *bound = show_seconds(t->arena, p->lower_bound);
   if (p->mirrored) bound = arena_printf(t->arena, "%s of mirrored plans", bound);
   if (p->layout) bound = arena_printf(t->arena, "%s with one mesh axis per degree", bound);
   if (p->no_gaps_bound < p->lower_bound)
-    bound = arena_printf(t->arena, "%s with 1f1b, %s were there no gaps in pipelines", bound,
+    bound = arena_printf(t->arena, "%s with 1f1b, %s without gaps in pipelines", bound,
                          show_seconds(t->arena, p->no_gaps_bound));
   return arena_printf(t->arena, "lower bound %s, gap %.1f %%", bound, p->gap * 100);
 }
@@ -174,17 +175,17 @@ static const char *goal_bounds_text(const Tool *t, const Build *b) {
                       100 * x.gap);
 }
 
-/* That the user has named. */
+/* Returns the target of the command line. */
 static const Target *whole_target(const Build *b) { return b->replicas ? b->replicas->whole : b->options.target; }
 
-/* Of a plan that was chosen for its memory. */
+/* Prints the comparison with the fastest plan, for a plan chosen for its memory. */
 static void show_traded(const Tool *t, const Build *b) {
   const PlanTraded *x = b->plan->traded;
   Arena *a = t->arena;
   if (!x && b->options.objective == OBJECTIVE_memory)
-    puts("  no memory was traded for time: as it is, it decides which plans there are");
+    puts("  no memory was traded for time: the memory limit alone decides which plans are possible");
   if (!x) return;
-  printf("  the least memory of plans up to %.0f %% slower than the fastest: that takes %s and about %s per rank\n",
+  printf("  the least memory of plans up to %.0f %% slower than the fastest, which takes %s and about %s per rank\n",
          100 * x->slower, show_seconds(a, x->fastest), show_bytes(a, x->bytes));
   if (x->least > 0) printf("  none of them takes less than about %s\n", show_bytes(a, x->least));
 }
@@ -199,11 +200,11 @@ static void show_price(const Tool *t, const Build *b) {
     printf("\n  the %s price of %s is not known: no cost\n", price_name(g->price), g->name);
 }
 
-/* Of a file that was completed. */
+/* Prints how much of the plan a partial plan file gives. */
 static void show_said(const Tool *t, const Build *b) {
   const PlanSaid *x = b->options.plan.said;
   if (x)
-    printf("  completes %s: %s of %s operations were said\n", x->file->file, show_count(t->arena, x->n),
+    printf("  completes %s: %s of %s operations are given\n", x->file->file, show_count(t->arena, x->n),
            show_count(t->arena, (int64_t)b->l1->ops.n));
 }
 
@@ -230,14 +231,14 @@ void tool_plan_show(Tool *t, const Build *b) {
          !p->cut_short                           ? ""
          : t->stopped                            ? ", cut short by a signal"
          : option_given(&t->options, OPT_effort) ? ", cut short by --effort"
-                                                 : ", cut short: --effort SECONDS looks on");
+                                                 : ", cut short: --effort SECONDS searches longer");
 }
 
 /* ---- JSON */
 
 static json_t *integer_of(double v) { return json_integer((json_int_t)llround(v)); }
 
-/* Sequences of a micro-batch on one data-parallel rank. */
+/* Returns the batch size of a micro-batch on one data-parallel rank. */
 static int64_t micro_batch_size(const Build *b) {
   bool bound;
   int64_t batch = batch_size(b, planned_sizes(b), &bound);
@@ -245,7 +246,7 @@ static int64_t micro_batch_size(const Build *b) {
   return batch / parts + (batch % parts != 0);
 }
 
-/* The degrees by name, and behind them the fields of `rest`, which is taken. */
+/* Returns the degrees by name, followed by the fields of `rest`; frees `rest`. */
 static json_t *with_degrees(const int degree[DEGREE_COUNT], json_t *rest) {
   json_t *o = json_object();
   for (int i = 0; i < DEGREE_COUNT; i++) {
@@ -265,7 +266,7 @@ static json_t *chosen_json(const Build *b) {
                            "recompute", p->recompute));
 }
 
-/* By the names that people see. */
+/* Memory by the class names shown to users. */
 static json_t *classes_json(const PlanMemory *m) {
   MemoryShare shares[MEMORY_SHARES];
   json_t *o = json_object();
@@ -274,7 +275,7 @@ static json_t *classes_json(const PlanMemory *m) {
   return o;
 }
 
-/* Of a training step `activations` are those that gradients need, `workspace` is what is transient. */
+/* In a training step `activations` are saved for gradients, `workspace` is transient. */
 static json_t *memory_json(const PlanMemory *m) {
   return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "params", integer_of(m->params + m->gathered), "grads",
                    integer_of(m->gradients), "optimizer", integer_of(m->trains ? m->state : 0), "activations",
@@ -282,7 +283,7 @@ static json_t *memory_json(const PlanMemory *m) {
                    "workspace", integer_of(m->trains ? m->activations : 0), "comm", integer_of(m->communication));
 }
 
-/* What the largest rank of the program takes; null where it is not known. */
+/* Returns the memory of the largest rank of the program; null if unknown. */
 static json_t *allocated_json(const Build *b) {
   const PlanMemory *m = b->plan->allocated;
   if (!m) return json_null();
@@ -320,7 +321,7 @@ static json_t *dims_json(Tool *t, const Build *b) {
   return o;
 }
 
-/* For the ranks that are used; null without a price. */
+/* Returns the cost of the ranks used; null without a price. */
 static json_t *cost_json(const Build *b) {
   const Target *g = b->options.target;
   const TargetPrice *p = target_price(g);

@@ -1,7 +1,7 @@
 /* tools/plan_run.c - see plan_run.h.
  *
- * A step sees as many tokens as its first input of integers of two dimensions or more has elements (batch x sequence),
- * or, without such an input, as many samples as its batch has.
+ * A step sees as many tokens as its first integer input with two dimensions or more has elements (batch x sequence) or,
+ * without such an input, as many samples as its batch has.
  */
 #include "tools/plan_run.h"
 
@@ -13,7 +13,7 @@
 #include "ir/joint.h"
 #include "tools/plan_goal.h"
 
-/* Of the sizes that were planned for; 0: there is no such input. */
+/* At the planned sizes; 0 if there is no such input. */
 static double tokens_in(const Func *f, const int64_t *sizes) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
@@ -29,7 +29,7 @@ static double tokens_in(const Func *f, const int64_t *sizes) {
   return 0;
 }
 
-/* Of all calls of entries that are planned together. */
+/* Sums over all calls of entries that are planned together. */
 static double tokens_of(const Build *b, const int64_t *sizes) {
   const Joint *joint = b->l1->joint;
   double n = joint ? 0 : tokens_in(b->l1, sizes);
@@ -45,7 +45,7 @@ double tool_seen_in_step(const Build *b, const char **unit) {
   return tokens > 0 ? tokens : (double)batch_size(b, sizes, &bound);
 }
 
-/* --step-time; 0: not given, or no time. */
+/* Returns --step-time in seconds; 0 if not given or no time. */
 static double step_time(const Tool *t) {
   const char *text = option_text(&t->options, OPT_step_time);
   Budget b = {0};
@@ -64,18 +64,18 @@ bool tool_run_check(Tool *t) {
   const bool tokens = option_given(&t->options, OPT_tokens), hours = option_given(&t->options, OPT_hours);
   if (tokens && hours)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                      "--tokens and --hours contradict each other: one follows from the other");
+                      "--tokens and --hours cannot be combined: each determines the other");
   if (!option_given(&t->options, OPT_step_time)) return true;
   if (!(step_time(t) > 0))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--step-time takes a time like 102.4s or 80ms, not '%s'",
                       option_text(&t->options, OPT_step_time));
   return tokens || hours ||
-         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--step-time is about a run: --tokens N or --hours H");
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--step-time needs --tokens N or --hours H");
 }
 
 /* ---- energy */
 
-/* Of steps that take so long; how devices spend them is what the plan predicts. */
+/* Returns the energy of steps of that length; the plan predicts how devices spend them. */
 static EnergyFigures energy_of(const Build *b, double step_seconds) {
   const Target *g = b->options.target;
   const PlanTime *t = &b->plan->price.time;
@@ -95,7 +95,7 @@ const char *tool_joules_text(Arena *a, double joules) {
   return joules < 1e3 ? arena_printf(a, "%.3g J", joules) : show_scaled(a, joules, "J");
 }
 
-/* "7,231 kWh" */
+/* Returns "7,231 kWh". */
 static const char *kwh_text(Arena *a, double joules) {
   double kwh = joules / 3.6e6;
   return kwh < 100 ? arena_printf(a, "%.3g kWh", kwh) : arena_printf(a, "%s kWh", show_count(a, (int64_t)llround(kwh)));
@@ -156,16 +156,16 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
 
 static void show_utilisation(const Tool *t, const RunFigures *r) {
   Arena *a = t->arena;
-  printf("  %s of %s, %.0f %%; of products alone, with what is made again, %s, %.0f %%",
-         show_scaled(a, r->flops, "FLOP/s"), show_scaled(a, r->peak, "FLOP/s"), 100 * r->flops / r->peak,
-         show_scaled(a, r->products, "FLOP/s"), 100 * r->products / r->peak);
+  printf("  %s of %s, %.0f %%; products alone, with recompute, %s, %.0f %%", show_scaled(a, r->flops, "FLOP/s"),
+         show_scaled(a, r->peak, "FLOP/s"), 100 * r->flops / r->peak, show_scaled(a, r->products, "FLOP/s"),
+         100 * r->products / r->peak);
 }
 
 void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
   Arena *a = t->arena;
   if (!r->asked) return;
   if (r->steps < 1) {
-    printf("\n  a step takes longer than such a run\n");
+    printf("\n  such a run is shorter than one step\n");
     return;
   }
   printf("\n  a run of %s %s: %s steps of %s, %.1f hours (%.1f days) on %d machine%s\n",

@@ -1,10 +1,10 @@
 /* tools/plan_targets.c - see plan_targets.h.
  *
- * Each target has a build of its own, as rewrites of a model depend on the kind of device.  What is kept of one is a
- * row of the table; errors of a target are its row's reason, and its warnings are shown unless another target had the
+ * Each target has its own build, as rewrites of a model depend on the kind of device.  Its result is a row of the
+ * table; the reason of a row without a plan is its first error.  Warnings are shown unless an earlier target had the
  * same.
  *
- * Energy is that of a step (plan_run.h), at most that where it is not known what devices take while they wait.
+ * Energy is that of a step (plan_run.h), an upper bound if the power of waiting devices is unknown.
  */
 #include "tools/plan_targets.h"
 
@@ -20,15 +20,15 @@
 #include "tools/plan_run.h"
 
 typedef struct Row {
-  const char *name, *choice; /* choice NULL: no plan, for this reason: */
+  const char *name, *choice; /* choice is NULL if there is no plan; why_not has the reason */
   const char *why_not;
   int code;
-  bool wrong;                                        /* the line, the model or the name of the target is: no other
-                                                        target would do */
-  double seconds, bytes, usd_per_hour, usd_per_step; /* NaN: not known, */
-  const char *price;                                 /* of this kind */
+  bool wrong;                                        /* the error is in the line, the model or the target's name: other
+                                                        targets cannot succeed */
+  double seconds, bytes, usd_per_hour, usd_per_step; /* NaN if unknown */
+  const char *price;                                 /* its kind, such as spot */
   EnergyFigures energy;
-  const char *goal; /* what --objective throughput or cost is about; NULL */
+  const char *goal; /* the value of --objective throughput or cost; NULL if none */
   bool counted;
   RunFigures run;
   json_t *document;
@@ -46,7 +46,7 @@ bool tool_several_targets(const Tool *t) {
   return text && strchr(text, ',') && access(text, F_OK) != 0;
 }
 
-/* The options of the line with another target. */
+/* Returns the options of the line with another target. */
 static Options with_target(Arena *a, const Options *given, const char *name) {
   Options o = *given;
   o.uses.items = ARENA_ARRAY(a, OptionUse, given->uses.n + 1);
@@ -57,7 +57,7 @@ static Options with_target(Arena *a, const Options *given, const char *name) {
   return o;
 }
 
-/* ---- one of them */
+/* ---- one target */
 
 static const char *goal_text(Arena *a, const Build *b) {
   const GoalFigure x = tool_goal_figure(a, b);
@@ -101,11 +101,11 @@ static Row plan_on(Tool *t, const char *path, const char *name) {
   return row;
 }
 
-/* ---- all of them */
+/* ---- all targets */
 
 static const char *usd_text(Arena *a, double usd) { return isnan(usd) ? "-" : arena_printf(a, "%.3g", usd); }
 
-/* "  12.3 days  1,234 USD": of the run; empty without one. */
+/* Returns "  12.3 days  1,234 USD" for the run; empty without one. */
 static const char *run_text(Arena *a, const RunFigures *r) {
   if (!r->asked) return "";
   const char *usd = isnan(r->usd) ? "-" : show_count(a, (int64_t)llround(r->usd));
@@ -127,7 +127,7 @@ static void show_row(Tool *t, const Row *r, int width) {
          run_text(a, &r->run), r->goal ? arena_printf(a, " %20s", r->goal) : "", r->choice);
 }
 
-/* Which targets have no money, and which of their prices is not known. */
+/* Lists the targets without a price of the requested kind. */
 static void show_unpriced(Arena *a, const Row *rows, size_t n) {
   Text names = {.arena = a};
   const char *kind = NULL;
@@ -135,7 +135,7 @@ static void show_unpriced(Arena *a, const Row *rows, size_t n) {
     if (!rows[i].choice || !isnan(rows[i].usd_per_hour)) continue;
     text_printf(&names, "%s%s", kind ? ", " : "", rows[i].name), kind = rows[i].price;
   }
-  if (kind) printf("\n  no %s price is known of %s\n", kind, text_str(&names));
+  if (kind) printf("\n  no %s price is known for %s\n", kind, text_str(&names));
 }
 
 static void show_rows(Tool *t, const char *path, const Row *rows, size_t n) {
@@ -171,7 +171,7 @@ static void show_all(Tool *t, const char *path, const Row *rows, size_t n) {
   tool_json(t, json_pack("{s:s, s:o, s:o}", "schema", "apc.plans/1", "model", json_text(path), "targets", list));
 }
 
-/* Nothing that one target writes may be written over by the next. */
+/* Refuses options that write files, as each target would overwrite them. */
 static bool writes_nothing(Tool *t) {
   static const OptionId writing[] = {OPT_emit,    OPT_save_plan, OPT_save_temps, OPT_asm, OPT_plan,
                                      OPT_compare, OPT_pin,       OPT_what_if,    OPT_why, OPT_step_time};
@@ -199,7 +199,7 @@ int tool_plan_targets(Tool *t, const char *path) {
     if (row.wrong) return row.code;
     ARENA_PUSH(t->arena, &rows, row);
     any |= row.choice != NULL;
-    p += n + (p[n] == ',' && p[n + 1]); /* at a comma the last name is empty */
+    p += n + (p[n] == ',' && p[n + 1]); /* after a trailing comma the last name is empty */
   }
   show_all(t, path, rows.items, rows.n);
   return any ? EXIT_OK : rows.items[0].code;

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Only what has changed is said; how much time is left always has, and is no reason to say it where lines stay. */
+/* Prints only changes.  The remaining time always changes; alone, it is printed only on a terminal, which rewrites the
+ * line. */
 void tool_times_show(void *tool, const PlanProgress *p) {
   Tool *t = tool;
   if (!tool_progress_due(t)) return;

@@ -30,7 +30,7 @@ static const char *layout_text(const Tool *t, const Build *b, const Layout *l) {
   return text_str(&text);
 }
 
-/* "1.2 ms for the operation and 7 that follow it, 35.0 us for conversions" */
+/* Returns "1.2 ms for the operation and 7 that follow it, 35.0 us for conversions". */
 static const char *parts_text(const Tool *t, const Why *x, const WhyChoice *c) {
   const char *with = x->nfollowers ? arena_printf(t->arena, " and %d that follow it", x->nfollowers) : "";
   return arena_printf(t->arena, "%s for the operation%s, %s for conversions", show_seconds(t->arena, c->own), with,
@@ -66,7 +66,7 @@ static void show_why(const Tool *t, const Build *b, const Why *x) {
          parts_text(t, x, own));
   show_moves(t, b, own);
   for (int i = 1; i < x->n && i < SHOWN_CHOICES; i++) show_other(t, b, x, i);
-  if (x->n == 1) printf("    there is no other choice with all else as it is\n");
+  if (x->n == 1) printf("    no other choice is possible with the rest of the plan unchanged\n");
 }
 
 void tool_why_show(const Tool *t, const Build *b, const Whys *x) {

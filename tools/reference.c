@@ -14,7 +14,7 @@ static const double small_work = 2e9, small_params = 2e7;
 
 struct WeightFiles {
   size_t n;
-  FileMap *maps; /* by blob; data NULL until it is opened */
+  FileMap *maps; /* by blob; data is NULL until it is opened */
 };
 
 WeightFiles *tool_weights_open(Arena *a, const Module *m) {
@@ -28,7 +28,7 @@ void tool_weights_close(WeightFiles *f) {
     if (f->maps[i].data) file_unmap(&f->maps[i]);
 }
 
-/* Fills the tensor from `bytes`, walking the weight's strides. */
+/* Fills the tensor from `bytes` by the weight's strides. */
 static void gather_elements(const Param *p, const uint8_t *bytes, InterpTensor *out) {
   int64_t index[MAX_RANK] = {0}, n = interp_elements(out);
   size_t size = dtype_bytes(p->type->dtype);
@@ -55,7 +55,7 @@ bool tool_weights_read(void *files, const Module *m, const Param *p, InterpTenso
   return true;
 }
 
-/* ---- tensors to and fro */
+/* ---- conversion of tensors */
 
 static InterpTensor cells_of(Arena *a, const Tensor *x) {
   InterpTensor out = interp_tensor(a, x->dtype, x->rank, x->dims);
@@ -122,7 +122,7 @@ static bool copy_tensors(Tool *t, int n, const InterpNamed *from, Tensors *to) {
   return true;
 }
 
-/* What a run wrote replaces what was there. */
+/* Replaces states by the values that a run wrote. */
 static void keep_states(InterpOptions *o, InterpNamed *kept, const InterpResult *result) {
   for (int i = 0; i < result->nstates; i++) {
     int at = 0;
@@ -133,7 +133,7 @@ static void keep_states(InterpOptions *o, InterpNamed *kept, const InterpResult 
   o->states = kept;
 }
 
-/* What is in all states, as one more function reads it. */
+/* Reads all states by running one more function. */
 static bool read_states(Tool *t, Module *m, int n, const char *const *names, Tensors *const *inputs, InterpOptions *o,
                         Arena *a, Tensors *left) {
   const Func **f = ARENA_ARRAY(a, const Func *, n), *reads = states_function(m, t->diags);

@@ -41,7 +41,7 @@ static bool locale_is_utf8(void) {
 static bool wants_color(const Options *o) {
   const char *word = option_text(o, OPT_color);
   if (word && strcmp(word, "auto") != 0) return strcmp(word, "always") == 0;
-  if (!word && option_given(o, OPT_color)) return true; /* --color alone, as in clang */
+  if (!word && option_given(o, OPT_color)) return true; /* --color without a value, as in clang */
   return isatty(STDERR_FILENO) && !dumb() && !variable_set("NO_COLOR");
 }
 
@@ -63,7 +63,7 @@ static ExitCode exit_of(DiagCode code) {
   if (code == DIAG_plan_options) return EXIT_USAGE;
   if (code == DIAG_plan_stopped) return EXIT_LATE;
   if (code == DIAG_tool_missing || code == DIAG_tool_failed) return EXIT_MISSING;
-  const char *name = diag_code_name(code); /* "APC06nn": 10 to 19 are usage, from 20 on what is not built yet */
+  const char *name = diag_code_name(code); /* "APC06nn": 10 to 19 are usage errors, 20 and above are not built yet */
   if (strncmp(name, "APC061", 6) == 0) return EXIT_USAGE;
   if (strncmp(name, "APC06", 5) == 0 && name[5] >= '2') return EXIT_MISSING;
   return EXIT_BAD_INPUT;
@@ -98,7 +98,7 @@ bool tool_progress_due(Tool *t) {
   return true;
 }
 
-/* On a terminal the line stays open and the next one takes its place. */
+/* On a terminal the line stays open, and the next one replaces it. */
 static void print_rewritten(Tool *t, const char *verb, const char *format, va_list args) {
   print_line(t, verb, "\033[1;36m", format, args);
   t->line_open = t->terminal;
@@ -145,7 +145,7 @@ bool tool_args(Tool *t, size_t lo, size_t hi) {
   size_t n = t->options.args.n;
   if (n >= lo && n <= hi) return true;
   if (n > hi)
-    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` got an argument too many: '%s'", c->name,
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s`: unexpected argument '%s'", c->name,
                t->options.args.items[hi]);
   else diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
   diag_help(t->diags, "usage: apc %s %s%s[options]", c->name, c->arguments, *c->arguments ? " " : "");

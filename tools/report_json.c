@@ -1,7 +1,7 @@
-/* tools/report_json.c - what --json prints: one document per command, whatever becomes of it; see tool.h.
+/* tools/report_json.c - the output of --json: one document per command, in any case; see tool.h.
  *
- * A document of a result has the warnings that were given as "diagnostics".  Where a command fails without one, its
- * document is apc.error/1: the exit code and the diagnostics.  People read the same on standard error.
+ * The document of a result has warnings as "diagnostics".  If a command fails without a result, its document is
+ * apc.error/1: the exit code and the diagnostics, which standard error has as text.
  */
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static json_t *diag_json(const Diag *g, bool first) {
   return o;
 }
 
-/* Notes and helps lie in what they belong to. */
+/* Notes and helps are nested in the diagnostic that they belong to. */
 static json_t *diags_json(const Diags *d) {
   json_t *list = json_array(), *last = NULL;
   for (size_t i = 0; i < d->n; i++) {

@@ -8,14 +8,15 @@
 typedef struct Running {
   Build build;
   TemporaryFolder scratch;
-  Npz *expected; /* of --expect, or NULL */
+  Npz *expected; /* of --expect; NULL if not given */
   Tensors inputs, outputs;
   ApcModel *program;
 } Running;
 
-/* Compiles the model of the line, writes what --emit asks for, runs the program; an exit code.  running_stop in either
- * case. */
+/* Compiles the model of the line, writes the forms of --emit, runs the program; returns an exit code.  Call
+ * running_stop in either case. */
 int running_start(Tool *t, Running *r);
+/* Ends the program, removes the temporary folder and frees the build. */
 void running_stop(Running *r);
 
 #endif

@@ -10,17 +10,17 @@ say() { printf '\n== %s\n' "$*"; }
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
 
-# Installs those of the packages that are missing; needs root or sudo only when one is.
+# Installs missing packages; needs root or sudo only if there are any.
 install_missing() {
   local missing=() package as_root=()
   for package in "$@"; do installed "$package" || missing+=("$package"); done
   [ ${#missing[@]} -eq 0 ] && return 0
   if ! command -v apt-get >/dev/null; then
-    echo "missing: ${missing[*]} (Debian's names); there is no apt-get to install them with" >&2
+    echo "missing packages (Debian names): ${missing[*]}; apt-get is not available to install them" >&2
     return 5
   fi
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "missing: ${missing[*]}; installing them needs root or sudo" >&2; return 5; }
+    command -v sudo >/dev/null || { echo "missing packages: ${missing[*]}; installing them needs root or sudo" >&2; return 5; }
     as_root=(sudo)
   fi
   say "installing ${missing[*]}"
@@ -31,7 +31,7 @@ install_missing() {
   rm -f /tmp/apc-apt.$$
 }
 
-# build_preset PRESET FOLDER [ninja targets]: quiet unless something goes wrong.
+# build_preset PRESET FOLDER [ninja targets]: prints only errors.
 build_preset() {
   local preset=$1 folder=$2 log
   shift 2

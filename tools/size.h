@@ -1,8 +1,7 @@
-/* tools/size.h - `apc size`: what is asked, what was tried, and what came of it.
+/* tools/size.h - `apc size`: budgets, tries and the result.
  *
- * A try is the planning of one line of options, that of `apc plan` with another target or another value.  Who searches
- * is cmd_size.c (numbers of devices) and size_vary.c (values); size_try.c tries, size_line.c writes the lines,
- * size_report.c shows all of it.
+ * A try plans one line of options: that of `apc plan` with another target or another value.  cmd_size.c searches device
+ * counts and size_vary.c values; size_try.c tries, size_line.c writes the lines, size_report.c shows the result.
  */
 #ifndef APC_TOOLS_SIZE_H
 #define APC_TOOLS_SIZE_H
@@ -12,36 +11,35 @@
 typedef enum SizeVary { VARY_devices, VARY_batch, VARY_ctx, VARY_layers, VARY_d } SizeVary;
 
 typedef struct SizeTry {
-  int64_t number;     /* of devices, or the value */
-  const char *target; /* that it was planned for */
-  bool fits;          /* there is a plan within all limits */
-  bool planned;       /* there is a plan within the memory: */
-  bool whole;         /* the best was searched for, to the end; else a better one may be there */
+  int64_t number;     /* of devices, or the varied value */
+  const char *target; /* the target of the try */
+  bool fits;          /* a plan meets all budgets */
+  bool planned;       /* a plan meets the memory limit */
+  bool whole;         /* the search for the best plan ended; otherwise a better one may exist */
   int micro_batches;
-  double seconds, bytes, usd; /* of a step, of a device, of a step; NaN: not known */
-  const char *why_not;        /* NULL where it fits */
-  DiagCode code;              /* of why there is no plan */
-  bool quick;                 /* any plan would have done */
-  double resident, nearest;   /* where there is no plan, as in Build; */
-  double taken;               /* of the smallest Program; 0: none was made */
-  double limit;               /* bytes that a device may hold */
+  double seconds, bytes, usd; /* of a step, of a device, of a step; NaN if unknown */
+  const char *why_not;        /* NULL if it fits */
+  DiagCode code;              /* of the reason why there is no plan */
+  bool quick;                 /* the search accepted any plan */
+  double resident, nearest;   /* as in Build, if there is no plan */
+  double taken;               /* bytes of the smallest Program; 0 if none was made */
+  double limit;               /* memory limit of a device, in bytes */
   int devices;
 } SizeTry;
 
 typedef struct Sizing {
   Tool *t;
   const char *path;
-  const Target *target; /* what --target says */
+  const Target *target; /* --target */
   SizeVary vary;
   Budget budget;
-  const char *memory;               /* the limit of memory as it is written; NULL: what the devices have */
-  const char *dimension;            /* the name of the batch or the sequence; NULL */
-  const char *parameter;            /* the parameter of an .apc model that is set; NULL */
-  int64_t start, least, most, unit; /* of values: the first that is tried, and multiples of `unit` between two */
-  bool most_of_model;               /* the model says how large it may be */
-  int64_t params;                   /* of the model, as the first try has it */
-  double
-      helped; /* the try that came nearest to what is asked: how near, on how many devices, with a plan; cmd_size.c */
+  const char *memory;               /* the memory limit as written; NULL for the devices' own */
+  const char *dimension;            /* name of the batch or sequence dimension; NULL if none */
+  const char *parameter;            /* name of the parameter of an .apc model to set; NULL if none */
+  int64_t start, least, most, unit; /* values: the first to try; multiples of `unit` between `least` and `most` */
+  bool most_of_model;               /* the model limits the value */
+  int64_t params;                   /* of the model in the first try */
+  double helped; /* the try nearest to the budgets: its distance, its device count, whether it has a plan; cmd_size.c */
   int64_t helped_by;
   bool helped_planned;
   struct {
@@ -50,32 +48,34 @@ typedef struct Sizing {
   } tries;
 } Sizing;
 
-/* The line of `apc plan` for a target and a value (not looked at where devices are searched). */
+/* Returns the options of `apc plan` for a target and a value (ignored if devices are searched). */
 Options sizing_line(const Sizing *s, const char *target, int64_t value);
-/* The same without what binds the dimensions: for who asks the model for them. */
+/* The same without bindings of dimensions, to find out which dimensions the model has. */
 Options sizing_line_open(const Sizing *s);
-/* A line as a shell takes it: "apc plan model.apc --target cpux4". */
+/* Returns a line as a shell takes it: "apc plan model.apc --target cpux4". */
 const char *sizing_line_text(const Sizing *s, const Options *line);
-/* One `NAME=N,...` without a name; NULL: nothing is left.  *was gets its size; it stays where the name is not there. */
+/* Removes a name from `NAME=N,...`; NULL if nothing is left.  *was gets its size, and is unchanged if the name is not
+ * there. */
 const char *sizing_without(const Sizing *s, const char *bindings, const char *name, int64_t *was);
 
-/* Plans one line: any plan will do, unless time or money counts.  False where the model or the line is wrong, after
- * diagnostics: only of the first try, as others have what they change as the reason. */
+/* Plans one line: any plan suffices, unless a time or cost budget is given.  False after diagnostics if the model or
+ * the line is wrong.  Only the first try reports that; for later ones, errors are the reason that the try does not
+ * fit. */
 bool sizing_try(Sizing *s, int64_t number, const char *target, SizeTry **out);
-/* Searches the best plan of the same line: does it fit? */
+/* Searches the best plan of the same line; true if it fits. */
 bool sizing_confirm(Sizing *s, SizeTry *x);
-/* No plan was found, and that search may find one. */
+/* True if no plan was found, but a full search may find one. */
 bool sizing_doubtful(const SizeTry *x);
 
-/* What --vary is about: where its values begin and end.  False after diagnostics. */
+/* Determines the dimension or parameter of --vary and the range of its values.  False after diagnostics. */
 bool sizing_vary_begin(Sizing *s);
-/* Tries values.  The largest that fits; NULL: none does, or *ok is false, after diagnostics. */
+/* Tries values.  Returns the largest that fits; NULL if none does, or, with *ok false, after diagnostics. */
 SizeTry *sizing_vary_search(Sizing *s, bool *ok);
 
-/* The table and the answer (NULL: there is none) on standard output, as JSON with --json. */
+/* Prints the table and the answer (NULL if there is none) on standard output, as JSON with --json. */
 void sizing_report(Sizing *s, const SizeTry *answer);
 const char *sizing_word(const Sizing *s, int64_t number); /* "devices", "device"; "batch" */
-/* "34.0 ms a step, 23.0 GiB a device" */
+/* Returns "34.0 ms a step, 23.0 GiB a device". */
 const char *sizing_reached(const Sizing *s, const SizeTry *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* tools/size_line.c - see size.h: the options of a try, which are those of the line with one of them changed. */
+/* tools/size_line.c - see size.h: the options of a try, which are those of the line with one change. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static void add(Arena *a, Options *line, OptionId id, const char *value) {
   ARENA_PUSH(a, &line->uses, use);
 }
 
-/* Of `apc plan`, and not only about what is printed. */
+/* True for options of `apc plan` that affect more than output. */
 static bool is_of_plan(OptionId id) {
   const OptionRow *r = &option_rows[id];
   return r->commands & (1u << CMD_plan) && r->group != OG_TALK && id != OPT_json && id != OPT_time_report;
@@ -41,7 +41,7 @@ static bool defines_it(const Sizing *s, const char *value) {
   return n && strncmp(value, s->parameter, n) == 0 && value[n] == '=';
 }
 
-/* What a use of the line is in that of a try; NULL: what is set instead, or another command's. */
+/* Returns the value of an option in a try; NULL if the try replaces it, or `apc plan` does not take it. */
 static const char *kept(const Sizing *s, const OptionUse *u) {
   int64_t was;
   const char *value = u->value ? u->value : "";

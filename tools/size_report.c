@@ -1,4 +1,4 @@
-/* tools/size_report.c - see size.h: what was tried as a table and as JSON (apc.size/1), and the answer. */
+/* tools/size_report.c - see size.h: the tries as a table and as JSON (apc.size/1), and the answer. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int by_number(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Where the search did not end, a better plan may be there. */
+/* If the search did not end, a better plan may exist. */
 static const char *seconds_text(Arena *a, const SizeTry *x) {
   if (!isfinite(x->seconds)) return "-";
   return arena_printf(a, "%s%s", x->whole ? "" : "at most ", show_seconds(a, x->seconds));
@@ -73,14 +73,14 @@ const char *sizing_reached(const Sizing *s, const SizeTry *x) {
   return isfinite(x->usd) ? arena_printf(a, "%s, %.3g USD a step", text, x->usd) : text;
 }
 
-/* The smallest value above the answer that was tried; NULL: there is none. */
+/* Returns the smallest tried value above the answer; NULL if none. */
 static const SizeTry *first_above(const Sizing *s, const SizeTry *answer) {
   for (size_t i = 0; i < s->tries.n; i++)
     if (s->tries.items[i].number > answer->number) return &s->tries.items[i];
   return NULL;
 }
 
-/* A batch that is cut has hardly a limit of memory. */
+/* Micro-batches can make almost any batch fit, so the text names another option. */
 static const char *pieces_text(const Sizing *s, const SizeTry *x) {
   if (s->vary != VARY_batch || x->micro_batches <= 1) return "";
   return arena_printf(s->t->arena, "; in %s micro-batches (--micro-batches 1 finds the largest in one piece)",
@@ -101,7 +101,7 @@ static void show_answer(const Sizing *s, const SizeTry *x) {
            show_count(a, above->number));
   else
     printf("\nlargest %s: %s (%s)", sizing_word(s, 2), show_count(a, x->number),
-           s->most_of_model ? "the model takes no more" : "no larger one was tried");
+           s->most_of_model ? "the model allows no more" : "no larger one was tried");
   printf(": %s%s\n", sizing_reached(s, x), pieces_text(s, x));
   printf("the plan: %s\n", command_text(s, x));
 }
@@ -160,7 +160,7 @@ static json_t *sizing_json(const Sizing *s, const SizeTry *answer) {
                    tried, "answer", answer_json(s, answer));
 }
 
-/* In order of the numbers; the answer is one of the rows. */
+/* Rows are ordered by number; the answer is one of them. */
 void sizing_report(Sizing *s, const SizeTry *answer) {
   SizeTry kept;
   if (answer) kept = *answer;

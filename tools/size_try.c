@@ -1,11 +1,11 @@
 /* tools/size_try.c - see size.h: one try of `apc size`.
  *
- * The line is planned and its Program measured as `apc plan` does it.  Where only memory is asked about, the first plan
- * that fits will do, which takes little work.  Where time or money is, the best is searched for, with less work than
- * usual; and so for the answer and for what does not fit beside it, as that search also looks at plans that it counts
- * somewhat above the limit and whose Programs are within it.  Both limits are of work, not of time, so that the answer
- * is the same on every machine. Every try reads the model anew, in memory of its own, which is given back; so it is as
- * if it were the only one.
+ * The line is planned and its Program measured as in `apc plan`.  If only memory is limited, the first plan that fits
+ * suffices, which takes little work.  If time or cost is limited, the best plan is searched for, with less work than
+ * usual.  So are the answer and the nearest size that does not fit, because that search also considers plans that it
+ * counts slightly above the limit and whose Programs are within it.  Both limits are of work, not of time, so that the
+ * answer is the same on every machine.  Every try reads the model again, into memory of its own that is then freed; so
+ * tries do not affect each other.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,11 +14,11 @@
 #include "tools/plan_times.h"
 #include "tools/size.h"
 
-static const double any_work = 5e8, best_work = 2e9; /* sums: a second, and a few */
+static const double any_work = 5e8, best_work = 2e9; /* unit: elementary sums; about a second, and a few seconds */
 
 /* ---- one plan */
 
-/* What the search says, without what the table's head says: for which target, and how much is allowed. */
+/* Returns the reason of the search without parts that the table's head has: the target and the limit. */
 static const char *reason(Arena *a, const Diag *error, const char *target) {
   const char *head = arena_printf(a, "no feasible plan for %s: ", target), *text = error ? error->message : "";
   if (strncmp(text, head, strlen(head)) == 0) text += strlen(head);
@@ -26,7 +26,7 @@ static const char *reason(Arena *a, const Diag *error, const char *target) {
   return arena_strdup(a, allowed && rest && allowed < rest ? rest + 2 : text);
 }
 
-/* A plan that there is against the limits of time and money. */
+/* Checks an existing plan against the time and cost budgets. */
 static void hold_against(const Sizing *s, SizeTry *x, double usd_per_hour) {
   Arena *a = s->t->arena;
   x->usd = usd_per_hour * x->seconds / 3600;
@@ -67,7 +67,7 @@ static void plan_line(Sizing *s, Tool *one, bool any, SizeTry *x) {
 
 /* ---- tries */
 
-/* A tool of its own for one line.  It shows no stages: every try has one line of progress. */
+/* Makes a Tool for one line.  It shows no stages: every try has one line of progress. */
 static Tool tool_of_try(const Sizing *s, Arena *a, Options line) {
   Tool one = *s->t;
   one.arena = a, one.diags = diags_new(a), one.options = line;
@@ -79,7 +79,7 @@ static SizeTry new_try(int64_t number, const char *target) {
   return (SizeTry){.number = number, .target = target, .seconds = NAN, .bytes = NAN, .usd = NAN};
 }
 
-/* No plan, as the limits and the devices are; not a wrong model or line. */
+/* True if only the limits or devices rule out a plan; false if the model or the line is wrong. */
 static bool is_too_much(const Sizing *s, DiagCode code) {
   return code == DIAG_plan_infeasible || (code == DIAG_plan_options && s->vary == VARY_devices);
 }
@@ -90,7 +90,7 @@ bool sizing_try(Sizing *s, int64_t number, const char *target, SizeTry **out) {
   SizeTry x = new_try(number, target);
   tool_stage(t, "Trying", "%s %" PRId64 "%s%s", sizing_word(s, 2), number, s->vary == VARY_devices ? ": " : "",
              s->vary == VARY_devices ? target : "");
-  Arena *a = first ? t->arena : arena_new(); /* what is wrong with the first is told at the end */
+  Arena *a = first ? t->arena : arena_new(); /* errors of the first try are reported at the end */
   Tool one = tool_of_try(s, a, sizing_line(s, target, number));
   x.quick = !timed;
   plan_line(s, &one, x.quick, &x);
@@ -102,7 +102,7 @@ bool sizing_try(Sizing *s, int64_t number, const char *target, SizeTry **out) {
   return !wrong;
 }
 
-/* Searches count at most twice what a Program takes, and what the smallest Program takes comes down little. */
+/* Searches count at most twice the memory of a Program, and more search hardly reduces the smallest Program. */
 bool sizing_doubtful(const SizeTry *x) {
   const double counted = 2, taken = 1.2;
   return x->quick && x->code == DIAG_plan_infeasible && x->resident <= x->limit * x->devices &&

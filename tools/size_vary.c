@@ -1,10 +1,10 @@
 /* tools/size_vary.c - see size.h: the largest batch, context, number of layers or width.
  *
- * In: a model, a target, limits.  Out: the largest value that fits, and the smallest above it that was tried and does
+ * In: a model, a target, limits.  Out: the largest value that fits, and the smallest tried value above it, which does
  * not.  The first value is that of the line or the model.  It is doubled until it does not fit (or halved until it
- * does), then the gap is halved: down to 1 up to 64, above that down to a step of a power of two units that is at most
- * a fortieth of the value.  What lies above a value that does not fit is not tried, so a larger value that fits for
- * other reasons (it divides better, say) is not found.
+ * does), then the gap is bisected: down to 1 for values up to 64, above that to a step of a power of two units that is
+ * at most a fortieth of the value.  Values above one that does not fit are not tried, so a larger value that fits for
+ * other reasons (better divisibility, for example) is not found.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const int64_t steps_in_value = 40;
 
 /* ---- dimensions */
 
-/* Names that models give the length of a sequence. */
+/* True for names that models give to the length of a sequence. */
 static bool is_sequence(const char *name) {
   static const char *const names[] = {"seq",        "sequence",        "seq_len",       "seqlen",
                                       "seq_length", "sequence_length", "sequence_len",  "ctx",
@@ -48,7 +48,7 @@ static bool no_dimension(const Sizing *s, const Model *m, const char *word) {
   return false;
 }
 
-/* What the line binds a dimension to; 0: it does not. */
+/* Returns the size that the line binds a dimension to; 0 if it does not. */
 static int64_t bound_size(const Sizing *s, const char *name) {
   const Options *o = &s->t->options;
   int64_t size = s->vary == VARY_batch ? option_int(o, OPT_batch, 0) : 0;
@@ -62,7 +62,7 @@ static bool take_dimension(Sizing *s, const Model *m, int symbol) {
   if (symbol < 0) return no_dimension(s, m, word);
   if (option_given(&s->t->options, OPT_shape))
     return diag_error(s->t->diags, DIAG_usage_option, (Loc){0},
-                      "--shape binds what --vary %s changes: bind the other dimensions by --dim", word);
+                      "--shape binds the dimension that --vary %s changes: bind the other dimensions with --dim", word);
   const Symbol *sym = &m->m->symbols.items[symbol];
   s->unit = sym->multiple;
   s->least = module_symbol_from(sym, sym->min > 1 ? sym->min : 1);
@@ -109,9 +109,9 @@ static bool take_parameter(Sizing *s, const DslParameters *list, const char *nam
   return true;
 }
 
-/* ---- what is varied */
+/* ---- the varied quantity */
 
-/* The largest context is a parameter of some models, and bounds the sequences that are planned for: both are set. */
+/* Sets both the parameter that limits the context, if the model has one, and the sequence length to plan for. */
 static bool take_context(Sizing *s, const Model *m, const DslParameters *list) {
   if (!take_dimension(s, m, sequence_dimension(s->t->arena, m))) return false;
   const DslParameter *ctx = find(list, "ctx");
@@ -157,7 +157,7 @@ static int64_t step_at(const Sizing *s, int64_t value) {
   return step;
 }
 
-/* The smallest that does not fit, and the largest below it that does; 0: none. */
+/* Finds the smallest value that does not fit, and the largest below it that does; 0 if none. */
 static void bounds(const Sizing *s, int64_t *fits, int64_t *fails) {
   *fits = *fails = 0;
   for (size_t i = 0; i < s->tries.n; i++) {
@@ -173,7 +173,7 @@ static void bounds(const Sizing *s, int64_t *fits, int64_t *fails) {
 static int64_t at_least(int64_t v, int64_t least) { return v > least ? v : least; }
 static int64_t at_most(int64_t v, int64_t most) { return v < most ? v : most; }
 
-/* The value to try next; 0: there is none. */
+/* Returns the next value to try; 0 if none. */
 static int64_t next_value(const Sizing *s) {
   int64_t fits, fails;
   bounds(s, &fits, &fails);
@@ -191,7 +191,7 @@ static SizeTry *try_of(Sizing *s, int64_t number) {
   return NULL;
 }
 
-/* The values on both sides of the border are looked at closely; on which side they are may change by that. */
+/* Searches the values on both sides of the border fully, which may move one of them to the other side. */
 static bool border_moved(Sizing *s) {
   int64_t fits, fails;
   bounds(s, &fits, &fails);

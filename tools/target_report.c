@@ -15,7 +15,7 @@ static bool ends_with(const char *s, const char *end) {
 
 /* ---- which target */
 
-/* Targets of the command line that are not built yet. */
+/* Refuses kinds of targets that are not built yet. */
 static bool readable(Tool *t, const char *name) {
   static const char smi[] = "nvidia-smi:";
   if (ends_with(name, ".xml"))
@@ -26,7 +26,7 @@ static bool readable(Tool *t, const char *name) {
   return true;
 }
 
-/* The file whose blocks come before the built-in ones; NULL: none. */
+/* Returns the file whose blocks replace built-in ones; NULL if none. */
 static const char *calibration(void) {
   const char *file = getenv("APC_CALIBRATION");
   return file && *file ? file : NULL;
@@ -40,7 +40,7 @@ const char *tool_target_text(Tool *t, const char *name) {
   return readable(t, name) ? topo_target_text(t->diags, t->arena, name, calibration()) : NULL;
 }
 
-/* "f16, i8": what a device does have. */
+/* Returns the types that a device has peaks for: "f16, i8". */
 static const char *peaks_text(Arena *a, const Target *g) {
   Text text = {.arena = a};
   for (int i = 0; i < CT_COUNT; i++)
@@ -48,7 +48,8 @@ static const char *peaks_text(Arena *a, const Target *g) {
   return text_str(&text);
 }
 
-/* What the device computes --dtype in.  Where its library multiplies f32 alone, the type is one to keep values in. */
+/* Returns the type that the device computes --dtype in.  If its library multiplies only f32, f16 and bf16 are storage
+ * types. */
 static ComputeType computed_in(const Target *g, ComputeType type) {
   bool keeps = type == CT_f16 || type == CT_bf16, own = device_multiplies(g->device, compute_storage(type));
   return (keeps && !own) || (type == CT_tf32 && g->device->kind == DEVICE_cpu) ? CT_f32 : type;
@@ -57,16 +58,16 @@ static ComputeType computed_in(const Target *g, ComputeType type) {
 ComputeType tool_compute(const Tool *t) {
   const char *word = option_text(&t->options, OPT_dtype);
   ComputeType type = CT_f32;
-  if (word) compute_find(word, &type); /* one of the option's words */
+  if (word) compute_find(word, &type); /* the option reader has checked the word */
   return type;
 }
 
-/* The target for --dtype. */
+/* Returns the target for --dtype. */
 static const Target *computing(Tool *t, const Target *g) {
   const char *word = option_text(&t->options, OPT_dtype);
   ComputeType type = tool_compute(t);
   if (t->options.command != CMD_plan) {
-    if (type == CT_f32) return g; /* whether or not a peak is known */
+    if (type == CT_f32) return g; /* even if its peak is unknown */
     if (type == CT_fp8) {
       diag_error(t->diags, DIAG_later_dtype, (Loc){0}, "programs do not compute in fp8 yet; `apc plan` prices it");
       return NULL;
@@ -76,13 +77,13 @@ static const Target *computing(Tool *t, const Target *g) {
   const Target *own = topo_target_computing_in(t->arena, g, type);
   if (own) return own;
   diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
-             "no feasible plan for %s: a peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
-             word ? "" : " (the type without --dtype)");
+             "no feasible plan for %s: the peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
+             word ? "" : " (the default of --dtype)");
   diag_help(t->diags, "known are %s: choose one with --dtype", peaks_text(t->arena, g));
   return NULL;
 }
 
-/* --price: terms of the target's file, or an amount for a whole machine. */
+/* --price: terms of the target's file, or the price of a whole machine. */
 static const Target *priced(Tool *t, const Target *g) {
   const char *text = option_text(&t->options, OPT_price);
   PriceKind kind;
@@ -91,7 +92,7 @@ static const Target *priced(Tool *t, const Target *g) {
   if (price_find(text, &kind)) return topo_target_priced(t->arena, g, kind);
   if (!tool_parse_budget(text, &amount) || !(amount.usd > 0 && amount.usd <= 1e9)) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0},
-               "--price takes on-demand, spot, reserved, or what a machine costs an hour, like 16.29usd, not '%s'",
+               "--price takes on-demand, spot, reserved, or the price of a machine per hour, like 16.29usd, not '%s'",
                text);
     return NULL;
   }
@@ -117,7 +118,7 @@ const Target *tool_target(Tool *t) {
              : own;
 }
 
-/* ---- for people */
+/* ---- as text */
 
 const char *tool_price_text(Arena *a, const Target *g) {
   const TargetPrice *p = target_price(g);
@@ -126,7 +127,7 @@ const char *tool_price_text(Arena *a, const Target *g) {
 
 static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) ? "unknown" : show_scaled(a, v, unit); }
 
-/* "20 TFLOPS f32, 40 GB at 1.6 TB/s, 1 GB reserved" */
+/* Returns "20 TFLOPS f32, 40 GB at 1.6 TB/s, 1 GB reserved". */
 static const char *rank_text(Arena *a, const Target *g) {
   const char *text =
       arena_printf(a, "%s %s, %s at %s", rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute),
@@ -140,7 +141,7 @@ static int ranks_of_kind(const Target *g, int kind) {
   return n;
 }
 
-/* Have all kinds such links? */
+/* True if all kinds have such links. */
 static bool is_common(const Target *g, const TargetTier *tier) {
   for (int i = 0; i < g->nkinds; i++) {
     bool has = false;
@@ -170,19 +171,19 @@ const char *tool_target_line(Arena *a, const Target *g) {
   return text_str(&text);
 }
 
-/* Is it the built-in description of the machine apc runs on? */
+/* True for the built-in description of the machine that apc runs on. */
 static bool is_fixed(const Target *g) { return g->device->kind == DEVICE_cpu && strcmp(g->part, "avx512-2core") == 0; }
 
 const char *tool_target_figures(Arena *a, const Target *g) {
   if (g->measured) return arena_printf(a, "figures measured by apc calibrate: %s", g->measured);
-  return is_fixed(g) ? "figures are fixed text, not those of this machine: apc calibrate measures it" : NULL;
+  return is_fixed(g) ? "figures are fixed, not measured on this machine: apc calibrate measures it" : NULL;
 }
 
 json_t *tool_target_figures_json(const Target *g) {
   return json_pack("{s:s, s:o}", "kind", g->measured ? "measured" : "fixed", "file", json_text(g->measured));
 }
 
-/* Of bf16, else f16, else f32. */
+/* Returns the peak of bf16, else f16, else f32. */
 static const char *peak_text(Arena *a, const Target *g) {
   static const ComputeType order[] = {CT_bf16, CT_f16, CT_f32};
   for (int i = 0; i < 3; i++)
@@ -244,7 +245,7 @@ static json_t *kernels_json(const KernelCosts *k) {
                    json_number(k->ramp));
 }
 
-/* Targets of their own, with how many ranks of this one are such. */
+/* Returns the kinds as targets, each with its number of ranks. */
 static json_t *kinds_json(const Target *g) {
   json_t *kinds = json_array();
   for (int i = 0; i < g->nkinds; i++) {
@@ -255,7 +256,7 @@ static json_t *kinds_json(const Target *g) {
   return kinds;
 }
 
-/* Those that are known, by their terms. */
+/* Returns the known prices by their terms. */
 static json_t *prices_json(const Target *g) {
   json_t *o = json_object();
   for (int i = 0; i < PRICE_KINDS; i++) {

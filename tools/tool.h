@@ -1,4 +1,4 @@
-/* tools/tool.h - what every command of apc shares: the options, where messages go, exit codes.
+/* tools/tool.h - shared by all commands of apc: options, messages, exit codes.
  *
  * Results go to standard output, everything else to standard error.
  */
@@ -25,28 +25,27 @@ typedef struct Tool {
   Diags *diags;
   Options options;
   const char *program; /* argv[0] */
-  FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has
-                    that */
-  const struct FileUse *outputs; /* what outputs_check has accepted (tools/outputs.h) */
+  FILE *results; /* reports of run, verify and bench: standard output, or standard error if a form of --emit goes to
+                    standard output */
+  const struct FileUse *outputs; /* files that outputs_check has accepted (tools/outputs.h) */
   size_t noutputs;
-  struct PassChecks
-      *checks; /* verify: the passes over the next model are checked (passes/check.h); NULL: they are not */
+  struct PassChecks *checks; /* verify: checks the passes over the next model (passes/check.h); NULL if not */
   bool quiet, verbose, times;
   bool color;     /* of messages on standard error */
-  bool terminal;  /* standard error is one that can rewrite a line */
-  bool unicode;   /* bars on standard output */
-  bool json;      /* --json is on the line (tool_json_wanted) */
+  bool terminal;  /* standard error can rewrite a line */
+  bool unicode;   /* draw bars with Unicode */
+  bool json;      /* --json is given (tool_json_wanted) */
   bool document;  /* a JSON document was printed */
-  bool line_open; /* a progress line stands on the terminal */
+  bool line_open; /* a progress line is open on the terminal */
   double start_ms, stage_ms;
-  double progress_ms;        /* when progress was shown last, or the stage began */
-  const char *said;          /* of the search, last; NULL */
+  double progress_ms;        /* time of the last progress line, or the start of the stage */
+  const char *said;          /* the last progress text of the search; NULL if none */
   bool stopped;              /* a signal ended the search */
-  const struct Cache *cache; /* tool_cache; NULL: none, or it was not asked for */
+  const struct Cache *cache; /* tool_cache; NULL if none or not yet requested */
   bool cache_asked;
 } Tool;
 
-/* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */
+/* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then chooses the code). */
 int cmd_compile(Tool *t);
 int cmd_plan(Tool *t);
 int cmd_size(Tool *t);
@@ -65,23 +64,25 @@ int cmd_version(Tool *t);
 
 /* ---- messages (tools/report.c) */
 
+/* Fills the fields that follow from options and terminal, and starts the clock. */
 void tool_start(Tool *t, char **argv);
 
-/* The exit code of what failed: of the first error, and there has to be one. */
+/* Returns the exit code of the first error; there must be one. */
 int tool_failed(const Diags *d);
 
-/* One stage of long work: "   Importing model.onnx".  Rewritten on a terminal, one line each otherwise; ends the
- * stage before (for --time-report). */
+/* Begins a stage of long work and prints "   Importing model.onnx": rewritten on a terminal, one line each otherwise.
+ * Ends the previous stage (for --time-report). */
 void tool_stage(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* How far a long stage has come: its line rewritten a few times a second on a terminal, a line now and then
- * otherwise. */
+/* True if it is time for the next progress line: a few times a second on a terminal, now and then otherwise. */
 bool tool_progress_due(Tool *t);
+/* Reports the progress of a long stage; rewrites the last line on a terminal. */
 void tool_progress(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* A line that stays, like "    Finished ./model". */
+/* Prints a line that stays, like "    Finished ./model". */
 void tool_say(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Ends the progress line and the last stage. */
 void tool_stages_end(Tool *t);
 
+/* Returns a monotonic time in milliseconds. */
 double tool_now_ms(void);
 
 /* ---- --json (tools/report_json.c) */
@@ -89,17 +90,17 @@ double tool_now_ms(void);
 /* Prints the document, with the diagnostics so far, on standard output and frees it. */
 void tool_json(Tool *t, json_t *document);
 
-/* The document of a command that failed, unless it has printed one. */
+/* Prints the document of a failed command, unless the command has printed one. */
 void tool_json_failure(Tool *t, int code);
-void tool_json_died(const char *message, int code, void *tool); /* the same for what ends the process (base/die.h) */
+void tool_json_died(const char *message, int code, void *tool); /* the same if the process ends (base/die.h) */
 
-/* Is --json on the line?  Asked of the line itself, which may be one that cannot be read. */
+/* True if --json is given; looks at the raw line, which may be malformed. */
 bool tool_json_wanted(int argc, char **argv);
 
-/* A finite number, else null. */
+/* Returns a finite number as JSON, else null. */
 json_t *tool_json_real(double v);
 
-/* Usage errors: false after a diagnostic unless lo <= number of arguments <= hi. */
+/* False after a usage diagnostic unless lo <= number of arguments <= hi. */
 bool tool_args(Tool *t, size_t lo, size_t hi);
 
 #endif

@@ -2,7 +2,7 @@
 add_executable(apc-opt tools/apc_opt.c tools/opt_prove.c tools/pass_name.c)
 target_link_libraries(apc-opt PRIVATE apc_warnings apc_passes apc_ir apc_base)
 
-# Where an installed apc finds the stub, from the folder of its program: an installation can be moved as a whole.
+# Where an installed apc finds the stub, relative to its own folder: an installation can be moved as a whole.
 file(RELATIVE_PATH apc_stub_folder ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/apc)
 file(GLOB apc_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 list(FILTER apc_sources EXCLUDE REGEX "(apc_(opt|status|docs)|opt_prove|docs_[a-z]*)\\.c$")
@@ -10,7 +10,7 @@ add_executable(apc ${apc_sources})
 target_compile_definitions(apc PRIVATE APC_VERSION="${PROJECT_VERSION}" APC_STUB_FOLDER="${apc_stub_folder}" _GNU_SOURCE)
 target_link_libraries(apc PRIVATE apc_warnings apc_driver apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
 
-# What exists, as a document; tests/cli compares the committed docs/status.md with it.
+# Writes docs/status.md, the list of what exists; tests/cli compares the committed file with it.
 add_executable(apc-status tools/apc_status.c tools/options.c tools/option_values.c)
 target_link_libraries(apc-status PRIVATE apc_warnings apc_frontend apc_ir apc_base)
 

@@ -1,11 +1,11 @@
 /* tools/verify_borders.c - see verify_borders.h.
  *
- * The sizes are above the borders of codegen/cpu (blocks of 1,024 elements in sums, loops of 16,384 elements, tiles of
+ * The sizes exceed the block sizes of codegen/cpu (blocks of 1,024 elements in sums, loops of 16,384 elements, tiles of
  * 64 and chunks of 512 keys; 512 places, 32 or 64 lanes of a convolution, 16 of a pool's gradient; 240 rows, 256 terms
- * and 128 columns of a grouped product, or 16 terms and 1,024 columns where rows are few; 64 columns of scatters and
- * scans, sorted runs; tiles of 32 x 32; copies of 64 KiB), runtime/device (1,024 terms and 96 Ki elements of an operand
- * in products) and runtime/comm (pieces of 32 KiB, buffers of 256 KiB between two ranks).  What a rank has to send is
- * far more than its buffer.
+ * and 128 columns of a grouped product, or 16 terms and 1,024 columns with few rows; 64 columns of scatters and scans,
+ * sorted runs; tiles of 32 x 32; copies of 64 KiB), runtime/device (1,024 terms and 96 Ki elements of an operand in
+ * products) and runtime/comm (pieces of 32 KiB, buffers of 256 KiB between two ranks).  A rank sends far more than its
+ * buffer holds.
  */
 #include "tools/verify_borders.h"
 
@@ -20,11 +20,11 @@
 
 enum { MOST_RANKS = 3 };
 
-/* What is run for models that have an operation of one of these kinds; without kinds always. */
+/* Lines to run for models that have an operation of one of these kinds; without kinds, always. */
 typedef struct Part {
   OpKind kinds[8];
-  const char *text, *plan; /* lines of IR; how the ranks share it */
-  const char *weights;     /* lines of the module; NULL */
+  const char *text, *plan; /* lines of IR; lines of the plan */
+  const char *weights;     /* lines of the module; NULL if none */
 } Part;
 
 static const Part parts[] = {
@@ -153,7 +153,7 @@ static const Part parts[] = {
              "  output \"pool.grad\" %pool.grad\n",
      .plan = ""},
     {.kinds = {OP_grouped_dot, OP_grouped_mlp},
-     /* rows, then terms, then columns of several blocks; the ranks have some of the groups each */
+     /* rows, then terms, then columns of several blocks; each rank has some of the groups */
      .text = "  %group.x = input {name=\"group.x\"} : f32[260, 3]\n"
              "  %group.w = input {name=\"group.w\"} : f32[2, 3, 140]\n"
              "  %group.row = iota {axis=0, start=0} : i64[260]\n"
@@ -268,7 +268,7 @@ static bool build_borders(Borders *x, const Build *like, const char *folder) {
                                .computes = true,
                                .floats = like->options.model.floats},
                      .target = target,
-                     .target_text = "behind the first blocks",
+                     .target_text = "beyond the first blocks",
                      .plan = {.memory_limit = 1e18},
                      .stub = like->options.stub,
                      .producer = like->options.producer};
@@ -324,7 +324,7 @@ static void compare_all(const Borders *x, BorderCheck *out) {
       continue;
     }
     Difference d = compare(x->t, got, &x->want.items[i].tensor);
-    d.ok = d.rel_l2 <= most; /* whatever --rtol asks of the model */
+    d.ok = d.rel_l2 <= most; /* whatever --rtol is for the model */
     out->ok = out->ok && d.ok;
     bool worse = !(d.rel_l2 <= out->difference.rel_l2) && !isnan(out->difference.rel_l2);
     if (!out->values++ || worse) out->worst = x->want.items[i].name, out->difference = d;
@@ -334,7 +334,7 @@ static void compare_all(const Borders *x, BorderCheck *out) {
 int borders_check(Tool *t, const Build *like, const char *folder, BorderCheck *out) {
   Borders x = {.t = t};
   *out = (BorderCheck){0};
-  tool_stage(t, "Running", "kernels behind their first blocks");
+  tool_stage(t, "Running", "kernels beyond their first blocks");
   int code = build_borders(&x, like, folder) ? run_borders(&x, folder) : tool_failed(t->diags);
   if (code == EXIT_OK) compare_all(&x, out);
   tensors_free(&x.inputs);

@@ -1,9 +1,9 @@
 /* tools/verify_gradient.c - see verify_gradient.h.
  *
- * The loss is taken at w + h d and w - h d, where d is a random direction in some of the weights: each weight has one
- * of its own where the work allows it.  Weights are moved off their first values, since zeros of biases lie where relu
- * has no derivative, and small numbers hide what gradients are like.  A direction that disagrees is tried again at
- * other numbers: a kink between both points is nowhere twice, a wrong derivative is everywhere.
+ * The loss is taken at w + h d and w - h d, where d is a random direction in some of the weights: each weight has its
+ * own direction if the work allows.  Weights are moved off their initial values, since zero biases are where relu has
+ * no derivative, and small numbers hide errors of gradients.  A direction that disagrees is tried again at other
+ * numbers: a kink between both points will not recur, a wrong derivative will.
  */
 #include "tools/verify_gradient.h"
 
@@ -19,7 +19,7 @@
 enum { TRIES = 3, LEAST_DIRECTIONS = 4 };
 static const double most_work = 3e9, step_size = 1e-5, gradient_error = 1e-4, update_error = 1e-5, loss_error = 1e-6;
 
-/* One step: plain descent with rate 1 or 2, or that of the line. */
+/* A step: plain descent with rate 1 or 2, or the optimizer of the line. */
 typedef struct Step {
   Model model;
   const Func *f;
@@ -28,16 +28,17 @@ typedef struct Step {
 
 typedef struct Check {
   Tool *t;
-  Step steps[3]; /* rates 1 and 2; the step itself */
+  Step steps[3]; /* rates 1 and 2; the optimizer's step */
   Arena *arena;  /* of one try */
   Diags *diags;
   LossOptions kind; /* of the loss */
-  Val output;       /* the model's first one, in the step itself */
+  Val output;       /* the model's first output, in the optimizer's step */
   int64_t *symbols;
   int ninputs, nweights;
   InterpNamed *inputs, *weights; /* at this try's point */
   InterpNamed *gradients;        /* by weight */
-  bool *apart;                   /* by weight: no learning rate changes what is written, as of a batch norm's mean */
+  bool *apart;                   /* by weight: the written value does not depend on the learning rate, as a batch norm's
+                                    mean */
   double loss;
   StepCheck *out;
 } Check;
@@ -64,7 +65,7 @@ static const Func *step_function(const Module *m) {
   return NULL;
 }
 
-/* Some labels are to be ignored, if they are more than two. */
+/* Ignores some labels if there are more than two. */
 static void ignore_some(const Check *c, InterpTensor *labels) {
   if (c->kind.kind != LOSS_cross_entropy) return;
   for (int64_t k = 2; k < interp_elements(labels); k += 3) labels->cells[k].i = (int64_t)c->kind.ignore;
@@ -93,7 +94,7 @@ static bool draw_inputs(Check *c, uint64_t seed) {
   return true;
 }
 
-/* Trained weights and other states that start as one, off their first values. */
+/* Moves trained weights, and states initialised from weights, off their initial values. */
 static bool draw_weights(Check *c, uint64_t seed) {
   Module *m = c->steps[2].model.m;
   InterpOptions o = {.blob = tool_weights_read, .context = c->steps[2].files};
@@ -114,7 +115,7 @@ static bool draw_weights(Check *c, uint64_t seed) {
   return true;
 }
 
-/* Moments as they may be: second ones are not negative. */
+/* Draws moments in their range: second moments are not negative. */
 static int draw_moments(Check *c, uint64_t seed, InterpNamed *states) {
   const Module *m = c->steps[2].model.m;
   int n = 0;
@@ -152,7 +153,7 @@ static double scalar(const InterpNamed *items, int n, const char *name) {
 
 /* ---- gradients */
 
-/* The gradient at this point, as both rates show it. */
+/* Computes the gradient at this point from steps with both rates. */
 static bool find_gradients(Check *c) {
   InterpResult one, two;
   if (!run_step(c, &c->steps[0], c->steps[0].f, c->nweights, c->weights, c->arena, &one) ||
@@ -176,7 +177,7 @@ static bool find_gradients(Check *c) {
   return true;
 }
 
-/* The part of the step that the loss needs. */
+/* Returns the part of the step that the loss needs. */
 static Func forward_pass(Arena *a, const Func *f) {
   Func forward = *f;
   Output *loss = ARENA_NEW(a, Output);
@@ -188,7 +189,7 @@ static Func forward_pass(Arena *a, const Func *f) {
   return forward;
 }
 
-/* The loss where the weights number d, d + n ... are moved by h of their direction. */
+/* Computes the loss with the weights d, d + n ... moved by h along their direction. */
 static bool loss_at(Check *c, uint64_t seed, int d, int n, double h, double *loss) {
   Arena *a = arena_new();
   InterpNamed *moved = ARENA_ARRAY(a, InterpNamed, c->nweights);
@@ -208,7 +209,7 @@ static bool loss_at(Check *c, uint64_t seed, int d, int n, double h, double *los
   return ok;
 }
 
-/* How far the derivative along the direction is from what the gradient makes of it, relatively. */
+/* Computes the relative error of the derivative along the direction, against the gradient. */
 static bool direction_error(Check *c, uint64_t seed, int d, int n, double *error) {
   double above, below, slope = 0, most = 0;
   if (!loss_at(c, seed, d, n, step_size, &above) || !loss_at(c, seed, d, n, -step_size, &below)) return false;
@@ -223,14 +224,14 @@ static bool direction_error(Check *c, uint64_t seed, int d, int n, double *error
   return isfinite(difference) || cannot(c, "the loss of random numbers is not finite");
 }
 
-/* Another point: other inputs, other weights. */
+/* Moves to another point: other inputs, other weights. */
 static bool move_to(Check *c, uint64_t seed) {
   if (c->arena) arena_free(c->arena);
   c->arena = arena_new();
   return draw_inputs(c, seed) && draw_weights(c, seed + 1000) && find_gradients(c);
 }
 
-/* At one point, along the directions that are not right yet; *again: some still are not. */
+/* Tries, at one point, the directions that have not agreed yet; *again: some still disagree. */
 static bool try_directions(Check *c, uint64_t seed, int n, double *least, bool *again) {
   if (!move_to(c, seed)) return false;
   *again = false;
@@ -251,7 +252,7 @@ static bool check_gradients(Check *c, int n) {
   for (uint64_t try = 0; try < TRIES && again; try++) {
     if (try_directions(c, 1 + 7919 * try, n, least, &again)) continue;
     if (try == 0 || !c->out->why) return false;
-    c->out->why = NULL; /* what was wrong at the points before stays so */
+    c->out->why = NULL; /* reasons of earlier points no longer apply */
     break;
   }
   for (int d = 0; d < n; d++)
@@ -264,7 +265,7 @@ static bool check_gradients(Check *c, int n) {
 
 /* ---- the loss */
 
-/* Of a loss that apc builds, at the point that was looked at last. */
+/* Checks a loss that apc builds, at the last point. */
 static bool check_loss(Check *c) {
   const Step *s = &c->steps[2];
   Func forward = forward_pass(c->arena, s->f);
@@ -290,7 +291,7 @@ static void note_update(Check *c, const char *name, double got, double want, dou
   c->out->update_of = arena_strdup(c->t->arena, name);
 }
 
-/* The weight and its moments, element by element.  What the step does not write is not of training. */
+/* Checks a weight and its moments, element by element.  A state that the step does not write is not trained. */
 static void check_weight(Check *c, const Optimizer *o, int i, double t, double scale, int nstates,
                          const InterpNamed *states, const InterpResult *got) {
   const char *name = c->weights[i].name, *first = o->kind == OPTIMIZER_sgd ? "momentum" : "m";
@@ -311,7 +312,7 @@ static void check_weight(Check *c, const Optimizer *o, int i, double t, double s
   }
 }
 
-/* At the point of the last try. */
+/* Checks the update at the last point. */
 static bool check_update(Check *c, const Optimizer *o) {
   const Module *m = c->steps[2].model.m;
   InterpNamed *states = ARENA_ARRAY(c->arena, InterpNamed, m->states.n + (size_t)c->nweights);
@@ -331,7 +332,7 @@ static bool check_update(Check *c, const Optimizer *o) {
   return true;
 }
 
-/* ---- all of it */
+/* ---- the whole check */
 
 static bool load_steps(Check *c, const char *path, const TrainOptions **options) {
   for (int i = 0; i < 3; i++) {
@@ -346,7 +347,7 @@ static bool load_steps(Check *c, const char *path, const TrainOptions **options)
   return true;
 }
 
-/* How many directions the work allows; 0: none. */
+/* Returns the number of directions that the work allows; 0 if none. */
 static int directions(Check *c) {
   Module *m = c->steps[2].model.m;
   c->symbols = ARENA_ARRAY(c->t->arena, int64_t, m->symbols.n + 1);

@@ -1,16 +1,17 @@
 /* tools/verify_loss.c - the formulas of losses, in doubles.  See verify_gradient.h.
  *
- * Written from docs/train.md and from what the losses are called after, not from what builds them: probabilities of
- * classes and expected values over the targets, where the builder has sums that do not overflow.
+ * Written from docs/train.md and the definitions of the losses, not from the code that builds them: probabilities of
+ * classes and expected values over the targets, where the builder uses sums that do not overflow.
  */
 #include <math.h>
 
 #include "tools/verify_gradient.h"
 
-/* log(1 + exp(x)) */
+/* Returns log(1 + exp(x)). */
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
-/* What a row of logits costs whose target is a class, smoothed: -sum over classes of target log(probability). */
+/* Returns the cost of a row of logits with a class as target, smoothed: -sum over classes of target
+ * log(probability). */
 static double row_cost(const Cell *logits, int64_t classes, int64_t label, double smoothing) {
   double largest = -INFINITY, sum = 0, cost = 0;
   for (int64_t c = 0; c < classes; c++) largest = fmax(largest, logits[c].f);

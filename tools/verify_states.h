@@ -1,8 +1,7 @@
-/* tools/verify_states.h - one more entry that reads all states, so that apc verify compares what the runs leave in
- * them.
+/* tools/verify_states.h - adds an entry that reads all states, so that apc verify compares the final states of runs.
  *
- * It is made behind the plan and lowered as any other entry: states lie where the plan puts them, and the proof covers
- * how they are put together.
+ * It is added after planning and lowered like any other entry: states are where the plan places them, and the proof
+ * covers how they are assembled.
  */
 #ifndef APC_TOOLS_VERIFY_STATES_H
 #define APC_TOOLS_VERIFY_STATES_H
@@ -10,14 +9,14 @@
 #include "tools/build.h"
 #include "tools/execute.h"
 
-/* Adds a function with one output per state, of its name; NULL when the module has no states. */
+/* Adds a function with one output per state, of its name; NULL if the module has no states. */
 Func *states_function(Module *m, Diags *diags);
 
-/* The same as the last entry of a build that is lowered, lowered too.  False after diagnostics; nothing is done when
- * there are no states. */
+/* Adds that function as the last entry of a lowered build, and lowers it.  Does nothing without states.  False after
+ * diagnostics. */
 bool states_entry_add(Tool *t, Build *b);
 
-/* Gives the program the sizes that states have: those of the inputs of the entries that ran.  An exit code. */
+/* Gives the program the sizes of states: those of the inputs of the entries that ran.  Returns an exit code. */
 int states_bind(Tool *t, const Build *b, ApcModel *program, const int64_t *symbols);
 
 #endif

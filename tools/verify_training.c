@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Beside the norm of all gradients: what an element of a gradient is off by, with room for long sums. */
+/* Returns the error of a gradient's element relative to the norm of all gradients, with a margin for long sums. */
 static double nothing(const Tool *t) { return compute_storage(tool_compute(t)) == DT_bf16 ? 0x1p-10 : 1e-6; }
 
 static double number(const Tensors *list, const char *name) {
@@ -12,7 +12,8 @@ static double number(const Tensors *list, const char *name) {
   return x && dtype_is_float(x->dtype) ? dtype_load_f(x->dtype, x->data) : NAN;
 }
 
-/* The trained weight that a state is, or is a moment of, and which; NULL: neither. */
+/* Returns the trained weight of a state, and in *moment the moment that the state is ("" for the weight); NULL if
+ * neither. */
 static const State *weight_of(const TrainedStep *s, const char *name, const char **moment) {
   for (size_t i = 0; i < s->m->states.n; i++) {
     const State *w = &s->m->states.items[i];
@@ -24,7 +25,7 @@ static const State *weight_of(const TrainedStep *s, const char *name, const char
   return NULL;
 }
 
-/* The first moment of a weight; NULL: the optimizer keeps none. */
+/* Returns the first moment of a weight; NULL if the optimizer keeps none. */
 static const Tensor *first_moment(const Tool *t, const TrainedStep *s, const State *w) {
   const Tensor *m = tensors_find(s->states, arena_printf(t->arena, "%s:m", w->name));
   return m ? m : tensors_find(s->states, arena_printf(t->arena, "%s:momentum", w->name));

@@ -1,6 +1,7 @@
-/* tools/verify_update.c - the formulas of optimizers, of one element, in doubles.  See verify_gradient.h.
+/* tools/verify_update.c - the formulas of optimizers for one element, in doubles.  See verify_gradient.h.
  *
- * Written from docs/train.md and the papers that passes/train/optimizers.def names, not from what builds the update.
+ * Written from docs/train.md and the papers that passes/train/optimizers.def names, not from the code that builds the
+ * update.
  */
 #include <fnmatch.h>
 #include <math.h>

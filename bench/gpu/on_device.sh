@@ -1,27 +1,28 @@
 #!/usr/bin/env bash
-# bench/gpu/on_device.sh - checks and measures on a machine with a GPU what bench/gpu/pack.sh compiled elsewhere.
+# bench/gpu/on_device.sh - checks and times, on a machine with a GPU, the programs that bench/gpu/pack.sh compiled.
 #
 # usage: on_device.sh check|bench DIR OUT
-#   DIR       what pack.sh made; this script is in it
+#   DIR       the output of pack.sh, with this script
 #   OUT       a new or empty folder for logs, outputs and table.md
-#   MINUTES=9 what begins later is not done, and has failed
+#   MINUTES=9 items that would begin later are skipped and count as failed
 #   WORKERS=4 programs that are checked at a time; kernels and compute-sanitizer beside them
-#   ONLY=REGEX of the names of the programs that are run
-#   RUNS=10 measured of each; TORCH=170 seconds after which PyTorch begins nothing
-#   CALIBRATED=60 seconds for apc calibrate, 0: it is left out
-#   COPIED=1073741824 bytes, MULTIPLIED=8192 rows: what ceilings are measured with
+#   ONLY=REGEX runs only programs whose names match
+#   RUNS=10 measured runs of each; TORCH=170 seconds after which PyTorch begins no measurement
+#   CALIBRATED=60 seconds for apc calibrate; 0 skips it
+#   COPIED=1073741824 bytes, MULTIPLIED=8192 rows: sizes to measure ceilings with
 #
-# Needs bash, coreutils, the C library and NVIDIA's driver; NCCL, compute-sanitizer and python3 with torch are used where
-# they are found, and otherwise a row says "left out".  Uses the first GPU that it may see.
+# Needs bash, coreutils, the C library and NVIDIA's driver.  Uses NCCL, compute-sanitizer and python3 with torch if they
+# are found; otherwise their rows say "left out".  Uses the first visible GPU.
 #
-# check: copies, fills and products against loops on the host; every kernel against the interpreter; programs against one
-# CPU rank (1e-4; in 16 bits 2e-2), their calls replayed as graphs and one by one; 2 and 4 ranks through the host's
-# memory; NCCL.  Of training programs, what they compute and the weights that they have trained.
-# bench: what this GPU copies and multiplies, then times of kernels and networks as parts of that, beside what the plan
-# says and compiled PyTorch needs.  Times on the GPU leave out what moves between host and device; requests do not.
+# check: copies, fills and products against loops on the host; every kernel against the interpreter; programs against
+# one CPU rank (1e-4; in 16 bits 2e-2), calls replayed as graphs and issued one by one; 2 and 4 ranks through the host's
+# memory; NCCL; outputs and trained weights of training programs.
+# bench: the copy and product rates of this GPU, then times of kernels and networks relative to these, beside the plan's
+# prediction and compiled PyTorch.  Times on the GPU exclude transfers between host and device; times of requests
+# include them.
 #
-# Every item has a time limit and a log; none stops the others.  The last thing that is printed is a table in Markdown.
-# Exit code 0: nothing failed.
+# Every item has a time limit and a log; a failure does not stop the others.  Prints a Markdown table at the end.
+# Exit code 0: no item failed.
 set -u
 case ${1-} in check | bench) ;; *) echo "usage: on_device.sh check|bench DIR OUT" >&2; exit 2 ;; esac
 if [ $# -ne 3 ] || [ ! -r "$2/made" ]; then
@@ -43,7 +44,7 @@ item='' log='' result='' why=''
 
 row() { rows+=("| $1 | $2 | $3 |"); }
 
-# begin ITEM: what `step` and `finish` speak of
+# begin ITEM: starts the item of the following `step` and `finish`
 begin() {
   item=$1 log=$out/${1//[^A-Za-z0-9_.]/-}.log result=passed why=
   : >"$log"
@@ -52,7 +53,7 @@ fail() {
   [ $result = FAILED ] && return
   result=FAILED why=$1
 }
-# step SECONDS COMMAND...: a part of the item, unless one before has failed
+# step SECONDS COMMAND...: a part of the item; skipped after a failure
 step() {
   local limit=$1 left=$((end - SECONDS)) code
   shift
@@ -82,7 +83,7 @@ leave_out() { # leave_out ITEM WHY
 }
 last_line() { tail -n 1 "$log"; }
 
-# several "FUNCTION ARGUMENTS"...: at once, each in a shell of its own; their rows are added in this order
+# several "FUNCTION ARGUMENTS"...: in parallel, each in its own shell; rows are added in this order
 several() {
   local i=0 work a b c
   for work in "$@"; do
@@ -107,7 +108,7 @@ several() {
 # ---- the machine
 
 declare -A found=() made=() ceilings=() torch=()
-read_values() { # read_values ARRAY FILE: its lines NAME=VALUE
+read_values() { # read_values ARRAY FILE: reads its lines NAME=VALUE
   local -n values=$1
   local line
   while read -r line; do
@@ -124,14 +125,14 @@ has_nccl() { [ "${found[nccl]-none}" != none ]; }
 unpack() { # unpack PROGRAM
   [ -x "$programs/$1" ] && return
   local packed=$programs/$1.$BASHPID.gz
-  cat programs/runtime.gz "programs/$1.gz" >"$packed" # gzip reads both as one
+  cat programs/runtime.gz "programs/$1.gz" >"$packed" # gzip reads both as one stream
   step 60 "$tool" unpack "$packed" "$programs/$1" && step 10 chmod +x "$programs/$1"
 }
 
 # ---- check
 
-# asks REFERENCE OUTPUTS: what a program is asked for, besides its arguments, so that its $outputs can be compared; in
-# $trains "" or what the name of the item says
+# asks REFERENCE OUTPUTS: further arguments of a program, so that its $outputs can be compared; sets $trains to "" or
+# the addition to the item's name
 asks() {
   case $1 in
     *.npz) outputs=$2.npz trains='' ask=(--bench=3 --warmup 0 --outputs "$2.npz") ;;
@@ -151,8 +152,8 @@ check_program() { # check_program PROGRAM HOW REFERENCE TOLERANCE ARGUMENTS SETT
   finish "$(last_line)"
 }
 
-# One process per rank, as torchrun starts them, each said to be on a machine of its own: NCCL refuses two ranks of one
-# machine on one GPU, and goes over the network's interface here.
+# One process per rank, as torchrun starts them, each claiming another machine: NCCL refuses two ranks of one machine on
+# one GPU, and then uses the network interface.
 check_two_ranks() { # check_two_ranks PROGRAM REFERENCE TOLERANCE ARGUMENTS
   local program=$1 reference=$2 most=$3 port=$((20000 + BASHPID % 20000)) said=$out/$1-nccl-rank1.log other
   local both=(env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$port" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)
@@ -175,7 +176,7 @@ check_two_ranks() { # check_two_ranks PROGRAM REFERENCE TOLERANCE ARGUMENTS
 check_programs() { # check_programs FIRST EVERY: of check.list
   local number=0 before='' program ranks reference most arguments
   while IFS='|' read -r program ranks reference most arguments; do
-    [ "$program" = "$before" ] || number=$((number + 1)) # one worker has all rows of a program, and unpacks it
+    [ "$program" = "$before" ] || number=$((number + 1)) # one worker unpacks a program and runs all its rows
     before=$program
     [ $((number % $2)) -eq "$1" ] && [[ $program =~ $only ]] || continue
     if [ "$ranks" -eq 1 ]; then
@@ -193,7 +194,7 @@ check_programs() { # check_programs FIRST EVERY: of check.list
   done <check.list
 }
 
-check_sanitized() { # check_sanitized TOOL EVERY: so many of the kernels
+check_sanitized() { # check_sanitized TOOL EVERY: every EVERY-th kernel
   local sanitizer file
   sanitizer=$(command -v compute-sanitizer) || for file in /usr/local/cuda*/bin/compute-sanitizer; do
     [ -x "$file" ] && sanitizer=$file
@@ -255,7 +256,7 @@ measure_program() { # measure_program PROGRAM ARGUMENTS BYTES OPERATIONS CEILING
   finish "$(last_line); a request of $batch: $request ms"
 }
 
-# The figures of this machine as a target file, figures.topo: compiled here, which needs NVRTC.
+# Measures figures of this machine as a target file, figures.topo; compiling here needs NVRTC.
 calibrate() {
   local what="figures of this machine" seconds=${CALIBRATED:-60}
   [ "$seconds" -gt 0 ] || { leave_out "$what" "CALIBRATED=0"; return; }
@@ -279,7 +280,7 @@ bench() {
   done <bench.list
 }
 
-# ---- all of it
+# ---- all items
 
 $mode
 {

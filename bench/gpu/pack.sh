@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# bench/gpu/pack.sh - compiles, here and without a GPU, what bench/gpu/on_device.sh checks and measures where one is.
+# bench/gpu/pack.sh - compiles, without a GPU, the programs that bench/gpu/on_device.sh checks and times on a GPU.
 #
 # usage: bench/gpu/pack.sh [OPTIONS] DIR [FOLDER]
-#   FOLDER           gpt, llama, bert, resnet and vit as NAME.onnx with NAME.inputs.npz; without it small models of
-#                    examples/ take their place
-#   --target NAME    the machine whose GPUs the code is for (dgx-h100: sm_90, which H100 and H200 are)
-#   --only REGEX     only the programs whose names match, as "^gpt" or "softmax"
+#   FOLDER           gpt, llama, bert, resnet and vit as NAME.onnx with NAME.inputs.npz (default: small models of
+#                    examples/)
+#   --target NAME    the machine to compile for (dgx-h100: sm_90, for H100 and H200)
+#   --only REGEX     only programs whose names match, such as "^gpt" or "softmax"
 #   --every N        only every N-th case of the kernels (1: all)
-#   --small          small shapes instead of those that are measured: a rehearsal
-#   --most MIB       how large the pack may be (54)
-#   --texts TEXTS    keeps the texts of all kernels there, for tests/doubles
-#   BUILD=build      where apc was built
+#   --small          small shapes instead of the measured ones, for a rehearsal
+#   --most MIB       largest size of the pack (54)
+#   --texts TEXTS    folder to keep the texts of all kernels in, for tests/doubles
+#   BUILD=build      the build folder of apc
 #
-# DIR, new or empty, gets on_device.sh and all it needs there, which is bash, coreutils and the C library:
+# DIR, new or empty, receives on_device.sh and all that it needs besides bash, coreutils and the C library:
 #   bin/             gpu_tool, gpu_kernels and gpu_device; apc, for apc calibrate, with its runtime
 #   kernels/         machine code of all kernels of tests/kernel_cases.h
-#   programs/        compiled models, less the runtime that all of them begin with (runtime.gz), and what one CPU rank
-#                    computes (NAME.npz) and trains (NAME.safetensors); weights are random, from a seed, or
-#   models/          those of FOLDER, once for all programs of a model
+#   programs/        compiled models without their common runtime (runtime.gz), and the outputs (NAME.npz) and trained
+#                    weights (NAME.safetensors) of one CPU rank; weights are random, from a seed, or
+#   models/          those of FOLDER, shared by all programs of a model
 #   check.list       program|ranks|reference|tolerance|arguments
 #   bench.list       program|arguments|bytes|operations|ceiling|planned for an H100, for an H200 (us)|batch
-#   made             what it was made from and with
+#   made             revision, target and options
 # Programs and machine code are compressed (gzip); gpu_tool and gpu_kernels read that.
 set -euo pipefail
 most=54 target=dgx-h100 only=. every=1 texts='' small=''
@@ -47,7 +47,7 @@ mkdir -p "$dir"/{bin,kernels,programs,models}
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 
-# An apc whose programs begin with a runtime without symbols.
+# An apc with a stripped runtime for its programs.
 apc=$temporary/apc
 cp "$build/apc" "$apc"
 strip -o "$temporary/apcrt-stub" "$build/apcrt-stub"
@@ -62,7 +62,7 @@ while read -r library _; do
     *) echo "programs would need $library there: install the static libraries of zlib and jansson, and build again" >&2; exit 1 ;;
   esac
 done < <(ldd "$temporary/apcrt-stub" "$dir"/bin/* | grep -v ':$')
-# apc itself measures there as well, where NVRTC is: with its libraries, and the runtime that its probes begin with.
+# apc calibrate also runs there if NVRTC is found: it needs apc's libraries and the runtime of its probes.
 mkdir "$dir/bin/lib"
 strip -o "$dir/bin/apc" "$build/apc"
 cp "$temporary/apcrt-stub" "$dir/bin/"
@@ -83,7 +83,7 @@ compiles() { # compiles PROGRAM RANKS MODEL OPTIONS...
   cmp -s -n "$runtime" "$temporary/program" "$temporary/apcrt-stub" || { echo "$program: another runtime" >&2; exit 1; }
   tail -c +$((runtime + 1)) "$temporary/program" | gzip -9n >"$dir/programs/$program.gz"
 }
-refers() { # refers NAME MODEL OPTIONS...: what one CPU rank computes of what is $asked, in the same bits
+refers() { # refers NAME MODEL OPTIONS...: the outputs of one CPU rank for $asked, in the same types
   local outputs=$dir/programs/$1.npz
   shift
   [ ! -e "$outputs" ] || return 0
@@ -97,10 +97,10 @@ number_of() { # number_of KEY JSON
   [[ $2 =~ \"$1\":\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
 }
 
-# ---- models that are checked
+# ---- checked models
 
-# one NAME RANKS PLAN: a program of $model, which $made says how it is made and $asked what it is asked; $dtype: in
-# which bits
+# one NAME RANKS PLAN: a program of $model, compiled with the options $made and run with $asked; $dtype: its compute
+# type
 one() {
   local program=$1.$2 reference=$1 weights= bits=() most=1e-4
   if [ -n "$dtype" ]; then program=$1-$dtype.$2 reference=$1-$dtype bits=(--dtype "$dtype") most=2e-2; fi
@@ -126,7 +126,7 @@ exported() { # exported NAME
   model=$folder/$1.onnx made="--weights ref" asked="--inputs $folder/$1.inputs.npz"
 }
 text="--dim batch=4 --dim seq=12" images="--dim batch=4" dtype='' taught=''
-five() { # five NAME MODEL SIZES OPTIONS: of the folder, or an example
+five() { # five NAME MODEL SIZES OPTIONS: a model of the folder, or an example
   if [ -n "$folder" ]; then exported "$1"; else example "$@"; fi
 }
 five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
@@ -171,7 +171,7 @@ five gpt gpt "$text" "-D layers=2 -D d=64 -D heads=4 -D vocab=300"
 one gpt 1 ""
 dtype=''
 
-# ---- models that are trained: steps on one batch of random inputs, and on data
+# ---- trained models: steps on one batch of random inputs, and on data
 
 # 240 tokens below 64, of 16 bits; classes of 8 images.
 for ((i = 0; i < 240; i++)); do printf "\\x$(printf %02x $((i * i * 7 % 61)))\\0"; done >"$dir/tokens.bin"
@@ -211,10 +211,10 @@ one train_gpt 1 ""
 one train_gpt 2 "--tp 2"
 dtype='' taught=''
 
-# ---- what is measured
+# ---- measured programs
 
-# measured NAME CEILING BATCH BYTES OPERATIONS ARGUMENTS MODEL OPTIONS...: bytes and operations are of one request; empty
-# operations: what the plan says.  "weights" bytes: a token, which reads all weights and which no plan is for
+# measured NAME CEILING BATCH BYTES OPERATIONS ARGUMENTS MODEL OPTIONS...: bytes and operations of one request; empty
+# operations: as the plan counts.  Bytes "weights": a decoded token, which reads all weights; it has no plan of its own
 measured() {
   local name=$1 ceiling=$2 batch=$3 bytes=$4 operations=$5 arguments=$6 plan h100 h200
   shift 6
@@ -224,14 +224,14 @@ measured() {
   h100=$(number_of time_us "$plan")
   h200=$(number_of time_us "$("$apc" plan "$@" -q --target dgx-h200x1 --json)")
   [ -n "$operations" ] || operations=$(number_of flops "$plan")
-  [ "$bytes" != weights ] || bytes=$(number_of params "$plan") h100=0 h200=0 # that is the bytes on a device
+  [ "$bytes" != weights ] || bytes=$(number_of params "$plan") h100=0 h200=0 # bytes on a device
   echo "$name|$arguments|${bytes:-0}|$operations|$ceiling|$h100|$h200|$batch" >>"$dir/bench.list"
 }
 shape() { # shape NAME CEILING BYTES OPERATIONS INPUTS RESULT
   printf 'entry main(%s) {\n  output y = %s\n}\n' "$5" "$6" >"$temporary/$1.apc"
   measured "$1" "$2" 1 "$3" "$4" "" "$temporary/$1.apc"
 }
-# More than caches hold; read and written.  Causal attention sees half of all pairs.
+# Larger than the caches; read and written.  Causal attention computes half of all pairs.
 r=8192 c=4096 n=4096 heads=16 seq=8192
 if [ -n "$small" ]; then r=64 c=64 n=64 heads=2 seq=64; fi
 rows="x: f32[$r, $c]" moved=$((2 * 4 * r * c))
@@ -287,4 +287,4 @@ touch "$dir/check.list" "$dir/bench.list"
 } >"$dir/made"
 bytes=$(du -sb "$dir" | cut -f 1)
 printf '%s: %d.%d MiB for %s\n' "$dir" $((bytes >> 20)) $(((bytes & 1048575) * 10 >> 20)) "$arch"
-[ "$bytes" -le $((most << 20)) ] || { echo "that is more than $most MiB; --only leaves programs out" >&2; exit 1; }
+[ "$bytes" -le $((most << 20)) ] || { echo "that is more than $most MiB; --only selects fewer programs" >&2; exit 1; }

@@ -1,17 +1,17 @@
-/* bench/gpu/tool.c - what bench/gpu/on_device.sh cannot do in a shell, on a machine where there may be nothing else.
+/* bench/gpu/tool.c - the parts of bench/gpu/on_device.sh that a shell cannot do, for machines without other tools.
  *
  *   gpu_tool versions                          the GPU, the driver and the libraries that programs find, NAME=VALUE
- *   gpu_tool compare GOT WANT RTOL             every tensor of WANT, both .npz or .safetensors; exit 1 when one is off
+ *   gpu_tool compare GOT WANT RTOL             every tensor of WANT, both .npz or .safetensors; exit 1 if one differs
  *   gpu_tool unpack IN.gz OUT                  a program
- *   gpu_tool nccl                              a communicator of one rank, whose collectives are part of a graph
- *   gpu_tool ceilings BYTES N                  what this GPU does: a copy of so many bytes, products of N x N by
+ *   gpu_tool nccl                              a communicator of one rank, with its collectives in a graph
+ *   gpu_tool ceilings BYTES N                  the speed of this GPU: a copy of that many bytes, products of N x N by
  *                                              cuBLASLt called directly; NAME=VALUE, in GB/s and TFLOP/s
  *   gpu_tool figures PROFILE.json BYTES FLOPS CEILING PLANNED OTHER
- *                                              the GPU's time of one run and what it makes of the bytes and operations
- *                                              (0: not said), as a part of the ceiling that they are held against, of
- *                                              what was planned and of PyTorch's time (us)
+ *                                              the GPU's time of one run, and its rates from the bytes and operations
+ *                                              (0 if unknown), relative to their ceiling, to the planned time and to
+ *                                              PyTorch's time (us)
  *
- * Medians of RUNS, by the GPU's events.  Numbers are random: products of zeros are faster than others. */
+ * Times are medians of RUNS, by the GPU's events.  Numbers are random: products of zeros are faster than others. */
 #include "tests/gpu/raw.h"
 
 #include <jansson.h>
@@ -66,7 +66,8 @@ static int versions(void) {
 
 /* ---- compare */
 
-/* Relative to `want` and a number `least` behind it that is right; -1 where they cannot be compared. */
+/* Returns the distance relative to `want`, extended by an equal number `least` in both; -1 if they cannot be
+ * compared. */
 static double distance_of(const Tensor *got, const Tensor *want, double least) {
   Distance d = {0};
   size_t size = dtype_bytes(want->dtype);
@@ -81,7 +82,7 @@ static double distance_of(const Tensor *got, const Tensor *want, double least) {
 }
 
 static bool judge(const char *name, double off, double most) {
-  if (off < 0) printf("%s is not there, or of another type or shape\n", name);
+  if (off < 0) printf("%s is missing or has another type or shape\n", name);
   else printf("%s: relative L2 %.2g\n", name, off);
   return off >= 0 && off <= most;
 }
@@ -108,7 +109,7 @@ static bool compare_npz(Diags *d, const char *got_file, const char *want_file, d
 }
 
 static bool compare_safetensors(Diags *d, const char *got_file, const char *want_file, double most) {
-  const double least = 1e-2; /* a weight that is to stay 0 holds rounding */
+  const double least = 1e-2; /* weights that stay 0 hold rounding errors */
   Safetensors *want = safetensors_open(d, want_file), *got = want ? safetensors_open(d, got_file) : NULL;
   bool equal = got && want->n > 0;
   double worst = 0;
@@ -159,7 +160,7 @@ static int unpack(const char *in, const char *out) {
   return ok ? 0 : 1;
 }
 
-/* ---- what is measured and tried */
+/* ---- measurement */
 
 static CUdeviceptr memory(const Gpu *g, size_t bytes) {
   CUdeviceptr at = 0;
@@ -167,7 +168,7 @@ static CUdeviceptr memory(const Gpu *g, size_t bytes) {
   return at;
 }
 
-/* Random in [-1, 1), the same ELEMENTS again and again: `size` 4, or 2 for the upper halves, which are bf16. */
+/* Fills with random numbers in [-1, 1) that repeat after ELEMENTS: `size` 4 (f32), or 2 for the upper halves (bf16). */
 static void fill(const Gpu *g, CUdeviceptr at, size_t bytes, size_t size, uint64_t seed) {
   static float numbers[ELEMENTS];
   static uint16_t halves[ELEMENTS];
@@ -185,10 +186,10 @@ static void fill(const Gpu *g, CUdeviceptr at, size_t bytes, size_t size, uint64
   MUST(g, queue_finish, "random numbers", g->queue);
 }
 
-/* Something that is asked for again and again. */
+/* Work to be measured repeatedly. */
 typedef void Work(const Gpu *g, void *data);
 
-/* Milliseconds, the median. */
+/* Returns the median in milliseconds. */
 static double measure(const Gpu *g, Work *work, void *data) {
   CUevent begin, end;
   double ms[RUNS];
@@ -318,7 +319,7 @@ static void must_nccl(const Alone *a, ncclResult_t result, const char *call) {
 }
 #define MUST_NCCL(a, member, ...) must_nccl(a, (a)->nccl.member(__VA_ARGS__), "NCCL, " #member)
 
-/* Three collectives; of one rank, all of them copy. */
+/* Issues three collectives; with one rank, all of them copy. */
 static void collectives(const Gpu *g, const Alone *a) {
   MUST_NCCL(a, all_reduce, pointer(a->from), pointer(a->sum), ELEMENTS, ncclFloat32, ncclSum, a->comm, g->queue);
   MUST_NCCL(a, all_gather, pointer(a->sum), pointer(a->gathered), ELEMENTS, ncclFloat32, a->comm, g->queue);
@@ -326,7 +327,7 @@ static void collectives(const Gpu *g, const Alone *a) {
             g->queue);
 }
 
-/* As one graph; once without before, so that NCCL sets up nothing while it is captured. */
+/* Captures them as one graph, after a run outside it, so that NCCL sets up nothing during capture. */
 static CUgraphExec capture(const Gpu *g, const Alone *a) {
   CUgraph graph;
   CUgraphExec exec;
@@ -340,7 +341,7 @@ static CUgraphExec capture(const Gpu *g, const Alone *a) {
   return exec;
 }
 
-/* Replayed with numbers that were not there when it was recorded. */
+/* Replays the graph with numbers other than those at capture. */
 static bool replays(const Gpu *g, const Alone *a, CUgraphExec exec, uint64_t seed) {
   static float want[ELEMENTS], got[ELEMENTS];
   const size_t bytes = sizeof want;
@@ -382,7 +383,7 @@ static int nccl(void) {
 
 /* ---- figures */
 
-/* Microseconds of one run, of what the GPU computes and copies. */
+/* Returns the microseconds that the GPU computes and copies in one run. */
 static double gpu_time(const char *file) {
   static const char *const parts[] = {"products", "convolutions", "kernels", "copies"};
   json_error_t error;
@@ -415,7 +416,7 @@ static double number(const char *text) {
   char *end;
   double v = strtod(text, &end);
   if (end != text && !*end && v >= 0) return v;
-  fprintf(stderr, "'%s' is no number\n", text);
+  fprintf(stderr, "'%s' is not a number\n", text);
   exit(2);
 }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""bench/gpu/torch_shapes.py SECONDS [REGEX] - what bench/gpu/on_device.sh measures of apc, by PyTorch compiled with CUDA graphs.
+"""bench/gpu/torch_shapes.py SECONDS [REGEX] - the measurements of bench/gpu/on_device.sh by PyTorch, compiled with CUDA
+graphs.
 
-The same shapes in the same precision (f32 without tf32, bf16 where the name says so), random weights.  Steps of training
-are compiled without graphs, in bf16 by autocast, with fused AdamW, images with channels last.  Prints NAME=US, the median
-of the GPU's time of a call, and NAME_eager=US without torch.compile, for names that match.  Nothing begins after SECONDS;
-what fails is said on standard error."""
+The same shapes in the same precision (f32 without tf32; bf16 if the name says so), random weights.  Training steps are
+compiled without graphs, in bf16 by autocast, with fused AdamW, images with channels last.  Prints NAME=US, the median
+of the GPU's time of a call, and NAME_eager=US without torch.compile, for names that match.  No measurement begins after
+SECONDS; errors go to standard error."""
 import re
 import statistics
 import sys
@@ -50,7 +51,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Of GPT-2 (norms before) and of BERT (norms behind)."""
+    """A block of GPT-2 (norms before its parts) or of BERT (norms after them)."""
 
     def __init__(self, d, heads, before):
         super().__init__()
@@ -165,7 +166,7 @@ def model(make, x, dtype=torch.float32):
 
 
 class Step(nn.Module):
-    """A step of training, but for the optimizer's, which is not compiled."""
+    """A training step without the optimizer, which is not compiled."""
 
     def __init__(self, net, dtype):
         super().__init__()
@@ -228,7 +229,7 @@ def stepping(f, compiled):
 
 
 def measure(f, args):
-    """Microseconds."""
+    """Returns the median in microseconds."""
     us = []
     for i in range(WARM + RUNS):
         begin, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -256,7 +257,7 @@ for name, make in ITEMS.items():
                 with torch.no_grad():
                     f = f if suffix else torch.compile(f, mode="reduce-overhead")
                     print(f"{name}{suffix}={measure(f, args):.1f}", flush=True)
-        except Exception as e:  # the others are measured all the same
+        except Exception as e:  # measure the others nevertheless
             print(f"{name}{suffix}: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
         f = args = None
         torch.cuda.empty_cache()

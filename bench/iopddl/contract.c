@@ -9,7 +9,8 @@ static double entry(const Groups *g, const GroupPair *p, int side, int mine, int
   return p->table[a * g->items[p->of[1]].domain + b];
 }
 
-/* By value of one side: the other's, -1 when there is none; NULL when that is open. */
+/* Returns, by value of one side, the value of the other that it determines; -1 if no value is allowed; NULL if it
+ * determines none. */
 static int *follows(const Groups *g, const GroupPair *p, int side) {
   const Group *from = &g->items[p->of[side]], *to = &g->items[p->of[!side]];
   int *map = ARENA_ARRAY(g->arena, int, from->domain + 1);
@@ -30,7 +31,7 @@ static int *compose(Arena *a, const int *first, int n, const int *second) {
   return map;
 }
 
-/* Gives one side of a pair to another group, or to other values of the same; map: what each of them was. */
+/* Moves one side of a pair to another group, or to other values of the same; map: the old value of each. */
 static void move_side(Groups *g, GroupPair *p, int side, int to, const int *map, int domain) {
   int old = g->items[p->of[side]].domain, other = g->items[p->of[!side]].domain;
   double *table = ARENA_ARRAY(g->arena, double, (size_t)domain *(size_t)other + 1);
@@ -43,7 +44,7 @@ static void move_side(Groups *g, GroupPair *p, int side, int to, const int *map,
   p->of[side] = to;
 }
 
-/* What the joined group had with others, and with the one that it joins. */
+/* Moves the pairs of the joined group, including those with the group that it joins. */
 static void move_pairs(Groups *g, int b, int a, const int *map) {
   Group *into = &g->items[a], *from = &g->items[b];
   for (size_t i = 0; i < from->pairs.n; i++) {
@@ -60,7 +61,7 @@ static void move_pairs(Groups *g, int b, int a, const int *map) {
   }
 }
 
-/* The group on the other side becomes part of the one on this side. */
+/* Makes the group on the other side part of the one on this side. */
 static void join(Groups *g, GroupPair *joint, int side, const int *map) {
   int a = joint->of[side], b = joint->of[!side];
   Group *into = &g->items[a], *from = &g->items[b];
@@ -87,7 +88,7 @@ static bool is_possible(const Groups *g, int a, int value) {
   return possible;
 }
 
-/* Values that nothing allows. */
+/* Drops values that no pair allows. */
 static void drop_values(Groups *g, int a) {
   Group *x = &g->items[a];
   int kept = 0, *map = ARENA_ARRAY(g->arena, int, x->domain + 1);
@@ -103,7 +104,7 @@ static void drop_values(Groups *g, int a) {
   x->domain = kept;
 }
 
-/* Pairs of the same two groups become one.  first: by group, the last pair that was seen with it. */
+/* Merges pairs of the same two groups.  first: by group, the last pair seen with it. */
 static void add_up(Groups *g, int a, int *first) {
   Group *x = &g->items[a];
   size_t n = 0;
@@ -126,8 +127,8 @@ static void add_up(Groups *g, int a, int *first) {
   x->pairs.n = n;
 }
 
-/* Joins the groups of a pair, if one follows from the other; the one with fewer pairs, where each does.  Where only one
- * does, its pairs would get more entries: it may have one more. */
+/* Joins the groups of a pair if one determines the other; if each determines the other, the one with fewer pairs joins.
+ * If only one does, its pairs would get more entries, so it may have one more pair. */
 static bool try_join(Groups *g, GroupPair *p) {
   const size_t few = 2;
   int *maps[2] = {follows(g, p, 0), follows(g, p, 1)};

@@ -1,6 +1,6 @@
-/* bench/iopddl/contract.h - nodes whose strategy follows from a neighbour's become one group with it.
+/* bench/iopddl/contract.h - merges nodes whose strategy follows from a neighbour's into one group.
  *
- * Where an edge allows one strategy of a node for each of its neighbour's, both are one variable.  That is exact, and
+ * If an edge allows only one strategy of a node for each of its neighbour's, both are one variable.  This is exact, and
  * leaves a few hundred of tens of thousands of nodes.
  */
 #ifndef APC_BENCH_IOPDDL_CONTRACT_H
@@ -12,7 +12,7 @@
 
 typedef struct GroupPart {
   int node;
-  const int *map; /* by value of the group: the node's strategy */
+  const int *map; /* by value of the group: the strategy of the node */
 } GroupPart;
 
 typedef struct Group {
@@ -26,12 +26,12 @@ typedef struct Group {
     int *items;
     size_t n, cap;
   } pairs;
-  bool gone; /* part of another one */
+  bool gone; /* merged into another group */
 } Group;
 
 typedef struct GroupPair {
   int of[2];
-  double *table; /* [value of 0][value of 1]; INFINITY: not allowed */
+  double *table; /* [value of 0][value of 1]; INFINITY if not allowed */
   bool gone;
 } GroupPair;
 
@@ -42,7 +42,7 @@ typedef struct Groups {
   GroupPair *pairs;
 } Groups;
 
-/* NULL when no choice is allowed. */
+/* Returns the groups; NULL if no choice is allowed. */
 const Groups *groups_of(const Instance *in, Arena *a);
 
 #endif

@@ -46,7 +46,7 @@ static int64_t number(const json_t *list, size_t i) {
 
 static const int64_t *numbers(Arena *a, const json_t *list, size_t n) {
   int64_t *x = ARENA_ARRAY(a, int64_t, n + 1);
-  if (json_array_size(list) != n) fail("a list", "has another length than it should");
+  if (json_array_size(list) != n) fail("a list", "has the wrong length");
   for (size_t i = 0; i < n; i++) x[i] = number(list, i);
   return x;
 }
@@ -66,11 +66,11 @@ static int find(const int64_t *list, int n, int64_t x) {
   return low;
 }
 
-/* Usage only changes where an interval begins or ends. */
+/* Usage changes only where an interval begins or ends. */
 static void read_intervals(Instance *in, const json_t *list, Arena *a) {
   size_t n = 2 * (size_t)in->n;
   int64_t *times = ARENA_ARRAY(a, int64_t, n + 1);
-  if (json_array_size(list) != (size_t)in->n) fail("intervals", "there is not one for each node");
+  if (json_array_size(list) != (size_t)in->n) fail("intervals", "their number differs from that of nodes");
   for (size_t i = 0; i < n; i++) times[i] = number(json_array_get(list, i / 2), i % 2);
   qsort(times, n, sizeof *times, ascending);
   for (size_t i = 0; i < n; i++)
@@ -106,14 +106,14 @@ static void read_edges(Instance *in, json_t *edges, Arena *a) {
   for (size_t e = 0; e < in->nedges; e++) {
     json_t *ends = json_array_get(nodes, e);
     size_t entries = 1;
-    if (json_array_size(ends) != 2) fail("an edge", "only edges of two nodes are known here");
+    if (json_array_size(ends) != 2) fail("an edge", "must join two nodes");
     for (size_t k = 0; k < 2; k++) {
       int64_t node = number(ends, k);
-      if (node < 0 || node >= in->n) fail("an edge", "it is of a node that there is not");
+      if (node < 0 || node >= in->n) fail("an edge", "names a node that does not exist");
       in->edges[e].of[k] = (int)node;
       entries *= (size_t)in->domain[node];
     }
-    if (in->edges[e].of[0] == in->edges[e].of[1]) fail("an edge", "it joins a node to itself");
+    if (in->edges[e].of[0] == in->edges[e].of[1]) fail("an edge", "joins a node to itself");
     in->edges[e].cost = numbers(a, json_array_get(costs, e), entries);
   }
 }

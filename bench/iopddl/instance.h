@@ -1,7 +1,7 @@
-/* bench/iopddl/instance.h - a problem of the IOPDDL contest (ASPLOS and EuroSys 2025) as its files have it.
+/* bench/iopddl/instance.h - a problem of the IOPDDL contest (ASPLOS and EuroSys 2025), as its files have it.
  *
- * Every node takes one of its strategies; nodes cost, pairs of nodes cost, and at no time may the strategies of the
- * nodes that are alive use more than a limit.
+ * Each node takes one of its strategies; nodes and pairs of nodes have costs; at no time may the strategies of the live
+ * nodes use more than a limit.
  */
 #ifndef APC_BENCH_IOPDDL_INSTANCE_H
 #define APC_BENCH_IOPDDL_INSTANCE_H
@@ -18,21 +18,21 @@ typedef struct InstanceEdge {
 
 typedef struct Instance {
   int n;
-  int *domain, *begin, *end; /* by node: strategies; moments, numbered, from which and to which it is alive */
+  int *domain, *begin, *end; /* by node: number of strategies; first and last moment, numbered, at which it is live */
   const int64_t **cost, **usage;
   int ntimes;
-  int64_t limit; /* INT64_MAX: none */
+  int64_t limit; /* INT64_MAX if none */
   InstanceEdge *edges;
   size_t nedges;
 } Instance;
 
-/* Ends the process, with a message, when the file is no such problem. */
+/* Reads the file; ends the process with a message if it is no such problem. */
 const Instance *instance_read(const char *file, Arena *a);
 
-/* From here on costs mean that something is not allowed. */
+/* Returns the cost from which on a choice is forbidden. */
 int64_t instance_forbidden(void);
 
-/* Cost and largest usage of a choice, in whole numbers; -1 when something in it is not allowed. */
+/* Returns cost and largest usage of a choice, as integers; -1 if it is forbidden. */
 int64_t instance_cost(const Instance *in, const int *strategy);
 int64_t instance_usage(const Instance *in, const int *strategy, Arena *a);
 

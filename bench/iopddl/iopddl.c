@@ -1,7 +1,8 @@
 /* bench/iopddl/iopddl.c - the planner's solver on the problems of the IOPDDL contest (ASPLOS and EuroSys 2025).
  *
  * usage: bench_iopddl [-s SECONDS] [-r SEED] FILE.json[.gz] ...      (60, 0)
- * Prints a row for each: what was found, the bound, and how long reading and all of it took. */
+ *
+ * Prints a row per problem: the cost found, the bound, the time of reading and the total time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static void solve_file(const char *file, double seconds, uint64_t seed) {
   if (r.feasible) {
     int64_t cost = instance_cost(in, r.strategy), used = instance_usage(in, r.strategy, a);
     if (cost < 0 || used > in->limit) {
-      fprintf(stderr, "error: %s: what was found is not allowed\n", base);
+      fprintf(stderr, "error: %s: the choice that was found is not allowed\n", base);
       exit(1);
     }
     printf("| %s | %d | %d | %" PRId64 " | %.0f | %.2f %% |", base, in->n, groups, cost, r.lower_bound,

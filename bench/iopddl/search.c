@@ -31,8 +31,8 @@ typedef struct Search {
   const Instance *in;
   Arena *arena;
   uint64_t seed, draws;
-  double start, end; /* by the clock of the processor */
-  double solving;    /* seconds of prices in solve() */
+  double start, end; /* processor time */
+  double solving;    /* seconds of solve() on prices */
   int n;
   Variable *variables;
   int *domain;
@@ -40,15 +40,15 @@ typedef struct Search {
   size_t npairs;
   SolveProblem whole; /* without prices */
   Tighten *tighten;
-  double *price, *price_to; /* by time; of all times before it */
+  double *price, *price_to; /* by time; sums over all earlier times */
   /* The choice: */
   int *value;
   int64_t *used;      /* by time */
-  double cost, above; /* above: the limit, summed over times */
-  double penalty;     /* of each unit of it */
+  double cost, above; /* above: amount above the limit, summed over times */
+  double penalty;     /* per unit above the limit */
   /* A move: */
-  int64_t *change, *changed; /* by time: where usage changes, zeros between moves; by how much */
-  int *inside, stamp;        /* by variable: it is in the neighbourhood of that stamp, and its place there */
+  int64_t *change, *changed; /* by time: where usage changes (zero between moves); the changes */
+  int *inside, stamp;        /* by variable: stamp of the last neighbourhood with it, and its place there */
   int *place;
   int *kept;
   /* The best within the limit: */
@@ -139,7 +139,7 @@ static void sum_prices(Search *s) {
   for (int t = 0; t < s->in->ntimes; t++) s->price_to[t + 1] = s->price_to[t] + s->price[t];
 }
 
-/* Cost and what its usage costs at the prices, times `scale`. */
+/* Cost of a value plus the price of its usage times `scale`. */
 static double priced(const Search *s, int i, int v, double scale) {
   const Variable *x = &s->variables[i];
   double sum = 0;
@@ -182,7 +182,7 @@ static void take(Search *s, const int *value) {
 
 /* ---- moves */
 
-/* Cost of the variables of a neighbourhood and of their pairs, each once. */
+/* Cost of the variables of a neighbourhood and of their pairs, each counted once. */
 static double cost_around(const Search *s, const int *variables, int n) {
   double sum = 0;
   for (int k = 0; k < n; k++) {
@@ -213,7 +213,7 @@ static void change_usage(Search *s, int i, int from, int to, Reach *reach) {
   }
 }
 
-/* How much more is above the limit. */
+/* Change of the amount above the limit. */
 static double change_above(Search *s, Reach reach) {
   double more = 0;
   int64_t sum = 0;
@@ -227,7 +227,7 @@ static double change_above(Search *s, Reach reach) {
   return more;
 }
 
-/* The variables of the neighbourhood take these values, if that is no worse by more than `slack`. */
+/* Gives the variables of the neighbourhood these values if the result is worse by at most `slack`. */
 static bool try_move(Search *s, const int *variables, const int *values, int n, double slack) {
   Reach reach = {.first = s->in->ntimes, .end = 0};
   double before = cost_around(s, variables, n);
@@ -251,7 +251,7 @@ static bool try_move(Search *s, const int *variables, const int *values, int n, 
   return true;
 }
 
-/* A variable and some of those around it; all of them that share pairs when there is room. */
+/* Collects a variable and some around it; all that share pairs with it if there is room. */
 static int find_ball(Search *s, int from, int most, int *ball) {
   int n = 0;
   s->stamp++;
@@ -272,7 +272,7 @@ static int find_ball(Search *s, int from, int most, int *ball) {
   return n;
 }
 
-/* What the variables of a neighbourhood cost, the others being as they are. */
+/* The problem of a neighbourhood with all other variables fixed. */
 static SolveProblem problem_of(const Search *s, const int *ball, int n, double scale, Arena *a) {
   int *domain = ARENA_ARRAY(a, int, n + 1);
   const double **time = ARENA_ARRAY(a, const double *, n + 1);
@@ -323,8 +323,8 @@ static bool choose_again(Search *s, int from, int most, double scale, double sla
 
 /* ---- prices */
 
-/* A choice that is cheap with the prices, and the bound that they prove.  solve() looks at what is tightened for at
- * most half of the time. */
+/* Finds a choice that is cheap at the prices, and the bound that they prove.  solve() spends at most half of the time
+ * on the tightened problem. */
 static void solve_priced(Search *s, int sweeps, double *bound, int *value) {
   Arena *a = arena_new();
   const double **time = ARENA_ARRAY(a, const double *, s->n + 1);
@@ -348,7 +348,7 @@ static void solve_priced(Search *s, int sweeps, double *bound, int *value) {
   arena_free(a);
 }
 
-/* Of every stretch of times above the limit the worst, and the times that have a price. */
+/* Finds the worst time of every interval above the limit, and the times that have a price. */
 static void find_gradient(const Search *s, double *gradient) {
   for (int t = 0; t < s->in->ntimes;) {
     int worst = t;
@@ -365,7 +365,7 @@ static void find_gradient(const Search *s, double *gradient) {
   }
 }
 
-/* Along the gradient, so far that a bound of `target` would be reached were it straight. */
+/* Steps along the gradient, as far as a linear bound would need to reach `target`. */
 static void move_prices(Search *s, const double *gradient, double bound, double target, double step) {
   double square = 0;
   for (int t = 0; t < s->in->ntimes; t++) square += gradient[t] * gradient[t];
@@ -375,14 +375,15 @@ static void move_prices(Search *s, const double *gradient, double bound, double 
   sum_prices(s);
 }
 
-/* How often costs move between prices: more often where that is quickly done. */
+/* Number of cost sweeps between prices: more if they are fast. */
 static int sweeps_of(const Search *s) {
   double entries = 1;
   for (size_t p = 0; p < s->npairs; p++) entries += (double)s->pairs[p].classes[0] * s->pairs[p].classes[1];
   return (int)fmax(2, fmin(20, 5e6 / entries));
 }
 
-/* Until steps are short.  After some without a better bound the step is halved, and begins at the best prices. */
+/* Iterates until steps are short.  After some rounds without a better bound, halves the step and restarts at the best
+ * prices. */
 static void find_prices(Search *s, double until) {
   const int first_sweeps = 50, sweeps = sweeps_of(s), patience = 20;
   const double least_step = 1e-4, matters = 1e-3;
@@ -411,7 +412,7 @@ static void find_prices(Search *s, double until) {
 
 /* ---- neighbourhoods */
 
-/* A variable that is alive where most is above the limit; any when nothing is. */
+/* Returns a variable that is live where usage exceeds the limit most; any variable if none does. */
 static int find_start(Search *s) {
   if (s->above <= 0) return (int)below(s, (uint32_t)s->n);
   int t = 0;
@@ -426,8 +427,8 @@ static int find_start(Search *s) {
   return (int)below(s, (uint32_t)s->n);
 }
 
-/* A neighbourhood after the other, of 1 to 128 variables, with prices up to twice what they are, or none.  The penalty
- * rises while the limit is passed and falls while it is kept. */
+/* Improves one neighbourhood after the other, of 1 to 128 variables, with prices scaled by up to 2, or none.  The
+ * penalty rises while the limit is exceeded and falls while it is kept. */
 static void improve(Search *s) {
   const double factor = 1.5, rounding = 1e-9;
   long high = 0, low = 0;
@@ -443,7 +444,7 @@ static void improve(Search *s) {
   }
 }
 
-/* By node. */
+/* Returns the strategies by node. */
 static int *strategies(const Search *s, const int *value, Arena *a) {
   int *x = ARENA_ARRAY(a, int, s->in->n + 1);
   for (int i = 0; i < s->n; i++)

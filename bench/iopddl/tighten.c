@@ -21,7 +21,7 @@ Tighten *tighten_new(const SolveProblem *p, Arena *a) {
   return t;
 }
 
-/* What a variable costs with what was moved to it. */
+/* Cost of a variable including costs moved to it. */
 static void sum_up(const Tighten *t, const double *const *time, int i, double *sums) {
   memcpy(sums, time[i], sizeof *sums * (size_t)t->p->domain[i]);
   for (size_t k = 0; k < t->pairs_of[i].n; k++) {
@@ -31,7 +31,7 @@ static void sum_up(const Tighten *t, const double *const *time, int i, double *s
   }
 }
 
-/* Part of what a variable costs goes to its pair, and all that the pair costs at least to the other variable. */
+/* Moves part of a variable's cost to its pair, and the least cost of the pair to the other variable. */
 static void send(Tighten *t, int f, int side, double part) {
   const SolveFactor *p = &t->p->factors[f];
   int n = p->classes[side], m = p->classes[!side];
@@ -96,7 +96,7 @@ static double take_least(double *x, size_t n) {
   return least;
 }
 
-/* Each pair gets its part of what its variables cost. */
+/* Moves to each pair its part of the costs of its variables. */
 SolveProblem tighten_moved(const Tighten *t, const double *const *time, Arena *a) {
   SolveProblem out = *t->p;
   double **moved = ARENA_ARRAY(a, double *, out.nvars + 1);

@@ -46,9 +46,9 @@ expect 2 "need --train" "${plan[@]}" --compare dp=4,zero=1; no_out
 expect 2 "zero takes 0, 1, 2 or 3, not '4'" "${step[@]}" --compare zero=4
 expect 2 "schedule takes gpipe" "${step[@]}" --compare schedule=best
 expect 2 "recompute takes none" "${step[@]}" --compare recompute=some
-expect 2 "tp is said twice" "${plan[@]}" --compare tp=2,tp=4; no_out
+expect 2 "tp is given twice" "${plan[@]}" --compare tp=2,tp=4; no_out
 expect 2 "--compare takes NAME=VALUE,..." "${plan[@]}" --compare tp=2,; no_out
-expect 2 "micro-batch and micro-batches contradict" "${plan[@]}" --compare micro-batch=1,micro-batches=2; no_out
+expect 2 "micro-batch and micro-batches cannot be combined" "${plan[@]}" --compare micro-batch=1,micro-batches=2; no_out
 # What one plan is forced to is not what the next one is.
 expect 0 "" "${step[@]}" --compare dp=2 --compare dp=2,recompute=full --compare dp=2,recompute=none
 expect_json "[x['recompute'] for x in $named][1:] == ['full', 'none'] and $named[1]['time_us'] > $named[2]['time_us'] and $named[0]['time_us'] <= $named[2]['time_us']"
@@ -75,7 +75,7 @@ expect 0 "" "${tight[@]}" --what-if 'compute*1'
 expect_json 'd["what_if"][0]["saves"] == 0'
 expect 0 "" "${plan[@]}" -q --json --objective memory --slower 300% --what-if 'compute*1'
 expect_json 'd["what_if"][0]["saves"] == 0'
-expect 2 "with --memory the limit stays" "${tight[@]}" --what-if 'memory*2'
+expect 2 "--memory fixes the limit" "${tight[@]}" --what-if 'memory*2'
 expect 2 "with factors from 0.001 to 1000" "${plan[@]}" --what-if 'compute*1e9'; no_out
 "$apc" targets show dgx-a100x4 >twice.topo
 /usr/bin/python3 - <<'PY'
@@ -126,7 +126,7 @@ head='apc.plan 1\ngraph @main 0000000000000001\ntarget t ranks 4\nmesh [dp=2, tp
 expect 0 "" "$apc" inspect x.plan y.plan --json
 expect_json '[(x["glob"], x["from"], x["to"]) for x in d["differences"]] == [("l.1.up", "{n:tp}", "{n:dp}")]'
 expect 0 "0 lines of strategies differ" "$apc" inspect own.plan own.plan
-expect 2 "two files are compared if both are plans" "$apc" inspect own.plan why.json; no_out
+expect 2 "only two plans can be compared" "$apc" inspect own.plan why.json; no_out
 expect 1 "cannot" "$apc" inspect own.plan none.plan; no_out
 expect 2 "" "$apc" inspect own.plan own.plan own.plan; no_out
 # A gradient follows the operation of the forward pass.
@@ -204,9 +204,9 @@ expect_json "d['time_us'] == json.load(open('least.json'))['time_us'] and d['byt
 expect 0 "none of them takes less than about" "${plan[@]}" -q --objective memory
 expect 0 "" "${plan[@]}" -q --objective memory --json
 expect_json "0.9 < d['objective']['lower_bound_bytes'] / d['counted_bytes'] <= 1"
-expect 2 "--slower takes a part like 10%, up to 10000%, not '80GiB'" "${small[@]}" --objective memory --slower 80GiB; no_out
+expect 2 "--slower takes a percentage like 10%, up to 10000%, not '80GiB'" "${small[@]}" --objective memory --slower 80GiB; no_out
 expect 2 "--slower needs --objective memory" "${small[@]}" --slower 10%; no_out
-expect 2 "--objective memory chooses a plan, and --plan gives one" "${small[@]}" --objective memory --plan least.plan; no_out
+expect 2 "--objective memory and --plan cannot be combined: both determine the plan" "${small[@]}" --objective memory --plan least.plan; no_out
 
 # --objective throughput: replicas on as many devices each as are best.  A rank of cpux4 has a quarter of the machine.
 wide=("$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 -q)
@@ -269,13 +269,13 @@ expect_out "samples/s"
 expect 0 "" "${wide[@]}" --target quads.topox8,cpux4 --objective throughput --tokens 1e6 --json
 expect_json 'all(abs(x["run"]["hours"] * 3600 * x["objective"]["per_s"] / x["run"]["seen"] - 1) < 1e-9 for x in d["targets"]) and d["targets"][0]["run"]["machines"] == 2'
 # What does not go together, and what there is no plan for.
-expect 3 "no plan for cpux4 takes at most 1.00 ms a batch: the fastest that was found takes" "${full[@]}" --max-latency 1ms; no_out
+expect 3 "no plan for cpux4 takes at most 1.00 ms a batch: the fastest plan found takes" "${full[@]}" --max-latency 1ms; no_out
 expect 1 "--objective cost: the price of cpux4 is not known" "${wide[@]}" --target cpux4 --objective cost; no_out
 expect 2 "--max-latency needs --objective throughput or cost" "${wide[@]}" --target cpux4 --max-latency 1s; no_out
-expect 2 "--objective throughput chooses a plan, and --plan gives one" "${full[@]}" --plan stages.plan; no_out
-expect 2 "--what-if is about the time of a batch, not about throughput" "${full[@]}" --what-if 'compute*2'; no_out
-expect 2 "--compare is about the time of a batch, not about cost" "${cheap[@]}" --compare tp=2; no_out
-expect 2 "--pin is about the time of a batch" "${full[@]}" --tp 2 --pin '*:0=none'; no_out
+expect 2 "--objective throughput and --plan cannot be combined: both determine the plan" "${full[@]}" --plan stages.plan; no_out
+expect 2 "--what-if cannot be combined with --objective throughput" "${full[@]}" --what-if 'compute*2'; no_out
+expect 2 "--compare cannot be combined with --objective cost" "${cheap[@]}" --compare tp=2; no_out
+expect 2 "--pin cannot be combined with --objective" "${full[@]}" --tp 2 --pin '*:0=none'; no_out
 expect 3 "tp 3 would leave 1 of the 4 ranks of cpux4 idle" "${full[@]}" --tp 3; no_out
 expect 2 "takes no option '--max-latency'" "$apc" size "$mlp" --max-latency 1s; no_out
 
@@ -299,7 +299,7 @@ expect_json 'd["targets"][1]["run"]["usd"] > 0 and d["targets"][0]["run"]["usd"]
 expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens takes a number above 0" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
-expect 2 "--tokens and --hours contradict" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
+expect 2 "--tokens and --hours cannot be combined" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
 # The price of another cluster: by the list, on other terms, or as somebody says; what is not known costs nothing.
 g5=("${run[@]/aws-p3.16xlargex32/aws-g5.48xlargex32}" --hours 8640)
 expect 0 "562,913 USD (AWS on-demand us-east-1, 2026-07-20)" "${g5[@]}"
@@ -311,12 +311,12 @@ expect 0 "" "${g5[@]}" --price spot --json
 expect_json 'd["run"]["usd"] is None and d["cost"] == {"usd_per_hour": None, "usd_per_step": None, "price": "spot", "terms": None, "date": None}'
 expect 0 "10.00 USD an hour (Nebius preemptible, 2026-05-18)" "$apc" plan "$mlp" --dtype bf16 --target nebius-h100 --price spot -q
 expect 2 "--price takes on-demand, spot, reserved, or" "${g5[@]}" --price cheap; no_out
-expect 0 "no spot price is known of aws-g5.48xlarge" "$apc" plan "$mlp" --dtype bf16 --target aws-g5.48xlarge,nebius-h100 --price spot -q
+expect 0 "no spot price is known for aws-g5.48xlarge" "$apc" plan "$mlp" --dtype bf16 --target aws-g5.48xlarge,nebius-h100 --price spot -q
 expect 1 "--budget 1usd: the spot price of aws-g5.48xlarge is not known" "$apc" size "$mlp" --dtype bf16 --target aws-g5.48xlarge --budget 1usd --price spot -q; no_out
 # A step that was measured: the run follows from it.
 expect 0 "" "${run[@]}" --tokens 1e9 --step-time 36ms --json
 expect_json 'abs(d["run"]["hours"] - 7812500 * 0.036 / 3600) < 1e-9 and abs(d["run"]["flops_per_s"] - d["flops"] / 0.036) < 1 and d["time_us"] < 36e3'
-expect 2 "--step-time is about a run" "${run[@]}" --step-time 36ms; no_out
+expect 2 "--step-time needs --tokens N or --hours H" "${run[@]}" --step-time 36ms; no_out
 expect 2 "--step-time takes a time like 102.4s" "${run[@]}" --hours 1 --step-time 5; no_out
 # Energy: at work what the device takes, idle watts while it waits; at most full power where these are not known.
 printf '%s\n' 'gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; power 300 W idle 50 W; }' \
@@ -341,7 +341,7 @@ expect_json 'd["energy"] is None'
 cache=("$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D vocab=512 -D ctx=512 --dim batch=8 --dim seq=512 --dtype bf16)
 both=("$apc" plan "${cache[@]}" --target dgx-h100x2 -q --json)
 sum='sum(x["weight"] * x["time_us"] for x in d["entries"])'
-expect 0 "planned for prefill alone, by which decode takes" "$apc" plan "${cache[@]}" --target dgx-h100x2 -q
+expect 0 "planned for prefill alone, with which decode takes" "$apc" plan "${cache[@]}" --target dgx-h100x2 -q
 expect_out "--optimize prefill=1,decode=100 plans both"
 expect 0 "" "${both[@]}"; cp out alone.json
 expect_json '[(x["name"], x["weight"]) for x in d["entries"]] == [("prefill", 1), ("decode", 0)] and d["entries"][0]["time_us"] == d["time_us"] and d["entries"][1]["time_us"] > 0'
@@ -366,11 +366,11 @@ expect_json 'd["entries"][1]["weight"] == 100'
 expect 0 "entries   prefill x 1, decode x 100" "$apc" inspect both.plan
 expect 0 "" "$apc" inspect both.plan --json
 expect_json 'd["entries"] == [{"name": "prefill", "weight": 1}, {"name": "decode", "weight": 100}]'
-expect 2 "--optimize asks for decode=3, the plan has 100" "${both[@]}" --plan both.plan --optimize prefill=1,decode=3
+expect 2 "--optimize decode=3 contradicts the plan, which has 100" "${both[@]}" --plan both.plan --optimize prefill=1,decode=3
 expect 0 "" "${both[@]}" --save-plan one.plan
-expect 2 "the plan is for @prefill alone" "${both[@]}" --plan one.plan --optimize prefill=1,decode=3
+expect 2 "contradicts the plan, which is for @prefill alone" "${both[@]}" --plan one.plan --optimize prefill=1,decode=3
 sed 's/ decode=100/ decoder=100/' both.plan >bad.plan
-expect 1 "the plan is for an entry 'decoder', which the model has not" "${both[@]}" --plan bad.plan
+expect 1 "the plan is for entry 'decoder', which the model does not have" "${both[@]}" --plan bad.plan
 sed 's/ decode=100/ prefill=100/' both.plan >bad.plan
 expect 1 "the entry 'prefill' is listed twice" "${both[@]}" --plan bad.plan
 sed 's/ decode=100/ decode=-1/' both.plan >bad.plan
@@ -384,12 +384,12 @@ expect 2 "the model has no entry 'prefil'" "${both[@]}" --optimize prefil=1
 expect_err "the nearest is 'prefill'"
 expect 2 "'decode=many' has 'many'" "${both[@]}" --optimize prefill=1,decode=many
 expect 2 "'prefill' has none" "${both[@]}" --optimize prefill
-expect 2 "'decode' is said twice" "${both[@]}" --optimize decode=1,decode=2
-expect 2 "calls none" "${both[@]}" --optimize prefill=0,decode=0
+expect 2 "'decode' is given twice" "${both[@]}" --optimize decode=1,decode=2
+expect 2 "has only zeros" "${both[@]}" --optimize prefill=0,decode=0
 expect 2 "no operation of the entries that are planned together has that name" "${both[@]}" --optimize decode=1 --why layers.0.mlp.up
 expect_err "the nearest is 'prefill/layers.0.mlp.up'"
-expect 2 "--optimize is about the time of all calls of entries, not about throughput" "${both[@]}" --optimize decode=1 --objective throughput
-expect 2 "--train makes one step" "${step[@]}" --optimize main=1
+expect 2 "--optimize cannot be combined with --objective throughput" "${both[@]}" --optimize decode=1 --objective throughput
+expect 2 "--optimize cannot be combined with --train" "${step[@]}" --optimize main=1
 # Stages and micro-batches are those of all entries (programs: cli.models, cli.proof).
 tiny=("$source_dir/examples/llama.apc" -D cache=1 -D layers=2 -D d=32 -D heads=4 -D ffn=64 -D vocab=64 -D ctx=16 --dim batch=4 --dim seq=8)
 expect 0 "entries have one number of micro-batches: 2" "$apc" plan "${tiny[@]}" --target cpux4 --optimize prefill=1,decode=2 --tp 2 --pp 2 --micro-batches 2 -q --save-plan tiny.plan

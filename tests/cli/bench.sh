@@ -47,14 +47,14 @@ expect 4 "" "$apc" bench prog --inputs x.npz --input tokens=random:5 --dim batch
 expect_json 'd["ok"] is False and d["expected"][0]["name"] == "logits"'
 
 # What is no program, and what a program cannot be asked.
-expect 1 "error[APC0603]: this is no model, and no program of apc: no: No such file" "$apc" bench no -q; no_out
-expect 1 "carries no compiled model" "$apc" bench /bin/true -q; expect_err "models end in .onnx, .apc or .ir"
+expect 1 "error[APC0603]: this is neither a model nor a program of apc: no: No such file" "$apc" bench no -q; no_out
+expect 1 "carries no compiled model" "$apc" bench /bin/true -q; expect_err "models have the extension .onnx, .apc or .ir"
 expect 1 "is not a regular file" "$apc" bench . -q
 head -c -100 prog >short
 expect 1 "short is truncated" "$apc" bench short -q
 for option in "--target cpu" "--emit=ir" "--tp 2" "-D d=4" "--shape tokens=1,2" "--plan p"; do
   # shellcheck disable=SC2086
-  expect 2 "option '${option%%[ =]*}' says how a model is compiled; prog is compiled already" "$apc" bench prog $option -q; no_out
+  expect 2 "option '${option%%[ =]*}' concerns compilation, but prog is already compiled" "$apc" bench prog $option -q; no_out
 done
 expect 2 "" "$apc" bench prog --target cpu --json; expect_json 'd["schema"] == "apc.error/1" and d["exit_code"] == 2'
 

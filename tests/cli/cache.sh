@@ -112,8 +112,8 @@ APC_CACHE=$work/open/cache expect 0 "" "$apc" "${small[@]}" --target cpux2 -o ot
 check "there nobody can" test -n "$(ls open/cache)"
 APC_CACHE=$work/plain expect 0 "it is no folder" "$apc" "${small[@]}" --target cpux2 -o other
 APC_CACHE='' expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
-APC_CACHE=off expect 0 "nothing is kept" "$apc" cache list
-APC_CACHE=$work/missing expect 0 "nothing is kept" "$apc" cache list
+APC_CACHE=off expect 0 "there is no cache" "$apc" cache list
+APC_CACHE=$work/missing expect 0 "the cache is empty" "$apc" cache list
 check "nothing is made to be listed" test ! -e missing
 # Where it is without APC_CACHE.
 unset APC_CACHE
@@ -123,7 +123,7 @@ env -u XDG_CACHE_HOME HOME="$work/home" "$apc" "${small[@]}" --target cpux2 -o o
 check "HOME" test -n "$(ls home/.cache/apc)"
 export APC_CACHE=off
 
-expect 2 "knows list and clear, not 'lst'" "$apc" cache lst
+expect 2 "takes list or clear, not 'lst'" "$apc" cache lst
 expect 2 "" "$apc" cache
 expect 0 "" "$apc" cache list --help
 summary 118

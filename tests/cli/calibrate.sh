@@ -8,9 +8,9 @@ ranks=cpux2
 
 # ---- errors, before anything is measured
 expect 2 "needs -o FILE.topo" "$apc" calibrate; no_out
-expect 2 "ends in .topo" "$apc" calibrate -o here.txt; no_out
+expect 2 "the extension .topo" "$apc" calibrate -o here.txt; no_out
 expect 1 "error[APC0002]" "$apc" calibrate -o nowhere/here.topo; no_out
-expect 2 "argument too many" "$apc" calibrate model.apc -o here.topo
+expect 2 "unexpected argument 'model.apc'" "$apc" calibrate model.apc -o here.topo
 expect 5 "ranks that share a core cannot be measured" "$apc" calibrate --target cpux64 -o here.topo; no_out
 expect 5 "at most 8 ranks" "$apc" calibrate --target dgx-a100x16 -o here.topo; no_out
 expect 1 "there is no target 'cpuxx'" "$apc" calibrate --target cpuxx -o here.topo
@@ -23,7 +23,7 @@ gone() { for _ in $(seq 50); do [ -z "$(ls "$TMPDIR")" ] && return; sleep 0.1; d
 check "it left a folder" gone
 
 # ---- without: figures are fixed text, and plans say so
-expect 0 "figures are fixed text, not those of this machine" "$apc" plan "${mlp[@]}" --target $ranks -q
+expect 0 "figures are fixed, not measured on this machine" "$apc" plan "${mlp[@]}" --target $ranks -q
 expect 0 "" "$apc" plan "${mlp[@]}" --target $ranks -q --json
 expect_json "d['figures'] == {'kind': 'fixed', 'file': None}"
 cp out fixed.json

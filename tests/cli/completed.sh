@@ -85,10 +85,10 @@ tiny="-D layers=2 -D d=16 -D heads=2 -D vocab=32 -D ctx=8 --dim seq=8 --dim batc
 # shellcheck disable=SC2086
 expect 0 "" "$apc" verify "$gpt" $tiny --target cpux4 --seed 1 -q --plan few.plan
 # inspect shows it, and what a plan says otherwise.
-expect 0 "lines of a plan that is completed" "$apc" inspect few.plan
+expect 0 "few.plan: a partial plan" "$apc" inspect few.plan
 expect 0 "" "$apc" inspect few.plan --json
 expect_json 'd["complete"] is True and d["function"] is None and d["stages"] == 2'
-expect 0 "not said" "$apc" inspect few.plan done.plan
+expect 0 "not given" "$apc" inspect few.plan done.plan
 
 # What cannot be is an error that names the line.
 wrong() { # wrong EXIT LINE:COL MESSAGE LINE...
@@ -108,12 +108,12 @@ wrong 1 4:9 "stage 1 has a line and stage 3 has none" 'mesh [] stages 4' 'stage 
 wrong 1 3:7 "'tp=none' is none of" 'force tp=none'
 wrong 1 3:8 "cannot have update lines" 'update "wte" {}'
 wrong 1 3:20 "the plan is for 2 ranks, cpux4 has 4" 'target cpux2 ranks 2'
-wrong 3 3:4 "no plan has this line beside the others" 'op "layers.0.mlp.fc.w" {x1:tp}' 'force dp=4'
+wrong 3 3:4 "no plan satisfies this line together with the others" 'op "layers.0.mlp.fc.w" {x1:tp}' 'force dp=4'
 wrong 3 2:1 "tp 3 would leave 1 of the 4 ranks" 'force tp=3'
 few 'force tp=2'
-expect 2 "--tp 4 was asked for, the file says 2" "${plan[@]}" --tp 4 --plan few.plan; no_out
+expect 2 "--tp 4 contradicts the plan file, which says 2" "${plan[@]}" --tp 4 --plan few.plan; no_out
 few 'op "layers.*.mlp.fc.dot" {a:dp}' 'op "layers.*.mlp.fc.dot.grad*" {}'
-expect 3 "no plan has this line beside the others" "${step[@]}" --plan few.plan; no_out
+expect 3 "no plan satisfies this line together with the others" "${step[@]}" --plan few.plan; no_out
 expect_err "few.plan:3:4"; expect_err "few.plan:4:4"
 few 'force zero=1' 'store "layers.*.mlp.fc.w" {x1:dp} gather use'
 expect 2 "stage 1 is forced" "${step[@]}" --plan few.plan; no_out

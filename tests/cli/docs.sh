@@ -7,7 +7,7 @@ text() { # a page as plain text; what the formatter warns of is in err
 }
 
 # options of `apc COMMAND --help`
-commands=$("$apc" --help | sed -n 's/^  \([a-z]*\)  *[A-Z[ ].*$/\1/p; s/^  not yet://p' | grep -v '^apc$')
+commands=$("$apc" --help | sed -n 's/^  \([a-z]*\)  *[A-Z[ ].*$/\1/p; s/^  not built yet://p' | grep -v '^apc$')
 check "ten commands or more" test "$(wc -w <<<"$commands")" -ge 10
 flags() { "$apc" "$1" --help | grep -oE '^  (-[a-zA-Z], )?--?[A-Za-z][a-z-]*' | grep -oE -- '--?[A-Za-z][a-z-]*' | sort -u; }
 

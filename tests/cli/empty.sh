@@ -72,7 +72,7 @@ done
 expect 0 "" /usr/bin/python3 decoder.py $programs
 expect 0 "ok" "$apc" verify decoder.onnx --target cpux4 --dim past=0 -q # known to be empty when it is compiled
 expect 0 "ok" "$apc" verify decoder.onnx --target cpux2 --dim batch=0 --dim seq=0 -q
-expect 1 "sizes of at least 1" "$apc" plan decoder.onnx --dim-hint past=0
+expect 1 "must be at least 1" "$apc" plan decoder.onnx --dim-hint past=0
 
 # Operators of nothing: name, node, inputs, constants, what they give.
 cat >operators.py <<'END2'

@@ -60,7 +60,7 @@ for command in run verify bench; do
 done
 expect 4 "the model has no such output" "$apc" verify tiny.ir -q --inputs x.npz --expect of_another.npz
 expect 0 "against wrong.npz: relative L2" "$apc" verify tiny.ir -q --inputs x.npz --expect wrong.npz --atol 1.1 --target cpux2
-expect 2 "128 ranks are more than the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
+expect 2 "128 ranks exceed the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
 # neighbours beyond 2^53 are not equal, nor are numbers whose squares vanish
 cat >large.ir <<'IR'
 apc.ir 1
@@ -84,7 +84,7 @@ expect 4 "DIFFERS  t" "$apc" run large.ir -q --inputs large.npz --expect tiny.np
 # inspect
 expect 0 "input   tokens                   i64[batch, seq]" bash -c "'$apc' '$gpt' -q -o gpt && '$apc' inspect gpt"
 expect 0 "" "$apc" plan "$mlp" $small --target cpux2 --tp 2 --emit=spmd=s.spmd; expect 0 "" "$apc" plan "$mlp" $small --target cpux2 --tp 2 --emit=spmd=s.ir
-expect 1 "no model, program or file of tensors" "$apc" inspect s.spmd; check "it is no program that was stripped" bash -c "! grep stripped err"
+expect 1 "as a model, program or tensor file" "$apc" inspect s.spmd; check "it is no program that was stripped" bash -c "! grep stripped err"
 expect 1 "a model is level 1" "$apc" inspect s.ir; no_out
 /usr/bin/python3 - "$gpt" <<'PY'
 import sys
@@ -122,7 +122,7 @@ for command in run verify bench; do
   expect_err "equal    y" # its report makes room
   check "$command: another text" cmp -s out compiled/tiny.spmd.ir
   for file in tiny.plan tiny.schedule tiny1.ir tiny.c; do check "$command: another $file" cmp -s $file compiled/$file; rm -f $file; done
-  expect 2 "only one thing" "$apc" $command tiny.ir --emit=plan=- --json; expect_json 'd["schema"] == "apc.error/1" and d["exit_code"] == 2'
+  expect 2 "only one document" "$apc" $command tiny.ir --emit=plan=- --json; expect_json 'd["schema"] == "apc.error/1" and d["exit_code"] == 2'
   expect 2 "has no GPU" "$apc" $command tiny.ir -S; no_out
 done
 expect 0 "" "$apc" run tiny.ir -q --target cpux2 --emit=exe; no_err; check "another program" cmp -s tiny compiled/tiny

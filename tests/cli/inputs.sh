@@ -278,7 +278,7 @@ done
 expect 0 "ok" "$apc" verify entries.ir -q --input z=zeros --input x=@x.npy # each entry takes its own
 expect 1 "the model has no input 'w'" "$apc" verify entries.ir -q --input w=zeros
 expect 1 "the model has no input 'token.weight'" "$apc" run "$gpt" -q --input token.weight=zeros
-expect_err "'token.weight' is a weight: the file has its value"
+expect_err "'token.weight' is a weight: the program loads it"
 
 # sizes no machine has the memory for: refused with the bytes, before they are filled
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"

@@ -44,7 +44,7 @@ check "not the best plan with micro-batches of 2" /usr/bin/python3 -c 'import js
 assert b["chosen"]["micro_batch"] == 2 and b["time_us"] >= a["time_us"], (a, b)
 assert a["chosen"]["micro_batch"] != 2 or b["time_us"] == a["time_us"], (a, b)'
 expect 2 "needs a batch of known size" "$apc" plan "$mlp" $small --target cpux4 --micro-batch 2
-expect 2 "contradict" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --micro-batch 2 --micro-batches 2
+expect 2 "cannot be combined" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --micro-batch 2 --micro-batches 2
 expect 3 "tp 4294967297 is not possible" "$apc" plan "$mlp" $small --target cpux4 --tp 4294967297
 expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --tp 3 --micro-batch 2; no_out
 expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --tp 3; no_out
@@ -82,7 +82,7 @@ expect 4 "DIFFERS" "$apc" verify half.apc -q --init random --target cpux4 --tp 4
 
 # with a plan file, options that say otherwise are errors
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --tp 4
-expect 2 "--dp 4 was asked for, the plan has 1" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --dp 4; no_out
+expect 2 "--dp 4 contradicts the plan, which has 1" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --dp 4; no_out
 expect 2 "error[APC0406]" "$apc" "$mlp" $small --target cpux4 --plan saved.plan --micro-batches 2
 expect 3 "the plan needs" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --memory 1KiB; no_out
 
@@ -186,7 +186,7 @@ expect 0 "" "$apc" plan $llama -q --json --target cpux2 --optimize decode=1 --di
 expect 0 "" "$apc" bench $llama -q --json --target cpux2 --optimize decode=1 --dim batch=2 --dim seq=8 --input at=zeros --runs 1 --warmup 0
 expect_json 'd["predicted_us"] == json.load(open("both.json"))["entries"][0]["time_us"]'
 
-expect 4 "1 rank against one: relative L2 0, largest difference 0; reference: " "$apc" verify "$mlp" $small -q --rtol 0; expect_out ", which is too far"
+expect 4 "1 rank against one: relative L2 0, largest difference 0; reference: " "$apc" verify "$mlp" $small -q --rtol 0; expect_out ", above the tolerance"
 # bench
 expect 0 ", 1 run" "$apc" bench "$mlp" $small --runs 1 --warmup 0 -q; check "1 runs" bash -c "! grep '1 runs' out"
 expect 0 "" "$apc" bench "$mlp" $small --target cpux2 --runs 5 --warmup 1 --json

@@ -84,7 +84,7 @@ check "lines" grep -q '^op "layers\.\*\.ln1\.norm" {.*} again$' saved.plan
 expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan saved.plan --save-plan again.plan --json
 expect_json 'd["chosen"]["recompute"] == "selective"'
 check "the same plan" cmp saved.plan again.plan
-expect 2 "--recompute full was asked for, the plan has selective" "$apc" plan $gpt --target cpux2 --plan saved.plan --recompute full
+expect 2 "--recompute full contradicts the plan, which has selective" "$apc" plan $gpt --target cpux2 --plan saved.plan --recompute full
 (cat saved.plan; echo 'op "layers.1.ln2.norm" {}') >edited.plan
 expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan edited.plan --json
 expect_json 'd["chosen"]["recompute"] == "by operation"'
@@ -128,9 +128,9 @@ check "all whole layers are full" cmp full:4.plan full.plan
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 4 --plan selective.plan
 # shellcheck disable=SC2086
-expect 2 "--recompute full:3 was asked for, the plan has full" "$apc" plan $gpt -q --target cpu --batch 64 --recompute full:3 --plan full.plan
+expect 2 "--recompute full:3 contradicts the plan, which has full" "$apc" plan $gpt -q --target cpu --batch 64 --recompute full:3 --plan full.plan
 # shellcheck disable=SC2086
-expect 2 "--recompute 9 was asked for, the plan has selective" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 9 --plan selective.plan
+expect 2 "--recompute 9 contradicts the plan, which has selective" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 9 --plan selective.plan
 # Programs decide what fits: as much as one takes is enough for it, or for a faster one, whatever the search counts.
 for policy in selective full:2 full; do
   memory=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["bytes_per_device"])' $policy.json)
@@ -151,5 +151,5 @@ expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batc
 expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute 5
 expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute full:5
 expect 3 "no layer of the model repeats" "$apc" plan $mlp -D layers=1 --target cpu --recompute full
-expect 2 "--recompute full is of training" "$apc" plan "$source_dir/examples/mlp.apc" --recompute full
+expect 2 "--recompute full needs --train" "$apc" plan "$source_dir/examples/mlp.apc" --recompute full
 summary 125 50

@@ -64,8 +64,8 @@ expect_out "a step takes longer than"
 size 0 "fewest devices: 1 (box.topox1)" "${batch[@]}" --target box.topo --memory 100MB --budget "$(between "${us[1]}" 99999999)us"
 size 0 "" "${batch[@]}" --target box.topo --budget 100MB --budget 1usd --budget 1s --json
 expect_json 'd["answer"]["devices"] == 1 and d["budget"] == {"bytes_per_device": 1e8, "time_us": 1e6, "usd_per_step": 1.0}'
-size 3 "error[APC0405]: no number of devices of box.topo that was tried is enough" "${batch[@]}" --target box.topo --memory 100MB --budget 1us
-expect_err "help: the best that was reached, with "
+size 3 "error[APC0405]: no device count of box.topo that was tried is enough" "${batch[@]}" --target box.topo --memory 100MB --budget 1us
+expect_err "help: the best result, with "
 size 3 "a step costs more than" "${batch[@]}" --target box.topo --memory 100MB --budget 0.0000000001usd --json
 expect_json 'd["answer"] is None and d["diagnostics"][0]["code"] == "APC0405" and all(x["usd_per_step"] > 1e-10 for x in d["tried"])'
 expect_json "abs(d['tried'][0]['usd_per_step'] / ${usd[1]} - 1) < 1e-9"
@@ -103,7 +103,7 @@ expect_json 'all(x["fits"] == (x["time_us"] <= 1000) for x in d["tried"]) and d[
 # Training: --batch; of an ONNX model its dimension, and no more than it takes.
 size 0 "" "${tiny[@]}" --target cpux2 --dim seq=64 --train cross_entropy --batch 4 --micro-batches 1 --memory 4MB --vary batch
 check "no --batch" grep -q -- "--micro-batches 1 --memory 4MB --batch $(answer) --target cpux2\$" out
-size 0 "largest ctx: 64 (the model takes no more): " "$source_dir/examples/gpt-tiny.onnx" --target cpux2 --dim-hint seq=16 --vary ctx
+size 0 "largest ctx: 64 (the model allows no more): " "$source_dir/examples/gpt-tiny.onnx" --target cpux2 --dim-hint seq=16 --vary ctx
 size 0 "--dim batch=" "$source_dir/examples/gpt-tiny.onnx" --target cpux2 --micro-batches 1 --memory 2MB --vary batch
 
 # Not even one; what is wrong is said, once, by its name.
@@ -120,12 +120,12 @@ size 2 "--vary layers sets a parameter of .apc models; m.ir has none" m.ir --var
 printf '%s\n' 'param n = 4' 'dim batch' 'entry main(x: f32[batch, n]) { output y = -x }' >n.apc
 size 1 "--vary layers: the model has no parameter 'layers' that is an integer" n.apc --vary layers
 expect_err "help: it has n"
-size 2 "option '--vary' does not know 'depth'" "${small[@]}" --vary depth
+size 2 "option '--vary' does not take 'depth'" "${small[@]}" --vary depth
 for wrong in 5 0ms 5tb ms -1s; do size 2 "option '--budget' takes 80GiB|500ms|2usd: memory, a time or money, not '$wrong'" "${small[@]}" "--budget=$wrong"; done
-size 2 "--budget 3MB: there is another budget of the same kind" "${small[@]}" --budget 2MB --budget 3MB
-size 2 "--budget 5MB and --memory 3MB are two limits of memory" "${small[@]}" --budget 5MB --memory 3MB
-size 2 "--shape binds what --vary batch changes" "${small[@]}" --vary batch --shape x=3,1024
-size 2 "--batch is of training, and --train is not given" "${small[@]}" --vary batch --batch 4
+size 2 "--budget 3MB: another budget of the same kind is given" "${small[@]}" --budget 2MB --budget 3MB
+size 2 "--budget 5MB and --memory 3MB both limit the memory" "${small[@]}" --budget 5MB --memory 3MB
+size 2 "--shape binds the dimension that --vary batch changes" "${small[@]}" --vary batch --shape x=3,1024
+size 2 "--batch needs --train" "${small[@]}" --vary batch --batch 4
 size 2 "\`apc size\` takes no option '--plan'" "${small[@]}" --plan a.plan
 size 1 "-D layrs=3: the model has no parameter 'layrs'" "${small[@]}" -D layrs=3
 check "it is said twice" test "$(grep -c layrs=3 err)" -eq 1

@@ -84,7 +84,7 @@ done <names
 {
   expect 3 "known are f32, f16" "$apc" plan "$gpt" $small --target dgx-1-v100-32gb --dtype bf16 -q
   expect 3 "peak of its A100-SXM4-80GB for fp8" "$apc" plan "$gpt" $small --target dgx-a100 --dtype fp8 -q
-  expect 3 "for f32 (the type without --dtype)" "$apc" plan "$gpt" $small --target aws-g5.48xlarge -q
+  expect 3 "for f32 (the default of --dtype)" "$apc" plan "$gpt" $small --target aws-g5.48xlarge -q
   expect 0 "" "$apc" plan "$gpt" $small --target aws-g5.48xlarge --dtype f16 -q
   expect 5 "error[APC0626]" "$apc" compile "$gpt" $small --target dgx-h100 --dtype fp8; no_out
   expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --json -q; cp out f32.json

@@ -150,7 +150,7 @@ check "the plan says zbh1" grep -qx "schedule zbh1" turns.plan
 expect 0 "" "$apc" verify $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan turns.plan
 check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 # shellcheck disable=SC2086
-expect 2 "--schedule zbv was asked for, the plan has zbh1" "$apc" plan $mlp -q --train cross_entropy \
+expect 2 "--schedule zbv contradicts the plan, which has zbh1" "$apc" plan $mlp -q --train cross_entropy \
   --optimizer 'adamw(lr=1e-3,clip=1.0)' --batch 8 --target cpux3 --plan turns.plan --schedule zbv
 sed 's/schedule zbh1/schedule backwards/' turns.plan >bad.plan
 # shellcheck disable=SC2086
@@ -165,9 +165,9 @@ sed 's/^stage 2 .*/stage 2 "layers.1.up.dot.grad.dot"/' turns.plan >bad.plan
 expect 1 'is not an operation of the forward pass' "$apc" plan $mlp -q --train cross_entropy --optimizer 'adamw(lr=1e-3,clip=1.0)' \
   --batch 8 --target cpux3 --plan bad.plan
 # shellcheck disable=SC2086
-expect 2 "--schedule 1f1b is of training" "$apc" plan $mlp -q --schedule 1f1b
+expect 2 "--schedule 1f1b needs --train" "$apc" plan $mlp -q --schedule 1f1b
 # shellcheck disable=SC2086
-expect 2 "a place has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
+expect 2 "a pipeline rank has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
 
 # The schedule is chosen where none is given, and told with a bound; what is forced to another one is no faster.
 wide="$source_dir/examples/mlp.apc -D layers=6 -D d=256"
@@ -218,10 +218,10 @@ expect 2 "expected ')' after" "$apc" plan $mlp --train mse --optimizer 'adamw(lr
 expect 2 "expected KEY=VALUE, got 'lr'" "$apc" plan $mlp --train mse --optimizer 'adamw(lr)'
 expect 2 "is not a loss (cross_entropy, mse, bce) and not an output" "$apc" plan $mlp --train perplexity
 expect 2 "output 'y' is f32" "$apc" plan $mlp --train y
-expect 2 "--optimizer is of training" "$apc" plan $mlp --optimizer sgd
-expect 2 "--batch is of training" "$apc" plan $mlp --batch 8
+expect 2 "--optimizer needs --train" "$apc" plan $mlp --optimizer sgd
+expect 2 "--batch needs --train" "$apc" plan $mlp --batch 8
 expect 5 "no weight that is trained" "$apc" plan $mlp --train mse --optimizer 'sgd(train=nothing*)'
-expect 5 "training in it needs a scaled loss" "$apc" compile $mlp --train mse --dtype f16 -o x
+expect 5 "training in f16 needs loss scaling" "$apc" compile $mlp --train mse --dtype f16 -o x
 expect 0 "" "$apc" plan $mlp --train mse --dtype f16 --target dgx-1-v100-32gbx2 -q --json
 expect_json 'd["breakdown_us"]["optimizer"] > 0'
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy

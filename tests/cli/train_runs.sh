@@ -211,11 +211,11 @@ write("turned.safetensors", turned)
 P
 expect 1 "the model has no initializer 'nobody'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
 expect_err "the file has no tensor '"
-expect 1 "has not the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
+expect 1 "does not have the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
 check "nothing was written" test ! -e x.onnx
-expect 2 "--dim has no meaning" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
+expect 2 "--dim has no effect here" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
 expect 2 "convert takes FILE.safetensors" "$apc" convert "$tiny" x.onnx --weights embed
-expect 2 "--weights is for models" "$apc" convert first.safetensors x.npz --weights first.safetensors
+expect 2 "--weights needs a model" "$apc" convert first.safetensors x.npz --weights first.safetensors
 # A model of the model language takes them on the way to ONNX.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors

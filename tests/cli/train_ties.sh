@@ -238,7 +238,7 @@ expect 0 "" ./calls --steps 6 $data --checkpoint made
 expect 0 "" "$apc" run calls_own.onnx -q --weights calls_own.safetensors --input x=random --outputs calls.npz
 expect 0 "" "$apc" run calls.onnx -q --weights calls.safetensors --input x=random --expect calls.npz --rtol 1e-4
 expect 0 "" "$apc" run calls.onnx -q --weights made/checkpoint.safetensors --input x=random --expect calls.npz --rtol 1e-4
-check "apc says nothing of the optimizer's states: $(cat err)" sh -c '! grep -q "is called so" err'
+check "apc says nothing of the optimizer's states: $(cat err)" sh -c '! grep -q "of this name" err'
 for file in calls.safetensors made/checkpoint.safetensors; do
   expect 0 "" "$apc" convert calls.onnx new.onnx -q --weights "$file"
   expect 0 "" "$apc" run new.onnx -q --input x=random --expect calls.npz --rtol 1e-4
@@ -275,7 +275,7 @@ for name, v in json.loads(raw[8:8 + n]).items():
 text = json.dumps(head).encode()
 open("row.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
 P
-expect 1 "tensor 'a.w' has not the type and shape of the initializer" "$apc" convert noted.onnx new.onnx -q --weights row.safetensors
+expect 1 "tensor 'a.w' does not have the type and shape of the initializer" "$apc" convert noted.onnx new.onnx -q --weights row.safetensors
 
 # What somebody says comes first.
 train traced --tie a.bias=b.bias --tie a.gain=b.gain
@@ -286,7 +286,7 @@ says 'trains 12 of 12 weights, 318 of 318'
 check "untied: two tables" weights traced 'not np.array_equal(w["table"], w["onnx::MatMul_7"].T)'
 expect 0 "" "$apc" run traced.onnx -q --weights traced.safetensors --input ids=random --outputs untied.npz
 expect 0 "" "$apc" run own.onnx -q --weights traced.safetensors --input ids=random
-expect_err "no weight of the model is called so: 'onnx::MatMul_7'"
+expect_err "the model has no weight of this name: 'onnx::MatMul_7'"
 train own --untie table
 expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --expect untied.npz --rtol 1e-4
 train own --untie table --freeze '*' --trainable 'table*' --trainable a.w --pad table=3
@@ -308,6 +308,6 @@ refuse "--tie a.w=table: the types differ, also transposed" --tie a.w=table
 refuse "--pad table=12: the table has 12 rows" --pad table=12
 refuse "--pad tabel: the model has no such weight" --pad tabel=0
 refuse "--untie b.*: no tensor of that name is read by several nodes" --untie 'b.*'
-expect 2 "--pad table=x: TABLE=ID is wanted" "$apc" own.onnx -q --train cross_entropy --pad table=x
-expect 2 "--untie is of training" "$apc" own.onnx -q --untie table
+expect 2 "--pad takes TABLE=ID with a whole number, not 'table=x'" "$apc" own.onnx -q --train cross_entropy --pad table=x
+expect 2 "--untie needs --train" "$apc" own.onnx -q --untie table
 summary 105

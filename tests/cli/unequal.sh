@@ -68,10 +68,10 @@ expect 0 "" "$apc" targets show both.topo --json
 expect_json '[(k["part"], k["ranks"]) for k in d["target"]["kinds"]] == [("fast", 2), ("slow", 4)]'
 
 # What cannot be.
-expect 3 "a peak of its 2 fast + 4 slow for bf16 is not known" "$apc" plan "${model[@]}" --target both.topo -q --dtype bf16
+expect 3 "the peak of its 2 fast + 4 slow for bf16 is not known" "$apc" plan "${model[@]}" --target both.topo -q --dtype bf16
 expect 1 "both.topox4: the target has 6 devices, of machines that are not alike" "$apc" plan "${model[@]}" --target both.topox4 -q
-expect 2 "the devices of both.topo are not alike" "$apc" size "${model[@]}" --target both.topo -q
-expect 2 "--objective cost divides a target into parts that are alike" "$apc" plan "${model[@]}" --target both.topo -q --objective cost
+expect 2 "the devices of both.topo differ" "$apc" size "${model[@]}" --target both.topo -q
+expect 2 "--objective cost needs a target with equal devices" "$apc" plan "${model[@]}" --target both.topo -q --objective cost
 sed 's/shares [0-9]*:/shares /' uneven.plan >bad.plan
 expect 1 "bad.plan:4:19" "$apc" plan "${model[@]}" --target mixed.topo -q --plan bad.plan
 expect_err "expected 3 shares from 1 to 1000, as 2:1"

@@ -52,10 +52,10 @@ for layers in 8 12 30; do
   plan 0 "" -D layers=$layers --target "box.topox$fewest"
   plan 3 "" -D layers=$layers --target "box.topox$((fewest - 2))"
 done
-plan 3 "weights and state alone need 3 such devices, which one machine does not have" -D layers=8 --target alone.topo
-plan 3 "ranks of one machine share its memory: more of them do not help" -D layers=1200 --target cpux2
+plan 3 "weights and state alone need 3 such devices, more than one machine has" -D layers=8 --target alone.topo
+plan 3 "ranks of one machine share its memory, so more ranks do not help" -D layers=1200 --target cpux2
 plan 3 "the fewest devices on which a plan was found are 4: --target cpux4" -D layers=2 --target cpux2 --memory 10MB
-plan 3 "without what is forced there is a plan that fits" -D layers=1 --target box.topox1 --memory 30MB --dim-hint batch=4000 --micro-batches 1
+plan 3 "a plan fits without the forced options" -D layers=1 --target box.topox1 --memory 30MB --dim-hint batch=4000 --micro-batches 1
 # A type of two bytes needs half of it.
 plan 3 "" -D layers=7 --target box.topox1 --dtype f32
 plan 0 "" -D layers=6 --target box.topox1 --dtype bf16

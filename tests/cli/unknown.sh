@@ -66,5 +66,5 @@ like_compile 1 "APC0602" "$source_dir/examples/mlp.apc" -D d=8 --dim nothing=3
   for i in $(seq 300); do printf '  %%x%d = input {name="x%d"} : f32[s%d]\n  %%y%d = neg %%x%d : f32[s%d]\n' $i $i $i $i $i $i; done
   for i in $(seq 300); do printf '  output "y%d" %%y%d\n' $i $i; done; printf '}\n'; } >symbols.ir
 like_compile 1 "symbolic dimensions" symbols.ir # found out when the program is made
-expect 0 "" "$apc" plan unknown.ir -q --save-plan u.plan; expect 2 "option '--unsupported' is for models" "$apc" inspect u.plan --unsupported
+expect 0 "" "$apc" plan unknown.ir -q --save-plan u.plan; expect 2 "option '--unsupported' needs a model" "$apc" inspect u.plan --unsupported
 summary 114

@@ -98,7 +98,7 @@ for zero in 0 1 2 3; do
   expect 0 "" "$apc" plan $gpt -q --target cpux2 --plan saved.plan --zero $zero --save-plan again.plan --json
   expect_json "d['chosen']['zero'] == $zero"
   check "the same plan" cmp saved.plan again.plan
-  expect 2 "--zero $(((zero + 1) % 4)) was asked for, the plan has $zero" "$apc" plan $gpt -q --target cpux2 --plan saved.plan \
+  expect 2 "--zero $(((zero + 1) % 4)) contradicts the plan, which has $zero" "$apc" plan $gpt -q --target cpux2 --plan saved.plan \
     --zero $(((zero + 1) % 4))
   }
 done
@@ -114,7 +114,7 @@ few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --ba
 {
 expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --json
 expect_json "d['counted_bytes'] < 340e3 < d['bytes_per_device'] == d['allocated_bytes']['total']"
-expect 3 "the smallest program that was made takes " "$apc" plan $few -q --micro-batches 1 --zero 3 --memory 340KB --save-plan large.plan
+expect 3 "the smallest program tried takes " "$apc" plan $few -q --micro-batches 1 --zero 3 --memory 340KB --save-plan large.plan
 enough=$(sed -n 's/.*help: --memory \([0-9]*KB\) may have a plan/\1/p' err)
 check "nothing is saved" test ! -e large.plan
 expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --memory "$enough"
@@ -193,6 +193,6 @@ expect 3 "zero 3 would have no effect" "$apc" plan $gpt -q --target cpux2 --dp 1
 expect 3 "zero 2 would have no effect" "$apc" plan $gpt -q --target cpux2 --pp 2 --zero 2
 expect 3 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --zero 2
 expect 2 "--zero" "$apc" plan $gpt -q --target cpux2 --zero 4
-expect 2 "--zero is of training" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
+expect 2 "--zero needs --train" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --zero 1
 }
 summary 150 78
